@@ -1,0 +1,56 @@
+"""One test: an operator in one variant, under one check, on one device, in one dtype."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from opcheck.plan.kinds import CheckKind
+from opcheck.spec.claims import Expect
+from opcheck.spec.device import DeviceProfile
+from opcheck.spec.library import DeviceClaims, Operator, Sample, Variant
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """A test, decided before anything is imported or computed. Two cases with the same id are the same test."""
+
+    operator: Operator
+    variant: Variant
+    kind: CheckKind
+    device: DeviceProfile
+    dtype: str
+    claims: DeviceClaims = field(repr=False)
+    expectations: tuple[Expect, ...] = field(default=(), repr=False)
+    """Known failures that speak of this case."""
+
+    @cached_property
+    def id(self) -> str:
+        """`torch.sin[inplace]::backward[cpu-float64]`: the same in terminal, JUnit, JSON and for -k."""
+        return f"{self.subject}::{self.kind.name}[{self.device.name}-{self.dtype}]"
+
+    @property
+    def subject(self) -> str:
+        """`torch.sin[inplace]`: operator and variant."""
+        return self.operator.id + ("" if self.variant.kind == "function" else f"[{self.variant.kind}]")
+
+    @property
+    def check(self) -> str:
+        """The name of the check."""
+        return self.kind.name
+
+    @property
+    def samples(self) -> tuple[Sample, ...]:
+        """The samples that go with the dtype."""
+        return tuple(sample for sample in self.operator.samples if sample.goes_with(self.dtype))
+
+    def seed(self, sample: Sample) -> str:
+        """Return what a sample's numbers are drawn from.
+
+        It names the operator, the dtype and the sample, but neither check, variant nor device: their cases see the
+        same numbers, whatever the order, process or shard.
+        """
+        return f"{self.operator.id}[{self.dtype}]#{sample.name}"
+
+    def __str__(self) -> str:
+        return self.id

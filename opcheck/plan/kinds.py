@@ -1,0 +1,217 @@
+"""The checks there are, as far as planning needs to know them: names, what they claim, where they apply.
+
+Implementations are named by import path and loaded when a case runs, so that planning needs no torch. A plugin adds a
+check by an entry point of the group `opcheck.checks` that gives a CheckKind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.metadata import entry_points
+from typing import Literal
+
+from opcheck.spec.claims import Supports
+from opcheck.spec.library import Operator
+
+Applies = Callable[[Operator, Supports], bool]
+DtypeRule = Literal["derivative", "values", "every", "one"]
+"""derivative: the double precision ones of backward (else the best claimed); values: those and an integer one;
+every: all dtypes that the spec makes a claim about; one: the first of `values`."""
+
+
+def _always(operator: Operator, supports: Supports) -> bool:
+    return True
+
+
+@dataclass(frozen=True)
+class CheckKind:
+    """A check, seen from the plan."""
+
+    name: str
+    claim: str
+    """What a pass says, in one line."""
+    implementation: str
+    """`package.module:function`."""
+    torch_parameter: str = ""
+    """The parameter of torch's gradcheck or gradgradcheck that it stands for."""
+    needs: tuple[str, ...] = ()
+    """Keys of `supports` that must not be disclaimed."""
+    dtypes: DtypeRule = "derivative"
+    every_variant: bool = True
+    applies: Applies = _always
+
+    def claimed(self, operator: Operator, supports: Supports) -> bool:
+        """Tell whether the operator makes the claim that this check tests."""
+        return all(getattr(supports, name) for name in self.needs) and self.applies(operator, supports)
+
+
+def _has_sparse_samples(operator: Operator, supports: Supports) -> bool:
+    return any(sample.is_sparse for sample in operator.samples)
+
+
+def _has_disclaimers(operator: Operator, supports: Supports) -> bool:
+    # out is tested where it belongs to: with the other ways of calling. masked speaks of sparse samples only.
+    silent = (
+        {"out", "inplace_backward"}
+        if _has_sparse_samples(operator, supports)
+        else {"out", "inplace_backward", "masked"}
+    )
+    has_inplace = any(variant.kind == "inplace" for variant in operator.variants)
+    return bool(set(supports.disclaimed()) - (silent - {"inplace_backward"} if has_inplace else silent))
+
+
+def _has_other_ways(operator: Operator, supports: Supports) -> bool:
+    # supports.out is a claim about every operator, in either direction.
+    return True
+
+
+def _has_reference(operator: Operator, supports: Supports) -> bool:
+    return operator.spec.reference is not None
+
+
+def _has_errors(operator: Operator, supports: Supports) -> bool:
+    return bool(operator.spec.errors)
+
+
+def _is_registered(operator: Operator, supports: Supports) -> bool:
+    return operator.spec.is_registered
+
+
+BUILTIN = (
+    CheckKind(
+        "backward",
+        "the reverse-mode Jacobian equals the numerical one, also through non-contiguous cotangents",
+        "opcheck.checks.backward:check",
+        "check_backward_ad",
+        needs=("backward",),
+    ),
+    CheckKind(
+        "forward_ad",
+        "the forward-mode Jacobian equals the numerical one",
+        "opcheck.checks.forward_ad:check",
+        "check_forward_ad",
+        needs=("forward_ad",),
+    ),
+    CheckKind(
+        "batched_grad",
+        "the vmapped vjp equals the loop over it",
+        "opcheck.checks.batched_grad:check",
+        "check_batched_grad",
+        needs=("backward", "batched_grad"),
+    ),
+    CheckKind(
+        "batched_forward_grad",
+        "the vmapped jvp equals the loop over it",
+        "opcheck.checks.batched_forward_grad:check",
+        "check_batched_forward_grad",
+        needs=("forward_ad", "batched_forward_grad"),
+    ),
+    CheckKind(
+        "undefined_grad",
+        "undefined cotangents and tangents are treated as zeros",
+        "opcheck.checks.undefined_grad:check",
+        "check_undefined_grad",
+        needs=("backward", "undefined_grad"),
+    ),
+    CheckKind(
+        "grad_dtypes",
+        "each gradient has the dtype, shape, layout and device of its input",
+        "opcheck.checks.grad_dtypes:check",
+        "check_grad_dtypes",
+        needs=("backward",),
+    ),
+    CheckKind(
+        "nondeterminism",
+        "running backward twice gives the same result",
+        "opcheck.checks.nondeterminism:check",
+        "nondet_tol",
+        needs=("backward",),
+    ),
+    CheckKind(
+        "rev_over_rev",
+        "the second derivative, reverse over reverse, equals the numerical one",
+        "opcheck.checks.rev_over_rev:check",
+        "check_rev_over_rev",
+        needs=("backward", "second_order"),
+    ),
+    CheckKind(
+        "fwd_over_rev",
+        "the second derivative, forward over reverse, equals the numerical one",
+        "opcheck.checks.fwd_over_rev:check",
+        "check_fwd_over_rev",
+        needs=("backward", "forward_ad", "second_order", "fwd_over_rev"),
+    ),
+    CheckKind(
+        "masked",
+        "derivatives of sparse inputs are right under masked and, where claimed, non-masked semantics",
+        "opcheck.checks.masked:check",
+        "masked",
+        needs=("backward", "masked"),
+        applies=_has_sparse_samples,
+    ),
+    CheckKind(
+        "unsupported",
+        "what the spec disclaims is refused with an error, never answered with a wrong number",
+        "opcheck.checks.unsupported:check",
+        applies=_has_disclaimers,
+    ),
+    CheckKind(
+        "dtypes",
+        "forward and backward work for exactly the dtypes claimed",
+        "opcheck.checks.dtypes:check",
+        dtypes="every",
+        every_variant=False,
+    ),
+    CheckKind(
+        "variants",
+        "function, method, in-place, out= and aliases give the same values",
+        "opcheck.checks.variants:check",
+        dtypes="values",
+        every_variant=False,
+        applies=_has_other_ways,
+    ),
+    CheckKind(
+        "reference",
+        "values agree with the reference",
+        "opcheck.checks.reference:check",
+        dtypes="values",
+        every_variant=False,
+        applies=_has_reference,
+    ),
+    CheckKind(
+        "vmap",
+        "vmapping the operator equals looping over it",
+        "opcheck.checks.vmap:check",
+        needs=("vmap",),
+        dtypes="values",
+        every_variant=False,
+    ),
+    CheckKind(
+        "errors",
+        "the listed inputs raise the stated exception and message",
+        "opcheck.checks.errors:check",
+        dtypes="one",
+        every_variant=False,
+        applies=_has_errors,
+    ),
+    CheckKind(
+        "registration",
+        "schema, autograd registration, fake tensors and AOT dispatch pass torch.library.opcheck",
+        "opcheck.checks.registration:check",
+        dtypes="derivative",
+        every_variant=False,
+        applies=_is_registered,
+    ),
+)
+
+
+@lru_cache(maxsize=1)
+def check_kinds() -> dict[str, CheckKind]:
+    """Return all checks by name: the built-in ones, then those of plugins."""
+    kinds = {kind.name: kind for kind in BUILTIN}
+    for entry in entry_points(group="opcheck.checks"):
+        kind = entry.load()
+        kinds.setdefault(kind.name, kind)
+    return kinds

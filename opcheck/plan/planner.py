@@ -1,0 +1,86 @@
+"""Expands claims x variants x devices x checks x dtypes into cases, in a fixed order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from fnmatch import fnmatchcase
+
+from opcheck.plan.case import Case
+from opcheck.plan.expectations import applying
+from opcheck.plan.kinds import CheckKind, check_kinds
+from opcheck.plan.selection import Selection
+from opcheck.spec.device import DeviceProfile
+from opcheck.spec.dtypes import STANDARD, expand
+from opcheck.spec.library import DeviceClaims, Library, Operator, Variant
+
+
+def default_devices(profiles: Iterable[DeviceProfile]) -> list[DeviceProfile]:
+    """Return the devices that may be present, as far as can be told without torch."""
+    return [profile for profile in profiles if profile.hint.holds()]
+
+
+def plan(library: Library, devices: Iterable[DeviceProfile], selection: Selection | None = None) -> list[Case]:
+    """Return the cases of a library on some devices: by operator, variant, device, check, dtype, in that order."""
+    known = list(devices)
+    wanted = selection or Selection()
+    return [
+        case
+        for operator in library
+        if wanted.takes_operator(operator)
+        for device in known
+        for case in cases_of(operator, device)
+        if wanted.takes(case)
+    ]
+
+
+def cases_of(operator: Operator, device: DeviceProfile) -> Iterator[Case]:
+    """Yield all cases of one operator on one device."""
+    if not _runs_on(operator, device):
+        return
+    claims = operator.on(device)
+    expects = (*operator.spec.expect, *device.expect)
+    for variant in operator.variants:
+        for kind in check_kinds().values():
+            if _tested(operator, variant, kind, claims):
+                for dtype in _dtypes(kind, claims, device):
+                    matching = applying(expects, kind.name, variant.kind, device.name, dtype) if expects else ()
+                    yield Case(operator, variant, kind, device, dtype, claims, matching)
+
+
+def _runs_on(operator: Operator, device: DeviceProfile) -> bool:
+    spec = operator.spec
+    if spec.devices is not None and device.name not in spec.devices:
+        return False
+    if device.allow is not None and not any(fnmatchcase(operator.id, pattern) for pattern in device.allow):
+        return False
+    return not any(fnmatchcase(operator.id, pattern) for pattern in device.deny)
+
+
+def _tested(operator: Operator, variant: Variant, kind: CheckKind, claims: DeviceClaims) -> bool:
+    if variant.kind != "function" and not kind.every_variant:
+        return False
+    if variant.kind == "inplace" and not claims.supports.inplace_backward and kind.name != "unsupported":
+        return False
+    return kind.claimed(operator, claims.supports)
+
+
+def _dtypes(kind: CheckKind, claims: DeviceClaims, device: DeviceProfile) -> tuple[str, ...]:
+    if kind.dtypes == "every":
+        absent = expand(device.lacks)
+        extra = tuple(name for name in claims.forward if name not in STANDARD)
+        return tuple(name for name in (*STANDARD, *extra) if name not in absent)
+    if kind.dtypes == "derivative":
+        return _best(claims.backward) or _best(claims.forward)
+    values = _best(claims.forward) + tuple(name for name in ("int64",) if name in claims.forward)
+    values = values or claims.forward[:1]
+    return values[:1] if kind.dtypes == "one" else values
+
+
+REAL_BY_PRECISION = ("float64", "float32", "bfloat16", "float16")
+COMPLEX_BY_PRECISION = ("complex128", "complex64", "complex32")
+
+
+def _best(claimed: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the most precise real and the most precise complex dtype among those claimed."""
+    kinds = (REAL_BY_PRECISION, COMPLEX_BY_PRECISION)
+    return tuple(next(name for name in kind if name in claimed) for kind in kinds if set(kind) & set(claimed))

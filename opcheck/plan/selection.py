@@ -1,0 +1,61 @@
+"""Which cases a person wants: by operator, check, device, dtype, tag."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from opcheck.plan.case import Case
+from opcheck.plan.kinds import check_kinds
+from opcheck.spec.dtypes import GROUPS, KNOWN, expand
+from opcheck.spec.library import Library, Operator
+from opcheck.spec.problems import listing, nearest
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Each empty tuple selects everything. Operators are ids, names or glob patterns of them; dtypes may be groups."""
+
+    operators: tuple[str, ...] = ()
+    checks: tuple[str, ...] = ()
+    dtypes: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+
+    def takes_operator(self, operator: Operator) -> bool:
+        """Tell whether any case of an operator can be selected."""
+        names = (operator.id, operator.spec.name)
+        by_name = not self.operators or any(_matches(name, wanted) for wanted in self.operators for name in names)
+        return by_name and (not self.tags or bool(set(self.tags) & set(operator.spec.tags)))
+
+    def takes(self, case: Case) -> bool:
+        """Tell whether a case of a selected operator is selected."""
+        return (not self.checks or case.check in self.checks) and (not self.dtypes or case.dtype in expand(self.dtypes))
+
+    def mistakes(self, library: Library) -> list[str]:
+        """Return a line for each name that selects nothing because it does not exist."""
+        ids = [name for operator in library for name in (operator.id, operator.spec.name)]
+        tags = sorted({tag for operator in library for tag in operator.spec.tags})
+        asked: list[tuple[str, tuple[str, ...], list[str]]] = [
+            ("check", self.checks, list(check_kinds())),
+            ("dtype", self.dtypes, [*GROUPS, *KNOWN]),
+            ("tag", self.tags, tags),
+        ]
+        lines = [
+            f'unknown {what} "{name}"; expected {listing(choices, 30)}' + _hint(name, choices)
+            for what, names, choices in asked
+            for name in names
+            if name.removeprefix("-") not in choices
+        ]
+        for wanted in self.operators:
+            if not any(_matches(name, wanted) for name in ids):
+                lines.append(f'no operator matches "{wanted}"' + _hint(wanted, ids))
+        return lines
+
+
+def _matches(name: str, wanted: str) -> bool:
+    return name == wanted or fnmatchcase(name, wanted)
+
+
+def _hint(name: str, choices: list[str]) -> str:
+    found = nearest(name, choices)
+    return f'; did you mean "{found}"?' if found else ""

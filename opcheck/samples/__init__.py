@@ -1,0 +1,8 @@
+"""Real inputs: from a sample of a spec to tensors on a device, and the function of them that is tested."""
+
+from opcheck.samples.function import TestedFunction
+from opcheck.samples.inputs import Inputs
+from opcheck.samples.realize import realize
+from opcheck.samples.resolve import Unresolved, resolve
+
+__all__ = ["Inputs", "TestedFunction", "Unresolved", "realize", "resolve"]

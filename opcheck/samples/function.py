@@ -1,0 +1,45 @@
+"""The function that is tested: an operator at a sample, as a function of its leaves alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from opcheck.samples.inputs import Inputs
+from opcheck.samples.outputs import select
+from opcheck.spec.claims import Outputs
+
+
+@dataclass(frozen=True)
+class TestedFunction:
+    """Leaves in, tensors out: what derivatives are taken of.
+
+    Calling it fills the leaves into the sample's arguments (through their maps), calls the operator, and returns the
+    outputs under test as a tuple. An in-place operator works on a clone. A random one starts from the same seed.
+    """
+
+    __test__ = False  # the name is no invitation to pytest
+
+    operator: Callable[..., Any]
+    inputs: Inputs
+    outputs: Outputs = field(default_factory=Outputs)
+    inplace: bool = False
+    seed: int | None = None
+    masked: bool = False
+
+    def __call__(self, *leaves: Tensor) -> tuple[Tensor, ...]:
+        """Return the outputs under test for some leaves, of the shapes and dtypes of the sample's own."""
+        return select(self.result(*leaves), self.outputs, self.masked)
+
+    def result(self, *leaves: Tensor) -> Any:
+        """Return what the operator itself returns."""
+        args, kwargs = self.inputs.fill(leaves or None)
+        if self.inplace:
+            args = (args[0].clone(), *args[1:])
+        if self.seed is not None:
+            torch.manual_seed(self.seed)
+        return self.operator(*args, **kwargs)

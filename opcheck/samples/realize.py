@@ -1,0 +1,163 @@
+"""Makes the tensors of a sample: values, structure, memory format, layout, views, in this order."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+
+from opcheck.samples.inputs import Inputs, Slot
+from opcheck.samples.layouts import in_layout, jagged_offsets
+from opcheck.samples.memory import in_memory
+from opcheck.samples.resolve import resolve
+from opcheck.samples.structures import STRUCTURES
+from opcheck.samples.through import THROUGH, conjugated_view, negated_view
+from opcheck.samples.values import draw
+from opcheck.spec import dtypes
+from opcheck.spec.library import Sample
+from opcheck.spec.values import (
+    ComplexValue,
+    DtypeValue,
+    EllipsisValue,
+    NoneValue,
+    ObjectValue,
+    SliceValue,
+    Tensor,
+    TupleValue,
+)
+
+Through = Callable[[torch.Tensor], torch.Tensor]
+Wrt = Callable[[tuple[int | str, ...]], bool]
+
+
+def realize(
+    sample: Sample,
+    dtype: str,
+    device: str,
+    seed: str,
+    *,
+    modules: Sequence[str] = ("torch",),
+    wrt: Wrt | None = None,
+) -> Inputs:
+    """Return the inputs of a sample.
+
+    dtype: name of the dtype of the case; tensors follow it unless their recipe says otherwise.
+    device: torch's device string. Numbers are drawn on the CPU and then moved: the same on every device.
+    seed: any text; the same text gives the same numbers. The global generators are left as they were.
+    wrt: which places of the arguments to differentiate; default: all that the recipes allow.
+    """
+    state = torch.random.get_rng_state()
+    try:
+        torch.random.default_generator.manual_seed(zlib.crc32(seed.encode()))
+        maker = _Maker(dtype, device, modules, wrt or (lambda path: True))
+        args = tuple(maker.value(item, ("args", index)) for index, item in enumerate(sample.args))
+        kwargs = {name: maker.value(item, ("kwargs", name)) for name, item in sample.kwargs.items()}
+        return Inputs(args, kwargs, tuple(maker.leaves), tuple(maker.slots), maker.cotangents(sample.grad_outputs))
+    finally:
+        torch.random.set_rng_state(state)
+
+
+class _Maker:
+    """Turns values of a spec into Python objects, and collects the leaves on the way."""
+
+    def __init__(self, dtype: str, device: str, modules: Sequence[str], wrt: Wrt) -> None:
+        self.dtype, self.device, self.modules, self.wrt = dtype, device, modules, wrt
+        self.leaves: list[torch.Tensor] = []
+        self.slots: list[Slot] = []
+
+    def value(self, item: Any, path: tuple[int | str, ...]) -> Any:
+        """Return what the operator is handed for one value."""
+        if isinstance(item, Tensor):
+            return self.tensor(item, path)
+        if isinstance(item, TupleValue):
+            return tuple(self.value(part, (*path, index)) for index, part in enumerate(item.tuple))
+        if isinstance(item, list):
+            return [self.value(part, (*path, index)) for index, part in enumerate(item)]
+        return self.literal(item)
+
+    def literal(self, item: Any) -> Any:
+        """Return what a value without tensors stands for."""
+        if isinstance(item, NoneValue):
+            return None
+        if isinstance(item, ComplexValue):
+            return complex(*item.complex)
+        if isinstance(item, DtypeValue):
+            return self.torch_dtype(item.dtype)
+        if isinstance(item, SliceValue):
+            return slice(*(self.literal(part) for part in item.slice))
+        if isinstance(item, EllipsisValue):
+            return ...
+        if isinstance(item, ObjectValue):
+            return resolve(item.object, self.modules)
+        return item
+
+    def torch_dtype(self, name: str | None) -> torch.dtype:
+        """Return the dtype that a recipe names; `real` and `complex` follow the precision of the case."""
+        own = {None: self.dtype, "real": dtypes.real_of(self.dtype), "complex": dtypes.complex_of(self.dtype)}
+        found: torch.dtype = getattr(torch, own.get(name, name or self.dtype))
+        return found
+
+    def tensor(self, recipe: Tensor, path: tuple[int | str, ...]) -> Any:
+        """Return a tensor, or the slot of a leaf."""
+        dtype = self.torch_dtype(recipe.dtype)
+        leaf, view = self.leaf(recipe, dtype)
+        if self.differentiated(recipe, dtype) and self.wrt(path):
+            slot = Slot(len(self.leaves), path, view)
+            self.leaves.append(leaf.requires_grad_())
+            self.slots.append(slot)
+            return slot
+        return view(leaf)
+
+    def differentiated(self, recipe: Tensor, dtype: torch.dtype) -> bool:
+        """Tell whether a tensor is one to differentiate with respect to."""
+        if not (dtype.is_floating_point or dtype.is_complex):
+            return False
+        follows = recipe.dtype in (None, "real", "complex") and dtypes.is_differentiable(self.dtype)
+        return follows if recipe.grad is None else recipe.grad
+
+    def leaf(self, recipe: Tensor, dtype: torch.dtype) -> tuple[torch.Tensor, Through]:
+        """Return the leaf of a recipe, and the map from it to what the operator gets."""
+        views: list[Through] = []
+        shape = recipe.sizes
+        if recipe.layout == "jagged":
+            offsets = jagged_offsets(shape[0], shape[1]).to(self.device)
+            views.append(lambda values: torch.nested.nested_tensor_from_jagged(values, offsets))
+            shape = (int(offsets[-1]), *shape[2:])
+        elif recipe.memory == "expanded" and shape:
+            full = shape
+            views.append(lambda row: row.expand(full))
+            shape = (1, *shape[1:])
+        dense = draw(recipe, shape, _workable(dtype, recipe.structure))
+        if recipe.structure is not None:
+            dense = STRUCTURES[recipe.structure](dense)
+        dense = in_memory(dense.to(dtype), recipe.memory)
+        leaf = in_layout(dense, recipe).to(self.device).detach()
+        views += [THROUGH[recipe.through]] if recipe.through else []
+        views += [conjugated_view] if recipe.conj and dtype.is_complex else []
+        views += [negated_view] if recipe.neg else []
+        return leaf, _composed(views)
+
+    def cotangents(self, recipes: Iterable[Any] | None) -> tuple[torch.Tensor, ...] | None:
+        """Return the cotangents that a sample gives for second order."""
+        if recipes is None:
+            return None
+        made = (self.leaf(recipe, self.torch_dtype(recipe.dtype)) for recipe in recipes)
+        return tuple(view(leaf).detach().requires_grad_() for leaf, view in made)
+
+
+def _workable(dtype: torch.dtype, structure: str | None) -> torch.dtype:
+    """Return the dtype to compute a structure in: decompositions do not exist in half precision."""
+    if structure is None or dtype not in (torch.float16, torch.bfloat16):
+        return dtype
+    return torch.float32
+
+
+def _composed(views: list[Through]) -> Through:
+    def through(leaf: torch.Tensor) -> torch.Tensor:
+        for view in views:
+            leaf = view(leaf)
+        return leaf
+
+    return through

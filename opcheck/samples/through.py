@@ -1,0 +1,80 @@
+"""Differentiable maps applied inside the tested function, so that finite differences stay on the manifold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+
+def symmetrize(x: Tensor) -> Tensor:
+    """(A + A^H) / 2."""
+    return (x + x.mH) / 2
+
+
+def tril(x: Tensor) -> Tensor:
+    """The lower triangle."""
+    return x.tril()
+
+
+def triu(x: Tensor) -> Tensor:
+    """The upper triangle."""
+    return x.triu()
+
+
+def positive_diagonal(x: Tensor) -> Tensor:
+    """The lower triangle with a real diagonal of exp(d): the Cholesky factors."""
+    diagonal = x.diagonal(dim1=-2, dim2=-1)
+    real = diagonal.real if x.is_complex() else diagonal
+    return x.tril(-1) + torch.diag_embed(real.exp()).to(x.dtype)
+
+
+def positive_definite(x: Tensor) -> Tensor:
+    """A A^H + I."""
+    return x @ x.mH + torch.eye(x.shape[-2], dtype=x.dtype, device=x.device)
+
+
+def low_rank(x: Tensor) -> Tensor:
+    """A A[:k]^H A[:k] with k half the rows (at least 1): a matrix of rank k, of the same shape."""
+    rows = x[..., : max(1, min(x.shape[-2:]) // 2), :]
+    return x @ rows.mH @ rows
+
+
+def log_simplex(x: Tensor) -> Tensor:
+    """log_softmax: logarithms of probabilities."""
+    return x.log_softmax(dim=-1)
+
+
+def simplex(x: Tensor) -> Tensor:
+    """Softmax: probabilities."""
+    return x.softmax(dim=-1)
+
+
+def orthogonal(x: Tensor) -> Tensor:
+    """The matrix exponential of the skew-Hermitian part: an orthogonal (unitary) matrix."""
+    return torch.linalg.matrix_exp((x - x.mH) / 2)
+
+
+def unit_norm(x: Tensor) -> Tensor:
+    """Rows divided by their norms."""
+    return x / x.abs().square().sum(dim=-1, keepdim=True).sqrt()
+
+
+def negated_view(x: Tensor) -> Tensor:
+    """The same values as a lazily negated view."""
+    return torch._neg_view(-x)
+
+
+def conjugated_view(x: Tensor) -> Tensor:
+    """The same values as a lazily conjugated view."""
+    return x.conj().resolve_conj().conj()
+
+
+THROUGH: dict[str, Callable[[Tensor], Tensor]] = {
+    function.__name__: function
+    for function in (
+        symmetrize, tril, triu, positive_diagonal, positive_definite, low_rank, log_simplex, simplex, orthogonal,
+        unit_norm,
+    )
+}  # fmt: skip

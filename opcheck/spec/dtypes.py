@@ -1,0 +1,76 @@
+"""Names of dtypes and of groups of dtypes, and what a list of them stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+
+from opcheck.spec.problems import nearest
+
+INTEGRAL = ("uint8", "int8", "int16", "int32", "int64")
+FLOATING = ("float16", "bfloat16", "float32", "float64")
+COMPLEX = ("complex64", "complex128")
+
+STANDARD = ("bool", *INTEGRAL, *FLOATING, *COMPLEX)
+"""The dtypes about which every spec makes a claim: those listed work, the others of these are refused."""
+
+EXOTIC = ("uint16", "uint32", "uint64", "complex32", "float8_e4m3fn", "float8_e5m2")
+"""Dtypes that few operators know: tested where a spec claims them, and no claim is made where it does not."""
+
+KNOWN = (*STANDARD, *EXOTIC)
+
+GROUPS: dict[str, tuple[str, ...]] = {
+    "all": STANDARD,
+    "floating": FLOATING,
+    "complex": COMPLEX,
+    "half": ("float16", "bfloat16"),
+    "single": ("float32", "complex64"),
+    "double": ("float64", "complex128"),
+    "integral": INTEGRAL,
+    "signed": INTEGRAL[1:],
+    "bool": ("bool",),
+}
+
+REAL_OF = {"complex32": "float16", "complex64": "float32", "complex128": "float64"}
+COMPLEX_OF = {"float16": "complex32", "float32": "complex64", "float64": "complex128"}
+
+
+def is_differentiable(dtype: str) -> bool:
+    """Tell whether tensors of this dtype can require grad."""
+    return dtype.startswith(("float", "bfloat", "complex")) and not dtype.startswith("float8")
+
+
+def unknown(entry: str) -> tuple[str, str] | None:
+    """Return (expected, nearest) where `entry` is neither a dtype nor a group (`-` in front takes it out)."""
+    names = [*GROUPS, *KNOWN]
+    if entry.removeprefix("-") in names:
+        return None
+    return f"a dtype or a group ({', '.join(GROUPS)}), with - in front to take it out", nearest(entry, names)
+
+
+@lru_cache(maxsize=512)
+def _expand(entries: tuple[str, ...]) -> tuple[str, ...]:
+    chosen: set[str] = set()
+    for entry in entries:
+        members = GROUPS.get(entry.removeprefix("-"), (entry.removeprefix("-"),))
+        chosen = chosen - set(members) if entry.startswith("-") else chosen | set(members)
+    return tuple(name for name in KNOWN if name in chosen)
+
+
+def expand(entries: Iterable[str]) -> tuple[str, ...]:
+    """Return the dtypes that a list of names and groups stands for, in the order of `KNOWN`.
+
+    >>> expand(["floating", "-half"])
+    ('float32', 'float64')
+    """
+    return _expand(tuple(entries))
+
+
+def real_of(dtype: str) -> str:
+    """Return the real dtype of the same precision."""
+    return REAL_OF.get(dtype, dtype)
+
+
+def complex_of(dtype: str) -> str:
+    """Return the complex dtype of the same precision; dtypes without one stay as they are."""
+    return COMPLEX_OF.get(dtype, dtype)

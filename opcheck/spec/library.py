@@ -1,0 +1,167 @@
+"""The operators of a set of spec files, ready to plan from: samples expanded, claims resolved by device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
+
+from opcheck.spec import dtypes
+from opcheck.spec.claims import Dtypes, Supports, Tolerance, Tolerances
+from opcheck.spec.device import DeviceProfile
+from opcheck.spec.document import Document
+from opcheck.spec.operator import OperatorSpec, VariantTarget
+from opcheck.spec.positions import Path as KeyPath
+from opcheck.spec.render import render
+from opcheck.spec.values import SPARSE_LAYOUTS, Tensor, Value, tensors
+
+VariantKind = Literal["function", "method", "inplace"]
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """One set of arguments, with templates and grids expanded."""
+
+    name: str
+    args: tuple[Value, ...]
+    kwargs: dict[str, Value]
+    grad_outputs: tuple[Value, ...] | None
+    dtypes: tuple[str, ...] | None
+    document: Document = field(repr=False)
+    path: KeyPath = field(repr=False)
+
+    @property
+    def line(self) -> int:
+        """The line of the spec file that it comes from."""
+        return self.document.line(self.path)
+
+    @property
+    def where(self) -> str:
+        """`file:line` of the spec."""
+        return f"{self.document.file}:{self.line}"
+
+    def tensors(self) -> list[Tensor]:
+        """Return its tensor recipes, in order."""
+        return tensors(self.args) + tensors(self.kwargs)
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether any tensor has a sparse layout."""
+        return any(tensor.layout in SPARSE_LAYOUTS for tensor in self.tensors())
+
+    def goes_with(self, dtype: str) -> bool:
+        """Tell whether it is meant for a dtype."""
+        return self.dtypes is None or dtype in self.dtypes
+
+    def answers_to(self, name: str) -> bool:
+        """Tell whether a name given in `expect` means this sample: its own, or that of the grid it comes from."""
+        return name in (self.name, self.name.split("[")[0])
+
+    def toml(self) -> str:
+        """Return the expanded sample as inline TOML."""
+        shown: dict[str, object] = {"args": self.args}
+        if self.kwargs:
+            shown["kwargs"] = self.kwargs
+        return render(shown)
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One way to call an operator."""
+
+    kind: VariantKind
+    path: str
+    """Dotted path of the callable."""
+
+
+@dataclass(frozen=True)
+class DeviceClaims:
+    """What an operator claims on one device."""
+
+    forward: tuple[str, ...]
+    backward: tuple[str, ...]
+    supports: Supports
+    tolerances: tuple[Tolerances, ...]
+    """Most specific first."""
+
+    def tolerance(self, check: str, dtype: str) -> Tolerance:
+        """Return the numbers for one check and dtype; None where the check's default holds."""
+        result = Tolerance()
+        for level in self.tolerances:
+            result = result.over(level.at(check, dtype))
+        return result
+
+
+@dataclass(frozen=True, eq=False)
+class Operator:
+    """One `[[operator]]`."""
+
+    spec: OperatorSpec
+    samples: tuple[Sample, ...]
+    family: str
+    document: Document = field(repr=False)
+    index: int = field(repr=False)
+
+    @cached_property
+    def id(self) -> str:
+        """`torch.sin`, `torch.div[floor]`."""
+        return self.spec.id
+
+    @property
+    def line(self) -> int:
+        """The line of its name in the spec file."""
+        return self.document.line(("operator", self.index, "name"))
+
+    @cached_property
+    def variants(self) -> tuple[Variant, ...]:
+        """The function, and the other ways of calling that the spec names."""
+        last = self.spec.callable_path.rsplit(".", 1)[-1].rsplit(":", 1)[-1]
+        found = [Variant("function", self.spec.callable_path)]
+        for entry in self.spec.variants:
+            if isinstance(entry, VariantTarget):
+                found.append(Variant(entry.kind, entry.target))
+            else:
+                found.append(Variant(entry, f"torch.Tensor.{last}" + ("_" if entry == "inplace" else "")))
+        return tuple(found)
+
+    def on(self, device: DeviceProfile) -> DeviceClaims:
+        """Return its claims on a device: dtypes that the device lacks are taken out."""
+        return _on(self, device.name, dtypes.expand(device.lacks), device.tolerance)
+
+
+def _on(operator: Operator, device: str, lacks: tuple[str, ...], profile: Tolerances) -> DeviceClaims:
+    spec, special = operator.spec, operator.spec.per_device.get(device)
+    claimed: Dtypes = special.dtypes if special and special.dtypes else spec.dtypes
+    supports = spec.supports
+    if special and special.supports:
+        supports = supports.model_copy(update=special.supports)
+    own = (special.tolerance,) if special and special.tolerance else ()
+    return DeviceClaims(
+        tuple(name for name in claimed.forward_names() if name not in lacks),
+        tuple(name for name in claimed.backward_names() if name not in lacks),
+        supports,
+        (*own, spec.tolerance, profile),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Library:
+    """The operators of some spec files, in the order of files and lines."""
+
+    operators: tuple[Operator, ...]
+
+    def __iter__(self) -> Iterator[Operator]:
+        return iter(self.operators)
+
+    def __len__(self) -> int:
+        return len(self.operators)
+
+    @property
+    def sample_count(self) -> int:
+        """The number of samples of all operators."""
+        return sum(len(operator.samples) for operator in self.operators)
+
+    def find(self, name: str) -> list[Operator]:
+        """Return the operators with this id or name."""
+        return [operator for operator in self.operators if name in (operator.id, operator.spec.name)]

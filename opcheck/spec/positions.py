@@ -1,0 +1,246 @@
+"""Where each key and value of a TOML document stands in its text.
+
+tomli gives the data and forgets where it came from; an error message needs the line and the column. The scanner
+below reads the text a second time, after tomli has accepted it. So it need not tell good documents from bad ones:
+a comma counts as a blank, a number is whatever is not a delimiter, and a line that makes no sense is skipped.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from dataclasses import dataclass, field
+
+import tomli
+
+Path = tuple[str | int, ...]
+"""The keys and array indices that lead to a value: `("operator", 3, "samples", 0, "args", 1, "shape")`."""
+
+_Extent = tuple[int, int]  # start and end (exclusive), in characters of the text
+_Key = tuple[str, _Extent]  # one component of a dotted key: its decoded name and where it is written
+
+
+@dataclass(frozen=True)
+class Span:
+    """A stretch of the text: two offsets, and the line and column of its first character."""
+
+    start: int
+    end: int  # exclusive
+    line: int  # counted from 1
+    column: int  # counted from 1, in characters
+
+
+class Positions:
+    """The places of all keys and values of one document.
+
+    A path that the document does not contain has no place: both methods then return None.
+    """
+
+    def __init__(self, text: str) -> None:
+        """Scan `text`, a document that tomli has accepted; of any other text, what can be made out."""
+        self._root = _Scanner(text).scan()
+        self._line_starts = [0, *(newline.end() for newline in re.finditer("\n", text))]
+
+    def key(self, path: Path) -> Span | None:
+        """Where the last component of `path` is written as a key.
+
+        For `a.b.c = 1` and `[a.b.c]` this is the component alone, without its neighbours; for entry i of an array
+        of tables, the name in the i-th header. What has no key (an array's element, the document) has its value's
+        place.
+        """
+        node = self._find(path)
+        return self._span(node.key or node.value) if node else None
+
+    def value(self, path: Path) -> Span | None:
+        """Where the value at `path` stands.
+
+        A value after `=` or in an array is the whole of its text. A `[table]`, or an entry of an array of tables,
+        runs from its header to the end of its last line that says something, with the sub-tables that follow it; a
+        sub-table that stands elsewhere, apart from it, is not in it. A table without a header of its own, or an
+        array of tables as a whole, is the name at its first mention. The document, path `()`, is all of the text.
+        """
+        node = self._find(path)
+        return self._span(node.value or node.key) if node else None
+
+    def _find(self, path: Path) -> _Node | None:
+        node: _Node | None = self._root
+        for component in path:
+            node = node.children.get(component) if node else None
+        return node
+
+    def _span(self, extent: _Extent | None) -> Span | None:
+        if extent is None:
+            return None
+        start, end = extent
+        line = bisect_right(self._line_starts, start)
+        # Nothing is written after the \r of a line end, so no column needs correcting for it.
+        return Span(start, end, line, start - self._line_starts[line - 1] + 1)
+
+
+@dataclass(eq=False, slots=True)
+class _Node:
+    """A table, array or scalar; its children are keyed as in tomli's data, those of an array by 0, 1, 2, ..."""
+
+    key: _Extent | None = None  # None: an array's element
+    value: _Extent | None = None  # None: a table only mentioned, an array of tables
+    children: dict[str | int, _Node] = field(default_factory=dict)
+
+    def child(self, name: str, written: _Extent) -> _Node:
+        """The child of that name, made if this is the first mention of it."""
+        found = self.children.get(name)
+        if found is None:
+            found = self.children[name] = _Node(key=written)
+        return found
+
+    def append(self, key: _Extent | None = None) -> _Node:
+        """Add a child at the end of an array."""
+        added = self.children[len(self.children)] = _Node(key)
+        return added
+
+    def latest(self) -> _Node:
+        """The last entry of an array of tables, which is what its name means in a header; else the node itself."""
+        return self.children.get(len(self.children) - 1, self)
+
+
+# In """...""" one or two quotes are text and the first three in a row end it, but up to two of the text's own quotes
+# may come just before these: hence {3,5}, here and for '''...'''.
+_LONG_BASIC = r'"""[^"\\]*(?:(?:\\.|""?(?!"))[^"\\]*)*"{3,5}'
+_LONG_LITERAL = r"'''.*?'{3,5}"
+_BASIC = r'"[^"\\\n]*(?:\\[^\n][^"\\\n]*)*"'
+_LITERAL = r"'[^'\n]*'"
+_WORD = r"""[^\s,\[\]{}#="']+"""  # numbers, booleans, dates: up to what can follow a value
+_SPACED_DATE = rf"[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}} [0-9]{{2}}:{_WORD}"  # the one word with a blank inside
+
+# What a value starts with is a bracket or the whole of a scalar.
+_VALUE = re.compile("|".join([r"[\[{]", _LONG_BASIC, _LONG_LITERAL, _BASIC, _LITERAL, _SPACED_DATE, _WORD]), re.DOTALL)
+_KEY = re.compile(rf"[ \t]*([A-Za-z0-9_-]+|{_BASIC}|{_LITERAL})[ \t]*(\.?)")
+_EQUALS = re.compile(r"=[ \t]*")
+_HEADER_OPEN = re.compile(r"\[\[?")
+_HEADER_CLOSE = re.compile(r"\]\]?")
+# Between statements, and between the elements of an array or inline table. Nothing may be added behind the last *: the
+# pattern could then backtrack, into the middle of a comment too.
+_GAP = re.compile(r"(?:[ \t\r\n,]+|#[^\n]*)*")
+_REST_OF_LINE = re.compile(r"[^\n]*")
+
+
+class _Lost(Exception):
+    """The text does not go on as a TOML document does."""
+
+
+class _Scanner:
+    """One pass over a document that builds the tree of its nodes."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._pos = 0
+        self._end = 0  # of the last statement: blanks and comments after it are not a table's text
+        self._root = _Node(value=(0, len(text)))
+        self._table = self._root  # the one that `key = value` lines go to
+        self._open: list[tuple[_Node, int]] = []  # tables whose text still goes on, and where their headers start
+
+    def scan(self) -> _Node:
+        """Read the whole text and return the document's node."""
+        while True:
+            self._take(_GAP)
+            if self._pos >= len(self._text):
+                break
+            try:
+                if self._text[self._pos] == "[":
+                    self._header()
+                else:
+                    self._value(self._assigned(self._table))
+                self._end = self._pos
+            except _Lost:
+                pass  # what follows the place where the sense was lost may still be good, from the next line on
+            self._take(_REST_OF_LINE)
+        self._close_tables(still_open=[])
+        return self._root
+
+    def _take(self, token: re.Pattern[str]) -> re.Match[str]:
+        """Step over a token."""
+        match = token.match(self._text, self._pos)
+        if match is None:
+            raise _Lost
+        self._pos = match.end()
+        return match
+
+    def _header(self) -> None:
+        """Read `[a.b]` or `[[a.b]]` and make it the current table."""
+        start = self._pos
+        is_entry = self._take(_HEADER_OPEN)[0] == "[["
+        *above, (name, written) = self._keys()
+        self._take(_HEADER_CLOSE)
+
+        ancestors = [self._root]
+        for key in above:
+            ancestors.append(ancestors[-1].child(*key).latest())
+        self._close_tables(still_open=ancestors)
+
+        table = ancestors[-1].child(name, written)
+        if is_entry:
+            table = table.append(written)
+        else:
+            table.key = written  # it may have been mentioned before, as the `a` of [a.b]: its own header counts more
+        self._table = table
+        self._open.append((table, start))
+
+    def _close_tables(self, still_open: list[_Node]) -> None:
+        """Let the text of all other tables end where the last statement did."""
+        while self._open and self._open[-1][0] not in still_open:
+            table, start = self._open.pop()
+            table.value = (start, self._end)
+
+    def _keys(self) -> list[_Key]:
+        """Read a key, with its dots and the blanks around them."""
+        keys: list[_Key] = []
+        while True:
+            match = self._take(_KEY)
+            keys.append((_decoded(match[1]), match.span(1)))
+            if not match[2]:
+                return keys
+
+    def _assigned(self, table: _Node) -> _Node:
+        """Read `a.b.c =` and return the node that this names below `table`."""
+        keys = self._keys()
+        self._take(_EQUALS)
+        node = table
+        for key in keys:
+            node = node.child(*key)
+        return node
+
+    def _value(self, node: _Node) -> None:
+        """Read a value into `node`.
+
+        The brackets around the place reached are kept on a list, as tomli lets them nest so deeply (400 levels)
+        that a function calling itself for each would meet Python's limit.
+        """
+        brackets: list[tuple[_Node, int]] = []
+        while True:
+            start = self._pos
+            if self._take(_VALUE)[0] in ("[", "{"):
+                brackets.append((node, start))
+            else:
+                node.value = (start, self._pos)
+            while brackets:
+                self._take(_GAP)
+                if not self._text.startswith(("]", "}"), self._pos):
+                    break
+                self._pos += 1
+                container, start = brackets.pop()
+                container.value = (start, self._pos)
+            if not brackets:
+                return
+            container, start = brackets[-1]
+            node = self._assigned(container) if self._text[start] == "{" else container.append()
+
+
+def _decoded(token: str) -> str:
+    """The name that a bare or quoted key stands for."""
+    if token[0] not in "\"'":
+        return token
+    if token[0] == '"' and "\\" in token:
+        try:
+            return str(tomli.loads("k = " + token)["k"])
+        except tomli.TOMLDecodeError:
+            pass  # not an escape that TOML knows
+    return token[1:-1]

@@ -1,0 +1,29 @@
+"""Writes values of a spec back as TOML, on one line, with defaults left out."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from opcheck.spec.model import Model
+
+
+def render(value: Any) -> str:
+    """Return a value as inline TOML."""
+    if isinstance(value, Model):
+        return render({key: getattr(value, key) for key in type(value).model_fields if key in value.model_fields_set})
+    if isinstance(value, dict):
+        return (
+            "{ " + ", ".join(f"{_key(key)} = {render(item)}" for key, item in value.items()) + " }" if value else "{}"
+        )
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(render(item) for item in value) + "]"
+    if isinstance(value, complex):
+        return f"{{ complex = [{render(value.real)}, {render(value.imag)}] }}"
+    if isinstance(value, (bool, str)):
+        return json.dumps(value, ensure_ascii=False)
+    return repr(value)
+
+
+def _key(key: str) -> str:
+    return key if key.replace("_", "").replace("-", "").isalnum() and key.isascii() else json.dumps(key)

@@ -1,0 +1,72 @@
+"""`[tool.opcheck]` of a project's pyproject.toml."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, ValidationError
+
+from opcheck.spec.claims import Strings
+from opcheck.spec.document import Document
+from opcheck.spec.explain import explain
+from opcheck.spec.model import Model
+from opcheck.spec.problems import Problem, SpecError
+
+
+class Settings(Model):
+    """What a project says about its specs. Paths are relative to its pyproject.toml."""
+
+    specs: Strings = Field((), description="files and folders of specs")
+    modules: Strings = Field(("torch",), description="modules that specs may take callables and objects from")
+    devices: Strings = Field((), description="folders of device profiles")
+    max_elements: Annotated[int, Field(ge=1)] = Field(4096, description="most elements of one tensor of a sample")
+    max_samples: Annotated[int, Field(ge=1)] = Field(1000, description="most samples of one operator")
+    engine: Literal["torch"] = Field("torch", description="what computes the derivative evidence")
+    timeout: Annotated[float, Field(gt=0)] | None = Field(None, description="seconds that a case may take")
+
+    _root: Path | None = None
+
+    @property
+    def root(self) -> Path:
+        """The folder that paths are relative to."""
+        return self._root or Path.cwd()
+
+    def spec_paths(self) -> list[Path]:
+        """Return the files and folders of specs."""
+        return [self.root / path for path in self.specs]
+
+    def device_folders(self) -> tuple[Path, ...]:
+        """Return the folders of device profiles."""
+        return tuple(self.root / path for path in self.devices)
+
+    @classmethod
+    def find(cls, start: Path | None = None) -> "Settings":
+        """Read the settings of the project that `start` (default: the current folder) belongs to.
+
+        Raises SpecError where `[tool.opcheck]` has a mistake.
+        """
+        start = (start or Path.cwd()).resolve()
+        for folder in (start, *start.parents):
+            path = folder / "pyproject.toml"
+            if path.is_file():
+                return cls.read(path)
+        return cls()
+
+    @classmethod
+    def read(cls, path: Path) -> "Settings":
+        """Read the settings of one pyproject.toml. Raises SpecError."""
+        if "opcheck" not in path.read_text(encoding="utf-8", errors="replace"):
+            return cls()  # spares large files of other projects the parsing
+        document = Document.read(path)
+        raw = document.data.get("tool", {}).get("opcheck")
+        if raw is None:
+            return cls()
+
+        def locate(place: tuple[str | int, ...], *words: str, key: bool = False) -> Problem:
+            return document.problem(("tool", "opcheck", *place), *words, key=key)
+
+        try:
+            settings = cls.model_validate(raw)
+        except ValidationError as error:
+            raise SpecError(explain(error, cls, raw, locate)) from None
+        settings._root = path.parent
+        return settings

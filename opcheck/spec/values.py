@@ -1,0 +1,205 @@
+"""What an argument of an operator can be: a tensor recipe, a plain TOML value, or a literal that TOML lacks."""
+
+from typing import Annotated, Any, Literal, Union, get_args
+
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
+from typing_extensions import TypeAliasType
+
+from opcheck.spec import dtypes
+from opcheck.spec.model import Dotted, Frozen, Model, refuse
+from opcheck.spec.problems import nearest
+
+Structure = Literal[
+    "hermitian", "positive_definite", "triangular", "upper_triangular", "orthogonal", "distinct_singular_values",
+    "well_conditioned", "permutation", "one_hot", "distinct", "simplex",
+]  # fmt: skip
+Layout = Literal[
+    "strided", "sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc", "mkldnn", "jagged"
+]  # fmt: skip
+Memory = Literal["contiguous", "noncontiguous", "transposed", "channels_last", "expanded"]
+Through = Literal[
+    "symmetrize", "tril", "triu", "positive_diagonal", "positive_definite", "low_rank", "log_simplex", "simplex",
+    "orthogonal", "unit_norm",
+]  # fmt: skip
+SPARSE_LAYOUTS = tuple(name for name in get_args(Layout) if name.startswith("sparse"))
+
+
+def _known_dtype(name: str) -> str:
+    choices = (*dtypes.KNOWN, "real", "complex")
+    if name not in choices:
+        raise refuse(f'unknown dtype "{name}"', 'a dtype, "real" or "complex"', nearest(name, choices))
+    return name
+
+
+DtypeName = Annotated[str, AfterValidator(_known_dtype)]
+Count = Annotated[int, Field(ge=0)]
+
+
+class ComplexValue(Model):
+    """A complex number: `{ complex = [re, im] }`."""
+
+    complex: Annotated[tuple[float, float], Field(strict=False)]
+
+
+def _nested(value: Any) -> Any:
+    """Turn (nested) arrays of numbers into tuples, complex tables into complex numbers; refuse ragged ones."""
+    if isinstance(value, (bool, int, float, complex)):
+        return value
+    if isinstance(value, dict) and set(value) == {"complex"}:
+        return complex(*ComplexValue.model_validate(value).complex)
+    if not isinstance(value, (list, tuple)):
+        raise refuse(
+            f"{value!r} is no value of a tensor", "numbers, booleans, { complex = [re, im] } or arrays of them"
+        )
+    rows = tuple(_nested(item) for item in value)
+    if len({_sizes(row) for row in rows}) > 1:
+        raise refuse("the rows of values differ in length", "a rectangular array")
+    return rows
+
+
+def _sizes(value: Any) -> tuple[int, ...]:
+    if not isinstance(value, tuple):
+        return ()
+    return (len(value), *(_sizes(value[0]) if value else ()))
+
+
+class Tensor(Model):
+    """A recipe for a tensor. Give `shape`, or `values`; the rest says what is special about it."""
+
+    shape: Frozen[Count] | None = Field(None, description="sizes; `[]` is rank 0, a 0 makes it empty")
+    values: Annotated[Any, BeforeValidator(_nested)] = Field(
+        None, description="explicit (nested) values instead of random ones"
+    )
+    dtype: DtypeName | None = Field(
+        None,
+        description='a dtype; "real" or "complex" follow the precision of the case; default: the dtype of the case',
+    )
+    grad: bool | None = Field(
+        None, description="whether to differentiate with respect to it; default: where its dtype is that of the case"
+    )
+    low: float | None = Field(None, description="lower bound of the random values")
+    high: float | None = Field(None, description="upper bound (exclusive)")
+    exclude: float | Frozen[float] | None = Field(
+        None, description="points that values keep a distance of 0.1 from: kinks, poles and branch points"
+    )
+    structure: Structure | None = Field(None, description="what kind of matrix, vector or index it is")
+    layout: Layout = Field("strided", description="the layout of the leaf")
+    nnz: Count | None = Field(None, description="specified elements (blocks) of a sparse layout; default: about half")
+    blocksize: Annotated[tuple[int, int], Field(strict=False)] | None = Field(
+        None, description="of `sparse_bsr` and `sparse_bsc`; default [1, 1]"
+    )
+    dense_dim: Count | None = Field(None, description="trailing dense dimensions of a sparse layout")
+    memory: Memory = Field("contiguous", description="how the elements lie in memory")
+    conj: bool = Field(False, description="hand over a lazily conjugated view (complex dtypes)")
+    neg: bool = Field(False, description="hand over a lazily negated view")
+    through: Through | None = Field(
+        None, description="a differentiable map applied inside the tested function, so that perturbed inputs stay legal"
+    )
+
+    @model_validator(mode="after")
+    def _shape_or_values(self) -> "Tensor":
+        if (self.shape is None) == (self.values is None):
+            raise refuse("a tensor needs either shape or values", "exactly one of the two")
+        if self.low is not None and self.high is not None and self.low >= self.high:
+            raise refuse(f"low = {self.low} is not below high = {self.high}")
+        if self.blocksize is not None and self.layout not in ("sparse_bsr", "sparse_bsc"):
+            raise refuse(f"blocksize has no meaning for the layout {self.layout}", "layout sparse_bsr or sparse_bsc")
+        if self.nnz is not None and self.layout not in SPARSE_LAYOUTS:
+            raise refuse(f"nnz has no meaning for the layout {self.layout}", "a sparse layout")
+        return self
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The shape, also where it follows from `values`."""
+        if self.shape is not None:
+            return self.shape
+        return _sizes(self.values)
+
+    @property
+    def numel(self) -> int:
+        """The number of elements."""
+        count = 1
+        for size in self.sizes:
+            count *= size
+        return count
+
+
+class NoneValue(Model):
+    """`None`: `{ none = true }`."""
+
+    none: Literal[True]
+
+
+class DtypeValue(Model):
+    """A dtype as an argument: `{ dtype = "int64" }`."""
+
+    dtype: DtypeName
+
+
+class SliceValue(Model):
+    """`slice(a, b, c)`: `{ slice = [a, b, c] }`, with `{ none = true }` for an open end."""
+
+    slice: Annotated[list[int | NoneValue], Field(min_length=1, max_length=3)]
+
+
+class EllipsisValue(Model):
+    """`...`: `{ ellipsis = true }`."""
+
+    ellipsis: Literal[True]
+
+
+class TupleValue(Model):
+    """A tuple, where a list would not do: `{ tuple = [...] }`."""
+
+    tuple: "list[Value]"
+
+
+class ObjectValue(Model):
+    """Any object of an allowed module: `{ object = "torch.strided" }`."""
+
+    object: Dotted
+
+
+LITERALS = ("none", "complex", "slice", "ellipsis", "tuple", "object")
+SCALAR, ARRAY, TENSOR = "<scalar>", "<array>", "<tensor>"
+
+
+def kind_of(value: Any) -> str | None:
+    """Return the tag of the model that a TOML value is validated by. The brackets keep tags apart from keys."""
+    if isinstance(value, dict):
+        for key in LITERALS:
+            if key in value and "shape" not in value:
+                return f"<{key}>"
+        return "<dtype>" if set(value) == {"dtype"} else TENSOR
+    if isinstance(value, (list, tuple)):
+        return ARRAY
+    if isinstance(value, (bool, int, float, str)):
+        return SCALAR
+    if isinstance(value, Tensor):
+        return TENSOR
+    if isinstance(value, Model):
+        return f"<{next(iter(type(value).model_fields))}>"
+    return None
+
+
+Scalar = Union[bool, int, float, str]
+Value = TypeAliasType(
+    "Value",
+    Annotated[  # type: ignore[misc]
+        Annotated[Scalar, Tag(SCALAR)] | Annotated["list[Value]", Tag(ARRAY)] | Annotated[Tensor, Tag(TENSOR)] | Annotated[NoneValue, Tag("<none>")] | Annotated[ComplexValue, Tag("<complex>")] | Annotated[DtypeValue, Tag("<dtype>")] | Annotated[SliceValue, Tag("<slice>")] | Annotated[EllipsisValue, Tag("<ellipsis>")] | Annotated["TupleValue", Tag("<tuple>")] | Annotated[ObjectValue, Tag("<object>")],
+        Discriminator(kind_of),
+    ],
+)
+
+
+def tensors(value: Any) -> list[Tensor]:
+    """Return the tensor recipes within a value, in order."""
+    if isinstance(value, Tensor):
+        return [value]
+    if isinstance(value, TupleValue):
+        return tensors(value.tuple)
+    if isinstance(value, dict):
+        return [found for item in value.values() for found in tensors(item)]
+    if isinstance(value, (list, tuple)):
+        return [found for item in value for found in tensors(item)]
+    return []
