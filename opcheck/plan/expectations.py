@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
-from importlib.metadata import PackageNotFoundError, version
 
 from opcheck.plan.kinds import check_kinds
-from opcheck.spec.claims import Expect, When
+from opcheck.spec.claims import Expect, Tolerances, When
 from opcheck.spec.device import DeviceProfile
 from opcheck.spec.dtypes import KNOWN
 from opcheck.spec.library import Library, Operator
+from opcheck.spec.positions import Path
 from opcheck.spec.problems import Problem, listing, nearest
 
 
 @lru_cache(maxsize=1)
 def torch_version() -> str:
     """Return the version of the installed torch, read without importing it."""
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
         return version("torch")
     except PackageNotFoundError:
@@ -49,48 +51,70 @@ def applying(expects: Iterable[Expect], check: str, variant: str, device: str, d
 
 
 def audit(library: Library, devices: Iterable[DeviceProfile]) -> list[Problem]:
-    """Return the mistakes in expectations and overrides: unknown names, and expectations that match no case."""
+    """Return the mistakes in expectations and overrides: unknown names, and expectations that match no case.
+
+    devices: all that there are, whether present or not.
+    """
     known = list(devices)
-    return [problem for operator in library for problem in _audit_operator(operator, known)]
+    found = [problem for device in known for problem in _audit_profile(device)]
+    return found + [problem for operator in library for problem in _audit_operator(operator, known)]
 
 
-def _audit_operator(operator: Operator, devices: list[DeviceProfile]) -> Iterable[Problem]:
+Locate = Callable[..., Problem]
+
+
+def _audit_profile(device: DeviceProfile) -> Iterator[Problem]:
+    yield from _unknown_overrides(device.tolerance, ("tolerance",), device.problem)
+    for index, expect in enumerate(device.expect):
+        choices = {
+            "check": list(check_kinds()),
+            "variant": ["function", "method", "inplace"],
+            "device": [device.name],
+            "dtype": list(KNOWN),
+        }
+        yield from _unknown_names(expect.when, ("expect", index, "when"), choices, device.problem)
+
+
+def _audit_operator(operator: Operator, devices: list[DeviceProfile]) -> Iterator[Problem]:
+    yield from _unknown_overrides(operator.spec.tolerance, ("tolerance",), operator.problem)
+    for name, special in operator.spec.per_device.items():
+        if special.tolerance is not None:
+            yield from _unknown_overrides(special.tolerance, ("per_device", name, "tolerance"), operator.problem)
+    if not operator.spec.expect:
+        return
     from opcheck.plan.planner import cases_of
 
-    base = ("operator", operator.index)
-    named = operator.spec.tolerance
+    cases = [case for device in devices for case in cases_of(operator, device)]
+    for index, expect in enumerate(operator.spec.expect):
+        path: Path = ("expect", index)
+        unknown = list(_unknown_names(expect.when, (*path, "when"), _choices(operator, devices), operator.problem))
+        yield from unknown
+        if not unknown and not any(
+            speaks_of(expect.when, case.check, case.variant.kind, case.device.name, case.dtype) for case in cases
+        ):
+            what = "this expectation matches no case of the operator"
+            yield operator.problem((*path, "when"), what, "a case that `opcheck show` lists")
+
+
+def _unknown_overrides(tolerance: Tolerances, path: Path, locate: Locate) -> Iterator[Problem]:
     for key, names, choices in (
-        ("check", named.check, tuple(check_kinds()) if named.check else ()),
-        ("dtype", named.dtype, KNOWN),
+        ("check", list(tolerance.check), list(check_kinds()) if tolerance.check else []),
+        ("dtype", list(tolerance.dtype), list(KNOWN)),
     ):
         for name in names:
             if name not in choices:
-                place = (*base, "tolerance", key, name)
-                yield operator.document.problem(
-                    place, f'unknown {key} "{name}"', listing(choices, 30), nearest(name, choices), key=True
-                )
-    if not operator.spec.expect:
-        return
-    cases = [case for device in devices for case in cases_of(operator, device)]
-    for index, expect in enumerate(operator.spec.expect):
-        place = (*base, "expect", index, "when")
-        wrong = False
-        for key, choices in _choices(operator, devices).items():
-            wanted = getattr(expect.when, key)
-            for name in (wanted,) if isinstance(wanted, str) else wanted or ():
-                if name not in choices:
-                    wrong = True
-                    yield operator.document.problem(
-                        (*place, key), f'unknown {key} "{name}"', listing(choices, 30), nearest(name, choices)
-                    )
-        if not wrong and not any(
-            speaks_of(expect.when, case.check, case.variant.kind, case.device.name, case.dtype) for case in cases
-        ):
-            yield operator.document.problem(
-                (*base, "expect", index),
-                "this expectation matches no case of the operator",
-                "a case that `opcheck show` lists",
-            )
+                words = (f'unknown {key} "{name}"', listing(choices, 30), nearest(name, choices))
+                yield locate((*path, key, name), *words, key=True)
+
+
+def _unknown_names(when: When, path: Path, choices: dict[str, list[str]], locate: Locate) -> Iterator[Problem]:
+    for key, known in choices.items():
+        wanted = getattr(when, key)
+        listed = isinstance(wanted, tuple)
+        for index, name in enumerate(wanted if isinstance(wanted, tuple) else (wanted,)):
+            if name is not None and name not in known:
+                place = (*path, key, index) if listed else (*path, key)
+                yield locate(place, f'unknown {key} "{name}"', listing(known, 30), nearest(name, known))
 
 
 def _choices(operator: Operator, devices: list[DeviceProfile]) -> dict[str, list[str]]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.metadata import entry_points
 from typing import Literal
 
 from opcheck.spec.claims import Supports
@@ -185,7 +184,6 @@ BUILTIN = (
         "vmapping the operator equals looping over it",
         "opcheck.checks.vmap:check",
         needs=("vmap",),
-        dtypes="values",
         every_variant=False,
     ),
     CheckKind(
@@ -210,6 +208,8 @@ BUILTIN = (
 @lru_cache(maxsize=1)
 def check_kinds() -> dict[str, CheckKind]:
     """Return all checks by name: the built-in ones, then those of plugins."""
+    from importlib.metadata import entry_points
+
     kinds = {kind.name: kind for kind in BUILTIN}
     for entry in entry_points(group="opcheck.checks"):
         kind = entry.load()

@@ -1,14 +1,13 @@
-"""Expands claims x variants x devices x checks x dtypes into cases, in a fixed order."""
+"""Expands claims x devices x variants x checks x dtypes into cases, in a fixed order."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from fnmatch import fnmatchcase
 
 from opcheck.plan.case import Case
 from opcheck.plan.expectations import applying
 from opcheck.plan.kinds import CheckKind, check_kinds
-from opcheck.plan.selection import Selection
+from opcheck.plan.selection import Selection, names_operator
 from opcheck.spec.device import DeviceProfile
 from opcheck.spec.dtypes import STANDARD, expand
 from opcheck.spec.library import DeviceClaims, Library, Operator, Variant
@@ -20,7 +19,7 @@ def default_devices(profiles: Iterable[DeviceProfile]) -> list[DeviceProfile]:
 
 
 def plan(library: Library, devices: Iterable[DeviceProfile], selection: Selection | None = None) -> list[Case]:
-    """Return the cases of a library on some devices: by operator, variant, device, check, dtype, in that order."""
+    """Return the cases of a library on some devices: by operator, device, variant, check, dtype, in that order."""
     known = list(devices)
     wanted = selection or Selection()
     return [
@@ -51,9 +50,9 @@ def _runs_on(operator: Operator, device: DeviceProfile) -> bool:
     spec = operator.spec
     if spec.devices is not None and device.name not in spec.devices:
         return False
-    if device.allow is not None and not any(fnmatchcase(operator.id, pattern) for pattern in device.allow):
+    if device.allow is not None and not any(names_operator(pattern, operator) for pattern in device.allow):
         return False
-    return not any(fnmatchcase(operator.id, pattern) for pattern in device.deny)
+    return not any(names_operator(pattern, operator) for pattern in device.deny)
 
 
 def _tested(operator: Operator, variant: Variant, kind: CheckKind, claims: DeviceClaims) -> bool:
@@ -66,11 +65,13 @@ def _tested(operator: Operator, variant: Variant, kind: CheckKind, claims: Devic
 
 def _dtypes(kind: CheckKind, claims: DeviceClaims, device: DeviceProfile) -> tuple[str, ...]:
     if kind.dtypes == "every":
+        if not claims.exact:
+            return claims.forward
         absent = expand(device.lacks)
         extra = tuple(name for name in claims.forward if name not in STANDARD)
         return tuple(name for name in (*STANDARD, *extra) if name not in absent)
     if kind.dtypes == "derivative":
-        return _best(claims.backward) or _best(claims.forward)
+        return _best(claims.backward) or (() if "backward" in kind.needs else _best(claims.forward))
     values = _best(claims.forward) + tuple(name for name in ("int64",) if name in claims.forward)
     values = values or claims.forward[:1]
     return values[:1] if kind.dtypes == "one" else values

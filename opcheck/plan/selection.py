@@ -23,8 +23,7 @@ class Selection:
 
     def takes_operator(self, operator: Operator) -> bool:
         """Tell whether any case of an operator can be selected."""
-        names = (operator.id, operator.spec.name)
-        by_name = not self.operators or any(_matches(name, wanted) for wanted in self.operators for name in names)
+        by_name = not self.operators or any(names_operator(wanted, operator) for wanted in self.operators)
         return by_name and (not self.tags or bool(set(self.tags) & set(operator.spec.tags)))
 
     def takes(self, case: Case) -> bool:
@@ -44,16 +43,21 @@ class Selection:
             f'unknown {what} "{name}"; expected {listing(choices, 30)}' + _hint(name, choices)
             for what, names, choices in asked
             for name in names
-            if name.removeprefix("-") not in choices
+            if name not in choices and not (what == "dtype" and name.removeprefix("-") in choices)
         ]
         for wanted in self.operators:
-            if not any(_matches(name, wanted) for name in ids):
+            if not any(names_operator(wanted, operator) for operator in library):
                 lines.append(f'no operator matches "{wanted}"' + _hint(wanted, ids))
         return lines
 
 
-def _matches(name: str, wanted: str) -> bool:
-    return name == wanted or fnmatchcase(name, wanted)
+def names_operator(pattern: str, operator: Operator) -> bool:
+    """Tell whether a pattern matches the id or the name of an operator: `torch.div`, `torch.div[floor]`, `*.div*`.
+
+    Brackets stand for themselves, as they occur in ids.
+    """
+    literal = pattern.replace("[", "[[]")
+    return any(fnmatchcase(name, literal) for name in (operator.id, operator.spec.name))
 
 
 def _hint(name: str, choices: list[str]) -> str:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from opcheck.samples.inputs import Inputs
+from opcheck.samples.memory import writable
 from opcheck.samples.outputs import select
 from opcheck.spec.claims import Outputs
 
@@ -36,10 +37,17 @@ class TestedFunction:
         return select(self.result(*leaves), self.outputs, self.masked)
 
     def result(self, *leaves: Tensor) -> Any:
-        """Return what the operator itself returns."""
+        """Return what the operator itself returns; what it worked on where an in-place one returns nothing."""
         args, kwargs = self.inputs.fill(leaves or None)
-        if self.inplace:
-            args = (args[0].clone(), *args[1:])
+        if self.inplace and args:
+            args = (_writable(args[0]), *args[1:])
         if self.seed is not None:
             torch.manual_seed(self.seed)
-        return self.operator(*args, **kwargs)
+        returned = self.operator(*args, **kwargs)
+        return args[0] if self.inplace and args and returned is None else returned
+
+
+def _writable(item: Any) -> Any:
+    if isinstance(item, Tensor):
+        return writable(item)
+    return type(item)(map(_writable, item)) if isinstance(item, (list, tuple)) else item

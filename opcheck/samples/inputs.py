@@ -64,7 +64,7 @@ def describe(value: Any) -> str:
     if not isinstance(value, Tensor):
         return repr(value)
     text = f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
-    layout = str(value.layout).removeprefix("torch.")
+    layout = str(value.layout).removeprefix("torch.").removeprefix("_")
     if layout != "strided":
         return f"{text} {layout}"
     if not value.is_contiguous():

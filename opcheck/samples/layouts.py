@@ -7,9 +7,15 @@ import torch
 from opcheck.spec.values import SPARSE_LAYOUTS
 from opcheck.spec.values import Tensor as Recipe
 
+BLOCKED = ("sparse_bsr", "sparse_bsc")
+
 
 def in_layout(dense: torch.Tensor, recipe: Recipe) -> torch.Tensor:
-    """Return a dense tensor in the layout of a recipe. Which elements are specified is random, from the global generator."""
+    """Return a dense tensor in the layout of a recipe.
+
+    Which elements are specified is random, from the global generator; explicit values and structures have their
+    non-zero elements specified.
+    """
     if recipe.layout in SPARSE_LAYOUTS:
         return _sparse(dense, recipe)
     if recipe.layout == "mkldnn":
@@ -19,24 +25,39 @@ def in_layout(dense: torch.Tensor, recipe: Recipe) -> torch.Tensor:
 
 def jagged_offsets(batch: int, longest: int) -> torch.Tensor:
     """Return the offsets of `batch` rows with different lengths from 1 to `longest`, the longest among them."""
-    lengths = torch.randint(1, longest + 1, (batch,))
+    lengths = torch.randint(min(1, longest), longest + 1, (batch,))
     if batch:
         lengths[torch.randint(batch, ())] = longest
     return torch.cat([torch.zeros(1, dtype=torch.int64), lengths.cumsum(0)])
 
 
+def jagged_values(dense: torch.Tensor, offsets: torch.Tensor) -> torch.Tensor:
+    """Return the elements of a padded tensor that rows of the given offsets keep, one row after the other."""
+    return dense[torch.arange(dense.shape[1]) < offsets.diff().unsqueeze(-1)]
+
+
+def jagged(values: torch.Tensor, offsets: torch.Tensor, longest: int) -> torch.Tensor:
+    """Return the jagged tensor of rows that stand one after the other."""
+    # Without the length of the longest row, torch pads to the sum of all.
+    made: torch.Tensor = torch.nested.nested_tensor_from_jagged(values, offsets, max_seqlen=longest)
+    return made
+
+
 def _sparse(dense: torch.Tensor, recipe: Recipe) -> torch.Tensor:
     dense_dim = recipe.dense_dim or 0
     sparse_rank = dense.dim() - dense_dim
-    block = (recipe.blocksize or (1, 1)) if recipe.layout in ("sparse_bsr", "sparse_bsc") else (1, 1)
-    mask = _specified(dense.shape[:sparse_rank], recipe, block)
-    # A specified zero would vanish in the conversion.
-    kept = torch.where(dense == 0, torch.ones_like(dense), dense) * mask.reshape(*mask.shape, *[1] * dense_dim)
+    if recipe.layout != "sparse_coo" and sparse_rank < 2:
+        raise ValueError(f"{recipe.layout} needs 2 sparse dimensions, not {sparse_rank}")
+    block = recipe.blocksize or (1, 1) if recipe.layout in BLOCKED else None
+    if recipe.values is None and recipe.structure is None:
+        mask = _specified(dense.shape[:sparse_rank], recipe, block or (1, 1))
+        # A specified zero would vanish in the conversion.
+        nonzero = torch.where(dense == 0, torch.ones_like(dense), dense)
+        dense = torch.where(mask.reshape((*mask.shape, *[1] * dense_dim)), nonzero, torch.zeros_like(dense))
     if recipe.layout == "sparse_coo":
-        return kept.to_sparse(sparse_rank).coalesce()
+        return dense.to_sparse(sparse_rank).coalesce()
     layout: torch.layout = getattr(torch, recipe.layout)
-    blocksize = block if recipe.layout in ("sparse_bsr", "sparse_bsc") else None
-    return kept.to_sparse(layout=layout, blocksize=blocksize, dense_dim=dense_dim or None)
+    return dense.to_sparse(layout=layout, blocksize=block, dense_dim=dense_dim or None)
 
 
 def _specified(shape: torch.Size, recipe: Recipe, block: tuple[int, int]) -> torch.Tensor:
@@ -44,6 +65,8 @@ def _specified(shape: torch.Size, recipe: Recipe, block: tuple[int, int]) -> tor
     if recipe.layout == "sparse_coo":
         return _mask(shape.numel(), recipe.nnz).reshape(shape)
     rows, columns = shape[-2] // block[0], shape[-1] // block[1]
+    if (rows * block[0], columns * block[1]) != shape[-2:]:
+        raise ValueError(f"blocks of {list(block)} do not fill a matrix of {list(shape[-2:])}")
     blocks = _mask(rows * columns, recipe.nnz).reshape(rows, columns)
     matrix = blocks.repeat_interleave(block[0], 0).repeat_interleave(block[1], 1)
     return matrix.expand(shape)

@@ -1,13 +1,14 @@
-"""How the elements of a leaf lie in memory."""
+"""How the elements of a strided tensor lie in memory. Everything here is differentiable, and can be vmapped."""
 
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
 
 
-def in_memory(dense: torch.Tensor, memory: str) -> torch.Tensor:
+def in_memory(dense: Tensor, memory: str) -> Tensor:
     """Return a tensor with the same values in another memory format (`expanded` is a view: see `realize`)."""
     if memory == "noncontiguous":
         return noncontiguous(dense)
@@ -15,13 +16,38 @@ def in_memory(dense: torch.Tensor, memory: str) -> torch.Tensor:
         return dense.transpose(0, -1).contiguous().transpose(0, -1)
     if memory == "channels_last" and dense.dim() in CHANNELS_LAST:
         return dense.contiguous(memory_format=CHANNELS_LAST[dense.dim()])
-    return dense
+    return dense.contiguous()
 
 
-def noncontiguous(dense: torch.Tensor) -> torch.Tensor:
-    """Return the same values with gaps between them: every second element of a larger tensor."""
-    if dense.dim() == 0:
-        return dense
-    room = torch.empty((*dense.shape, 2), dtype=dense.dtype, device=dense.device)
-    room[..., 1] = dense
-    return room[..., 1]
+def noncontiguous(dense: Tensor) -> Tensor:
+    """Return the same values with gaps between them: every second element of a larger tensor, from the second on."""
+    return torch.stack((torch.zeros_like(dense), dense), dim=-1)[..., 1]
+
+
+def conjugated_view(x: Tensor) -> Tensor:
+    """Return the conjugate as a lazily conjugated view; real tensors as they are."""
+    return x.conj() if x.is_complex() else x
+
+
+def negated_view(x: Tensor) -> Tensor:
+    """Return the negative as a lazily negated view; booleans as they are."""
+    if x.dtype is torch.bool:
+        return x
+    try:
+        return torch._neg_view(x)
+    except RuntimeError:  # vmap knows no lazy negation
+        return -x
+
+
+def writable(x: Tensor) -> Tensor:
+    """Return a copy that an in-place operator may write to: lazily conjugated, with gaps in memory, where `x` is so.
+
+    Lazy negation is not kept: the backward pass of a write to such a view cannot be batched.
+    """
+    if x.layout is not torch.strided:
+        return x.clone()
+    if x.is_conj():
+        return conjugated_view(writable(conjugated_view(x)))
+    copy = x.clone()
+    gaps = copy.stride() != x.stride() and 0 not in x.stride()
+    return noncontiguous(copy) if gaps else copy

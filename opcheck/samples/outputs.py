@@ -23,12 +23,22 @@ def flatten(result: Any) -> tuple[Tensor, ...]:
 
 
 def gauge_invariant(outputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """Replace matrices of eigenvectors and singular vectors by what their arbitrary phases leave alone: absolute values.
+    """Replace matrices of eigenvectors and singular vectors by absolute values: what arbitrary phases leave alone.
 
     Eigenvalues and singular values, which have a dimension less, stay as they are.
     """
     most = max((output.dim() for output in outputs), default=0)
-    return tuple(output.abs() if output.dim() == most else output for output in outputs)
+    return tuple(_abs(output) if output.dim() == most else output for output in outputs)
+
+
+def _abs(output: Tensor) -> Tensor:
+    return output if output.dtype is torch.bool else output.abs()
+
+
+def _values(output: Tensor) -> Tensor:
+    if output.layout is torch.strided:
+        return output
+    return (output.coalesce() if output.layout is torch.sparse_coo else output).values()
 
 
 def _each(function: Callable[[Tensor], Tensor]) -> Callable[[tuple[Tensor, ...]], tuple[Tensor, ...]]:
@@ -51,11 +61,11 @@ def select(result: Any, spec: Outputs, masked: bool = False) -> tuple[Tensor, ..
 
 def _maps(masked: bool) -> dict[str, Callable[[tuple[Tensor, ...]], tuple[Tensor, ...]]]:
     return {
-        "abs": _each(Tensor.abs),
+        "abs": _each(_abs),
         "real": _each(lambda output: output.real if output.is_complex() else output),
         "gauge_invariant": gauge_invariant,
         "to_dense": _each(_dense(masked)),
-        "values": _each(lambda output: output.values()),
+        "values": _each(_values),
     }
 
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 
 from opcheck.samples.inputs import Inputs, Slot
-from opcheck.samples.layouts import in_layout, jagged_offsets
-from opcheck.samples.memory import in_memory
+from opcheck.samples.layouts import in_layout, jagged, jagged_offsets, jagged_values
+from opcheck.samples.memory import conjugated_view, in_memory, negated_view
 from opcheck.samples.resolve import resolve
 from opcheck.samples.structures import STRUCTURES
-from opcheck.samples.through import THROUGH, conjugated_view, negated_view
+from opcheck.samples.through import THROUGH
 from opcheck.samples.values import draw
 from opcheck.spec import dtypes
 from opcheck.spec.library import Sample
@@ -50,11 +51,13 @@ def realize(
     """
     state = torch.random.get_rng_state()
     try:
-        torch.random.default_generator.manual_seed(zlib.crc32(seed.encode()))
-        maker = _Maker(dtype, device, modules, wrt or (lambda path: True))
-        args = tuple(maker.value(item, ("args", index)) for index, item in enumerate(sample.args))
-        kwargs = {name: maker.value(item, ("kwargs", name)) for name, item in sample.kwargs.items()}
-        return Inputs(args, kwargs, tuple(maker.leaves), tuple(maker.slots), maker.cotangents(sample.grad_outputs))
+        torch.default_generator.manual_seed(zlib.crc32(seed.encode()))
+        with torch.device("cpu"):  # whatever the default device is
+            maker = _Maker(dtype, device, modules, wrt or (lambda path: True))
+            args = tuple(maker.value(item, ("args", index)) for index, item in enumerate(sample.args))
+            kwargs = {name: maker.value(item, ("kwargs", name)) for name, item in sample.kwargs.items()}
+            cotangents = maker.cotangents(sample.grad_outputs)
+        return Inputs(args, kwargs, tuple(maker.leaves), tuple(maker.slots), cotangents)
     finally:
         torch.random.set_rng_state(state)
 
@@ -66,6 +69,7 @@ class _Maker:
         self.dtype, self.device, self.modules, self.wrt = dtype, device, modules, wrt
         self.leaves: list[torch.Tensor] = []
         self.slots: list[Slot] = []
+        self.offsets: dict[tuple[int, ...], torch.Tensor] = {}
 
     def value(self, item: Any, path: tuple[int | str, ...]) -> Any:
         """Return what the operator is handed for one value."""
@@ -119,39 +123,46 @@ class _Maker:
 
     def leaf(self, recipe: Tensor, dtype: torch.dtype) -> tuple[torch.Tensor, Through]:
         """Return the leaf of a recipe, and the map from it to what the operator gets."""
-        views: list[Through] = []
-        shape = recipe.sizes
-        if recipe.layout == "jagged":
-            offsets = jagged_offsets(shape[0], shape[1]).to(self.device)
-            views.append(lambda values: torch.nested.nested_tensor_from_jagged(values, offsets))
-            shape = (int(offsets[-1]), *shape[2:])
-        elif recipe.memory == "expanded" and shape:
-            full = shape
-            views.append(lambda row: row.expand(full))
-            shape = (1, *shape[1:])
-        dense = draw(recipe, shape, _workable(dtype, recipe.structure))
+        dense = draw(recipe, recipe.sizes, dtype)
         if recipe.structure is not None:
             dense = STRUCTURES[recipe.structure](dense)
-        dense = in_memory(dense.to(dtype), recipe.memory)
-        leaf = in_layout(dense, recipe).to(self.device).detach()
-        views += [THROUGH[recipe.through]] if recipe.through else []
-        views += [conjugated_view] if recipe.conj and dtype.is_complex else []
+        inside: list[Through] = [THROUGH[recipe.through]] if recipe.through else []
+        if recipe.layout not in ("strided", "jagged"):
+            return in_layout(dense, recipe).to(self.device).detach(), _composed(inside)
+        offsets = self.jagged_offsets(recipe.sizes) if recipe.layout == "jagged" else None
+        if offsets is not None:
+            dense = jagged_values(dense, offsets.cpu())
+        full, expanded = dense.shape, recipe.memory == "expanded" and dense.dim() > 0
+        if expanded:
+            dense = dense[:1]
+        # Conjugated and negated twice, lazily the second time.
+        inside += [torch.conj_physical] if recipe.conj and dtype.is_complex else []
+        inside += [torch.neg] if recipe.neg and dtype is not torch.bool else []
+        lay = partial(in_memory, memory=recipe.memory)
+        dense = lay(dense.to(self.device))
+        views: list[Through] = [*inside, lay] if inside else []
+        views += [lambda row: row.expand(full)] if expanded else []
+        views += [conjugated_view] if recipe.conj else []
         views += [negated_view] if recipe.neg else []
-        return leaf, _composed(views)
+        if offsets is not None:
+            views.append(partial(jagged, offsets=offsets, longest=recipe.sizes[1]))
+        return dense.detach(), _composed(views)
+
+    def jagged_offsets(self, shape: tuple[int, ...]) -> torch.Tensor:
+        """Return the offsets of a jagged tensor: the same for all of a sample that agree in batch and longest row."""
+        if len(shape) < 2:
+            raise ValueError(f"a jagged tensor has at least 2 dimensions, not shape {list(shape)}")
+        if shape[:2] not in self.offsets:
+            self.offsets[shape[:2]] = jagged_offsets(*shape[:2]).to(self.device)
+        return self.offsets[shape[:2]]
 
     def cotangents(self, recipes: Iterable[Any] | None) -> tuple[torch.Tensor, ...] | None:
         """Return the cotangents that a sample gives for second order."""
         if recipes is None:
             return None
         made = (self.leaf(recipe, self.torch_dtype(recipe.dtype)) for recipe in recipes)
-        return tuple(view(leaf).detach().requires_grad_() for leaf, view in made)
-
-
-def _workable(dtype: torch.dtype, structure: str | None) -> torch.dtype:
-    """Return the dtype to compute a structure in: decompositions do not exist in half precision."""
-    if structure is None or dtype not in (torch.float16, torch.bfloat16):
-        return dtype
-    return torch.float32
+        cotangents = (view(leaf).detach() for leaf, view in made)
+        return tuple(x.requires_grad_() if x.is_floating_point() or x.is_complex() else x for x in cotangents)
 
 
 def _composed(views: list[Through]) -> Through:

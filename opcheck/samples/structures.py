@@ -7,6 +7,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from opcheck.samples.precision import precisely
+
 
 def hermitian(base: Tensor) -> Tensor:
     """(A + A^H) / 2: symmetric for real dtypes."""
@@ -20,7 +22,10 @@ def positive_definite(base: Tensor) -> Tensor:
 
 def triangular(base: Tensor) -> Tensor:
     """Lower triangular, the diagonal moved away from zero."""
-    return base.tril(-1) + torch.diag_embed(base.diagonal(dim1=-2, dim2=-1).abs() + 1).to(base.dtype)
+    result = base.tril()
+    diagonal = result.diagonal(dim1=-2, dim2=-1)
+    diagonal.copy_(diagonal.abs() + 1)
+    return result
 
 
 def upper_triangular(base: Tensor) -> Tensor:
@@ -32,7 +37,8 @@ def orthogonal(base: Tensor) -> Tensor:
     """Orthonormal columns (or rows, where there are fewer): the Q of a QR decomposition."""
     if base.shape[-2] < base.shape[-1]:
         return orthogonal(base.mT).mT.contiguous()
-    return torch.linalg.qr(base).Q
+    columns: Tensor = torch.linalg.qr(base).Q
+    return columns
 
 
 def distinct_singular_values(base: Tensor) -> Tensor:
@@ -48,45 +54,43 @@ def well_conditioned(base: Tensor) -> Tensor:
 def _with_singular_values(base: Tensor, spread: float) -> Tensor:
     u, s, vh = torch.linalg.svd(base, full_matrices=False)
     steps = 1 + spread * torch.arange(s.shape[-1], dtype=s.dtype)
-    return (u * steps) @ vh
+    product: Tensor = (u * steps) @ vh
+    return product
 
 
 def permutation(base: Tensor) -> Tensor:
     """Integer dtypes: 0 to n-1 shuffled along the last dimension. Others: permutation matrices."""
-    order = torch.rand(base.shape[:-1] if _is_number(base) else base.shape).argsort(dim=-1)
-    if not _is_number(base):
-        return order.to(base.dtype)
-    return torch.nn.functional.one_hot(order, base.shape[-1]).to(base.dtype)
-
-
-def _is_number(base: Tensor) -> bool:
-    return base.is_floating_point() or base.is_complex()
+    if not (base.is_floating_point() or base.is_complex()):
+        return torch.rand(base.shape, dtype=torch.float64).argsort(dim=-1).to(base.dtype)
+    if base.dim() < 2 or base.shape[-1] != base.shape[-2]:
+        raise ValueError(f"a permutation matrix is square, not of shape {list(base.shape)}")
+    return _ones_at(torch.rand(base.shape[:-1], dtype=torch.float64).argsort(dim=-1), base)
 
 
 def one_hot(base: Tensor) -> Tensor:
     """One 1 among zeros along the last dimension."""
-    size = base.shape[-1]
-    return torch.nn.functional.one_hot(torch.randint(size, base.shape[:-1]), size).to(base.dtype)
+    if base.dim() == 0:
+        raise ValueError("a one-hot tensor has at least 1 dimension")
+    return _ones_at(torch.randint(max(base.shape[-1], 1), base.shape[:-1]), base)
 
 
-def distinct(base: Tensor) -> Tensor:
-    """No two elements closer than a tenth of the mean distance: no ties in sorting, maxima and medians."""
-    count = base.numel()
-    if not _is_number(base):
-        return torch.randperm(count).reshape(base.shape).to(base.dtype)
-    steps = (torch.randperm(count) + 0.45 * (torch.rand(count) - 0.5)).reshape(base.shape)
-    return ((2 * steps + 1) * (2.0 / max(count, 1)) - 2.0).to(base.dtype)
+def _ones_at(places: Tensor, base: Tensor) -> Tensor:
+    return (places.unsqueeze(-1) == torch.arange(base.shape[-1])).to(base.dtype)
 
 
 def simplex(base: Tensor) -> Tensor:
-    """Positive numbers that sum to 1 along the last dimension."""
-    return base.softmax(dim=-1)
+    """Positive numbers that sum to 1 along the last dimension; of complex numbers, the real parts decide."""
+    return (base.real if base.is_complex() else base).softmax(dim=-1).to(base.dtype)
 
 
 STRUCTURES: dict[str, Callable[[Tensor], Tensor]] = {
-    function.__name__: function
+    "permutation": permutation,
+    "one_hot": one_hot,
+    "distinct": lambda base: base,  # drawn so: see `values`
+} | {
+    function.__name__: precisely(function)
     for function in (
         hermitian, positive_definite, triangular, upper_triangular, orthogonal, distinct_singular_values,
-        well_conditioned, permutation, one_hot, distinct, simplex,
+        well_conditioned, simplex,
     )
 }  # fmt: skip

@@ -7,6 +7,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from opcheck.samples.precision import precisely
+
 
 def symmetrize(x: Tensor) -> Tensor:
     """(A + A^H) / 2."""
@@ -25,9 +27,8 @@ def triu(x: Tensor) -> Tensor:
 
 def positive_diagonal(x: Tensor) -> Tensor:
     """The lower triangle with a real diagonal of exp(d): the Cholesky factors."""
-    diagonal = x.diagonal(dim1=-2, dim2=-1)
-    real = diagonal.real if x.is_complex() else diagonal
-    return x.tril(-1) + torch.diag_embed(real.exp()).to(x.dtype)
+    diagonal = _real(x.diagonal(dim1=-2, dim2=-1)).exp().to(x.dtype)
+    return x.tril(-1).diagonal_scatter(diagonal, dim1=-2, dim2=-1)
 
 
 def positive_definite(x: Tensor) -> Tensor:
@@ -42,18 +43,23 @@ def low_rank(x: Tensor) -> Tensor:
 
 
 def log_simplex(x: Tensor) -> Tensor:
-    """log_softmax: logarithms of probabilities."""
-    return x.log_softmax(dim=-1)
+    """log_softmax (of the real part): logarithms of probabilities."""
+    return _real(x).log_softmax(dim=-1).to(x.dtype)
 
 
 def simplex(x: Tensor) -> Tensor:
-    """Softmax: probabilities."""
-    return x.softmax(dim=-1)
+    """Softmax (of the real part): probabilities."""
+    return _real(x).softmax(dim=-1).to(x.dtype)
+
+
+def _real(x: Tensor) -> Tensor:
+    return x.real if x.is_complex() else x
 
 
 def orthogonal(x: Tensor) -> Tensor:
     """The matrix exponential of the skew-Hermitian part: an orthogonal (unitary) matrix."""
-    return torch.linalg.matrix_exp((x - x.mH) / 2)
+    exponential: Tensor = torch.linalg.matrix_exp((x - x.mH) / 2)
+    return exponential
 
 
 def unit_norm(x: Tensor) -> Tensor:
@@ -61,18 +67,8 @@ def unit_norm(x: Tensor) -> Tensor:
     return x / x.abs().square().sum(dim=-1, keepdim=True).sqrt()
 
 
-def negated_view(x: Tensor) -> Tensor:
-    """The same values as a lazily negated view."""
-    return torch._neg_view(-x)
-
-
-def conjugated_view(x: Tensor) -> Tensor:
-    """The same values as a lazily conjugated view."""
-    return x.conj().resolve_conj().conj()
-
-
 THROUGH: dict[str, Callable[[Tensor], Tensor]] = {
-    function.__name__: function
+    function.__name__: precisely(function)
     for function in (
         symmetrize, tril, triu, positive_diagonal, positive_definite, low_rank, log_simplex, simplex, orthogonal,
         unit_norm,

@@ -14,9 +14,9 @@ Strings = Annotated[tuple[str, ...], Field(strict=False)]
 class Dtypes(Model):
     """For which dtypes the operator works. Of the standard dtypes, those not listed must be refused."""
 
-    forward: Frozen[DtypeEntry] = Field(("floating", "complex"), description="dtypes of the forward pass")
+    forward: Frozen[DtypeEntry] = Field(default=("floating", "complex"), description="dtypes of the forward pass")
     backward: Frozen[DtypeEntry] | None = Field(
-        None, description="dtypes of the backward pass; default: the floating and complex ones of forward"
+        default=None, description="dtypes of the backward pass; default: the floating and complex ones of forward"
     )
 
     def forward_names(self) -> tuple[str, ...]:
@@ -33,18 +33,18 @@ class Supports(Model):
     """Which kinds of differentiation and calling work. `false` is a claim too: it must be refused with an error."""
 
     backward: bool | Frozen[str | int] = Field(
-        True, description="reverse mode; or a list: the arguments (names or positions) that have a derivative"
+        default=True, description="reverse mode; or a list: the arguments (names or positions) that have a derivative"
     )
-    forward_ad: bool = Field(True, description="forward mode")
-    batched_grad: bool = Field(True, description="vmap over the vjp")
-    batched_forward_grad: bool = Field(True, description="vmap over the jvp")
-    second_order: bool = Field(True, description="differentiating the backward pass in reverse mode")
-    fwd_over_rev: bool = Field(True, description="differentiating the backward pass in forward mode")
-    inplace_backward: bool = Field(True, description="derivatives of the in-place variant")
-    undefined_grad: bool = Field(True, description="undefined cotangents and tangents taken as zeros")
-    out: bool = Field(True, description="the keyword `out=`")
-    masked: bool = Field(True, description="derivatives of sparse inputs under masked semantics")
-    vmap: bool = Field(True, description="`torch.func.vmap` over the operator")
+    forward_ad: bool = Field(default=True, description="forward mode")
+    batched_grad: bool = Field(default=True, description="vmap over the vjp")
+    batched_forward_grad: bool = Field(default=True, description="vmap over the jvp")
+    second_order: bool = Field(default=True, description="differentiating the backward pass in reverse mode")
+    fwd_over_rev: bool = Field(default=True, description="differentiating the backward pass in forward mode")
+    inplace_backward: bool = Field(default=True, description="derivatives of the in-place variant")
+    undefined_grad: bool = Field(default=True, description="undefined cotangents and tangents taken as zeros")
+    out: bool = Field(default=True, description="the keyword `out=`")
+    masked: bool = Field(default=True, description="derivatives of sparse inputs under masked semantics")
+    vmap: bool = Field(default=True, description="`torch.func.vmap` over the operator")
 
     def disclaimed(self) -> tuple[str, ...]:
         """Return the names of what is not supported, wholly or for some arguments."""
@@ -54,11 +54,11 @@ class Supports(Model):
 class Tolerance(Model):
     """Numbers that comparisons allow for. Unset ones keep the default of the check and dtype."""
 
-    atol: Annotated[float, Field(ge=0)] | None = Field(None, description="absolute tolerance")
-    rtol: Annotated[float, Field(ge=0)] | None = Field(None, description="relative tolerance")
-    eps: Annotated[float, Field(gt=0)] | None = Field(None, description="step of the finite differences")
+    atol: Annotated[float, Field(ge=0)] | None = Field(default=None, description="absolute tolerance")
+    rtol: Annotated[float, Field(ge=0)] | None = Field(default=None, description="relative tolerance")
+    eps: Annotated[float, Field(gt=0)] | None = Field(default=None, description="step of the finite differences")
     nondeterminism: Annotated[float, Field(ge=0)] | None = Field(
-        None, description="greatest difference between two backward passes; default 0"
+        default=None, description="greatest difference between two backward passes; default 0"
     )
 
     def over(self, base: "Tolerance") -> "Tolerance":
@@ -82,31 +82,40 @@ class Tolerances(Tolerance):
         return self.check.get(check, Tolerance()).over(self.dtype.get(dtype, Tolerance()).over(own))
 
 
+USUAL_TOLERANCES = Tolerances.model_construct()
+"""Nothing but the defaults of checks and dtypes."""
+
+
 class Outputs(Model):
     """Which outputs are tested, and seen through which map."""
 
-    select: Frozen[int] | None = Field(None, description="positions of the outputs to test; default: all tensors")
+    select: Frozen[int] | None = Field(
+        default=None, description="positions of the outputs to test; default: all tensors"
+    )
     apply: Literal["abs", "real", "gauge_invariant", "to_dense", "values"] | None = Field(
-        None, description="a map applied to the outputs, for what is defined only up to a phase, or is sparse"
+        default=None, description="a map applied to the outputs, for what is defined only up to a phase, or is sparse"
     )
 
 
 class Gradcheck(Model):
     """Settings handed to `torch.autograd.gradcheck` and `gradgradcheck` as they are."""
 
-    fast_mode: bool = Field(False, description="compare one random projection instead of the whole Jacobian")
-    raise_exception: bool = Field(True, description="false: torch's explanation of a failure is not asked for")
+    fast_mode: bool = Field(default=False, description="compare one random projection instead of the whole Jacobian")
+    raise_exception: bool = Field(default=True, description="false: torch's explanation of a failure is not asked for")
     gen_non_contig_grad_outputs: bool | Literal["both"] = Field(
-        "both", description="whether generated cotangents of second order are non-contiguous; default: each in turn"
+        default="both",
+        description="whether generated cotangents of second order are non-contiguous; default: each in turn",
     )
 
 
 class Reference(Model):
     """A callable that gives the same values, from NumPy, SciPy or an allowed module."""
 
-    target: Dotted
+    target: Dotted = Field(description="the dotted path of the callable")
     rename: dict[str, str] = Field(default_factory=dict, description="keywords by other names: `{ dim = 'axis' }`")
-    positional: bool = Field(False, description="hand over keyword arguments by position, in the order of the sample")
+    positional: bool = Field(
+        default=False, description="hand over keyword arguments by position, in the order of the sample"
+    )
 
 
 class ErrorClaim(Model):
@@ -114,8 +123,8 @@ class ErrorClaim(Model):
 
     args: list[Value] = Field(default_factory=list)
     kwargs: dict[str, Value] = Field(default_factory=dict)
-    raises: str = Field("RuntimeError", description="name of the exception, or of one it derives from")
-    match: Pattern = Field(description="regular expression that is found in the message")
+    raises: str = Field(default="RuntimeError", description="name of the exception, or of one it derives from")
+    match: Pattern = Field(description="a regular expression that is found in the message")
 
 
 class When(Model):
@@ -125,8 +134,10 @@ class When(Model):
     variant: str | Strings | None = None
     device: str | Strings | None = None
     dtype: str | Strings | None = None
-    sample: str | Strings | None = Field(None, description="names of samples; the others must still pass")
-    torch: VersionCondition | None = Field(None, description='a condition on the version of torch, such as "<2.12"')
+    sample: str | Strings | None = Field(default=None, description="names of samples; the others must still pass")
+    torch: VersionCondition | None = Field(
+        default=None, description='a condition on the version of torch, such as "<2.12"'
+    )
 
     @model_validator(mode="after")
     def _says_something(self) -> "When":
@@ -143,8 +154,8 @@ class When(Model):
 class Expect(Model):
     """A known failure: precise, and with a reason."""
 
-    when: When
+    when: When = Field(description="where it holds: a table with at least one key")
     outcome: Literal["fail", "skip", "flaky"] = Field(
-        description="fail: must fail (strict); skip: is not run; flaky: may fail or pass"
+        description="fail (must fail: strict), skip (is not run) or flaky (may fail or pass)"
     )
     reason: Annotated[str, Field(min_length=1)] = Field(description="why, best with a link")

@@ -1,18 +1,17 @@
 """Device profiles: what a device is called, what it lacks, and what differs on it. Never imports torch."""
 
 import importlib.util
-from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated
 
 from pydantic import Field, ValidationError
 
-from opcheck.spec.claims import Expect, Strings, Tolerances
-from opcheck.spec.document import Document
+from opcheck.spec.claims import USUAL_TOLERANCES, Expect, Strings, Tolerances
+from opcheck.spec.document import Document, shown
 from opcheck.spec.explain import explain
 from opcheck.spec.model import DtypeEntry, Frozen, Identifier, Model
-from opcheck.spec.problems import SpecError
+from opcheck.spec.positions import Path as KeyPath
+from opcheck.spec.problems import Problem, SpecError
 
 BUILTIN = Path(__file__).parent / "builtin" / "devices"
 
@@ -20,9 +19,9 @@ BUILTIN = Path(__file__).parent / "builtin" / "devices"
 class Hint(Model):
     """Signs, readable without torch, that a device may be present; torch has the last word when tests run."""
 
-    always: bool = Field(False, description="it is part of every machine")
-    paths: Strings = Field((), description="device files, one of which exists")
-    module: str | None = Field(None, description="a Python module that can be found")
+    always: bool = Field(default=False, description="it is part of every machine")
+    paths: Strings = Field(default=(), description="device files, one of which exists")
+    module: str | None = Field(default=None, description="a Python module that can be found")
 
     def holds(self) -> bool:
         """Tell whether any of the signs is there."""
@@ -34,15 +33,23 @@ class DeviceProfile(Model):
     """`[device]` of a profile file."""
 
     name: Identifier = Field(description="name in case ids and for --device")
-    torch: str | None = Field(None, description="torch's device string; default: the name")
+    torch: str | None = Field(default=None, description="torch's device string; default: the name")
     about: str = ""
-    module: str | None = Field(None, description="module to import before use (an out-of-tree backend)")
-    hint: Annotated[Hint, Field(default_factory=Hint)]
-    lacks: Frozen[DtypeEntry] = Field((), description="dtypes that the device does not have")
-    tolerance: Tolerances = Field(default_factory=Tolerances)
-    allow: Strings | None = Field(None, description="operators (glob patterns) to test there; default: all")
-    deny: Strings = Field((), description="operators (glob patterns) not to test there")
+    module: str | None = Field(default=None, description="module to import before use (an out-of-tree backend)")
+    hint: Hint = Field(default=Hint.model_construct(), description="signs that it may be present")
+    lacks: Frozen[DtypeEntry] = Field(default=(), description="dtypes that the device does not have")
+    tolerance: Tolerances = Field(default_factory=lambda: USUAL_TOLERANCES)
+    allow: Strings | None = Field(default=None, description="operators (glob patterns) to test there; default: all")
+    deny: Strings = Field(default=(), description="operators (glob patterns) not to test there")
     expect: list[Expect] = Field(default_factory=list, description="failures known on this device")
+
+    _document: Document | None = None
+
+    def problem(self, path: KeyPath, *words: str, key: bool = False) -> Problem:
+        """Return a mistake at the place of a value (or key) of its file."""
+        if self._document is None:
+            return Problem(f"device {self.name}", 1, 1, *words)
+        return self._document.problem(("device", *path), *words, key=key)
 
     @property
     def device_string(self) -> str:
@@ -60,17 +67,31 @@ def read_profile(path: Path) -> DeviceProfile:
     """Read one profile. Raises SpecError."""
     document = Document.read(path)
     try:
-        return ProfileFile.model_validate(document.data).device
+        profile = ProfileFile.model_validate(document.data).device
     except ValidationError as error:
         raise SpecError(explain(error, ProfileFile, document.data, document.problem)) from None
+    profile._document = document
+    return profile
 
 
 @lru_cache(maxsize=8)
-def profiles(folders: Iterable[Path] = ()) -> dict[str, DeviceProfile]:
-    """Return the built-in profiles and those in the given folders, by name; later ones replace earlier ones."""
+def profiles(folders: tuple[Path, ...] = ()) -> dict[str, DeviceProfile]:
+    """Return the built-in profiles and those in the given folders, by name; later ones replace earlier ones.
+
+    Raises SpecError with the mistakes of all of them.
+    """
     found: dict[str, DeviceProfile] = {}
+    problems: list[Problem] = []
     for folder in (BUILTIN, *folders):
+        if not folder.is_dir():
+            problems.append(Problem(shown(folder), 1, 1, "no such folder", "a folder of device profiles"))
         for path in sorted(folder.glob("*.toml")):
-            profile = read_profile(path)
-            found[profile.name] = profile
+            try:
+                profile = read_profile(path)
+            except SpecError as error:
+                problems += error.problems
+            else:
+                found[profile.name] = profile
+    if problems:
+        raise SpecError(problems)
     return found

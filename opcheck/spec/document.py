@@ -31,12 +31,17 @@ class Document:
         except OSError as error:
             raise SpecError([Problem(name, 1, 1, f"cannot be read: {error.strerror}")]) from None
         except UnicodeDecodeError as error:
-            line = error.object[: error.start].count(b"\n") + 1
-            raise SpecError([Problem(name, line, 1, "is not text in UTF-8", "a TOML file")]) from None
+            *lines, last = error.object[: error.start].decode("utf-8").split("\n")
+            problem = Problem(name, len(lines) + 1, len(last) + 1, "is not text in UTF-8", "a TOML file")
+            raise SpecError([problem]) from None
+        if text.startswith("\ufeff"):
+            raise SpecError([Problem(name, 1, 1, "begins with a byte order mark", "UTF-8 without one")])
         try:
             return cls(name, text, tomli.loads(text))
         except tomli.TOMLDecodeError as error:
             raise SpecError([Problem(name, error.lineno, error.colno, f"broken TOML: {error.msg}")]) from None
+        except (ValueError, RecursionError) as error:
+            raise SpecError([Problem(name, 1, 1, f"TOML beyond what can be read: {error}")]) from None
 
     @cached_property
     def positions(self) -> Positions:

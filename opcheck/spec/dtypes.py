@@ -45,7 +45,10 @@ def unknown(entry: str) -> tuple[str, str] | None:
     names = [*GROUPS, *KNOWN]
     if entry.removeprefix("-") in names:
         return None
-    return f"a dtype or a group ({', '.join(GROUPS)}), with - in front to take it out", nearest(entry, names)
+    sign = "-" if entry.startswith("-") else ""
+    near = nearest(entry.removeprefix("-"), names)
+    expected = f"a dtype or a group ({', '.join(GROUPS)}), with - in front to take it out"
+    return expected, f"{sign}{near}" if near else ""
 
 
 @lru_cache(maxsize=512)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from itertools import product
 from math import prod
 from typing import Any
@@ -11,170 +11,210 @@ from typing import Any
 from pydantic import ValidationError
 
 from opcheck.spec import dtypes
-from opcheck.spec.document import Document
+from opcheck.spec.entry import Entry
 from opcheck.spec.explain import explain
 from opcheck.spec.library import Sample
+from opcheck.spec.limits import Limits
 from opcheck.spec.operator import OperatorSpec, SampleSpec, TemplateUse
 from opcheck.spec.positions import Path as KeyPath
-from opcheck.spec.problems import Problem, nearest
+from opcheck.spec.problems import Problem, listing, nearest
 from opcheck.spec.render import render
 from opcheck.spec.templates import Template
 from opcheck.spec.values import Tensor, Value
 
-Locate = Callable[..., Problem]
-FindTemplate = Callable[[str], "Template | list[str]"]
-"""Returns a template, or the names there are."""
+FindTemplate = Callable[[str], "Template | list[str] | None"]
+"""Returns a template; or the names there are; or None for a template whose own mistakes are known already."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where the parts of a sample are written: in the operator's file, or in a template that the operator uses."""
+
+    entry: Entry
+    path: KeyPath
+    """Of the sample, or of the use of a template, within the operator."""
+    use: TemplateUse | None = None
+    template: Template | None = None
+    number: int = 0
+
+    def problem(
+        self, place: KeyPath, what: str, expected: str = "", nearest: str = "", *, key: bool = False
+    ) -> Problem:
+        """Return a mistake at a place within the sample."""
+        words = (what, expected, nearest)
+        if self.template is None or self.use is None:
+            return self.entry.problem((*self.path, *place), *words, key=key)
+        if len(place) > 1 and place[0] in ("kwargs", "grid") and place[1] in getattr(self.use, str(place[0])):
+            return self.entry.problem((*self.path, *place), *words, key=key)
+        # A wrong parameter is the mistake of who uses the template; anything else that of its author.
+        written, parameter = self.template.origin(self.number, place, self.use.parameters)
+        if parameter:
+            return self.entry.problem((*self.path, *parameter), *words)
+        return self.template.document.problem(written, *words, key=key)
+
+
+@dataclass
+class Skip:
+    """One entry of `skip`, and whether it left anything out."""
+
+    wanted: dict[str, Value]
+    index: int
+    keys: dict[str, None] = field(default_factory=dict)
+    """Keys of the grids that it was held against."""
+    used: bool = False
+
+    def matches(self, point: dict[str, Value]) -> bool:
+        """Tell whether it leaves out a point of a grid, and remember that."""
+        self.keys |= dict.fromkeys(point)
+        hit = all(key in point and point[key] == value for key, value in self.wanted.items())
+        self.used = self.used or hit
+        return hit
+
+    def problems(self, source: Source) -> Iterator[Problem]:
+        """Yield its mistake if it left out nothing."""
+        unknown = [key for key in self.wanted if key not in self.keys]
+        place: KeyPath = ("skip", self.index)
+        if not self.wanted:
+            yield source.problem(place, "an empty skip would leave out every sample", "keys and values of the grid")
+        if self.used or not self.wanted:
+            return
+        for key in unknown:
+            expected = listing(self.keys) if self.keys else "a sample with a grid"
+            yield source.problem(
+                (*place, key), f'"{key}" is no key of the grid', expected, nearest(key, self.keys), key=True
+            )
+        if not unknown:
+            yield source.problem(place, "this skip matches no combination of the grid", "values of the grid")
 
 
 class Expansion:
     """Expands the samples of one operator, and collects the mistakes met on the way."""
 
-    def __init__(
-        self, document: Document, locate: Locate, base: KeyPath, find: FindTemplate, bounds: tuple[int, int]
-    ) -> None:
-        self.document, self.locate, self.base, self.find = document, locate, base, find
-        self.max_elements, self.max_samples = bounds
+    def __init__(self, entry: Entry, find: FindTemplate, limits: Limits) -> None:
+        self.entry, self.find, self.limits = entry, find, limits
         self.problems: list[Problem] = []
+        self.complete = True
+        """Whether all samples could be expanded: false where a template is broken."""
 
     def samples(self, spec: OperatorSpec) -> tuple[Sample, ...]:
         """Return all samples of an operator."""
         found: list[Sample] = []
-        for index, entry in enumerate(spec.samples):
-            path: KeyPath = ("samples", index)
-            label = entry.name or str(index)
-            if isinstance(entry, TemplateUse):
-                found.extend(self._used(entry, label, path))
+        for index, written in enumerate(spec.samples):
+            source = Source(self.entry, ("samples", index))
+            label = written.name or str(index)
+            if isinstance(written, TemplateUse):
+                found.extend(self._used(written, label, source))
             else:
-                found.extend(self._grid(entry, label, path, path))
-        for layout in spec.layouts:
-            if layout != "strided":
-                found.extend(_in_layout(found, layout))
+                skips = _skips(written.skip)
+                found.extend(self._grid(written, label, source, skips))
+                self._refuse_unused(skips, source)
+        found += [sample for layout in spec.layouts if layout != "strided" for sample in _in_layout(found, layout)]
         if "strided" not in spec.layouts:
-            found = [sample for sample in found if any(t.layout != "strided" for t in sample.tensors())]
-        if len(found) > self.max_samples:
-            self._refuse_count(("samples",), len(found))
+            found = [sample for sample in found if any(tensor.layout != "strided" for tensor in sample.tensors())]
+        if len(found) > self.limits.max_samples:
+            self.problems.append(self.entry.problem(("samples",), *self.limits.count(len(found))))
+        self._refuse_same_names(found)
         return tuple(found)
 
-    def _used(self, entry: TemplateUse, label: str, path: KeyPath) -> Iterator[Sample]:
-        template = self.find(entry.use)
+    def _used(self, use: TemplateUse, label: str, source: Source) -> Iterator[Sample]:
+        template = self.find(use.use)
         if not isinstance(template, Template):
-            expected = f"one of {', '.join(template)}"
-            self.problems.append(
-                self.locate((*path, "use"), f'unknown template "{entry.use}"', expected, nearest(entry.use, template))
-            )
+            self.complete = self.complete and template is not None
+            if template is not None:
+                words = (f'unknown template "{use.use}"', listing(template, 30), nearest(use.use, template))
+                self.problems.append(source.problem(("use",), *words))
             return
-        for name in set(entry.parameters) - set(template.parameters):
-            expected = f"one of {', '.join(template.parameters)} (parameters of the template {template.name})"
-            self.problems.append(
-                self.locate(
-                    (*path, name), f'unknown key "{name}"', expected, nearest(name, template.parameters), key=True
-                )
-            )
-        if self.problems:
+        unknown = [name for name in use.parameters if name not in template.parameters]
+        for name in unknown:
+            choices = (*template.parameters, *TemplateUse.model_fields)
+            expected = f"{listing(template.parameters, 30)} (parameters of the template {template.name})"
+            if not template.parameters:
+                expected = f"no parameters (the template {template.name} has none)"
+            words = (f'unknown key "{name}"', expected, nearest(name, choices))
+            self.problems.append(source.problem((name,), *words, key=True))
+        if unknown:
             return
-        for number, raw in enumerate(template.samples(entry.parameters)):
-            spec = self._validated(template, number, raw, entry, path)
-            if spec:
-                merged = spec.model_copy(
-                    update={
-                        "kwargs": spec.kwargs | entry.kwargs,
-                        "grid": spec.grid | entry.grid,
-                        "skip": [*spec.skip, *entry.skip],
-                        "dtypes": entry.dtypes if spec.dtypes is None else spec.dtypes,
-                    }
-                )
-                yield from self._grid(merged, f"{label}.{spec.name or number}", path, path)
+        common = _skips(use.skip)
+        for number in range(len(template.file.samples)):
+            inner = Source(self.entry, source.path, use, template, number)
+            spec = self._validated(template, number, inner, use)
+            if spec is None:
+                for skip in common:
+                    skip.used = True  # it may be right: nobody knows
+                continue
+            if use.kwargs or use.grid:
+                spec = spec.model_copy(update={"kwargs": spec.kwargs | use.kwargs, "grid": spec.grid | use.grid})
+            own = _skips(spec.skip)
+            yield from self._grid(spec, f"{label}.{spec.name or number}", inner, own + common, use.dtypes)
+            self._refuse_unused(own, inner)
+        self._refuse_unused(common, source)
 
-    def _validated(
-        self, template: Template, number: int, raw: dict[str, Any], entry: TemplateUse, path: KeyPath
-    ) -> SampleSpec | None:
-        key = (id(template), number, render(entry.parameters)) if entry.parameters else (id(template), number, "")
-        if key in _VALIDATED:
-            return _VALIDATED[key]
-        try:
-            spec = SampleSpec.model_validate(raw)
-        except ValidationError as error:
+    def _validated(self, template: Template, number: int, source: Source, use: TemplateUse) -> SampleSpec | None:
+        key = (number, render(use.parameters))
+        if key not in template.validated:
+            raw = template.sample(number, use.parameters)
+            try:
+                template.validated[key] = SampleSpec.model_validate(raw)
+            except ValidationError as error:
+                self.problems += explain(error, SampleSpec, raw, source.problem)
+                return None
+        return template.validated[key]
 
-            def locate(place: KeyPath, *words: str, key: bool = False) -> Problem:
-                # A wrong parameter is the mistake of who uses the template; anything else that of its author.
-                node: Any = template.file.samples[number]
-                for part in place:
-                    node = node[part] if isinstance(node, (dict, list)) and not isinstance(node, str) else node
-                if isinstance(node, str) and node.startswith("$") and node[1:] in entry.parameters:
-                    return self.locate((*path, node[1:]), *words)
-                return template.document.problem(("samples", number, *place), *words, key=key)
-
-            self.problems += explain(error, SampleSpec, raw, locate)
-            return None
-        _VALIDATED[key] = spec
-        return spec
-
-    def _grid(self, spec: SampleSpec, label: str, path: KeyPath, origin: KeyPath) -> Iterator[Sample]:
-        self._bound_tensors(spec, path)
+    def _grid(
+        self,
+        spec: SampleSpec,
+        label: str,
+        source: Source,
+        skips: list[Skip],
+        restriction: tuple[str, ...] | None = None,
+    ) -> Iterator[Sample]:
+        problems = [source.problem(place, *words) for place, *words in self.limits.of_sample(spec)]
         count = prod(len(values) for values in spec.grid.values())
-        if count > self.max_samples:
-            self._refuse_count((*path, "grid"), count)
+        if count > self.limits.max_samples:
+            problems.append(source.problem(("grid",), *self.limits.count(count)))
+        self.problems += problems
+        if problems:
+            for skip in skips:
+                skip.used = True  # it may be right: nobody knows
             return
-        allowed = dtypes.expand(spec.dtypes) if spec.dtypes is not None else None
-        unused = list(range(len(spec.skip)))
+        allowed = _both(spec.dtypes, restriction)
+        path = self.entry.place(source.path)
         for values in product(*spec.grid.values()):
             point = dict(zip(spec.grid, values, strict=True))
-            hits = [
-                index for index, skip in enumerate(spec.skip) if all(point.get(k, _NO) == v for k, v in skip.items())
-            ]
-            unused = [index for index in unused if index not in hits]
-            if not hits:
+            hits = [skip for skip in skips if skip.matches(point)]
+            if not hits and allowed != ():
                 yield Sample(
                     label + _point_name(point),
                     tuple(spec.args),
                     spec.kwargs | point,
                     None if spec.grad_outputs is None else tuple(spec.grad_outputs),
                     allowed,
-                    self.document,
-                    (*self.base, *origin) if self.base else origin,
-                )
-        for index in unused:
-            self.problems.append(
-                self.locate(
-                    (*path, "skip", index),
-                    "this skip matches no combination of the grid",
-                    "keys and values of the grid",
-                )
-            )
-
-    def _bound_tensors(self, spec: SampleSpec, path: KeyPath) -> None:
-        places = [(("args", i), value) for i, value in enumerate(spec.args)]
-        places += [(("kwargs", name), value) for name, value in spec.kwargs.items()]
-        for place, value in [found for place, item in places for found in _tensors_at(item, place)]:
-            if value.numel > self.max_elements:
-                self.problems.append(
-                    self.locate(
-                        (*path, *place),
-                        f"a tensor of {value.numel} elements is over the bound",
-                        f"at most {self.max_elements} (max_elements of [tool.opcheck])",
-                    )
+                    self.entry.document,
+                    path,
                 )
 
-    def _refuse_count(self, path: KeyPath, count: int) -> None:
-        self.problems.append(
-            self.locate(
-                path,
-                f"{count} samples are over the bound",
-                f"at most {self.max_samples} (max_samples of [tool.opcheck])",
-            )
-        )
+    def _refuse_unused(self, skips: Iterable[Skip], source: Source) -> None:
+        self.problems += [problem for skip in skips for problem in skip.problems(source)]
+
+    def _refuse_same_names(self, samples: Iterable[Sample]) -> None:
+        seen: set[str] = set()
+        for sample in samples:
+            if sample.name in seen:
+                what = f'two samples are called "{sample.name}"'
+                self.problems.append(sample.document.problem((*sample.path, "name"), what, "names that differ"))
+            seen.add(sample.name)
 
 
-_NO = object()
-_VALIDATED: dict[tuple[int, int, str], SampleSpec] = {}
+def _skips(written: Iterable[dict[str, Value]]) -> list[Skip]:
+    return [Skip(wanted, index) for index, wanted in enumerate(written)]
 
 
-def _tensors_at(value: Any, place: KeyPath) -> Iterator[tuple[KeyPath, Tensor]]:
-    if isinstance(value, Tensor):
-        yield place, value
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from _tensors_at(item, (*place, index))
+def _both(entries: tuple[str, ...] | None, restriction: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    """Return the dtypes that both lists allow; None is no restriction."""
+    if entries is None or restriction is None:
+        given = entries if restriction is None else restriction
+        return None if given is None else dtypes.expand(given)
+    return tuple(name for name in dtypes.expand(entries) if name in dtypes.expand(restriction))
 
 
 def _point_name(point: dict[str, Value]) -> str:
@@ -183,19 +223,13 @@ def _point_name(point: dict[str, Value]) -> str:
     return "[" + ",".join(f"{key}={render(value).strip(chr(34))}" for key, value in point.items()) + "]"
 
 
-def _in_layout(samples: list[Sample], layout: str) -> list[Sample]:
+def _in_layout(samples: Iterable[Sample], layout: str) -> list[Sample]:
     """Repeat strided samples with their first tensor in another layout, where its rank allows that."""
     least = 1 if layout in ("sparse_coo", "mkldnn") else 2
-    return [
-        replace(
-            sample,
-            name=f"{sample.name}+{layout}",
-            args=(sample.args[0].model_copy(update={"layout": layout}), *sample.args[1:]),
-        )
-        for sample in samples
-        if "+" not in sample.name
-        and sample.args
-        and isinstance(first := sample.args[0], Tensor)
-        and first.layout == "strided"
-        and len(first.sizes) >= least
-    ]
+    repeated = []
+    for sample in samples:
+        first: Any = sample.args[0] if sample.args else None
+        if isinstance(first, Tensor) and first.layout == "strided" and len(first.sizes) >= least:
+            args = (first.model_copy(update={"layout": layout}), *sample.args[1:])
+            repeated.append(replace(sample, name=f"{sample.name}+{layout}", args=args))
+    return repeated

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import date, datetime, time
 from typing import Any, get_args
 
@@ -10,6 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from opcheck.spec.positions import Path
 from opcheck.spec.problems import Problem, listing, nearest
+from opcheck.spec.render import render
 
 Locate = Callable[..., Problem]
 """`Document.problem`, or a function like it that knows where merged values come from."""
@@ -26,6 +27,14 @@ WANTED = {
     "model_type": "a table",
     "model_attributes_type": "a table",
 }
+BOUNDS = {
+    "greater_than": ("gt", "a number above"),
+    "greater_than_equal": ("ge", "a number of at least"),
+    "less_than": ("lt", "a number below"),
+    "less_than_equal": ("le", "a number of at most"),
+}
+MOST = 30
+"""How many names a message lists."""
 
 
 def explain(error: ValidationError, model: type[BaseModel], raw: Any, locate: Locate) -> list[Problem]:
@@ -33,20 +42,37 @@ def explain(error: ValidationError, model: type[BaseModel], raw: Any, locate: Lo
     places: dict[tuple[Path, str], list[Any]] = {}
     for item in error.errors(include_url=False):
         path = _path(item["loc"], raw)
-        what = "key" if item["type"] == "extra_forbidden" else str(item["loc"][-1]) if item["type"] == "missing" else ""
+        kind, last = item["type"], item["loc"][-1] if item["loc"] else ""
+        what = "key" if kind == "extra_forbidden" else str(last) if kind == "missing" and isinstance(last, str) else ""
         places.setdefault((path, what), []).append(item)
-    return [_problem(path, items, model, raw, locate) for (path, _), items in places.items()]
+    found = {
+        (path, what): _problem(path, items, model, raw, locate)
+        for (path, what), items in places.items()
+        if what or not _is_other_branch(path, items, places)
+    }
+    misspelt = {(path[:-1], problem.nearest) for (path, what), problem in found.items() if what == "key"}
+    return [problem for place, problem in found.items() if place not in misspelt]
 
 
 def _path(loc: tuple[int | str, ...], raw: Any) -> Path:
     """Keep those parts of pydantic's location that exist in the TOML; the others are names of union members."""
     path: list[int | str] = []
     for part in loc:
-        inside = part in raw if isinstance(raw, dict) else isinstance(raw, list) and isinstance(part, int)
+        if isinstance(raw, dict):
+            inside = part in raw
+        else:
+            inside = isinstance(raw, list) and isinstance(part, int) and part < len(raw)
         if inside and part != "[key]":
             path.append(part)
             raw = raw[part]
     return tuple(path)
+
+
+def _is_other_branch(path: Path, items: list[Any], places: Iterable[tuple[Path, str]]) -> bool:
+    """Tell whether a type was refused only because another one of a union fits better, up to a mistake inside."""
+    if not all(item["type"] in WANTED or item["type"] == "literal_error" for item in items):
+        return False
+    return any(other[: len(path)] == path and (len(other) > len(path) or what) for other, what in places)
 
 
 def _problem(path: Path, items: list[Any], model: type[BaseModel], raw: Any, locate: Locate) -> Problem:
@@ -57,68 +83,110 @@ def _problem(path: Path, items: list[Any], model: type[BaseModel], raw: Any, loc
         value = value[part]
     if kind == "extra_forbidden":
         choices = [name for item in items for name in _keys(model, item["loc"])]
-        return locate(
-            path, f'unknown key "{path[-1]}"', listing(dict.fromkeys(choices), 30), nearest(path[-1], choices), key=True
-        )
-    if kind == "missing":
-        return locate(path, f'missing key "{first["loc"][-1]}"')
-    if kind == "opcheck":
-        return locate(path, context["what"], context["expected"], context["nearest"])
-    if all(item["type"] in WANTED or item["type"] == "literal_error" for item in items):
-        return _wrong_value(path, items, value, locate)
+        near = nearest(path[-1], [*choices, *_literals(first["loc"])])
+        return locate(path, f'unknown key "{path[-1]}"', listing(dict.fromkeys(choices), MOST), near, key=True)
+    own = next((item["ctx"] for item in items if item["type"] == "opcheck"), None)
+    if own:
+        return locate(path, own["what"], own["expected"], own["nearest"])
+    if kind == "missing" and isinstance(first["loc"][-1], str):
+        return locate(path, f'missing key "{first["loc"][-1]}"', _description(model, first["loc"]))
+    if kind in ("missing", "too_short", "too_long", "string_too_short"):
+        return locate(path, *_wrong_length(path, items, value))
+    if kind.startswith("recursion"):
+        return locate(path, f"{_called(path)} is nested too deeply")
+    if kind in BOUNDS:
+        name, words = BOUNDS[kind]
+        return locate(path, f"{_called(path)} is out of range: {render(value)}", f"{words} {context[name]:g}")
     if kind == "union_tag_not_found":
         return locate(
-            path, f"wrong type: {name_of(value)}", "a tensor table, a number, a string, a boolean or an array"
+            path, f"wrong type for {_called(path)}: {name_of(value)}", "a number, string, boolean, array or table"
         )
+    if all(item["type"] in WANTED or item["type"] == "literal_error" for item in items):
+        return locate(path, *_wrong_value(path, items, value))
     return locate(path, f"{_called(path)}: {first['msg'].lower()}")
 
 
-def _wrong_value(path: Path, items: list[Any], value: Any, locate: Locate) -> Problem:
+def _wrong_length(path: Path, items: list[Any], value: Any) -> tuple[str, str]:
+    """Return the words for an array or string that is too short or too long."""
+    kind, context = items[0]["type"], items[0].get("ctx", {})
+    if not value:
+        return f"{_called(path)} is empty", "some text" if kind == "string_too_short" else "at least one element"
+    if kind == "too_long":
+        count = "element" if context["max_length"] == 1 else "elements"
+        return f"{_called(path)} is too long", f"at most {context['max_length']} {count}"
+    # A tuple of fixed length: pydantic names each element that it misses.
+    return f"{_called(path)} is too short", f"{items[-1]['loc'][-1] + 1} elements"
+
+
+def _wrong_value(path: Path, items: list[Any], value: Any) -> tuple[str, str, str]:
+    """Return the words for a value of the wrong type, or a string that is none of the names there are."""
     choices = [choice for item in items for choice in _choices(item)]
     wanted = dict.fromkeys(WANTED[item["type"]] for item in items if item["type"] in WANTED)
+    listed = [listing(choices, MOST)] if choices else []
+    expected = " or ".join([*listed, *wanted])
     if isinstance(value, str) and choices:
-        return locate(path, f'unknown {_called(path)} "{value}"', listing(choices), nearest(value, choices))
-    expected = " or ".join([*wanted, *([listing(choices)] if choices else [])])
-    return locate(path, f"wrong type for {_called(path)}: {name_of(value)}", expected)
+        name = path[-1] if isinstance(path[-1], str) else _called(path[:-1]).removesuffix("s")
+        return f'unknown {name} "{value}"', expected, nearest(value, choices)
+    what = "wrong type" if wanted else "wrong value"
+    return f"{what} for {_called(path)}: {name_of(value)}", expected, ""
 
 
 def _choices(item: Any) -> list[str]:
+    """Return the values that a literal can have, in TOML's words."""
     expected = str(item.get("ctx", {}).get("expected", "")) if item["type"] == "literal_error" else ""
-    return [part.strip("' ") for part in expected.replace(" or ", ", ").split(", ") if part]
+    named = [part.strip("' ") for part in expected.replace(" or ", ", ").split(", ") if part]
+    return [name.lower() if name in ("True", "False") else name for name in named]
 
 
 def _called(path: Path) -> str:
     names = [part for part in path if isinstance(part, str)]
-    return names[-1] if names else "value"
+    if not names:
+        return "the file"
+    return f"an element of {names[-1]}" if isinstance(path[-1], int) else names[-1]
 
 
 def name_of(value: Any) -> str:
     """Return what a TOML value is, in TOML's words, with the text of short ones."""
     for types, name in (
         ((bool,), "a boolean"), ((int,), "an integer"), ((float,), "a number"), ((str,), "a string"),
-        ((list, tuple), "an array"), ((dict,), "a table"), ((datetime, date, time), "a date"),
+        ((list, tuple), "an array"), ((dict,), "a table"), ((datetime,), "a date and time"), ((date,), "a date"),
+        ((time,), "a time"),
     ):  # fmt: skip
         if isinstance(value, types):
-            text = repr(value) if not isinstance(value, bool) else str(value).lower()
+            text = value.isoformat() if isinstance(value, (date, time)) else render(value)
             return f"{name} ({text})" if len(text) <= 40 else name
     return type(value).__name__
 
 
 def _keys(model: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:
     """Return the keys that are valid where pydantic refused `loc[-1]`."""
+    return [name for found in _models_at(model, loc) for name in found.model_fields]
+
+
+def _literals(loc: tuple[int | str, ...]) -> tuple[str, ...]:
+    """Return the keys of other tables that could have been meant, where the table was taken for a tensor's."""
+    from opcheck.spec.values import LITERALS, TENSOR
+
+    return LITERALS if TENSOR in loc[-2:] else ()
+
+
+def _description(model: type[BaseModel], loc: tuple[int | str, ...]) -> str:
+    """Return what the field that pydantic misses is for."""
+    fields = [found.model_fields[str(loc[-1])] for found in _models_at(model, loc) if loc[-1] in found.model_fields]
+    return next((field.description for field in fields if field.description), "")
+
+
+def _models_at(model: type[BaseModel], loc: tuple[int | str, ...]) -> list[type[BaseModel]]:
+    """Return the models that the table around `loc[-1]` could be an instance of."""
     models = [model]
     for part in loc[:-1]:
         if isinstance(part, str) and part.startswith("<"):
             tagged = [found for found in models if _tag(found) == part]
             models = tagged or models
-        fields = (
-            [found.model_fields[part] for found in models if part in found.model_fields]
-            if isinstance(part, str)
-            else []
-        )
-        if fields:
-            models = [found for field in fields for found in _models(field.annotation, set())]
-    return [name for found in models for name in found.model_fields]
+        elif isinstance(part, str):
+            fields = [found.model_fields[part] for found in models if part in found.model_fields]
+            models = [found for field in fields for found in _models(field.annotation, set())] or models
+    return models
 
 
 def _tag(model: type[BaseModel]) -> str:

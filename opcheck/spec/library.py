@@ -11,8 +11,10 @@ from opcheck.spec import dtypes
 from opcheck.spec.claims import Dtypes, Supports, Tolerance, Tolerances
 from opcheck.spec.device import DeviceProfile
 from opcheck.spec.document import Document
+from opcheck.spec.entry import Entry
 from opcheck.spec.operator import OperatorSpec, VariantTarget
 from opcheck.spec.positions import Path as KeyPath
+from opcheck.spec.problems import Problem
 from opcheck.spec.render import render
 from opcheck.spec.values import SPARSE_LAYOUTS, Tensor, Value, tensors
 
@@ -81,6 +83,8 @@ class DeviceClaims:
 
     forward: tuple[str, ...]
     backward: tuple[str, ...]
+    exact: bool
+    """Whether the spec says which dtypes work, and thereby that the others are refused; a default says nothing."""
     supports: Supports
     tolerances: tuple[Tolerances, ...]
     """Most specific first."""
@@ -107,6 +111,10 @@ class Operator:
     def id(self) -> str:
         """`torch.sin`, `torch.div[floor]`."""
         return self.spec.id
+
+    def problem(self, path: KeyPath, *words: str, key: bool = False) -> Problem:
+        """Return a mistake in its spec, at the place of a value (or key), be it in the defaults of the file."""
+        return Entry(self.document, self.index).problem(path, *words, key=key)
 
     @property
     def line(self) -> int:
@@ -140,6 +148,7 @@ def _on(operator: Operator, device: str, lacks: tuple[str, ...], profile: Tolera
     return DeviceClaims(
         tuple(name for name in claimed.forward_names() if name not in lacks),
         tuple(name for name in claimed.backward_names() if name not in lacks),
+        "forward" in claimed.model_fields_set,
         supports,
         (*own, spec.tolerance, profile),
     )

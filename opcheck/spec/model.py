@@ -20,6 +20,10 @@ class Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
 
 
+FURTHER_KEYS = ConfigDict(extra="allow")
+"""The configuration of a table whose keys are not all known beforehand."""
+
+
 def refuse(what: str, expected: str = "", nearest: str = "") -> PydanticCustomError:
     """Return the exception by which a validator reports a mistake in opcheck's own words."""
     # The text goes through the context: pydantic would read braces in a message as its own placeholders.
@@ -50,7 +54,7 @@ def _specifier(text: str) -> str:
     try:
         SpecifierSet(text)
     except InvalidSpecifier:
-        raise refuse(f'"{text}" is no version condition', 'such as "<2.12" or ">=2.6,<3"') from None
+        raise refuse(f'"{text}" is no version condition', 'a condition such as "<2.12" or ">=2.6,<3"') from None
     return text
 
 

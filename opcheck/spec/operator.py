@@ -2,9 +2,10 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
 from opcheck.spec.claims import (
+    USUAL_TOLERANCES,
     Dtypes,
     ErrorClaim,
     Expect,
@@ -15,7 +16,7 @@ from opcheck.spec.claims import (
     Supports,
     Tolerances,
 )
-from opcheck.spec.model import Dotted, DtypeEntry, Frozen, Identifier, Model, refuse
+from opcheck.spec.model import FURTHER_KEYS, Dotted, DtypeEntry, Frozen, Identifier, Model, refuse
 from opcheck.spec.values import Layout, Value
 
 
@@ -23,14 +24,14 @@ class Grid(Model):
     """What samples and uses of templates share: keyword arguments, a grid of them, a name, a restriction."""
 
     name: Identifier | None = Field(
-        None, description="name of the sample in messages and `expect`; default: its number"
+        default=None, description="name of the sample in messages and `expect`; default: its number"
     )
     kwargs: dict[str, Value] = Field(default_factory=dict, description="keyword arguments")
     grid: dict[str, Annotated[list[Value], Field(min_length=1)]] = Field(
         default_factory=dict, description="keyword arguments with several values: one sample for each combination"
     )
     skip: list[dict[str, Value]] = Field(default_factory=list, description="combinations of the grid to leave out")
-    dtypes: Frozen[DtypeEntry] | None = Field(None, description="only for these dtypes; default: for all")
+    dtypes: Frozen[DtypeEntry] | None = Field(default=None, description="only for these dtypes; default: for all")
 
 
 class SampleSpec(Grid):
@@ -38,14 +39,14 @@ class SampleSpec(Grid):
 
     args: list[Value] = Field(default_factory=list, description="positional arguments")
     grad_outputs: list[Value] | None = Field(
-        None, description="cotangents of the differentiable outputs at second order; default: random ones"
+        default=None, description="cotangents of the differentiable outputs at second order; default: random ones"
     )
 
 
 class TemplateUse(Grid):
     """The samples of a template; further keys set its parameters."""
 
-    model_config = {"extra": "allow"}
+    model_config = FURTHER_KEYS
 
     use: str = Field(description="name of the template")
 
@@ -68,8 +69,15 @@ SampleEntry = Annotated[
 class VariantTarget(Model):
     """A variant whose callable does not follow from the operator's name."""
 
-    kind: Literal["method", "inplace"]
-    target: Dotted
+    kind: Literal["method", "inplace"] = Field(description="method or inplace")
+    target: Dotted = Field(description="the dotted path of the callable")
+
+
+def _one_of_a_kind(variants: list[str | VariantTarget]) -> list[str | VariantTarget]:
+    kinds = [entry if isinstance(entry, str) else entry.kind for entry in variants]
+    if len(set(kinds)) < len(kinds):
+        raise refuse("variants names one kind twice", "method and inplace at most once each")
+    return variants
 
 
 class PerDevice(Model):
@@ -83,28 +91,34 @@ class PerDevice(Model):
 class Claims(Model):
     """The keys that an operator and the defaults of a file have in common."""
 
-    variants: list[Literal["method", "inplace"] | VariantTarget] = Field(
+    variants: Annotated[list[Literal["method", "inplace"] | VariantTarget], AfterValidator(_one_of_a_kind)] = Field(
         default_factory=list, description="further ways of calling: `torch.Tensor.sin`, `torch.Tensor.sin_`"
     )
-    dtypes: Dtypes = Field(default_factory=Dtypes, description="for which dtypes it works")
-    devices: Strings | None = Field(None, description="devices it runs on; default: all")
+    dtypes: Dtypes = Field(default=Dtypes.model_construct(), description="for which dtypes it works")
+    devices: Strings | None = Field(default=None, description="devices it runs on; default: all")
     per_device: dict[str, PerDevice] = Field(default_factory=dict, description="what differs, by device")
     samples: list[SampleEntry] = Field(default_factory=list, description="what it is tested at")
-    supports: Supports = Field(default_factory=Supports, description="kinds of differentiation and calling")
-    outputs: Outputs = Field(default_factory=Outputs, description="which outputs are tested, and how they are seen")
-    tolerance: Tolerances = Field(default_factory=Tolerances, description="numbers that comparisons allow for")
-    gradcheck: Gradcheck = Field(default_factory=Gradcheck, description="settings of torch's gradcheck")
-    reseed: bool = Field(False, description="a random operator: reset the generator before each call")
+    supports: Supports = Field(default=Supports.model_construct(), description="kinds of differentiation and calling")
+    outputs: Outputs = Field(
+        default=Outputs.model_construct(), description="which outputs are tested, and how they are seen"
+    )
+    tolerance: Tolerances = Field(
+        default_factory=lambda: USUAL_TOLERANCES, description="numbers that comparisons allow for"
+    )
+    gradcheck: Gradcheck = Field(default=Gradcheck.model_construct(), description="settings of torch's gradcheck")
+    reseed: bool = Field(default=False, description="a random operator: reset the generator before each call")
     registered: bool | None = Field(
-        None, description="registered with torch.library; default: where the target starts with torch.ops"
+        default=None, description="registered with torch.library; default: where the target starts with torch.ops"
     )
     layouts: Frozen[Layout] = Field(
-        ("strided",), description="repeat each strided sample with its first tensor in these layouts"
+        default=("strided",), description="repeat each strided sample with its first tensor in these layouts"
     )
-    masked: bool = Field(False, description="sparse samples are differentiated under masked semantics")
-    check_sparse_nnz: bool | None = Field(None, description="deprecated: the former name of `masked`", deprecated=True)
-    tags: Frozen[Identifier] = Field((), description="names to select by, markers in pytest")
-    notes: str = Field("", description="remarks for readers")
+    masked: bool = Field(default=False, description="sparse samples are differentiated under masked semantics")
+    check_sparse_nnz: bool | None = Field(
+        default=None, description="deprecated: the former name of `masked`", deprecated=True
+    )
+    tags: Frozen[Identifier] = Field(default=(), description="names to select by, markers in pytest")
+    notes: str = Field(default="", description="remarks for readers")
 
     @property
     def masked_semantics(self) -> bool:
@@ -124,16 +138,26 @@ class Defaults(Claims):
     """`[defaults]`: merged under every operator of the file."""
 
 
+def _no_kind(name: str) -> str:
+    if name in ("function", "method", "inplace"):
+        raise refuse(
+            f'variant cannot be "{name}"', "a name that is no way of calling: ids end in [method] and [inplace]"
+        )
+    return name
+
+
 class OperatorSpec(Claims):
     """`[[operator]]`: what one operator claims."""
 
-    name: Dotted = Field(description="dotted path: name and target in one")
+    name: Dotted = Field(description="a dotted path: name and target in one")
     target: Dotted | None = Field(
-        None, description="the callable, where it is not the name: `package.module:attribute`"
+        default=None, description="the callable, where it is not the name: `package.module:attribute`"
     )
-    variant: Identifier | None = Field(None, description="tells several entries of one operator apart")
-    aliases: Frozen[Dotted] = Field((), description="other names of the same operator")
-    reference: Dotted | Reference | None = Field(None, description="a callable that gives the same values")
+    variant: Annotated[Identifier, AfterValidator(_no_kind)] | None = Field(
+        default=None, description="tells several entries of one operator apart"
+    )
+    aliases: Frozen[Dotted] = Field(default=(), description="other names of the same operator")
+    reference: Dotted | Reference | None = Field(default=None, description="a callable that gives the same values")
     errors: list[ErrorClaim] = Field(default_factory=list, description="inputs that must be refused")
     expect: list[Expect] = Field(default_factory=list, description="known failures")
 
@@ -156,7 +180,7 @@ class OperatorSpec(Claims):
 class SpecFile(Model):
     """A spec file as a whole; the source of the JSON Schema."""
 
-    defaults: Defaults = Field(default_factory=Defaults)
+    defaults: Defaults = Field(default=Defaults.model_construct())
     operator: list[OperatorSpec]
 
 
@@ -164,7 +188,9 @@ class TemplateHead(Model):
     """`[template]` of a template file."""
 
     about: str = Field(description="what it is for")
-    optional: Strings = Field((), description="parameters without a default: keys that mention them are left out")
+    optional: Strings = Field(
+        default=(), description="parameters without a default: keys that mention them are left out"
+    )
     defaults: dict[str, Any] = Field(default_factory=dict, description="parameters and their defaults")
 
 

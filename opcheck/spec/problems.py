@@ -44,5 +44,7 @@ def nearest(word: object, choices: Iterable[str]) -> str:
 def listing(choices: Iterable[str], most: int = 12) -> str:
     """Return the choices as text, cut where a person would stop reading."""
     names = list(choices)
+    if len(names) == 1:
+        return names[0]
     shown = ", ".join(names[:most])
     return f"one of {shown}" + (f", ... ({len(names)} in all)" if len(names) > most else "")

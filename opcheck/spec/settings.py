@@ -1,5 +1,6 @@
 """`[tool.opcheck]` of a project's pyproject.toml."""
 
+import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -15,13 +16,13 @@ from opcheck.spec.problems import Problem, SpecError
 class Settings(Model):
     """What a project says about its specs. Paths are relative to its pyproject.toml."""
 
-    specs: Strings = Field((), description="files and folders of specs")
-    modules: Strings = Field(("torch",), description="modules that specs may take callables and objects from")
-    devices: Strings = Field((), description="folders of device profiles")
+    specs: Strings = Field(default=(), description="files and folders of specs")
+    modules: Strings = Field(default=("torch",), description="modules that specs may take callables and objects from")
+    devices: Strings = Field(default=(), description="folders of device profiles")
     max_elements: Annotated[int, Field(ge=1)] = Field(4096, description="most elements of one tensor of a sample")
     max_samples: Annotated[int, Field(ge=1)] = Field(1000, description="most samples of one operator")
-    engine: Literal["torch"] = Field("torch", description="what computes the derivative evidence")
-    timeout: Annotated[float, Field(gt=0)] | None = Field(None, description="seconds that a case may take")
+    engine: Literal["torch"] = Field(default="torch", description="what computes the derivative evidence")
+    timeout: Annotated[float, Field(gt=0)] | None = Field(default=None, description="seconds that a case may take")
 
     _root: Path | None = None
 
@@ -37,6 +38,11 @@ class Settings(Model):
     def device_folders(self) -> tuple[Path, ...]:
         """Return the folders of device profiles."""
         return tuple(self.root / path for path in self.devices)
+
+    def put_on_path(self) -> None:
+        """Let modules of the project be imported without installing it: its root comes last on sys.path."""
+        if str(self.root) not in sys.path:
+            sys.path.append(str(self.root))
 
     @classmethod
     def find(cls, start: Path | None = None) -> "Settings":
@@ -54,18 +60,17 @@ class Settings(Model):
     @classmethod
     def read(cls, path: Path) -> "Settings":
         """Read the settings of one pyproject.toml. Raises SpecError."""
-        if "opcheck" not in path.read_text(encoding="utf-8", errors="replace"):
-            return cls()  # spares large files of other projects the parsing
-        document = Document.read(path)
-        raw = document.data.get("tool", {}).get("opcheck")
-        if raw is None:
-            return cls()
+        raw = None
+        if b"opcheck" in path.read_bytes():  # spares large files of other projects the parsing
+            document = Document.read(path)
+            tools = document.data.get("tool")
+            raw = tools.get("opcheck") if isinstance(tools, dict) else None
 
         def locate(place: tuple[str | int, ...], *words: str, key: bool = False) -> Problem:
             return document.problem(("tool", "opcheck", *place), *words, key=key)
 
         try:
-            settings = cls.model_validate(raw)
+            settings = cls() if raw is None else cls.model_validate(raw)
         except ValidationError as error:
             raise SpecError(explain(error, cls, raw, locate)) from None
         settings._root = path.parent

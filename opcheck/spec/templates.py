@@ -2,32 +2,37 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from functools import lru_cache
-from pathlib import Path
+from pathlib import Path as FilePath
 from typing import Any
 
 from pydantic import ValidationError
 
 from opcheck.spec.document import Document
 from opcheck.spec.explain import explain
-from opcheck.spec.operator import TemplateFile
-from opcheck.spec.problems import Problem, SpecError
+from opcheck.spec.operator import SampleSpec, TemplateFile, TemplateUse
+from opcheck.spec.positions import Path
+from opcheck.spec.problems import Problem, SpecError, listing, nearest
 
-BUILTIN = Path(__file__).parent / "builtin" / "templates"
+BUILTIN = FilePath(__file__).parent / "builtin" / "templates"
 UNSET = object()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Template:
     """A template that has been read."""
 
     name: str
     document: Document
     file: TemplateFile
+    validated: dict[tuple[int, str], SampleSpec] = field(default_factory=dict, repr=False)
+    """Samples that were right, by number and parameters: most uses of a template give the same ones."""
 
     @classmethod
-    def read(cls, path: Path) -> Template:
+    def read(cls, path: FilePath) -> Template:
         """Read a template; its name is that of the file. Raises SpecError."""
         return cls.of(path.stem, Document.read(path))
 
@@ -39,7 +44,7 @@ class Template:
         except ValidationError as error:
             raise SpecError(explain(error, TemplateFile, document.data, document.problem)) from None
         template = cls(name, document, file)
-        problems = list(template._undeclared(document.data["samples"], ("samples",)))
+        problems = template._undeclared(document.data["samples"], ("samples",)) + template._unusable()
         if problems:
             raise SpecError(problems)
         return template
@@ -49,16 +54,54 @@ class Template:
         """The names that a use can set."""
         return (*self.file.template.optional, *self.file.template.defaults)
 
-    def samples(self, given: dict[str, Any]) -> list[dict[str, Any]]:
-        """Return the samples (parsed TOML) with parameters filled in."""
-        values = dict.fromkeys(self.file.template.optional, UNSET) | self.file.template.defaults | given
-        return [_fill(sample, values) for sample in self.file.samples]
+    def sample(self, number: int, given: dict[str, Any]) -> dict[str, Any]:
+        """Return a sample (parsed TOML) with parameters filled in."""
+        filled: dict[str, Any] = _fill(self.file.samples[number], self._values(given))
+        return filled
 
-    def _undeclared(self, node: Any, path: tuple[str | int, ...]) -> list[Problem]:
+    def origin(self, number: int, place: Path, given: dict[str, Any]) -> tuple[Path, Path]:
+        """Return where in this file a part of a filled sample is written, and what part of `given` it came from."""
+        values = self._values(given)
+        node: Any = self.file.samples[number]
+        written: Path = ("samples", number)
+        for depth, part in enumerate(place):
+            if isinstance(node, list):
+                part = [index for index, item in enumerate(node) if _fill(item, values) is not UNSET][int(part)]
+            elif not isinstance(node, dict) or part not in node:
+                return written, self._parameter(node, given, place[depth:])
+            node, written = node[part], (*written, part)
+        return written, self._parameter(node, given, ())
+
+    def _parameter(self, node: Any, given: dict[str, Any], rest: Path) -> Path:
+        named = [name for name in _mentioned(node) if name in given]
+        return (named[0], *(rest if isinstance(node, str) else ())) if named else ()
+
+    def _values(self, given: dict[str, Any]) -> dict[str, Any]:
+        return dict.fromkeys(self.file.template.optional, UNSET) | self.file.template.defaults | given
+
+    def _undeclared(self, node: Any, path: Path) -> list[Problem]:
         if isinstance(node, str) and node.startswith("$") and node[1:] not in self.parameters:
-            return [self.document.problem(path, f'unknown parameter "{node}"', f"one of {', '.join(self.parameters)}")]
+            near = nearest(node[1:], self.parameters)
+            what, known = f'unknown parameter "{node}"', [f"${name}" for name in self.parameters]
+            expected = listing(known) if known else "a parameter that [template] declares"
+            return [self.document.problem(path, what, expected, f"${near}" if near else "")]
         items = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
         return [problem for key, item in items for problem in self._undeclared(item, (*path, key))]
+
+    def _unusable(self) -> list[Problem]:
+        """Return a problem for each parameter that no use could set, as a key of every use has its name."""
+        head = self.file.template
+        places: list[tuple[Path, str]] = [(("optional", i), name) for i, name in enumerate(head.optional)]
+        places += [(("defaults", name), name) for name in head.defaults]
+        return [
+            self.document.problem(
+                ("template", *place),
+                f'a parameter cannot be called "{name}"',
+                "no key that every use of a template has",
+            )
+            for place, name in places
+            if name in TemplateUse.model_fields
+        ]
 
 
 def _fill(node: Any, values: dict[str, Any]) -> Any:
@@ -70,6 +113,23 @@ def _fill(node: Any, values: dict[str, Any]) -> Any:
     if isinstance(node, list):
         return [item for item in (_fill(item, values) for item in node) if item is not UNSET]
     return node
+
+
+def _mentioned(node: Any) -> Iterator[str]:
+    """Yield the parameters that a part of a template mentions."""
+    if isinstance(node, str) and node.startswith("$"):
+        yield node[1:]
+    elif isinstance(node, (dict, list)):
+        for item in node.values() if isinstance(node, dict) else node:
+            yield from _mentioned(item)
+
+
+def looks_like_template(path: FilePath) -> bool:
+    """Tell, without parsing it, whether a TOML file is a template."""
+    try:
+        return re.search(rb"^\s*\[\s*template\s*[].]", path.read_bytes(), re.MULTILINE) is not None
+    except OSError:
+        return False
 
 
 @lru_cache(maxsize=1)

@@ -1,6 +1,7 @@
 """What an argument of an operator can be: a tensor recipe, a plain TOML value, or a literal that TOML lacks."""
 
-from typing import Annotated, Any, Literal, Union, get_args
+import json
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 from typing_extensions import TypeAliasType
@@ -45,16 +46,21 @@ def _nested(value: Any) -> Any:
     """Turn (nested) arrays of numbers into tuples, complex tables into complex numbers; refuse ragged ones."""
     if isinstance(value, (bool, int, float, complex)):
         return value
-    if isinstance(value, dict) and set(value) == {"complex"}:
-        return complex(*ComplexValue.model_validate(value).complex)
+    if isinstance(value, dict) and _is_complex(value):
+        return complex(*value["complex"])
     if not isinstance(value, (list, tuple)):
-        raise refuse(
-            f"{value!r} is no value of a tensor", "numbers, booleans, { complex = [re, im] } or arrays of them"
-        )
+        what = json.dumps(value) if isinstance(value, str) else "a table" if isinstance(value, dict) else str(value)
+        raise refuse(f"{what} is no value of a tensor", "numbers, booleans, { complex = [re, im] } or arrays of them")
     rows = tuple(_nested(item) for item in value)
     if len({_sizes(row) for row in rows}) > 1:
         raise refuse("the rows of values differ in length", "a rectangular array")
     return rows
+
+
+def _is_complex(table: dict[str, Any]) -> bool:
+    parts = table.get("complex")
+    numbers = isinstance(parts, (list, tuple)) and all(type(part) in (int, float) for part in parts)
+    return numbers and len(table) == 1 and len(table["complex"]) == 2
 
 
 def _sizes(value: Any) -> tuple[int, ...]:
@@ -66,34 +72,38 @@ def _sizes(value: Any) -> tuple[int, ...]:
 class Tensor(Model):
     """A recipe for a tensor. Give `shape`, or `values`; the rest says what is special about it."""
 
-    shape: Frozen[Count] | None = Field(None, description="sizes; `[]` is rank 0, a 0 makes it empty")
+    shape: Frozen[Count] | None = Field(default=None, description="sizes; `[]` is rank 0, a 0 makes it empty")
     values: Annotated[Any, BeforeValidator(_nested)] = Field(
-        None, description="explicit (nested) values instead of random ones"
+        default=None, description="explicit (nested) values instead of random ones"
     )
     dtype: DtypeName | None = Field(
-        None,
+        default=None,
         description='a dtype; "real" or "complex" follow the precision of the case; default: the dtype of the case',
     )
     grad: bool | None = Field(
-        None, description="whether to differentiate with respect to it; default: where its dtype is that of the case"
+        default=None,
+        description="whether to differentiate with respect to it; default: where its dtype is that of the case",
     )
-    low: float | None = Field(None, description="lower bound of the random values")
-    high: float | None = Field(None, description="upper bound (exclusive)")
+    low: float | None = Field(default=None, description="lower bound of the random values")
+    high: float | None = Field(default=None, description="upper bound (exclusive)")
     exclude: float | Frozen[float] | None = Field(
-        None, description="points that values keep a distance of 0.1 from: kinks, poles and branch points"
+        default=None, description="points that values keep a distance of 0.1 from: kinks, poles and branch points"
     )
-    structure: Structure | None = Field(None, description="what kind of matrix, vector or index it is")
-    layout: Layout = Field("strided", description="the layout of the leaf")
-    nnz: Count | None = Field(None, description="specified elements (blocks) of a sparse layout; default: about half")
+    structure: Structure | None = Field(default=None, description="what kind of matrix, vector or index it is")
+    layout: Layout = Field(default="strided", description="the layout of the leaf")
+    nnz: Count | None = Field(
+        default=None, description="specified elements (blocks) of a sparse layout; default: about half"
+    )
     blocksize: Annotated[tuple[int, int], Field(strict=False)] | None = Field(
-        None, description="of `sparse_bsr` and `sparse_bsc`; default [1, 1]"
+        default=None, description="of `sparse_bsr` and `sparse_bsc`; default [1, 1]"
     )
-    dense_dim: Count | None = Field(None, description="trailing dense dimensions of a sparse layout")
-    memory: Memory = Field("contiguous", description="how the elements lie in memory")
-    conj: bool = Field(False, description="hand over a lazily conjugated view (complex dtypes)")
-    neg: bool = Field(False, description="hand over a lazily negated view")
+    dense_dim: Count | None = Field(default=None, description="trailing dense dimensions of a sparse layout")
+    memory: Memory = Field(default="contiguous", description="how the elements lie in memory")
+    conj: bool = Field(default=False, description="hand over a lazily conjugated view (complex dtypes)")
+    neg: bool = Field(default=False, description="hand over a lazily negated view")
     through: Through | None = Field(
-        None, description="a differentiable map applied inside the tested function, so that perturbed inputs stay legal"
+        default=None,
+        description="a differentiable map applied inside the tested function, so that perturbed inputs stay legal",
     )
 
     @model_validator(mode="after")
@@ -101,7 +111,7 @@ class Tensor(Model):
         if (self.shape is None) == (self.values is None):
             raise refuse("a tensor needs either shape or values", "exactly one of the two")
         if self.low is not None and self.high is not None and self.low >= self.high:
-            raise refuse(f"low = {self.low} is not below high = {self.high}")
+            raise refuse(f"low = {self.low:g} is not below high = {self.high:g}")
         if self.blocksize is not None and self.layout not in ("sparse_bsr", "sparse_bsc"):
             raise refuse(f"blocksize has no meaning for the layout {self.layout}", "layout sparse_bsr or sparse_bsc")
         if self.nnz is not None and self.layout not in SPARSE_LAYOUTS:
@@ -182,11 +192,20 @@ def kind_of(value: Any) -> str | None:
     return None
 
 
-Scalar = Union[bool, int, float, str]
+Scalar = bool | int | float | str
 Value = TypeAliasType(
     "Value",
-    Annotated[  # type: ignore[misc]
-        Annotated[Scalar, Tag(SCALAR)] | Annotated["list[Value]", Tag(ARRAY)] | Annotated[Tensor, Tag(TENSOR)] | Annotated[NoneValue, Tag("<none>")] | Annotated[ComplexValue, Tag("<complex>")] | Annotated[DtypeValue, Tag("<dtype>")] | Annotated[SliceValue, Tag("<slice>")] | Annotated[EllipsisValue, Tag("<ellipsis>")] | Annotated["TupleValue", Tag("<tuple>")] | Annotated[ObjectValue, Tag("<object>")],
+    Annotated[
+        Annotated[Scalar, Tag(SCALAR)]
+        | Annotated["list[Value]", Tag(ARRAY)]
+        | Annotated[Tensor, Tag(TENSOR)]
+        | Annotated[NoneValue, Tag("<none>")]
+        | Annotated[ComplexValue, Tag("<complex>")]
+        | Annotated[DtypeValue, Tag("<dtype>")]
+        | Annotated[SliceValue, Tag("<slice>")]
+        | Annotated[EllipsisValue, Tag("<ellipsis>")]
+        | Annotated["TupleValue", Tag("<tuple>")]
+        | Annotated[ObjectValue, Tag("<object>")],
         Discriminator(kind_of),
     ],
 )

@@ -1,0 +1,252 @@
+"""What a check has before it: a case, its operator, and its samples made real."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from opcheck.checks.arguments import names_of
+from opcheck.checks.verdict import Verdict, cannot, fails, told
+from opcheck.derivatives import Engine, Numbers, Request, default_numbers
+from opcheck.plan.case import Case
+from opcheck.samples import Inputs, TestedFunction, realize, resolve
+from opcheck.samples.outputs import differentiable, flatten
+from opcheck.spec.library import Sample
+from opcheck.spec.settings import Settings
+
+
+@dataclass(frozen=True, eq=False)
+class Context:
+    """A case about to be checked."""
+
+    case: Case
+    engine: Engine
+    settings: Settings
+    samples: tuple[Sample, ...]
+    device: str
+    """torch's device string."""
+    overrides: dict[str, Any] = field(default_factory=dict)
+    """Numbers and settings given on the command line; they win over the spec."""
+
+    @cached_property
+    def operator(self) -> Callable[..., Any]:
+        """The callable of the case's variant. Raises Unresolved."""
+        found: Callable[..., Any] = self.resolve(self.case.variant.path)
+        return found
+
+    def resolve(self, path: str) -> Any:
+        """Return what a dotted path of the spec names. Raises Unresolved."""
+        return resolve(path, self.settings.modules)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype of the case."""
+        found: torch.dtype = getattr(torch, self.case.dtype)
+        return found
+
+    @cached_property
+    def numbers(self) -> Numbers | None:
+        """Step and tolerances for derivatives; None where the dtype is too coarse for finite differences."""
+        base = default_numbers(self.dtype)
+        if base is None:
+            return None
+        own = dict(self.case.claims.tolerance(self.case.check, self.case.dtype).numbers())
+        given = {key: value for key, value in own.items() if value is not None}
+        return replace(base, **given, **{key: self.overrides[key] for key in TOLERANCES & set(self.overrides)})
+
+    def value_tolerance(self) -> dict[str, float]:
+        """Return rtol and atol for `torch.testing.assert_close` where the spec sets any for this very check."""
+        tolerances = self.case.operator.spec.tolerance.check.get(self.case.check)
+        if tolerances is None or (tolerances.atol is None and tolerances.rtol is None):
+            return {}
+        return {"atol": tolerances.atol or 0.0, "rtol": tolerances.rtol or 0.0}
+
+    def realize(self, sample: Sample) -> Inputs:
+        """Make a sample real on the device, with the leaves that have a derivative by the spec."""
+        claim = self.case.claims.supports.backward
+        wanted = claim if isinstance(claim, tuple) else None
+        return realize(
+            sample,
+            self.case.dtype,
+            self.device,
+            self.case.seed(sample),
+            modules=self.settings.modules,
+            wrt=None if wanted is None else self.among(wanted),
+        )
+
+    def among(self, wanted: tuple[str | int, ...]) -> Callable[[tuple[int | str, ...]], bool]:
+        """Return a predicate on places of arguments: those that a list of names and positions means."""
+        names = names_of(self.operator, self.case.variant.path)
+
+        def chosen(path: tuple[int | str, ...]) -> bool:
+            at = path[1]
+            name = names[at] if isinstance(at, int) and at < len(names) else at
+            return at in wanted or name in wanted
+
+        return chosen
+
+    def function(self, sample: Sample, inputs: Inputs) -> TestedFunction:
+        """Return the operator at a sample as a function of its leaves."""
+        spec = self.case.operator.spec
+        seed = zlib.crc32(self.case.seed(sample).encode()) if spec.reseed else None
+        inplace = self.case.variant.kind == "inplace"
+        return TestedFunction(self.operator, inputs, spec.outputs, inplace, seed, spec.masked_semantics)
+
+    def subject(self, sample: Sample) -> Subject:
+        """Make a sample real. Exceptions are those of the sample's maker."""
+        inputs = self.realize(sample)
+        return Subject(self, sample, inputs, self.function(sample, inputs))
+
+
+TOLERANCES = {"eps", "atol", "rtol", "nondeterminism"}
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """One sample of a case, made real."""
+
+    context: Context
+    sample: Sample
+    inputs: Inputs
+    function: TestedFunction
+
+    @property
+    def leaves(self) -> tuple[Tensor, ...]:
+        """The tensors to differentiate with respect to."""
+        return self.inputs.leaves
+
+    @cached_property
+    def outputs(self) -> tuple[Tensor, ...]:
+        """The outputs under test. Exceptions are the operator's."""
+        return self.function(*self.leaves)
+
+    @property
+    def differentiable_outputs(self) -> tuple[Tensor, ...]:
+        """The outputs under test that have a derivative."""
+        return tuple(output for output in differentiable(self.outputs) if output.requires_grad)
+
+    @cached_property
+    def request(self) -> Request:
+        """What an engine is asked about this sample."""
+        context, supports = self.context, self.context.case.claims.supports
+        settings = context.case.operator.spec.gradcheck
+        assert context.numbers is not None
+        generated = settings.gen_non_contig_grad_outputs
+        overrides = context.overrides
+        return Request(
+            self.function,
+            self.leaves,
+            context.numbers,
+            grad_outputs=self.inputs.grad_outputs,
+            masked=context.case.operator.spec.masked_semantics,
+            forward_ad=supports.forward_ad,
+            undefined_grad=supports.undefined_grad,
+            fast_mode=bool(overrides.get("fast_mode", settings.fast_mode)),
+            raise_exception=bool(overrides.get("raise_exception", settings.raise_exception)),
+            non_contiguous=(False, True) if generated == "both" else (generated,),
+        )
+
+    @property
+    def fits_in_place(self) -> bool:
+        """Whether an in-place call can hold the result: same shape and dtype as the first argument."""
+        args, kwargs = self.inputs.detached().fill()
+        if not args or not isinstance(args[0], Tensor):
+            return False
+        path = self.context.case.operator.variants[0].path
+        if self.function.seed is not None:
+            torch.manual_seed(self.function.seed)
+        results = flatten(self.context.resolve(path)(*args, **kwargs))
+        return bool(results) and results[0].shape == args[0].shape and results[0].dtype == args[0].dtype
+
+
+Check = Callable[[Context], Iterator[Verdict]]
+
+
+def per_sample(judge: Callable[[Subject], Verdict | None], *, derivative: bool = True) -> Check:
+    """Turn a judgement of one sample into a check of a case.
+
+    A sample to which the claim does not apply gives None. A sample that cannot be made, or that the operator refuses,
+    is an error; an exception of the judgement means that the claim does not hold.
+    """
+
+    def check(context: Context) -> Iterator[Verdict]:
+        if derivative and context.numbers is None:
+            yield cannot(f"{context.case.dtype} is too coarse for finite differences, and no finer dtype is claimed")
+            return
+        applied = False
+        for sample in context.samples:
+            verdict = judged(context, sample, judge, derivative)
+            if verdict is not None:
+                applied = True
+                yield verdict
+        if not applied:
+            yield cannot(*_NOTHING)
+
+    return check
+
+
+_NOTHING = (
+    "the claim applies to none of the samples",
+    "no sample has a tensor to differentiate with respect to; give one, or disclaim the claim under supports",
+)
+
+
+def judged(
+    context: Context, sample: Sample, judge: Callable[[Subject], Verdict | None], derivative: bool
+) -> Verdict | None:
+    """Return the verdict on one sample, with the sample's own data; None where the claim does not apply."""
+    subject: Subject | None = None
+    try:
+        subject = context.subject(sample)
+    except Exception as error:
+        verdict: Verdict | None = cannot(f"the sample cannot be made: {told(error)}")
+    else:
+        verdict = _judged_subject(subject, judge, derivative)
+    if verdict is None:
+        return None
+    realized = "" if subject is None or verdict.passed else subject.inputs.describe()
+    shown = {} if verdict.passed else {"where": sample.where, "recipe": sample.toml(), "realized": realized}
+    return replace(verdict, sample=sample.name, **shown)
+
+
+def _judged_subject(subject: Subject, judge: Callable[[Subject], Verdict | None], derivative: bool) -> Verdict | None:
+    if derivative and not subject.leaves:
+        return None
+    try:
+        if subject.function.inplace and not subject.fits_in_place:
+            return None
+        # Some operators refuse inputs that require grad in dtypes that they have no derivative for.
+        with torch.set_grad_enabled(derivative):
+            subject.outputs  # noqa: B018 - evaluated once here, so that its exceptions are told apart
+    except Exception as error:
+        return cannot(f"the operator refuses the sample: {told(error)}")
+    try:
+        return judge(subject)
+    except Exception as error:
+        check = subject.context.case.check
+        return fails(f"{check} raised {told(error)}", remedy(check))
+
+
+def remedy(check: str) -> str:
+    """Return how to say in the spec that a failing claim is not meant to hold."""
+    claim = CLAIM_OF.get(check)
+    return f"if this is how it should be, write supports.{claim} = false" if claim else ""
+
+
+CLAIM_OF = {
+    "backward": "backward",
+    "forward_ad": "forward_ad",
+    "batched_grad": "batched_grad",
+    "batched_forward_grad": "batched_forward_grad",
+    "undefined_grad": "undefined_grad",
+    "rev_over_rev": "second_order",
+    "fwd_over_rev": "fwd_over_rev",
+    "masked": "masked",
+    "vmap": "vmap",
+}

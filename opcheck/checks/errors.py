@@ -1,0 +1,45 @@
+"""The inputs listed under `[[operator.errors]]` raise the exception and message stated."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from opcheck.checks.context import Context
+from opcheck.checks.verdict import Verdict, cannot, fails, told
+from opcheck.samples import realize
+from opcheck.spec.claims import ErrorClaim
+from opcheck.spec.library import Sample
+
+
+def check(context: Context) -> Iterator[Verdict]:
+    """Try each listed input."""
+    for index, claim in enumerate(context.case.operator.spec.errors):
+        yield _tried(context, claim, index)
+
+
+def _tried(context: Context, claim: ErrorClaim, index: int) -> Verdict:
+    operator = context.case.operator
+    path = ("operator", operator.index, "errors", index)
+    sample = Sample(f"errors.{index}", tuple(claim.args), claim.kwargs, None, None, operator.document, path)
+    try:
+        inputs = realize(
+            sample, context.case.dtype, context.device, context.case.seed(sample), modules=context.settings.modules
+        )
+    except Exception as error:
+        return _placed(cannot(f"errors: the input cannot be made: {told(error)}"), sample)
+    args, kwargs = inputs.detached().fill()
+    try:
+        context.operator(*args, **kwargs)
+    except Exception as error:
+        # torch.linalg.LinAlgError calls itself _LinAlgError.
+        if claim.raises not in {base.__name__.lstrip("_") for base in type(error).__mro__}:
+            return _placed(fails(f"errors: expected {claim.raises}, got {told(error)}"), sample)
+        if not re.search(claim.match, str(error)):
+            return _placed(fails(f'errors: the message does not match "{claim.match}"', told(error)), sample)
+        return Verdict(True, sample=sample.name)
+    return _placed(fails(f"errors: the input is accepted; expected {claim.raises}"), sample)
+
+
+def _placed(verdict: Verdict, sample: Sample) -> Verdict:
+    return Verdict(False, verdict.title, verdict.detail, sample.name, verdict.is_error, sample.where, sample.toml())

@@ -1,0 +1,15 @@
+"""The forward-mode Jacobian equals the numerical one."""
+
+from __future__ import annotations
+
+from opcheck.checks.context import Subject, per_sample
+from opcheck.checks.evidence import ask
+from opcheck.checks.verdict import Verdict
+
+
+def judge(subject: Subject) -> Verdict:
+    """Compare the Jacobians."""
+    return ask(subject, "forward")
+
+
+check = per_sample(judge)

@@ -1,0 +1,37 @@
+"""Derivatives of sparse inputs are right under masked semantics and, where claimed, under non-masked ones.
+
+Masked: unspecified elements are not there, and have no derivative. Non-masked: they are zeros like any others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from opcheck.checks.context import Subject, per_sample
+from opcheck.checks.verdict import HOLDS, Verdict, fails
+from opcheck.derivatives import Request
+
+
+def judge(subject: Subject) -> Verdict | None:
+    """Ask under both semantics; the non-masked one must fail where the spec says `masked = true`."""
+    if not subject.sample.is_sparse:
+        return None
+    engine = subject.context.engine
+    masked = engine.ask("masked", under(subject, masked=True))
+    if masked is not None:
+        return fails("masked: the derivative is wrong under masked semantics", masked.text)
+    if subject.request.masked:
+        return HOLDS
+    unmasked = engine.ask("masked", under(subject, masked=False))
+    if unmasked is not None:
+        hint = "where gradients exist for specified elements only, write masked = true"
+        return fails("masked: the derivative is wrong under non-masked semantics", f"{unmasked.text}\n{hint}")
+    return HOLDS
+
+
+def under(subject: Subject, *, masked: bool) -> Request:
+    """Return the question about a sample under one of the two semantics, which its sparse outputs follow as well."""
+    return subject.request.with_(function=replace(subject.function, masked=masked), masked=masked)
+
+
+check = per_sample(judge)

@@ -1,0 +1,8 @@
+"""Running backward twice gives the same result, within the tolerance."""
+
+from __future__ import annotations
+
+from opcheck.checks.context import per_sample
+from opcheck.checks.evidence import ask
+
+check = per_sample(ask)

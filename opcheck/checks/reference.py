@@ -1,0 +1,76 @@
+"""Values agree with the reference: NumPy, SciPy or any callable."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+import torch
+from torch import Tensor
+
+from opcheck.checks.context import Subject, per_sample
+from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, told
+from opcheck.samples import Unresolved, resolve
+from opcheck.samples.outputs import flatten
+from opcheck.spec.claims import Reference
+from opcheck.spec.load import REFERENCE_MODULES
+
+
+def judge(subject: Subject) -> Verdict:
+    """Compare values, not dtypes: promotion rules differ between libraries."""
+    spec = subject.context.case.operator.spec.reference
+    reference = spec if isinstance(spec, Reference) else Reference(target=str(spec))
+    try:
+        callee = resolve(reference.target, (*subject.context.settings.modules, *REFERENCE_MODULES))
+    except Unresolved as error:
+        return cannot(f"reference: {error}", f'did you mean "{error.hint}"?' if error.hint else "")
+    expected = _expected(subject, callee, reference)
+    got = flatten(subject.function.result(*(leaf.detach() for leaf in subject.leaves)))
+    if len(got) != len(expected):
+        return fails(f"reference: {len(got)} outputs, {reference.target} returns {len(expected)}")
+    for index, (g, e) in enumerate(zip(got, expected, strict=True)):
+        try:
+            torch.testing.assert_close(
+                g.cpu(), e, check_dtype=False, equal_nan=True, **subject.context.value_tolerance()
+            )
+        except AssertionError as error:
+            return fails(f"reference: output {index} is not that of {reference.target}", str(error))
+    return HOLDS
+
+
+def _expected(subject: Subject, callee: Callable[..., Any], reference: Reference) -> tuple[Tensor, ...]:
+    args, kwargs = subject.inputs.detached().fill()
+    torch_callee = getattr(callee, "__module__", None) or ""
+    convert = (lambda value: value) if torch_callee.startswith("torch") else _to_numpy
+    positional = [convert(arg) for arg in args]
+    named = {reference.rename.get(name, name): convert(value) for name, value in kwargs.items()}
+    if reference.positional:
+        positional, named = [*positional, *named.values()], {}
+    try:
+        return tuple(_to_tensor(value) for value in _as_tuple(callee(*positional, **named)))
+    except Exception as error:
+        raise RuntimeError(f"the reference {reference.target} raised {told(error)}") from error
+
+
+def _to_numpy(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return value.detach().cpu().resolve_conj().resolve_neg().numpy()
+    if isinstance(value, (list, tuple)):
+        return type(value)(_to_numpy(item) for item in value)
+    return str(value).removeprefix("torch.") if isinstance(value, torch.dtype) else value
+
+
+def _as_tuple(result: Any) -> tuple[Any, ...]:
+    return tuple(result) if isinstance(result, (tuple, list)) else (result,)
+
+
+def _to_tensor(value: Any) -> Tensor:
+    return (
+        value
+        if isinstance(value, Tensor)
+        else torch.from_numpy(numpy.ascontiguousarray(value).reshape(numpy.shape(value)))
+    )
+
+
+check = per_sample(judge, derivative=False)

@@ -1,0 +1,22 @@
+"""Operators of torch.library: schema, autograd registration, fake tensors, AOT dispatch, by `torch.library.opcheck`."""
+
+from __future__ import annotations
+
+import torch
+
+from opcheck.checks.context import Subject, per_sample
+from opcheck.checks.verdict import HOLDS, Verdict, fails
+
+
+def judge(subject: Subject) -> Verdict:
+    """Run torch's own tests of a registration."""
+    args, kwargs = subject.inputs.fill()
+    results = torch.library.opcheck(subject.context.operator, args, kwargs, raise_exception=False)
+    failed = {name: result for name, result in results.items() if result != "SUCCESS"}
+    if not failed:
+        return HOLDS
+    detail = "\n".join(f"{name}: {result}" for name, result in failed.items())
+    return fails(f"registration: {', '.join(failed)} failed", detail)
+
+
+check = per_sample(judge, derivative=False)

@@ -1,0 +1,185 @@
+"""What a spec disclaims is refused with an error, never answered with a wrong number, and does not work after all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from enum import Enum
+
+import torch
+import torch.autograd.forward_ad as fwad
+
+from opcheck.checks import vmap
+from opcheck.checks.context import Context, Subject
+from opcheck.checks.masked import under
+from opcheck.checks.verdict import Verdict, cannot, fails, told
+from opcheck.samples import realize
+from opcheck.spec.claims import Supports
+
+
+class Answer(Enum):
+    """What an operator does when asked for something disclaimed."""
+
+    REFUSED = "refused"
+    WORKS = "works"
+    WRONG = "wrong"
+
+
+Probe = Callable[[Subject], tuple[Answer, str]]
+
+
+def check(context: Context) -> Iterator[Verdict]:
+    """Probe each disclaimed feature on all samples: none may give a wrong number, one at least must be refused."""
+    if context.numbers is None:
+        yield cannot(f"{context.case.dtype} is too coarse for finite differences, and no finer dtype is claimed")
+        return
+    for feature in disclaimed(context.case.claims.supports, context.case.variant.kind):
+        yield _verdict(context, feature)
+
+
+def disclaimed(supports: Supports, variant: str) -> list[str]:
+    """Return the features to probe. What rests on something disclaimed is disclaimed with it, and not probed apart."""
+    names = [name for name in supports.disclaimed() if name not in ("out", "vmap", "inplace_backward")]
+    if variant == "inplace":
+        names = ["inplace_backward"] if not supports.inplace_backward else names
+    elif not supports.vmap:
+        names.append("vmap")
+    if supports.backward is False:
+        gone = {"batched_grad", "second_order", "fwd_over_rev", "undefined_grad", "masked"}
+        names = [name for name in names if name not in gone]
+    if not supports.forward_ad:
+        names = [name for name in names if name not in ("batched_forward_grad", "fwd_over_rev")]
+    if not supports.second_order:
+        names = [name for name in names if name != "fwd_over_rev"]
+    return names
+
+
+def _verdict(context: Context, feature: str) -> Verdict:
+    probe, refusals, works = PROBES[feature], 0, 0
+    for sample in context.samples:
+        try:
+            subject = context.subject(sample)
+            if not applies(feature, subject):
+                continue
+            subject.outputs  # noqa: B018 - evaluated here, so that its exceptions are told apart
+        except Exception as error:
+            return _placed(cannot(f"the operator refuses the sample: {told(error)}"), context, sample.name)
+        answer, text = _answer(probe, subject)
+        if answer is Answer.WRONG:
+            title = f"unsupported: {feature} is disclaimed, but instead of an error it gives wrong numbers"
+            return _placed(fails(title, text, feature=feature), context, sample.name)
+        refusals += answer is Answer.REFUSED
+        works += answer is Answer.WORKS
+    if works and not refusals:
+        title = f"unsupported: {feature} is disclaimed, but works on all samples"
+        return fails(title, f"take supports.{feature} out of the spec", feature=feature)
+    return Verdict(True)
+
+
+def _answer(probe: Probe, subject: Subject) -> tuple[Answer, str]:
+    try:
+        return probe(subject)
+    except Exception as error:
+        return Answer.REFUSED, told(error)
+
+
+def _placed(verdict: Verdict, context: Context, name: str) -> Verdict:
+    sample = next(sample for sample in context.samples if sample.name == name)
+    return Verdict(
+        False, verdict.title, verdict.detail, name, verdict.is_error, sample.where, sample.toml(), fields=verdict.fields
+    )
+
+
+def applies(feature: str, subject: Subject) -> bool:
+    """Tell whether a sample can show anything about a feature."""
+    if feature == "masked":
+        return subject.sample.is_sparse
+    if subject.function.inplace and not subject.fits_in_place:
+        return False
+    has_leaves = isinstance(subject.context.case.claims.supports.backward, tuple) or bool(subject.leaves)
+    return has_leaves and all(leaf.numel() for leaf in subject.leaves)
+
+
+def _asked(check: str) -> Probe:
+    def probe(subject: Subject) -> tuple[Answer, str]:
+        found = subject.context.engine.ask(check, subject.request)
+        if found is None:
+            return Answer.WORKS, ""
+        return (Answer.REFUSED if found.refused else Answer.WRONG), found.text
+
+    return probe
+
+
+def _backward(subject: Subject) -> tuple[Answer, str]:
+    if isinstance(subject.context.case.claims.supports.backward, tuple):
+        return _backward_of_others(subject)
+    if not subject.differentiable_outputs:
+        return Answer.REFUSED, "no output requires grad"
+    return _asked("backward")(subject)
+
+
+def _backward_of_others(subject: Subject) -> tuple[Answer, str]:
+    """Ask for the derivatives with respect to the arguments that the spec leaves out."""
+    context = subject.context
+    claim = context.case.claims.supports.backward
+    chosen = context.among(claim if isinstance(claim, tuple) else ())
+    inputs = realize(
+        subject.sample,
+        context.case.dtype,
+        context.device,
+        context.case.seed(subject.sample),
+        modules=context.settings.modules,
+        wrt=lambda path: not chosen(path),
+    )
+    if not inputs.leaves or not all(leaf.numel() for leaf in inputs.leaves):
+        return Answer.REFUSED, "nothing is left out here"
+    others = Subject(context, subject.sample, inputs, context.function(subject.sample, inputs))
+    if not others.differentiable_outputs:
+        return Answer.REFUSED, "no output requires grad"
+    return _asked("backward")(others)
+
+
+def _forward_ad(subject: Subject) -> tuple[Answer, str]:
+    with fwad.dual_level():
+        dual = [fwad.make_dual(leaf.detach(), torch.ones_like(leaf)) for leaf in subject.leaves]
+        tangents = [fwad.unpack_dual(output).tangent for output in subject.function(*dual)]
+    if subject.context.case.claims.supports.backward is False and not any(t is not None for t in tangents):
+        return Answer.REFUSED, "no output has a tangent"
+    return _asked("forward_ad")(subject)
+
+
+def _second_order(subject: Subject) -> tuple[Answer, str]:
+    # The error of @once_differentiable is raised by an ordinary second backward, where cotangents require grad. Asked
+    # for single inputs, as torch's gradgradcheck does, autograd passes it by and gives zeros.
+    fresh = [leaf.detach().clone().requires_grad_() for leaf in subject.leaves]
+    outputs = [output for output in subject.function(*fresh) if output.requires_grad]
+    cotangents = [torch.ones_like(output).requires_grad_() for output in outputs]
+    found = torch.autograd.grad(outputs, fresh, cotangents, create_graph=True, allow_unused=True)
+    gradients = [gradient for gradient in found if gradient is not None and gradient.requires_grad]
+    if gradients:
+        torch.autograd.backward(gradients, [torch.ones_like(gradient) for gradient in gradients])
+    return _asked("rev_over_rev")(subject)
+
+
+def _masked(subject: Subject) -> tuple[Answer, str]:
+    found = subject.context.engine.ask("masked", under(subject, masked=True))
+    # Semantics are a convention: where they do not hold there is nothing that could raise.
+    return (Answer.WORKS, "") if found is None else (Answer.REFUSED, found.text)
+
+
+def _vmap(subject: Subject) -> tuple[Answer, str]:
+    verdict = vmap.judge(subject)
+    return (Answer.WORKS, "") if verdict.passed else (Answer.WRONG, verdict.detail)
+
+
+PROBES: dict[str, Probe] = {
+    "backward": _backward,
+    "forward_ad": _forward_ad,
+    "batched_grad": _asked("batched_grad"),
+    "batched_forward_grad": _asked("batched_forward_grad"),
+    "second_order": _second_order,
+    "fwd_over_rev": _asked("fwd_over_rev"),
+    "inplace_backward": _asked("backward"),
+    "undefined_grad": _asked("undefined_grad"),
+    "masked": _masked,
+    "vmap": _vmap,
+}

@@ -1,0 +1,93 @@
+"""Function, method, in-place, out= and aliases give the same values; what cannot hold the result is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from opcheck.checks.context import Subject, per_sample
+from opcheck.checks.verdict import HOLDS, Verdict, fails, told
+from opcheck.samples import Unresolved
+from opcheck.samples.outputs import flatten
+
+Call = Callable[[tuple[Any, ...], dict[str, Any]], Any]
+
+
+def judge(subject: Subject) -> Verdict:
+    """Compare each way of calling with the function."""
+    expected = flatten(_call(subject, subject.context.operator))
+    for verdict in (_ways(subject, expected), _out(subject, expected)):
+        if not verdict.passed:
+            return verdict
+    return HOLDS
+
+
+def _call(subject: Subject, operator: Callable[..., Any], **more: Any) -> Any:
+    args, kwargs = subject.inputs.detached().fill()
+    if subject.function.seed is not None:
+        torch.manual_seed(subject.function.seed)
+    return operator(*args, **{**kwargs, **more})
+
+
+def _ways(subject: Subject, expected: tuple[Tensor, ...]) -> Verdict:
+    operator = subject.context.case.operator
+    ways = [(variant.kind, variant.path) for variant in operator.variants[1:]]
+    ways += [("alias", path) for path in operator.spec.aliases]
+    for kind, path in ways:
+        try:
+            callee = subject.context.resolve(path)
+        except Unresolved as error:
+            return fails(f"variants: {error}", f'did you mean "{error.hint}"?' if error.hint else "")
+        verdict = _inplace(subject, callee, path, expected) if kind == "inplace" else None
+        verdict = verdict or _same(subject, flatten(_call(subject, callee)), expected, path)
+        if not verdict.passed:
+            return verdict
+    return HOLDS
+
+
+def _inplace(subject: Subject, callee: Callable[..., Any], path: str, expected: tuple[Tensor, ...]) -> Verdict:
+    args, kwargs = subject.inputs.detached().fill()
+    target = args[0].clone()
+    fits = expected[0].shape == target.shape and expected[0].dtype == target.dtype
+    if subject.function.seed is not None:
+        torch.manual_seed(subject.function.seed)
+    try:
+        returned = callee(target, *args[1:], **kwargs)
+    except Exception as error:
+        return fails(f"variants: {path} raised {told(error)}") if fits else HOLDS
+    if not fits:
+        return fails(f"variants: {path} accepts an input that cannot hold the result", "it should raise")
+    if returned is not target:
+        return fails(f"variants: {path} does not return its first argument")
+    return _same(subject, (target,), expected[:1], path)
+
+
+def _out(subject: Subject, expected: tuple[Tensor, ...]) -> Verdict:
+    claimed = subject.context.case.claims.supports.out
+    buffers = tuple(torch.empty_like(tensor) for tensor in expected)
+    try:
+        _call(subject, subject.context.operator, out=buffers if len(buffers) > 1 else buffers[0] if buffers else None)
+    except Exception as error:
+        if not claimed:
+            return HOLDS
+        return fails(f"variants: out= raised {told(error)}", "if there is no out=, write supports.out = false")
+    if not claimed:
+        return fails("variants: out= is disclaimed, but accepted", "take supports.out out of the spec")
+    return _same(subject, buffers, expected, "out=")
+
+
+def _same(subject: Subject, got: tuple[Tensor, ...], expected: tuple[Tensor, ...], way: str) -> Verdict:
+    if len(got) != len(expected):
+        return fails(f"variants: {way} returns {len(got)} tensors, the function {len(expected)}")
+    for index, (g, e) in enumerate(zip(got, expected, strict=True)):
+        try:
+            torch.testing.assert_close(g, e, equal_nan=True, **subject.context.value_tolerance())
+        except AssertionError as error:
+            return fails(f"variants: output {index} of {way} is not that of the function", str(error))
+    return HOLDS
+
+
+check = per_sample(judge, derivative=False)

@@ -1,0 +1,59 @@
+"""What a check says about one sample."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a claim holds at a sample, and if not, why."""
+
+    passed: bool
+    title: str = ""
+    """What is wrong, in one line."""
+    detail: str = ""
+    """What helps to mend it, in as many lines as it takes."""
+    sample: str | None = None
+    """Name of the sample; None: the verdict is about the case as a whole."""
+    is_error: bool = False
+    """The claim could not be tested: the operator refused its own sample, or the sample cannot be made."""
+    where: str = ""
+    """`file:line` of the sample."""
+    recipe: str = ""
+    """The sample as TOML."""
+    realized: str = ""
+    """The arguments as the operator got them."""
+    fields: dict[str, Any] = field(default_factory=dict)
+    """For reports."""
+
+    def text(self) -> str:
+        """Return the verdict as text of several lines."""
+        head = f"sample {self.sample} ({self.where})" if self.sample is not None else ""
+        lines = [
+            head,
+            f"  {self.recipe}" if self.recipe else "",
+            f"  realized: {self.realized}" if self.realized else "",
+        ]
+        body = [self.title, *self.detail.splitlines()]
+        return "\n".join([line for line in lines if line] + [f"  {line}" for line in body])
+
+
+HOLDS = Verdict(True)
+
+
+def fails(title: str, detail: str = "", **fields: Any) -> Verdict:
+    """Return the verdict that a claim does not hold."""
+    return Verdict(False, title, detail, fields=fields)
+
+
+def cannot(title: str, detail: str = "") -> Verdict:
+    """Return the verdict that a claim could not be tested."""
+    return Verdict(False, title, detail, is_error=True)
+
+
+def told(error: BaseException) -> str:
+    """Return an exception of somebody else's code as one line."""
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text[:400]}" + (" ..." if len(text) > 400 else "")

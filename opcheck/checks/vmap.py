@@ -1,0 +1,51 @@
+"""Vmapping the operator equals looping over it, with all inputs batched and with each one alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from opcheck.checks.context import Subject, per_sample
+from opcheck.checks.verdict import HOLDS, Verdict, fails
+
+BATCH = 2
+
+
+def judge(subject: Subject) -> Verdict:
+    """Compare values over a batch of slightly different inputs."""
+    leaves = [leaf.detach() for leaf in subject.leaves]
+    for chosen in _batchings(len(leaves)):
+        batched = [
+            torch.stack([leaf, leaf * (1 + 1 / 64)]) if index in chosen else leaf for index, leaf in enumerate(leaves)
+        ]
+        looped = [
+            subject.function(*(leaf[row] if index in chosen else leaf for index, leaf in enumerate(batched)))
+            for row in range(BATCH)
+        ]
+        in_dims = tuple(0 if index in chosen else None for index in range(len(leaves)))
+        vmapped = torch.func.vmap(subject.function, in_dims=in_dims, randomness="same")(*batched)
+        verdict = _compared(vmapped, [torch.stack(rows) for rows in zip(*looped, strict=True)], chosen, subject)
+        if not verdict.passed:
+            return verdict
+    return HOLDS
+
+
+def _batchings(count: int) -> Iterator[tuple[int, ...]]:
+    yield tuple(range(count))
+    if count > 1:
+        yield from ((index,) for index in range(count))
+
+
+def _compared(got: tuple[Tensor, ...], expected: list[Tensor], chosen: tuple[int, ...], subject: Subject) -> Verdict:
+    for index, (g, e) in enumerate(zip(got, expected, strict=True)):
+        try:
+            torch.testing.assert_close(g, e, equal_nan=True, **subject.context.value_tolerance())
+        except AssertionError as error:
+            title = f"vmap: output {index} is not that of the loop, batched over inputs {list(chosen)}"
+            return fails(title, str(error))
+    return HOLDS
+
+
+check = per_sample(judge)

@@ -1,0 +1,43 @@
+"""`opcheck list`: the cases of specs, without torch."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from opcheck.cli.selecting import add_paths, add_selection, planned
+from opcheck.plan import Case
+from opcheck.spec import Settings
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    add_paths(parser)
+    add_selection(parser)
+    parser.add_argument("--json", action="store_true", help="print an array of objects")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print one line, or one object, a case."""
+    cases = planned(options, Settings.find())
+    if options.json:
+        print(json.dumps([record(case) for case in cases], indent=1))
+    else:
+        print("\n".join(case.id for case in cases))
+    return 0
+
+
+def record(case: Case) -> dict[str, Any]:
+    """Return a case as plain data."""
+    return {
+        "id": case.id,
+        "operator": case.operator.id,
+        "variant": case.variant.kind,
+        "check": case.check,
+        "device": case.device.name,
+        "dtype": case.dtype,
+        "samples": [sample.name for sample in case.samples],
+        "file": case.operator.document.file,
+        "line": case.operator.line,
+    }

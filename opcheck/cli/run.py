@@ -1,0 +1,172 @@
+"""`opcheck run`: pytest underneath, with a progress bar and a summary of its own."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from opcheck.cli.selecting import RequestError, add_paths, add_selection, devices, loaded, selection, spec_paths
+from opcheck.cli.validate import resolve_names
+from opcheck.spec import Settings
+from opcheck.spec.load import BUILTIN, builtin_folder
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    add_paths(parser)
+    add_selection(parser)
+    parser.add_argument("-k", metavar="EXPRESSION", help="select by words in case ids, as in pytest")
+    parser.add_argument(
+        "-m", metavar="EXPRESSION", help="select by markers (checks, devices, dtypes, tags), as in pytest"
+    )
+    parser.add_argument("-n", metavar="PROCESSES", default="0", help="processes, or auto; default 0: in this one")
+    parser.add_argument("-x", action="store_true", help="stop at the first failure")
+    parser.add_argument("--lf", action="store_true", help="run what failed last time")
+    parser.add_argument("--report-json", metavar="FILE", help="write one record a case, also when interrupted")
+    parser.add_argument("--junitxml", metavar="FILE", help="write a JUnit report")
+    parser.add_argument("--timeout", type=float, metavar="SECONDS", help="end a case that takes longer")
+    numbers = parser.add_argument_group("derivatives", "these win over the specs")
+    numbers.add_argument("--engine", choices=["torch"], help="what computes derivative evidence")
+    for name in ("eps", "atol", "rtol", "nondeterminism"):
+        numbers.add_argument(f"--{name}", type=float, metavar="X")
+    numbers.add_argument("--fast-mode", action="store_true", help="fast_mode of torch's gradcheck")
+    numbers.add_argument("--no-raise-exception", action="store_true", help="do not ask gradcheck for explanations")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the selected cases. Returns the exit code. Raises SpecError."""
+    settings = Settings.find()
+    paths, options.paths = list(options.paths), [path.split("::")[0] for path in options.paths]
+    library = loaded(options, settings)
+    selection(options, library)
+    devices(options, settings)
+    resolve_names(library, settings)
+    options.paths = paths
+    return _pytest(options, settings)
+
+
+def _pytest(options: argparse.Namespace, settings: Settings) -> int:
+    from rich.console import Console
+
+    from opcheck.report.terminal import TerminalReport
+
+    # A descriptor of its own: pytest redirects the usual one while tests run.
+    with os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8") as out:
+        wide = None if out.isatty() else 160
+        report = TerminalReport(Console(file=out, width=wide))
+        reporter = _Reporter(report)
+        with _terminated_as_interrupt():
+            code = pytest.main(_arguments(options, settings), plugins=[reporter])
+        return reporter.finish(int(code))
+
+
+def _arguments(options: argparse.Namespace, settings: Settings) -> list[str]:
+    """Return the command line for pytest. """
+    arguments = ["--rootdir", str(settings.root), "-o", "addopts=", "--disable-warnings"]
+    for name in ("k", "m"):
+        value = getattr(options, name)
+        arguments += [f"-{name}", value] if value else []
+    arguments += ["-x"] if options.x else []
+    arguments += ["--lf"] if options.lf else []
+    arguments += ["-n", options.n] if options.n != "0" else []
+    arguments += ["--junitxml", options.junitxml] if options.junitxml else []
+    arguments += ["--timeout", str(options.timeout)] if options.timeout else []
+    arguments += ["--opcheck-report-json", options.report_json] if options.report_json else []
+    arguments += ["--opcheck-engine", options.engine] if options.engine else []
+    arguments += ["--opcheck-fast-mode"] if options.fast_mode else []
+    arguments += ["--opcheck-no-raise-exception"] if options.no_raise_exception else []
+    for name in ("eps", "atol", "rtol", "nondeterminism"):
+        value = getattr(options, name)
+        arguments += [f"--opcheck-{name}={value}"] if value is not None else []
+    for name in ("device", "operator", "check", "dtype", "tag"):
+        arguments += [f"--opcheck-{name}={value}" for value in getattr(options, name)]
+    return [*arguments, *(_pytest_path(path) for path in map(str, spec_paths(options, settings)))]
+
+
+def _pytest_path(path: str) -> str:
+    """Return a path that pytest can find: `builtin` stands for the shipped library."""
+    parts = Path(path).parts
+    if parts and parts[0] == BUILTIN and not Path(path.split("::")[0]).exists():
+        return str(builtin_folder().joinpath(*parts[1:]))
+    return path
+
+
+class _Reporter:
+    """A pytest plugin that feeds the terminal report, in place of pytest's own."""
+
+    def __init__(self, report: Any) -> None:
+        self.report = report
+        self.start = time.monotonic()
+        self.collect_errors: list[str] = []
+        self.total = 0
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_configure(self, config: pytest.Config) -> None:
+        """Take the place of pytest's own terminal report."""
+        config.pluginmanager.unregister(name="terminalreporter")
+
+    def pytest_collection_finish(self, session: Any) -> None:
+        """Start the progress bar; under pytest-xdist the controlling process learns the number from its workers."""
+        if session.items and not hasattr(session.config, "workerinput"):
+            self.begin(len(session.items))
+
+    def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
+        """Start the progress bar under pytest-xdist."""
+        if not self.total:
+            self.begin(len(ids))
+
+    def begin(self, total: int) -> None:
+        """Start the progress bar."""
+        self.total = total
+        self.report.start(total)
+
+    def pytest_collectreport(self, report: Any) -> None:
+        """Keep what went wrong while collecting."""
+        if report.failed:
+            self.collect_errors.append(str(report.longrepr))
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        """Take the record of a finished case."""
+        from opcheck.pytest_plugin import record_of
+
+        record = record_of(report)
+        if record is not None:
+            self.report.add(record)
+
+    def finish(self, code: int) -> int:
+        """Print failures and summary, and return opcheck's exit code for pytest's."""
+        self.report.stop()
+        self.report.failures()
+        seconds = time.monotonic() - self.start
+        self.report.summary(seconds)
+        for text in dict.fromkeys(self.collect_errors):
+            self.report.console.print(text, markup=False, highlight=False, soft_wrap=True)
+        if code == pytest.ExitCode.INTERRUPTED and not self.collect_errors:
+            self.report.console.print(f"interrupted after {len(self.report.records)} of {self.total} cases")
+        if code == pytest.ExitCode.NO_TESTS_COLLECTED:
+            raise RequestError(["the request selects no case"])
+        return code if code in (0, 1) else 2
+
+
+class _terminated_as_interrupt:
+    """Within it, SIGTERM ends a run like Ctrl-C does: reports are written."""
+
+    def __enter__(self) -> None:
+        def interrupt(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        self.before: Any = None
+        with suppress(ValueError):  # only the main thread may set handlers
+            self.before = signal.signal(signal.SIGTERM, interrupt)
+
+    def __exit__(self, *_: object) -> None:
+        if self.before is not None:
+            signal.signal(signal.SIGTERM, self.before)

@@ -1,0 +1,64 @@
+"""`opcheck show OPERATOR`: its claims, its samples expanded, and the cases they become. Without torch."""
+
+from __future__ import annotations
+
+import argparse
+from itertools import groupby
+
+from opcheck.cli.selecting import RequestError, add_paths, add_selection, devices, loaded
+from opcheck.plan import Selection, plan
+from opcheck.spec import Operator, Settings
+from opcheck.spec.device import DeviceProfile
+from opcheck.spec.problems import nearest
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("name", metavar="OPERATOR", help="id or name of an operator")
+    add_paths(parser)
+    add_selection(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the operators of a name."""
+    settings = Settings.find()
+    library = loaded(options, settings)
+    found = library.find(options.name)
+    if not found:
+        known = [operator.id for operator in library]
+        near = nearest(options.name, known)
+        hint = f'; did you mean "{near}"?' if near else ""
+        raise RequestError([f'no operator "{options.name}" among {len(known)}{hint}'])
+    for operator in found:
+        _show(operator, devices(options, settings), options)
+    return 0
+
+
+def _show(operator: Operator, profiles: list[DeviceProfile], options: argparse.Namespace) -> None:
+    from opcheck.cli.selecting import names
+    from opcheck.spec.library import Library
+
+    spec = operator.spec
+    print(f"{operator.id}  {operator.document.file}:{operator.line}  family {operator.family}")
+    if spec.notes:
+        print(f"  {spec.notes}")
+    for profile in profiles:
+        claims = operator.on(profile)
+        print(
+            f"  on {profile.name}: forward {', '.join(claims.forward)}; backward {', '.join(claims.backward) or 'none'}"
+        )
+        disclaimed = claims.supports.disclaimed()
+        if disclaimed:
+            print(f"  on {profile.name}: not supported: {', '.join(disclaimed)}")
+    for expect in spec.expect:
+        print(f"  expected to {expect.outcome}: {expect.reason}")
+    print(f"  {len(operator.samples)} samples:")
+    for sample in operator.samples:
+        only = f"  (only {', '.join(sample.dtypes)})" if sample.dtypes is not None else ""
+        print(f"    {sample.name}  line {sample.line}  {sample.toml()}{only}")
+    selection = Selection(checks=names(options.check), dtypes=names(options.dtype))
+    cases = plan(Library((operator,)), profiles, selection)
+    print(f"  {len(cases)} cases:")
+    for (subject, check), group in groupby(cases, key=lambda case: (case.subject, case.check)):
+        places = " ".join(f"[{case.device.name}-{case.dtype}]" for case in group)
+        print(f"    {subject}::{check} {places}")

@@ -1,0 +1,64 @@
+"""What checks ask of an engine that computes derivative evidence, and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from opcheck.derivatives.numbers import Numbers
+
+Function = Callable[..., tuple[Tensor, ...]]
+"""Leaves in, outputs out, both tensors of any shape."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """A function at some leaves (which require grad), and how to compare."""
+
+    function: Function
+    leaves: tuple[Tensor, ...]
+    numbers: Numbers
+    grad_outputs: tuple[Tensor, ...] | None = None
+    """Cotangents for second order; None: random ones."""
+    masked: bool = False
+    """Whether unspecified elements of sparse leaves are left out of the derivative."""
+    forward_ad: bool = True
+    """Whether forward mode may be used in checks that concern both modes."""
+    undefined_grad: bool = True
+    """Whether second order includes undefined cotangents."""
+    fast_mode: bool = False
+    raise_exception: bool = True
+    non_contiguous: tuple[bool, ...] = (False, True)
+    """For second order: the memory of generated cotangents, each in turn."""
+
+    def with_(self, **changes: Any) -> Request:
+        """Return the same request with some fields changed."""
+        return replace(self, **changes)
+
+
+@dataclass(frozen=True)
+class Disagreement:
+    """Why a claim about derivatives does not hold."""
+
+    text: str
+    refused: bool = False
+    """Whether the derivative was refused with an error, rather than wrong."""
+
+
+class Engine(Protocol):
+    """Computes derivative evidence and says where it contradicts a claim."""
+
+    @property
+    def name(self) -> str:
+        """The name for `--engine`."""
+        ...
+
+    def ask(self, check: str, request: Request) -> Disagreement | None:
+        """Return why the claim of a derivative check does not hold for a request; None where it holds.
+
+        Exceptions of the function and of its derivatives are passed on.
+        """
+        ...

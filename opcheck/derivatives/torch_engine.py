@@ -1,0 +1,130 @@
+"""The reference engine: every claim is put to `torch.autograd.gradcheck` and `gradgradcheck`."""
+
+from __future__ import annotations
+
+import math
+import re
+import warnings
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.autograd import gradcheck, gradgradcheck
+from torch.autograd.gradcheck import GradcheckError
+
+from opcheck.derivatives.engine import Disagreement, Request
+
+# torch's functions test much at once. So that each claim fails under its own name, a check switches everything else
+# off: other features by their parameters, non-determinism by an infinite tolerance, and, for claims beside the
+# Jacobian, the comparison of Jacobians by a tolerance that only NaN exceeds (an infinite one would become NaN where
+# torch scales it by 0).
+ALL_OFF: dict[str, Any] = {
+    "check_undefined_grad": False,
+    "check_grad_dtypes": False,
+    "check_batched_grad": False,
+    "nondet_tol": math.inf,
+}
+BESIDE: dict[str, Any] = {"atol": 1e300, "fast_mode": True}
+
+
+@dataclass(frozen=True)
+class Question:
+    """How a check is put to torch."""
+
+    second_order: bool = False
+    parameters: dict[str, Any] = field(default_factory=dict)
+    own: str = ""
+    """Pattern of torch's messages that concern this claim; others belong to another check. Empty: all."""
+    refusal: str = ""
+    """Pattern of messages that mean an error was raised, not a wrong number returned."""
+
+
+QUESTIONS = {
+    "backward": Question(),
+    "forward_ad": Question(parameters={"check_forward_ad": True, "check_backward_ad": False}),
+    "batched_grad": Question(
+        parameters={**BESIDE, "check_batched_grad": True},
+        own="batched grad",
+        refusal="While computing batched gradients, got",
+    ),
+    "batched_forward_grad": Question(
+        parameters={
+            **BESIDE,
+            "check_forward_ad": True,
+            "check_backward_ad": False,
+            "check_batched_forward_grad": True,
+        },
+        own="batched grad",
+        refusal="While computing batched gradients, got",
+    ),
+    "undefined_grad": Question(
+        parameters={**BESIDE, "check_undefined_grad": True},
+        own="undefined",
+        refusal="Expected backward function to handle undefined",
+    ),
+    "grad_dtypes": Question(parameters={**BESIDE, "check_grad_dtypes": True}, own="dtype mismatch|is incorrect|has incorrect"),
+    "nondeterminism": Question(parameters=BESIDE, own="not reentrant"),
+    "rev_over_rev": Question(second_order=True, parameters={"check_rev_over_rev": True}),
+    "fwd_over_rev": Question(
+        second_order=True, parameters={"check_rev_over_rev": False, "check_fwd_over_rev": True}
+    ),
+    "masked": Question(),
+}  # fmt: skip
+
+
+class TorchEngine:
+    """Puts claims to torch's own functions: slow, and the yardstick for every other engine."""
+
+    name = "torch"
+
+    def ask(self, check: str, request: Request) -> Disagreement | None:
+        """Return why a claim does not hold; None where it holds. See `Engine.ask`."""
+        question = QUESTIONS[check]
+        parameters = self._parameters(check, question, request)
+        if not question.second_order:
+            return _put(gradcheck, request, question, parameters)
+        if request.grad_outputs is not None:
+            return _put(gradgradcheck, request, question, {**parameters, "grad_outputs": request.grad_outputs})
+        for non_contiguous in request.non_contiguous:
+            generated = {**parameters, "gen_non_contig_grad_outputs": non_contiguous}
+            found = _put(gradgradcheck, request, question, generated)
+            if found:
+                return found
+        return None
+
+    def _parameters(self, check: str, question: Question, request: Request) -> dict[str, Any]:
+        numbers = request.numbers
+        parameters: dict[str, Any] = {
+            "eps": numbers.eps,
+            "atol": numbers.atol,
+            "rtol": numbers.rtol,
+            "masked": request.masked,
+            "fast_mode": request.fast_mode,
+            "raise_exception": request.raise_exception,
+            **ALL_OFF,
+            **question.parameters,
+        }
+        if check == "nondeterminism":
+            parameters["nondet_tol"] = numbers.nondeterminism
+        if check == "undefined_grad":
+            parameters["check_forward_ad"] = request.forward_ad
+        if check == "rev_over_rev":
+            parameters["check_undefined_grad"] = request.undefined_grad
+        if any(leaf.layout is not torch.strided for leaf in request.leaves):
+            parameters["fast_mode"] = request.fast_mode  # projections of sparse tensors are the less trodden path
+        return parameters
+
+
+def _put(function: Any, request: Request, question: Question, parameters: dict[str, Any]) -> Disagreement | None:
+    try:
+        with warnings.catch_warnings():
+            # Precision below double is the spec's choice; opcheck says so itself.
+            warnings.filterwarnings("ignore", message=".*not a double precision floating point.*")
+            warnings.filterwarnings("ignore", message="Backwards compatibility: New undefined gradient")
+            held = function(request.function, request.leaves, **parameters)
+    except GradcheckError as error:
+        text = " ".join(str(part) for part in error.args).strip()
+        if question.own and not re.search(question.own, text):
+            return None
+        return Disagreement(text, refused=bool(question.refusal and re.search(question.refusal, text)))
+    return None if held else Disagreement(f"torch.autograd.{function.__name__} returned False")

@@ -1,0 +1,56 @@
+"""Asks torch whether a device is there, and if not, why not."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+
+import torch
+
+from opcheck.spec.device import DeviceProfile
+
+
+@dataclass(frozen=True)
+class Availability:
+    """Whether a device can be used. `reason` says why not; `count` and `detail` describe what is there."""
+
+    present: bool
+    reason: str = ""
+    count: int = 0
+    detail: str = ""
+
+
+def availability(profile: DeviceProfile) -> Availability:
+    """Return whether the device of a profile can be used. Never raises: what goes wrong becomes the reason."""
+    if profile.module is not None:
+        try:
+            importlib.import_module(profile.module)
+        except Exception as error:
+            return Availability(False, f"importing {profile.module} failed: {type(error).__name__}: {error}")
+    try:
+        device = torch.device(profile.device_string)
+    except RuntimeError as error:
+        return Availability(False, f"torch knows no device {profile.device_string!r}: {_first_line(error)}")
+    if device.type == "cpu":
+        return Availability(True, count=1, detail=f"{torch.get_num_threads()} threads")
+    return _accelerator(device)
+
+
+def _accelerator(device: torch.device) -> Availability:
+    if device.type == "cuda" and torch.version.cuda is None and torch.version.hip is None:
+        return Availability(False, "this build of torch has no CUDA")
+    module = getattr(torch, device.type, None)
+    try:
+        if module is not None and hasattr(module, "is_available") and not module.is_available():
+            return Availability(False, f"torch.{device.type}.is_available() is False")
+        torch.empty(1, device=device)
+    except Exception as error:
+        return Availability(False, _first_line(error))
+    count = module.device_count() if module is not None and hasattr(module, "device_count") else 1
+    detail = module.get_device_name(device) if module is not None and hasattr(module, "get_device_name") else ""
+    return Availability(True, count=count, detail=str(detail))
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

@@ -1,0 +1,357 @@
+"""The pytest plugin: collects spec files, runs their cases as items, and carries outcomes to the reports."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Generator, Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from opcheck.parametrize import cases
+
+if TYPE_CHECKING:
+    from opcheck.plan import Case, Selection
+    from opcheck.run import Outcome
+    from opcheck.run.session import RunSession
+    from opcheck.spec import Settings
+    from opcheck.spec.device import DeviceProfile
+
+__all__ = ["cases"]
+
+OVERRIDES = ("eps", "atol", "rtol", "nondeterminism", "fast_mode", "raise_exception")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Declare options. All begin with --opcheck, so that none collides with those of a project's own conftest."""
+    group = parser.getgroup("opcheck", "opcheck: tests of operators from TOML specs")
+    many = {"action": "append", "default": [], "metavar": "NAMES"}
+    group.addoption("--opcheck-device", **many, help="devices to test on, separated by commas; default: all present")
+    group.addoption("--opcheck-operator", **many, help="operators: ids, names or glob patterns")
+    group.addoption("--opcheck-check", **many, help="checks to run")
+    group.addoption("--opcheck-dtype", **many, help="dtypes or groups of dtypes")
+    group.addoption("--opcheck-tag", **many, help="tags of operators")
+    group.addoption("--opcheck-engine", choices=["torch"], help="what computes derivative evidence")
+    group.addoption("--opcheck-report-json", metavar="FILE", help="write one record a case")
+    for name in ("eps", "atol", "rtol", "nondeterminism"):
+        group.addoption(f"--opcheck-{name}", type=float, metavar="X", help=f"use this {name} for all derivatives")
+    group.addoption("--opcheck-fast-mode", action="store_true", default=None, help="fast_mode of torch's gradcheck")
+    group.addoption(
+        "--opcheck-no-raise-exception", action="store_false", dest="opcheck_raise_exception", default=None,
+        help="do not ask torch's gradcheck for explanations",
+    )  # fmt: skip
+    parser.addini(
+        "opcheck_specs", "files and folders of specs, besides those of [tool.opcheck]", type="paths", default=[]
+    )
+
+
+class Plugin:
+    """What one pytest run knows about its specs."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+        self.selected: dict[Path, set[str]] = {}
+        """Case ids asked for on the command line as FILE::ID, by file."""
+
+    @cached_property
+    def settings(self) -> Settings:
+        """The project's settings."""
+        from opcheck.spec import Settings, SpecError
+
+        try:
+            return Settings.find(self.config.invocation_params.dir)
+        except SpecError as error:
+            raise pytest.UsageError(str(error)) from None
+
+    @cached_property
+    def folders(self) -> list[Path]:
+        """The files and folders of specs that the project names."""
+        named = [*self.settings.spec_paths(), *self.config.getini("opcheck_specs")]
+        return [Path(path).resolve() for path in named]
+
+    @cached_property
+    def given(self) -> list[Path]:
+        """What the command line names."""
+        base = self.config.invocation_params.dir
+        return [(base / str(arg).split("::")[0]).resolve() for arg in self.config.args]
+
+    @cached_property
+    def devices(self) -> list[DeviceProfile]:
+        """The devices to plan for."""
+        from opcheck.plan import default_devices
+        from opcheck.spec.device import profiles
+        from opcheck.spec.problems import nearest
+
+        known = profiles(self.settings.device_folders())
+        names = self.names("device")
+        for name in names:
+            if name not in known:
+                near = nearest(name, known)
+                hint = f'; did you mean "{near}"?' if near else ""
+                raise pytest.UsageError(f'unknown device "{name}"; expected one of {", ".join(known)}{hint}')
+        return [known[name] for name in names] or default_devices(known.values())
+
+    @cached_property
+    def selection(self) -> Selection:
+        """What the options select."""
+        from opcheck.plan import Selection
+
+        return Selection(self.names("operator"), self.names("check"), self.names("dtype"), self.names("tag"))
+
+    @cached_property
+    def session(self) -> RunSession:
+        """What running shares. The first use imports torch."""
+        from opcheck.run.session import RunSession
+
+        option = self.config.option
+        overrides = {name: getattr(option, f"opcheck_{name}") for name in OVERRIDES}
+        given = {name: value for name, value in overrides.items() if value is not None}
+        return RunSession.start(self.settings, option.opcheck_engine, **given)
+
+    def names(self, option: str) -> tuple[str, ...]:
+        """Return the values of an option that takes names separated by commas, once or several times."""
+        values = getattr(self.config.option, f"opcheck_{option}")
+        return tuple(dict.fromkeys(name.strip() for value in values for name in value.split(",") if name.strip()))
+
+    def root_of(self, path: Path) -> Path | None:
+        """Return the spec folder that makes a TOML file a spec; None where it is none.
+
+        Below the folders of the project every TOML file is a spec, and so is a file given by name. In another folder
+        given on the command line a TOML file is a spec where it looks like one.
+        """
+        path = path.resolve()
+        for root in self.folders:
+            if path == root or root in path.parents:
+                return root if root.is_dir() else root.parent
+        for root in self.given:
+            if path == root:
+                return root.parent
+            if root in path.parents and looks_like_specs(path):
+                return root
+        return None
+
+
+PLUGIN = pytest.StashKey[Plugin]()
+
+
+def looks_like_specs(path: Path) -> bool:
+    """Tell whether a TOML file has the tables of a spec file."""
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    return any(line.strip().startswith(("[[operator]]", "[[ operator ]]", "[template]")) for line in text.splitlines())
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Set up the plugin: markers, ids given on the command line, the JSON report."""
+    from opcheck.plan.kinds import BUILTIN
+    from opcheck.spec.dtypes import KNOWN
+
+    plugin = config.stash[PLUGIN] = Plugin(config)
+    names = {**{kind.name: kind.claim for kind in BUILTIN}, **dict.fromkeys(KNOWN, "cases in this dtype")}
+    for name, about in names.items():
+        config.addinivalue_line("markers", f"{name}: opcheck: {about}")
+    # pytest splits FILE::ID at :: and at [, which occur in ids too; so ids are kept apart, and the file is collected.
+    for index, arg in enumerate(config.args):
+        file, separator, wanted = str(arg).partition(".toml::")
+        if separator:
+            path = (config.invocation_params.dir / f"{file}.toml").resolve()
+            plugin.selected.setdefault(path, set()).add(wanted)
+            config.args[index] = f"{file}.toml"
+    if config.option.opcheck_report_json and not hasattr(config, "workerinput"):
+        from opcheck.report.json_report import JsonReport
+
+        path = config.invocation_params.dir / config.option.opcheck_report_json
+        config.pluginmanager.register(ReportWriter(JsonReport(path)), "opcheck_report_json")
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    """Take TOML files that are specs."""
+    if file_path.suffix != ".toml" or file_path.name == "pyproject.toml":
+        return None
+    root = parent.config.stash[PLUGIN].root_of(file_path)
+    return None if root is None else SpecCollector.from_parent(parent, path=file_path)
+
+
+class SpecCollector(pytest.File):
+    """A spec file."""
+
+    def collect(self) -> Iterator[pytest.Item]:
+        """Yield its selected cases. Never imports torch."""
+        from opcheck.plan import audit, plan
+        from opcheck.spec import SpecError
+        from opcheck.spec.device import profiles
+        from opcheck.spec.load import Loader
+
+        plugin = self.config.stash[PLUGIN]
+        loader = Loader(plugin.settings)
+        loader.add(self.path, plugin.root_of(self.path))
+        library = loader.library()
+        problems = audit(library, profiles(plugin.settings.device_folders()).values())
+        if problems:
+            raise SpecError(problems)
+        wanted = plugin.selected.get(self.path.resolve())
+        found = [case for case in plan(library, plugin.devices, plugin.selection) if not wanted or case.id in wanted]
+        for name in sorted((wanted or set()) - {case.id for case in found}):
+            from opcheck.spec.problems import nearest
+
+            near = nearest(name, [case.id for case in plan(library, plugin.devices)])
+            hint = f'; did you mean "{near}"?' if near else ""
+            raise pytest.UsageError(f'{self.nodeid} has no case "{name}"{hint}')
+        for case in found:
+            yield CaseItem.from_parent(self, name=case.id, case=case)
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """Show mistakes of a spec as lines, without a traceback."""
+        from opcheck.spec import SpecError
+
+        if isinstance(excinfo.value, (SpecError, pytest.UsageError)):
+            return str(excinfo.value)
+        return super().repr_failure(excinfo)
+
+
+class CaseFailed(Exception):
+    """Carries a bad outcome through pytest."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__(outcome.reason)
+        self.outcome = outcome
+
+
+class CaseItem(pytest.Item):
+    """One case."""
+
+    def __init__(self, *, case: Case, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.case = case
+        self.outcome: Outcome | None = None
+        for name in dict.fromkeys((case.check, case.device.name, case.dtype, *case.operator.spec.tags)):
+            self.config.addinivalue_line("markers", f"{name}: opcheck")
+            self.add_marker(getattr(pytest.mark, name))
+        plugin = self.config.stash[PLUGIN]
+        if plugin.settings.timeout is not None:
+            self.add_marker(pytest.mark.timeout(plugin.settings.timeout))
+
+    def runtest(self) -> None:
+        """Run the case, and tell pytest what came of it."""
+        from opcheck.run.runner import run
+
+        outcome = self.outcome = run(self.case, self.config.stash[PLUGIN].session)
+        if outcome.outcome == "skipped":
+            pytest.skip(outcome.reason)
+        if outcome.outcome == "xfailed":
+            pytest.xfail(outcome.reason)
+        if outcome.is_bad:
+            raise CaseFailed(outcome)
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """Show the message of the outcome."""
+        if isinstance(excinfo.value, CaseFailed):
+            return excinfo.value.outcome.message or excinfo.value.outcome.reason
+        return super().repr_failure(excinfo, style)
+
+    def reportinfo(self) -> tuple[Path, int, str]:
+        """Return the place of the operator in its spec."""
+        return self.path, self.case.operator.line - 1, self.case.id
+
+    def record_of(self, report: pytest.TestReport) -> dict[str, Any]:
+        """Return the record for reports; also where the case did not come to an outcome of its own."""
+        from opcheck.run import Outcome
+
+        if self.outcome is not None:
+            return self.outcome.record()
+        text = report.longreprtext.strip()
+        reason = text.splitlines()[-1] if text else f"{report.when} did not finish"
+        kind = "skipped" if report.skipped else "error"
+        outcome = Outcome.of(self.case, kind, reason, text)  # a time-out, a fixture of the project, an interrupt
+        return dataclasses.replace(outcome, seconds=report.duration).record()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Attach the record of a case to its report, which pytest-xdist carries to the controlling process."""
+    report = yield
+    if isinstance(item, CaseItem) and (report.when == "call" or (report.when == "setup" and not report.passed)):
+        report.opcheck = item.record_of(report)
+    return report
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Give JUnit the id of the case as the name of the test: pytest would cut it at ::."""
+    record = getattr(report, "opcheck", None)
+    if record is None:
+        return
+    from _pytest.junitxml import xml_key
+
+    xml = _config.stash.get(xml_key, None) if _config is not None else None
+    if xml is not None:
+        reporter = xml.node_reporter(report)
+        reporter.add_attribute("name", record["id"])
+        reporter.add_attribute("classname", report.nodeid.split("::")[0].removesuffix(".toml").replace("/", "."))
+
+
+_config: pytest.Config | None = None
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Keep the configuration for hooks that are not handed it."""
+    global _config
+    _config = session.config
+
+
+class ReportWriter:
+    """Feeds the JSON report, in the controlling process."""
+
+    def __init__(self, report: Any) -> None:
+        self.report = report
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Take the record of a finished case."""
+        record = record_of(report)
+        if record is not None:
+            self.report.add(record)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self) -> None:
+        """Write the report, also after an interrupt."""
+        self.report.write()
+
+
+def record_of(report: pytest.TestReport) -> dict[str, Any] | None:
+    """Return the record of a case from its report; for a crashed worker, what the node id tells."""
+    record: dict[str, Any] | None = getattr(report, "opcheck", None)
+    if record is None and report.when == "???" and ".toml::" in report.nodeid:
+        return crashed(report)
+    return record
+
+
+def crashed(report: pytest.TestReport) -> dict[str, Any]:
+    """Return the record of a case that took its process with it (pytest-xdist reports it from outside)."""
+    file, _, name = report.nodeid.partition(".toml::")
+    subject, _, rest = name.partition("::")
+    check, _, place = rest.rstrip("]").partition("[")
+    device, _, dtype = place.partition("-")
+    text = report.longreprtext
+    return {
+        "id": name, "operator": subject, "variant": "", "check": check, "device": device, "dtype": dtype,
+        "family": Path(file).name, "outcome": "error", "reason": f"the process crashed: {text.splitlines()[0] if text else ''}",
+        "seconds": 0.0, "message": text, "fields": {},
+    }  # fmt: skip
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say once for each absent device that its cases were skipped."""
+    absent: Counter[str] = Counter()
+    for report in terminalreporter.stats.get("skipped", []):
+        record = getattr(report, "opcheck", None)
+        if record and "is not present" in record["reason"]:
+            absent[record["reason"]] += 1
+    for reason, count in absent.items():
+        terminalreporter.write_line(f"opcheck: {count} cases skipped: {reason}", yellow=True)

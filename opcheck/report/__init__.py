@@ -1,0 +1,1 @@
+"""Consumers of outcomes: terminal, JSON. Never imports torch."""

@@ -1,0 +1,134 @@
+"""The terminal report of `opcheck run`: progress while it runs, failures, and a summary by family and check."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from opcheck.run.outcome import BAD, KINDS
+
+STYLES = {
+    "passed": "green",
+    "failed": "bold red",
+    "error": "bold red",
+    "xpassed": "bold red",
+    "inconclusive": "bold yellow",
+    "skipped": "yellow",
+    "xfailed": "yellow",
+}
+
+
+class TerminalReport:
+    """Shows a run on a console. Records are those of `Outcome.record`."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.records: list[Mapping[str, Any]] = []
+        self._progress: Progress | None = None
+        self._task: Any = None
+        self._total = 0
+        self._shown_tenth = 0
+
+    def start(self, total: int) -> None:
+        """Begin with a number of cases."""
+        self._total = total
+        columns = (
+            TextColumn("{task.description}"), BarColumn(bar_width=40), MofNCompleteColumn(), TimeElapsedColumn(),
+            TextColumn("{task.fields[counts]}"),
+        )  # fmt: skip
+        # Without a refresh thread: pytest redirects the output of tests, and would swallow what a thread prints.
+        self._progress = Progress(*columns, console=self.console, auto_refresh=False)
+        self._task = self._progress.add_task("cases", total=total, counts="")
+        if self.console.is_terminal:
+            self._progress.start()
+
+    def add(self, record: Mapping[str, Any]) -> None:
+        """Take the record of a finished case."""
+        self.records.append(record)
+        if record["outcome"] in BAD and self._progress is not None:
+            style = STYLES[record["outcome"]]
+            self.console.print(f"[{style}]{record['outcome']}[/] {escape(record['id'])}: {escape(record['reason'])}")
+        self._advance()
+
+    def _advance(self) -> None:
+        if self._progress is None:
+            return
+        counts = self.counts()
+        shown = "  ".join(
+            f"[{STYLES[kind]}]{counts[kind]} {kind}[/]" for kind in KINDS if counts[kind] and kind != "passed"
+        )
+        self._progress.update(self._task, advance=1, counts=shown)
+        if self.console.is_terminal:
+            if len(self.records) % 5 == 0 or len(self.records) == self._total:
+                self._progress.refresh()
+        elif self._total:
+            tenth = 10 * len(self.records) // self._total
+            if tenth > self._shown_tenth:  # a log file gets a bar for each tenth
+                self._shown_tenth = tenth
+                self.console.print(self._progress.get_renderable())
+
+    def stop(self) -> None:
+        """End the progress display."""
+        if self._progress is not None and self.console.is_terminal:
+            self._progress.refresh()
+            self._progress.stop()
+        self._progress = None
+
+    def counts(self) -> Counter[str]:
+        """Return how many cases had each outcome."""
+        return Counter(record["outcome"] for record in self.records)
+
+    def failures(self) -> None:
+        """Print the messages of failures, one after the other."""
+        for record in self.records:
+            if record["outcome"] in BAD:
+                self.console.rule(f"[{STYLES[record['outcome']]}]{record['outcome']}[/] {escape(record['id'])}")
+                self.console.print(escape(record["message"] or record["reason"]), highlight=False, soft_wrap=True)
+
+    def summary(self, seconds: float) -> None:
+        """Print a table by family and check, the reasons of skips, and the totals."""
+        if self.records:
+            self.console.print(_table(self.records))
+        for reason, count in _reasons(self.records, "skipped"):
+            self.console.print(f"[yellow]skipped[/] {count} cases: {escape(reason)}")
+        for reason, count in _reasons(self.records, "xfailed"):
+            self.console.print(f"[yellow]xfailed[/] {count} cases: {escape(reason)}")
+        counts = self.counts()
+        totals = ", ".join(f"[{STYLES[kind]}]{counts[kind]} {kind}[/]" for kind in KINDS if counts[kind]) or "no cases"
+        self.console.print(f"{len(self.records)} cases in {seconds:.1f} s: {totals}", highlight=False)
+
+
+def _reasons(records: Iterable[Mapping[str, Any]], outcome: str) -> list[tuple[str, int]]:
+    return Counter(record["reason"] for record in records if record["outcome"] == outcome).most_common()
+
+
+def _table(records: Iterable[Mapping[str, Any]]) -> Table:
+    """Return a table of cases: families down, checks across; a cell says how many passed, or what did not."""
+    cells: dict[str, dict[str, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
+    for record in records:
+        cells[record["family"]][record["check"]][record["outcome"]] += 1
+        cells["all"][record["check"]][record["outcome"]] += 1
+    checks = list(cells["all"])
+    table = Table(title="cases passed", title_justify="left")
+    families = sorted(set(cells) - {"all"})
+    table.add_column("check")
+    for family in (*families, "all"):
+        table.add_column(family, justify="right")
+    for check in checks:
+        table.add_row(check, *(_cell(cells[family][check]) for family in (*families, "all")))
+    return table
+
+
+def _cell(counts: Counter[str]) -> str:
+    if not counts:
+        return "[dim]-[/]"
+    shown = [
+        f"[{STYLES[kind]}]{counts[kind]}{'' if kind == 'passed' else ' ' + kind}[/]" for kind in KINDS if counts[kind]
+    ]
+    return " ".join(shown)

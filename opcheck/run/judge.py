@@ -1,0 +1,86 @@
+"""From the verdicts on samples to the outcome of a case: what was expected to fail counts the other way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from opcheck.checks.verdict import Verdict
+from opcheck.plan.case import Case
+from opcheck.run.outcome import Outcome
+from opcheck.spec.claims import Expect
+from opcheck.spec.library import Sample
+
+
+def judge(case: Case, verdicts: Sequence[Verdict], rerun: str = "") -> Outcome:
+    """Return the outcome of a case."""
+    whole = [expect for expect in case.expectations if expect.when.sample is None and expect.outcome != "skip"]
+    expected, unexpected, too_good = _sorted(case, verdicts)
+    if whole:
+        return _expected_as_a_whole(case, whole[0], [*expected, *unexpected])
+    if unexpected:
+        kind = "error" if all(verdict.is_error for verdict in unexpected) else "failed"
+        first = next((verdict for verdict in unexpected if not verdict.is_error), unexpected[0])
+        fields = {"sample": first.sample, **first.fields}
+        return Outcome.of(case, kind, first.title, _message(case, unexpected, len(verdicts), rerun), **fields)
+    if too_good:
+        names = ", ".join(str(verdict.sample) for verdict, _ in too_good)
+        reason = f"sample {names} was expected to fail, but holds: {too_good[0][1].reason}"
+        return Outcome.of(case, "xpassed", reason, f"{reason}\ntake the expectation out of the spec")
+    if expected:
+        reason = next(e.reason for e in case.expectations if e.when.sample is not None)
+        return Outcome.of(case, "xfailed", reason, expected[0].title)
+    return Outcome.of(case, "passed")
+
+
+def _sorted(
+    case: Case, verdicts: Sequence[Verdict]
+) -> tuple[list[Verdict], list[Verdict], list[tuple[Verdict, Expect]]]:
+    expected, unexpected, too_good = [], [], []
+    for verdict in verdicts:
+        expect = _expectation(case, verdict.sample)
+        if not verdict.passed:
+            (unexpected if expect is None else expected).append(verdict)
+        elif expect is not None and expect.outcome == "fail":
+            too_good.append((verdict, expect))
+    return expected, unexpected, too_good
+
+
+def _expectation(case: Case, name: str | None) -> Expect | None:
+    for expect in case.expectations:
+        if expect.when.sample is not None and name is not None and expect.outcome != "skip" and means(expect, name):
+            return expect
+    return None
+
+
+def means(expect: Expect, name: str) -> bool:
+    """Tell whether an expectation speaks of a sample: by its name, or by that of the grid it comes from."""
+    return any(expect.when.matches("sample", known) for known in (name, name.split("[")[0]))
+
+
+def _expected_as_a_whole(case: Case, expect: Expect, failures: list[Verdict]) -> Outcome:
+    if failures:
+        return Outcome.of(case, "xfailed", expect.reason, failures[0].title)
+    if expect.outcome == "flaky":
+        return Outcome.of(case, "passed")
+    reason = f"expected to fail, but holds: {expect.reason}"
+    return Outcome.of(case, "xpassed", reason, f"{reason}\ntake the expectation out of the spec")
+
+
+def samples_to_run(case: Case) -> tuple[Sample, ...]:
+    """Return the samples of a case but those that an expectation skips by name."""
+    skips = [expect for expect in case.expectations if expect.outcome == "skip" and expect.when.sample is not None]
+    return tuple(sample for sample in case.samples if not any(means(expect, sample.name) for expect in skips))
+
+
+def _message(case: Case, failures: list[Verdict], count: int, rerun: str, most: int = 3) -> str:
+    """Return the failure as a person reads it: each failing sample with its evidence, and how to run it again."""
+    what = f"{len(failures)} of {count} samples failed" if count > 1 else "failed"
+    parts: list[Any] = [f"{case.id}: {what}"]
+    parts += [verdict.text() for verdict in failures[:most]]
+    if len(failures) > most:
+        names = ", ".join(str(verdict.sample) for verdict in failures[most:])
+        parts.append(f"also: {names}")
+    if rerun:
+        parts.append(f"run just this: {rerun}")
+    return "\n\n".join(parts)

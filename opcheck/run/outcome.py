@@ -1,0 +1,52 @@
+"""What became of a case. Plain data: it travels between processes and into reports."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, get_args
+
+from opcheck.plan.case import Case
+
+OutcomeKind = Literal["passed", "failed", "error", "skipped", "xfailed", "xpassed", "inconclusive"]
+KINDS: tuple[OutcomeKind, ...] = get_args(OutcomeKind)
+
+BAD: frozenset[str] = frozenset({"failed", "error", "xpassed", "inconclusive"})
+"""The outcomes that fail a run."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The result of one case."""
+
+    id: str
+    operator: str
+    variant: str
+    check: str
+    device: str
+    dtype: str
+    family: str
+    outcome: OutcomeKind
+    reason: str = ""
+    """One line: why it failed, was skipped, or was expected to fail."""
+    seconds: float = 0.0
+    message: str = ""
+    """Everything a person needs to act on a failure."""
+    fields: dict[str, Any] = field(default_factory=dict)
+    """The diagnosis as data."""
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether it fails the run."""
+        return self.outcome in BAD
+
+    def record(self) -> dict[str, Any]:
+        """Return it as plain data for JSON."""
+        return asdict(self)
+
+    @classmethod
+    def of(cls, case: Case, kind: OutcomeKind, reason: str = "", message: str = "", **fields: Any) -> Outcome:
+        """Return an outcome of a case."""
+        return cls(
+            case.id, case.operator.id, case.variant.kind, case.check, case.device.name, case.dtype,
+            case.operator.family, kind, reason, message=message, fields=fields,
+        )  # fmt: skip

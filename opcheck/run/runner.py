@@ -1,0 +1,87 @@
+"""Runs one case, from its samples to its outcome. Whatever goes wrong becomes an outcome, never a traceback."""
+
+from __future__ import annotations
+
+import shlex
+import time
+import traceback
+import warnings
+import zlib
+from dataclasses import replace
+from importlib import import_module
+from typing import Any
+
+import torch
+
+from opcheck.checks.context import Check, Context
+from opcheck.checks.verdict import told
+from opcheck.plan.case import Case
+from opcheck.run.judge import judge, samples_to_run
+from opcheck.run.outcome import Outcome
+from opcheck.run.session import RunSession
+from opcheck.samples import Unresolved
+
+
+def run(case: Case, session: RunSession) -> Outcome:
+    """Return the outcome of a case. Exceptions that are no errors (an interrupt, a time-out of pytest) pass through."""
+    start = time.perf_counter()
+    outcome = _skipped(case, session) or _guarded(case, session)
+    return replace(outcome, seconds=round(time.perf_counter() - start, 6))
+
+
+def _skipped(case: Case, session: RunSession) -> Outcome | None:
+    present = session.availability(case.device)
+    if not present.present:
+        return Outcome.of(case, "skipped", f"the device {case.device.name} is not present: {present.reason}")
+    for expect in case.expectations:
+        if expect.outcome == "skip" and expect.when.sample is None:
+            return Outcome.of(case, "skipped", expect.reason)
+    if not samples_to_run(case) and case.check != "errors":
+        return Outcome.of(case, "skipped", f"no sample is meant for {case.dtype}")
+    return None
+
+
+def _guarded(case: Case, session: RunSession) -> Outcome:
+    state = torch.random.get_rng_state()
+    torch.manual_seed(zlib.crc32(case.id.encode()))  # torch's gradcheck draws cotangents from the global generator
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of operators under test, often one for each of thousands of calls
+            return _run(case, session)
+    except Unresolved as error:
+        document, index = case.operator.document, case.operator.index
+        key = "target" if case.operator.spec.target else "name"
+        problem = document.problem(("operator", index, key), str(error), nearest=error.hint)
+        return Outcome.of(case, "error", str(problem), f"{case.id}: {problem}")
+    except (MemoryError, torch.OutOfMemoryError) as error:
+        return Outcome.of(case, "error", f"out of memory: {told(error)}", f"{case.id}: out of memory: {told(error)}")
+    except Exception as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        where = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+        reason = f"the check itself broke: {told(error)}"
+        return Outcome.of(case, "error", reason, f"{case.id}: {reason}\nat {where}\nthis is a defect of the check")
+    finally:
+        torch.random.set_rng_state(state)
+
+
+def _run(case: Case, session: RunSession) -> Outcome:
+    context = Context(
+        case, session.engine, session.settings, samples_to_run(case), case.device.device_string, session.overrides
+    )
+    context.operator  # noqa: B018 - resolved first, so that a wrong name is reported as that
+    verdicts = list(implementation(case.kind.implementation)(context))
+    return judge(case, verdicts, rerun_command(case, session))
+
+
+def implementation(path: str) -> Check:
+    """Return the check that a plan names as `package.module:function`."""
+    module, _, name = path.partition(":")
+    found: Any = getattr(import_module(module), name)
+    check: Check = found
+    return check
+
+
+def rerun_command(case: Case, session: RunSession) -> str:
+    """Return the command that runs a case alone."""
+    engine = "" if session.engine.name == session.settings.engine else f" --engine {session.engine.name}"
+    return f"opcheck run{engine} {shlex.quote(f'{case.operator.document.file}::{case.id}')}"

@@ -1,0 +1,84 @@
+"""What a project allows: modules that callables and objects come from, sizes of tensors, numbers of samples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from opcheck.spec.operator import SampleSpec
+from opcheck.spec.positions import Path
+from opcheck.spec.problems import nearest
+from opcheck.spec.settings import Settings
+from opcheck.spec.values import ObjectValue, Tensor, TupleValue
+
+Words = tuple[str, str, str]
+"""What is wrong, what was expected, the nearest valid name."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Holds values against the limits, before anything is imported or allocated."""
+
+    modules: tuple[str, ...]
+    max_elements: int
+    max_samples: int
+
+    @classmethod
+    def of(cls, settings: Settings) -> Limits:
+        """Return the limits that a project sets."""
+        return cls(settings.modules, settings.max_elements, settings.max_samples)
+
+    def of_sample(self, spec: SampleSpec) -> Iterator[tuple[Path, str, str, str]]:
+        """Yield the place and the words of each mistake in the values of a sample."""
+        yield from self.of_values(spec.args, ("args",))
+        for key in ("kwargs", "grid", "grad_outputs"):
+            if getattr(spec, key):
+                yield from self.of_values(getattr(spec, key), (key,))
+
+    def of_values(self, value: Any, place: Path) -> Iterator[tuple[Path, str, str, str]]:
+        """Yield the place and the words of each mistake in a value."""
+        parts: list[tuple[Path, Tensor | ObjectValue]] = []
+        _collect(value, place, parts)
+        for at, part in parts:
+            if isinstance(part, ObjectValue):
+                if not is_allowed(part.object, self.modules):
+                    yield ((*at, "object"), *outside(part.object, self.modules))
+            elif part.numel > self.max_elements:
+                what = f"a tensor of {_amount(part.numel)} elements is over the bound"
+                yield (at, what, f"at most {self.max_elements} (max_elements of [tool.opcheck])", "")
+
+    def count(self, samples: int) -> tuple[str, str]:
+        """Return the words for too many samples."""
+        what = f"{_amount(samples)} samples are over the bound"
+        return what, f"at most {self.max_samples} (max_samples of [tool.opcheck])"
+
+
+def is_allowed(path: str, modules: Sequence[str]) -> bool:
+    """Tell whether a dotted path lies inside one of the modules."""
+    dotted = path.replace(":", ".")
+    return any(dotted.startswith(f"{module}.") for module in modules)
+
+
+def outside(path: str, modules: Sequence[str]) -> Words:
+    """Return the words for a path that no allowed module contains."""
+    expected = f"a path inside {', '.join(modules)} (modules of [tool.opcheck])"
+    return f'"{path}" is outside the allowed modules', expected, nearest(path.split(".")[0], modules)
+
+
+def _collect(value: Any, place: Path, found: list[tuple[Path, Tensor | ObjectValue]]) -> None:
+    """Append the tensors and objects within a value, with their places. All samples pass here: it has to be fast."""
+    if isinstance(value, (Tensor, ObjectValue)):
+        found.append((place, value))
+    elif isinstance(value, (list, tuple)):
+        for index, item in enumerate(value):
+            _collect(item, (*place, index), found)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            _collect(item, (*place, key), found)
+    elif isinstance(value, TupleValue):
+        _collect(value.tuple, (*place, "tuple"), found)
+
+
+def _amount(count: int) -> str:
+    return str(count) if count < 10**15 else "more than 10^15"

@@ -1,0 +1,173 @@
+"""Each fault is caught, under the check that it belongs to; the same operator without it passes."""
+
+import pytest
+
+BOTH = pytest.mark.parametrize("dtype", ["float64", "complex128"])
+
+CLAIMS = (
+    "backward", "forward_ad", "batched_grad", "batched_forward_grad", "undefined_grad", "grad_dtypes",
+    "nondeterminism", "rev_over_rev", "fwd_over_rev",
+)  # fmt: skip
+
+
+@BOTH
+@pytest.mark.parametrize("check", CLAIMS)
+def test_a_right_operator_passes_every_derivative_check(verdict_of, check, dtype):
+    assert verdict_of("operators.right.square", check, dtype).outcome == "passed"
+
+
+NO_FORWARD = "supports = { forward_ad = false }"
+FAULTS = [
+    ("one_wrong_entry", "backward", NO_FORWARD),
+    ("wrong_for_noncontiguous_cotangents", "backward", NO_FORWARD),
+    ("wrong_sign", "backward", NO_FORWARD),
+    ("wrong_jvp", "forward_ad", ""),
+    ("forgets_tangent", "forward_ad", ""),
+    ("wrong_dtype", "grad_dtypes", NO_FORWARD),
+    ("second_order_lost", "rev_over_rev", NO_FORWARD),
+    ("second_order_wrong", "rev_over_rev", ""),
+    ("second_order_wrong", "fwd_over_rev", ""),
+    ("nondeterministic", "nondeterminism", NO_FORWARD),
+    ("crashes_on_undefined_cotangent", "undefined_grad", NO_FORWARD),
+    ("not_batchable", "batched_grad", NO_FORWARD),
+    ("not_batchable_forward", "batched_forward_grad", ""),
+]
+
+
+@BOTH
+@pytest.mark.parametrize(("operator", "check", "keys"), FAULTS, ids=[f"{name}-{check}" for name, check, _ in FAULTS])
+def test_a_fault_is_caught_under_its_check(verdict_of, operator, check, keys, dtype):
+    outcome = verdict_of(f"operators.faulty.{operator}", check, dtype, keys)
+    assert outcome.outcome == "failed"
+    assert outcome.reason.startswith(check)
+
+
+FIRST_ORDER = ("batched_grad", "undefined_grad", "grad_dtypes", "nondeterminism")
+
+
+@BOTH
+@pytest.mark.parametrize("check", FIRST_ORDER)
+def test_a_wrong_number_fails_the_jacobian_and_not_the_claims_beside_it(verdict_of, check, dtype):
+    keys = NO_FORWARD
+    assert verdict_of("operators.faulty.wrong_sign", "backward", dtype, keys).outcome == "failed"
+    assert verdict_of("operators.faulty.wrong_sign", check, dtype, keys).outcome == "passed"
+
+
+@BOTH
+def test_second_order_faults_leave_first_order_right(verdict_of, dtype):
+    for operator in ("second_order_lost", "second_order_wrong"):
+        assert verdict_of(f"operators.faulty.{operator}", "backward", dtype, NO_FORWARD).outcome == "passed"
+
+
+def test_a_missing_conjugate_shows_in_complex_dtypes_only(verdict_of):
+    for dtype, expected in (("float64", "passed"), ("complex128", "failed")):
+        outcome = verdict_of("operators.faulty.missing_conjugate", "backward", dtype, NO_FORWARD)
+        assert outcome.outcome == expected
+
+
+def test_one_wrong_entry_of_a_large_jacobian_is_found_and_named(verdict_of):
+    samples = "samples = [{ args = [{ shape = [20, 10] }] }]"
+    outcome = verdict_of("operators.faulty.one_wrong_entry", "backward", keys=NO_FORWARD, samples=samples)
+    assert outcome.outcome == "failed"
+    assert outcome.fields["wrong"] == 1
+    assert outcome.fields["entries"] == 200 * 200
+    assert (outcome.fields["row"], outcome.fields["column"]) == (199, 199)
+    assert "d output[19, 9] / d input[19, 9]" in outcome.message
+
+
+def test_fast_mode_lets_the_one_wrong_entry_through_or_not_but_is_reachable(outcomes):
+    text = (
+        '[[operator]]\nname = "operators.right.square"\nsamples = [{ args = [{ shape = [2] }] }]\n'
+        "gradcheck = { fast_mode = true }\n"
+    )
+    found = outcomes(text, checks=("backward", "rev_over_rev"))
+    assert {outcome.outcome for outcome in found.values()} == {"passed"}
+
+
+def test_a_nondeterministic_gradient_passes_within_a_claimed_tolerance(verdict_of):
+    keys = f"{NO_FORWARD}\ntolerance = {{ nondeterminism = 1e-6 }}"
+    assert verdict_of("operators.faulty.nondeterministic", "nondeterminism", keys=keys).outcome == "passed"
+
+
+def test_a_random_operator_is_tested_under_a_fixed_seed(verdict_of):
+    assert verdict_of("operators.right.noisy", "backward", keys="reseed = true").outcome == "passed"
+    assert verdict_of("operators.right.noisy", "rev_over_rev", keys="reseed = true").outcome == "passed"
+
+
+def test_a_random_operator_without_reseed_fails(verdict_of):
+    assert verdict_of("operators.faulty.random", "backward").outcome == "failed"
+
+
+@BOTH
+@pytest.mark.parametrize("check", CLAIMS)
+def test_integer_and_other_outputs_are_passed_over(verdict_of, check, dtype):
+    assert verdict_of("operators.right.sum_and_index", check, dtype).outcome == "passed"
+
+
+@pytest.mark.parametrize("check", ["backward", "forward_ad", "rev_over_rev", "fwd_over_rev"])
+def test_no_differentiable_outputs_means_a_derivative_of_zero(verdict_of, check):
+    assert verdict_of("operators.right.integers_only", check).outcome == "passed"
+
+
+@BOTH
+@pytest.mark.parametrize("check", CLAIMS)
+def test_tensor_lists_and_tensors_in_keyword_arguments_are_inputs(verdict_of, check, dtype):
+    samples = (
+        "samples = [{ args = [[{ shape = [2] }, { shape = [] }, { shape = [0] }]], "
+        "kwargs = { weight = { shape = [] } } }]"
+    )
+    assert verdict_of("operators.right.weighted_total", check, dtype, samples=samples).outcome == "passed"
+
+
+@pytest.mark.parametrize("shape", ["[]", "[0]", "[2, 0, 3]"])
+@pytest.mark.parametrize("check", CLAIMS)
+def test_rank_zero_and_empty_tensors_are_checked(verdict_of, check, shape):
+    samples = f"samples = [{{ args = [{{ shape = {shape} }}] }}]"
+    assert verdict_of("operators.right.square", check, samples=samples).outcome == "passed"
+
+
+def test_given_cotangents_are_used_at_second_order(verdict_of):
+    samples = "samples = [{ args = [{ shape = [2] }], grad_outputs = [{ values = [1.0, -2.0] }] }]"
+    assert verdict_of("operators.right.square", "rev_over_rev", samples=samples).outcome == "passed"
+    wrong = verdict_of("operators.faulty.second_order_lost", "rev_over_rev", keys=NO_FORWARD, samples=samples)
+    assert wrong.outcome == "failed"
+    # d/dx of v * 2x is 2v: the worst entry is the one of the larger cotangent.
+    assert wrong.fields["numerical"] == pytest.approx(-4.0, abs=1e-6)
+
+
+def test_an_operator_that_refuses_its_sample_is_an_error_with_its_words(verdict_of):
+    outcome = verdict_of("operators.faulty.raises", "backward")
+    assert outcome.outcome == "error"
+    assert "the operator refuses the sample: RuntimeError: this operator always raises" in outcome.message
+
+
+def test_a_sample_without_tensors_to_differentiate_is_an_error(verdict_of):
+    samples = 'samples = [{ args = [{ shape = [2], dtype = "int64" }] }]'
+    outcome = verdict_of("operators.right.scale", "backward", samples=samples)
+    assert outcome.outcome == "error"
+    assert "the claim applies to none of the samples" in outcome.message
+
+
+def test_an_operator_without_double_precision_is_checked_in_single(verdict_of):
+    keys = 'dtypes = { forward = ["float32", "complex64"] }'
+    for dtype in ("float32", "complex64"):
+        assert verdict_of("operators.right.square", "backward", dtype, keys).outcome == "passed"
+        faulty = keys + "\n" + NO_FORWARD
+        assert verdict_of("operators.faulty.wrong_sign", "backward", dtype, faulty).outcome == "failed"
+
+
+def test_half_precision_alone_is_an_error_that_says_so(verdict_of):
+    outcome = verdict_of("operators.right.square", "backward", "float16", 'dtypes = { forward = ["float16"] }')
+    assert outcome.outcome == "error"
+    assert "too coarse for finite differences" in outcome.message
+
+
+def test_a_failure_shows_operator_sample_jacobians_and_how_to_rerun(verdict_of):
+    message = verdict_of("operators.faulty.wrong_sign", "backward", keys=NO_FORWARD).message
+    assert message.startswith("operators.faulty.wrong_sign::backward[cpu-float64]: failed")
+    for part in (
+        "spec.toml:4)", "{ args = [{ shape = [2, 3], low = 0.5 }] }", "realized: float64[2, 3]",
+        "the reverse-mode Jacobian is not the numerical one", "6 of 36 entries differ", "numerical", "analytical",
+        "run just this: opcheck run ", "::operators.faulty.wrong_sign::backward[cpu-float64]'",
+    ):  # fmt: skip
+        assert part in message

@@ -1,0 +1,80 @@
+"""A disclaimed feature must be refused: not work after all, and never give a wrong number."""
+
+import pytest
+
+BOTH = pytest.mark.parametrize("dtype", ["float64", "complex128"])
+
+
+@BOTH
+def test_what_an_operator_honestly_lacks_is_accepted(verdict_of, dtype):
+    keys = (
+        "supports = { forward_ad = false, second_order = false, vmap = false, batched_grad = true }"  # its vjp is batchable
+    )
+    assert verdict_of("operators.right.first_order_only", "unsupported", dtype, keys).outcome == "passed"
+
+
+@BOTH
+@pytest.mark.parametrize("feature", ["backward", "forward_ad", "batched_grad", "batched_forward_grad", "undefined_grad", "second_order", "fwd_over_rev", "vmap"])  # fmt: skip
+def test_a_disclaimed_feature_that_works_after_all_fails(verdict_of, feature, dtype):
+    outcome = verdict_of("operators.right.square", "unsupported", dtype, f"supports = {{ {feature} = false }}")
+    assert outcome.outcome == "failed"
+    assert f"{feature} is disclaimed, but works on all samples" in outcome.reason
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("operator", "feature"),
+    [
+        ("forgets_tangent", "forward_ad"),
+        ("wrong_sign", "backward"),
+        ("wrong_batching_rule", "vmap"),
+        ("second_order_lost", "second_order"),
+    ],
+)
+def test_a_wrong_number_instead_of_a_refusal_fails(verdict_of, operator, feature, dtype):
+    outcome = verdict_of(f"operators.faulty.{operator}", "unsupported", dtype, f"supports = {{ {feature} = false }}")
+    assert outcome.outcome == "failed"
+    assert f"{feature} is disclaimed, but instead of an error it gives wrong numbers" in outcome.reason
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("operator", "feature"),
+    [
+        ("crashes_on_undefined_cotangent", "undefined_grad"),
+        ("not_batchable", "batched_grad"),
+        ("not_batchable_forward", "batched_forward_grad"),
+    ],
+)
+def test_an_error_counts_as_a_refusal(verdict_of, operator, feature, dtype):
+    keys = f"supports = {{ {feature} = false }}"
+    assert verdict_of(f"operators.faulty.{operator}", "unsupported", dtype, keys).outcome == "passed"
+
+
+def test_integer_outputs_are_a_refusal_of_backward(verdict_of):
+    keys = "supports = { backward = false, forward_ad = false }"
+    assert verdict_of("operators.right.integers_only", "unsupported", keys=keys).outcome == "passed"
+
+
+def test_derivatives_can_be_claimed_for_some_arguments(verdict_of):
+    # d igamma / d input exists in no library: torch raises. The derivative with respect to other is claimed.
+    keys = 'supports = { backward = ["other"], forward_ad = false, out = true }\ndtypes = { forward = ["float64"] }'
+    samples = "samples = [{ args = [{ shape = [2], low = 0.5, high = 2 }, { shape = [2], low = 0.5, high = 2 }] }]"
+    assert verdict_of("torch.igamma", "backward", keys=keys, samples=samples).outcome == "passed"
+    assert verdict_of("torch.igamma", "unsupported", keys=keys, samples=samples).outcome == "passed"
+
+
+def test_an_argument_left_out_that_has_a_derivative_fails(verdict_of):
+    keys = 'supports = { backward = ["other"] }'
+    samples = "samples = [{ args = [{ shape = [2] }, { shape = [2] }] }]"
+    outcome = verdict_of("torch.mul", "unsupported", keys=keys, samples=samples)
+    assert outcome.outcome == "failed"
+    assert "backward is disclaimed, but works" in outcome.reason
+
+
+def test_masked_semantics_that_hold_must_not_be_disclaimed(verdict_of):
+    keys = 'supports = { masked = false }\noutputs = { apply = "to_dense" }'
+    samples = 'samples = [{ args = [{ shape = [2, 3], layout = "sparse_coo" }] }]'
+    outcome = verdict_of("operators.right.scale", "unsupported", keys=keys, samples=samples)
+    assert outcome.outcome == "failed"
+    assert "masked is disclaimed, but works" in outcome.reason

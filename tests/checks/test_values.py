@@ -1,0 +1,89 @@
+"""reference, vmap, errors and registration: values, batching, refusals, and torch.library."""
+
+import pytest
+
+BOTH = pytest.mark.parametrize("dtype", ["float64", "complex128"])
+
+
+@BOTH
+def test_values_of_a_right_reference_agree(verdict_of, dtype):
+    assert verdict_of("torch.sin", "reference", dtype, 'reference = "numpy.sin"').outcome == "passed"
+
+
+@BOTH
+def test_values_of_another_function_are_told_apart(verdict_of, dtype):
+    outcome = verdict_of("torch.sin", "reference", dtype, 'reference = "numpy.cos"')
+    assert outcome.outcome == "failed"
+    assert "output 0 is not that of numpy.cos" in outcome.reason
+    assert "Mismatched elements" in outcome.message
+
+
+def test_keywords_of_a_reference_can_have_other_names(verdict_of):
+    keys = 'reference = { target = "numpy.sum", rename = { dim = "axis", keepdim = "keepdims" } }'
+    samples = "samples = [{ args = [{ shape = [2, 3] }], kwargs = { dim = 1, keepdim = true } }]"
+    assert verdict_of("torch.sum", "reference", keys=keys, samples=samples).outcome == "passed"
+
+
+def test_a_reference_that_does_not_exist_is_an_error_with_the_nearest_name(verdict_of):
+    outcome = verdict_of("torch.sin", "reference", keys='reference = "numpy.sinn"')
+    assert outcome.outcome == "error"
+    assert 'did you mean "numpy.sin"?' in outcome.message
+
+
+@BOTH
+def test_vmap_of_a_right_operator_equals_the_loop(verdict_of, dtype):
+    samples = "samples = [{ args = [{ shape = [2, 3] }, { shape = [3] }] }]"
+    assert verdict_of("torch.mul", "vmap", dtype, samples=samples).outcome == "passed"
+
+
+@BOTH
+def test_a_wrong_batching_rule_is_caught(verdict_of, dtype):
+    outcome = verdict_of("operators.faulty.wrong_batching_rule", "vmap", dtype)
+    assert outcome.outcome == "failed"
+    assert outcome.reason.startswith("vmap: output 0 is not that of the loop")
+
+
+def test_an_operator_without_a_batching_rule_fails_with_the_remedy(verdict_of):
+    outcome = verdict_of("operators.right.first_order_only", "vmap")
+    assert outcome.outcome == "failed"
+    assert "write supports.vmap = false" in outcome.message
+
+
+ERROR = '[[operator.errors]]\nargs = [{{ shape = [2, 3] }}]\nraises = "{raises}"\nmatch = "{match}"\n'
+
+
+def errors_of(outcomes, name, raises, match):
+    text = f'[[operator]]\nname = "{name}"\nsamples = [{{ args = [{{ shape = [3, 3] }}] }}]\n'
+    found = outcomes(text + ERROR.format(raises=raises, match=match), checks=("errors",))
+    return next(iter(found.values()))
+
+
+def test_a_stated_error_that_is_raised_passes(outcomes):
+    assert errors_of(outcomes, "torch.linalg.inv", "RuntimeError", "must be batches of square").outcome == "passed"
+
+
+def test_another_message_fails(outcomes):
+    outcome = errors_of(outcomes, "torch.linalg.inv", "RuntimeError", "no such words")
+    assert outcome.outcome == "failed"
+    assert 'the message does not match "no such words"' in outcome.reason
+
+
+def test_another_exception_fails(outcomes):
+    outcome = errors_of(outcomes, "torch.linalg.inv", "IndexError", "must be")
+    assert outcome.outcome == "failed"
+    assert "expected IndexError, got RuntimeError" in outcome.reason
+
+
+def test_an_input_that_is_accepted_fails(outcomes):
+    outcome = errors_of(outcomes, "operators.faulty.accepts_anything", "RuntimeError", "any")
+    assert outcome.outcome == "failed"
+    assert "the input is accepted" in outcome.reason
+
+
+@pytest.mark.parametrize(("operator", "expected"), [("right_half", "passed"), ("wrong_fake", "failed")])
+def test_registration_is_put_to_torch_library(verdict_of, operator, expected):
+    keys = 'registered = true\ndtypes = { forward = ["float32", "float64"] }'
+    outcome = verdict_of(f"operators.registered.{operator}", "registration", keys=keys)
+    assert outcome.outcome == expected
+    if expected == "failed":
+        assert "test_faketensor" in outcome.reason

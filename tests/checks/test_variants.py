@@ -1,0 +1,70 @@
+"""Function, method, in-place, out= and aliases agree, or the one that does not is named."""
+
+import pytest
+
+BOTH = pytest.mark.parametrize("dtype", ["float64", "complex128"])
+NO_OUT = "supports = { out = false }"
+
+
+def inplace(target, more=""):
+    return f'{NO_OUT}\nvariants = [{{ kind = "inplace", target = "operators.{target}" }}]\n{more}'
+
+
+@BOTH
+def test_all_ways_of_calling_sin_agree(verdict_of, dtype):
+    keys = 'variants = ["method", "inplace"]\naliases = ["torch.Tensor.sin"]'
+    assert verdict_of("torch.sin", "variants", dtype, keys).outcome == "passed"
+
+
+@BOTH
+def test_an_inplace_variant_with_other_values_is_caught(verdict_of, dtype):
+    keys = inplace("faulty.square_other_values_", "devices = ['cpu']")
+    outcome = verdict_of("operators.right.square", "variants", dtype, keys)
+    assert outcome.outcome == "failed"
+    assert "output 0 of operators.faulty.square_other_values_ is not that of the function" in outcome.reason
+
+
+@BOTH
+def test_an_inplace_variant_that_returns_something_else_is_caught(verdict_of, dtype):
+    outcome = verdict_of("operators.right.square", "variants", dtype, inplace("faulty.square_out_of_place_"))
+    assert outcome.outcome == "failed"
+    assert "does not return its first argument" in outcome.reason
+
+
+@BOTH
+def test_a_right_inplace_variant_passes(verdict_of, dtype):
+    outcome = verdict_of("operators.right.square", "variants", dtype, inplace("right.square_"))
+    assert outcome.outcome == "passed"
+
+
+def test_an_inplace_call_that_cannot_hold_the_result_must_be_refused(verdict_of):
+    samples = "samples = [{ args = [{ shape = [1] }, { shape = [3] }] }]"
+    assert verdict_of("torch.add", "variants", keys='variants = ["inplace"]', samples=samples).outcome == "passed"
+
+
+def test_an_alias_with_other_values_is_caught(verdict_of):
+    outcome = verdict_of("torch.sin", "variants", keys='aliases = ["torch.cos"]')
+    assert outcome.outcome == "failed"
+    assert "output 0 of torch.cos" in outcome.reason
+
+
+def test_a_claimed_out_that_does_not_exist_fails_with_the_remedy(verdict_of):
+    outcome = verdict_of("operators.right.square", "variants")
+    assert outcome.outcome == "failed"
+    assert "write supports.out = false" in outcome.message
+
+
+def test_a_disclaimed_out_that_exists_fails(verdict_of):
+    outcome = verdict_of("torch.sin", "variants", keys=NO_OUT)
+    assert outcome.outcome == "failed"
+    assert "out= is disclaimed, but accepted" in outcome.reason
+
+
+def test_derivatives_of_the_inplace_variant_are_checked_on_a_clone(outcomes):
+    text = (
+        '[[operator]]\nname = "torch.sin"\nvariants = ["inplace"]\n'
+        "samples = [{ args = [{ shape = [2] }] }]\n"
+    )
+    found = outcomes(text, checks=("backward", "rev_over_rev"), dtypes=("complex128",))
+    assert found["torch.sin[inplace]::backward[cpu-complex128]"].outcome == "passed"
+    assert found["torch.sin[inplace]::rev_over_rev[cpu-complex128]"].outcome == "passed"

@@ -1,0 +1,47 @@
+"""Fixtures that run specs written inside tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+pytest_plugins = ["pytester"]
+
+Outcomes = Callable[..., "dict"]
+
+
+@pytest.fixture
+def outcomes(tmp_path: Path) -> Outcomes:
+    """Return a function that runs a spec on the CPU and gives outcomes by case id. Keywords select, as in Selection."""
+    from opcheck.plan import Selection, plan
+    from opcheck.run.runner import run
+    from opcheck.run.session import RunSession
+    from opcheck.spec import Settings, load
+    from opcheck.spec.device import profiles
+
+    def run_spec(text: str, *, overrides: dict | None = None, **selection: tuple[str, ...]) -> dict:
+        path = tmp_path / "spec.toml"
+        path.write_text(text)
+        settings = Settings(modules=("torch", "operators"))
+        cases = plan(load([path], settings), [profiles()["cpu"]], Selection(**selection))
+        session = RunSession.start(settings, **(overrides or {}))
+        return {case.id: run(case, session) for case in cases}
+
+    return run_spec
+
+
+@pytest.fixture
+def verdict_of(outcomes: Outcomes) -> Callable[..., object]:
+    """Return a function that runs one check of one operator in one dtype, and gives the outcome."""
+
+    def run_check(operator: str, check: str, dtype: str = "float64", keys: str = "", samples: str = "") -> object:
+        given = samples or "samples = [{ args = [{ shape = [2, 3], low = 0.5 }] }]"
+        text = f'[[operator]]\nname = "{operator}"\n{keys}\n{given}\n'
+        found = outcomes(text, checks=(check,), dtypes=(dtype,))
+        own = [outcome for outcome in found.values() if outcome.variant == "function"]
+        assert len(own) == 1, f"{len(own)} cases of {check} in {dtype}: {list(found)}"
+        return own[0]
+
+    return run_check

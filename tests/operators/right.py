@@ -1,0 +1,81 @@
+"""Operators without mistakes, for tests that must pass. Real and complex."""
+
+import torch
+from torch import Tensor
+
+
+class Square(torch.autograd.Function):
+    """x * x, with every kind of derivative written out."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x):
+        return x * x
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+        ctx.save_for_forward(*inputs)
+
+    @staticmethod
+    def backward(ctx, v):
+        (x,) = ctx.saved_tensors
+        return v * (2 * x).conj()
+
+    @staticmethod
+    def jvp(ctx, t):
+        (x,) = ctx.saved_tensors
+        return 2 * x * t
+
+
+def square(x: Tensor) -> Tensor:
+    return Square.apply(x)
+
+
+def square_(x: Tensor) -> Tensor:
+    return x.mul_(x)
+
+
+class FirstOrderOnly(torch.autograd.Function):
+    """x * x, honest about having neither a second derivative nor forward mode nor a vmap rule."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, v):
+        (x,) = ctx.saved_tensors
+        return v * (2 * x).conj()
+
+
+def first_order_only(x: Tensor) -> Tensor:
+    return FirstOrderOnly.apply(x)
+
+
+def sum_and_index(x: Tensor) -> tuple[Tensor, Tensor, str]:
+    """Several outputs: one differentiable, one of integers, one that is no tensor."""
+    return x.sum(-1), x.abs().argmax(-1), "no tensor"
+
+
+def integers_only(x: Tensor) -> Tensor:
+    """No differentiable output at all."""
+    return (x.real if x.is_complex() else x).sign().to(torch.int64)
+
+
+def weighted_total(tensors: list[Tensor], *, weight: Tensor) -> Tensor:
+    """A tensor list, and a tensor in a keyword argument."""
+    return torch.stack([tensor.sum() for tensor in tensors]).sum() * weight
+
+
+def noisy(x: Tensor) -> Tensor:
+    """Random: to be tested under `reseed`."""
+    return x * torch.rand_like(x)
+
+
+def scale(x: Tensor, factor: float = 2.0) -> Tensor:
+    """Linear in x."""
+    return x * factor

@@ -1,0 +1,36 @@
+"""Samples from TOML, and what becomes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from opcheck.samples import Inputs, realize
+from opcheck.spec import load
+from opcheck.spec.library import Sample
+from opcheck.spec.settings import Settings
+
+
+@pytest.fixture
+def sample(tmp_path: Path) -> Callable[..., Sample]:
+    """Make a sample of the TOML text that describes it."""
+
+    def make(text: str, modules: tuple[str, ...] = ("torch",)) -> Sample:
+        spec = tmp_path / "spec.toml"
+        spec.write_text(f'[[operator]]\nname = "torch.sin"\n[[operator.samples]]\n{text}\n', encoding="utf-8")
+        return load([spec], Settings(modules=modules)).operators[0].samples[0]
+
+    return make
+
+
+@pytest.fixture
+def made(sample: Callable[..., Sample]) -> Callable[..., Inputs]:
+    """Make the inputs of a sample of the TOML text of its arguments."""
+
+    def make(*args: str, dtype: str = "float64", seed: str = "seed", **settings: Any) -> Inputs:
+        return realize(sample(f"args = [{', '.join(args)}]"), dtype, "cpu", seed, **settings)
+
+    return make

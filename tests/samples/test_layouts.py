@@ -1,0 +1,199 @@
+"""Sparse, mkldnn and jagged tensors: how many elements are specified, which, and with which values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, get_args
+
+import pytest
+import torch
+
+from opcheck.samples import Inputs
+from opcheck.samples.layouts import in_layout, jagged_offsets, jagged_values
+from opcheck.spec.values import SPARSE_LAYOUTS, Layout, Tensor
+
+COMPRESSED = [layout for layout in SPARSE_LAYOUTS if layout != "sparse_coo"]
+BLOCKED = ["sparse_bsr", "sparse_bsc"]
+ROWS = ["sparse_csr", "sparse_bsr"]
+DTYPES = [torch.float64, torch.complex128, torch.float16, torch.bfloat16, torch.int64, torch.uint8, torch.bool]
+
+pytestmark = pytest.mark.filterwarnings("ignore:Sparse.*beta:UserWarning")
+
+
+@pytest.fixture(autouse=True)
+def _seeded() -> None:
+    torch.manual_seed(0)
+
+
+def laid_out(dense: torch.Tensor, layout: str, **keys: Any) -> torch.Tensor:
+    keys = keys if "values" in keys else {"shape": list(dense.shape), **keys}
+    return in_layout(dense, Tensor.model_validate({"layout": layout, **keys}))
+
+
+def index_count(x: torch.Tensor) -> int:
+    """Specified elements, or blocks, of a compressed tensor without batch dimensions."""
+    return int((x.col_indices() if x.layout in (torch.sparse_csr, torch.sparse_bsr) else x.row_indices()).shape[-1])
+
+
+def test_every_layout_of_the_format_is_made_and_has_its_name(made: Callable[..., Inputs]) -> None:
+    names = {"mkldnn": "_mkldnn"}
+    for layout in get_args(Layout):
+        inputs = made(f'{{ shape = [2, 3], layout = "{layout}" }}', dtype="float32")
+        given = inputs.fill()[0][0]
+        assert given.layout is getattr(torch, names.get(layout, layout))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("layout", SPARSE_LAYOUTS)
+def test_specified_elements_have_the_values_of_the_dense_tensor(layout: str, dtype: torch.dtype) -> None:
+    dense = torch.arange(1, 13).reshape(3, 4).to(dtype)
+    made = laid_out(dense, layout)
+    assert (made.shape, made.dtype, made.layout) == (dense.shape, dtype, getattr(torch, layout))
+    back = made.to_dense()
+    assert int((back != 0).sum()) == 6
+    assert torch.equal(back, torch.where(back != 0, dense, back))
+
+
+@pytest.mark.parametrize("layout", SPARSE_LAYOUTS)
+@pytest.mark.parametrize(("nnz", "specified"), [(0, 0), (1, 1), (5, 5), (12, 12), (100, 12), (None, 6)])
+def test_nnz_elements_are_specified_or_about_half(layout: str, nnz: int | None, specified: int) -> None:
+    made = laid_out(torch.ones(3, 4), layout, nnz=nnz)
+    assert int((made.to_dense() != 0).sum()) == specified
+
+
+@pytest.mark.parametrize("layout", SPARSE_LAYOUTS)
+def test_zeros_that_were_drawn_are_specified_as_ones(layout: str) -> None:
+    made = laid_out(torch.zeros(3, 4), layout, nnz=7)
+    assert sorted(made.to_dense().flatten().tolist()) == [0] * 5 + [1] * 7
+
+
+@pytest.mark.parametrize("layout", SPARSE_LAYOUTS)
+def test_explicit_values_keep_their_own_zeros(layout: str) -> None:
+    values = [[1.0, 0.0, float("inf")], [0.0, 0.0, -2.0]]
+    made = laid_out(torch.tensor(values), layout, values=values)
+    assert made.to_dense().tolist() == values
+    assert made.values().numel() == 3
+
+
+@pytest.mark.parametrize("layout", SPARSE_LAYOUTS)
+def test_structures_keep_their_own_zeros(layout: str, made: Callable[..., Inputs]) -> None:
+    leaf = made(f'{{ shape = [3, 3], structure = "triangular", layout = "{layout}" }}').leaves[0].detach()
+    dense = leaf.to_dense()
+    assert torch.equal(dense, dense.tril())
+    assert int((dense != 0).sum()) == 6
+
+
+@pytest.mark.parametrize("layout", SPARSE_LAYOUTS)
+def test_infinite_values_leave_the_others_unspecified(layout: str) -> None:
+    made = laid_out(torch.full((2, 2), float("inf")), layout, nnz=1)
+    assert sorted(made.to_dense().flatten().tolist()) == [0, 0, 0, float("inf")]
+
+
+@pytest.mark.parametrize("layout", SPARSE_LAYOUTS)
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 0)])
+def test_empty_matrices_are_sparse_too(layout: str, shape: tuple[int, int]) -> None:
+    made = laid_out(torch.ones(shape), layout)
+    assert (made.shape, made.layout) == (shape, getattr(torch, layout))
+
+
+def test_coordinates_go_with_any_rank() -> None:
+    for shape in ((), (3,), (2, 0), (2, 3, 2)):
+        made = laid_out(torch.ones(shape), "sparse_coo")
+        assert (made.shape, made.sparse_dim(), made.is_coalesced()) == (shape, len(shape), True)
+
+
+@pytest.mark.parametrize("dense_dim", [1, 2])
+def test_hybrid_coordinates_specify_whole_dense_parts(dense_dim: int) -> None:
+    made = laid_out(torch.ones(2, 3, 4), "sparse_coo", dense_dim=dense_dim, nnz=1)
+    assert (made.sparse_dim(), made.dense_dim()) == (3 - dense_dim, dense_dim)
+    assert made.values().shape == (1, *(2, 3, 4)[3 - dense_dim :])
+
+
+@pytest.mark.parametrize("layout", COMPRESSED)
+def test_hybrid_compressed_tensors_specify_whole_dense_parts(layout: str) -> None:
+    made = laid_out(torch.ones(2, 4, 3), layout, dense_dim=1, nnz=3)
+    assert (made.sparse_dim(), made.dense_dim()) == (2, 1)
+    assert made.values().numel() == 9
+
+
+@pytest.mark.parametrize("layout", COMPRESSED)
+def test_matrices_of_a_batch_have_as_many_specified_elements_each(layout: str) -> None:
+    made = laid_out(torch.ones(2, 3, 3, 4), layout, nnz=5)
+    assert (made.to_dense() != 0).sum((-2, -1)).tolist() == [[5] * 3] * 2
+
+
+@pytest.mark.parametrize("layout", BLOCKED)
+def test_blocks_are_of_the_size_asked_for_and_counted_by_nnz(layout: str) -> None:
+    made = laid_out(torch.arange(1.0, 25).reshape(4, 6), layout, blocksize=[2, 3], nnz=3)
+    assert made.values().shape[-2:] == (2, 3)
+    assert index_count(made) == 3
+    assert int((made.to_dense() != 0).sum()) == 18
+
+
+@pytest.mark.parametrize("layout", BLOCKED)
+def test_blocks_go_with_batches_and_dense_dimensions(layout: str) -> None:
+    made = laid_out(torch.ones(2, 4, 2, 3), layout, blocksize=[2, 1], dense_dim=1, nnz=2)
+    assert (made.shape, made.dense_dim()) == ((2, 4, 2, 3), 1)
+    assert (made.to_dense() != 0).sum((-3, -2, -1)).tolist() == [12, 12]
+
+
+@pytest.mark.parametrize("layout", BLOCKED)
+def test_blocks_that_do_not_fill_the_matrix_are_refused(layout: str) -> None:
+    with pytest.raises(ValueError, match="do not fill"):
+        laid_out(torch.ones(3, 4), layout, blocksize=[2, 2])
+
+
+@pytest.mark.parametrize("layout", COMPRESSED)
+def test_compressed_layouts_refuse_vectors(layout: str) -> None:
+    with pytest.raises(ValueError, match=f"{layout} needs 2 sparse dimensions, not 1"):
+        laid_out(torch.ones(3), layout)
+
+
+def test_which_elements_are_specified_depends_on_the_generator() -> None:
+    patterns = {str(laid_out(torch.ones(4, 4), "sparse_coo").indices().tolist()) for _ in range(5)}
+    assert len(patterns) > 1
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("shape", [(3,), (2, 3), (0, 3), (1, 2, 3, 4)])
+def test_mkldnn_tensors_hold_the_dense_values(shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    dense = torch.randn(shape).to(dtype)
+    made = laid_out(dense, "mkldnn")
+    assert made.is_mkldnn
+    assert torch.equal(made.to_dense(), dense)
+
+
+class TestJagged:
+    @pytest.mark.parametrize(("batch", "longest"), [(1, 1), (3, 4), (5, 2), (2, 0), (0, 3)])
+    def test_rows_have_lengths_from_1_to_the_longest(self, batch: int, longest: int) -> None:
+        lengths = jagged_offsets(batch, longest).diff().tolist()
+        assert len(lengths) == batch
+        assert all(min(1, longest) <= length <= longest for length in lengths)
+        assert not lengths or max(lengths) == longest
+
+    def test_rows_have_different_lengths(self) -> None:
+        assert len(set(jagged_offsets(20, 4).diff().tolist())) > 1
+
+    def test_rows_keep_the_first_elements_of_the_padded_tensor(self) -> None:
+        dense = torch.arange(12).reshape(2, 3, 2)
+        assert jagged_values(dense, torch.tensor([0, 1, 4])).tolist() == [[0, 1], [6, 7], [8, 9], [10, 11]]
+
+    @pytest.mark.parametrize("shape", [[3, 4], [3, 4, 2], [2, 3, 2, 2]])
+    def test_the_shape_is_batch_longest_row_and_the_rest(self, shape: list[int], made: Callable[..., Inputs]) -> None:
+        given = made(f'{{ shape = {shape}, layout = "jagged" }}').fill()[0][0]
+        assert given.is_nested
+        assert list(given.detach().to_padded_tensor(0.0).shape) == shape
+
+    def test_explicit_values_are_cut_to_the_rows(self, made: Callable[..., Inputs]) -> None:
+        given = made('{ values = [[[1], [2]], [[3], [4]]], layout = "jagged" }').fill()[0][0].detach()
+        rows = [row.flatten().tolist() for row in given.unbind()]
+        assert rows in ([[1, 2], [3]], [[1], [3, 4]], [[1, 2], [3, 4]])
+
+    def test_tensors_of_one_sample_have_the_same_rows(self, made: Callable[..., Inputs]) -> None:
+        recipe = '{ shape = [4, 5, 2], layout = "jagged" }'
+        (x, y), _ = made(recipe, recipe).fill()
+        torch.testing.assert_close((x + y).values(), x.values() + y.values())
+
+    def test_a_vector_cannot_be_jagged(self, made: Callable[..., Inputs]) -> None:
+        with pytest.raises(ValueError, match="at least 2 dimensions"):
+            made('{ shape = [3], layout = "jagged" }')

@@ -1,0 +1,221 @@
+"""Numbers within bounds, away from points, apart from each other, or as they are given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from opcheck.samples.values import MARGIN, draw
+from opcheck.spec.values import Tensor
+
+FLOATING = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
+WHOLE = [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8]
+MANY = (40, 50)
+
+
+@pytest.fixture(autouse=True)
+def _seeded() -> None:
+    torch.manual_seed(0)
+
+
+def drawn(dtype: torch.dtype, shape: tuple[int, ...] = MANY, **keys: Any) -> torch.Tensor:
+    keys = keys if "values" in keys else {"shape": list(shape)} | keys
+    return draw(Tensor.model_validate(keys), shape, dtype)
+
+
+def parts(x: torch.Tensor) -> torch.Tensor:
+    return torch.view_as_real(x) if x.is_complex() else x
+
+
+class TestBounds:
+    @pytest.mark.parametrize("dtype", [*FLOATING, torch.complex128, torch.complex64])
+    def test_default_values_lie_between_minus_2_and_2_on_both_sides_of_zero(self, dtype: torch.dtype) -> None:
+        values = parts(drawn(dtype)).double()
+        assert values.min() >= -2
+        assert values.min() < -1
+        assert values.max() < 2
+        assert values.max() > 1
+
+    @pytest.mark.parametrize("dtype", FLOATING)
+    def test_low_is_kept_and_high_is_never_reached(self, dtype: torch.dtype) -> None:
+        values = drawn(dtype, (200, 500), low=0, high=1).double()
+        assert values.min() >= 0
+        assert values.max() < 1
+
+    @pytest.mark.parametrize(
+        ("keys", "least", "most"),
+        [
+            ({"low": 1.5}, 1.5, 5.5),
+            ({"low": -8}, -8, 2),
+            ({"low": 0.5}, 0.5, 2),
+            ({"high": -1.5}, -5.5, -1.5),
+            ({"high": 8}, -2, 8),
+            ({"high": -0.5}, -2, -0.5),
+            ({"low": 2}, 2, 6),
+            ({"high": -2}, -6, -2),
+        ],
+    )
+    def test_a_missing_bound_leaves_room_beside_the_given_one(
+        self, keys: dict[str, float], least: float, most: float
+    ) -> None:
+        values = drawn(torch.float64, **keys)
+        assert values.min() >= least
+        assert values.max() <= most
+        assert values.max() - values.min() > 0.9 * (most - least)
+
+    @pytest.mark.parametrize("dtype", [torch.complex128, torch.complex64])
+    def test_bounds_hold_for_real_and_imaginary_parts(self, dtype: torch.dtype) -> None:
+        values = parts(drawn(dtype, low=0.5, high=0.75))
+        assert values.min() >= 0.5
+        assert values.max() < 0.75
+
+
+class TestWholeNumbers:
+    @pytest.mark.parametrize("dtype", WHOLE)
+    def test_default_values_are_small_and_of_both_signs_where_the_dtype_has_them(self, dtype: torch.dtype) -> None:
+        least = 0 if dtype is torch.uint8 else -10
+        assert sorted(drawn(dtype).unique().tolist()) == list(range(least, 10))
+
+    @pytest.mark.parametrize("dtype", WHOLE)
+    def test_bounds_that_are_no_whole_numbers_hold_inside(self, dtype: torch.dtype) -> None:
+        assert sorted(drawn(dtype, low=1.1, high=4.5).unique().tolist()) == [2, 3, 4]
+
+    def test_an_interval_between_two_whole_numbers_gives_the_next_one_above(self) -> None:
+        assert drawn(torch.int64, low=0.25, high=0.75).unique().tolist() == [1]
+
+    def test_low_far_below_the_default_is_kept(self) -> None:
+        assert sorted(drawn(torch.int64, low=-14, high=-11).unique().tolist()) == [-14, -13, -12]
+
+    @pytest.mark.parametrize(
+        ("keys", "expected"),
+        [({"low": 50}, range(50, 70)), ({"high": -20}, range(-40, -20)), ({"high": 3}, range(-10, 3))],
+    )
+    def test_a_missing_bound_leaves_room_beside_the_given_one(self, keys: dict[str, float], expected: range) -> None:
+        assert sorted(drawn(torch.int64, **keys).unique().tolist()) == list(expected)
+
+    @pytest.mark.parametrize(("dtype", "most"), [(torch.uint8, 255), (torch.int8, 127)])
+    def test_bounds_beyond_the_dtype_give_its_last_number(self, dtype: torch.dtype, most: int) -> None:
+        assert drawn(dtype, low=1000, high=2000).unique().tolist() == [most]
+
+    def test_negative_bounds_of_an_unsigned_dtype_give_zero(self) -> None:
+        assert drawn(torch.uint8, low=-5, high=-1).unique().tolist() == [0]
+
+    def test_booleans_take_both_values_whatever_the_bounds(self) -> None:
+        assert sorted(drawn(torch.bool, low=300, high=400, exclude=0).unique().tolist()) == [False, True]
+
+
+class TestExcludedPoints:
+    @pytest.mark.parametrize("dtype", [*FLOATING, torch.complex128, torch.complex64])
+    def test_values_keep_their_distance_from_every_point(self, dtype: torch.dtype) -> None:
+        wide = torch.complex128 if dtype.is_complex else torch.float64
+        values = drawn(dtype, exclude=[0.0, 0.15, -1]).to(wide)
+        assert min((values - point).abs().min().item() for point in (0.0, 0.15, -1)) >= MARGIN
+
+    def test_values_stay_within_the_bounds_while_keeping_their_distance(self) -> None:
+        values = drawn(torch.float64, low=0, high=0.25, exclude=[0.0, 0.25])
+        assert values.min() >= 0.1
+        assert values.max() <= 0.15
+
+    def test_bounds_without_room_beside_the_points_are_refused(self) -> None:
+        with pytest.raises(ValueError, match=r"no values between 0.0 and 0.15 keep a distance of 0.1 from \(0.1,\)"):
+            drawn(torch.float64, (3,), low=0, high=0.15, exclude=0.1)
+
+    @pytest.mark.parametrize("dtype", WHOLE)
+    def test_whole_numbers_avoid_the_point_itself(self, dtype: torch.dtype) -> None:
+        assert sorted(drawn(dtype, low=0, high=5, exclude=[0, 3, 2.5]).unique().tolist()) == [1, 2, 4]
+
+    def test_whole_numbers_take_an_excluded_point_where_nothing_else_is_left(self) -> None:
+        assert drawn(torch.int64, low=-0.5, high=0.5, exclude=0).unique().tolist() == [0]
+
+    @pytest.mark.parametrize("shape", [(), (0,), (2, 0)])
+    def test_rank_0_and_empty_tensors_have_points_too(self, shape: tuple[int, ...]) -> None:
+        assert drawn(torch.float64, shape, exclude=0).shape == shape
+
+
+class TestDistinctValues:
+    @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+    @pytest.mark.parametrize("keys", [{}, {"low": 0.5, "high": 1}, {"exclude": 0}, {"low": 0, "exclude": [0, 1]}])
+    def test_no_two_are_closer_than_a_tenth_of_the_mean_distance(
+        self, dtype: torch.dtype, keys: dict[str, float]
+    ) -> None:
+        values = drawn(dtype, (5, 10), structure="distinct", **keys).double().flatten().sort().values
+        low, high = keys.get("low", -2), keys.get("high", 2)
+        assert values[0] >= low
+        assert values[-1] < high
+        assert values.diff().min() >= 0.0999 * (high - low) / 50
+        if "exclude" in keys:
+            assert values.abs().min() >= MARGIN
+
+    @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+    def test_half_precision_has_no_ties(self, dtype: torch.dtype) -> None:
+        assert len(drawn(dtype, (5, 6), structure="distinct").unique()) == 30
+
+    def test_complex_values_have_distinct_real_parts_and_imaginary_parts(self) -> None:
+        values = drawn(torch.complex128, (5, 10), structure="distinct")
+        assert values.real.flatten().sort().values.diff().min() >= 0.1 * 4 / 50
+        assert values.imag.abs().max() > 1
+
+    @pytest.mark.parametrize("dtype", WHOLE)
+    def test_whole_numbers_stay_within_the_bounds_where_there_are_enough(self, dtype: torch.dtype) -> None:
+        values = drawn(dtype, (2, 3), structure="distinct", low=1, high=8, exclude=4).flatten().tolist()
+        assert len(set(values)) == 6
+        assert set(values) <= {1, 2, 3, 5, 6, 7}
+
+    def test_whole_numbers_go_past_the_upper_bound_where_there_are_too_few(self) -> None:
+        assert sorted(drawn(torch.int64, (2, 3), structure="distinct", low=0, high=4).flatten().tolist()) == list(
+            range(6)
+        )
+
+    @pytest.mark.parametrize("dtype", [torch.float64, torch.complex128, torch.int64, torch.bool])
+    @pytest.mark.parametrize("shape", [(), (1,), (0,), (2, 0)])
+    def test_rank_0_and_empty_tensors_are_distinct(self, dtype: torch.dtype, shape: tuple[int, ...]) -> None:
+        values = drawn(dtype, shape, structure="distinct")
+        assert (values.shape, values.dtype) == (shape, dtype)
+
+
+class TestExplicitValues:
+    def test_they_are_taken_as_they_are(self) -> None:
+        values = drawn(torch.float64, (2, 2), values=[[1, -0.1], [2.5, 1e-9]])
+        assert values.tolist() == [[1, -0.1], [2.5, 1e-9]]
+        assert values.dtype is torch.float64
+
+    def test_float64_keeps_all_digits(self) -> None:
+        assert drawn(torch.float64, (1,), values=[1 / 3]).item() == 1 / 3
+
+    def test_whole_numbers_keep_all_digits(self) -> None:
+        assert drawn(torch.int64, (1,), values=[2**53 + 1]).item() == 2**53 + 1
+
+    def test_a_number_alone_is_of_rank_0(self) -> None:
+        assert drawn(torch.float64, (), values=3).shape == ()
+
+    @pytest.mark.parametrize(("values", "shape"), [([], (0,)), ([[], []], (2, 0))])
+    def test_empty_arrays_are_empty_tensors(self, values: list[Any], shape: tuple[int, ...]) -> None:
+        assert drawn(torch.float64, shape, values=values).shape == shape
+
+    def test_complex_numbers_stand_beside_real_ones(self) -> None:
+        values = drawn(torch.complex128, (2,), values=[{"complex": [1, -2]}, 3])
+        assert values.tolist() == [1 - 2j, 3]
+
+    def test_complex_numbers_are_refused_by_a_real_dtype(self) -> None:
+        with pytest.raises(TypeError, match="complex"):
+            drawn(torch.float64, (1,), values=[{"complex": [1, 2]}])
+
+    @pytest.mark.parametrize(
+        ("dtype", "expected"), [(torch.bool, [True, False]), (torch.int64, [-1, 0]), (torch.uint8, [255, 0])]
+    )
+    def test_they_are_converted_to_the_dtype(self, dtype: torch.dtype, expected: list[Any]) -> None:
+        assert drawn(dtype, (2,), values=[-1, 0]).tolist() == expected
+
+    def test_infinity_and_nan_are_values(self) -> None:
+        values = drawn(torch.float64, (2,), values=[float("inf"), float("nan")])
+        assert values.isinf().tolist() == [True, False]
+        assert values.isnan().tolist() == [False, True]
+
+
+@pytest.mark.parametrize("dtype", [*FLOATING, torch.complex64, torch.complex128, *WHOLE, torch.bool])
+@pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 0, 3)])
+def test_shape_and_dtype_are_as_asked_for(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
+    values = drawn(dtype, shape)
+    assert (values.shape, values.dtype, values.device.type) == (shape, dtype, "cpu")

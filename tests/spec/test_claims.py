@@ -1,0 +1,116 @@
+"""What claims mean once they are read: dtypes, support, tolerances, conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from opcheck.spec import Library
+from opcheck.spec.claims import Dtypes, Supports, Tolerance, Tolerances, When
+from opcheck.spec.operator import OperatorSpec
+
+Load = Callable[..., Library]
+Mistakes = Callable[..., list[str]]
+
+HEAD = '[[operator]]\nname = "torch.sin"\nsamples = [{ use = "unary" }]\n'
+
+
+def spec_of(loaded: Load, text: str) -> OperatorSpec:
+    (operator,) = loaded(HEAD + text)
+    return operator.spec
+
+
+class TestDtypes:
+    def test_floating_and_complex_ones_are_claimed_by_default(self) -> None:
+        claim = Dtypes.model_construct()
+        assert claim.forward_names() == ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")
+        assert claim.backward_names() == claim.forward_names()
+
+    def test_backward_follows_forward_as_far_as_it_is_differentiable(self) -> None:
+        claim = Dtypes.model_validate({"forward": ["integral", "bool", "double"]})
+        assert claim.backward_names() == ("float64", "complex128")
+
+    def test_backward_can_say_its_own(self) -> None:
+        claim = Dtypes.model_validate({"forward": ["all"], "backward": ["floating", "-half"]})
+        assert claim.backward_names() == ("float32", "float64")
+
+
+class TestSupports:
+    def test_everything_is_claimed_by_default(self) -> None:
+        assert Supports.model_construct().disclaimed() == ()
+
+    def test_what_is_false_or_partial_is_disclaimed(self) -> None:
+        claim = Supports.model_validate({"backward": ["other", 0], "forward_ad": False, "vmap": True})
+        assert claim.disclaimed() == ("backward", "forward_ad")
+        assert claim.backward == ("other", 0)
+
+
+class TestTolerances:
+    def test_the_check_comes_before_the_dtype_and_both_before_the_operator(self) -> None:
+        claim = Tolerances.model_validate(
+            {
+                "atol": 1,
+                "rtol": 2,
+                "eps": 3,
+                "dtype": {"float32": {"atol": 4, "rtol": 5}},
+                "check": {"backward": {"atol": 6}},
+            }
+        )
+        assert claim.at("backward", "float32") == Tolerance(atol=6, rtol=5, eps=3)
+        assert claim.at("backward", "float64") == Tolerance(atol=6, rtol=2, eps=3)
+        assert claim.at("vmap", "float32") == Tolerance(atol=4, rtol=5, eps=3)
+
+    def test_zero_is_a_tolerance_and_not_the_lack_of_one(self) -> None:
+        assert Tolerance(atol=0.0).over(Tolerance(atol=1.0, rtol=1.0)) == Tolerance(atol=0.0, rtol=1.0)
+
+
+class TestWhen:
+    def test_a_key_left_out_matches_everything(self) -> None:
+        when = When.model_validate({"check": "vmap"})
+        assert when.matches("dtype", "float64")
+        assert when.matches("check", "vmap")
+        assert not when.matches("check", "backward")
+
+    def test_a_list_matches_each_of_its_names(self) -> None:
+        when = When.model_validate({"dtype": ["float64", "complex128"]})
+        assert when.matches("dtype", "complex128")
+        assert not when.matches("dtype", "float32")
+
+
+class TestOperators:
+    def test_the_target_is_the_name_unless_it_is_given(self, loaded: Load) -> None:
+        assert spec_of(loaded, "").callable_path == "torch.sin"
+        assert spec_of(loaded, 'target = "torch.special:sinc"').callable_path == "torch.special:sinc"
+
+    def test_operators_of_torch_ops_are_registered(self, loaded: Load) -> None:
+        assert not spec_of(loaded, "").is_registered
+        assert spec_of(loaded, "registered = true").is_registered
+        assert spec_of(loaded, 'target = "torch.ops.mylib.sin"').is_registered
+        assert not spec_of(loaded, 'target = "torch.ops.mylib.sin"\nregistered = false').is_registered
+
+    @pytest.mark.filterwarnings("error")
+    def test_the_former_name_of_masked_still_works(self, loaded: Load) -> None:
+        assert spec_of(loaded, "check_sparse_nnz = true").masked_semantics
+        assert spec_of(loaded, "masked = true").masked_semantics
+        assert not spec_of(loaded, "").masked_semantics
+
+    def test_the_two_names_of_masked_must_agree(self, loaded: Load, mistakes: Mistakes) -> None:
+        assert spec_of(loaded, "check_sparse_nnz = true\nmasked = true").masked_semantics
+        assert mistakes(HEAD + "check_sparse_nnz = true\nmasked = false\n") == [
+            "spec.toml:1:1: masked and its deprecated alias check_sparse_nnz contradict each other; "
+            "expected masked alone"
+        ]
+
+    def test_variants_have_the_paths_of_tensor_methods(self, loaded: Load) -> None:
+        (operator,) = loaded(HEAD + 'variants = ["inplace", { kind = "method", target = "torch.special.sinc" }]\n')
+        assert [(variant.kind, variant.path) for variant in operator.variants] == [
+            ("function", "torch.sin"),
+            ("inplace", "torch.Tensor.sin_"),
+            ("method", "torch.special.sinc"),
+        ]
+
+    def test_a_kind_of_variant_is_named_once(self, mistakes: Mistakes) -> None:
+        assert mistakes(HEAD + 'variants = ["method", { kind = "method", target = "torch.sinc" }]\n') == [
+            "spec.toml:4:12: variants names one kind twice; expected method and inplace at most once each"
+        ]

@@ -1,0 +1,312 @@
+"""What is said about a key or a value that does not fit: the line and column, what was expected, the nearest name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+Mistakes = Callable[..., list[str]]
+
+HEAD = '[[operator]]\nname = "torch.sin"\n'
+SAMPLES = 'samples = [{ use = "unary" }]\n'
+TENSOR_KEYS = (
+    "one of shape, values, dtype, grad, low, high, exclude, structure, layout, nnz, blocksize, dense_dim, memory, "
+    "conj, neg, through"
+)
+SUPPORTS_KEYS = (
+    "one of backward, forward_ad, batched_grad, batched_forward_grad, second_order, fwd_over_rev, inplace_backward, "
+    "undefined_grad, out, masked, vmap"
+)
+
+
+@pytest.fixture
+def about(mistakes: Mistakes) -> Callable[[str], list[str]]:
+    """Return what is said about keys of an operator with good samples: their first line is the third of the file."""
+
+    def lines(text: str) -> list[str]:
+        return [line.removeprefix("spec.toml:") for line in mistakes(HEAD + text + "\n" + SAMPLES)]
+
+    return lines
+
+
+@pytest.fixture
+def about_argument(mistakes: Mistakes) -> Callable[[str], list[str]]:
+    """Return what is said about one argument; `^` stands for the column at which it starts."""
+
+    def lines(argument: str) -> list[str]:
+        head = "samples = [{ args = ["
+        found = mistakes(f"{HEAD}{head}{argument}] }}]\n")
+        assert all(line.startswith("spec.toml:3:") for line in found)
+        shown = []
+        for line in found:
+            column, _, words = line.removeprefix("spec.toml:3:").partition(": ")
+            shown.append(f"{argument[int(column) - 1 - len(head) :]} -> {words}")
+        return shown
+
+    return lines
+
+
+About = Callable[[str], list[str]]
+
+
+class TestUnknownKeys:
+    def test_of_an_operator(self, about: About) -> None:
+        (line,) = about("  reseeds = true")
+        assert line == (
+            '3:3: unknown key "reseeds"; expected one of variants, dtypes, devices, per_device, samples, supports, '
+            "outputs, tolerance, gradcheck, reseed, registered, layouts, masked, check_sparse_nnz, tags, notes, name, "
+            'target, variant, aliases, reference, errors, expect; did you mean "reseed"?'
+        )
+
+    def test_of_an_inline_table(self, about: About) -> None:
+        assert about("supports = { backward = true, fowrard_ad = false }") == [
+            f'3:31: unknown key "fowrard_ad"; expected {SUPPORTS_KEYS}; did you mean "forward_ad"?'
+        ]
+
+    def test_of_a_dotted_key(self, about: About) -> None:
+        assert about("supports.fwd_over_rew = false") == [
+            f'3:10: unknown key "fwd_over_rew"; expected {SUPPORTS_KEYS}; did you mean "fwd_over_rev"?'
+        ]
+
+    def test_of_a_quoted_key(self, about: About) -> None:
+        assert about('supports."out " = false') == [
+            f'3:10: unknown key "out "; expected {SUPPORTS_KEYS}; did you mean "out"?'
+        ]
+
+    def test_of_a_table_in_a_table(self, about: About) -> None:
+        assert about("tolerance = { check = { backward = { atoll = 1 } } }") == [
+            '3:38: unknown key "atoll"; expected one of atol, rtol, eps, nondeterminism; did you mean "atol"?'
+        ]
+
+    def test_of_a_sub_table_with_a_header_of_its_own(self, mistakes: Mistakes) -> None:
+        assert mistakes(HEAD + SAMPLES + "[operator.outputs]\nselekt = [0]\n") == [
+            'spec.toml:5:1: unknown key "selekt"; expected one of select, apply; did you mean "select"?'
+        ]
+
+    def test_of_an_entry_of_an_array_of_tables(self, mistakes: Mistakes) -> None:
+        text = "[[operator.samples]]\n  args = [{ shape = [2] }]\n[[operator.samples]]\n  argss = []\n"
+        assert mistakes(HEAD + text) == [
+            'spec.toml:6:3: unknown key "argss"; expected one of name, kwargs, grid, skip, dtypes, args, grad_outputs; '
+            'did you mean "args"?'
+        ]
+
+    def test_of_a_table_among_comments_and_tabs(self, mistakes: Mistakes) -> None:
+        assert mistakes(HEAD + "samples = [\n  # one\n  {} ,\t{ argss\t= [] }]\n") == [
+            'spec.toml:5:10: unknown key "argss"; expected one of name, kwargs, grid, skip, dtypes, args, grad_outputs; '
+            'did you mean "args"?'
+        ]
+
+    def test_of_a_tensor(self, about_argument: About) -> None:
+        assert about_argument("{ shape = [2], structur = 1 }") == [
+            f'structur = 1 }} -> unknown key "structur"; expected {TENSOR_KEYS}; did you mean "structure"?'
+        ]
+
+    def test_of_a_tensor_in_a_tuple_in_an_array(self, about_argument: About) -> None:
+        assert about_argument("[3, { tuple = [{ shap = [2] }] }]") == [
+            f'shap = [2] }}] }}] -> unknown key "shap"; expected {TENSOR_KEYS}; did you mean "shape"?'
+        ]
+
+    def test_of_a_tensor_given_by_the_name_of_a_tensor_key(self, mistakes: Mistakes) -> None:
+        assert mistakes(HEAD + "samples = [{ kwargs = { shape = { shap = [2] } } }]") == [
+            f'spec.toml:3:35: unknown key "shap"; expected {TENSOR_KEYS}; did you mean "shape"?'
+        ]
+
+    def test_of_what_was_perhaps_no_tensor_at_all(self, about_argument: About) -> None:
+        (line,) = about_argument("{ non = true }")
+        assert line.endswith('; did you mean "none"?')
+
+    def test_of_a_literal(self, about_argument: About) -> None:
+        assert about_argument("{ none = true, nonne = 1 }") == [
+            'nonne = 1 } -> unknown key "nonne"; expected none; did you mean "none"?'
+        ]
+
+    def test_a_misspelt_key_is_not_also_called_missing(self, about: About) -> None:
+        assert about('reference = { targt = "numpy.sin" }') == [
+            '3:15: unknown key "targt"; expected one of target, rename, positional; did you mean "target"?'
+        ]
+
+    def test_a_word_like_no_other_has_no_nearest_name(self, about: About) -> None:
+        assert about("outputs = { zzz = 1 }") == ['3:13: unknown key "zzz"; expected one of select, apply']
+
+
+class TestWrongTypes:
+    @pytest.mark.parametrize(
+        ("text", "said"),
+        [
+            ('reseed = "yes"', '10: wrong type for reseed: a string ("yes"); expected true or false'),
+            ("notes = 3", "9: wrong type for notes: an integer (3); expected a string"),
+            ("tags = true", "8: wrong type for tags: a boolean (true); expected an array"),
+            ("devices = 'cpu'", '11: wrong type for devices: a string ("cpu"); expected an array'),
+            ("devices = ['cpu', 1.5]", "19: wrong type for an element of devices: a number (1.5); expected a string"),
+            ("tolerance = []", "13: wrong type for tolerance: an array ([]); expected a table"),
+            ("tolerance.atol = { }", "18: wrong type for atol: a table ({}); expected a number"),
+            ("tolerance.atol = true", "18: wrong type for atol: a boolean (true); expected a number"),
+            ("tolerance.atol = 2026-01-02", "18: wrong type for atol: a date (2026-01-02); expected a number"),
+            ("outputs.select = [1.0]", "19: wrong type for an element of select: a number (1.0); expected an integer"),
+            ("per_device.cpu = 1", "18: wrong type for cpu: an integer (1); expected a table"),
+            ("reference = 3", "13: wrong type for reference: an integer (3); expected a string or a table"),
+            (
+                "supports.backward = 3.5",
+                "21: wrong type for backward: a number (3.5); expected true or false or an array",
+            ),
+            (
+                "supports.backward = ['x', 1.5]",
+                "27: wrong type for an element of backward: a number (1.5); expected a string or an integer",
+            ),
+        ],
+    )
+    def test_are_named_in_the_words_of_toml(self, about: About, text: str, said: str) -> None:
+        assert about(text) == [f"3:{said}"]
+
+    def test_the_text_of_long_values_is_left_out(self, about: About) -> None:
+        assert about(f'reseed = "{"x" * 50}"') == ["3:10: wrong type for reseed: a string; expected true or false"]
+
+    @pytest.mark.parametrize(
+        ("argument", "said"),
+        [
+            ("{ shape = 3 }", "3 } -> wrong type for shape: an integer (3); expected an array"),
+            (
+                '{ shape = [2, "x"] }',
+                '"x"] } -> wrong type for an element of shape: a string ("x"); expected an integer',
+            ),
+            ("{ shape = [-1] }", "-1] } -> an element of shape is out of range: -1; expected a number of at least 0"),
+            (
+                "1979-05-27T07:32:00Z",
+                "1979-05-27T07:32:00Z -> wrong type for an element of args: a date and time "
+                "(1979-05-27T07:32:00+00:00); expected a number, string, boolean, array or table",
+            ),
+            (
+                "07:32:00",
+                "07:32:00 -> wrong type for an element of args: a time (07:32:00); "
+                "expected a number, string, boolean, array or table",
+            ),
+            ("{ none = false }", "false } -> wrong value for none: a boolean (false); expected true"),
+            ("{ tuple = 3 }", "3 } -> wrong type for tuple: an integer (3); expected an array"),
+            (
+                '{ slice = [1, "x"] }',
+                '"x"] } -> wrong type for an element of slice: a string ("x"); expected an integer or a table',
+            ),
+            ("{ slice = [] }", "[] } -> slice is empty; expected at least one element"),
+            ("{ slice = [1, 2, 3, 4] }", "[1, 2, 3, 4] } -> slice is too long; expected at most 3 elements"),
+            ("{ complex = [1] }", "[1] } -> complex is too short; expected 2 elements"),
+            ("{ complex = [1, 2, 3] }", "[1, 2, 3] } -> complex is too long; expected at most 2 elements"),
+            (
+                "{ shape = [2], exclude = ['x'] }",
+                "'x'] } -> wrong type for an element of exclude: a string (\"x\"); expected a number",
+            ),
+        ],
+    )
+    def test_of_arguments(self, about_argument: About, argument: str, said: str) -> None:
+        assert about_argument(argument) == [said]
+
+    def test_arrays_nested_beyond_reason_are_refused(self, about_argument: About) -> None:
+        (line,) = about_argument("[" * 380 + "]" * 380)
+        assert line.endswith(" is nested too deeply")
+
+
+class TestWrongNames:
+    @pytest.mark.parametrize(
+        ("text", "said"),
+        [
+            (
+                'variants = ["metod"]',
+                '13: unknown variant "metod"; expected one of method, inplace or a table; did you mean "method"?',
+            ),
+            (
+                'outputs.apply = "gauge"',
+                '17: unknown apply "gauge"; expected one of abs, real, gauge_invariant, to_dense, values',
+            ),
+            (
+                'gradcheck.gen_non_contig_grad_outputs = "bot"',
+                '41: unknown gen_non_contig_grad_outputs "bot"; expected both or true or false; did you mean "both"?',
+            ),
+            (
+                'layouts = ["strided", "sparse_co"]',
+                '23: unknown layout "sparse_co"; expected one of strided, sparse_coo, sparse_csr, sparse_csc, '
+                'sparse_bsr, sparse_bsc, mkldnn, jagged; did you mean "sparse_coo"?',
+            ),
+            (
+                'dtypes.forward = ["floating", "-hafl"]',
+                '31: unknown dtype "-hafl"; expected a dtype or a group (all, floating, complex, half, single, '
+                'double, integral, signed, bool), with - in front to take it out; did you mean "-half"?',
+            ),
+            (
+                'target = "torch"',
+                '10: "torch" is no dotted path; expected package.attribute or package.module:attribute',
+            ),
+            ('tags = ["a b"]', '9: "a b" cannot stand in a test id; expected letters, digits and any of _ . + = -'),
+            (
+                'variant = "inplace"',
+                '11: variant cannot be "inplace"; expected a name that is no way of calling: '
+                "ids end in [method] and [inplace]",
+            ),
+        ],
+    )
+    def test_of_an_operator(self, about: About, text: str, said: str) -> None:
+        assert about(text) == [f"3:{said}"]
+
+    @pytest.mark.parametrize(
+        ("key", "written", "meant"),
+        [
+            ("structure", "hermitan", "hermitian"),
+            ("layout", "sparse_scr", "sparse_csr"),
+            ("through", "symetrize", "symmetrize"),
+            ("memory", "noncontigous", "noncontiguous"),
+        ],
+    )
+    def test_of_a_tensor(self, about_argument: About, key: str, written: str, meant: str) -> None:
+        (line,) = about_argument(f'{{ shape = [2, 2], {key} = "{written}" }}')
+        assert line.startswith(f'"{written}" }} -> unknown {key} "{written}"; expected one of ')
+        assert line.endswith(f'; did you mean "{meant}"?')
+
+    def test_of_a_dtype(self, about_argument: About) -> None:
+        said = 'unknown dtype "flot32"; expected a dtype, "real" or "complex"; did you mean "float32"?'
+        assert about_argument('{ shape = [2], dtype = "flot32" }') == [f'"flot32" }} -> {said}']
+        assert about_argument('{ dtype = "flot32" }') == [f'"flot32" }} -> {said}']
+
+
+class TestNumbers:
+    def test_bounds_are_told(self, about: About) -> None:
+        assert about("tolerance = { atol = -1, eps = 0 }") == [
+            "3:22: atol is out of range: -1; expected a number of at least 0",
+            "3:32: eps is out of range: 0; expected a number above 0",
+        ]
+
+
+class TestExpect:
+    def test_a_reason_is_needed(self, about: About) -> None:
+        assert about('expect = [{ when = { check = "vmap" }, outcome = "fail" }]') == [
+            '3:11: missing key "reason"; expected why, best with a link'
+        ]
+
+    def test_an_empty_reason_is_none(self, about: About) -> None:
+        assert about('expect = [{ when = { check = "vmap" }, outcome = "fail", reason = "" }]') == [
+            "3:67: reason is empty; expected some text"
+        ]
+
+    def test_an_empty_when_would_hide_everything(self, about: About) -> None:
+        assert about('expect = [{ when = {}, outcome = "fail", reason = "x" }]') == [
+            "3:20: when is empty: it would hide every failure of the operator; expected at least one key"
+        ]
+
+    def test_outcomes_are_three(self, about: About) -> None:
+        assert about('expect = [{ when = { check = "vmap" }, outcome = "fial", reason = "x" }]') == [
+            '3:50: unknown outcome "fial"; expected one of fail, skip, flaky; did you mean "fail"?'
+        ]
+
+    def test_unknown_keys_of_when_have_the_nearest_name(self, about: About) -> None:
+        assert about('expect = [{ when = { chek = "vmap" }, outcome = "fail", reason = "x" }]') == [
+            '3:22: unknown key "chek"; expected one of check, variant, device, dtype, sample, torch; '
+            'did you mean "check"?'
+        ]
+
+    def test_version_conditions_must_be_conditions(self, about: About) -> None:
+        assert about('expect = [{ when = { torch = "2.x" }, outcome = "fail", reason = "x" }]') == [
+            '3:30: "2.x" is no version condition; expected a condition such as "<2.12" or ">=2.6,<3"'
+        ]
+
+    def test_patterns_must_be_patterns(self, about: About) -> None:
+        assert about('errors = [{ match = "(" }]') == [
+            '3:21: "(" is no regular expression: missing ), unterminated subpattern at position 0'
+        ]

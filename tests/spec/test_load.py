@@ -1,0 +1,292 @@
+"""Loading files and folders: which mistakes are found, and where they are said to be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from opcheck.spec import Library, Settings, SpecError, load
+from opcheck.spec.load import BUILTIN, builtin_folder
+
+Write = Callable[..., Path]
+Load = Callable[..., Library]
+Mistakes = Callable[..., list[str]]
+
+SIN = """[[operator]]
+name = "torch.sin"
+samples = [{ use = "unary" }]
+"""
+
+
+def lines_of(*paths: Path | str, settings: Settings | None = None) -> list[str]:
+    with pytest.raises(SpecError) as caught:
+        load(paths, settings)
+    return str(caught.value).splitlines()
+
+
+class TestFiles:
+    def test_a_missing_file_is_named_with_the_nearest_one(self, write: Write) -> None:
+        write(SIN, "unary.toml")
+        assert lines_of("unari.toml") == [
+            "unari.toml:1:1: no such file or folder; expected a TOML file, a folder of them, or builtin; "
+            'did you mean "unary.toml"?'
+        ]
+
+    def test_an_empty_file_lacks_operators(self, mistakes: Mistakes) -> None:
+        assert mistakes("") == ["spec.toml:1:1: a spec file without operators; expected at least one [[operator]]"]
+
+    def test_broken_toml_is_placed_where_it_breaks(self, mistakes: Mistakes) -> None:
+        assert mistakes('[[operator]]\nname = "torch.sin\n') == ["spec.toml:2:18: broken TOML: Illegal character '\\n'"]
+
+    def test_bytes_that_are_not_utf8_are_placed_at_the_first_of_them(self, write: Write) -> None:
+        write("", "spec.toml").write_bytes(b'# \xc3\xa9\nname = "\xc3\xa9\xff"\n')
+        assert lines_of("spec.toml") == ["spec.toml:2:10: is not text in UTF-8; expected a TOML file"]
+
+    def test_a_byte_order_mark_is_called_by_its_name(self, write: Write) -> None:
+        write("", "spec.toml").write_bytes(b"\xef\xbb\xbf" + SIN.encode())
+        assert lines_of("spec.toml") == ["spec.toml:1:1: begins with a byte order mark; expected UTF-8 without one"]
+
+    def test_an_integer_too_long_for_python_is_a_mistake_like_any_other(self, mistakes: Mistakes) -> None:
+        (line,) = mistakes(f"x = {'9' * 5000}")
+        assert line.startswith("spec.toml:1:1: TOML beyond what can be read: Exceeds the limit")
+
+    def test_a_folder_without_specs_is_a_mistake(self, write: Write, tmp_path: Path) -> None:
+        write(SIN)
+        (tmp_path / "empty").mkdir()
+        assert lines_of("empty") == ["empty:1:1: a folder without spec files; expected at least one TOML file"]
+
+    def test_windows_line_ends_do_not_move_the_columns(self, write: Write) -> None:
+        write("").write_bytes(b'[[operator]]\r\nname = "torch.sin"\r\n  reseed = 1\r\nsamples = [{ use = "unary" }]')
+        assert lines_of("spec.toml") == [
+            "spec.toml:3:12: wrong type for reseed: an integer (1); expected true or false"
+        ]
+
+    def test_a_file_named_twice_is_loaded_once(self, write: Write) -> None:
+        write(SIN, "specs/sin.toml")
+        assert [operator.id for operator in load(["specs", "specs/sin.toml"])] == ["torch.sin"]
+
+    def test_operators_come_in_the_order_of_files_and_lines(self, write: Write) -> None:
+        write(SIN + SIN.replace("sin", "cos"), "specs/b.toml")
+        write(SIN.replace("sin", "tan"), "specs/a.toml")
+        assert [operator.id for operator in load(["specs"])] == ["torch.tan", "torch.sin", "torch.cos"]
+
+    def test_the_family_is_the_folder_else_the_file(self, write: Write) -> None:
+        write(SIN, "specs/unary/trigonometric.toml")
+        write(SIN.replace("sin", "cos"), "specs/waves.toml")
+        assert [operator.family for operator in load(["specs"])] == ["unary", "waves"]
+        settings = Settings.model_validate({"specs": ["specs"]})
+        assert [operator.family for operator in load(["specs/unary/trigonometric.toml"], settings)] == ["unary"]
+
+    def test_builtin_is_the_shipped_library(self) -> None:
+        assert len(load([BUILTIN])) > 0
+        assert builtin_folder().is_dir()
+
+    def test_the_mistakes_of_all_files_come_at_once_in_the_order_of_files_and_lines(self, write: Write) -> None:
+        write(SIN + "reseed = 1\n" + SIN + "tags = 1\n", "specs/b.toml")
+        write("x = [", "specs/a.toml")
+        assert lines_of("specs", "nowhere") == [
+            "nowhere:1:1: no such file or folder; expected a TOML file, a folder of them, or builtin",
+            "specs/a.toml:1:6: broken TOML: Invalid value",
+            "specs/b.toml:4:10: wrong type for reseed: an integer (1); expected true or false",
+            "specs/b.toml:8:8: wrong type for tags: an integer (1); expected an array",
+        ]
+
+
+class TestTopLevel:
+    def test_an_unknown_key_of_the_file_has_the_nearest_name(self, mistakes: Mistakes) -> None:
+        assert mistakes(SIN + "[default]\n") == [
+            'spec.toml:4:2: unknown key "default"; expected defaults or operator; did you mean "defaults"?'
+        ]
+
+    def test_a_misspelt_array_of_operators_is_not_also_called_missing(self, mistakes: Mistakes) -> None:
+        assert mistakes('[[operators]]\nname = "torch.sin"\n') == [
+            'spec.toml:1:3: unknown key "operators"; expected defaults or operator; did you mean "operator"?'
+        ]
+
+    def test_a_single_table_is_no_array_of_operators(self, mistakes: Mistakes) -> None:
+        assert mistakes('[operator]\nname = "torch.sin"\n') == [
+            "spec.toml:1:1: operator is no array of tables; expected at least one [[operator]]"
+        ]
+
+    def test_defaults_must_be_a_table(self, mistakes: Mistakes) -> None:
+        assert mistakes("defaults = 3\n" + SIN) == ["spec.toml:1:12: defaults is no table; expected [defaults]"]
+
+
+class TestDefaults:
+    def test_an_unknown_key_is_reported_at_its_place_in_the_defaults(self, mistakes: Mistakes) -> None:
+        (line,) = mistakes("[defaults]\n  reseeds = true\n" + SIN)
+        assert line.startswith('spec.toml:2:3: unknown key "reseeds"; expected one of variants, dtypes, ')
+        assert line.endswith('; did you mean "reseed"?')
+
+    def test_what_only_an_operator_can_say_is_unknown_in_the_defaults(self, mistakes: Mistakes) -> None:
+        (line,) = mistakes('[defaults]\nname = "torch.cos"\n' + SIN)
+        assert line.startswith('spec.toml:2:1: unknown key "name"; expected one of variants, dtypes, ')
+
+    def test_a_mistake_that_all_operators_inherit_is_reported_once(self, mistakes: Mistakes) -> None:
+        text = '[defaults]\nsupports = { backwards = false }\nsamples = [{ use = "unry" }]\n'
+        text += '[[operator]]\nname = "torch.sin"\n[[operator]]\nname = "torch.cos"\n'
+        key, template = mistakes(text)
+        assert key.startswith('spec.toml:2:14: unknown key "backwards"; expected one of backward, forward_ad, ')
+        assert key.endswith('; did you mean "backward"?')
+        assert template.startswith('spec.toml:3:20: unknown template "unry"; expected one of ')
+        assert template.endswith('; did you mean "unary"?')
+
+    def test_a_mistake_that_all_operators_replace_is_reported_too(self, mistakes: Mistakes) -> None:
+        assert mistakes("[defaults]\nreseed = 1\n" + SIN + "reseed = true\n") == [
+            "spec.toml:2:10: wrong type for reseed: an integer (1); expected true or false"
+        ]
+
+    def test_mistakes_of_the_defaults_do_not_hide_those_of_the_operators(self, mistakes: Mistakes) -> None:
+        lines = mistakes('[defaults]\nsample = []\n[[operator]]\nname = "torch.sin"\nreseed = 1\n')
+        assert [line.split(";")[0] for line in lines] == [
+            'spec.toml:2:1: unknown key "sample"',
+            "spec.toml:5:10: wrong type for reseed: an integer (1)",
+        ]
+
+    def test_tables_are_merged_and_each_part_keeps_its_place(self, mistakes: Mistakes) -> None:
+        text = '[defaults]\ndtypes = { forward = ["floatin"] }\n' + SIN + 'dtypes = { backward = ["complx"] }\n'
+        forward, backward = mistakes(text)
+        assert forward.startswith('spec.toml:2:23: unknown dtype "floatin"; expected a dtype or a group (all, ')
+        assert forward.endswith('; did you mean "floating"?')
+        assert backward.startswith('spec.toml:6:24: unknown dtype "complx"')
+
+    def test_arrays_are_replaced(self, loaded: Load) -> None:
+        (operator,) = loaded('[defaults]\nvariants = ["method", "inplace"]\n' + SIN + 'variants = ["method"]\n')
+        assert [variant.kind for variant in operator.variants] == ["function", "method"]
+
+
+class TestOperators:
+    def test_the_second_operator_of_an_id_is_refused(self, mistakes: Mistakes) -> None:
+        assert mistakes(SIN + SIN) == [
+            'spec.toml:5:8: operator "torch.sin" is described twice; first at spec.toml:2; '
+            "expected another name, or a key variant"
+        ]
+
+    def test_variants_of_one_name_have_ids_of_their_own(self, loaded: Load) -> None:
+        library = loaded(SIN + SIN + 'variant = "slow"\n')
+        assert [operator.id for operator in library] == ["torch.sin", "torch.sin[slow]"]
+        assert [operator.id for operator in library.find("torch.sin")] == ["torch.sin", "torch.sin[slow]"]
+        assert [operator.id for operator in library.find("torch.sin[slow]")] == ["torch.sin[slow]"]
+
+    def test_an_operator_needs_samples(self, mistakes: Mistakes) -> None:
+        assert mistakes(SIN + '[[operator]]\nname = "torch.cos"\n') == [
+            'spec.toml:4:1: operator "torch.cos" has no samples; expected samples = [...]'
+        ]
+
+    def test_an_operator_whose_samples_are_all_left_out_is_refused(self, mistakes: Mistakes) -> None:
+        assert mistakes(SIN.replace('use = "unary"', "grid = { a = [1] }, skip = [{ a = 1 }]")) == [
+            'spec.toml:3:11: operator "torch.sin" has no samples left; '
+            "expected a skip, dtypes or layouts that leave some"
+        ]
+
+    def test_a_missing_name_is_reported_at_the_table(self, mistakes: Mistakes) -> None:
+        assert mistakes('[[operator]]\nsamples = [{ use = "unary" }]\n') == [
+            'spec.toml:1:1: missing key "name"; expected a dotted path: name and target in one'
+        ]
+
+    def test_a_mistake_in_one_key_does_not_hide_those_of_other_stages(self, mistakes: Mistakes) -> None:
+        text = """
+            [[operator]]
+            name = "os.system"
+            reseed = 1
+            devices = ["cdua"]
+            samples = [
+              3,
+              { use = "unry" },
+              { args = [{ shape = [1000, 1000] }] },
+            ]
+            """
+        assert [line.split(";")[0] for line in mistakes(text)] == [
+            'spec.toml:2:8: "os.system" is outside the allowed modules',
+            "spec.toml:3:10: wrong type for reseed: an integer (1)",
+            'spec.toml:4:12: unknown device "cdua"',
+            "spec.toml:6:3: wrong type for an element of samples: an integer (3)",
+            'spec.toml:7:11: unknown template "unry"',
+            "spec.toml:8:13: a tensor of 1000000 elements is over the bound",
+        ]
+
+
+class TestModules:
+    @pytest.mark.parametrize(
+        ("line", "column", "path"),
+        [
+            ('target = "os.path:join"', 10, "os.path:join"),
+            ('aliases = ["torch.sine", "os.system"]', 26, "os.system"),
+            ('variants = [{ kind = "method", target = "os.system" }]', 41, "os.system"),
+            ('errors = [{ args = [{ object = "os.system" }], match = "x" }]', 32, "os.system"),
+            ('errors = [{ kwargs = { f = { object = "os.system" } }, match = "x" }]', 39, "os.system"),
+        ],
+    )
+    def test_paths_outside_the_allowed_modules_are_refused(
+        self, mistakes: Mistakes, line: str, column: int, path: str
+    ) -> None:
+        assert mistakes(SIN + line) == [
+            f'spec.toml:4:{column}: "{path}" is outside the allowed modules; '
+            "expected a path inside torch (modules of [tool.opcheck])"
+        ]
+
+    @pytest.mark.parametrize(
+        "sample",
+        [
+            'args = [{ object = "os.system" }]',
+            'args = [[1, { tuple = [{ object = "os.system" }] }]]',
+            'kwargs = { f = { object = "os.system" } }',
+            'grid = { f = [1, { object = "os.system" }] }',
+            'grad_outputs = [{ object = "os.system" }]',
+        ],
+    )
+    def test_objects_anywhere_in_a_sample_are_held_to_the_same_rule(self, mistakes: Mistakes, sample: str) -> None:
+        column = f"samples = [{{ {sample}".index('"os.system"') + 1
+        assert mistakes(SIN.replace('use = "unary"', sample)) == [
+            f'spec.toml:3:{column}: "os.system" is outside the allowed modules; '
+            "expected a path inside torch (modules of [tool.opcheck])"
+        ]
+
+    def test_the_project_adds_modules_and_their_names_are_suggested(self, mistakes: Mistakes, loaded: Load) -> None:
+        text = SIN.replace("torch.sin", "mylib.op")
+        assert loaded(text, modules=["torch", "mylib"]).find("mylib.op")
+        assert mistakes(text.replace("mylib", "mylob"), modules=["torch", "mylib"]) == [
+            'spec.toml:2:8: "mylob.op" is outside the allowed modules; expected a path inside torch, mylib '
+            '(modules of [tool.opcheck]); did you mean "mylib"?'
+        ]
+
+    def test_a_module_whose_name_only_begins_like_an_allowed_one_is_refused(self, mistakes: Mistakes) -> None:
+        (line,) = mistakes(SIN.replace("torch.sin", "torchx.sin"))
+        assert line.startswith('spec.toml:2:8: "torchx.sin" is outside the allowed modules')
+
+    def test_references_may_also_come_from_numpy_and_scipy(self, loaded: Load, mistakes: Mistakes) -> None:
+        assert loaded(SIN + 'reference = "scipy.special.i0"\n')
+        assert mistakes(SIN + 'reference = { target = "os.system" }\n') == [
+            'spec.toml:4:24: "os.system" is outside the allowed modules; '
+            "expected a path inside torch, numpy, scipy, math (modules of [tool.opcheck])"
+        ]
+
+
+class TestDevices:
+    def test_an_unknown_device_has_the_nearest_name(self, mistakes: Mistakes) -> None:
+        assert mistakes(SIN + 'devices = ["cpu", "cudaa"]\n') == [
+            'spec.toml:4:19: unknown device "cudaa"; expected one of cpu, cuda; did you mean "cuda"?'
+        ]
+
+    def test_overrides_for_an_unknown_device_are_refused_at_its_name(self, mistakes: Mistakes) -> None:
+        assert mistakes(SIN + "[operator.per_device.cdua]\nsupports = {}\n") == [
+            'spec.toml:4:22: unknown device "cdua"; expected one of cpu, cuda; did you mean "cuda"?'
+        ]
+
+    def test_unknown_support_on_a_device_is_refused(self, mistakes: Mistakes) -> None:
+        (line,) = mistakes(SIN + "per_device.cuda.supports.vmapp = false\n")
+        assert line.startswith('spec.toml:4:26: unknown key "vmapp"; expected one of backward, forward_ad, ')
+        assert line.endswith('; did you mean "vmap"?')
+
+    def test_broken_profiles_come_with_the_mistakes_of_the_specs(self, write: Write) -> None:
+        write(SIN + 'devices = ["npu"]\nreseed = 1\n')
+        write('[device]\nname = "npu"\nlack = ["float64"]\n', "devices/npu.toml")
+        settings = Settings.model_validate({"devices": ["devices", "nowhere"]})
+        lines = [line.split(";")[0] for line in lines_of("spec.toml", settings=settings)]
+        assert lines == [
+            'devices/npu.toml:3:1: unknown key "lack"',
+            "nowhere:1:1: no such folder",
+            "spec.toml:5:10: wrong type for reseed: an integer (1)",
+        ]

@@ -1,0 +1,184 @@
+"""Templates: what a use fills in, where templates are found, and whose mistake a mistake is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from opcheck.spec import Library, Settings, SpecError, load
+from opcheck.spec.document import Document
+from opcheck.spec.operator import SampleSpec, TemplateUse
+from opcheck.spec.templates import Template, builtin, builtin_names
+
+Write = Callable[..., Path]
+Load = Callable[..., Library]
+Mistakes = Callable[..., list[str]]
+
+TEMPLATE = """
+[template]
+about    = "one input"
+optional = ["shape", "extra"]
+defaults = { low = 0 }
+
+[[samples]]
+name = "only"
+args = ["$extra", { shape = "$shape", low = "$low", high = 2 }]
+"""
+USE = '[[operator]]\nname = "torch.sin"\nsamples = [{ use = "mine", shape = [2] }]\n'
+
+
+def lines_of(path: str) -> list[str]:
+    with pytest.raises(SpecError) as caught:
+        load([path])
+    return str(caught.value).splitlines()
+
+
+class TestBuiltin:
+    @pytest.mark.parametrize("name", builtin_names())
+    def test_every_shipped_template_says_what_it_is_for(self, name: str) -> None:
+        assert builtin(name).file.template.about
+
+    @pytest.mark.parametrize("name", builtin_names())
+    def test_every_sample_of_a_shipped_template_has_a_name_of_its_own(self, name: str) -> None:
+        names = [sample.get("name") for sample in builtin(name).file.samples]
+        assert None not in names
+        assert len(set(names)) == len(names)
+
+    def test_an_unknown_template_has_the_nearest_name(self, mistakes: Mistakes) -> None:
+        (line,) = mistakes(USE.replace("mine", "unari"))
+        assert line.startswith('spec.toml:3:20: unknown template "unari"; expected one of ')
+        assert line.endswith('; did you mean "unary"?')
+
+    def test_an_unknown_parameter_has_the_nearest_name(self, mistakes: Mistakes) -> None:
+        assert mistakes(USE.replace("mine", "unary").replace("shape = [2]", "lwo = 1")) == [
+            'spec.toml:3:29: unknown key "lwo"; expected one of low, high, exclude '
+            '(parameters of the template unary); did you mean "low"?'
+        ]
+
+    def test_every_unknown_parameter_is_reported_and_keys_of_any_use_are_suggested(self, mistakes: Mistakes) -> None:
+        lines = mistakes(USE.replace("mine", "unary").replace("shape = [2]", "hihg = 1, kwarg = {}"))
+        assert [(line.split(":")[2], line.rpartition("; ")[2]) for line in lines] == [
+            ("29", 'did you mean "high"?'),
+            ("39", 'did you mean "kwargs"?'),
+        ]
+
+
+class TestOfAProject:
+    def test_templates_of_a_folder_are_known_to_its_specs_in_any_order(self, write: Write) -> None:
+        write(TEMPLATE, "specs/zzz/mine.toml")
+        write(USE, "specs/a.toml")
+        (operator,) = load(["specs"])
+        assert [(sample.name, sample.toml()) for sample in operator.samples] == [
+            ("0.only", "{ args = [{ shape = [2], low = 0.0, high = 2.0 }] }")
+        ]
+
+    def test_a_lone_file_knows_the_templates_beside_it(self, write: Write) -> None:
+        write(TEMPLATE, "specs/mine.toml")
+        write(USE, "specs/a.toml")
+        assert len(load(["specs/a.toml"])) == 1
+
+    def test_a_lone_file_knows_the_templates_of_the_project(self, write: Write) -> None:
+        write(TEMPLATE, "specs/templates/mine.toml")
+        write(USE, "specs/unary/a.toml")
+        assert len(load(["specs/unary/a.toml"], Settings.model_validate({"specs": ["specs"]}))) == 1
+
+    def test_a_template_of_the_project_comes_before_a_shipped_one(self, write: Write) -> None:
+        write(TEMPLATE, "specs/unary.toml")
+        write(USE.replace("mine", "unary"), "specs/a.toml")
+        (operator,) = load(["specs"])
+        assert [sample.name for sample in operator.samples] == ["0.only"]
+
+    def test_a_broken_template_is_reported_once_and_its_uses_are_not(self, write: Write) -> None:
+        write(TEMPLATE.replace("about ", "abot "), "specs/mine.toml")
+        write(USE + USE.replace("sin", "cos"), "specs/a.toml")
+        assert lines_of("specs") == [
+            'specs/mine.toml:2:1: unknown key "abot"; expected one of about, optional, defaults; did you mean "about"?'
+        ]
+
+    def test_a_parameter_must_be_declared(self, write: Write) -> None:
+        write(TEMPLATE.replace('"$shape"', '"$shpae"'), "specs/mine.toml")
+        assert lines_of("specs/mine.toml") == [
+            'specs/mine.toml:8:29: unknown parameter "$shpae"; expected one of $shape, $extra, $low; '
+            'did you mean "$shape"?'
+        ]
+
+    def test_a_parameter_cannot_have_the_name_of_a_key_of_every_use(self, write: Write) -> None:
+        write(TEMPLATE.replace('["shape", "extra"]', '["shape", "extra", "kwargs"]'), "specs/mine.toml")
+        assert lines_of("specs/mine.toml") == [
+            'specs/mine.toml:3:31: a parameter cannot be called "kwargs"; '
+            "expected no key that every use of a template has"
+        ]
+
+    @pytest.mark.parametrize(
+        ("text", "said"),
+        [
+            ("[template]\n", '1:1: missing key "about"; expected what it is for'),
+            ('[template]\nabout = "x"\nsamples = 3', '3:1: unknown key "samples"; expected one of about, optional, '),
+            ('samples = []\n[template]\nabout = "x"\n', "1:11: samples is empty; expected at least one element"),
+        ],
+    )
+    def test_templates_have_a_form(self, write: Write, text: str, said: str) -> None:
+        write(text, "specs/mine.toml")
+        assert any(line.startswith(f"specs/mine.toml:{said}") for line in lines_of("specs/mine.toml"))
+
+
+class TestWhoseMistake:
+    def mistakes(self, write: Write, use: str, template: str = TEMPLATE) -> list[str]:
+        write(template, "specs/mine.toml")
+        write(USE.replace("shape = [2]", use), "specs/a.toml")
+        return lines_of("specs")
+
+    def test_a_wrong_parameter_is_the_mistake_of_the_use(self, write: Write) -> None:
+        assert self.mistakes(write, 'shape = [2, "x"]') == [
+            'specs/a.toml:3:41: wrong type for an element of shape: a string ("x"); expected an integer'
+        ]
+
+    def test_a_parameter_that_does_not_go_with_the_template_is_the_mistake_of_the_use(self, write: Write) -> None:
+        assert self.mistakes(write, "shape = [2], low = 7") == ["specs/a.toml:3:42: low = 7 is not below high = 2"]
+
+    def test_a_wrong_keyword_is_the_mistake_of_the_use(self, write: Write) -> None:
+        assert self.mistakes(write, "shape = [2], kwargs = { x = { shape = [10000] } }") == [
+            "specs/a.toml:3:57: a tensor of 10000 elements is over the bound; "
+            "expected at most 4096 (max_elements of [tool.opcheck])"
+        ]
+
+    def test_anything_else_is_the_mistake_of_the_template(self, write: Write) -> None:
+        assert self.mistakes(write, "shape = [2]", TEMPLATE.replace("high = 2", "hihg = 2"))[0].startswith(
+            'specs/mine.toml:8:51: unknown key "hihg"; expected one of shape, '
+        )
+
+    def test_places_are_right_where_an_optional_argument_is_left_out(self, write: Write) -> None:
+        template = TEMPLATE.replace("high = 2 }]", "high = 2 }, { none = false }]")
+        assert self.mistakes(write, "shape = [2]", template) == [
+            "specs/mine.toml:8:72: wrong value for none: a boolean (false); expected true"
+        ]
+        assert self.mistakes(write, "extra = 1, shape = [1], kwargs = {}", template) == [
+            "specs/mine.toml:8:72: wrong value for none: a boolean (false); expected true"
+        ]
+
+    def test_a_tensor_that_a_parameter_makes_too_large_is_the_mistake_of_the_use(self, write: Write) -> None:
+        assert self.mistakes(write, "shape = [100, 100]") == [
+            "specs/a.toml:3:28: a tensor of 10000 elements is over the bound; "
+            "expected at most 4096 (max_elements of [tool.opcheck])"
+        ]
+
+
+class TestFilling:
+    def test_a_parameter_not_given_leaves_no_trace(self, write: Write) -> None:
+        template = Template.of("mine", Document.read(write(TEMPLATE, "mine.toml")))
+        assert template.parameters == ("shape", "extra", "low")
+        assert template.sample(0, {}) == {"name": "only", "args": [{"low": 0, "high": 2}]}
+        assert template.sample(0, {"low": -1, "extra": [1]})["args"] == [[1], {"low": -1, "high": 2}]
+
+    def test_equal_uses_are_validated_once(self, write: Write) -> None:
+        write(TEMPLATE, "specs/mine.toml")
+        write(USE + USE.replace("sin", "cos"), "specs/a.toml")
+        first, second = load(["specs"])
+        assert first.samples[0].args[0] is second.samples[0].args[0]
+
+    def test_parameters_are_not_among_the_keys_of_a_sample(self) -> None:
+        use = TemplateUse.model_validate({"use": "unary", "low": 1, "kwargs": {"a": 1}})
+        assert use.parameters == {"low": 1}
+        assert SampleSpec.model_validate({"args": []}).name is None

@@ -1,0 +1,137 @@
+"""What an argument can be, and how it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from opcheck.spec import Library
+from opcheck.spec.values import (
+    ComplexValue,
+    DtypeValue,
+    EllipsisValue,
+    NoneValue,
+    ObjectValue,
+    SliceValue,
+    Tensor,
+    TupleValue,
+    tensors,
+)
+
+Load = Callable[..., Library]
+Mistakes = Callable[..., list[str]]
+
+HEAD = '[[operator]]\nname = "torch.sin"\n'
+
+
+@pytest.fixture
+def read(loaded: Load) -> Callable[[str], Any]:
+    """Return the value that an argument is read as."""
+
+    def argument(text: str) -> Any:
+        (operator,) = loaded(f"{HEAD}samples = [{{ args = [{text}] }}]")
+        return operator.samples[0].args[0]
+
+    return argument
+
+
+@pytest.fixture
+def refused(mistakes: Mistakes) -> Callable[[str], str]:
+    """Return what is said about an argument, without the place."""
+
+    def argument(text: str) -> str:
+        (line,) = mistakes(f"{HEAD}samples = [{{ args = [{text}] }}]")
+        return line.partition(": ")[2]
+
+    return argument
+
+
+Read = Callable[[str], Any]
+
+
+class TestLiterals:
+    @pytest.mark.parametrize(("text", "value"), [("1", 1), ("1.5", 1.5), ("true", True), ("'x'", "x"), ("[1]", [1])])
+    def test_plain_values_stand_for_themselves(self, read: Read, text: str, value: object) -> None:
+        found = read(text)
+        assert found == value
+        assert type(found) is type(value)
+
+    @pytest.mark.parametrize(
+        ("text", "model"),
+        [
+            ("{ none = true }", NoneValue),
+            ("{ complex = [1, 2.5] }", ComplexValue),
+            ("{ dtype = 'int64' }", DtypeValue),
+            ("{ slice = [{ none = true }, 3] }", SliceValue),
+            ("{ ellipsis = true }", EllipsisValue),
+            ("{ tuple = [1, { shape = [2] }] }", TupleValue),
+            ("{ object = 'torch.strided' }", ObjectValue),
+            ("{ shape = [] }", Tensor),
+            ("{ values = 3 }", Tensor),
+            ("{ shape = [2], dtype = 'int64' }", Tensor),
+        ],
+    )
+    def test_tables_are_told_apart_by_their_keys(self, read: Read, text: str, model: type) -> None:
+        assert type(read(text)) is model
+
+    def test_arrays_of_tensor_tables_are_tensor_lists(self, read: Read) -> None:
+        assert [tensor.sizes for tensor in tensors(read("[{ shape = [2] }, { shape = [3, 1] }]"))] == [(2,), (3, 1)]
+
+    def test_tensors_are_found_within_tuples_and_tables(self, read: Read) -> None:
+        inner = read("{ tuple = [1, { tuple = [{ shape = [4] }] }] }")
+        assert [tensor.sizes for tensor in tensors({"a": inner})] == [(4,)]
+
+
+class TestTensors:
+    def test_sizes_follow_from_values(self, read: Read) -> None:
+        tensor = read("{ values = [[1, 2, 3], [4, 5, 6]] }")
+        assert tensor.sizes == (2, 3)
+        assert tensor.numel == 6
+        assert read("{ values = [] }").sizes == (0,)
+        assert read("{ values = 3.0 }").sizes == ()
+
+    def test_values_can_be_complex(self, read: Read) -> None:
+        assert read("{ values = [1, { complex = [1, -2] }] }").values == (1, 1 - 2j)
+
+    def test_an_array_of_two_numbers_is_no_complex_number(self, read: Read) -> None:
+        assert read("{ values = [[1, 2]] }").values == ((1, 2),)
+
+    def test_ragged_values_are_refused(self, mistakes: Mistakes) -> None:
+        assert mistakes(HEAD + "samples = [{ args = [{ values = [[1], [1, 2]] }] }]") == [
+            "spec.toml:3:33: the rows of values differ in length; expected a rectangular array"
+        ]
+
+    def test_rows_and_numbers_do_not_mix(self, refused: Read) -> None:
+        assert refused("{ values = [1, [2]] }").startswith("the rows of values differ in length")
+
+    @pytest.mark.parametrize(
+        ("text", "shown"), [("'x'", '"x"'), ("[{ complex = [1] }]", "a table"), ("{ complex = [true, 1] }", "a table")]
+    )
+    def test_other_values_are_refused(self, refused: Read, text: str, shown: str) -> None:
+        assert refused(f"{{ values = {text} }}") == (
+            f"{shown} is no value of a tensor; expected numbers, booleans, {{ complex = [re, im] }} or arrays of them"
+        )
+
+    @pytest.mark.parametrize("text", ["{}", "{ low = 1 }", "{ shape = [1], values = [1] }"])
+    def test_shape_and_values_exclude_each_other(self, refused: Read, text: str) -> None:
+        assert refused(text) == "a tensor needs either shape or values; expected exactly one of the two"
+
+    @pytest.mark.parametrize(("low", "high"), [("3", "2"), ("2", "2"), ("0.5", "-0.5")])
+    def test_low_must_be_below_high(self, mistakes: Mistakes, low: str, high: str) -> None:
+        assert mistakes(f"{HEAD}samples = [{{ args = [1, {{ shape = [2], low = {low}, high = {high} }}] }}]") == [
+            f"spec.toml:3:25: low = {low} is not below high = {high}"
+        ]
+
+    def test_settings_of_sparse_layouts_need_a_sparse_layout(self, refused: Read) -> None:
+        assert refused("{ shape = [2, 2], nnz = 1 }") == (
+            "nnz has no meaning for the layout strided; expected a sparse layout"
+        )
+        assert refused("{ shape = [2, 2], layout = 'sparse_csr', blocksize = [1, 1] }") == (
+            "blocksize has no meaning for the layout sparse_csr; expected layout sparse_bsr or sparse_bsc"
+        )
+
+    @pytest.mark.parametrize("dtype", ["float16", "int8", "complex32", "float8_e5m2", "real", "complex"])
+    def test_dtypes_are_names_or_follow_the_case(self, read: Read, dtype: str) -> None:
+        assert read(f"{{ shape = [2], dtype = '{dtype}' }}").dtype == dtype
