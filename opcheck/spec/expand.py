@@ -48,7 +48,7 @@ class Source:
             return self.entry.problem((*self.path, *place), *words, key=key)
         # A wrong parameter is the mistake of who uses the template; anything else that of its author.
         written, parameter = self.template.origin(self.number, place, self.use.parameters)
-        if parameter:
+        if parameter is not None:
             return self.entry.problem((*self.path, *parameter), *words)
         return self.template.document.problem(written, *words, key=key)
 

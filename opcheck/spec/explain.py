@@ -141,7 +141,7 @@ def _choices(item: Any) -> list[str]:
 def _called(path: Path) -> str:
     names = [part for part in path if isinstance(part, str)]
     if not names:
-        return "the file"
+        return "the table"
     return f"an element of {names[-1]}" if isinstance(path[-1], int) else names[-1]
 
 

@@ -20,10 +20,15 @@ def render(value: Any) -> str:
         return "[" + ", ".join(render(item) for item in value) + "]"
     if isinstance(value, complex):
         return f"{{ complex = [{render(value.real)}, {render(value.imag)}] }}"
-    if isinstance(value, (bool, str)):
-        return json.dumps(value, ensure_ascii=False)
-    return repr(value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    return _string(value) if isinstance(value, str) else repr(value)
 
 
 def _key(key: str) -> str:
-    return key if key.replace("_", "").replace("-", "").isalnum() and key.isascii() else json.dumps(key)
+    return key if key.replace("_", "").replace("-", "").isalnum() and key.isascii() else _string(key)
+
+
+def _string(text: str) -> str:
+    # A string of JSON is one of TOML, except that TOML wants DEL escaped.
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

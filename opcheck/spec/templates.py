@@ -59,8 +59,11 @@ class Template:
         filled: dict[str, Any] = _fill(self.file.samples[number], self._values(given))
         return filled
 
-    def origin(self, number: int, place: Path, given: dict[str, Any]) -> tuple[Path, Path]:
-        """Return where in this file a part of a filled sample is written, and what part of `given` it came from."""
+    def origin(self, number: int, place: Path, given: dict[str, Any]) -> tuple[Path, Path | None]:
+        """Return where in this file a part of a filled sample is written, and what part of `given` it came from.
+
+        None: it came from none; the empty path: from several.
+        """
         values = self._values(given)
         node: Any = self.file.samples[number]
         written: Path = ("samples", number)
@@ -72,9 +75,11 @@ class Template:
             node, written = node[part], (*written, part)
         return written, self._parameter(node, given, ())
 
-    def _parameter(self, node: Any, given: dict[str, Any], rest: Path) -> Path:
+    def _parameter(self, node: Any, given: dict[str, Any], rest: Path) -> Path | None:
         named = [name for name in _mentioned(node) if name in given]
-        return (named[0], *(rest if isinstance(node, str) else ())) if named else ()
+        if len(named) == 1:
+            return (named[0], *(rest if isinstance(node, str) else ()))
+        return () if named else None
 
     def _values(self, given: dict[str, Any]) -> dict[str, Any]:
         return dict.fromkeys(self.file.template.optional, UNSET) | self.file.template.defaults | given

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from opcheck.spec import Library
+from opcheck.spec import Library, load
 
+Write = Callable[..., Path]
 Load = Callable[..., Library]
 Mistakes = Callable[..., list[str]]
 
@@ -144,16 +146,28 @@ class TestDtypes:
         assert [sample.goes_with("float64") for sample in operator.samples] == [True, False]
         assert [sample.goes_with("complex64") for sample in operator.samples] == [True, True]
 
-    def test_a_use_restricts_all_samples_of_its_template(self, loaded: Load) -> None:
-        (operator,) = loaded(HEAD + 'samples = [{ use = "unary", dtypes = ["floating", "complex64"] }]')
-        by_name = {sample.name: sample.dtypes for sample in operator.samples}
-        assert by_name["0.matrix"] == ("float16", "bfloat16", "float32", "float64", "complex64")
-        assert by_name["0.conj"] == ("complex64",)
-
-    def test_samples_of_a_template_that_go_with_no_dtype_of_the_use_are_left_out(self, loaded: Load) -> None:
-        found = names(loaded(HEAD + 'samples = [{ use = "unary", dtypes = ["floating"] }]'))
-        assert "0.matrix" in found
-        assert "0.conj" not in found
+    def test_a_use_restricts_all_samples_of_its_template(self, write: Write) -> None:
+        write(
+            """
+            [template]
+            about = "one sample for all dtypes, one for some"
+            [[samples]]
+            name = "all"
+            [[samples]]
+            name = "conj"
+            dtypes = ["complex"]
+            """,
+            "specs/two.toml",
+        )
+        uses = ['{ use = "two", dtypes = ["float64", "complex64"] }', '{ use = "two", dtypes = ["floating"] }']
+        write(f"{HEAD}samples = [{', '.join(uses)}]", "specs/a.toml")
+        (operator,) = load(["specs"])
+        # The last one would go with no dtype at all, and is left out.
+        assert {sample.name: sample.dtypes for sample in operator.samples} == {
+            "0.all": ("float64", "complex64"),
+            "0.conj": ("complex64",),
+            "1.all": ("float16", "bfloat16", "float32", "float64"),
+        }
 
 
 class TestBounds:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -79,9 +80,12 @@ class TestFiles:
         settings = Settings.model_validate({"specs": ["specs"]})
         assert [operator.family for operator in load(["specs/unary/trigonometric.toml"], settings)] == ["unary"]
 
-    def test_builtin_is_the_shipped_library(self) -> None:
-        assert len(load([BUILTIN])) > 0
+    def test_builtin_is_the_shipped_library(self, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
         assert builtin_folder().is_dir()
+        shipped = write(SIN, "shipped/unary/waves.toml").parent.parent
+        monkeypatch.setattr(import_module("opcheck.spec.load"), "builtin_folder", lambda: shipped)
+        assert [operator.family for operator in load([BUILTIN])] == ["unary"]
+        assert [operator.family for operator in load([f"{BUILTIN}/unary/waves.toml"])] == ["unary"]
 
     def test_the_mistakes_of_all_files_come_at_once_in_the_order_of_files_and_lines(self, write: Write) -> None:
         write(SIN + "reseed = 1\n" + SIN + "tags = 1\n", "specs/b.toml")

@@ -132,35 +132,39 @@ class TestWhoseMistake:
 
     def test_a_wrong_parameter_is_the_mistake_of_the_use(self, write: Write) -> None:
         assert self.mistakes(write, 'shape = [2, "x"]') == [
-            'specs/a.toml:3:41: wrong type for an element of shape: a string ("x"); expected an integer'
+            'specs/a.toml:3:40: wrong type for an element of shape: a string ("x"); expected an integer'
         ]
 
     def test_a_parameter_that_does_not_go_with_the_template_is_the_mistake_of_the_use(self, write: Write) -> None:
-        assert self.mistakes(write, "shape = [2], low = 7") == ["specs/a.toml:3:42: low = 7 is not below high = 2"]
+        template = TEMPLATE.replace('"$shape"', "[2]")
+        assert self.mistakes(write, "low = 7", template) == ["specs/a.toml:3:34: low = 7 is not below high = 2"]
+
+    def test_parameters_that_do_not_go_together_are_the_mistake_of_the_use_as_a_whole(self, write: Write) -> None:
+        assert self.mistakes(write, "shape = [2], low = 7") == ["specs/a.toml:3:12: low = 7 is not below high = 2"]
 
     def test_a_wrong_keyword_is_the_mistake_of_the_use(self, write: Write) -> None:
         assert self.mistakes(write, "shape = [2], kwargs = { x = { shape = [10000] } }") == [
-            "specs/a.toml:3:57: a tensor of 10000 elements is over the bound; "
+            "specs/a.toml:3:56: a tensor of 10000 elements is over the bound; "
             "expected at most 4096 (max_elements of [tool.opcheck])"
         ]
 
     def test_anything_else_is_the_mistake_of_the_template(self, write: Write) -> None:
         assert self.mistakes(write, "shape = [2]", TEMPLATE.replace("high = 2", "hihg = 2"))[0].startswith(
-            'specs/mine.toml:8:51: unknown key "hihg"; expected one of shape, '
+            'specs/mine.toml:8:53: unknown key "hihg"; expected one of shape, '
         )
 
     def test_places_are_right_where_an_optional_argument_is_left_out(self, write: Write) -> None:
         template = TEMPLATE.replace("high = 2 }]", "high = 2 }, { none = false }]")
         assert self.mistakes(write, "shape = [2]", template) == [
-            "specs/mine.toml:8:72: wrong value for none: a boolean (false); expected true"
+            "specs/mine.toml:8:74: wrong value for none: a boolean (false); expected true"
         ]
         assert self.mistakes(write, "extra = 1, shape = [1], kwargs = {}", template) == [
-            "specs/mine.toml:8:72: wrong value for none: a boolean (false); expected true"
+            "specs/mine.toml:8:74: wrong value for none: a boolean (false); expected true"
         ]
 
     def test_a_tensor_that_a_parameter_makes_too_large_is_the_mistake_of_the_use(self, write: Write) -> None:
         assert self.mistakes(write, "shape = [100, 100]") == [
-            "specs/a.toml:3:28: a tensor of 10000 elements is over the bound; "
+            "specs/a.toml:3:36: a tensor of 10000 elements is over the bound; "
             "expected at most 4096 (max_elements of [tool.opcheck])"
         ]
 

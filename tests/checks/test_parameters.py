@@ -1,0 +1,116 @@
+"""Each parameter of torch's two functions is reachable from a spec, and from the command line where docs say so.
+
+What the engine then hands to torch is tested in tests/derivatives/test_torch_engine.py.
+"""
+
+import pytest
+
+from opcheck.run.session import RunSession
+from opcheck.spec import Settings
+
+
+class Recorder:
+    """An engine that keeps what it is asked."""
+
+    name = "torch"
+
+    def __init__(self):
+        self.asked = []
+
+    def ask(self, check, request):
+        self.asked.append((check, request))
+
+
+@pytest.fixture
+def requests(outcomes, monkeypatch):
+    """The requests that checks make for a spec."""
+
+    def make(keys="", sample="args = [{ shape = [2] }]", overrides=None, checks=("backward",), dtype="float64"):
+        engine = Recorder()
+        monkeypatch.setattr(
+            RunSession, "start", classmethod(lambda cls, settings, **given: cls(settings, engine, given))
+        )
+        text = f'[[operator]]\nname = "operators.right.square"\n{keys}\nsamples = [{{ {sample} }}]\n'
+        outcomes(text, overrides=overrides, checks=checks, dtypes=(dtype,))
+        return [request for _, request in engine.asked]
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("name", "key"), [("eps", "eps"), ("atol", "atol"), ("rtol", "rtol"), ("nondeterminism", "nondeterminism")]
+)
+def test_numbers_come_from_the_operator_its_dtypes_and_its_checks_and_the_command_line_wins(requests, name, key):
+    def value(keys, **more):
+        (request,) = requests(keys, **more)
+        return getattr(request.numbers, name)
+
+    assert value(f"tolerance = {{ {key} = 0.5 }}") == 0.5
+    assert value(f"tolerance = {{ {key} = 0.5, dtype.float64.{key} = 0.25 }}") == 0.25
+    assert value(f"tolerance = {{ {key} = 0.5, dtype.complex128.{key} = 0.25 }}") == 0.5
+    by_check = f"tolerance = {{ {key} = 0.5, dtype.float64.{key} = 0.25, check.backward.{key} = 0.125 }}"
+    assert value(by_check) == 0.125
+    assert value(by_check, overrides={name: 0.0625}) == 0.0625
+
+
+def test_without_a_word_the_numbers_are_those_of_torch(requests):
+    (request,) = requests()
+    numbers = request.numbers
+    assert (numbers.eps, numbers.atol, numbers.rtol, numbers.nondeterminism) == (1e-6, 1e-5, 1e-3, 0.0)
+
+
+@pytest.mark.parametrize("name", ["fast_mode", "raise_exception"])
+@pytest.mark.parametrize("value", [True, False])
+def test_settings_of_gradcheck_come_from_the_spec_and_the_command_line(requests, name, value):
+    (request,) = requests(f"gradcheck = {{ {name} = {str(value).lower()} }}")
+    assert getattr(request, name) is value
+    (request,) = requests(overrides={name: value})
+    assert getattr(request, name) is value
+
+
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        ("", (False, True)),
+        ("gradcheck = { gen_non_contig_grad_outputs = true }", (True,)),
+        ("gradcheck = { gen_non_contig_grad_outputs = false }", (False,)),
+    ],
+)
+def test_generated_cotangents_follow_the_spec(requests, keys, expected):
+    assert requests(keys)[0].non_contiguous == expected
+
+
+def test_grad_outputs_of_a_sample_become_cotangents(requests):
+    (request,) = requests(
+        sample="args = [{ shape = [2] }], grad_outputs = [{ values = [3.0, 4.0] }]", checks=("rev_over_rev",)
+    )
+    assert [v.tolist() for v in request.grad_outputs] == [[3.0, 4.0]]
+    assert all(v.requires_grad for v in request.grad_outputs)
+
+
+@pytest.mark.parametrize("key", ["masked", "check_sparse_nnz"])
+@pytest.mark.parametrize("value", [True, False])
+def test_masked_and_its_deprecated_alias_set_the_semantics(requests, key, value):
+    assert requests(f"{key} = {str(value).lower()}")[0].masked is value
+
+
+@pytest.mark.parametrize(
+    ("claim", "check"),
+    [
+        ("backward", "backward"),
+        ("forward_ad", "forward_ad"),
+        ("batched_grad", "batched_grad"),
+        ("batched_forward_grad", "batched_forward_grad"),
+        ("undefined_grad", "undefined_grad"),
+        ("second_order", "rev_over_rev"),
+        ("fwd_over_rev", "fwd_over_rev"),
+    ],
+)
+def test_a_disclaimed_feature_is_not_asked_for(requests, claim, check):
+    assert len(requests(checks=(check,))) == 1
+    assert requests(f"supports = {{ {claim} = false }}", checks=(check,)) == []
+
+
+def test_settings_default_to_the_reference_engine():
+    assert Settings().engine == "torch"
+    assert RunSession.start(Settings()).engine.name == "torch"

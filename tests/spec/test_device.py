@@ -1,0 +1,65 @@
+"""Device profiles: the built-in ones, those of a project, and their mistakes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from opcheck.spec import SpecError
+from opcheck.spec.device import Hint, profiles, read_profile
+
+Write = Callable[..., Path]
+
+
+def lines_of(*folders: Path) -> list[str]:
+    with pytest.raises(SpecError) as caught:
+        profiles(folders)
+    return str(caught.value).splitlines()
+
+
+def test_cpu_and_cuda_are_built_in() -> None:
+    found = profiles()
+    assert list(found)[:2] == ["cpu", "cuda"]
+    assert found["cpu"].hint.holds()
+    assert found["cuda"].device_string == "cuda"
+
+
+def test_a_project_adds_devices_and_replaces_built_in_ones(write: Write, tmp_path: Path) -> None:
+    write('[device]\nname = "npu"\ntorch = "privateuseone:0"\nlacks = ["double"]\n', "devices/npu.toml")
+    write('[device]\nname = "cuda"\nabout = "ours"\n', "devices/other.toml")
+    found = profiles((tmp_path / "devices",))
+    assert found["npu"].device_string == "privateuseone:0"
+    assert found["npu"].lacks == ("double",)
+    assert found["cuda"].about == "ours"
+
+
+def test_the_mistakes_of_all_profiles_come_at_once(write: Write, tmp_path: Path) -> None:
+    write('[device]\nname = "a b"\nlacks = ["flot64"]\n', "devices/a.toml")
+    write('[devise]\nname = "b"\n', "devices/b.toml")
+    write("[device\n", "devices/c.toml")
+    write('[device]\n[[device.expect]]\nwhen = { check = "vmap" }\noutcome = "fail"\n', "devices/d.toml")
+    assert lines_of(tmp_path / "devices", tmp_path / "nowhere") == [
+        'devices/a.toml:2:8: "a b" cannot stand in a test id; expected letters, digits and any of _ . + = -',
+        'devices/a.toml:3:10: unknown dtype "flot64"; expected a dtype or a group (all, floating, complex, half, '
+        'single, double, integral, signed, bool), with - in front to take it out; did you mean "float64"?',
+        'devices/b.toml:1:2: unknown key "devise"; expected device; did you mean "device"?',
+        "devices/c.toml:1:8: broken TOML: Expected ']' at the end of a table declaration",
+        'devices/d.toml:1:1: missing key "name"; expected name in case ids and for --device',
+        'devices/d.toml:2:1: missing key "reason"; expected why, best with a link',
+        "nowhere:1:1: no such folder; expected a folder of device profiles",
+    ]
+
+
+def test_a_profile_knows_where_its_keys_stand(write: Write) -> None:
+    profile = read_profile(write('[device]\nname = "npu"\ntolerance.atol = 1\n', "npu.toml"))
+    assert str(profile.problem(("tolerance", "atol"), "wrong")) == "npu.toml:3:18: wrong"
+
+
+def test_a_hint_holds_where_any_of_its_signs_is_there(tmp_path: Path) -> None:
+    assert Hint(always=True).holds()
+    assert Hint(paths=(str(tmp_path / "nothing"), str(tmp_path))).holds()
+    assert Hint(module="pytest").holds()
+    assert not Hint().holds()
+    assert not Hint(paths=(str(tmp_path / "nothing"),), module="no_such_module.at_all").holds()

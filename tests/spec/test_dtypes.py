@@ -1,0 +1,54 @@
+"""Names of dtypes and groups."""
+
+from __future__ import annotations
+
+import pytest
+
+from opcheck.spec.dtypes import EXOTIC, GROUPS, KNOWN, STANDARD, complex_of, expand, is_differentiable, real_of, unknown
+
+
+@pytest.mark.parametrize(
+    ("entries", "names"),
+    [
+        ([], ()),
+        (["float64"], ("float64",)),
+        (["double", "half"], ("float16", "bfloat16", "float64", "complex128")),
+        (["floating", "-half"], ("float32", "float64")),
+        (["all", "-complex", "-bool"], ("uint8", "int8", "int16", "int32", "int64", *GROUPS["floating"])),
+        (["-half", "floating"], GROUPS["floating"]),
+        (["float64", "float64"], ("float64",)),
+    ],
+)
+def test_a_list_stands_for_its_dtypes_in_a_fixed_order(entries: list[str], names: tuple[str, ...]) -> None:
+    assert expand(entries) == names
+
+
+def test_all_is_what_every_spec_makes_a_claim_about() -> None:
+    assert expand(["all"]) == STANDARD
+    assert not set(STANDARD) & set(EXOTIC)
+
+
+def test_every_group_names_known_dtypes() -> None:
+    assert {name for members in GROUPS.values() for name in members} <= set(KNOWN)
+
+
+@pytest.mark.parametrize("entry", ["floating", "-floating", "float64", "-float64", "float8_e5m2"])
+def test_names_and_groups_are_known_with_and_without_a_minus(entry: str) -> None:
+    assert unknown(entry) is None
+
+
+@pytest.mark.parametrize(("entry", "near"), [("flaoting", "floating"), ("-flot64", "-float64"), ("zzz", "")])
+def test_an_unknown_name_has_the_nearest_one(entry: str, near: str) -> None:
+    mistake = unknown(entry)
+    assert mistake is not None
+    assert mistake[1] == near
+
+
+def test_gradients_exist_for_floating_and_complex_dtypes() -> None:
+    differentiable = {name for name in KNOWN if is_differentiable(name)}
+    assert differentiable == {*GROUPS["floating"], *GROUPS["complex"], "complex32"}
+
+
+def test_real_and_complex_dtypes_of_one_precision_belong_together() -> None:
+    assert [complex_of(name) for name in ("float32", "float64", "bfloat16")] == ["complex64", "complex128", "bfloat16"]
+    assert [real_of(name) for name in ("complex64", "complex128", "float32")] == ["float32", "float64", "float32"]

@@ -1,0 +1,97 @@
+"""`[tool.opcheck]` of pyproject.toml: where it is found, and its mistakes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from opcheck.spec import Settings, SpecError
+
+Write = Callable[..., Path]
+
+
+def lines_of(path: Path) -> list[str]:
+    with pytest.raises(SpecError) as caught:
+        Settings.read(path)
+    return str(caught.value).splitlines()
+
+
+def test_every_setting_has_a_default() -> None:
+    settings = Settings()
+    assert settings.modules == ("torch",)
+    assert (settings.max_elements, settings.max_samples) == (4096, 1000)
+    assert settings.timeout is None
+
+
+def test_paths_are_relative_to_the_file(write: Write, tmp_path: Path) -> None:
+    write('[tool.opcheck]\nspecs = ["a", "b/c.toml"]\ndevices = ["d"]\n', "project/pyproject.toml")
+    (tmp_path / "project/deep/deeper").mkdir(parents=True)
+    settings = Settings.find(tmp_path / "project/deep/deeper")
+    root = tmp_path.resolve() / "project"
+    assert settings.root == root
+    assert settings.spec_paths() == [root / "a", root / "b/c.toml"]
+    assert settings.device_folders() == (root / "d",)
+
+
+def test_a_project_that_says_nothing_still_has_its_root(write: Write, tmp_path: Path) -> None:
+    write('[project]\nname = "x"\n', "project/pyproject.toml")
+    (tmp_path / "project/deep").mkdir()
+    settings = Settings.find(tmp_path / "project/deep")
+    assert settings.model_dump() == Settings().model_dump()
+    assert settings.root == tmp_path.resolve() / "project"
+
+
+def test_without_a_project_the_current_folder_is_the_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert Settings().root == tmp_path
+
+
+def test_mistakes_come_all_at_once_with_their_places(write: Write) -> None:
+    path = write(
+        """
+        [tool.black]
+        line-length = 120
+
+        [tool.opcheck]
+        module = ["mylib"]
+        max_samples = 0
+        timeout = "soon"
+        specs = "specs"
+        engine = "toch"
+        """,
+        "pyproject.toml",
+    )
+    assert lines_of(path) == [
+        'pyproject.toml:5:1: unknown key "module"; expected one of specs, modules, devices, max_elements, max_samples, '
+        'engine, timeout; did you mean "modules"?',
+        "pyproject.toml:6:15: max_samples is out of range: 0; expected a number of at least 1",
+        'pyproject.toml:7:11: wrong type for timeout: a string ("soon"); expected a number',
+        'pyproject.toml:8:9: wrong type for specs: a string ("specs"); expected an array',
+        'pyproject.toml:9:10: unknown engine "toch"; expected torch; did you mean "torch"?',
+    ]
+
+
+def test_dotted_keys_have_places_too(write: Write) -> None:
+    assert lines_of(write("[tool]\nopcheck.max_element = 3\n", "pyproject.toml")) == [
+        'pyproject.toml:2:9: unknown key "max_element"; expected one of specs, modules, devices, max_elements, '
+        'max_samples, engine, timeout; did you mean "max_elements"?'
+    ]
+
+
+def test_a_table_is_needed(write: Write) -> None:
+    assert lines_of(write("[tool]\nopcheck = 3\n", "pyproject.toml")) == [
+        "pyproject.toml:2:11: wrong type for the table: an integer (3); expected a table"
+    ]
+
+
+def test_a_broken_project_file_is_reported_only_where_it_speaks_of_opcheck(write: Write) -> None:
+    assert lines_of(write("[tool.opcheck\n", "pyproject.toml")) == [
+        "pyproject.toml:1:14: broken TOML: Expected ']' at the end of a table declaration"
+    ]
+    assert Settings.read(write("[tool.other\n", "pyproject.toml")).specs == ()
+
+
+def test_a_tool_table_that_is_none_is_somebody_elses_mistake(write: Write) -> None:
+    assert Settings.read(write('tool = "opcheck"\n', "pyproject.toml")).specs == ()

@@ -1,0 +1,179 @@
+"""Writes the reference tables of docs/ from the models and registries. `--check` only tells whether they are current."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from opcheck.plan.kinds import BUILTIN as CHECKS
+from opcheck.spec import dtypes, templates, values
+from opcheck.spec.claims import Dtypes, ErrorClaim, Expect, Gradcheck, Outputs, Reference, Supports, Tolerance, When
+from opcheck.spec.device import DeviceProfile, Hint
+from opcheck.spec.operator import OperatorSpec, SampleSpec, TemplateUse
+from opcheck.spec.settings import Settings
+from opcheck.spec.values import Tensor
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+
+
+def fields(model: type[BaseModel], skip: tuple[str, ...] = ()) -> str:
+    """A table of the keys of a model: name, type, default, meaning."""
+    rows = ["| key | type | default | meaning |", "|---|---|---|---|"]
+    for name, field in model.model_fields.items():
+        if name not in skip:
+            rows.append(f"| `{name}` | {_type(field.annotation)} | {_default(field)} | {_cell(field.description or '')} |")
+    return "\n".join(rows)
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.replace("|", "\\|").split())
+
+
+def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "required"
+    value: Any = field.get_default(call_default_factory=True, validated_data={})
+    if isinstance(value, BaseModel) or value in ({}, [], (), "", None):
+        return ""
+    text = str(value).lower() if isinstance(value, bool) else f'"{value}"' if isinstance(value, str) else str(value)
+    return f"`{text}`".replace("(", "[").replace(",)", "]").replace(")", "]") if isinstance(value, tuple) else f"`{text}`"
+
+
+NAMES = {str: "string", int: "integer", float: "number", bool: "boolean", dict: "table", list: "array", tuple: "array"}
+
+
+def _type(annotation: Any) -> str:
+    if annotation in NAMES:
+        return NAMES[annotation]
+    if annotation is Any:
+        return "number or array"
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return "table"
+    if str(get_origin(annotation)) == "typing.Literal":
+        return _cell(" | ".join(f"`{choice}`" for choice in get_args(annotation)))
+    if get_origin(annotation) in (list, tuple, dict):
+        inner = [_type(part) for part in get_args(annotation) if part is not ...]
+        kind = NAMES[get_origin(annotation)]
+        return f"{kind} of {inner[-1]}s" if inner and kind == "array" and " " not in inner[-1] else kind
+    if hasattr(annotation, "__value__"):
+        return "value"
+    parts = [_type(part) for part in get_args(annotation) if part is not type(None) and not _is_metadata(part)]
+    return " or ".join(dict.fromkeys(parts)) or "string"
+
+
+def _is_metadata(part: Any) -> bool:
+    return not (isinstance(part, type) or get_origin(part) or hasattr(part, "__value__") or part is Any)
+
+
+def checks() -> str:
+    """A table of the checks: name, what a pass says, the claims it needs, torch's parameter."""
+    rows = ["| check | what a pass says | `supports` it needs | torch's parameter | dtypes |", "|---|---|---|---|---|"]
+    for kind in CHECKS:
+        needs = ", ".join(f"`{name}`" for name in kind.needs)
+        parameter = f"`{kind.torch_parameter}`" if kind.torch_parameter else ""
+        rows.append(f"| `{kind.name}` | {kind.claim} | {needs} | {parameter} | {kind.dtypes} |")
+    return "\n".join(rows)
+
+
+def groups() -> str:
+    """A table of the groups of dtypes."""
+    rows = ["| group | dtypes |", "|---|---|"]
+    return "\n".join(rows + [f"| `{name}` | {', '.join(members)} |" for name, members in dtypes.GROUPS.items()])
+
+
+def template_table() -> str:
+    """A table of the shipped templates and their parameters."""
+    rows = ["| template | what for | parameters |", "|---|---|---|"]
+    for name in templates.builtin_names():
+        template = templates.builtin(name)
+        parameters = ", ".join(f"`{parameter}`" for parameter in template.parameters)
+        rows.append(f"| `{name}` | {_cell(template.file.template.about)} | {parameters} |")
+    return "\n".join(rows)
+
+
+def described(registry: str) -> Callable[[], str]:
+    """A table of the functions of a registry of opcheck.samples, from their docstrings."""
+
+    def table() -> str:
+        from opcheck.samples.structures import STRUCTURES
+        from opcheck.samples.through import THROUGH
+
+        functions = {"structures": STRUCTURES, "through": THROUGH}[registry]
+        rows = ["| name | meaning |", "|---|---|"]
+        return "\n".join(
+            rows + [f"| `{name}` | {_cell((function.__doc__ or '').split(chr(10) * 2)[0])} |" for name, function in functions.items()]
+        )
+
+    return table
+
+
+def literals() -> str:
+    """A table of the literals that TOML lacks."""
+    rows = ["| table | meaning |", "|---|---|"]
+    models = (
+        values.NoneValue, values.ComplexValue, values.DtypeValue, values.SliceValue, values.EllipsisValue,
+        values.TupleValue, values.ObjectValue,
+    )  # fmt: skip
+    for model in models:
+        meaning, _, written = (model.__doc__ or "").strip().rstrip(".").partition(": ")
+        rows.append(f"| {_cell(written)} | {_cell(meaning)} |")
+    return "\n".join(rows)
+
+
+SECTIONS: dict[str, Callable[[], str]] = {
+    "operator": lambda: fields(OperatorSpec),
+    "sample": lambda: fields(SampleSpec),
+    "use": lambda: fields(TemplateUse),
+    "tensor": lambda: fields(Tensor),
+    "literals": literals,
+    "structures": described("structures"),
+    "through": described("through"),
+    "dtypes": lambda: fields(Dtypes),
+    "groups": groups,
+    "supports": lambda: fields(Supports),
+    "tolerance": lambda: fields(Tolerance),
+    "outputs": lambda: fields(Outputs),
+    "gradcheck": lambda: fields(Gradcheck),
+    "reference": lambda: fields(Reference),
+    "errors": lambda: fields(ErrorClaim),
+    "expect": lambda: fields(Expect),
+    "when": lambda: fields(When),
+    "templates": template_table,
+    "device": lambda: fields(DeviceProfile),
+    "hint": lambda: fields(Hint),
+    "settings": lambda: fields(Settings),
+    "checks": checks,
+}
+
+MARK = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def regenerated(text: str) -> str:
+    """A document with its tables made anew."""
+    return MARK.sub(lambda found: f"{found[1]}{SECTIONS[found[2]]()}\n{found[3]}", text)
+
+
+def main() -> int:
+    stale = []
+    for path in sorted(DOCS.glob("*.md")):
+        text = path.read_text(encoding="utf-8")
+        new = regenerated(text)
+        if new != text:
+            stale.append(path.name)
+            if "--check" not in sys.argv:
+                path.write_text(new, encoding="utf-8")
+    if "--check" in sys.argv and stale:
+        print(f"stale: {', '.join(stale)}; run make docs", file=sys.stderr)
+        return 1
+    print("docs: " + (f"wrote {', '.join(stale)}" if stale else "up to date"))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
