@@ -58,7 +58,8 @@ class Context:
             return None
         own = dict(self.case.claims.tolerance(self.case.check, self.case.dtype).numbers())
         given = {key: value for key, value in own.items() if value is not None}
-        return replace(base, **given, **{key: self.overrides[key] for key in TOLERANCES & set(self.overrides)})
+        given |= {key: value for key, value in self.overrides.items() if key in TOLERANCES}
+        return replace(base, **given)
 
     def value_tolerance(self) -> dict[str, float]:
         """Return rtol and atol for `torch.testing.assert_close` where the spec sets any for this very check."""

@@ -21,7 +21,8 @@ def judge(subject: Subject) -> Verdict:
             torch.stack([leaf, leaf * (1 + 1 / 64)]) if index in chosen else leaf for index, leaf in enumerate(leaves)
         ]
         looped = [
-            subject.function(*(leaf[row] if index in chosen else leaf for index, leaf in enumerate(batched)))
+            # Clones: a row has a storage of its own, as as_strided and its like see it under vmap.
+            subject.function(*(leaf[row].clone() if index in chosen else leaf for index, leaf in enumerate(batched)))
             for row in range(BATCH)
         ]
         in_dims = tuple(0 if index in chosen else None for index in range(len(leaves)))
