@@ -1,4 +1,4 @@
-"""Writes the reference tables of docs/ from the models and registries. `--check` only tells whether they are current."""
+"""Writes the reference tables of docs/ from the models and registries. `--check` only tells whether they are stale."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from opcheck.spec import dtypes, templates, values
 from opcheck.spec.claims import Dtypes, ErrorClaim, Expect, Gradcheck, Outputs, Reference, Supports, Tolerance, When
 from opcheck.spec.device import DeviceProfile, Hint
 from opcheck.spec.operator import OperatorSpec, SampleSpec, TemplateUse
+from opcheck.spec.render import render
 from opcheck.spec.settings import Settings
 from opcheck.spec.values import Tensor
 
@@ -27,7 +28,8 @@ def fields(model: type[BaseModel], skip: tuple[str, ...] = ()) -> str:
     rows = ["| key | type | default | meaning |", "|---|---|---|---|"]
     for name, field in model.model_fields.items():
         if name not in skip:
-            rows.append(f"| `{name}` | {_type(field.annotation)} | {_default(field)} | {_cell(field.description or '')} |")
+            cells = (f"`{name}`", _type(field.annotation), _default(field), _cell(field.description or ""))
+            rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows)
 
 
@@ -41,8 +43,7 @@ def _default(field: FieldInfo) -> str:
     value: Any = field.get_default(call_default_factory=True, validated_data={})
     if isinstance(value, BaseModel) or value in ({}, [], (), "", None):
         return ""
-    text = str(value).lower() if isinstance(value, bool) else f'"{value}"' if isinstance(value, str) else str(value)
-    return f"`{text}`".replace("(", "[").replace(",)", "]").replace(")", "]") if isinstance(value, tuple) else f"`{text}`"
+    return f"`{render(value)}`"
 
 
 NAMES = {str: "string", int: "integer", float: "number", bool: "boolean", dict: "table", list: "array", tuple: "array"}
@@ -106,9 +107,10 @@ def described(registry: str) -> Callable[[], str]:
 
         functions = {"structures": STRUCTURES, "through": THROUGH}[registry]
         rows = ["| name | meaning |", "|---|---|"]
-        return "\n".join(
-            rows + [f"| `{name}` | {_cell((function.__doc__ or '').split(chr(10) * 2)[0])} |" for name, function in functions.items()]
-        )
+        for name, function in functions.items():
+            summary = (function.__doc__ or "").split("\n\n")[0]
+            rows.append(f"| `{name}` | {_cell(summary)} |")
+        return "\n".join(rows)
 
     return table
 

@@ -17,6 +17,7 @@ from opcheck.derivatives import Engine, Numbers, Request, default_numbers
 from opcheck.plan.case import Case
 from opcheck.samples import Inputs, TestedFunction, realize, resolve
 from opcheck.samples.outputs import differentiable, flatten
+from opcheck.spec.claims import Tolerance
 from opcheck.spec.library import Sample
 from opcheck.spec.settings import Settings
 
@@ -61,12 +62,12 @@ class Context:
         given |= {key: value for key, value in self.overrides.items() if key in TOLERANCES}
         return replace(base, **given)
 
-    def value_tolerance(self) -> dict[str, float]:
-        """Return rtol and atol for `torch.testing.assert_close` where the spec sets any for this very check."""
-        tolerances = self.case.operator.spec.tolerance.check.get(self.case.check)
-        if tolerances is None or (tolerances.atol is None and tolerances.rtol is None):
-            return {}
-        return {"atol": tolerances.atol or 0.0, "rtol": tolerances.rtol or 0.0}
+    def value_tolerance(self) -> Tolerance:
+        """Return rtol and atol for comparisons of values: both None, unless the spec sets one for this very check."""
+        own = self.case.operator.spec.tolerance.check.get(self.case.check, Tolerance())
+        if own.atol is None and own.rtol is None:
+            return own
+        return Tolerance(atol=own.atol or 0.0, rtol=own.rtol or 0.0)
 
     def realize(self, sample: Sample) -> Inputs:
         """Make a sample real on the device, with the leaves that have a derivative by the spec."""
@@ -211,9 +212,10 @@ def judged(
         verdict = _judged_subject(subject, judge, derivative)
     if verdict is None:
         return None
-    realized = "" if subject is None or verdict.passed else subject.inputs.describe()
-    shown = {} if verdict.passed else {"where": sample.where, "recipe": sample.toml(), "realized": realized}
-    return replace(verdict, sample=sample.name, **shown)
+    if verdict.passed:
+        return replace(verdict, sample=sample.name)
+    realized = "" if subject is None else subject.inputs.describe()
+    return replace(verdict, sample=sample.name, where=sample.where, recipe=sample.toml(), realized=realized)
 
 
 def _judged_subject(subject: Subject, judge: Callable[[Subject], Verdict | None], derivative: bool) -> Verdict | None:

@@ -9,8 +9,9 @@ import numpy
 import torch
 from torch import Tensor
 
+from opcheck.checks.agreement import agree
 from opcheck.checks.context import Subject, per_sample
-from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, told
+from opcheck.checks.verdict import Verdict, cannot, told
 from opcheck.samples import Unresolved, resolve
 from opcheck.samples.outputs import flatten
 from opcheck.spec.claims import Reference
@@ -27,22 +28,13 @@ def judge(subject: Subject) -> Verdict:
         return cannot(f"reference: {error}", f'did you mean "{error.hint}"?' if error.hint else "")
     expected = _expected(subject, callee, reference)
     got = flatten(subject.function.result(*(leaf.detach() for leaf in subject.leaves)))
-    if len(got) != len(expected):
-        return fails(f"reference: {len(got)} outputs, {reference.target} returns {len(expected)}")
-    for index, (g, e) in enumerate(zip(got, expected, strict=True)):
-        try:
-            torch.testing.assert_close(
-                g.cpu(), e, check_dtype=False, equal_nan=True, **subject.context.value_tolerance()
-            )
-        except AssertionError as error:
-            return fails(f"reference: output {index} is not that of {reference.target}", str(error))
-    return HOLDS
+    return agree(subject, [g.cpu() for g in got], expected, reference.target, check_dtype=False)
 
 
 def _expected(subject: Subject, callee: Callable[..., Any], reference: Reference) -> tuple[Tensor, ...]:
     args, kwargs = subject.inputs.detached().fill()
     torch_callee = getattr(callee, "__module__", None) or ""
-    convert = (lambda value: value) if torch_callee.startswith("torch") else _to_numpy
+    convert: Callable[[Any], Any] = _unchanged if torch_callee.startswith("torch") else _to_numpy
     positional = [convert(arg) for arg in args]
     named = {reference.rename.get(name, name): convert(value) for name, value in kwargs.items()}
     if reference.positional:
@@ -51,6 +43,10 @@ def _expected(subject: Subject, callee: Callable[..., Any], reference: Reference
         return tuple(_to_tensor(value) for value in _as_tuple(callee(*positional, **named)))
     except Exception as error:
         raise RuntimeError(f"the reference {reference.target} raised {told(error)}") from error
+
+
+def _unchanged(value: Any) -> Any:
+    return value
 
 
 def _to_numpy(value: Any) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from opcheck.checks.context import Subject, per_sample
@@ -11,7 +13,8 @@ from opcheck.checks.verdict import HOLDS, Verdict, fails
 def judge(subject: Subject) -> Verdict:
     """Run torch's own tests of a registration."""
     args, kwargs = subject.inputs.fill()
-    results = torch.library.opcheck(subject.context.operator, args, kwargs, raise_exception=False)
+    operator: Any = subject.context.operator
+    results = torch.library.opcheck(operator, args, kwargs, raise_exception=False)
     failed = {name: result for name, result in results.items() if result != "SUCCESS"}
     if not failed:
         return HOLDS

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator
 from enum import Enum
 
 import torch
-import torch.autograd.forward_ad as fwad
 
 from opcheck.checks import vmap
 from opcheck.checks.context import Context, Subject
 from opcheck.checks.masked import under
 from opcheck.checks.verdict import Verdict, cannot, fails, told
+from opcheck.derivatives.dual import dual_level, make_dual, tangent_of
 from opcheck.samples import realize
 from opcheck.spec.claims import Supports
 
@@ -139,9 +139,9 @@ def _backward_of_others(subject: Subject) -> tuple[Answer, str]:
 
 
 def _forward_ad(subject: Subject) -> tuple[Answer, str]:
-    with fwad.dual_level():
-        dual = [fwad.make_dual(leaf.detach(), torch.ones_like(leaf)) for leaf in subject.leaves]
-        tangents = [fwad.unpack_dual(output).tangent for output in subject.function(*dual)]
+    with dual_level():
+        dual = [make_dual(leaf.detach(), torch.ones_like(leaf)) for leaf in subject.leaves]
+        tangents = [tangent_of(output) for output in subject.function(*dual)]
     if subject.context.case.claims.supports.backward is False and not any(t is not None for t in tangents):
         return Answer.REFUSED, "no output has a tangent"
     return _asked("forward_ad")(subject)

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from opcheck.checks.agreement import agree
 from opcheck.checks.context import Subject, per_sample
 from opcheck.checks.verdict import HOLDS, Verdict, fails, told
 from opcheck.samples import Unresolved
@@ -34,7 +35,7 @@ def _call(subject: Subject, operator: Callable[..., Any], **more: Any) -> Any:
 
 def _ways(subject: Subject, expected: tuple[Tensor, ...]) -> Verdict:
     operator = subject.context.case.operator
-    ways = [(variant.kind, variant.path) for variant in operator.variants[1:]]
+    ways: list[tuple[str, str]] = [(variant.kind, variant.path) for variant in operator.variants[1:]]
     ways += [("alias", path) for path in operator.spec.aliases]
     for kind, path in ways:
         try:
@@ -80,14 +81,7 @@ def _out(subject: Subject, expected: tuple[Tensor, ...]) -> Verdict:
 
 
 def _same(subject: Subject, got: tuple[Tensor, ...], expected: tuple[Tensor, ...], way: str) -> Verdict:
-    if len(got) != len(expected):
-        return fails(f"variants: {way} returns {len(got)} tensors, the function {len(expected)}")
-    for index, (g, e) in enumerate(zip(got, expected, strict=True)):
-        try:
-            torch.testing.assert_close(g, e, equal_nan=True, **subject.context.value_tolerance())
-        except AssertionError as error:
-            return fails(f"variants: output {index} of {way} is not that of the function", str(error))
-    return HOLDS
+    return agree(subject, got, expected, f"the function, called by {way}")
 
 
 check = per_sample(judge, derivative=False)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import torch
-from torch import Tensor
 
+from opcheck.checks.agreement import agree
 from opcheck.checks.context import Subject, per_sample
-from opcheck.checks.verdict import HOLDS, Verdict, fails
+from opcheck.checks.verdict import HOLDS, Verdict
 
 BATCH = 2
 
@@ -27,7 +27,8 @@ def judge(subject: Subject) -> Verdict:
         ]
         in_dims = tuple(0 if index in chosen else None for index in range(len(leaves)))
         vmapped = torch.func.vmap(subject.function, in_dims=in_dims, randomness="same")(*batched)
-        verdict = _compared(vmapped, [torch.stack(rows) for rows in zip(*looped, strict=True)], chosen, subject)
+        expected = [torch.stack(rows) for rows in zip(*looped, strict=True)]
+        verdict = agree(subject, vmapped, expected, f"the loop, batched over inputs {list(chosen)}")
         if not verdict.passed:
             return verdict
     return HOLDS
@@ -37,16 +38,6 @@ def _batchings(count: int) -> Iterator[tuple[int, ...]]:
     yield tuple(range(count))
     if count > 1:
         yield from ((index,) for index in range(count))
-
-
-def _compared(got: tuple[Tensor, ...], expected: list[Tensor], chosen: tuple[int, ...], subject: Subject) -> Verdict:
-    for index, (g, e) in enumerate(zip(got, expected, strict=True)):
-        try:
-            torch.testing.assert_close(g, e, equal_nan=True, **subject.context.value_tolerance())
-        except AssertionError as error:
-            title = f"vmap: output {index} is not that of the loop, batched over inputs {list(chosen)}"
-            return fails(title, str(error))
-    return HOLDS
 
 
 check = per_sample(judge)

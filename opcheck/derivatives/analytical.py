@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import torch
-import torch.autograd.forward_ad as fwad
 from torch import Tensor
 
 from opcheck.derivatives.coordinates import real_size, to_real, units
+from opcheck.derivatives.dual import dual_level, make_dual, tangent_of
 from opcheck.derivatives.engine import Function
 
 
@@ -49,11 +49,11 @@ def forward_jacobian(function: Function, leaves: tuple[Tensor, ...]) -> list[lis
     columns: list[list[list[Tensor]]] = [[[] for _ in leaves] for _ in outputs]
     for number, leaf in enumerate(points):
         for unit in units(leaf):
-            with fwad.dual_level():
-                dual = [fwad.make_dual(p, unit) if other == number else p for other, p in enumerate(points)]
+            with dual_level():
+                dual = [make_dual(p, unit) if other == number else p for other, p in enumerate(points)]
                 for row, output in enumerate(function(*dual)):
-                    primal, tangent = fwad.unpack_dual(output)
-                    columns[row][number].append(to_real(torch.zeros_like(primal) if tangent is None else tangent))
+                    tangent = tangent_of(output)
+                    columns[row][number].append(to_real(torch.zeros_like(output) if tangent is None else tangent))
     return [
         [
             torch.stack(found, dim=1) if found else torch.zeros(real_size(output), 0)

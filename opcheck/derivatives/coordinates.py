@@ -14,7 +14,7 @@ def real_size(tensor: Tensor) -> int:
 
 
 def to_real(tensor: Tensor) -> Tensor:
-    """Return a tensor's real coordinates as a vector of shape (real_size,), real and imaginary parts next to each other."""
+    """Return a tensor's real coordinates as a vector of shape (real_size,), real and imaginary parts alternating."""
     dense = tensor if tensor.layout is torch.strided else tensor.to_dense()
     flat = dense.detach().resolve_conj().resolve_neg().reshape(-1)
     return torch.view_as_real(flat).reshape(-1) if flat.is_complex() else flat
@@ -25,7 +25,7 @@ def units(like: Tensor) -> Iterator[Tensor]:
     for index in range(like.numel()):
         for unit in (1, 1j) if like.is_complex() else (1,):
             vector = torch.zeros(like.shape, dtype=like.dtype, device=like.device)
-            vector.view(-1)[index] = unit
+            vector.view(-1)[index].fill_(unit)
             yield vector
 
 

@@ -40,7 +40,7 @@ def raw_gradients(outputs: tuple[Tensor, ...], leaves: tuple[Tensor, ...]) -> li
 
 
 def _python_nodes(outputs: tuple[Tensor, ...]) -> Iterator[Any]:
-    waiting = [output.grad_fn for output in outputs if output.grad_fn is not None]
+    waiting: list[Any] = [output.grad_fn for output in outputs if output.grad_fn is not None]
     seen = set()
     while waiting:
         node = waiting.pop()

@@ -62,7 +62,10 @@ QUESTIONS = {
         own="undefined",
         refusal="Expected backward function to handle undefined",
     ),
-    "grad_dtypes": Question(parameters={**BESIDE, "check_grad_dtypes": True}, own="dtype mismatch|is incorrect|has incorrect"),
+    "grad_dtypes": Question(
+        parameters={**BESIDE, "check_grad_dtypes": True},
+        own="dtype mismatch|is incorrect|has incorrect",
+    ),
     "nondeterminism": Question(parameters=BESIDE, own="not reentrant"),
     "rev_over_rev": Question(second_order=True, parameters={"check_rev_over_rev": True}),
     "fwd_over_rev": Question(

@@ -47,7 +47,7 @@ class CheckKind:
 
 
 def _has_sparse_samples(operator: Operator, supports: Supports) -> bool:
-    return any(sample.is_sparse for sample in operator.samples)
+    return operator.has_sparse_samples
 
 
 def _has_disclaimers(operator: Operator, supports: Supports) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 
 from opcheck.plan.case import Case
 from opcheck.plan.expectations import applying
@@ -81,6 +82,7 @@ REAL_BY_PRECISION = ("float64", "float32", "bfloat16", "float16")
 COMPLEX_BY_PRECISION = ("complex128", "complex64", "complex32")
 
 
+@lru_cache(maxsize=256)
 def _best(claimed: tuple[str, ...]) -> tuple[str, ...]:
     """Return the most precise real and the most precise complex dtype among those claimed."""
     kinds = (REAL_BY_PRECISION, COMPLEX_BY_PRECISION)

@@ -7,7 +7,7 @@ from typing import Any
 
 from opcheck.checks.verdict import Verdict
 from opcheck.plan.case import Case
-from opcheck.run.outcome import Outcome
+from opcheck.run.outcome import Outcome, OutcomeKind
 from opcheck.spec.claims import Expect
 from opcheck.spec.library import Sample
 
@@ -19,7 +19,7 @@ def judge(case: Case, verdicts: Sequence[Verdict], rerun: str = "") -> Outcome:
     if whole:
         return _expected_as_a_whole(case, whole[0], [*expected, *unexpected])
     if unexpected:
-        kind = "error" if all(verdict.is_error for verdict in unexpected) else "failed"
+        kind: OutcomeKind = "error" if all(verdict.is_error for verdict in unexpected) else "failed"
         first = next((verdict for verdict in unexpected if not verdict.is_error), unexpected[0])
         fields = {"sample": first.sample, **first.fields}
         return Outcome.of(case, kind, first.title, _message(case, unexpected, len(verdicts), rerun), **fields)
@@ -36,7 +36,9 @@ def judge(case: Case, verdicts: Sequence[Verdict], rerun: str = "") -> Outcome:
 def _sorted(
     case: Case, verdicts: Sequence[Verdict]
 ) -> tuple[list[Verdict], list[Verdict], list[tuple[Verdict, Expect]]]:
-    expected, unexpected, too_good = [], [], []
+    expected: list[Verdict] = []
+    unexpected: list[Verdict] = []
+    too_good: list[tuple[Verdict, Expect]] = []
     for verdict in verdicts:
         expect = _expectation(case, verdict.sample)
         if not verdict.passed:

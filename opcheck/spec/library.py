@@ -133,6 +133,11 @@ class Operator:
                 found.append(Variant(entry, f"torch.Tensor.{last}" + ("_" if entry == "inplace" else "")))
         return tuple(found)
 
+    @cached_property
+    def has_sparse_samples(self) -> bool:
+        """Whether any sample has a tensor of a sparse layout."""
+        return any(sample.is_sparse for sample in self.samples)
+
     def on(self, device: DeviceProfile) -> DeviceClaims:
         """Return its claims on a device: dtypes that the device lacks are taken out."""
         return _on(self, device.name, dtypes.expand(device.lacks), device.tolerance)

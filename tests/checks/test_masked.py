@@ -23,7 +23,9 @@ def test_a_right_operator_passes_under_the_semantics_it_claims(verdict_of, layou
 
 @BOTH
 def test_an_operator_can_be_right_under_both_semantics(verdict_of, dtype):
-    outcome = verdict_of("operators.right.scale", "masked", dtype, 'outputs = { apply = "to_dense" }', sample("sparse_coo"))
+    outcome = verdict_of(
+        "operators.right.scale", "masked", dtype, 'outputs = { apply = "to_dense" }', sample("sparse_coo")
+    )
     assert outcome.outcome == "passed", outcome.message
 
 

@@ -7,9 +7,7 @@ BOTH = pytest.mark.parametrize("dtype", ["float64", "complex128"])
 
 @BOTH
 def test_what_an_operator_honestly_lacks_is_accepted(verdict_of, dtype):
-    keys = (
-        "supports = { forward_ad = false, second_order = false, vmap = false, batched_grad = true }"  # its vjp is batchable
-    )
+    keys = "supports = { forward_ad = false, second_order = false, vmap = false, batched_grad = true }"  # its vjp is batchable
     assert verdict_of("operators.right.first_order_only", "unsupported", dtype, keys).outcome == "passed"
 
 

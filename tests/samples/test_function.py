@@ -29,7 +29,7 @@ def holds(operator: Callable[..., Any], inputs: Inputs, **settings: Any) -> bool
 @pytest.mark.parametrize("views", ["", "conj = true", "neg = true", "conj = true, neg = true", 'through = "unit_norm"'])
 @pytest.mark.parametrize("memory", get_args(Memory))
 def test_every_memory_format_and_view_passes_gradcheck(memory: str, views: str, dtype: str, made: Made) -> None:
-    inputs = made(f'{{ shape = [2, 2, 1, 2], memory = "{memory}", {views} }}'.replace(", }", " }"), dtype=dtype)
+    inputs = made(f'{{ shape = [2, 2, 1, 1], memory = "{memory}", {views} }}'.replace(", }", " }"), dtype=dtype)
     assert holds(torch.sin, inputs)
 
 
@@ -63,7 +63,7 @@ def solved(factor: torch.Tensor) -> torch.Tensor:
 def test_every_map_passes_gradcheck_with_an_operator_that_needs_it(
     through: str, operator: Callable[..., Any], dtype: str, made: Made
 ) -> None:
-    assert holds(operator, made(f'{{ shape = [3, 3], through = "{through}" }}', dtype=dtype))
+    assert holds(operator, made(f'{{ shape = [2, 2], through = "{through}" }}', dtype=dtype))
 
 
 def test_a_map_keeps_perturbed_inputs_on_the_manifold(made: Made) -> None:
@@ -80,7 +80,7 @@ def test_a_map_keeps_perturbed_inputs_on_the_manifold(made: Made) -> None:
 @pytest.mark.parametrize("masked", [True, False])
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("layout", SPARSE_LAYOUTS)
-@pytest.mark.parametrize("keys", ["shape = [2, 4]", "shape = [2, 4, 2], dense_dim = 1"])
+@pytest.mark.parametrize("keys", ["shape = [2, 2]", "shape = [2, 2, 2], dense_dim = 1"])
 def test_every_sparse_layout_passes_gradcheck_masked_or_not(
     layout: str, keys: str, dtype: str, masked: bool, made: Made
 ) -> None:
@@ -117,6 +117,20 @@ def test_lists_and_keywords_pass_gradcheck(sample: Callable[..., Any]) -> None:
     assert holds(torch.cat, realize(written, "float64", "cpu", "seed"))
 
 
+@pytest.mark.parametrize("views", ["", ", conj = true", ", neg = true", ', through = "unit_norm"'])
+@pytest.mark.parametrize("memory", get_args(Memory))
+def test_every_memory_format_and_view_goes_with_the_transforms_of_torch_func(
+    memory: str, views: str, made: Made
+) -> None:
+    inputs = made(f'{{ shape = [2, 2], memory = "{memory}"{views} }}')
+    function = TestedFunction(torch.exp, inputs.detached())
+    (leaf,) = function.inputs.leaves
+    (forward,), (reverse,) = torch.func.jacfwd(function)(leaf), torch.func.jacrev(function)(leaf)
+    torch.testing.assert_close(forward, reverse)
+    (batched,) = torch.func.vmap(function)(torch.stack([leaf, leaf + 1]))
+    torch.testing.assert_close(batched[1], function(leaf + 1)[0])
+
+
 def test_second_order_passes_gradgradcheck(made: Made) -> None:
     inputs = made('{ shape = [2, 2], memory = "expanded", conj = true, neg = true }', dtype="complex128")
     assert gradgradcheck(TestedFunction(torch.sin, inputs), inputs.leaves)
@@ -149,7 +163,7 @@ class TestInPlace:
     @pytest.mark.parametrize("views", ["", ", conj = true", ", neg = true", ", conj = true, neg = true"])
     @pytest.mark.parametrize("memory", ["contiguous", "noncontiguous", "transposed", "expanded"])
     def test_every_format_passes_gradcheck(self, memory: str, views: str, dtype: str, made: Made) -> None:
-        inputs = made(f'{{ shape = [2, 3], memory = "{memory}"{views} }}', dtype=dtype)
+        inputs = made(f'{{ shape = [2, 2], memory = "{memory}"{views} }}', dtype=dtype)
         assert holds(torch.Tensor.sin_, inputs, inplace=True)
 
     def test_the_leaves_are_left_untouched(self, made: Made) -> None:

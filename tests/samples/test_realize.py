@@ -67,21 +67,25 @@ class TestDtypes:
 
 
 class TestLeaves:
-    @pytest.mark.parametrize("dtype", FOLLOWING)
+    @pytest.mark.parametrize("dtype", ["float64", "complex128", "bfloat16"])
     @pytest.mark.parametrize("memory", get_args(Memory))
-    @pytest.mark.parametrize("views", ["", ", conj = true", ", neg = true", ', through = "unit_norm"'])
-    @pytest.mark.parametrize("shape", [[], [0, 2], [2, 3], [2, 3, 1, 2]])
+    @pytest.mark.parametrize("views", ["", ", conj = true, neg = true", ', through = "unit_norm"'])
     def test_leaves_are_leaves_that_require_grad_and_do_not_overlap(
-        self, dtype: str, memory: str, views: str, shape: list[int], made: Made
+        self, dtype: str, memory: str, views: str, made: Made
     ) -> None:
-        inputs = made(f'{{ shape = {shape}, memory = "{memory}"{views} }}', dtype=dtype)
-        (leaf,) = inputs.leaves
+        shapes: list[list[int]] = [[], [0, 2], [2, 3], [2, 3, 1, 2]]
+        inputs = made(*(f'{{ shape = {shape}, memory = "{memory}"{views} }}' for shape in shapes), dtype=dtype)
+        assert [list(x.shape) for x in inputs.fill()[0]] == shapes
+        for leaf in inputs.leaves:
+            self.is_proper(leaf)
+
+    @staticmethod
+    def is_proper(leaf: torch.Tensor) -> None:
         assert leaf.is_leaf
         assert leaf.requires_grad
         assert not leaf.is_conj()
         assert not leaf.is_neg()
         assert 0 not in [stride for stride, size in zip(leaf.stride(), leaf.shape, strict=True) if size > 1]
-        assert list(only(inputs).shape) == shape
 
     @pytest.mark.parametrize("layout", SPARSE_LAYOUTS)
     @pytest.mark.parametrize("dtype", FOLLOWING)
@@ -224,17 +228,12 @@ class TestKeys:
         assert x.max() < 1
         assert (x - 0.5).abs().min() >= 0.1
 
-    @pytest.mark.parametrize("structure", get_args(Structure))
     @pytest.mark.parametrize("dtype", [*FOLLOWING, *WHOLE])
-    def test_every_structure_goes_with_every_dtype(self, structure: str, dtype: str, made: Made) -> None:
-        x = only(made(f'{{ shape = [2, 3, 3], structure = "{structure}" }}', dtype=dtype))
-        assert (list(x.shape), x.dtype) == ([2, 3, 3], getattr(torch, dtype))
-
-    @pytest.mark.parametrize("through", get_args(Through))
-    @pytest.mark.parametrize("dtype", [*FOLLOWING, *WHOLE])
-    def test_every_map_goes_with_every_dtype(self, through: str, dtype: str, made: Made) -> None:
-        x = only(made(f'{{ shape = [2, 3, 3], through = "{through}" }}', dtype=dtype))
-        assert (list(x.shape), x.dtype) == ([2, 3, 3], getattr(torch, dtype))
+    def test_every_structure_and_map_goes_with_every_dtype(self, dtype: str, made: Made) -> None:
+        keys = [f'structure = "{name}"' for name in get_args(Structure)]
+        keys += [f'through = "{name}"' for name in get_args(Through)]
+        for x in made(*(f"{{ shape = [2, 3, 3], {key} }}" for key in keys), dtype=dtype).fill()[0]:
+            assert (list(x.shape), x.dtype) == ([2, 3, 3], getattr(torch, dtype))
 
     def test_maps_are_applied_to_what_is_drawn(self, made: Made) -> None:
         inputs = made('{ shape = [3, 3], through = "symmetrize" }', dtype="complex128")
@@ -258,8 +257,7 @@ class TestViews:
     SHAPE = "[2, 3, 2, 2]"
 
     @pytest.mark.parametrize("through", ["", ', through = "unit_norm"'])
-    @pytest.mark.parametrize("neg", [False, True])
-    @pytest.mark.parametrize("conj", [False, True])
+    @pytest.mark.parametrize(("conj", "neg"), [(False, False), (True, False), (False, True), (True, True)])
     @pytest.mark.parametrize("memory", get_args(Memory))
     def test_memory_conjugation_negation_and_maps_go_together(
         self, memory: str, conj: bool, neg: bool, through: str, made: Made
@@ -272,7 +270,7 @@ class TestViews:
 
     @pytest.mark.parametrize("dtype", ["float64", "complex128", "float16", "int64", "uint8", "bool"])
     @pytest.mark.parametrize("keys", ["conj = true", "neg = true", "conj = true, neg = true"])
-    @pytest.mark.parametrize("shape", [[], [0], [3], [2, 3]])
+    @pytest.mark.parametrize("shape", [[], [0], [2, 3]])
     def test_lazy_views_have_the_same_values_as_plain_tensors(
         self, dtype: str, keys: str, shape: list[int], made: Made
     ) -> None:

@@ -92,8 +92,8 @@ class TestUnknownKeys:
         ]
 
     def test_of_a_table_among_comments_and_tabs(self, mistakes: Mistakes) -> None:
-        assert mistakes(HEAD + "samples = [\n  # one\n  {} ,\t{ argss\t= [] }]\n") == [
-            'spec.toml:5:10: unknown key "argss"; expected one of name, kwargs, grid, skip, dtypes, args, grad_outputs; '
+        assert mistakes(HEAD + "samples = [\n  # one\n  {} ,\t{ argz\t= [] }]\n") == [
+            'spec.toml:5:10: unknown key "argz"; expected one of name, kwargs, grid, skip, dtypes, args, grad_outputs; '
             'did you mean "args"?'
         ]
 

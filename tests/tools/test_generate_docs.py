@@ -9,7 +9,10 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 
 def test_the_generated_tables_are_up_to_date():
     done = subprocess.run(
-        [sys.executable, str(ROOT / "tools" / "generate_docs.py"), "--check"], capture_output=True, text=True, check=False
+        [sys.executable, str(ROOT / "tools" / "generate_docs.py"), "--check"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
 

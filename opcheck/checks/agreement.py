@@ -1,0 +1,32 @@
+"""Whether values agree, by `torch.testing.assert_close`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from opcheck.checks.context import Subject
+from opcheck.checks.verdict import HOLDS, Verdict, fails
+
+
+def agree(
+    subject: Subject, got: Sequence[Tensor], expected: Sequence[Tensor], whose: str, *, check_dtype: bool = True
+) -> Verdict:
+    """Compare outputs one by one. `whose`: what the outputs should be, as in "output 0 is not that of the loop".
+
+    The tolerance is the default of assert_close for the dtype, unless the spec names one for this very check.
+    """
+    check = subject.context.case.check
+    if len(got) != len(expected):
+        return fails(f"{check}: {len(got)} outputs, not {len(expected)} as those of {whose}")
+    tolerance = subject.context.value_tolerance()
+    for index, (g, e) in enumerate(zip(got, expected, strict=True)):
+        try:
+            torch.testing.assert_close(
+                g, e, rtol=tolerance.rtol, atol=tolerance.atol, equal_nan=True, check_dtype=check_dtype
+            )
+        except AssertionError as error:
+            return fails(f"{check}: output {index} is not that of {whose}", str(error))
+    return HOLDS
