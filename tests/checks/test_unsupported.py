@@ -7,12 +7,18 @@ BOTH = pytest.mark.parametrize("dtype", ["float64", "complex128"])
 
 @BOTH
 def test_what_an_operator_honestly_lacks_is_accepted(verdict_of, dtype):
-    keys = "supports = { forward_ad = false, second_order = false, vmap = false, batched_grad = true }"  # its vjp is batchable
+    keys = "supports = { forward_ad = false, second_order = false, vmap = false }"
     assert verdict_of("operators.right.first_order_only", "unsupported", dtype, keys).outcome == "passed"
 
 
 @BOTH
-@pytest.mark.parametrize("feature", ["backward", "forward_ad", "batched_grad", "batched_forward_grad", "undefined_grad", "second_order", "fwd_over_rev", "vmap"])  # fmt: skip
+@pytest.mark.parametrize(
+    "feature",
+    [
+        "backward", "forward_ad", "batched_grad", "batched_forward_grad", "undefined_grad", "second_order",
+        "fwd_over_rev", "vmap",
+    ],
+)  # fmt: skip
 def test_a_disclaimed_feature_that_works_after_all_fails(verdict_of, feature, dtype):
     outcome = verdict_of("operators.right.square", "unsupported", dtype, f"supports = {{ {feature} = false }}")
     assert outcome.outcome == "failed"

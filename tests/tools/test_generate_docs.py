@@ -8,12 +8,8 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 def test_the_generated_tables_are_up_to_date():
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "tools" / "generate_docs.py"), "--check"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [sys.executable, str(ROOT / "tools" / "generate_docs.py"), "--check"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
