@@ -67,11 +67,12 @@ def _refused(context: Context, what: str) -> Verdict:
             continue  # the sample has no meaning in this dtype
         tried += 1
         try:
-            flatten(subject.function.result(*subject.leaves))
             if what == "backward":
                 _run_backward(subject)
                 if not any(output.requires_grad for output in subject.outputs):
                     return HOLDS
+            else:
+                flatten(subject.function.result(*(leaf.detach() for leaf in subject.leaves)))
         except Exception:
             return HOLDS
     if not tried:

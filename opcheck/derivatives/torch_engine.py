@@ -9,10 +9,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
 from torch.autograd.gradcheck import GradcheckError
 
-from opcheck.derivatives.engine import Disagreement, Request
+from opcheck.derivatives.analytical import vjp_function
+from opcheck.derivatives.engine import Disagreement, Function, Request
 
 # torch's functions test much at once. So that each claim fails under its own name, a check switches everything else
 # off: other features by their parameters, non-determinism by an infinite tolerance, and, for claims beside the
@@ -25,6 +27,8 @@ ALL_OFF: dict[str, Any] = {
     "nondet_tol": math.inf,
 }
 BESIDE: dict[str, Any] = {"atol": 1e300, "fast_mode": True}
+
+SPARSE = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 
 
 @dataclass(frozen=True)
@@ -86,6 +90,8 @@ class TorchEngine:
         parameters = self._parameters(check, question, request)
         if not question.second_order:
             return _put(gradcheck, request, question, parameters)
+        if any(leaf.layout in SPARSE for leaf in request.leaves):
+            return _put(gradgradcheck_of_sparse, request, question, {**parameters, "grad_outputs": request.grad_outputs})
         if request.grad_outputs is not None:
             return _put(gradgradcheck, request, question, {**parameters, "grad_outputs": request.grad_outputs})
         for non_contiguous in request.non_contiguous:
@@ -116,6 +122,30 @@ class TorchEngine:
         if any(leaf.layout is not torch.strided for leaf in request.leaves):
             parameters["fast_mode"] = request.fast_mode  # projections of sparse tensors are the less trodden path
         return parameters
+
+
+def gradgradcheck_of_sparse(
+    function: Function,
+    leaves: tuple[Tensor, ...],
+    grad_outputs: tuple[Tensor, ...] | None,
+    *,
+    masked: bool,
+    check_rev_over_rev: bool,
+    check_fwd_over_rev: bool = False,
+    **parameters: Any,
+) -> bool:
+    """Do what gradgradcheck does, which refuses gradients of sparse layouts: the backward pass returns them dense."""
+    outputs = [output for output in function(*leaves) if output.requires_grad]
+    cotangents = grad_outputs or tuple(torch.rand_like(output) - 0.5 for output in outputs)
+    pulled_back = vjp_function(function, len(leaves))
+
+    def dense(*arguments: Tensor) -> tuple[Tensor, ...]:
+        found = pulled_back(*arguments)
+        return tuple(g.to_dense(masked_grad=masked) if g.layout in SPARSE else g for g in found)
+
+    arguments = (*leaves, *(v.detach().requires_grad_() for v in cotangents))
+    modes = {"check_backward_ad": check_rev_over_rev, "check_forward_ad": check_fwd_over_rev}
+    return bool(gradcheck(dense, arguments, masked=masked, **modes, **parameters))
 
 
 def _put(function: Any, request: Request, question: Question, parameters: dict[str, Any]) -> Disagreement | None:

@@ -8,7 +8,7 @@ from functools import lru_cache
 from opcheck.plan.kinds import check_kinds
 from opcheck.spec.claims import Expect, Tolerances, When
 from opcheck.spec.device import DeviceProfile
-from opcheck.spec.dtypes import KNOWN
+from opcheck.spec.dtypes import GROUPS, KNOWN
 from opcheck.spec.library import Library, Operator
 from opcheck.spec.positions import Path
 from opcheck.spec.problems import Problem, listing, nearest
@@ -70,7 +70,7 @@ def _audit_profile(device: DeviceProfile) -> Iterator[Problem]:
             "check": list(check_kinds()),
             "variant": ["function", "method", "inplace"],
             "device": [device.name],
-            "dtype": list(KNOWN),
+            "dtype": [*GROUPS, *KNOWN],
         }
         yield from _unknown_names(expect.when, ("expect", index, "when"), choices, device.problem)
 
@@ -123,6 +123,6 @@ def _choices(operator: Operator, devices: list[DeviceProfile]) -> dict[str, list
         "check": list(check_kinds()),
         "variant": [variant.kind for variant in operator.variants],
         "device": [device.name for device in devices],
-        "dtype": list(KNOWN),
+        "dtype": [*GROUPS, *KNOWN],
         "sample": list(samples),
     }

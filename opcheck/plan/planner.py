@@ -16,7 +16,7 @@ from opcheck.spec.library import DeviceClaims, Library, Operator, Variant
 
 def default_devices(profiles: Iterable[DeviceProfile]) -> list[DeviceProfile]:
     """Return the devices that may be present, as far as can be told without torch."""
-    return [profile for profile in profiles if profile.hint.holds()]
+    return [profile for profile in profiles if profile.may_be_present()]
 
 
 def plan(library: Library, devices: Iterable[DeviceProfile], selection: Selection | None = None) -> list[Case]:

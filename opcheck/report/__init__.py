@@ -1,1 +1,1 @@
-"""Consumers of outcomes: terminal, JSON. Never imports torch."""
+"""Consumers of outcomes: terminal, JSON, JUnit. Never imports torch."""

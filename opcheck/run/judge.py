@@ -15,9 +15,8 @@ from opcheck.spec.library import Sample
 def judge(case: Case, verdicts: Sequence[Verdict], rerun: str = "") -> Outcome:
     """Return the outcome of a case."""
     whole = [expect for expect in case.expectations if expect.when.sample is None and expect.outcome != "skip"]
-    expected, unexpected, too_good = _sorted(case, verdicts)
     if whole:
-        return _expected_as_a_whole(case, whole[0], [*expected, *unexpected])
+        return _expected_as_a_whole(case, whole[0], [verdict for verdict in verdicts if not verdict.passed])
     if unexpected:
         kind: OutcomeKind = "error" if all(verdict.is_error for verdict in unexpected) else "failed"
         first = next((verdict for verdict in unexpected if not verdict.is_error), unexpected[0])
@@ -28,8 +27,8 @@ def judge(case: Case, verdicts: Sequence[Verdict], rerun: str = "") -> Outcome:
         reason = f"sample {names} was expected to fail, but holds: {too_good[0][1].reason}"
         return Outcome.of(case, "xpassed", reason, f"{reason}\ntake the expectation out of the spec")
     if expected:
-        reason = next(e.reason for e in case.expectations if e.when.sample is not None)
-        return Outcome.of(case, "xfailed", reason, expected[0].title)
+        reasons = dict.fromkeys(expect.reason for _, expect in expected)
+        return Outcome.of(case, "xfailed", "; ".join(reasons), expected[0][0].title)
     return Outcome.of(case, "passed")
 
 

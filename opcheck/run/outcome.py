@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, get_args
 
@@ -40,8 +41,9 @@ class Outcome:
         return self.outcome in BAD
 
     def record(self) -> dict[str, Any]:
-        """Return it as plain data for JSON."""
-        return asdict(self)
+        """Return it as plain data, for JSON and for the way between processes."""
+        record: dict[str, Any] = _plain(asdict(self))
+        return record
 
     @classmethod
     def of(cls, case: Case, kind: OutcomeKind, reason: str = "", message: str = "", **fields: Any) -> Outcome:
@@ -50,3 +52,16 @@ class Outcome:
             case.id, case.operator.id, case.variant.kind, case.check, case.device.name, case.dtype,
             case.operator.family, kind, reason, message=message, fields=fields,
         )  # fmt: skip
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as what JSON knows: infinities and what is no plain data as text."""
+    if value is None or type(value) in (bool, int, str):
+        return value
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else str(float(value))
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return str(value)

@@ -1,4 +1,4 @@
-"""Makes the tensors of a sample: values, structure, memory format, layout, views, in this order."""
+"""Makes the tensors of a sample: values, structure, layout or memory format; then maps and views, leaf to argument."""
 
 from __future__ import annotations
 

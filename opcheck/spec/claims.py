@@ -133,7 +133,7 @@ class When(Model):
     check: str | Strings | None = None
     variant: str | Strings | None = None
     device: str | Strings | None = None
-    dtype: str | Strings | None = None
+    dtype: str | Strings | None = Field(default=None, description="dtypes, or groups of them")
     sample: str | Strings | None = Field(default=None, description="names of samples; the others must still pass")
     torch: VersionCondition | None = Field(
         default=None, description='a condition on the version of torch, such as "<2.12"'
@@ -148,7 +148,10 @@ class When(Model):
     def matches(self, key: str, value: Any) -> bool:
         """Tell whether the condition on one key (but `torch`) holds for a value."""
         wanted = getattr(self, key)
-        return wanted is None or value == wanted or (isinstance(wanted, tuple) and value in wanted)
+        if wanted is None:
+            return True
+        listed = (wanted,) if isinstance(wanted, str) else wanted
+        return value in (names.expand(listed) if key == "dtype" else listed)
 
 
 class Expect(Model):

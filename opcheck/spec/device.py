@@ -51,6 +51,11 @@ class DeviceProfile(Model):
             return Problem(f"device {self.name}", 1, 1, *words)
         return self._document.problem(("device", *path), *words, key=key)
 
+    def may_be_present(self) -> bool:
+        """Tell, without torch, whether the device may be present: by its hint, else by its module."""
+        hint = self.hint if "hint" in self.model_fields_set else Hint(module=self.module)
+        return hint.holds()
+
     @property
     def device_string(self) -> str:
         """What `torch.device` takes."""

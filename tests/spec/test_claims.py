@@ -114,3 +114,9 @@ class TestOperators:
         assert mistakes(HEAD + 'variants = ["method", { kind = "method", target = "torch.sinc" }]\n') == [
             "spec.toml:4:12: variants names one kind twice; expected method and inplace at most once each"
         ]
+
+
+def test_a_condition_on_the_dtype_may_name_a_group() -> None:
+    when = When(dtype=("complex", "int64"))
+    assert [name for name in ("complex64", "int64", "float64") if when.matches("dtype", name)] == ["complex64", "int64"]
+    assert When(dtype="double").matches("dtype", "float64")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from opcheck.spec import SpecError
-from opcheck.spec.device import Hint, profiles, read_profile
+from opcheck.spec.device import DeviceProfile, Hint, profiles, read_profile
 
 Write = Callable[..., Path]
 
@@ -63,3 +63,10 @@ def test_a_hint_holds_where_any_of_its_signs_is_there(tmp_path: Path) -> None:
     assert Hint(module="pytest").holds()
     assert not Hint().holds()
     assert not Hint(paths=(str(tmp_path / "nothing"),), module="no_such_module.at_all").holds()
+
+
+def test_a_profile_without_a_hint_may_be_present_where_its_module_is() -> None:
+    assert DeviceProfile(name="one", module="tomli").may_be_present()
+    assert not DeviceProfile(name="one", module="no_such_module").may_be_present()
+    assert not DeviceProfile(name="one").may_be_present()
+    assert DeviceProfile(name="one", hint=Hint(always=True)).may_be_present()

@@ -1,0 +1,76 @@
+"""From pytest's reports to records: plugins of pytest that take outcomes out of a run, in the controlling process."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from opcheck.report.json_report import JsonReport
+from opcheck.run.outcome import Outcome
+
+
+def record_of(report: pytest.TestReport) -> dict[str, Any] | None:
+    """Return the record of a finished case from its report; None for what is no case, or is not finished."""
+    record: dict[str, Any] | None = getattr(report, "opcheck", None)
+    if record is None and report.when == "???" and ".toml::" in report.nodeid:
+        return _crashed(report).record()
+    return record
+
+
+def _crashed(report: pytest.TestReport) -> Outcome:
+    """Return the outcome of a case that took its process with it: pytest-xdist reports it from outside."""
+    stem, _, name = report.nodeid.partition(".toml::")
+    subject, _, rest = name.partition("::")
+    check, _, place = rest.removesuffix("]").partition("[")
+    device, _, dtype = place.rpartition("-")
+    variant = next((kind for kind in ("method", "inplace") if subject.endswith(f"[{kind}]")), "function")
+    rerun = f"run just this: opcheck run {shlex.quote(report.nodeid)}"
+    return Outcome(
+        id=name, operator=subject.removesuffix(f"[{variant}]"), variant=variant, check=check, device=device,
+        dtype=dtype, family=Path(stem).name, outcome="error", reason="the process crashed",
+        message=f"{name}: the process crashed\n{report.longreprtext.strip()}\n\n{rerun}",
+    )  # fmt: skip
+
+
+class JsonWriter:
+    """Feeds the JSON report."""
+
+    def __init__(self, report: JsonReport) -> None:
+        self.report = report
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Take the record of a finished case."""
+        record = record_of(report)
+        if record is not None:
+            self.report.add(record)
+
+
+class JUnitNames:
+    """Gives JUnit the ids of cases as names of tests: pytest would cut them at ::."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Name the test of a case, before pytest does."""
+        from _pytest.junitxml import xml_key
+
+        record, xml = record_of(report), self.config.stash.get(xml_key, None)
+        if record is None or xml is None:
+            return
+        reporter = xml.node_reporter(report)
+        reporter.add_attribute("name", record["id"])
+        reporter.add_attribute("classname", report.nodeid.split("::")[0].removesuffix(".toml").replace("/", "."))
+
+
+def absent_devices(reports: Iterable[pytest.TestReport]) -> list[tuple[str, int]]:
+    """Return why devices are absent, and how many cases were skipped for it."""
+    records = [getattr(report, "opcheck", None) for report in reports]
+    reasons = Counter(record["reason"] for record in records if record and "is not present" in record["reason"])
+    return reasons.most_common()
