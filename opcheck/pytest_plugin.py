@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
 from collections.abc import Generator, Iterator
 from functools import cached_property
 from pathlib import Path
@@ -17,10 +16,13 @@ if TYPE_CHECKING:
     from opcheck.plan import Case, Selection
     from opcheck.run import Outcome
     from opcheck.run.session import RunSession
-    from opcheck.spec import Settings
+    from opcheck.spec import Library, Operator, Settings
     from opcheck.spec.device import DeviceProfile
 
 __all__ = ["cases"]
+
+FOREIGN_MARKS = {"filterwarnings", "parametrize", "skip", "skipif", "timeout", "usefixtures", "xdist_group", "xfail"}
+"""Marks that do something: a tag of that name must not, and selects by --opcheck-tag alone."""
 
 OVERRIDES = ("eps", "atol", "rtol", "nondeterminism", "fast_mode", "raise_exception")
 
@@ -34,6 +36,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--opcheck-check", **many, help="checks to run")
     group.addoption("--opcheck-dtype", **many, help="dtypes or groups of dtypes")
     group.addoption("--opcheck-tag", **many, help="tags of operators")
+    group.addoption("--opcheck-specs", **many, help="files and folders of specs, besides those of [tool.opcheck]")
     group.addoption("--opcheck-engine", choices=["torch"], help="what computes derivative evidence")
     group.addoption("--opcheck-report-json", metavar="FILE", help="write one record a case")
     for name in ("eps", "atol", "rtol", "nondeterminism"):
@@ -55,6 +58,9 @@ class Plugin:
         self.config = config
         self.selected: dict[Path, set[str]] = {}
         """Case ids asked for on the command line as FILE::ID, by file."""
+        self.described: dict[str, Operator] = {}
+        """The operators collected so far, by id."""
+        self._marks: set[str] = set()
 
     @cached_property
     def settings(self) -> Settings:
@@ -69,29 +75,30 @@ class Plugin:
     @cached_property
     def folders(self) -> list[Path]:
         """The files and folders of specs that the project names."""
-        named = [*self.settings.spec_paths(), *self.config.getini("opcheck_specs")]
-        return [Path(path).resolve() for path in named]
+        named = [*self.settings.spec_paths(), *self.config.getini("opcheck_specs"), *self.names("specs")]
+        return [(self.config.invocation_params.dir / path).resolve() for path in named]
 
     @cached_property
     def given(self) -> list[Path]:
-        """What the command line names."""
+        """What the command line names, but folders around the whole project: those mean its tests, of whatever kind."""
+        if self.config.args_source != pytest.Config.ArgsSource.ARGS:
+            return []
         base = self.config.invocation_params.dir
-        return [(base / str(arg).split("::")[0]).resolve() for arg in self.config.args]
+        paths = [(base / str(arg).split("::")[0]).resolve() for arg in self.config.args]
+        return [path for path in paths if path != base and path not in (self.config.rootpath, *base.parents)]
 
     @cached_property
     def devices(self) -> list[DeviceProfile]:
-        """The devices to plan for."""
+        """The devices to plan for. Raises UsageError for unknown names."""
+        from opcheck.cli.selecting import unknown_devices
         from opcheck.plan import default_devices
         from opcheck.spec.device import profiles
-        from opcheck.spec.problems import nearest
 
         known = profiles(self.settings.device_folders())
         names = self.names("device")
-        for name in names:
-            if name not in known:
-                near = nearest(name, known)
-                hint = f'; did you mean "{near}"?' if near else ""
-                raise pytest.UsageError(f'unknown device "{name}"; expected one of {", ".join(known)}{hint}')
+        mistakes = unknown_devices(names, known)
+        if mistakes:
+            raise pytest.UsageError("\n".join(mistakes))
         return [known[name] for name in names] or default_devices(known.values())
 
     @cached_property
@@ -122,7 +129,11 @@ class Plugin:
         Below the folders of the project every TOML file is a spec, and so is a file given by name. In another folder
         given on the command line a TOML file is a spec where it looks like one.
         """
+        from opcheck.spec.load import builtin_folder
+
         path = path.resolve()
+        if builtin_folder() in path.parents and any(root in (path, *path.parents) for root in self.given):
+            return builtin_folder()
         for root in self.folders:
             if path == root or root in path.parents:
                 return root if root.is_dir() else root.parent
@@ -132,6 +143,31 @@ class Plugin:
             if root in path.parents and looks_like_specs(path):
                 return root
         return None
+
+    def load(self, path: Path) -> Library:
+        """Load one spec file. Raises SpecError with all its mistakes."""
+        from opcheck.plan import audit
+        from opcheck.spec import Problem, SpecError
+        from opcheck.spec.load import Loader
+
+        loader = Loader(self.settings)
+        loader.add(path, self.root_of(path))
+        library = loader.sound()
+        problems: list[Problem] = audit(library, loader.devices.values()) if loader.devices is not None else []
+        for operator in library:
+            first = self.described.setdefault(operator.id, operator)
+            if first.document.file != operator.document.file:
+                what = f'operator "{operator.id}" is described twice; first at {first.document.file}:{first.line}'
+                problems.append(operator.problem(("name",), what, "another name, or a key variant"))
+        if loader.problems or problems:
+            raise SpecError([*loader.problems, *problems])
+        return library
+
+    def register_mark(self, name: str, about: str) -> None:
+        """Make a mark known to pytest, once."""
+        if name not in self._marks:
+            self._marks.add(name)
+            self.config.addinivalue_line("markers", f"{name}: opcheck: {about}")
 
 
 PLUGIN = pytest.StashKey[Plugin]()
@@ -143,18 +179,12 @@ def looks_like_specs(path: Path) -> bool:
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return False
-    return any(line.strip().startswith(("[[operator]]", "[[ operator ]]", "[template]")) for line in text.splitlines())
+    return any(line.strip().startswith(("[[operator]]", "[[ operator ]]")) for line in text.splitlines())
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Set up the plugin: markers, ids given on the command line, the JSON report."""
-    from opcheck.plan.kinds import BUILTIN
-    from opcheck.spec.dtypes import KNOWN
-
+    """Set up the plugin: ids given on the command line, the selection, the reports."""
     plugin = config.stash[PLUGIN] = Plugin(config)
-    names = {**{kind.name: kind.claim for kind in BUILTIN}, **dict.fromkeys(KNOWN, "cases in this dtype")}
-    for name, about in names.items():
-        config.addinivalue_line("markers", f"{name}: opcheck: {about}")
     # pytest splits FILE::ID at :: and at [, which occur in ids too; so ids are kept apart, and the file is collected.
     for index, arg in enumerate(config.args):
         file, separator, wanted = str(arg).partition(".toml::")
@@ -162,11 +192,44 @@ def pytest_configure(config: pytest.Config) -> None:
             path = (config.invocation_params.dir / f"{file}.toml").resolve()
             plugin.selected.setdefault(path, set()).add(wanted)
             config.args[index] = f"{file}.toml"
-    if config.option.opcheck_report_json and not hasattr(config, "workerinput"):
-        from opcheck.report.json_report import JsonReport
+    if config.option.markers:
+        from opcheck.plan import check_kinds
 
+        for kind in check_kinds().values():
+            plugin.register_mark(kind.name, kind.claim)
+    _refuse_unknown_names(plugin)
+    if not hasattr(config, "workerinput"):
+        _register_reports(config)
+
+
+def _refuse_unknown_names(plugin: Plugin) -> None:
+    """Raise UsageError for checks, dtypes and devices that do not exist: they would select nothing without a word."""
+    if plugin.names("device"):
+        plugin.devices  # noqa: B018
+    if plugin.names("check") or plugin.names("dtype"):
+        from opcheck.spec import Library
+
+        named = dataclasses.replace(plugin.selection, operators=(), tags=())
+        mistakes = named.mistakes(Library(()))
+        if mistakes:
+            raise pytest.UsageError("\n".join(mistakes))
+
+
+def _register_reports(config: pytest.Config) -> None:
+    if not config.option.xmlpath and not config.option.opcheck_report_json:
+        return
+    from opcheck.report.from_pytest import JsonWriter, JUnitNames
+    from opcheck.report.json_report import JsonReport
+
+    if config.option.xmlpath:
+        config.pluginmanager.register(JUnitNames(config), "opcheck_junit_names")
+    if config.option.opcheck_report_json:
         path = config.invocation_params.dir / config.option.opcheck_report_json
-        config.pluginmanager.register(ReportWriter(JsonReport(path)), "opcheck_report_json")
+        try:
+            report = JsonReport(path)
+        except OSError as error:
+            raise pytest.UsageError(f"the report cannot be written: {error}") from None
+        config.pluginmanager.register(JsonWriter(report), "opcheck_report_json")
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
@@ -182,18 +245,10 @@ class SpecCollector(pytest.File):
 
     def collect(self) -> Iterator[pytest.Item]:
         """Yield its selected cases. Never imports torch."""
-        from opcheck.plan import audit, plan
-        from opcheck.spec import SpecError
-        from opcheck.spec.device import profiles
-        from opcheck.spec.load import Loader
+        from opcheck.plan import plan
 
         plugin = self.config.stash[PLUGIN]
-        loader = Loader(plugin.settings)
-        loader.add(self.path, plugin.root_of(self.path))
-        library = loader.library()
-        problems = audit(library, profiles(plugin.settings.device_folders()).values())
-        if problems:
-            raise SpecError(problems)
+        library = plugin.load(self.path)
         wanted = plugin.selected.get(self.path.resolve())
         found = [case for case in plan(library, plugin.devices, plugin.selection) if not wanted or case.id in wanted]
         for name in sorted((wanted or set()) - {case.id for case in found}):
@@ -229,17 +284,19 @@ class CaseItem(pytest.Item):
         super().__init__(**kwargs)
         self.case = case
         self.outcome: Outcome | None = None
-        for name in dict.fromkeys((case.check, case.device.name, case.dtype, *case.operator.spec.tags)):
-            self.config.addinivalue_line("markers", f"{name}: opcheck")
-            self.add_marker(getattr(pytest.mark, name))
         plugin = self.config.stash[PLUGIN]
-        if plugin.settings.timeout is not None:
+        for name in (case.check, case.device.name, case.dtype, *case.operator.spec.tags):
+            if name not in FOREIGN_MARKS:
+                plugin.register_mark(name, "a check, device, dtype or tag")
+                self.add_marker(getattr(pytest.mark, name))
+        if plugin.settings.timeout is not None and not getattr(self.config.option, "timeout", None):
             self.add_marker(pytest.mark.timeout(plugin.settings.timeout))
 
     def runtest(self) -> None:
         """Run the case, and tell pytest what came of it."""
         from opcheck.run.runner import run
 
+        self.outcome = None  # of an earlier try: other plugins may run an item again
         outcome = self.outcome = run(self.case, self.config.stash[PLUGIN].session)
         if outcome.outcome == "skipped":
             pytest.skip(outcome.reason)
@@ -252,6 +309,8 @@ class CaseItem(pytest.Item):
         """Show the message of the outcome."""
         if isinstance(excinfo.value, CaseFailed):
             return excinfo.value.outcome.message or excinfo.value.outcome.reason
+        if isinstance(excinfo.value, pytest.fail.Exception):  # a time-out: where it struck says little
+            return str(excinfo.value)
         return super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, int, str]:
@@ -282,76 +341,10 @@ def pytest_runtest_makereport(
     return report
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Give JUnit the id of the case as the name of the test: pytest would cut it at ::."""
-    record = getattr(report, "opcheck", None)
-    if record is None:
-        return
-    from _pytest.junitxml import xml_key
-
-    xml = _config.stash.get(xml_key, None) if _config is not None else None
-    if xml is not None:
-        reporter = xml.node_reporter(report)
-        reporter.add_attribute("name", record["id"])
-        reporter.add_attribute("classname", report.nodeid.split("::")[0].removesuffix(".toml").replace("/", "."))
-
-
-_config: pytest.Config | None = None
-
-
-def pytest_sessionstart(session: pytest.Session) -> None:
-    """Keep the configuration for hooks that are not handed it."""
-    global _config
-    _config = session.config
-
-
-class ReportWriter:
-    """Feeds the JSON report, in the controlling process."""
-
-    def __init__(self, report: Any) -> None:
-        self.report = report
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Take the record of a finished case."""
-        record = record_of(report)
-        if record is not None:
-            self.report.add(record)
-
-    @pytest.hookimpl(trylast=True)
-    def pytest_sessionfinish(self) -> None:
-        """Write the report, also after an interrupt."""
-        self.report.write()
-
-
-def record_of(report: pytest.TestReport) -> dict[str, Any] | None:
-    """Return the record of a case from its report; for a crashed worker, what the node id tells."""
-    record: dict[str, Any] | None = getattr(report, "opcheck", None)
-    if record is None and report.when == "???" and ".toml::" in report.nodeid:
-        return crashed(report)
-    return record
-
-
-def crashed(report: pytest.TestReport) -> dict[str, Any]:
-    """Return the record of a case that took its process with it (pytest-xdist reports it from outside)."""
-    file, _, name = report.nodeid.partition(".toml::")
-    subject, _, rest = name.partition("::")
-    check, _, place = rest.rstrip("]").partition("[")
-    device, _, dtype = place.partition("-")
-    text = report.longreprtext
-    return {
-        "id": name, "operator": subject, "variant": "", "check": check, "device": device, "dtype": dtype,
-        "family": Path(file).name, "outcome": "error", "reason": f"the process crashed: {text.splitlines()[0] if text else ''}",
-        "seconds": 0.0, "message": text, "fields": {},
-    }  # fmt: skip
-
-
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say once for each absent device that its cases were skipped."""
-    absent: Counter[str] = Counter()
-    for report in terminalreporter.stats.get("skipped", []):
-        record = getattr(report, "opcheck", None)
-        if record and "is not present" in record["reason"]:
-            absent[record["reason"]] += 1
-    for reason, count in absent.items():
-        terminalreporter.write_line(f"opcheck: {count} cases skipped: {reason}", yellow=True)
+    if terminalreporter.stats.get("skipped"):
+        from opcheck.report.from_pytest import absent_devices
+
+        for reason, count in absent_devices(terminalreporter.stats["skipped"]):
+            terminalreporter.write_line(f"opcheck: {count} cases skipped: {reason}", yellow=True)

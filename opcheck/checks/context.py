@@ -226,9 +226,7 @@ def _judged_subject(subject: Subject, judge: Callable[[Subject], Verdict | None]
             return None
         # Some operators refuse inputs that require grad in dtypes that they have no derivative for.
         with torch.set_grad_enabled(derivative):
-            # Evaluated once here, so that its exceptions are told apart: without grad where no derivative is asked for, as
-        # some operators refuse a dtype only then.
-        subject.outputs if derivative else subject.function(*(leaf.detach() for leaf in subject.leaves))
+            subject.outputs  # noqa: B018 - evaluated once here, so that its exceptions are told apart
     except Exception as error:
         return cannot(f"the operator refuses the sample: {told(error)}")
     try:

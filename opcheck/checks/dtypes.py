@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import torch
 
@@ -11,6 +11,7 @@ from opcheck.checks.context import Context, Subject, judged
 from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, told
 from opcheck.samples.outputs import differentiable, flatten
 from opcheck.spec.dtypes import is_differentiable
+from opcheck.spec.library import Sample
 
 
 def check(context: Context) -> Iterator[Verdict]:
@@ -21,12 +22,24 @@ def check(context: Context) -> Iterator[Verdict]:
     if dtype not in claims.forward:
         yield _refused(context, "forward")
         return
-    yield from (_claim_broken(context, judged(context, s, _forward, False)) for s in context.samples)
+    plain = context if dtype in claims.backward else _without_derivatives(context)
+    yield from (_claim_broken(context, judged(plain, s, _forward, False)) for s in context.samples)
     if claims.supports.backward and is_differentiable(dtype):
         if dtype in claims.backward:
             yield from (v for v in (judged(context, s, _backward, True) for s in context.samples) if v is not None)
         else:
             yield _refused(context, "backward")
+
+
+class _WithoutDerivatives(Context):
+    def subject(self, sample: Sample) -> Subject:
+        inputs = self.realize(sample).detached()
+        return Subject(self, sample, inputs, self.function(sample, inputs))
+
+
+def _without_derivatives(context: Context) -> Context:
+    """Return the context with inputs that do not require grad, which some operators refuse right in the forward pass."""
+    return _WithoutDerivatives(**{item.name: getattr(context, item.name) for item in fields(Context)})
 
 
 def _claim_broken(context: Context, verdict: Verdict | None) -> Verdict:

@@ -45,13 +45,18 @@ def _guarded(options: argparse.Namespace) -> int:
     from opcheck.spec.problems import SpecError
 
     try:
-        return int(import_module(f"opcheck.cli.{options.command}").run(options))
+        code = int(import_module(f"opcheck.cli.{options.command}").run(options))
+        sys.stdout.flush()
+        return code
     except SpecError as error:
         print(error, file=sys.stderr)
         return 2
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # spares the interpreter's own complaint at exit
         return 0
+    except OSError as error:
+        print(f"opcheck: {error}", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         return 2
 

@@ -24,7 +24,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps([record(case) for case in cases], indent=1))
     else:
-        print("\n".join(case.id for case in cases))
+        print("".join(f"{case.id}\n" for case in cases), end="")
     return 0
 
 

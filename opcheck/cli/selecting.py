@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable
 from pathlib import Path
 
-from opcheck.plan import Case, Selection, audit, default_devices, plan
-from opcheck.spec import Library, Problem, Settings, SpecError, load
+from opcheck.plan import Case, Selection, default_devices, load_audited, plan
+from opcheck.spec import Library, Settings, SpecError
 from opcheck.spec.device import DeviceProfile, profiles
-from opcheck.spec.problems import nearest
+from opcheck.spec.problems import listing, nearest
 
 
 def add_paths(parser: argparse.ArgumentParser) -> None:
@@ -49,33 +50,33 @@ def spec_paths(options: argparse.Namespace, settings: Settings) -> list[Path]:
 
 def loaded(options: argparse.Namespace, settings: Settings) -> Library:
     """Load the specs of a command, with every mistake that can be seen without torch. Raises SpecError."""
-    library = load(spec_paths(options, settings), settings)
-    if any(operator.spec.expect or operator.spec.tolerance.check for operator in library):
-        problems = audit(library, profiles(settings.device_folders()).values())
-        if problems:
-            raise SpecError(problems)
-    return library
+    return load_audited(spec_paths(options, settings), settings)
 
 
 def devices(options: argparse.Namespace, settings: Settings) -> list[DeviceProfile]:
-    """Return the devices of a command. Raises SpecError for unknown names."""
+    """Return the devices of a command. Raises RequestError for unknown names."""
     known = profiles(settings.device_folders())
     wanted = names(options.device)
-    wrong = [name for name in wanted if name not in known]
-    if wrong:
-        raise refused(
-            [
-                Problem(
-                    "--device", 1, 1, f'unknown device "{name}"', f"one of {', '.join(known)}", nearest(name, known)
-                )
-                for name in wrong
-            ]
-        )
+    mistakes = unknown_devices(wanted, known)
+    if mistakes:
+        raise RequestError(mistakes)
     return [known[name] for name in wanted] or default_devices(known.values())
 
 
+def unknown_devices(wanted: Iterable[str], known: Iterable[str]) -> list[str]:
+    """Return a line for each name that no device has."""
+    choices = list(known)
+    lines = []
+    for name in wanted:
+        if name not in choices:
+            near = nearest(name, choices)
+            hint = f'; did you mean "{near}"?' if near else ""
+            lines.append(f'unknown device "{name}"; expected {listing(choices)}{hint}')
+    return lines
+
+
 def selection(options: argparse.Namespace, library: Library) -> Selection:
-    """Return the selection of a command. Raises SpecError for names that do not exist."""
+    """Return the selection of a command. Raises RequestError for names that do not exist."""
     chosen = Selection(*(names(getattr(options, key)) for key in ("operator", "check", "dtype", "tag")))
     mistakes = chosen.mistakes(library)
     if mistakes:
@@ -96,7 +97,3 @@ class RequestError(SpecError):
         super().__init__([])
         self.args = ("\n".join(f"opcheck: {line}" for line in lines),)
 
-
-def refused(problems: list[Problem]) -> RequestError:
-    """Return problems of the command line, told without a place."""
-    return RequestError([str(problem).split(":1:1: ", 1)[1] for problem in problems])

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from itertools import groupby
 
-from opcheck.cli.selecting import RequestError, add_paths, add_selection, devices, loaded
-from opcheck.plan import Selection, plan
-from opcheck.spec import Operator, Settings
+from opcheck.cli.selecting import RequestError, add_paths, add_selection, devices, loaded, selection
+from opcheck.plan import plan
+from opcheck.spec import Library, Operator, Settings
 from opcheck.spec.device import DeviceProfile
 from opcheck.spec.problems import nearest
 
@@ -35,9 +35,6 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _show(operator: Operator, profiles: list[DeviceProfile], options: argparse.Namespace) -> None:
-    from opcheck.cli.selecting import names
-    from opcheck.spec.library import Library
-
     spec = operator.spec
     print(f"{operator.id}  {operator.document.file}:{operator.line}  family {operator.family}")
     if spec.notes:
@@ -56,8 +53,8 @@ def _show(operator: Operator, profiles: list[DeviceProfile], options: argparse.N
     for sample in operator.samples:
         only = f"  (only {', '.join(sample.dtypes)})" if sample.dtypes is not None else ""
         print(f"    {sample.name}  line {sample.line}  {sample.toml()}{only}")
-    selection = Selection(checks=names(options.check), dtypes=names(options.dtype))
-    cases = plan(Library((operator,)), profiles, selection)
+    own = Library((operator,))
+    cases = plan(own, profiles, selection(options, own))
     print(f"  {len(cases)} cases:")
     for (subject, check), group in groupby(cases, key=lambda case: (case.subject, case.check)):
         places = " ".join(f"[{case.device.name}-{case.dtype}]" for case in group)

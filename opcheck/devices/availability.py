@@ -44,10 +44,10 @@ def _accelerator(device: torch.device) -> Availability:
         if module is not None and hasattr(module, "is_available") and not module.is_available():
             return Availability(False, f"torch.{device.type}.is_available() is False")
         torch.empty(1, device=device)
+        count = module.device_count() if module is not None and hasattr(module, "device_count") else 1
+        detail = module.get_device_name(device) if module is not None and hasattr(module, "get_device_name") else ""
     except Exception as error:
         return Availability(False, _first_line(error))
-    count = module.device_count() if module is not None and hasattr(module, "device_count") else 1
-    detail = module.get_device_name(device) if module is not None and hasattr(module, "get_device_name") else ""
     return Availability(True, count=count, detail=str(detail))
 
 

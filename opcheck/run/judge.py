@@ -17,6 +17,7 @@ def judge(case: Case, verdicts: Sequence[Verdict], rerun: str = "") -> Outcome:
     whole = [expect for expect in case.expectations if expect.when.sample is None and expect.outcome != "skip"]
     if whole:
         return _expected_as_a_whole(case, whole[0], [verdict for verdict in verdicts if not verdict.passed])
+    expected, unexpected, too_good = _sorted(case, verdicts)
     if unexpected:
         kind: OutcomeKind = "error" if all(verdict.is_error for verdict in unexpected) else "failed"
         first = next((verdict for verdict in unexpected if not verdict.is_error), unexpected[0])
@@ -32,17 +33,21 @@ def judge(case: Case, verdicts: Sequence[Verdict], rerun: str = "") -> Outcome:
     return Outcome.of(case, "passed")
 
 
-def _sorted(
-    case: Case, verdicts: Sequence[Verdict]
-) -> tuple[list[Verdict], list[Verdict], list[tuple[Verdict, Expect]]]:
-    expected: list[Verdict] = []
+Foreseen = list[tuple[Verdict, Expect]]
+
+
+def _sorted(case: Case, verdicts: Sequence[Verdict]) -> tuple[Foreseen, list[Verdict], Foreseen]:
+    """Return the failures that were expected, those that were not, and the passes that were not."""
+    expected: Foreseen = []
     unexpected: list[Verdict] = []
-    too_good: list[tuple[Verdict, Expect]] = []
+    too_good: Foreseen = []
     for verdict in verdicts:
         expect = _expectation(case, verdict.sample)
-        if not verdict.passed:
-            (unexpected if expect is None else expected).append(verdict)
-        elif expect is not None and expect.outcome == "fail":
+        if expect is None:
+            unexpected += [] if verdict.passed else [verdict]
+        elif not verdict.passed:
+            expected.append((verdict, expect))
+        elif expect.outcome == "fail":
             too_good.append((verdict, expect))
     return expected, unexpected, too_good
 
@@ -70,8 +75,20 @@ def _expected_as_a_whole(case: Case, expect: Expect, failures: list[Verdict]) ->
 
 def samples_to_run(case: Case) -> tuple[Sample, ...]:
     """Return the samples of a case but those that an expectation skips by name."""
-    skips = [expect for expect in case.expectations if expect.outcome == "skip" and expect.when.sample is not None]
-    return tuple(sample for sample in case.samples if not any(means(expect, sample.name) for expect in skips))
+    return tuple(sample for sample in case.samples if not _skips(case, sample))
+
+
+def nothing_to_run(case: Case) -> str:
+    """Return why a case has no samples to run; an empty string where it has some."""
+    if samples_to_run(case):
+        return ""
+    reasons = dict.fromkeys(expect.reason for sample in case.samples for expect in _skips(case, sample))
+    return "; ".join(reasons) or f"no sample is meant for {case.dtype}"
+
+
+def _skips(case: Case, sample: Sample) -> list[Expect]:
+    named = [expect for expect in case.expectations if expect.outcome == "skip" and expect.when.sample is not None]
+    return [expect for expect in named if means(expect, sample.name)]
 
 
 def _message(case: Case, failures: list[Verdict], count: int, rerun: str, most: int = 3) -> str:

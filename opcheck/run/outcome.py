@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from opcheck.plan.case import Case
+if TYPE_CHECKING:
+    from opcheck.plan.case import Case
 
 OutcomeKind = Literal["passed", "failed", "error", "skipped", "xfailed", "xpassed", "inconclusive"]
 KINDS: tuple[OutcomeKind, ...] = get_args(OutcomeKind)

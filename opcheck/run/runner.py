@@ -16,7 +16,7 @@ import torch
 from opcheck.checks.context import Check, Context
 from opcheck.checks.verdict import told
 from opcheck.plan.case import Case
-from opcheck.run.judge import judge, samples_to_run
+from opcheck.run.judge import judge, nothing_to_run, samples_to_run
 from opcheck.run.outcome import Outcome
 from opcheck.run.session import RunSession
 from opcheck.samples import Unresolved
@@ -36,9 +36,8 @@ def _skipped(case: Case, session: RunSession) -> Outcome | None:
     for expect in case.expectations:
         if expect.outcome == "skip" and expect.when.sample is None:
             return Outcome.of(case, "skipped", expect.reason)
-    if not samples_to_run(case) and case.check != "errors":
-        return Outcome.of(case, "skipped", f"no sample is meant for {case.dtype}")
-    return None
+    reason = "" if case.check == "errors" else nothing_to_run(case)
+    return Outcome.of(case, "skipped", reason) if reason else None
 
 
 def _guarded(case: Case, session: RunSession) -> Outcome:
@@ -55,6 +54,9 @@ def _guarded(case: Case, session: RunSession) -> Outcome:
         return Outcome.of(case, "error", str(problem), f"{case.id}: {problem}")
     except (MemoryError, torch.OutOfMemoryError) as error:
         return Outcome.of(case, "error", f"out of memory: {told(error)}", f"{case.id}: out of memory: {told(error)}")
+    except SystemExit as error:
+        reason = f"the operator ends the process: {told(error)}"
+        return Outcome.of(case, "error", reason, f"{case.id}: {reason}\n\nrun just this: {rerun_command(case, session)}")
     except Exception as error:
         frames = traceback.extract_tb(error.__traceback__)
         where = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else ""

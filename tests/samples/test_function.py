@@ -17,7 +17,11 @@ Made = Callable[..., Inputs]
 DENSE = Outputs(apply="to_dense")
 DTYPES = ["float64", "complex128"]
 
-pytestmark = pytest.mark.filterwarnings("ignore:Sparse.*beta:UserWarning", "ignore:.*jit.script:DeprecationWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:Sparse:UserWarning",
+    "ignore:Input #0 requires gradient:UserWarning",
+    "ignore:.*jit.script:DeprecationWarning",
+)
 
 
 def holds(operator: Callable[..., Any], inputs: Inputs, **settings: Any) -> bool:
@@ -26,7 +30,7 @@ def holds(operator: Callable[..., Any], inputs: Inputs, **settings: Any) -> bool
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("views", ["", "conj = true", "neg = true", "conj = true, neg = true", 'through = "unit_norm"'])
+@pytest.mark.parametrize("views", ["", "conj = true, neg = true", 'through = "unit_norm"'])
 @pytest.mark.parametrize("memory", get_args(Memory))
 def test_every_memory_format_and_view_passes_gradcheck(memory: str, views: str, dtype: str, made: Made) -> None:
     inputs = made(f'{{ shape = [2, 2, 1, 1], memory = "{memory}", {views} }}'.replace(", }", " }"), dtype=dtype)
@@ -160,7 +164,7 @@ class TestCalls:
 
 class TestInPlace:
     @pytest.mark.parametrize("dtype", DTYPES)
-    @pytest.mark.parametrize("views", ["", ", conj = true", ", neg = true", ", conj = true, neg = true"])
+    @pytest.mark.parametrize("views", ["", ", conj = true", ", conj = true, neg = true"])
     @pytest.mark.parametrize("memory", ["contiguous", "noncontiguous", "transposed", "expanded"])
     def test_every_format_passes_gradcheck(self, memory: str, views: str, dtype: str, made: Made) -> None:
         inputs = made(f'{{ shape = [2, 2], memory = "{memory}"{views} }}', dtype=dtype)

@@ -15,6 +15,8 @@ from opcheck.spec.values import Memory
 DTYPES = [torch.float64, torch.complex128, torch.float16, torch.bfloat16, torch.int64, torch.uint8, torch.bool]
 SHAPES = [(), (0,), (3,), (2, 3), (2, 0, 3), (2, 3, 4), (2, 3, 4, 5), (1, 2, 2, 3, 2)]
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*jit.script:DeprecationWarning")
+
 
 def numbers(shape: tuple[int, ...], dtype: torch.dtype = torch.float64) -> torch.Tensor:
     return torch.arange(torch.Size(shape).numel()).reshape(shape).to(dtype)

@@ -19,6 +19,8 @@ EVERY = [*DTYPES, torch.float32, torch.complex64, torch.float16, torch.bfloat16,
 SHAPES = [(3, 3), (2, 3, 3), (1, 1)]
 ROWS = ["log_simplex", "simplex", "unit_norm"]
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*jit.script:DeprecationWarning")
+
 
 def drawn(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
     torch.manual_seed(1)
