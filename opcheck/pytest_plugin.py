@@ -14,7 +14,7 @@ from opcheck.parametrize import cases
 
 if TYPE_CHECKING:
     from opcheck.plan import Case, Selection
-    from opcheck.run import Outcome
+    from opcheck.run import Outcome, OutcomeKind
     from opcheck.run.session import RunSession
     from opcheck.spec import Library, Operator, Settings
     from opcheck.spec.device import DeviceProfile
@@ -325,7 +325,7 @@ class CaseItem(pytest.Item):
             return self.outcome.record()
         text = report.longreprtext.strip()
         reason = text.splitlines()[-1] if text else f"{report.when} did not finish"
-        kind = "skipped" if report.skipped else "error"
+        kind: OutcomeKind = "skipped" if report.skipped else "error"
         outcome = Outcome.of(self.case, kind, reason, text)  # a time-out, a fixture of the project, an interrupt
         return dataclasses.replace(outcome, seconds=report.duration).record()
 
@@ -337,7 +337,7 @@ def pytest_runtest_makereport(
     """Attach the record of a case to its report, which pytest-xdist carries to the controlling process."""
     report = yield
     if isinstance(item, CaseItem) and (report.when == "call" or (report.when == "setup" and not report.passed)):
-        report.opcheck = item.record_of(report)
+        report.__dict__["opcheck"] = item.record_of(report)
     return report
 
 

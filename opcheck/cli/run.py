@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import signal
 import sys
@@ -15,8 +16,11 @@ import pytest
 
 from opcheck.cli.selecting import RequestError, add_paths, add_selection, devices, loaded, selection, spec_paths
 from opcheck.cli.validate import resolve_names
-from opcheck.spec import Settings
+from opcheck.spec import Library, Settings
 from opcheck.spec.load import BUILTIN, builtin_folder
+
+MOST_CRASHES = 1000
+"""Cases that may crash their process before a run with several gives up. pytest-xdist would after a few."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,7 +31,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-m", metavar="EXPRESSION", help="select by markers (checks, devices, dtypes, tags), as in pytest"
     )
-    parser.add_argument("-n", metavar="PROCESSES", default="0", help="processes, or auto; default 0: in this one")
+    parser.add_argument(
+        "-n", metavar="PROCESSES", type=_processes, default="0", help="processes, or auto; default 0: in this one"
+    )
     parser.add_argument("-x", action="store_true", help="stop at the first failure")
     parser.add_argument("--lf", action="store_true", help="run what failed last time")
     parser.add_argument("--report-json", metavar="FILE", help="write one record a case, also when interrupted")
@@ -46,11 +52,17 @@ def run(options: argparse.Namespace) -> int:
     settings = Settings.find()
     paths, options.paths = list(options.paths), [path.split("::")[0] for path in options.paths]
     library = loaded(options, settings)
-    selection(options, library)
+    chosen = selection(options, library)
     devices(options, settings)
-    resolve_names(library, settings)
+    resolve_names(Library(tuple(filter(chosen.takes_operator, library))), settings)
     options.paths = paths
     return _pytest(options, settings)
+
+
+def _processes(text: str) -> str:
+    if text not in ("auto", "logical") and not text.isdecimal():
+        raise argparse.ArgumentTypeError(f'"{text}" is neither a number nor auto')
+    return text
 
 
 def _pytest(options: argparse.Namespace, settings: Settings) -> int:
@@ -59,24 +71,24 @@ def _pytest(options: argparse.Namespace, settings: Settings) -> int:
     from opcheck.report.terminal import TerminalReport
 
     # A descriptor of its own: pytest redirects the usual one while tests run.
-    with os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8") as out:
+    with _Output(os.fdopen(os.dup(sys.stdout.fileno()), "wb"), encoding="utf-8") as out:
         wide = None if out.isatty() else 160
         report = TerminalReport(Console(file=out, width=wide))
-        reporter = _Reporter(report)
+        reporter = _Reporter(report, stops_early=options.x)
         with _terminated_as_interrupt():
             code = pytest.main(_arguments(options, settings), plugins=[reporter])
         return reporter.finish(int(code))
 
 
 def _arguments(options: argparse.Namespace, settings: Settings) -> list[str]:
-    """Return the command line for pytest. """
-    arguments = ["--rootdir", str(settings.root), "-o", "addopts=", "--disable-warnings"]
+    """Return the command line for pytest: what was loaded is run, whatever the project's own options of pytest say."""
+    arguments = ["--rootdir", str(settings.root), "-o", "addopts=", "-o", "norecursedirs=", "--disable-warnings"]
     for name in ("k", "m"):
         value = getattr(options, name)
         arguments += [f"-{name}", value] if value else []
     arguments += ["-x"] if options.x else []
     arguments += ["--lf"] if options.lf else []
-    arguments += ["-n", options.n] if options.n != "0" else []
+    arguments += ["-n", options.n, f"--max-worker-restart={MOST_CRASHES}"] if options.n != "0" else []
     arguments += ["--junitxml", options.junitxml] if options.junitxml else []
     arguments += ["--timeout", str(options.timeout)] if options.timeout else []
     arguments += ["--opcheck-report-json", options.report_json] if options.report_json else []
@@ -88,7 +100,8 @@ def _arguments(options: argparse.Namespace, settings: Settings) -> list[str]:
         arguments += [f"--opcheck-{name}={value}"] if value is not None else []
     for name in ("device", "operator", "check", "dtype", "tag"):
         arguments += [f"--opcheck-{name}={value}" for value in getattr(options, name)]
-    return [*arguments, *(_pytest_path(path) for path in map(str, spec_paths(options, settings)))]
+    paths = [_pytest_path(str(path)) for path in spec_paths(options, settings)]
+    return [*arguments, *(f"--opcheck-specs={path.split('::')[0]}" for path in paths), *paths]
 
 
 def _pytest_path(path: str) -> str:
@@ -99,19 +112,38 @@ def _pytest_path(path: str) -> str:
     return path
 
 
+class _Output(io.TextIOWrapper):
+    """Standard output that ends the run when nobody reads it any more, as in `opcheck run | head`."""
+
+    def flush(self) -> None:
+        """Write what is buffered."""
+        try:
+            super().flush()
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
+            raise KeyboardInterrupt from None
+
+
 class _Reporter:
     """A pytest plugin that feeds the terminal report, in place of pytest's own."""
 
-    def __init__(self, report: Any) -> None:
+    def __init__(self, report: Any, *, stops_early: bool) -> None:
         self.report = report
+        self.stops_early = stops_early
         self.start = time.monotonic()
         self.collect_errors: list[str] = []
         self.total = 0
 
     @pytest.hookimpl(trylast=True)
     def pytest_configure(self, config: pytest.Config) -> None:
-        """Take the place of pytest's own terminal report."""
+        """Silence pytest's own terminal report. Other plugins, that of time-outs among them, rely on its presence."""
         config.pluginmanager.unregister(name="terminalreporter")
+        silent = pytest.TerminalReporter(config, io.StringIO())
+        config.pluginmanager.register(silent, "terminalreporter")
+
+    def pytest_internalerror(self, excrepr: object) -> None:
+        """Show what went wrong in pytest or a plugin of it."""
+        print(excrepr, file=sys.stderr)
 
     def pytest_collection_finish(self, session: Any) -> None:
         """Start the progress bar; under pytest-xdist the controlling process learns the number from its workers."""
@@ -135,24 +167,29 @@ class _Reporter:
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         """Take the record of a finished case."""
-        from opcheck.pytest_plugin import record_of
+        from opcheck.report.from_pytest import record_of
 
         record = record_of(report)
         if record is not None:
             self.report.add(record)
 
     def finish(self, code: int) -> int:
-        """Print failures and summary, and return opcheck's exit code for pytest's."""
+        """Print failures and summary, and return opcheck's exit code for pytest's. Raises RequestError."""
         self.report.stop()
-        self.report.failures()
-        seconds = time.monotonic() - self.start
-        self.report.summary(seconds)
-        for text in dict.fromkeys(self.collect_errors):
-            self.report.console.print(text, markup=False, highlight=False, soft_wrap=True)
-        if code == pytest.ExitCode.INTERRUPTED and not self.collect_errors:
-            self.report.console.print(f"interrupted after {len(self.report.records)} of {self.total} cases")
+        if self.collect_errors:
+            raise RequestError(list(dict.fromkeys(self.collect_errors)))
         if code == pytest.ExitCode.NO_TESTS_COLLECTED:
             raise RequestError(["the request selects no case"])
+        if code == pytest.ExitCode.USAGE_ERROR:
+            return 2  # pytest has said why
+        self.report.failures()
+        self.report.summary(time.monotonic() - self.start)
+        done = len(self.report.records)
+        if self.stops_early and self.report.has_failed:
+            self.report.console.print(f"stopped at a failure, after {done} of {self.total} cases")
+            return 1
+        if code == pytest.ExitCode.INTERRUPTED:
+            self.report.console.print(f"interrupted after {done} of {self.total} cases")
         return code if code in (0, 1) else 2
 
 

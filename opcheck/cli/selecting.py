@@ -96,4 +96,3 @@ class RequestError(SpecError):
     def __init__(self, lines: list[str]) -> None:
         super().__init__([])
         self.args = ("\n".join(f"opcheck: {line}" for line in lines),)
-

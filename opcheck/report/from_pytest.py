@@ -17,7 +17,7 @@ from opcheck.run.outcome import Outcome
 def record_of(report: pytest.TestReport) -> dict[str, Any] | None:
     """Return the record of a finished case from its report; None for what is no case, or is not finished."""
     record: dict[str, Any] | None = getattr(report, "opcheck", None)
-    if record is None and report.when == "???" and ".toml::" in report.nodeid:
+    if record is None and str(report.when) == "???" and ".toml::" in report.nodeid:
         return _crashed(report).record()
     return record
 

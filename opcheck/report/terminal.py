@@ -53,7 +53,8 @@ class TerminalReport:
         self.records.append(record)
         if record["outcome"] in BAD and self._progress is not None:
             style = STYLES[record["outcome"]]
-            self.console.print(f"[{style}]{record['outcome']}[/] {escape(record['id'])}: {escape(record['reason'])}")
+            line = f"[{style}]{record['outcome']}[/] {escape(record['id'])}: {escape(record['reason'])}"
+            self.console.print(line, highlight=False, soft_wrap=True)
         self._advance()
 
     def _advance(self) -> None:
@@ -84,6 +85,11 @@ class TerminalReport:
         """Return how many cases had each outcome."""
         return Counter(record["outcome"] for record in self.records)
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether any case fails the run."""
+        return any(record["outcome"] in BAD for record in self.records)
+
     def failures(self) -> None:
         """Print the messages of failures, one after the other."""
         for record in self.records:
@@ -96,9 +102,9 @@ class TerminalReport:
         if self.records:
             self.console.print(_table(self.records))
         for reason, count in _reasons(self.records, "skipped"):
-            self.console.print(f"[yellow]skipped[/] {count} cases: {escape(reason)}")
+            self.console.print(f"[yellow]skipped[/] {count} cases: {escape(reason)}", highlight=False, soft_wrap=True)
         for reason, count in _reasons(self.records, "xfailed"):
-            self.console.print(f"[yellow]xfailed[/] {count} cases: {escape(reason)}")
+            self.console.print(f"[yellow]xfailed[/] {count} cases: {escape(reason)}", highlight=False, soft_wrap=True)
         counts = self.counts()
         totals = ", ".join(f"[{STYLES[kind]}]{counts[kind]} {kind}[/]" for kind in KINDS if counts[kind]) or "no cases"
         self.console.print(f"{len(self.records)} cases in {seconds:.1f} s: {totals}", highlight=False)

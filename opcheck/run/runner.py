@@ -56,7 +56,8 @@ def _guarded(case: Case, session: RunSession) -> Outcome:
         return Outcome.of(case, "error", f"out of memory: {told(error)}", f"{case.id}: out of memory: {told(error)}")
     except SystemExit as error:
         reason = f"the operator ends the process: {told(error)}"
-        return Outcome.of(case, "error", reason, f"{case.id}: {reason}\n\nrun just this: {rerun_command(case, session)}")
+        message = f"{case.id}: {reason}\n\nrun just this: {rerun_command(case, session)}"
+        return Outcome.of(case, "error", reason, message)
     except Exception as error:
         frames = traceback.extract_tb(error.__traceback__)
         where = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else ""

@@ -146,7 +146,11 @@ class _Maker:
         views += [negated_view] if recipe.neg else []
         if offsets is not None:
             views.append(partial(jagged, offsets=offsets, longest=recipe.sizes[1]))
-        return dense.detach(), _composed(views)
+        through = _composed(views)
+        if not recipe.conj or recipe.neg or recipe.through or expanded or offsets is not None:
+            return dense.detach(), through
+        # A conjugated view is the leaf itself: torch's batched forward mode has no rule for making one inside.
+        return through(dense).detach(), _composed([])
 
     def jagged_offsets(self, shape: tuple[int, ...]) -> torch.Tensor:
         """Return the offsets of a jagged tensor: the same for all of a sample that agree in batch and longest row."""

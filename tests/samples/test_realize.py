@@ -83,7 +83,6 @@ class TestLeaves:
     def is_proper(leaf: torch.Tensor) -> None:
         assert leaf.is_leaf
         assert leaf.requires_grad
-        assert not leaf.is_conj()
         assert not leaf.is_neg()
         assert 0 not in [stride for stride, size in zip(leaf.stride(), leaf.shape, strict=True) if size > 1]
 
