@@ -28,7 +28,7 @@ class Sample:
     name: str
     args: tuple[Value, ...]
     kwargs: dict[str, Value]
-    grad_outputs: tuple[Value, ...] | None
+    grad_outputs: tuple[Tensor, ...] | None
     dtypes: tuple[str, ...] | None
     document: Document = field(repr=False)
     path: KeyPath = field(repr=False)

@@ -17,7 +17,7 @@ from opcheck.spec.claims import (
     Tolerances,
 )
 from opcheck.spec.model import FURTHER_KEYS, Dotted, DtypeEntry, Frozen, Identifier, Model, refuse
-from opcheck.spec.values import Layout, Value
+from opcheck.spec.values import Layout, Tensor, Value
 
 
 class Grid(Model):
@@ -38,7 +38,7 @@ class SampleSpec(Grid):
     """Arguments that the operator is tested at."""
 
     args: list[Value] = Field(default_factory=list, description="positional arguments")
-    grad_outputs: list[Value] | None = Field(
+    grad_outputs: list[Tensor] | None = Field(
         default=None, description="cotangents of the differentiable outputs at second order; default: random ones"
     )
 

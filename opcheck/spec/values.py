@@ -1,6 +1,7 @@
 """What an argument of an operator can be: a tensor recipe, a plain TOML value, or a literal that TOML lacks."""
 
 import json
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
@@ -22,6 +23,11 @@ Through = Literal[
     "symmetrize", "tril", "triu", "positive_diagonal", "positive_definite", "low_rank", "log_simplex", "simplex",
     "orthogonal", "unit_norm",
 ]  # fmt: skip
+BLOCKED = ("sparse_bsr", "sparse_bsc")
+PLAIN = frozenset({"shape", "dtype", "low", "high", "exclude", "grad"})
+"""Keys of a tensor that go together in any combination."""
+SQUARE_STRUCTURES = ("hermitian", "positive_definite")
+SQUARE_THROUGH = ("symmetrize", "orthogonal")
 SPARSE_LAYOUTS = tuple(name for name in get_args(Layout) if name.startswith("sparse"))
 
 
@@ -82,7 +88,7 @@ class Tensor(Model):
     )
     grad: bool | None = Field(
         default=None,
-        description="whether to differentiate with respect to it; default: where its dtype is that of the case",
+        description="whether to differentiate with respect to it; default: true, unless it has a dtype of its own",
     )
     low: float | None = Field(default=None, description="lower bound of the random values")
     high: float | None = Field(default=None, description="upper bound (exclusive)")
@@ -112,11 +118,35 @@ class Tensor(Model):
             raise refuse("a tensor needs either shape or values", "exactly one of the two")
         if self.low is not None and self.high is not None and self.low >= self.high:
             raise refuse(f"low = {self.low:g} is not below high = {self.high:g}")
-        if self.blocksize is not None and self.layout not in ("sparse_bsr", "sparse_bsc"):
-            raise refuse(f"blocksize has no meaning for the layout {self.layout}", "layout sparse_bsr or sparse_bsc")
-        if self.nnz is not None and self.layout not in SPARSE_LAYOUTS:
-            raise refuse(f"nnz has no meaning for the layout {self.layout}", "a sparse layout")
+        if self.model_fields_set - PLAIN:
+            for mistake in self._contradictions():
+                raise refuse(*mistake)
         return self
+
+    def _contradictions(self) -> Iterator[tuple[str, str]]:
+        """Yield what is wrong and what was expected, for keys that do not go together."""
+        given, rank, layout = self.model_fields_set, len(self.sizes), self.layout
+        if self.blocksize is not None and layout not in BLOCKED:
+            yield f"blocksize has no meaning for the layout {layout}", f"layout {' or '.join(BLOCKED)}"
+        for key in ("nnz", "dense_dim"):
+            if key in given and layout not in SPARSE_LAYOUTS:
+                yield f"{key} has no meaning for the layout {layout}", "a sparse layout"
+        for key in ("memory", "conj", "neg"):
+            if key in given and layout != "strided":
+                yield f"{key} has no meaning for the layout {layout}", "the layout strided"
+        least = 0 if layout in ("strided", "mkldnn") else 1 if layout == "sparse_coo" else 2
+        if rank < least:
+            yield f"the layout {layout} has at least {least} dimensions, not {rank}", "a larger shape"
+        square = [self.structure] if self.structure in SQUARE_STRUCTURES else []
+        square += [self.through] if self.through in SQUARE_THROUGH else []
+        if square and (rank < 2 or self.sizes[-1] != self.sizes[-2]):
+            yield f"{square[0]} needs square matrices, not the shape {list(self.sizes)}", "two equal last dimensions"
+        if "values" in given:
+            for key in ("low", "high", "exclude"):
+                if key in given:
+                    yield f"{key} has no meaning for explicit values", "either"
+            if self.structure in ("distinct", "permutation", "one_hot"):
+                yield f"the structure {self.structure} would replace the explicit values", "either"
 
     @property
     def sizes(self) -> tuple[int, ...]:

@@ -238,7 +238,6 @@ class TestModules:
             'args = [[1, { tuple = [{ object = "os.system" }] }]]',
             'kwargs = { f = { object = "os.system" } }',
             'grid = { f = [1, { object = "os.system" }] }',
-            'grad_outputs = [{ object = "os.system" }]',
         ],
     )
     def test_objects_anywhere_in_a_sample_are_held_to_the_same_rule(self, mistakes: Mistakes, sample: str) -> None:

@@ -135,3 +135,18 @@ class TestTensors:
     @pytest.mark.parametrize("dtype", ["float16", "int8", "complex32", "float8_e5m2", "real", "complex"])
     def test_dtypes_are_names_or_follow_the_case(self, read: Read, dtype: str) -> None:
         assert read(f"{{ shape = [2], dtype = '{dtype}' }}").dtype == dtype
+
+    @pytest.mark.parametrize(
+        ("text", "what"),
+        [
+            ("{ shape = [2, 2], dense_dim = 1 }", "dense_dim has no meaning for the layout strided"),
+            ("{ shape = [2, 2], layout = 'sparse_coo', conj = true }", "conj has no meaning for the layout sparse_coo"),
+            ("{ shape = [2], layout = 'sparse_csr' }", "the layout sparse_csr has at least 2 dimensions, not 1"),
+            ("{ shape = [2, 3], structure = 'hermitian' }", "hermitian needs square matrices, not the shape [2, 3]"),
+            ("{ shape = [2], through = 'symmetrize' }", "symmetrize needs square matrices, not the shape [2]"),
+            ("{ values = [1.0], low = 0.5 }", "low has no meaning for explicit values"),
+            ("{ values = [1], structure = 'one_hot' }", "the structure one_hot would replace the explicit values"),
+        ],
+    )
+    def test_keys_that_contradict_each_other_are_refused(self, refused: Read, text: str, what: str) -> None:
+        assert refused(text).startswith(what)
