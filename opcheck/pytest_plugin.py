@@ -258,7 +258,8 @@ class SpecCollector(pytest.File):
             hint = f'; did you mean "{near}"?' if near else ""
             raise pytest.UsageError(f'{self.nodeid} has no case "{name}"{hint}')
         for case in found:
-            yield CaseItem.from_parent(self, name=case.id, case=case)
+            # As text, which is what --lf remembers: put together from parts it would not be the same to pytest.
+            yield CaseItem.from_parent(self, name=case.id, nodeid=f"{self.nodeid}::{case.id}", case=case)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """Show mistakes of a spec as lines, without a traceback."""
@@ -319,15 +320,23 @@ class CaseItem(pytest.Item):
 
     def record_of(self, report: pytest.TestReport) -> dict[str, Any]:
         """Return the record for reports; also where the case did not come to an outcome of its own."""
-        from opcheck.run import Outcome
+        from opcheck.run.outcome import Outcome, rerun_command
 
         if self.outcome is not None:
             return self.outcome.record()
         text = report.longreprtext.strip()
         reason = text.splitlines()[-1] if text else f"{report.when} did not finish"
         kind: OutcomeKind = "skipped" if report.skipped else "error"
-        outcome = Outcome.of(self.case, kind, reason, text)  # a time-out, a fixture of the project, an interrupt
+        message = f"{text}\n\nrun just this: {rerun_command(self.case.operator.document.file, self.case.id)}"
+        outcome = Outcome.of(self.case, kind, reason, message)  # a time-out, a fixture of the project, an interrupt
         return dataclasses.replace(outcome, seconds=report.duration).record()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> None:
+    """Import torch before the first case, which would otherwise pay for it with its own time."""
+    if not session.config.option.collectonly and any(isinstance(item, CaseItem) for item in session.items):
+        session.config.stash[PLUGIN].session  # noqa: B018
 
 
 @pytest.hookimpl(wrapper=True)

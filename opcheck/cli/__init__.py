@@ -22,7 +22,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line. Returns 0: all held, 1: something failed, 2: the request or a spec was wrong."""
     # Plugins of pydantic would be looked for in all installed packages: a tenth of the time of `validate`.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    arguments = [*(sys.argv[1:] if argv is None else argv)]  # list: by now perhaps the module of that command
     chosen = next((word for word in arguments if not word.startswith("-")), None)
     parser = argparse.ArgumentParser(
         prog="opcheck", description="Tests that operators differentiate correctly, from specs in TOML.",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 
 from opcheck.report.json_report import JsonReport
-from opcheck.run.outcome import Outcome
+from opcheck.run.outcome import Outcome, rerun_command
 
 
 def record_of(report: pytest.TestReport) -> dict[str, Any] | None:
@@ -29,7 +28,7 @@ def _crashed(report: pytest.TestReport) -> Outcome:
     check, _, place = rest.removesuffix("]").partition("[")
     device, _, dtype = place.rpartition("-")
     variant = next((kind for kind in ("method", "inplace") if subject.endswith(f"[{kind}]")), "function")
-    rerun = f"run just this: opcheck run {shlex.quote(report.nodeid)}"
+    rerun = f"run just this: {rerun_command(f'{stem}.toml', name)}"
     return Outcome(
         id=name, operator=subject.removesuffix(f"[{variant}]"), variant=variant, check=check, device=device,
         dtype=dtype, family=Path(stem).name, outcome="error", reason="the process crashed",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -53,6 +54,11 @@ class Outcome:
             case.id, case.operator.id, case.variant.kind, case.check, case.device.name, case.dtype,
             case.operator.family, kind, reason, message=message, fields=fields,
         )  # fmt: skip
+
+
+def rerun_command(file: str, name: str, engine: str = "") -> str:
+    """Return the command that runs the case of a name alone."""
+    return f"opcheck run{f' --engine {engine}' if engine else ''} {shlex.quote(f'{file}::{name}')}"
 
 
 def _plain(value: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import time
 import traceback
 import warnings
@@ -17,7 +16,7 @@ from opcheck.checks.context import Check, Context
 from opcheck.checks.verdict import told
 from opcheck.plan.case import Case
 from opcheck.run.judge import judge, nothing_to_run, samples_to_run
-from opcheck.run.outcome import Outcome
+from opcheck.run.outcome import Outcome, rerun_command
 from opcheck.run.session import RunSession
 from opcheck.samples import Unresolved
 
@@ -56,7 +55,7 @@ def _guarded(case: Case, session: RunSession) -> Outcome:
         return Outcome.of(case, "error", f"out of memory: {told(error)}", f"{case.id}: out of memory: {told(error)}")
     except SystemExit as error:
         reason = f"the operator ends the process: {told(error)}"
-        message = f"{case.id}: {reason}\n\nrun just this: {rerun_command(case, session)}"
+        message = f"{case.id}: {reason}\n\nrun just this: {_rerun(case, session)}"
         return Outcome.of(case, "error", reason, message)
     except Exception as error:
         frames = traceback.extract_tb(error.__traceback__)
@@ -73,7 +72,7 @@ def _run(case: Case, session: RunSession) -> Outcome:
     )
     context.operator  # noqa: B018 - resolved first, so that a wrong name is reported as that
     verdicts = list(implementation(case.kind.implementation)(context))
-    return judge(case, verdicts, rerun_command(case, session))
+    return judge(case, verdicts, _rerun(case, session))
 
 
 def implementation(path: str) -> Check:
@@ -84,7 +83,7 @@ def implementation(path: str) -> Check:
     return check
 
 
-def rerun_command(case: Case, session: RunSession) -> str:
+def _rerun(case: Case, session: RunSession) -> str:
     """Return the command that runs a case alone."""
-    engine = "" if session.engine.name == session.settings.engine else f" --engine {session.engine.name}"
-    return f"opcheck run{engine} {shlex.quote(f'{case.operator.document.file}::{case.id}')}"
+    engine = "" if session.engine.name == session.settings.engine else session.engine.name
+    return rerun_command(case.operator.document.file, case.id, engine)

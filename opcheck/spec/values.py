@@ -132,9 +132,9 @@ class Tensor(Model):
             if key in given and layout not in SPARSE_LAYOUTS:
                 yield f"{key} has no meaning for the layout {layout}", "a sparse layout"
         for key in ("memory", "conj", "neg"):
-            if key in given and layout != "strided":
-                yield f"{key} has no meaning for the layout {layout}", "the layout strided"
-        least = 0 if layout in ("strided", "mkldnn") else 1 if layout == "sparse_coo" else 2
+            if key in given and layout not in ("strided", "jagged"):
+                yield f"{key} has no meaning for the layout {layout}", "the layout strided or jagged"
+        least = 0 if layout in ("strided", "mkldnn", "sparse_coo") else 2
         if rank < least:
             yield f"the layout {layout} has at least {least} dimensions, not {rank}", "a larger shape"
         square = [self.structure] if self.structure in SQUARE_STRUCTURES else []

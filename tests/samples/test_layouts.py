@@ -143,12 +143,6 @@ def test_blocks_that_do_not_fill_the_matrix_are_refused(layout: str) -> None:
         laid_out(torch.ones(3, 4), layout, blocksize=[2, 2])
 
 
-@pytest.mark.parametrize("layout", COMPRESSED)
-def test_compressed_layouts_refuse_vectors(layout: str) -> None:
-    with pytest.raises(ValueError, match=f"{layout} needs 2 sparse dimensions, not 1"):
-        laid_out(torch.ones(3), layout)
-
-
 def test_which_elements_are_specified_depends_on_the_generator() -> None:
     patterns = {str(laid_out(torch.ones(4, 4), "sparse_coo").indices().tolist()) for _ in range(5)}
     assert len(patterns) > 1

@@ -1,0 +1,93 @@
+"""What is left when a run does not come to its end."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+import pytest
+
+SLOW = """
+[[operator]]
+name     = "demo.slow"
+dtypes   = { forward = ["float64"] }
+supports = { out = false, vmap = false, forward_ad = false }
+samples  = [{ args = [{ shape = [1] }] }]
+
+[[operator]]
+name     = "demo.hangs"
+dtypes   = { forward = ["float64"] }
+supports = { out = false, vmap = false, forward_ad = false }
+samples  = [{ args = [{ shape = [1] }] }]
+"""
+
+REPORT = ("--report-json", "report.json")
+
+
+def interrupted(project, number, *options):
+    """Run two operators, the second of which hangs, and send a signal once something has finished."""
+    project.write("slow.toml", SLOW)
+    project.write("hang", "")
+    process = project.start("opcheck", "run", "slow.toml", "--check", "variants,grad_dtypes", *options, *REPORT)
+    deadline = time.monotonic() + 120
+    while len(project.records()) < 2 and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.1)
+    process.send_signal(number)
+    return project.finish(process)
+
+
+@pytest.mark.parametrize(
+    ("number", "options"),
+    [(signal.SIGINT, ()), (signal.SIGTERM, ()), (signal.SIGINT, ("-n", "2"))],
+    ids=["interrupt", "terminate", "interrupt-parallel"],
+)
+def test_a_signal_leaves_a_report_of_what_had_finished(shared, request, number, options):
+    run = shared(request.node.callspec.id, lambda project: interrupted(project, number, *options))
+    assert run.code == 2
+    assert run.outcomes == {
+        "demo.slow::grad_dtypes[cpu-float64]": "passed",
+        "demo.slow::variants[cpu-float64]": "passed",
+    }
+    assert run.out.splitlines()[-1] == "interrupted after 2 of 4 cases"
+    assert "Traceback" not in run.out + run.err
+
+
+def test_a_crash_of_the_only_process_keeps_the_report_of_what_had_finished(shared):
+    def run(project):
+        project.write("crash.toml", SLOW.replace("demo.hangs", "demo.aborts"))
+        return project.run("opcheck", "run", "crash.toml", "--check", "variants,grad_dtypes", *REPORT)
+
+    run = shared("crash", run)
+    assert run.code == -signal.SIGABRT
+    assert run.outcomes == {
+        "demo.slow::grad_dtypes[cpu-float64]": "passed",
+        "demo.slow::variants[cpu-float64]": "passed",
+    }
+
+
+def test_a_time_out_ends_the_case_alone(shared):
+    def run(project):
+        project.write("hang", "")
+        project.write("slow.toml", SLOW)
+        return project.run("opcheck", "run", "slow.toml", "--timeout=3", "--check=variants", "-n", "2", *REPORT)
+
+    run = shared("timeout", run)
+    assert run.code == 1
+    assert run.outcomes == {"demo.slow::variants[cpu-float64]": "passed", "demo.hangs::variants[cpu-float64]": "error"}
+    record = run.records["demo.hangs::variants[cpu-float64]"]
+    assert "Timeout (>3.0s)" in record["reason"]
+    assert (
+        record["message"].splitlines()[-1]
+        == "run just this: opcheck run 'slow.toml::demo.hangs::variants[cpu-float64]'"
+    )
+
+
+def test_a_reader_that_goes_away_ends_the_run_without_a_traceback(shared):
+    def run(project):
+        process = project.start("opcheck", "run", "--check", "backward,variants")
+        process.stdout.readline()
+        process.stdout.close()
+        process.stdout = None
+        return project.finish(process)
+
+    assert "Traceback" not in (shared("pipe", run).err or "")

@@ -1,0 +1,138 @@
+"""Which cases `opcheck run` runs, and what it says to requests that make no sense."""
+
+from __future__ import annotations
+
+import pytest
+import torch  # noqa: F401 - imported before pytest runs within pytest, which would forget it again
+
+REPORTS = ("--report-json", "report.json", "--junitxml", "report.xml")
+BACKWARD = {
+    "demo.wrong::backward[cpu-float64]": "failed",
+    "demo.double::backward[cpu-float64]": "passed",
+    "demo.double[inplace]::backward[cpu-float64]": "passed",
+}
+
+
+def only(*names):
+    return {name: outcome for name, outcome in BACKWARD.items() if name in names}
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["--check", "backward"], BACKWARD),
+        (["--check=backward", "--operator", "demo.double"], only(*list(BACKWARD)[1:])),
+        (["--check=backward", "--operator", "*.wrong,*.double"], BACKWARD),
+        (["--check=backward", "--tag", "quick"], only(*list(BACKWARD)[1:])),
+        (["--check=backward", "-m", "quick and cpu and float64"], only(*list(BACKWARD)[1:])),
+        (["-m", "backward and not quick"], only(next(iter(BACKWARD)))),
+        (["-k", "demo.double[inplace]::backward[cpu-float64]"], only("demo.double[inplace]::backward[cpu-float64]")),
+        (["-k", "backward and double and not inplace"], only("demo.double::backward[cpu-float64]")),
+        (["specs/good.toml", "--check=backward"], only(*list(BACKWARD)[1:])),
+        (["specs/good.toml::demo.double[inplace]::backward[cpu-float64]"], only(list(BACKWARD)[2])),
+        (
+            ["specs/good.toml::demo.double::backward[cpu-float64]", "specs/bad.toml::demo.wrong::backward[cpu-float64]"],
+            only(*list(BACKWARD)[:2]),
+        ),
+        (["--check=dtypes", "--dtype=int8", "--operator=demo.wrong"], {"demo.wrong::dtypes[cpu-int8]": "failed"}),
+        (["--check=dtypes,vmap", "--dtype=double", "--tag=quick"], {
+            "demo.double::dtypes[cpu-float64]": "passed",
+            "demo.double::dtypes[cpu-complex128]": "failed",
+            "demo.double::vmap[cpu-float64]": "passed",
+        }),
+    ],
+)  # fmt: skip
+def test_selection_runs_these_and_no_others(cli, options, expected):
+    run = cli("run", *options, *REPORTS)
+    assert run.outcomes == expected
+    assert run.code == ("failed" in expected.values())
+    assert f"{len(expected)} cases in " in run.out.splitlines()[-1]
+
+
+def test_the_first_failure_ends_a_run_with_x(cli):
+    run = cli("run", "-x", "--check=backward", *REPORTS)
+    assert run.outcomes == only("demo.wrong::backward[cpu-float64]")
+    assert run.out.splitlines()[-1] == "stopped at a failure, after 1 of 3 cases"
+    assert run.code == 1
+
+
+def test_what_failed_last_time_runs_alone_with_lf(cli):
+    assert cli("run", "--check=backward", *REPORTS).outcomes == BACKWARD
+    assert cli("run", "--check=backward", "--lf", *REPORTS).outcomes == only("demo.wrong::backward[cpu-float64]")
+
+
+def test_all_that_holds_gives_exit_code_0(cli):
+    assert cli("run", "--tag=quick", "--check=variants").code == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        (["--check=bakward"], 'unknown check "bakward"; expected one of backward, forward_ad, batched_grad'),
+        (["--check=bakward"], 'did you mean "backward"?'),
+        (["--dtype=flaot32"], 'did you mean "float32"?'),
+        (["--tag=quik"], 'unknown tag "quik"; expected quick; did you mean "quick"?'),
+        (["--device=cud"], 'unknown device "cud"; expected one of cpu, cuda; did you mean "cuda"?'),
+        (["--operator=demo.duble"], 'no operator matches "demo.duble"; did you mean "demo.double"?'),
+        (["-k", "nothing"], "the request selects no case"),
+        (["-m", "quick and not cpu"], "the request selects no case"),
+        (["--check=vmap", "--dtype=int8"], "the request selects no case"),
+        (["--report-json", "specs"], "the report cannot be written"),
+        (
+            ["specs/good.toml::demo.double[inplaec]::backward[cpu-float64]"],
+            'specs/good.toml has no case "demo.double[inplaec]::backward[cpu-float64]"; '
+            'did you mean "demo.double[inplace]::backward[cpu-float64]"?',
+        ),
+        (["-k", "and and"], "Wrong expression passed to '-k'"),
+        (["-n", "many"], 'argument -n: "many" is neither a number nor auto'),
+    ],
+)
+def test_a_request_that_makes_no_sense_is_told_so(cli, options, line):
+    run = cli("run", *options)
+    assert line in run.err
+    assert run.code == 2
+    assert run.out == ""
+    assert "Traceback" not in run.err
+
+
+def test_several_wrong_names_are_told_at_once(cli):
+    run = cli("run", "--check=bakward", "--tag=quik", "--operator=demo.duble", "--dtype=flaot32")
+    assert run.code == 2
+    assert len(run.err.splitlines()) == 4
+
+
+def test_numbers_of_the_command_line_win_over_the_spec(cli):
+    run = cli("run", "--operator=demo.wrong", "--check=backward", "--atol=10", *REPORTS)
+    assert run.outcomes == {"demo.wrong::backward[cpu-float64]": "passed"}
+
+
+def test_a_settings_file_with_a_time_out_is_overruled_by_the_command_line(cli, project):
+    project.write("pyproject.toml", (project.folder / "pyproject.toml").read_text() + "timeout = 0.001\n")
+    assert set(cli("run", "--check=backward", *REPORTS).outcomes.values()) == {"error"}
+    assert cli("run", "--check=backward", "--timeout=60", *REPORTS).outcomes == BACKWARD
+
+
+def test_a_tag_with_the_name_of_a_mark_of_pytest_does_not_act_as_that(cli, project):
+    text = (project.folder / "specs/good.toml").read_text()
+    project.write("specs/good.toml", text.replace('["quick"]', '["skip", "xfail", "slow"]'))
+    assert cli("run", "--tag=skip", "--check=variants", *REPORTS).outcomes == {
+        "demo.double::variants[cpu-float64]": "passed"
+    }
+    assert cli("run", "-m", "slow", "--check=variants", *REPORTS).code == 0
+
+
+def test_options_of_the_projects_own_pytest_do_not_get_in_the_way(cli, project):
+    project.write("pytest.ini", "[pytest]\naddopts = --strict-markers -k nothing\ntestpaths = tests\n")
+    project.write("conftest.py", "def pytest_addoption(parser): parser.addoption('--device')\n")
+    (project.folder / "specs" / "build").mkdir()
+    (project.folder / "specs/good.toml").rename(project.folder / "specs/build/good.toml")
+    assert cli("run", "--check=backward", *REPORTS).outcomes == BACKWARD
+
+
+def test_a_subfolder_of_the_project_will_do_as_the_current_folder(cli, project, monkeypatch):
+    monkeypatch.chdir(project.folder / "specs")
+    run = cli("run", "--check=backward", "--report-json", "../report.json")
+    assert run.outcomes == BACKWARD
+    assert "run just this: opcheck run 'bad.toml::demo.wrong::backward[cpu-float64]'" in run.out or (
+        f"run just this: opcheck run '{project.folder}/specs/bad.toml::demo.wrong::backward[cpu-float64]'" in run.out
+    )
