@@ -38,7 +38,7 @@ class _WithoutDerivatives(Context):
 
 
 def _without_derivatives(context: Context) -> Context:
-    """Return the context with inputs that do not require grad, which some operators refuse right in the forward pass."""
+    """Return the context with inputs that do not require grad: some operators refuse others in the forward pass."""
     return _WithoutDerivatives(**{item.name: getattr(context, item.name) for item in fields(Context)})
 
 

@@ -69,7 +69,8 @@ def vjp_function(function: Function, count: int) -> Function:
     def pulled_back(*arguments: Tensor) -> tuple[Tensor, ...]:
         with torch.enable_grad():
             given = arguments[:count]
-            leaves = tuple(x if x.requires_grad else x.detach().requires_grad_() for x in given)
+            # A view, not detach(), which would drop the tangents of forward over reverse.
+            leaves = tuple(x if x.requires_grad else x.view_as(x).requires_grad_() for x in given)
             outputs = tuple(output for output in function(*leaves) if output.requires_grad)
             found = torch.autograd.grad(outputs, leaves, arguments[count:], create_graph=True, allow_unused=True)
         return tuple(torch.zeros_like(leaf) if g is None else g for g, leaf in zip(found, leaves, strict=True))

@@ -90,10 +90,11 @@ class TorchEngine:
         parameters = self._parameters(check, question, request)
         if not question.second_order:
             return _put(gradcheck, request, question, parameters)
+        given = {**parameters, "grad_outputs": request.grad_outputs}
         if any(leaf.layout in SPARSE for leaf in request.leaves):
-            return _put(gradgradcheck_of_sparse, request, question, {**parameters, "grad_outputs": request.grad_outputs})
+            return _put(gradgradcheck_of_sparse, request, question, given)
         if request.grad_outputs is not None:
-            return _put(gradgradcheck, request, question, {**parameters, "grad_outputs": request.grad_outputs})
+            return _put(gradgradcheck, request, question, given)
         for non_contiguous in request.non_contiguous:
             generated = {**parameters, "gen_non_contig_grad_outputs": non_contiguous}
             found = _put(gradgradcheck, request, question, generated)

@@ -149,10 +149,12 @@ def _on(operator: Operator, device: str, lacks: tuple[str, ...], profile: Tolera
     supports = spec.supports
     if special and special.supports:
         supports = supports.model_copy(update=special.supports)
+    forward = claimed.forward_names()
     own = (special.tolerance,) if special and special.tolerance else ()
     return DeviceClaims(
-        tuple(name for name in claimed.forward_names() if name not in lacks),
-        tuple(name for name in claimed.backward_names() if name not in lacks),
+        tuple(name for name in forward if name not in lacks),
+        # What does not run forward has no backward pass, also where the defaults of a file speak of one.
+        tuple(name for name in claimed.backward_names() if name in forward and name not in lacks),
         "forward" in claimed.model_fields_set,
         supports,
         (*own, spec.tolerance, profile),

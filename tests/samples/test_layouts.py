@@ -187,7 +187,3 @@ class TestJagged:
         recipe = '{ shape = [4, 5, 2], layout = "jagged" }'
         (x, y), _ = made(recipe, recipe).fill()
         torch.testing.assert_close((x + y).values(), x.values() + y.values())
-
-    def test_a_vector_cannot_be_jagged(self, made: Callable[..., Inputs]) -> None:
-        with pytest.raises(ValueError, match="at least 2 dimensions"):
-            made('{ shape = [3], layout = "jagged" }')
