@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,7 +39,10 @@ class BoundCase:
 
     @property
     def callable(self) -> Callable[..., Any]:
-        """The operator, in the variant of the case. Raises Unresolved where the spec names nothing."""
+        """The operator, in the variant of the case. Raises Unresolved where the spec names nothing.
+
+        Skips the test where the device of the case is absent.
+        """
         return self._context().operator
 
     def samples(self) -> tuple[Sample, ...]:
@@ -47,15 +50,22 @@ class BoundCase:
         return self.case.samples
 
     def inputs(self) -> list[Inputs]:
-        """Return the samples made real: `args, kwargs = inputs.fill()`; `inputs.leaves` require grad."""
+        """Return the samples made real: `args, kwargs = inputs.fill()`; `inputs.leaves` require grad.
+
+        Skips the test where the device of the case is absent.
+        """
         context = self._context()
         return [context.realize(sample) for sample in self.case.samples]
 
     def _context(self) -> Context:
         from opcheck.checks import Context
         from opcheck.derivatives import TorchEngine
+        from opcheck.devices import availability
 
         case = self.case
+        present = availability(case.device)
+        if not present.present:
+            pytest.skip(f"the device {case.device.name} is not present: {present.reason}")
         return Context(case, TorchEngine(), self.settings, case.samples, case.device.device_string)
 
 
@@ -69,27 +79,29 @@ def cases(
 ) -> Callable[[Callable[..., Any]], Any]:
     """Parametrize a test function over the cases of specs. It gets each as its argument `case`, a BoundCase.
 
-    specs: files and folders, relative to the folder of the test file (or the current one), or "builtin".
+    specs: files and folders, relative to the folder of the test file (or the current one), or "builtin"; default: those
+    of [tool.opcheck].
     operator, check, device, dtype, tag: a name, or several; default: all (of devices: cpu).
-    Raises SpecError where a spec is wrong, ValueError where a name does not exist.
+    Raises SpecError where a spec is wrong, ValueError where a name does not exist, or names together select no case.
     """
-    from opcheck.plan import Selection, plan
-    from opcheck.spec import Settings, load
+    from opcheck.cli.selecting import unknown_devices
+    from opcheck.plan import Selection, load_audited, plan
+    from opcheck.spec import Settings
     from opcheck.spec.device import profiles
 
-    caller = inspect.stack()[1].filename
-    settings = Settings.find(Path(caller).parent)
+    folder = Path(sys._getframe(1).f_code.co_filename).parent
+    settings = Settings.find(folder)
     settings.put_on_path()
-    library = load([_found(spec, Path(caller).parent) for spec in specs], settings)
+    library = load_audited([_found(spec, folder) for spec in specs] or settings.spec_paths(), settings)
     selection = Selection(_names(operator), _names(check), _names(dtype), _names(tag))
     known = profiles(settings.device_folders())
-    mistakes = selection.mistakes(library) + [
-        f'unknown device "{name}"' for name in _names(device) if name not in known
-    ]
+    mistakes = selection.mistakes(library) + unknown_devices(_names(device), known)
     if mistakes:
         raise ValueError("; ".join(mistakes))
     devices = [known[name] for name in _names(device)]
     found = [BoundCase(case, settings) for case in plan(library, devices, selection)]
+    if not found:
+        raise ValueError("no case is selected")
     return pytest.mark.parametrize("case", found, ids=[case.id for case in found])
 
 

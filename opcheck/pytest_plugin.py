@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Generator, Iterator
 from functools import cached_property
 from pathlib import Path
@@ -174,12 +175,16 @@ PLUGIN = pytest.StashKey[Plugin]()
 
 
 def looks_like_specs(path: Path) -> bool:
-    """Tell whether a TOML file has the tables of a spec file."""
+    """Tell whether a TOML file, perhaps a broken one, describes an operator by a dotted name."""
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return False
-    return any(line.strip().startswith(("[[operator]]", "[[ operator ]]")) for line in text.splitlines())
+    return all(re.search(pattern, text, re.MULTILINE) for pattern in SIGNS)
+
+
+SIGNS = (r"^\s*\[\[\s*operator\s*\]\]", r"""^\s*["']?name["']?\s*=\s*["']\w+\.""")
+"""What every spec file has, and few other TOML files have."""
 
 
 def pytest_configure(config: pytest.Config) -> None:

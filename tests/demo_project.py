@@ -9,7 +9,8 @@ import shutil
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -203,6 +204,32 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Shared:
     return do
 
 
+@contextmanager
+def forgetting(folder: Path) -> Iterator[None]:
+    """Forget what is imported from a folder: the next test has other modules of the same names."""
+    paths = sys.path.copy()
+    try:
+        yield
+    finally:
+        sys.path[:] = paths
+        for name, module in list(sys.modules.items()):
+            if str(getattr(module, "__file__", None) or "").startswith(str(folder)):
+                del sys.modules[name]
+
+
+@pytest.fixture
+def plain_pytest(project: Project, capfd: pytest.CaptureFixture[str]) -> Callable[..., Finished]:
+    """Return a function that runs `pytest` inside this process, in the project."""
+
+    def run(*arguments: str) -> Finished:
+        with forgetting(project.folder):
+            code = int(pytest.main(["--color=no", *arguments]))
+        captured = capfd.readouterr()
+        return Finished(code, captured.out, captured.err, project.records(), project.junit())
+
+    return run
+
+
 @pytest.fixture
 def cli(project: Project, capfd: pytest.CaptureFixture[str]) -> Callable[..., Finished]:
     """Return a function that runs `opcheck` inside this process, in the project: spares importing torch again."""
@@ -212,7 +239,8 @@ def cli(project: Project, capfd: pytest.CaptureFixture[str]) -> Callable[..., Fi
         for name in ("report.json", "report.xml"):
             (project.folder / name).unlink(missing_ok=True)
         try:
-            code = main(arguments)
+            with forgetting(project.folder):
+                code = main(arguments)
         except SystemExit as error:  # argparse
             code = int(str(error.code))
         captured = capfd.readouterr()

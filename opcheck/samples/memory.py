@@ -40,14 +40,12 @@ def negated_view(x: Tensor) -> Tensor:
 
 
 def writable(x: Tensor) -> Tensor:
-    """Return a copy that an in-place operator may write to: lazily conjugated, with gaps in memory, where `x` is so.
+    """Return a copy that an in-place operator may write to: with gaps in memory, where `x` has them.
 
-    Lazy negation is not kept: the backward pass of a write to such a view cannot be batched.
+    Lazy conjugation and negation are not kept: derivatives of a write to such a view cannot be batched.
     """
     if x.layout is not torch.strided:
         return x.clone()
-    if x.is_conj():
-        return conjugated_view(writable(conjugated_view(x)))
-    copy = x.clone()
+    copy = x.resolve_conj().resolve_neg().clone()
     gaps = copy.stride() != x.stride() and 0 not in x.stride()
     return noncontiguous(copy) if gaps else copy

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import json
+import re
 
 import pytest
-import torch  # noqa: F401 - imported before pytest runs within pytest, which would forget it again
-from demo_project import written
-
-CASES = ["demo.double::backward[cpu-float64]", "demo.double[[]inplace[]]::backward[cpu-float64]"]
 
 OWN_TEST = """
 def test_own(request):
@@ -24,21 +20,29 @@ this = "too"
 """
 
 
-@pytest.fixture
-def project(pytester):
-    """The demo project, with tests of its own, and a TOML file among them that is none of opcheck's business."""
-    project = written(pytester.path)
+@pytest.fixture(autouse=True)
+def others(project):
+    """Tests of the project's own, and a TOML file among them that is none of opcheck's business."""
     project.write("tests/test_own.py", OWN_TEST)
     project.write("tests/data/other.toml", OTHER_TOML)
     project.write("other.toml", OTHER_TOML)
-    return project
 
 
-def collected(pytester, *arguments):
-    """Return the ids of what pytest collects."""
-    result = pytester.runpytest("--collect-only", "-q", *arguments)
-    assert result.ret == 0, result.outlines
-    return [line for line in result.outlines if "::" in line]
+@pytest.fixture
+def collected(plain_pytest):
+    """Return a function that gives the ids of what pytest collects."""
+
+    def collect(*arguments):
+        run = plain_pytest("--collect-only", "-q", *arguments)
+        assert run.code == 0, run.out
+        return [line for line in run.out.splitlines() if "::" in line]
+
+    return collect
+
+
+def counts(run):
+    """Return what the last line of pytest says: `1 failed, 2 passed`."""
+    return re.sub(r"^=* ?| in [\d.]+s.*$", "", run.out.splitlines()[-1])
 
 
 BACKWARD = [
@@ -51,8 +55,8 @@ OWN = ["tests/test_own.py::test_own"]
 
 class TestCollection:
     @pytest.mark.parametrize("arguments", [[], ["."], ["specs", "tests"], ["-p", "no:cacheprovider"]])
-    def test_specs_of_the_project_and_its_tests_are_collected_and_nothing_else(self, pytester, project, arguments):
-        assert sorted(collected(pytester, "-k", "backward or own", *arguments)) == sorted(BACKWARD + OWN)
+    def test_specs_of_the_project_and_its_tests_are_collected_and_nothing_else(self, collected, arguments):
+        assert sorted(collected("-k", "backward or own", *arguments)) == sorted(BACKWARD + OWN)
 
     @pytest.mark.parametrize(
         ("arguments", "expected"),
@@ -64,109 +68,102 @@ class TestCollection:
             (["tests"], OWN),
         ],
     )
-    def test_what_the_command_line_names_is_collected(self, pytester, project, arguments, expected):
-        assert collected(pytester, "-k", "backward or own", *arguments) == expected
+    def test_what_the_command_line_names_is_collected(self, collected, arguments, expected):
+        assert collected("-k", "backward or own", *arguments) == expected
 
-    def test_files_and_folders_outside_the_settings_can_be_given(self, pytester, project):
+    def test_files_and_folders_outside_the_settings_can_be_given(self, project, collected):
         project.write("more/sin.toml", '[[operator]]\nname = "torch.sin"\nsamples = [{ use = "unary" }]\n')
         project.write("more/notes.toml", 'title = "no specs"\n')
         case = "more/sin.toml::torch.sin::backward[cpu-float64]"
         for given in ("more", "more/sin.toml", case):
-            assert collected(pytester, given, "--opcheck-dtype=float64", "-k", "torch.sin::backward") == [case]
+            assert collected(given, "--opcheck-dtype=float64", "-k", "torch.sin::backward") == [case]
 
-    def test_specs_can_be_named_in_the_settings_of_pytest(self, pytester, project):
+    def test_specs_can_be_named_in_the_settings_of_pytest(self, project, collected):
         project.write("pyproject.toml", '[tool.opcheck]\nmodules = ["demo"]\n')
-        assert collected(pytester, "-k", "backward or own") == OWN
+        assert collected("-k", "backward or own") == OWN
         project.write("pytest.ini", "[pytest]\nopcheck_specs = specs/good.toml\n")
-        assert collected(pytester, "-k", "backward or own") == BACKWARD[1:] + OWN
+        assert collected("-k", "backward or own") == BACKWARD[1:] + OWN
 
-    def test_a_project_that_does_not_use_opcheck_is_undisturbed(self, pytester, project):
+    def test_a_project_that_does_not_use_opcheck_is_undisturbed(self, project, collected):
         project.write("pyproject.toml", '[project]\nname = "somebody"\n')
         for arguments in ([], ["."], ["tests/test_own.py"]):
-            assert collected(pytester, *arguments) == OWN
+            assert collected(*arguments) == OWN
 
-    def test_plugins_names_do_not_clash_with_those_of_a_project(self, pytester, project):
+    def test_plugins_names_do_not_clash_with_those_of_a_project(self, project, collected):
         project.write("conftest.py", "def pytest_addoption(parser): parser.addoption('--device', default='tpu')\n")
         project.write("pytest.ini", "[pytest]\naddopts = --strict-markers --strict-config\n")
-        assert collected(pytester, "-k", "backward", "--device=gpu") == BACKWARD
+        assert collected("-k", "backward", "--device=gpu") == BACKWARD
 
 
 class TestSelection:
-    def test_marks_select(self, pytester, project):
-        assert collected(pytester, "-m", "backward and quick and float64 and cpu") == BACKWARD[1:]
+    def test_marks_select(self, collected):
+        assert collected("-m", "backward and quick and float64 and cpu") == BACKWARD[1:]
 
-    def test_a_whole_id_selects(self, pytester, project):
-        assert collected(pytester, "-k", "demo.double[inplace]::backward[cpu-float64]") == BACKWARD[2:]
+    def test_a_whole_id_selects(self, collected):
+        assert collected("-k", "demo.double[inplace]::backward[cpu-float64]") == BACKWARD[2:]
 
-    def test_options_of_the_plugin_select(self, pytester, project):
-        options = (
-            "--opcheck-check=backward",
-            "--opcheck-operator=*.double",
-            "--opcheck-tag=quick",
-            "--opcheck-device=cpu",
-        )
-        assert collected(pytester, "specs", *options) == BACKWARD[1:]
+    def test_options_of_the_plugin_select(self, collected):
+        chosen = {"check": "backward", "operator": "*.double", "tag": "quick", "device": "cpu", "dtype": "double"}
+        assert collected("specs", *(f"--opcheck-{name}={value}" for name, value in chosen.items())) == BACKWARD[1:]
 
     @pytest.mark.parametrize(
-        ("option", "line"),
+        ("option", "begin", "end"),
         [
-            ("--opcheck-check=bakward", 'unknown check "bakward"; expected*did you mean "backward"?'),
-            ("--opcheck-dtype=flaot32", 'unknown dtype "flaot32"; expected*did you mean "float32"?'),
-            ("--opcheck-device=cud", 'unknown device "cud"; expected one of cpu, cuda; did you mean "cuda"?'),
-            ("--opcheck-report-json=specs", "the report cannot be written: *"),
+            ("check=bakward", 'unknown check "bakward"; expected one of ', 'did you mean "backward"?'),
+            ("dtype=flaot32", 'unknown dtype "flaot32"; expected one of ', 'did you mean "float32"?'),
+            ("device=cud", 'unknown device "cud"; expected one of ', 'did you mean "cuda"?'),
+            ("report-json=specs", "the report cannot be written: ", "is no regular file"),
         ],
     )
-    def test_a_wrong_name_is_told(self, pytester, project, option, line):
-        result = pytester.runpytest("specs", option)
-        result.stderr.fnmatch_lines([f"ERROR: {line}"])
-        assert result.ret == pytest.ExitCode.USAGE_ERROR
+    def test_a_wrong_name_is_told(self, plain_pytest, option, begin, end):
+        run = plain_pytest("specs", f"--opcheck-{option}")
+        (line,) = [line for line in run.err.splitlines() if line]
+        assert line.startswith(f"ERROR: {begin}")
+        assert line.endswith(end)
+        assert run.code == pytest.ExitCode.USAGE_ERROR
 
-    def test_an_id_that_does_not_exist_is_told_with_the_nearest_one(self, pytester, project):
-        result = pytester.runpytest("specs/good.toml::demo.duble::backward[cpu-float64]")
-        near = "demo.double::backward[[]cpu-float64[]]"
-        wrong = "demo.duble::backward[[]cpu-float64[]]"
-        result.stdout.fnmatch_lines([f'specs/good.toml has no case "{wrong}"; did you mean "{near}"?'])
-        assert "Traceback" not in result.stdout.str()
-        assert result.ret == 2
+    def test_an_id_that_does_not_exist_is_told_with_the_nearest_one(self, plain_pytest):
+        run = plain_pytest("specs/good.toml::demo.duble::backward[cpu-float64]")
+        right, wrong = "demo.double::backward[cpu-float64]", "demo.duble::backward[cpu-float64]"
+        assert f'specs/good.toml has no case "{wrong}"; did you mean "{right}"?' in run.out.splitlines()
+        assert "Traceback" not in run.out + run.err
+        assert run.code == 2
 
 
 class TestRunning:
-    def test_a_failing_case_shows_its_message_and_no_traceback(self, pytester, project):
-        result = pytester.runpytest("specs", "--opcheck-check=backward", "--opcheck-report-json=report.json")
-        result.assert_outcomes(passed=2, failed=1)
-        message = json.loads((pytester.path / "report.json").read_text())[0]["message"]
-        assert message in result.stdout.str()
-        assert "Traceback" not in result.stdout.str()
-        assert ".py:" not in result.stdout.str()
-        assert "run just this: opcheck run 'specs/bad.toml::demo.wrong::backward[cpu-float64]'" in result.outlines
+    def test_a_failing_case_shows_its_message_and_no_traceback(self, plain_pytest):
+        run = plain_pytest("specs", "--opcheck-check=backward", "--opcheck-report-json=report.json")
+        assert counts(run) == "1 failed, 2 passed"
+        assert run.records["demo.wrong::backward[cpu-float64]"]["message"] in run.out
+        assert "run just this: opcheck run 'specs/bad.toml::demo.wrong::backward[cpu-float64]'" in run.out.splitlines()
+        assert "Traceback" not in run.out
+        assert ".py:" not in run.out
 
-    def test_what_failed_runs_first_or_alone_another_time(self, pytester, project):
+    def test_what_failed_can_be_run_again(self, plain_pytest):
         options = ("specs", "--opcheck-check=backward", "-q")
-        pytester.runpytest(*options).assert_outcomes(passed=2, failed=1)
-        pytester.runpytest(*options, "--lf").assert_outcomes(failed=1)
-        pytester.runpytest(*options, "-x").assert_outcomes(failed=1)
-        pytester.runpytest(*options, "--sw").assert_outcomes(failed=1)
+        assert counts(plain_pytest(*options)) == "1 failed, 2 passed"
+        assert counts(plain_pytest(*options, "--lf")) == "1 failed"
+        assert counts(plain_pytest(*options, "-x")) == "1 failed"
 
-    def test_an_absent_device_is_one_line(self, pytester, project, monkeypatch):
+    def test_an_absent_device_is_one_line(self, plain_pytest, monkeypatch):
         monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-        result = pytester.runpytest("specs", "--opcheck-device=cuda", "--opcheck-check=backward", "-q")
-        result.assert_outcomes(skipped=3)
-        result.stdout.fnmatch_lines(["opcheck: 3 cases skipped: the device cuda is not present: *"])
-        assert result.ret == 0
+        run = plain_pytest("specs", "--opcheck-device=cuda", "--opcheck-check=backward", "-q")
+        (line,) = [line for line in run.out.splitlines() if "cuda" in line]
+        assert line.startswith("opcheck: 3 cases skipped: the device cuda is not present: ")
+        assert counts(run) == "3 skipped"
+        assert run.code == 0
 
-    def test_tests_and_specs_run_side_by_side(self, pytester, project):
-        pytester.runpytest("-k", "own or backward").assert_outcomes(passed=3, failed=1)
+    def test_tests_and_specs_run_side_by_side(self, plain_pytest):
+        assert counts(plain_pytest("-k", "own or backward")).startswith("1 failed, 3 passed")
 
-    def test_a_time_out_is_told_without_a_traceback(self, pytester, project):
+    def test_a_time_out_is_told_without_a_traceback(self, project, plain_pytest):
         project.write("hang", "")
-        project.write("hang.toml", '[[operator]]\nname = "demo.hangs"\nsamples = [{ args = [{ shape = [2] }] }]\n')
-        result = pytester.runpytest("hang.toml", "--timeout=0.3", "--opcheck-check=vmap", "--opcheck-dtype=float64")
-        result.assert_outcomes(failed=1)
-        result.stdout.fnmatch_lines(["Timeout (>0.3s) from pytest-timeout."])
-        assert "demo.py" not in result.stdout.str()
+        project.write("more/hang.toml", '[[operator]]\nname = "demo.hangs"\nsamples = [{ args = [{ shape = [2] }] }]\n')
+        run = plain_pytest("more", "--timeout=0.3", "--opcheck-check=vmap", "--opcheck-dtype=float64")
+        assert "Timeout (>0.3s) from pytest-timeout." in run.out.splitlines()
+        assert "demo.py" not in run.out.split("FAILURES")[1]
+        assert counts(run) == "1 failed"
 
-    def test_marks_are_listed_with_what_the_checks_claim(self, pytester, project):
-        result = pytester.runpytest("--markers")
-        result.stdout.fnmatch_lines(
-            ["@pytest.mark.backward: opcheck: the reverse-mode Jacobian equals the numerical one*"]
-        )
+    def test_marks_are_listed_with_what_the_checks_claim(self, plain_pytest):
+        listed = plain_pytest("--markers").out
+        assert "@pytest.mark.backward: opcheck: the reverse-mode Jacobian equals the numerical one" in listed
