@@ -10,9 +10,14 @@ from torch import Tensor
 from opcheck.samples.precision import precisely
 
 
+def adjoint(x: Tensor) -> Tensor:
+    """The conjugate transpose, not lazy: torch's batched forward mode has no rule for conjugated views."""
+    return x.mT.conj_physical() if x.is_complex() else x.mT
+
+
 def symmetrize(x: Tensor) -> Tensor:
     """(A + A^H) / 2."""
-    return (x + x.mH) / 2
+    return (x + adjoint(x)) / 2
 
 
 def tril(x: Tensor) -> Tensor:
@@ -33,13 +38,13 @@ def positive_diagonal(x: Tensor) -> Tensor:
 
 def positive_definite(x: Tensor) -> Tensor:
     """A A^H + I."""
-    return x @ x.mH + torch.eye(x.shape[-2], dtype=x.dtype, device=x.device)
+    return x @ adjoint(x) + torch.eye(x.shape[-2], dtype=x.dtype, device=x.device)
 
 
 def low_rank(x: Tensor) -> Tensor:
     """A A[:k]^H A[:k] with k half the rows (at least 1): a matrix of rank k, of the same shape."""
     rows = x[..., : max(1, min(x.shape[-2:]) // 2), :]
-    return x @ rows.mH @ rows
+    return x @ adjoint(rows) @ rows
 
 
 def log_simplex(x: Tensor) -> Tensor:
@@ -58,7 +63,7 @@ def _real(x: Tensor) -> Tensor:
 
 def orthogonal(x: Tensor) -> Tensor:
     """The matrix exponential of the skew-Hermitian part: an orthogonal (unitary) matrix."""
-    exponential: Tensor = torch.linalg.matrix_exp((x - x.mH) / 2)
+    exponential: Tensor = torch.linalg.matrix_exp((x - adjoint(x)) / 2)
     return exponential
 
 
