@@ -1,0 +1,191 @@
+"""The commands that run nothing: list, show, schema, devices, validate, and the command line as a whole."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import jsonschema
+import pytest
+import tomli
+
+import opcheck
+from opcheck.cli import COMMANDS, main
+from opcheck.spec.load import builtin_folder
+from opcheck.spec.schema import json_schema
+
+
+class TestList:
+    def test_lines_are_case_ids(self, cli):
+        run = cli("list", "specs/good.toml", "--check", "backward,vmap")
+        assert run.out.splitlines() == [
+            "demo.double::backward[cpu-float64]",
+            "demo.double::vmap[cpu-float64]",
+            "demo.double[inplace]::backward[cpu-float64]",
+        ]
+        assert (run.code, run.err) == (0, "")
+
+    def test_json_has_an_object_for_each_case(self, cli):
+        run = cli("list", "--json", "--operator", "demo.double", "--check", "backward")
+        first = {
+            "operator": "demo.double", "check": "backward", "device": "cpu", "dtype": "float64", "samples": ["0"],
+            "file": "specs/good.toml", "line": 8,
+        }  # fmt: skip
+        assert json.loads(run.out) == [
+            {**first, "id": "demo.double::backward[cpu-float64]", "variant": "function"},
+            {**first, "id": "demo.double[inplace]::backward[cpu-float64]", "variant": "inplace"},
+        ]
+
+    def test_devices_can_be_named_whether_present_or_not(self, cli):
+        run = cli("list", "--check=backward", "--operator=*.wrong", "--device", "cuda,cpu")
+        assert run.out.splitlines() == ["demo.wrong::backward[cuda-float64]", "demo.wrong::backward[cpu-float64]"]
+
+    def test_no_case_is_no_line(self, cli):
+        assert cli("list", "--check=backward", "--dtype=int8").out == ""
+        assert json.loads(cli("list", "--json", "--check=backward", "--dtype=int8").out) == []
+
+    def test_names_that_do_not_exist_are_told(self, cli):
+        run = cli("list", "--device=cud", "--check=backward")
+        assert run.err == 'opcheck: unknown device "cud"; expected one of cpu, cuda; did you mean "cuda"?\n'
+        assert run.code == 2
+
+
+class TestShow:
+    def test_claims_samples_and_cases_are_shown(self, cli):
+        run = cli("show", "demo.double")
+        lines = run.out.splitlines()
+        assert lines[0] == "demo.double  specs/good.toml:8  family good"
+        assert "  on cpu: forward float64; backward float64" in lines
+        assert "  on cpu: not supported: out" in lines
+        assert "    0  line 5  { args = [{ shape = [2] }] }" in lines
+        assert "    demo.double[inplace]::backward [cpu-float64]" in lines
+        assert run.code == 0
+
+    def test_a_selection_leaves_some_cases(self, cli):
+        lines = cli("show", "demo.double", "--check=dtypes", "--dtype=integral").out.splitlines()
+        assert lines[-2] == "  5 cases:"
+        assert lines[-1].startswith("    demo.double::dtypes [cpu-uint8] [cpu-int8]")
+
+    def test_a_misspelt_name_is_told(self, cli):
+        run = cli("show", "demo.duble")
+        assert run.err == 'opcheck: no operator "demo.duble" among 2; did you mean "demo.double"?\n'
+        assert run.code == 2
+        assert cli("show", "demo.double", "--check=bakward").code == 2
+
+
+@pytest.fixture(scope="module")
+def schema():
+    return json_schema()
+
+
+class TestSchema:
+    def test_it_is_printed_or_written(self, cli, project, schema):
+        assert json.loads(cli("schema").out) == schema
+        run = cli("schema", "--output", "spec.schema.json")
+        assert (run.code, run.out) == (0, "")
+        assert json.loads((project.folder / "spec.schema.json").read_text()) == schema
+
+    def test_a_file_that_cannot_be_written_is_told(self, cli):
+        run = cli("schema", "--output", "no/such/folder/schema.json")
+        assert run.code == 2
+        assert run.err == "opcheck: [Errno 2] No such file or directory: 'no/such/folder/schema.json'\n"
+
+    def test_it_is_a_valid_schema(self, schema):
+        jsonschema.Draft202012Validator.check_schema(schema)
+
+    def test_all_shipped_specs_validate_against_it(self, schema):
+        validator = jsonschema.Draft202012Validator(schema)
+        wrong = []
+        for path in sorted(builtin_folder().rglob("*.toml")):
+            data = tomli.loads(path.read_text())
+            if "template" not in data:
+                wrong += [f"{path}: {error.json_path}: {error.message}" for error in validator.iter_errors(data)]
+        assert wrong == []
+
+    def test_it_refuses_what_the_loader_refuses(self, schema):
+        validator = jsonschema.Draft202012Validator(schema)
+        for text in ('[[operator]]\nname = "torch.sin"\ndtype = []', "[[operator]]\nname = 3", 'operator = "x"'):
+            assert not validator.is_valid(tomli.loads(text))
+
+
+class TestDevices:
+    def test_each_device_has_a_line(self, cli):
+        lines = cli("devices").out.splitlines()
+        assert lines[0].startswith("cpu      present (1)")
+        assert lines[1].startswith("cuda     ")
+
+    def test_json_has_an_object_for_each_device(self, cli, project):
+        project.write(
+            "devices/ghost.toml",
+            '[device]\nname = "ghost"\ntorch = "xpu"\nmodule = "ghost_backend"\nlacks = ["float64"]\n',
+        )
+        project.write("pyproject.toml", '[tool.opcheck]\ndevices = ["devices"]\n')
+        ghost = json.loads(cli("devices", "--json").out)[-1]
+        assert ghost == {
+            "name": "ghost", "torch": "xpu", "present": False, "count": 0, "detail": "", "lacks": ["float64"], "about": "",
+            "reason": "importing ghost_backend failed: ModuleNotFoundError: No module named 'ghost_backend'",
+        }  # fmt: skip
+
+    def test_a_wrong_profile_is_told_with_its_place(self, cli, project):
+        project.write("devices/ghost.toml", '[device]\nname = "ghost"\nlack = []\n')
+        project.write("pyproject.toml", '[tool.opcheck]\ndevices = ["devices"]\n')
+        run = cli("devices")
+        assert run.err.startswith('devices/ghost.toml:3:1: unknown key "lack"')
+        assert run.code == 2
+
+
+class TestValidate:
+    def test_the_number_of_operators_and_samples_is_told(self, cli):
+        assert cli("validate").out == "2 operators, 2 samples: no mistakes found\n"
+        assert cli("validate", "specs/good.toml").out == "1 operators, 1 samples: no mistakes found\n"
+
+    def test_names_are_looked_up_where_asked_for(self, cli):
+        assert cli("validate", "--resolve").code == 0
+
+
+class TestCommandLine:
+    def test_the_version_is_that_of_the_package(self, cli):
+        assert cli("--version").out == f"opcheck {opcheck.__version__}\n"
+
+    def test_an_unknown_command_is_told_with_the_nearest_one(self, cli):
+        run = cli("lsit")
+        assert (
+            run.err == f'opcheck: unknown command "lsit"; expected one of {", ".join(COMMANDS)}; did you mean "list"?\n'
+        )
+        assert run.code == 2
+
+    def test_no_command_is_a_mistake(self, cli):
+        assert cli().code == 2
+
+    @pytest.mark.parametrize("arguments", [["--help"], *([name, "--help"] for name in COMMANDS)])
+    def test_help_is_there_for_everything(self, cli, arguments):
+        run = cli(*arguments)
+        assert run.out.startswith("usage: opcheck")
+        assert (run.code, run.err) == (0, "")
+
+    def test_commands_can_follow_each_other_in_one_process(self, cli):
+        assert [cli(name).code for name in ("list", "validate", "schema", "list")] == [0, 0, 0, 0]
+
+    def test_python_m_opcheck_is_the_command(self):
+        done = subprocess.run(
+            [sys.executable, "-m", "opcheck", "--version"], capture_output=True, text=True, check=True
+        )
+        assert done.stdout == f"opcheck {opcheck.__version__}\n"
+
+    def test_a_reader_that_goes_away_is_no_error(self, project):
+        script = Path(sys.executable).parent / "opcheck"
+        reading = subprocess.Popen(
+            [script, "list", "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        reading.stdout.close()
+        assert reading.stderr.read() == ""
+        assert reading.wait(timeout=60) == 0
+
+    def test_an_interrupt_gives_exit_code_2(self, monkeypatch, project):
+        def interrupt(options):
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr("opcheck.cli.schema.run", interrupt)
+        assert main(["schema"]) == 2

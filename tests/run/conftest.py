@@ -1,0 +1,48 @@
+"""Cases made of short specs."""
+
+from __future__ import annotations
+
+import pytest
+
+from opcheck.plan import Selection, plan
+from opcheck.spec import Settings, load
+from opcheck.spec.device import profiles
+
+SPEC = """
+[[operator]]
+name    = "operators.right.square"
+dtypes  = {{ forward = ["float64"] }}
+samples = [
+  {{ name = "a", args = [{{ shape = [2] }}] }},
+  {{ name = "b", args = [{{ shape = [3] }}] }},
+  {{ name = "g", grid = {{ x = [1, 2] }} }},
+]
+{}
+"""
+
+EXPECT = """
+[[operator.expect]]
+when    = {{ check = "backward", {when} }}
+outcome = "{outcome}"
+reason  = "{reason}"
+"""
+
+
+@pytest.fixture
+def case_of(tmp_path):
+    """Return a function that makes the case of `backward` on the CPU in float64, from expectations or a whole spec."""
+
+    def make(*expectations, text=None, device="cpu", check="backward"):
+        written = [
+            EXPECT.format(
+                when=f'sample = "{sample}"' if sample else 'variant = "function"', outcome=outcome, reason=reason
+            )
+            for sample, outcome, reason in expectations
+        ]
+        path = tmp_path / "spec.toml"
+        path.write_text(text or SPEC.format("".join(written)))
+        library = load([path], Settings(modules=("torch", "operators")))
+        (case,) = plan(library, [profiles()[device]], Selection(checks=(check,), dtypes=("float64",)))
+        return case
+
+    return make
