@@ -143,6 +143,7 @@ class Project:
         hidden = ("PYTEST_", "COVERAGE_", "COV_", "COLUMNS")
         environment = {key: value for key, value in os.environ.items() if not key.startswith(hidden)}
         environment |= {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
+        environment["PYTEST_ADDOPTS"] = "-p no:hypothesispytest"  # takes as long to load as torch
         return subprocess.Popen(
             [str(BIN / command[0]), *command[1:]], cwd=self.folder, env=environment,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,

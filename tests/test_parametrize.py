@@ -11,7 +11,6 @@ from demo_project import plain_pytest, project  # noqa: F401 - fixtures
 import opcheck
 from opcheck.spec import SpecError
 
-
 SIN = """
 [[operator]]
 name     = "torch.sin"

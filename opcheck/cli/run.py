@@ -83,6 +83,7 @@ def _pytest(options: argparse.Namespace, settings: Settings) -> int:
 def _arguments(options: argparse.Namespace, settings: Settings) -> list[str]:
     """Return the command line for pytest: what was loaded is run, whatever the project's own options of pytest say."""
     arguments = ["--rootdir", str(settings.root), "-o", "addopts=", "-o", "norecursedirs=", "--disable-warnings"]
+    arguments += ["-p", "no:hypothesispytest"]  # has nothing to do here, and takes as long to load as torch
     for name in ("k", "m"):
         value = getattr(options, name)
         arguments += [f"-{name}", value] if value else []

@@ -39,6 +39,9 @@ class CheckKind:
     """Keys of `supports` that must not be disclaimed."""
     dtypes: DtypeRule = "derivative"
     every_variant: bool = True
+    methods: bool = False
+    """Whether methods are tested as well. A method differs from its function in how it is called, not in its graph: its
+    Jacobians are tested, once in each mode, and what follows from the graph is tested on the function."""
     applies: Applies = _always
 
     def claimed(self, operator: Operator, supports: Supports) -> bool:
@@ -85,6 +88,7 @@ BUILTIN = (
         "opcheck.checks.backward:check",
         "check_backward_ad",
         needs=("backward",),
+        methods=True,
     ),
     CheckKind(
         "forward_ad",
@@ -92,6 +96,7 @@ BUILTIN = (
         "opcheck.checks.forward_ad:check",
         "check_forward_ad",
         needs=("forward_ad",),
+        methods=True,
     ),
     CheckKind(
         "batched_grad",

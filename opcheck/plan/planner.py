@@ -59,6 +59,8 @@ def _runs_on(operator: Operator, device: DeviceProfile) -> bool:
 def _tested(operator: Operator, variant: Variant, kind: CheckKind, claims: DeviceClaims) -> bool:
     if variant.kind != "function" and not kind.every_variant:
         return False
+    if variant.kind == "method" and not kind.methods:
+        return False
     if variant.kind == "inplace" and not claims.supports.inplace_backward and kind.name != "unsupported":
         return False
     return kind.claimed(operator, claims.supports)

@@ -124,7 +124,8 @@ class TestDevices:
         project.write("pyproject.toml", '[tool.opcheck]\ndevices = ["devices"]\n')
         ghost = json.loads(cli("devices", "--json").out)[-1]
         assert ghost == {
-            "name": "ghost", "torch": "xpu", "present": False, "count": 0, "detail": "", "lacks": ["float64"], "about": "",
+            "name": "ghost", "torch": "xpu", "present": False, "count": 0, "detail": "", "lacks": ["float64"],
+            "about": "",
             "reason": "importing ghost_backend failed: ModuleNotFoundError: No module named 'ghost_backend'",
         }  # fmt: skip
 

@@ -65,20 +65,16 @@ def test_a_crash_of_the_only_process_keeps_the_report_of_what_had_finished(share
     }
 
 
-def test_a_time_out_ends_the_case_alone(shared):
-    def run(project):
-        project.write("hang", "")
-        project.write("slow.toml", SLOW)
-        return project.run("opcheck", "run", "slow.toml", "--timeout=3", "--check=variants", "-n", "2", *REPORT)
-
-    run = shared("timeout", run)
+def test_a_time_out_ends_the_case_alone(cli, project):
+    project.write("hang", "")
+    project.write("slow.toml", SLOW)
+    run = cli("run", "slow.toml", "--timeout=3", "--check=variants", *REPORT)
     assert run.code == 1
     assert run.outcomes == {"demo.slow::variants[cpu-float64]": "passed", "demo.hangs::variants[cpu-float64]": "error"}
     record = run.records["demo.hangs::variants[cpu-float64]"]
-    assert "Timeout (>3.0s)" in record["reason"]
-    assert (
-        record["message"].splitlines()[-1]
-        == "run just this: opcheck run 'slow.toml::demo.hangs::variants[cpu-float64]'"
+    assert record["reason"] == "Timeout (>3.0s) from pytest-timeout."
+    assert record["message"].splitlines()[-1] == (
+        "run just this: opcheck run 'slow.toml::demo.hangs::variants[cpu-float64]'"
     )
 
 

@@ -173,15 +173,12 @@ class TestInParallel:
         assert parallel.code == 1
 
 
-def test_a_failure_says_how_to_run_just_this_and_that_does_so(shared):
-    def run(project):
-        first = project.run("opcheck", "run", "--check", "backward", *REPORTS)
-        (line,) = [line for line in first.out.splitlines() if line.startswith("run just this: ")]
-        command = shlex.split(line.removeprefix("run just this: "))
-        assert command == ["opcheck", "run", "specs/bad.toml::demo.wrong::backward[cpu-float64]"]
-        return project.run(*command, *REPORTS)
-
-    again = shared("rerun", run)
+def test_a_failure_says_how_to_run_just_this_and_that_does_so(cli):
+    first = cli("run", "--check", "backward", *REPORTS)
+    (line,) = [line for line in first.out.splitlines() if line.startswith("run just this: ")]
+    command = shlex.split(line.removeprefix("run just this: "))
+    assert command == ["opcheck", "run", "specs/bad.toml::demo.wrong::backward[cpu-float64]"]
+    again = cli(*command[1:], *REPORTS)
     assert again.code == 1
     assert again.outcomes == {"demo.wrong::backward[cpu-float64]": "failed"}
     message = again.records["demo.wrong::backward[cpu-float64]"]["message"]
@@ -189,12 +186,18 @@ def test_a_failure_says_how_to_run_just_this_and_that_does_so(shared):
     assert "worst entry: d output[0] / d input[0] = 2 numerically, 3 analytically" in message
 
 
-def test_an_absent_device_is_one_line_and_no_failure(shared):
-    devices = ("--device", "cpu,cuda")
-    run = shared("absent", lambda p: p.run("opcheck", "run", "specs/good.toml", *CHECKS, *devices, *REPORTS))
-    assert run.code == 0
-    assert run.err == ""
+def test_an_absent_device_is_one_line_and_no_failure(cli, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    run = cli("run", "specs/good.toml", *CHECKS, "--device", "cpu,cuda", *REPORTS)
+    assert (run.code, run.err) == (0, "")
     on = {device: {r["outcome"] for r in run.records.values() if r["device"] == device} for device in ("cpu", "cuda")}
     assert on == {"cpu": {"passed"}, "cuda": {"skipped"}}
     (line,) = [line for line in run.out.splitlines() if "cuda" in line]
     assert line.startswith("skipped 5 cases: the device cuda is not present: ")
+
+
+def test_a_run_on_an_absent_device_alone_is_no_failure(cli, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    run = cli("run", *CHECKS, "--device=cuda", *REPORTS)
+    assert set(run.outcomes.values()) == {"skipped"}
+    assert run.code == 0

@@ -30,7 +30,7 @@ def only(*names):
         (["specs/good.toml", "--check=backward"], only(*list(BACKWARD)[1:])),
         (["specs/good.toml::demo.double[inplace]::backward[cpu-float64]"], only(list(BACKWARD)[2])),
         (
-            [f"specs/bad.toml::{list(BACKWARD)[0]}", f"specs/good.toml::{list(BACKWARD)[1]}"],
+            ["specs/bad.toml::demo.wrong::backward[cpu-float64]", f"specs/good.toml::{list(BACKWARD)[1]}"],
             only(*list(BACKWARD)[:2]),
         ),
         (["--check=dtypes", "--dtype=int8", "--operator=demo.wrong"], {"demo.wrong::dtypes[cpu-int8]": "failed"}),
@@ -106,9 +106,11 @@ def test_numbers_of_the_command_line_win_over_the_spec(cli):
 
 
 def test_a_settings_file_with_a_time_out_is_overruled_by_the_command_line(cli, project):
-    project.write("pyproject.toml", (project.folder / "pyproject.toml").read_text() + "timeout = 0.001\n")
-    assert set(cli("run", "--check=backward", *REPORTS).outcomes.values()) == {"error"}
-    assert cli("run", "--check=backward", "--timeout=60", *REPORTS).outcomes == BACKWARD
+    project.write("pyproject.toml", (project.folder / "pyproject.toml").read_text() + "timeout = 0.1\n")
+    project.write("slow.toml", '[[operator]]\nname = "demo.slow"\nsamples = [{ args = [{ shape = [1] }] }]\n')
+    options = ("slow.toml", "--check=vmap", "--dtype=float64", *REPORTS)
+    assert set(cli("run", *options).outcomes.values()) == {"error"}
+    assert set(cli("run", *options, "--timeout=60").outcomes.values()) == {"passed"}
 
 
 def test_a_tag_with_the_name_of_a_mark_of_pytest_does_not_act_as_that(cli, project):

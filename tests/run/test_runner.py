@@ -146,6 +146,6 @@ class TestSkipped:
         assert (outcome.outcome, outcome.reason) == ("skipped", "slow; huge")
 
     def test_a_case_without_samples_for_its_dtype_says_so(self, case_of, checked_by):
-        text = SPEC.format("torch.sin").replace("] }]", '], dtypes = ["float32"] }]')
+        text = SPEC.format("torch.sin").replace("] }] }]", '] }], dtypes = ["float32"] }]')
         outcome = checked_by(lambda context: [], case_of(text=text))
         assert (outcome.outcome, outcome.reason) == ("skipped", "no sample is meant for float64")
