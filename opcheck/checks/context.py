@@ -15,9 +15,10 @@ from opcheck.checks.arguments import names_of
 from opcheck.checks.verdict import Verdict, cannot, fails, told
 from opcheck.derivatives import Engine, Numbers, Request, default_numbers
 from opcheck.plan.case import Case
+from opcheck.plan.kinds import check_kinds
 from opcheck.samples import Inputs, TestedFunction, realize, resolve
 from opcheck.samples.outputs import differentiable, flatten
-from opcheck.spec.claims import Tolerance
+from opcheck.spec.claims import Supports, Tolerance
 from opcheck.spec.library import Sample
 from opcheck.spec.settings import Settings
 
@@ -106,6 +107,13 @@ class Context:
         return Subject(self, sample, inputs, self.function(sample, inputs))
 
 
+BESIDE_THE_JACOBIAN = ("batched_grad", "batched_forward_grad", "undefined_grad", "grad_dtypes", "nondeterminism")
+
+
+def _claimed(check: str, supports: Supports) -> bool:
+    return all(getattr(supports, name) for name in check_kinds()[check].needs)
+
+
 TOLERANCES = {"eps", "atol", "rtol", "nondeterminism"}
 
 
@@ -152,6 +160,8 @@ class Subject:
             fast_mode=bool(overrides.get("fast_mode", settings.fast_mode)),
             raise_exception=bool(overrides.get("raise_exception", settings.raise_exception)),
             non_contiguous=(False, True) if generated == "both" else (generated,),
+            together=tuple(name for name in BESIDE_THE_JACOBIAN if _claimed(name, supports)),
+            key=f"{context.case.subject}[{context.device}-{context.case.dtype}]#{self.sample.name}",
         )
 
     @property

@@ -34,6 +34,11 @@ class Request:
     non_contiguous: tuple[bool, ...] = (False, True)
     """For second order: the memory of generated cotangents, each in turn."""
 
+    together: tuple[str, ...] = ()
+    """Checks beside the Jacobian that are claimed: an engine may settle them at once."""
+    key: str = ""
+    """The same text for the same function and leaves; empty: nothing is kept from one question to the next."""
+
     def with_(self, **changes: Any) -> Request:
         """Return the same request with some fields changed."""
         return replace(self, **changes)

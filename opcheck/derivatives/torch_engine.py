@@ -15,6 +15,7 @@ from torch.autograd.gradcheck import GradcheckError
 
 from opcheck.derivatives.analytical import vjp_function
 from opcheck.derivatives.engine import Disagreement, Function, Request
+from opcheck.derivatives.numbers import Numbers
 
 # torch's functions test much at once. So that each claim fails under its own name, a check switches everything else
 # off: other features by their parameters, non-determinism by an infinite tolerance, and, for claims beside the
@@ -27,6 +28,9 @@ ALL_OFF: dict[str, Any] = {
     "nondet_tol": math.inf,
 }
 BESIDE: dict[str, Any] = {"atol": 1e300, "fast_mode": True}
+
+KEPT = 256
+"""For how many samples the engine remembers that the claims beside the Jacobian hold: more than an operator has."""
 
 SPARSE = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 
@@ -84,9 +88,14 @@ class TorchEngine:
 
     name = "torch"
 
+    def __init__(self) -> None:
+        self._settled: dict[tuple[str, Numbers], bool] = {}
+
     def ask(self, check: str, request: Request) -> Disagreement | None:
         """Return why a claim does not hold; None where it holds. See `Engine.ask`."""
         question = QUESTIONS[check]
+        if check in request.together and self._all_hold(request):
+            return None
         parameters = self._parameters(check, question, request)
         if not question.second_order:
             return _put(gradcheck, request, question, parameters)
@@ -107,6 +116,31 @@ class TorchEngine:
             if found:
                 return found
         return None
+
+    def _all_hold(self, request: Request) -> bool:
+        """Put all claims beside the Jacobian in one call, once. Where it fails, each is asked on its own."""
+        if not request.key:
+            return False
+        key = request.key, request.numbers
+        if key not in self._settled:
+            if len(self._settled) >= KEPT:
+                del self._settled[next(iter(self._settled))]
+            self._settled[key] = self._hold_together(request)
+        return self._settled[key]
+
+    def _hold_together(self, request: Request) -> bool:
+        parameters = self._parameters("", Question(), request)
+        for check in request.together:
+            parameters |= QUESTIONS[check].parameters
+        parameters |= {
+            "check_backward_ad": True,
+            "check_forward_ad": "batched_forward_grad" in request.together or request.forward_ad,
+            "nondet_tol": request.numbers.nondeterminism,
+        }
+        try:
+            return _put(gradcheck, request, Question(), parameters) is None
+        except Exception:
+            return False
 
     def _parameters(self, check: str, question: Question, request: Request) -> dict[str, Any]:
         numbers = request.numbers

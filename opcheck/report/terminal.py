@@ -30,6 +30,7 @@ class TerminalReport:
     def __init__(self, console: Console) -> None:
         self.console = console
         self.records: list[Mapping[str, Any]] = []
+        self._counts: Counter[str] = Counter()
         self._progress: Progress | None = None
         self._task: Any = None
         self._total = 0
@@ -51,6 +52,7 @@ class TerminalReport:
     def add(self, record: Mapping[str, Any]) -> None:
         """Take the record of a finished case."""
         self.records.append(record)
+        self._counts[record["outcome"]] += 1
         if record["outcome"] in BAD and self._progress is not None:
             style = STYLES[record["outcome"]]
             line = f"[{style}]{record['outcome']}[/] {escape(record['id'])}: {escape(record['reason'])}"
@@ -83,7 +85,7 @@ class TerminalReport:
 
     def counts(self) -> Counter[str]:
         """Return how many cases had each outcome."""
-        return Counter(record["outcome"] for record in self.records)
+        return Counter(self._counts)
 
     @property
     def has_failed(self) -> bool:
