@@ -14,26 +14,32 @@ ARGS    ?=
 .PHONY: run test lint clean docs
 .DEFAULT_GOAL := run
 
-# The stamp is newer than what it was installed from; a change of either installs again. torch comes first and exactly
-# as pinned, so that pip does not look for a newer build of it while it resolves the rest.
+# A stamp is newer than what it was installed from; a change of either installs again. torch comes first and exactly as
+# pinned, so that pip does not look for a newer build of it while it resolves the rest. What the specs need is installed
+# apart from what developers need: the first run need not wait for the latter.
 $(VENV)/.installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet "$$(grep '^torch==' constraints.txt)"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[reference]'
+	$(BIN)/python -m compileall -q opcheck
+	touch $@
+
+$(VENV)/.developing: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $@
 
 run: $(VENV)/.installed
 	$(BIN)/opcheck run specs --device cpu -n $(JOBS) $(ARGS)
 
-test: $(VENV)/.installed
+test: $(VENV)/.developing
 	$(BIN)/python -m pytest -q -n $(JOBS) $(ARGS)
 
-lint: $(VENV)/.installed
+lint: $(VENV)/.developing
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy opcheck
 
-docs: $(VENV)/.installed
+docs: $(VENV)/.developing
 	$(BIN)/python tools/generate_docs.py
 
 clean:

@@ -16,6 +16,7 @@ from torch.autograd.gradcheck import GradcheckError
 from opcheck.derivatives.analytical import vjp_function
 from opcheck.derivatives.engine import Disagreement, Function, Request
 from opcheck.derivatives.numbers import Numbers
+from opcheck.derivatives.real_form import in_real_form
 
 # torch's functions test much at once. So that each claim fails under its own name, a check switches everything else
 # off: other features by their parameters, non-determinism by an infinite tolerance, and, for claims beside the
@@ -96,6 +97,8 @@ class TorchEngine:
         question = QUESTIONS[check]
         if check in request.together and self._all_hold(request):
             return None
+        if check in ("forward_ad", "fwd_over_rev") and all(leaf.layout is torch.strided for leaf in request.leaves):
+            request = in_real_form(request)
         parameters = self._parameters(check, question, request)
         if not question.second_order:
             return _put(gradcheck, request, question, parameters)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -24,6 +25,7 @@ from opcheck.spec.positions import Path as KeyPath
 from opcheck.spec.problems import Problem, SpecError, listing, nearest
 from opcheck.spec.settings import Settings
 
+PROJECT = "pyproject.toml"
 BUILTIN = "builtin"
 """The name by which a path means the shipped library."""
 
@@ -74,18 +76,17 @@ class Loader:
             hint = shown(Path(near)) if near else ""
             self.problems.append(Problem(shown(path), 1, 1, "no such file or folder", expected, hint))
             return
-        root = root or self._root(path)
+        root, path = Path(os.path.realpath(root or self._root(path))), Path(os.path.realpath(path))
         self._add_templates(root, path)
-        files = [path] if path.is_file() else sorted(path.rglob("*.toml"))
-        specs = [file for file in files if file.resolve() not in self._template_files]
+        files = [path] if path.is_file() else [file for file in sorted(path.rglob("*.toml")) if file.name != PROJECT]
+        specs = [file for file in files if file not in self._template_files]
         if path.is_dir() and not specs:
             self.problems.append(Problem(shown(path), 1, 1, "a folder without spec files", "at least one TOML file"))
         for file in specs:
-            resolved = file.resolve()
-            document = None if resolved in self._spec_files else self._read(file)
-            self._spec_files.add(resolved)
+            document = None if file in self._spec_files else self._read(file)
+            self._spec_files.add(file)
             if document:
-                relative = resolved.relative_to(root.resolve())
+                relative = file.relative_to(root)
                 self._add_document(document, relative.parts[0] if len(relative.parts) > 1 else file.stem)
 
     def _root(self, path: Path) -> Path:
@@ -99,14 +100,15 @@ class Loader:
         # The folder of a lone file can be anything, a home folder too: nothing below it is searched.
         lone = path.is_file() and root == path.parent
         for file in sorted(root.glob("*.toml") if lone else root.rglob("*.toml")):
-            if file.resolve() in self._template_files or not templates.looks_like_template(file):
+            if file in self._template_files or not templates.looks_like_template(file):
                 continue
-            self._template_files.add(file.resolve())
-            self._templates[file.stem] = None
+            self._template_files.add(file)
             try:
                 self._templates[file.stem] = templates.Template.read(file)
             except SpecError as error:
-                self.problems += error.problems
+                if not lone:  # what lies beside a lone file need not concern it
+                    self._templates[file.stem] = None
+                    self.problems += error.problems
 
     def library(self) -> Library:
         """Return what was loaded. Raises SpecError where anything was wrong."""

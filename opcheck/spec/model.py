@@ -58,7 +58,12 @@ def _specifier(text: str) -> str:
     return text
 
 
+SPECIAL = frozenset("[](){}*+?\\|")
+
+
 def _pattern(text: str) -> str:
+    if SPECIAL.isdisjoint(text):
+        return text  # plain words: spares compiling
     try:
         re.compile(text)
     except re.error as error:

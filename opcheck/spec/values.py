@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 from typing_extensions import TypeAliasType
 
 from opcheck.spec import dtypes
@@ -78,6 +78,9 @@ def _sizes(value: Any) -> tuple[int, ...]:
 class Tensor(Model):
     """A recipe for a tensor. Give `shape`, or `values`; the rest says what is special about it."""
 
+    # For the JSON Schema, in which the literals are told apart by their keys.
+    model_config = ConfigDict(json_schema_extra={"anyOf": [{"required": ["shape"]}, {"required": ["values"]}]})
+
     shape: Frozen[Count] | None = Field(default=None, description="sizes; `[]` is rank 0, a 0 makes it empty")
     values: Annotated[Any, BeforeValidator(_nested)] = Field(
         default=None, description="explicit (nested) values instead of random ones"
@@ -137,7 +140,7 @@ class Tensor(Model):
         least = 0 if layout in ("strided", "mkldnn", "sparse_coo") else 2
         if rank < least:
             yield f"the layout {layout} has at least {least} dimensions, not {rank}", "a larger shape"
-        square = [self.structure] if self.structure in SQUARE_STRUCTURES else []
+        square: list[str | None] = [self.structure] if self.structure in SQUARE_STRUCTURES else []
         square += [self.through] if self.through in SQUARE_THROUGH else []
         if square and (rank < 2 or self.sizes[-1] != self.sizes[-2]):
             yield f"{square[0]} needs square matrices, not the shape {list(self.sizes)}", "two equal last dimensions"
