@@ -58,6 +58,8 @@ class Loader:
     operators: list[Operator] = field(default_factory=list)
     _templates: dict[str, templates.Template | None] = field(default_factory=dict)
     """None: a template whose own mistakes are among the problems."""
+    _beside: dict[str, list[Problem]] = field(default_factory=dict)
+    """Mistakes of templates beside a lone file, which concern it only where it uses them."""
     _template_files: set[Path] = field(default_factory=set)
     _spec_files: set[Path] = field(default_factory=set)
 
@@ -106,8 +108,10 @@ class Loader:
             try:
                 self._templates[file.stem] = templates.Template.read(file)
             except SpecError as error:
-                if not lone:  # what lies beside a lone file need not concern it
-                    self._templates[file.stem] = None
+                self._templates[file.stem] = None
+                if lone:
+                    self._beside[file.stem] = error.problems
+                else:
                     self.problems += error.problems
 
     def library(self) -> Library:
@@ -179,6 +183,7 @@ class Loader:
             self.operators.append(Operator(spec, samples, family, entry.document, entry.index))
 
     def _template(self, name: str) -> templates.Template | list[str] | None:
+        self.problems += self._beside.pop(name, [])
         if name in self._templates:
             return self._templates[name]
         if name in templates.builtin_names():
