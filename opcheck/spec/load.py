@@ -109,7 +109,7 @@ class Loader:
                 self._templates[file.stem] = templates.Template.read(file)
             except SpecError as error:
                 self._templates[file.stem] = None
-                if lone:
+                if lone and file != path:
                     self._beside[file.stem] = error.problems
                 else:
                     self.problems += error.problems

@@ -186,3 +186,15 @@ class TestFilling:
         use = TemplateUse.model_validate({"use": "unary", "low": 1, "kwargs": {"a": 1}})
         assert use.parameters == {"low": 1}
         assert SampleSpec.model_validate({"args": []}).name is None
+
+    def test_a_broken_template_beside_a_lone_file_concerns_it_only_where_it_uses_it(self, write: Write) -> None:
+        write(TEMPLATE.replace("about ", "abot "), "specs/mine.toml")
+        write('[[operator]]\nname = "torch.sin"\nsamples = [{ args = [{ shape = [2] }] }]\n', "specs/plain.toml")
+        write(USE, "specs/uses.toml")
+        assert len(load(["specs/plain.toml"])) == 1
+        assert len(lines_of("specs/uses.toml")) == 1
+
+    def test_the_project_file_is_no_spec(self, write: Write) -> None:
+        write("[project]\nname = 'x'\n", "pyproject.toml")
+        write('[[operator]]\nname = "torch.sin"\nsamples = [{ args = [{ shape = [2] }] }]\n', "specs/plain.toml")
+        assert len(load(["."])) == 1
