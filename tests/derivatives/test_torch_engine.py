@@ -120,3 +120,54 @@ def test_a_message_about_another_claim_is_left_to_the_check_of_that_claim():
     request = Request(lambda x: (x.detach() * x,), (leaf,), NUMBERS)
     assert TorchEngine().ask("batched_grad", request) is None
     assert "Jacobian mismatch" in TorchEngine().ask("backward", request).text
+
+
+BESIDE = ("batched_grad", "batched_forward_grad", "undefined_grad", "grad_dtypes", "nondeterminism")
+
+
+def count_calls(monkeypatch):
+    calls = []
+    own = torch_engine.gradcheck
+
+    def counted(*args, **parameters):
+        calls.append(parameters)
+        return own(*args, **parameters)
+
+    monkeypatch.setattr(torch_engine, "gradcheck", counted)
+    return calls
+
+
+def test_claims_beside_the_jacobian_are_settled_in_one_call_where_all_hold(monkeypatch):
+    calls, engine = count_calls(monkeypatch), TorchEngine()
+    leaf = torch.ones(2, dtype=torch.float64, requires_grad=True)
+    request = Request(lambda x: (x.sin(),), (leaf,), NUMBERS, together=BESIDE, key="sin#0")
+    assert [engine.ask(check, request) for check in BESIDE] == [None] * 5
+    ((parameters),) = calls
+    for name in ("check_batched_grad", "check_batched_forward_grad", "check_undefined_grad", "check_grad_dtypes"):
+        assert parameters[name] is True
+    assert parameters["nondet_tol"] == NUMBERS.nondeterminism
+    engine.ask("backward", request)
+    assert len(calls) == 2
+
+
+def test_where_one_of_them_fails_each_is_asked_on_its_own(monkeypatch):
+    calls, engine = count_calls(monkeypatch), TorchEngine()
+    leaf = torch.ones(2, dtype=torch.float64, requires_grad=True)
+
+    def noisy(x):
+        y = x.sin()
+        y.register_hook(lambda v: v * (1 + torch.rand(())))
+        return (y,)
+
+    request = Request(noisy, (leaf,), NUMBERS, together=("grad_dtypes", "nondeterminism"), key="noisy#0")
+    assert engine.ask("grad_dtypes", request) is None
+    assert "not reentrant" in engine.ask("nondeterminism", request).text
+    assert len(calls) == 3
+
+
+def test_another_sample_is_another_question(monkeypatch):
+    calls, engine = count_calls(monkeypatch), TorchEngine()
+    leaf = torch.ones(2, dtype=torch.float64, requires_grad=True)
+    for key in ("sin#0", "sin#1", "", ""):
+        engine.ask("grad_dtypes", Request(lambda x: (x.sin(),), (leaf,), NUMBERS, together=("grad_dtypes",), key=key))
+    assert len(calls) == 4
