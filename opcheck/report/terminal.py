@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from rich.box import SIMPLE
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -116,27 +117,33 @@ def _reasons(records: Iterable[Mapping[str, Any]], outcome: str) -> list[tuple[s
     return Counter(record["reason"] for record in records if record["outcome"] == outcome).most_common()
 
 
+MARKS = {
+    "passed": "", "failed": "F", "error": "E", "skipped": "s", "xfailed": "x", "xpassed": "X", "inconclusive": "?"
+}  # fmt: skip
+
+
 def _table(records: Iterable[Mapping[str, Any]]) -> Table:
-    """Return a table of cases: families down, checks across; a cell says how many passed, or what did not."""
+    """Return a table of cases: checks down, families across; a cell says how many passed, and with a letter what not."""
     cells: dict[str, dict[str, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
     for record in records:
         cells[record["family"]][record["check"]][record["outcome"]] += 1
-        cells["all"][record["check"]][record["outcome"]] += 1
-    checks = list(cells["all"])
-    table = Table(title="cases passed", title_justify="left")
-    families = sorted(set(cells) - {"all"})
-    table.add_column("check")
-    for family in (*families, "all"):
-        table.add_column(family, justify="right")
-    for check in checks:
-        table.add_row(check, *(_cell(cells[family][check]) for family in (*families, "all")))
+        cells[ALL][record["check"]][record["outcome"]] += 1
+    families = sorted(set(cells) - {ALL})
+    shown = [*families, ALL] if len(families) > 1 else families
+    legend = ", ".join(f"{mark} {kind}" for kind, mark in MARKS.items() if mark)
+    table = Table(
+        title=f"cases passed by check and family ({legend})", title_justify="left", box=SIMPLE, padding=(0, 1)
+    )
+    table.add_column("check", no_wrap=True)
+    for family in shown:
+        table.add_column(family, justify="right", no_wrap=True)
+    for check in cells[ALL]:
+        table.add_row(check, *(_cell(cells[family][check]) for family in shown))
     return table
 
 
+ALL = "all"
+
+
 def _cell(counts: Counter[str]) -> str:
-    if not counts:
-        return "[dim]-[/]"
-    shown = [
-        f"[{STYLES[kind]}]{counts[kind]}{'' if kind == 'passed' else ' ' + kind}[/]" for kind in KINDS if counts[kind]
-    ]
-    return " ".join(shown)
+    return " ".join(f"[{STYLES[kind]}]{counts[kind]}{MARKS[kind]}[/]" for kind in KINDS if counts[kind]) or "[dim]-[/]"
