@@ -123,7 +123,7 @@ MARKS = {
 
 
 def _table(records: Iterable[Mapping[str, Any]]) -> Table:
-    """Return a table of cases: checks down, families across; a cell says how many passed, and with a letter what not."""
+    """Return a table of cases, checks down and families across: how many passed, and with a letter what did not."""
     cells: dict[str, dict[str, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
     for record in records:
         cells[record["family"]][record["check"]][record["outcome"]] += 1
