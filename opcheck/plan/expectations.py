@@ -82,15 +82,16 @@ def _audit_operator(operator: Operator, devices: list[DeviceProfile]) -> Iterato
             yield from _unknown_overrides(special.tolerance, ("per_device", name, "tolerance"), operator.problem)
     if not operator.spec.expect:
         return
-    from opcheck.plan.planner import cases_of
+    from opcheck.plan.planner import places_of
 
-    cases = [case for device in devices for case in cases_of(operator, device)]
     for index, expect in enumerate(operator.spec.expect):
         path: Path = ("expect", index)
         unknown = list(_unknown_names(expect.when, (*path, "when"), _choices(operator, devices), operator.problem))
         yield from unknown
         if not unknown and not any(
-            speaks_of(expect.when, case.check, case.variant.kind, case.device.name, case.dtype) for case in cases
+            speaks_of(expect.when, kind.name, variant.kind, device.name, dtype)
+            for device in devices
+            for variant, kind, dtype in places_of(operator, device)
         ):
             what = "this expectation matches no case of the operator"
             yield operator.problem((*path, "when"), what, "a case that `opcheck show` lists")

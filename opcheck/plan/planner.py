@@ -35,16 +35,23 @@ def plan(library: Library, devices: Iterable[DeviceProfile], selection: Selectio
 
 def cases_of(operator: Operator, device: DeviceProfile) -> Iterator[Case]:
     """Yield all cases of one operator on one device."""
+    claims = operator.on(device)
+    expects = (*operator.spec.expect, *device.expect)
+    for variant, kind, dtype in places_of(operator, device):
+        matching = applying(expects, kind.name, variant.kind, device.name, dtype) if expects else ()
+        yield Case(operator, variant, kind, device, dtype, claims, matching)
+
+
+def places_of(operator: Operator, device: DeviceProfile) -> Iterator[tuple[Variant, CheckKind, str]]:
+    """Yield the variant, check and dtype of each case of one operator on one device."""
     if not _runs_on(operator, device):
         return
     claims = operator.on(device)
-    expects = (*operator.spec.expect, *device.expect)
     for variant in operator.variants:
         for kind in check_kinds().values():
             if _tested(operator, variant, kind, claims):
                 for dtype in _dtypes(kind, claims, device):
-                    matching = applying(expects, kind.name, variant.kind, device.name, dtype) if expects else ()
-                    yield Case(operator, variant, kind, device, dtype, claims, matching)
+                    yield variant, kind, dtype
 
 
 def _runs_on(operator: Operator, device: DeviceProfile) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from opcheck.checks.verdict import Verdict
 from opcheck.run.runner import run
 from opcheck.run.session import RunSession
 from opcheck.spec import Settings
@@ -118,11 +119,16 @@ def test_the_generator_of_random_numbers_is_seeded_by_the_case_and_put_back(chec
 def test_warnings_of_operators_are_not_shown(checked_by):
     def check(context):
         warnings.warn("each time", stacklevel=1)
-        return []
+        return [Verdict(True)]
 
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert checked_by(check).outcome == "passed"
+
+
+def test_a_check_without_a_verdict_has_passed_nothing(checked_by):
+    outcome = checked_by(lambda context: [])
+    assert (outcome.outcome, outcome.reason) == ("skipped", "backward has nothing to test here")
 
 
 class TestSkipped:
