@@ -39,7 +39,7 @@ def test_every_structure_of_the_format_is_made_and_no_other() -> None:
 @pytest.mark.parametrize("dtype", EVERY)
 @pytest.mark.parametrize("name", get_args(Structure))
 def test_every_dtype_has_every_structure(name: str, dtype: torch.dtype) -> None:
-    structured(name, (2, 3, 3), dtype)
+    assert structured(name, (2, 3, 3), dtype).shape == (2, 3, 3)
 
 
 @pytest.mark.parametrize("name", get_args(Structure))

@@ -300,8 +300,8 @@ class TestTextThatIsNotToml:
         text = '[[a."b\\t"]]\nc.d = [{e = """x\n""" , f = \'\'\'y\'\'\'}, 1.5, # z\n]\n[g]\nh = 1979-05-27 07:32:00'
         tomli.loads(text)
         for end in range(len(text)):
-            Positions(text[:end])
-            Positions(text[end:])
+            assert Positions(text[:end]).value(()) is not None
+            assert Positions(text[end:]).value(()) is not None
 
     @given(st.text(alphabet="ab\"'\\=.,#[]{}\n\r \té1-", max_size=60))
     @settings(max_examples=100, deadline=None)
