@@ -9,7 +9,7 @@ from opcheck.plan.kinds import check_kinds
 from opcheck.spec.claims import Expect, Tolerances, When
 from opcheck.spec.device import DeviceProfile
 from opcheck.spec.dtypes import GROUPS, KNOWN
-from opcheck.spec.library import Library, Operator
+from opcheck.spec.library import Library, Operator, names_of
 from opcheck.spec.positions import Path
 from opcheck.spec.problems import Problem, listing, nearest
 
@@ -119,7 +119,7 @@ def _unknown_names(when: When, path: Path, choices: dict[str, list[str]], locate
 
 
 def _choices(operator: Operator, devices: list[DeviceProfile]) -> dict[str, list[str]]:
-    samples = dict.fromkeys(name for sample in operator.samples for name in (sample.name, sample.name.split("[")[0]))
+    samples = dict.fromkeys(name for sample in operator.samples for name in names_of(sample.name))
     return {
         "check": list(check_kinds()),
         "variant": [variant.kind for variant in operator.variants],

@@ -54,19 +54,12 @@ def _has_sparse_samples(operator: Operator, supports: Supports) -> bool:
 
 
 def _has_disclaimers(operator: Operator, supports: Supports) -> bool:
-    # out is tested where it belongs to: with the other ways of calling. masked speaks of sparse samples only.
-    silent = (
-        {"out", "inplace_backward"}
-        if _has_sparse_samples(operator, supports)
-        else {"out", "inplace_backward", "masked"}
-    )
-    has_inplace = any(variant.kind == "inplace" for variant in operator.variants)
-    return bool(set(supports.disclaimed()) - (silent - {"inplace_backward"} if has_inplace else silent))
-
-
-def _has_other_ways(operator: Operator, supports: Supports) -> bool:
-    # supports.out is a claim about every operator, in either direction.
-    return True
+    silent = {"out"}  # tested where it belongs to: with the other ways of calling
+    if not _has_sparse_samples(operator, supports):
+        silent.add("masked")  # speaks of sparse samples only
+    if not any(variant.kind == "inplace" for variant in operator.variants):
+        silent.add("inplace_backward")
+    return bool(set(supports.disclaimed()) - silent)
 
 
 def _has_reference(operator: Operator, supports: Supports) -> bool:
@@ -174,7 +167,6 @@ BUILTIN = (
         "opcheck.checks.variants:check",
         dtypes="values",
         every_variant=False,
-        applies=_has_other_ways,
     ),
     CheckKind(
         "reference",

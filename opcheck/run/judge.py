@@ -9,7 +9,7 @@ from opcheck.checks.verdict import Verdict
 from opcheck.plan.case import Case
 from opcheck.run.outcome import Outcome, OutcomeKind
 from opcheck.spec.claims import Expect
-from opcheck.spec.library import Sample
+from opcheck.spec.library import Sample, names_of
 
 
 def judge(case: Case, verdicts: Sequence[Verdict], rerun: str = "") -> Outcome:
@@ -63,7 +63,7 @@ def _expectation(case: Case, name: str | None) -> Expect | None:
 
 def means(expect: Expect, name: str) -> bool:
     """Tell whether an expectation speaks of a sample: by its name, or by that of the grid it comes from."""
-    return any(expect.when.matches("sample", known) for known in (name, name.split("[")[0]))
+    return any(expect.when.matches("sample", known) for known in names_of(name))
 
 
 def _expected_as_a_whole(case: Case, expect: Expect, failures: list[Verdict]) -> Outcome:

@@ -58,7 +58,7 @@ class Sample:
 
     def answers_to(self, name: str) -> bool:
         """Tell whether a name given in `expect` means this sample: its own, or that of the grid it comes from."""
-        return name in (self.name, self.name.split("[")[0])
+        return name in names_of(self.name)
 
     def toml(self) -> str:
         """Return the expanded sample as inline TOML."""
@@ -66,6 +66,11 @@ class Sample:
         if self.kwargs:
             shown["kwargs"] = self.kwargs
         return render(shown)
+
+
+def names_of(sample: str) -> tuple[str, str]:
+    """Return the names that mean a sample: its own, and that of the grid it comes from."""
+    return sample, sample.split("[")[0]
 
 
 @dataclass(frozen=True)
