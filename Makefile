@@ -43,5 +43,5 @@ docs: $(VENV)/.developing
 	$(BIN)/python tools/generate_docs.py
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .opcheck_cache build dist *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -45,15 +45,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _guarded(options: argparse.Namespace) -> int:
-    from opcheck.spec.problems import SpecError
-
     try:
         code = int(import_module(f"opcheck.cli.{options.command}").run(options))
         sys.stdout.flush()
         return code
-    except SpecError as error:
-        print(error, file=sys.stderr)
-        return 2
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # spares the interpreter's own complaint at exit
         return 0
@@ -61,6 +56,13 @@ def _guarded(options: argparse.Namespace) -> int:
         print(f"opcheck: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
+        return 2
+    except Exception as error:
+        from opcheck.spec.problems import SpecError  # by now it is loaded: a recalled answer needs nothing of specs
+
+        if not isinstance(error, SpecError):
+            raise
+        print(error, file=sys.stderr)
         return 2
 
 

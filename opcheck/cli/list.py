@@ -6,7 +6,8 @@ import argparse
 import json
 from typing import Any
 
-from opcheck.cli.selecting import add_paths, add_selection, planned
+from opcheck.cli.paths import add_paths
+from opcheck.cli.selecting import add_selection, planned
 from opcheck.plan import Case
 from opcheck.spec import Settings
 

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from opcheck.cli.selecting import RequestError, add_paths, add_selection, devices, loaded, selection, spec_paths
+from opcheck.cli.paths import add_paths, spec_paths
+from opcheck.cli.selecting import RequestError, add_selection, devices, loaded, selection
 from opcheck.cli.validate import resolve_names
 from opcheck.spec import Library, Settings
 from opcheck.spec.load import BUILTIN, builtin_folder

@@ -4,21 +4,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable
-from pathlib import Path
 
+from opcheck.cli.paths import spec_paths
 from opcheck.plan import Case, Selection, default_devices, load_audited, plan
 from opcheck.spec import Library, Settings, SpecError
 from opcheck.spec.device import DeviceProfile, profiles
 from opcheck.spec.problems import listing, nearest
-
-
-def add_paths(parser: argparse.ArgumentParser) -> None:
-    """Add the positional argument for specs."""
-    parser.add_argument(
-        "paths", nargs="*", metavar="SPEC",
-        help="spec files and folders, or builtin (the shipped library); default: those of [tool.opcheck] in "
-        "pyproject.toml, else specs/, else builtin",
-    )  # fmt: skip
 
 
 def add_selection(parser: argparse.ArgumentParser) -> None:
@@ -37,15 +28,6 @@ def add_selection(parser: argparse.ArgumentParser) -> None:
 def names(values: list[str]) -> tuple[str, ...]:
     """Return the names that an option was given, in order, each once."""
     return tuple(dict.fromkeys(name.strip() for value in values for name in value.split(",") if name.strip()))
-
-
-def spec_paths(options: argparse.Namespace, settings: Settings) -> list[Path]:
-    """Return the files and folders that a command works on."""
-    if options.paths:
-        return [Path(path) for path in options.paths]
-    if settings.specs:
-        return settings.spec_paths()
-    return [Path("specs") if Path("specs").is_dir() else Path("builtin")]
 
 
 def loaded(options: argparse.Namespace, settings: Settings) -> Library:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from itertools import groupby
 
-from opcheck.cli.selecting import RequestError, add_paths, add_selection, devices, loaded, selection
+from opcheck.cli.paths import add_paths
+from opcheck.cli.selecting import RequestError, add_selection, devices, loaded, selection
 from opcheck.plan import plan
 from opcheck.spec import Library, Operator, Settings
 from opcheck.spec.device import DeviceProfile

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
-from opcheck.cli.selecting import add_paths, loaded
-from opcheck.spec import Library, Settings, SpecError
+from opcheck.cli.paths import add_paths, spec_paths
+from opcheck.cli.unchanged import recall, remember
+
+if TYPE_CHECKING:
+    from opcheck.spec import Library, Settings
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,17 +22,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the number of operators and samples. Raises SpecError."""
+    known = None if options.resolve else recall(options.paths)
+    print(known or validated(options))
+    return 0
+
+
+def validated(options: argparse.Namespace) -> str:
+    """Load the specs and say how many there are. Raises SpecError with all mistakes."""
+    from opcheck.cli.selecting import loaded
+    from opcheck.spec import Settings
+
     settings = Settings.find()
     library = loaded(options, settings)
     if options.resolve:
         resolve_names(library, settings)
-    print(f"{len(library)} operators, {library.sample_count} samples: no mistakes found")
-    return 0
+    answer = f"{len(library)} operators, {library.sample_count} samples: no mistakes found"
+    paths = spec_paths(options, settings)
+    if all(path.is_dir() for path in paths):  # a lone file is read together with the templates around it
+        remember(options.paths, answer, (*paths, *settings.spec_paths(), *settings.device_folders()))
+    return answer
 
 
 def resolve_names(library: Library, settings: Settings) -> None:
     """Look up the callables of all operators, variants and aliases. Imports torch. Raises SpecError."""
     from opcheck.samples.resolve import Unresolved, resolve
+    from opcheck.spec import SpecError
 
     settings.put_on_path()
     problems = []

@@ -1,0 +1,86 @@
+"""What `validate` remembers: a second answer comes from the note, and any change makes the note worthless."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from opcheck.cli.unchanged import FOLDER, recall, remember
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch) -> Path:
+    (tmp_path / "pyproject.toml").write_text("")
+    (tmp_path / "specs").mkdir()
+    (tmp_path / "specs" / "a.toml").write_text("x = 1\n")
+    monkeypatch.chdir(tmp_path)
+    remember(["specs"], "fine", [tmp_path / "specs"])
+    return tmp_path
+
+
+def test_the_same_request_has_the_same_answer(folder):
+    assert recall(["specs"]) == "fine"
+    assert recall(["others"]) is None
+
+
+def test_each_folder_has_its_own_requests(folder, monkeypatch):
+    monkeypatch.chdir(folder / "specs")
+    assert recall(["specs"]) is None
+
+
+@pytest.mark.parametrize("change", ["edited", "touched", "added", "removed", "settings", "renamed"])
+def test_any_change_makes_it_worthless(folder, change):
+    file = folder / "specs" / "a.toml"
+    if change == "edited":
+        stamp = file.stat().st_mtime_ns
+        file.write_text("x = 10\n")
+        os.utime(file, ns=(stamp, stamp))
+    elif change == "touched":
+        os.utime(file, ns=(1, 1))
+    elif change == "added":
+        (folder / "specs" / "deep").mkdir()
+        (folder / "specs" / "deep" / "b.toml").write_text("")
+    elif change == "removed":
+        file.unlink()
+    elif change == "settings":
+        (folder / "pyproject.toml").write_text("[tool.opcheck]\n")
+    else:
+        file.rename(folder / "specs" / "b.toml")
+    assert recall(["specs"]) is None
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"x": 1}', '["x"]'])
+def test_damaged_notes_are_no_notes_and_are_replaced(folder, text):
+    note = next((folder / FOLDER).glob("*.json"))
+    note.write_text(text)
+    assert recall(["specs"]) is None
+    remember(["specs"], "fine", [folder / "specs"])
+    assert recall(["specs"]) == "fine"
+
+
+def test_nothing_is_written_outside_projects(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    remember(["specs"], "fine", [tmp_path])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_second_validation_loads_neither_specs_nor_pydantic(project):
+    command = [sys.executable, "-X", "importtime", "-m", "opcheck", "validate", "specs"]
+    first, second = (subprocess.run(command, cwd=project.folder, capture_output=True, text=True) for _ in range(2))
+    assert (first.returncode, second.returncode) == (0, 0), first.stderr
+    assert first.stdout == second.stdout
+    assert "pydantic" in first.stderr
+    assert "pydantic" not in second.stderr
+
+
+def test_a_mistake_is_never_hidden_by_a_note(project, cli):
+    assert cli("validate", "specs").code == 0
+    file = project.folder / "specs" / "good.toml"
+    file.write_text(file.read_text() + '\n[[operator]]\nname = "torch.sin"\nsampels = 1\n')
+    run = cli("validate", "specs")
+    assert run.code == 2
+    assert "sampels" in run.err
