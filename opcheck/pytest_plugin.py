@@ -38,7 +38,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--opcheck-dtype", **many, help="dtypes or groups of dtypes")
     group.addoption("--opcheck-tag", **many, help="tags of operators")
     group.addoption("--opcheck-specs", **many, help="files and folders of specs, besides those of [tool.opcheck]")
-    group.addoption("--opcheck-engine", choices=["torch"], help="what computes derivative evidence")
+    group.addoption("--opcheck-engine", choices=["batched", "torch"], help="what computes derivative evidence")
     group.addoption("--opcheck-report-json", metavar="FILE", help="write one record a case")
     for name in ("eps", "atol", "rtol", "nondeterminism"):
         group.addoption(f"--opcheck-{name}", type=float, metavar="X", help=f"use this {name} for all derivatives")

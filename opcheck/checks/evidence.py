@@ -28,9 +28,11 @@ def ask(subject: Subject, mode: Mode | None = None, *, order: int = 1) -> Verdic
 def contradicted(subject: Subject, found: Disagreement, mode: Mode | None, *, order: int = 1) -> Verdict:
     """Return the verdict for a disagreement."""
     check = subject.context.case.check
-    mismatch = _mismatch(subject.request, mode, order) if mode is not None else None
+    if found.kind == "inconclusive":
+        return Verdict(False, f"{check}: {_first_line(found.text)}", _rest(found.text), inconclusive=True)
+    mismatch = found.mismatch or (_mismatch(subject.request, mode, order) if mode is not None else None)
     first = _first_line(found.text)
-    if found.refused:
+    if found.kind == "refused":
         return fails(f"{check}: {first}", remedy(check))
     if mismatch is None:
         return fails(f"{check}: {first}", _rest(found.text))

@@ -104,7 +104,7 @@ def _asked(check: str) -> Probe:
         found = subject.context.engine.ask(check, subject.request)
         if found is None:
             return Answer.WORKS, ""
-        return (Answer.REFUSED if found.refused else Answer.WRONG), found.text
+        return (Answer.REFUSED if found.kind == "refused" else Answer.WRONG), found.text
 
     return probe
 

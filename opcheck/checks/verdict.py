@@ -27,6 +27,8 @@ class Verdict:
     """The arguments as the operator got them."""
     fields: dict[str, Any] = field(default_factory=dict)
     """For reports."""
+    inconclusive: bool = False
+    """The function has no derivative at the sample, so that nothing can be said about it: the sample should move."""
 
     def text(self) -> str:
         """Return the verdict as text of several lines."""

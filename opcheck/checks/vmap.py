@@ -26,7 +26,7 @@ def judge(subject: Subject) -> Verdict:
             for row in range(BATCH)
         ]
         in_dims = tuple(0 if index in chosen else None for index in range(len(leaves)))
-        vmapped = torch.func.vmap(subject.function, in_dims=in_dims, randomness="same")(*batched)
+        vmapped = torch.func.vmap(subject.function.__call__, in_dims=in_dims, randomness="same")(*batched)
         expected = [torch.stack(rows) for rows in zip(*looped, strict=True)]
         verdict = agree(subject, vmapped, expected, f"the loop, batched over inputs {list(chosen)}")
         if not verdict.passed:

@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--junitxml", metavar="FILE", help="write a JUnit report")
     parser.add_argument("--timeout", type=float, metavar="SECONDS", help="end a case that takes longer")
     numbers = parser.add_argument_group("derivatives", "these win over the specs")
-    numbers.add_argument("--engine", choices=["torch"], help="what computes derivative evidence")
+    numbers.add_argument("--engine", choices=["batched", "torch"], help="what computes derivative evidence")
     for name in ("eps", "atol", "rtol", "nondeterminism"):
         numbers.add_argument(f"--{name}", type=float, metavar="X")
     numbers.add_argument("--fast-mode", action="store_true", help="fast_mode of torch's gradcheck")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -40,3 +40,85 @@ def place(tensor: Tensor, coordinate: int) -> str:
         coordinate, index = divmod(coordinate, size)
         indices.append(index)
     return f"{indices[::-1]}{part}"
+
+
+def vector(tensors: Sequence[Tensor]) -> Tensor:
+    """Return the real coordinates of several tensors, one after another: float64, on the CPU, of shape (N,)."""
+    found = [_plain(tensor).reshape(-1) for tensor in tensors]
+    return found[0] if len(found) == 1 else torch.cat(found) if found else torch.zeros(0, dtype=torch.float64)
+
+
+def rows_of(batches: Sequence[Tensor], count: int) -> Tensor:
+    """Return the real coordinates of batches of tensors, each of shape (count, ...), as the rows of a matrix."""
+    plain = [_plain(batch) for batch in batches]
+    found = [batch.reshape(count, batch.numel() // count) for batch in plain]
+    return found[0] if len(found) == 1 else torch.cat(found, 1) if found else torch.zeros(count, 0, dtype=torch.float64)
+
+
+def _plain(tensor: Tensor) -> Tensor:
+    """Return real numbers in double precision on the CPU; for complex dtypes real and imaginary parts alternate."""
+    # Each call of torch costs as much as the arithmetic on a hundred numbers: what is not needed is left out.
+    found = tensor.detach() if tensor.requires_grad else tensor
+    found = found.resolve_neg() if found.is_neg() else found
+    if found.is_complex():
+        found = torch.view_as_real(found.resolve_conj() if found.is_conj() else found)
+    return found if found.dtype is torch.float64 and found.device.type == "cpu" else found.to("cpu", torch.float64)
+
+
+def batches_of(matrix: Tensor, like: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """Return the inverse of `rows_of`: tensors of shape (rows, ...), each row in the dtype and memory format of `like`.
+
+    Elements that share their memory (expanded tensors) get memory of their own.
+    """
+    if len(like) == 1:
+        return (_batch(matrix, like[0]),)
+    own = parts(matrix, map(real_size, like), 1)
+    return tuple(_batch(part, tensor) for part, tensor in zip(own, like, strict=True))
+
+
+def tensors_of(row: Tensor, like: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """Return the inverse of `vector`: tensors in the dtype and memory format of `like`, each in memory of its own."""
+    own = [row] if len(like) == 1 else parts(row, map(real_size, like))
+    return tuple(_batch(part.clone().unsqueeze(0), tensor)[0] for part, tensor in zip(own, like, strict=True))
+
+
+def _batch(part: Tensor, like: Tensor) -> Tensor:
+    shape = (part.shape[0], *like.shape)
+    if like.is_complex():
+        real = part.to(like.device, like.dtype.to_real())
+        if real.storage_offset() % 2 or not real.is_contiguous():  # not to be had as complex numbers
+            real = real.clone(memory_format=torch.contiguous_format)
+        values = torch.view_as_complex(real.view(part.shape[0], like.numel(), 2)).view(shape)
+    else:
+        values = part.to(like.device, like.dtype).reshape(shape)
+    if like.is_contiguous() and not like.is_conj() and not like.is_neg():
+        return values
+    return _in_memory_of(values, like)
+
+
+def _in_memory_of(values: Tensor, like: Tensor) -> Tensor:
+    """Return a batch whose rows have the strides and lazy conjugation of `like`."""
+    rows = values.shape[0]
+    span = 1 + sum((size - 1) * stride for size, stride in zip(like.shape, like.stride(), strict=True))
+    dense_enough = 0 < like.numel() <= span  # fewer places than elements: some of them share their memory
+    laid = values
+    if dense_enough:
+        laid = torch.empty_strided((rows, *like.shape), (span, *like.stride()), dtype=like.dtype, device=like.device)
+        laid.copy_(values.conj() if like.is_conj() else values)
+        laid = laid.conj() if like.is_conj() else laid
+    return laid
+
+
+def parts(matrix: Tensor, sizes: Iterable[int], dim: int = 0) -> list[Tensor]:
+    """Return consecutive pieces of a matrix, of some sizes along a dimension."""
+    found, start = [], 0
+    for size in sizes:
+        found.append(matrix.narrow(dim, start, size))
+        start += size
+    return found
+
+
+def chunks(matrix: Tensor, most: int) -> list[Tensor]:
+    """Return consecutive rows of a matrix, at most so many in each piece."""
+    count = len(matrix)
+    return parts(matrix, [min(most, count - start) for start in range(0, count, most)])

@@ -20,4 +20,5 @@ def make_dual(primal: Tensor, tangent: Tensor) -> Tensor:
 def tangent_of(tensor: Tensor) -> Tensor | None:
     """Return the tangent that a tensor carries; None where it carries none, which stands for zero."""
     tangent: Tensor | None = _untyped.unpack_dual(tensor).tangent
-    return tangent
+    # torch stands for zeros that nobody has looked at by tensors without memory.
+    return None if tangent is None or tangent._is_zerotensor() else tangent

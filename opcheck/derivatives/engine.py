@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from torch import Tensor
 
+from opcheck.derivatives.mismatch import Mismatch
 from opcheck.derivatives.numbers import Numbers
 
 Function = Callable[..., tuple[Tensor, ...]]
@@ -44,13 +45,19 @@ class Request:
         return replace(self, **changes)
 
 
+Kind = Literal["wrong", "refused", "inconclusive", "low accuracy"]
+"""wrong: another number; refused: an error instead of a number; inconclusive: the function has no derivative at the
+point, so that there is nothing to compare; low accuracy: a remark, the claim holds."""
+
+
 @dataclass(frozen=True)
 class Disagreement:
     """Why a claim about derivatives does not hold."""
 
     text: str
-    refused: bool = False
-    """Whether the derivative was refused with an error, rather than wrong."""
+    kind: Kind = "wrong"
+    mismatch: Mismatch | None = None
+    """The Jacobians around the entry that differs most."""
 
 
 class Engine(Protocol):

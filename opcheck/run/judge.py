@@ -21,8 +21,8 @@ def judge(case: Case, verdicts: Sequence[Verdict], rerun: str = "") -> Outcome:
         return _expected_as_a_whole(case, whole[0], [verdict for verdict in verdicts if not verdict.passed])
     expected, unexpected, too_good = _sorted(case, verdicts)
     if unexpected:
-        kind: OutcomeKind = "error" if all(verdict.is_error for verdict in unexpected) else "failed"
-        first = next((verdict for verdict in unexpected if not verdict.is_error), unexpected[0])
+        first = next((verdict for verdict in unexpected if _kind(verdict) == "failed"), unexpected[0])
+        kind = _kind(first)
         fields = {"sample": first.sample, **first.fields}
         return Outcome.of(case, kind, first.title, _message(case, unexpected, len(verdicts), rerun), **fields)
     if too_good:
@@ -33,6 +33,10 @@ def judge(case: Case, verdicts: Sequence[Verdict], rerun: str = "") -> Outcome:
         reasons = dict.fromkeys(expect.reason for _, expect in expected)
         return Outcome.of(case, "xfailed", "; ".join(reasons), expected[0][0].title)
     return Outcome.of(case, "passed")
+
+
+def _kind(verdict: Verdict) -> OutcomeKind:
+    return "inconclusive" if verdict.inconclusive else "error" if verdict.is_error else "failed"
 
 
 Foreseen = list[tuple[Verdict, Expect]]

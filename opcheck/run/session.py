@@ -7,12 +7,12 @@ from typing import Any
 
 import torch
 
-from opcheck.derivatives import Engine, TorchEngine
+from opcheck.derivatives import BatchedEngine, Engine, TorchEngine
 from opcheck.devices import Availability, availability
 from opcheck.spec.device import DeviceProfile
 from opcheck.spec.settings import Settings
 
-ENGINES: dict[str, type[Engine]] = {"torch": TorchEngine}
+ENGINES: dict[str, type[Engine]] = {"batched": BatchedEngine, "torch": TorchEngine}
 
 
 @dataclass

@@ -135,6 +135,7 @@ class When(Model):
     device: str | Strings | None = None
     dtype: str | Strings | None = Field(default=None, description="dtypes, or groups of them")
     sample: str | Strings | None = Field(default=None, description="names of samples; the others must still pass")
+    engine: Literal["batched", "torch"] | None = Field(default=None, description="under one of the engines only")
     torch: VersionCondition | None = Field(
         default=None, description='a condition on the version of torch, such as "<2.12"'
     )
@@ -146,7 +147,7 @@ class When(Model):
         return self
 
     def matches(self, key: str, value: Any) -> bool:
-        """Tell whether the condition on one key (but `torch`) holds for a value."""
+        """Tell whether the condition on one key (but `engine` and `torch`) holds for a value."""
         wanted = getattr(self, key)
         if wanted is None:
             return True

@@ -21,7 +21,7 @@ class Settings(Model):
     devices: Strings = Field(default=(), description="folders of device profiles")
     max_elements: Annotated[int, Field(ge=1)] = Field(4096, description="most elements of one tensor of a sample")
     max_samples: Annotated[int, Field(ge=1)] = Field(1000, description="most samples of one operator")
-    engine: Literal["torch"] = Field(default="torch", description="what computes the derivative evidence")
+    engine: Literal["batched", "torch"] = Field(default="batched", description="what computes the derivative evidence")
     timeout: Annotated[float, Field(gt=0)] | None = Field(default=None, description="seconds that a case may take")
 
     _root: Path | None = None

@@ -111,6 +111,6 @@ def test_a_disclaimed_feature_is_not_asked_for(requests, claim, check):
     assert requests(f"supports = {{ {claim} = false }}", checks=(check,)) == []
 
 
-def test_settings_default_to_the_reference_engine():
-    assert Settings().engine == "torch"
-    assert RunSession.start(Settings()).engine.name == "torch"
+def test_settings_default_to_batched_evidence_and_know_the_reference_engine():
+    assert RunSession.start(Settings()).engine.name == "batched"
+    assert RunSession.start(Settings(engine="torch")).engine.name == "torch"

@@ -69,7 +69,7 @@ def test_mistakes_come_all_at_once_with_their_places(write: Write) -> None:
         "pyproject.toml:6:15: max_samples is out of range: 0; expected a number of at least 1",
         'pyproject.toml:7:11: wrong type for timeout: a string ("soon"); expected a number',
         'pyproject.toml:8:9: wrong type for specs: a string ("specs"); expected an array',
-        'pyproject.toml:9:10: unknown engine "toch"; expected torch; did you mean "torch"?',
+        'pyproject.toml:9:10: unknown engine "toch"; expected one of batched, torch; did you mean "torch"?',
     ]
 
 

@@ -1,0 +1,114 @@
+"""Numerical derivatives: central and one-sided differences along several directions, from one batch or one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import torch
+from torch import Tensor
+
+from opcheck.derivatives.coordinates import batches_of, chunks, rows_of, vector
+from opcheck.derivatives.functions import Differentiable
+
+
+@dataclass(frozen=True)
+class Differences:
+    """Values around a point x, in real coordinates: float64 matrices of shape (K directions, M outputs)."""
+
+    above: Tensor
+    """f(x + h u) for each direction u."""
+    base: Tensor
+    """f(x), of shape (M,)."""
+    below: Tensor
+    """f(x - h u)."""
+    step: float
+
+    @cached_property
+    def jacobian(self) -> Tensor:
+        """Central differences (f(x + h u) - f(x - h u)) / 2h, as columns: of shape (M, K)."""
+        return (self.above - self.below).mul_(0.5 / self.step).T
+
+    @cached_property
+    def right(self) -> Tensor:
+        """One-sided differences (f(x + h u) - f(x)) / h, of shape (M, K)."""
+        return (self.above - self.base).div_(self.step).T
+
+    @cached_property
+    def left(self) -> Tensor:
+        """One-sided differences (f(x) - f(x - h u)) / h, of shape (M, K)."""
+        return (self.base - self.below).div_(self.step).T
+
+    @property
+    def bend(self) -> Tensor:
+        """By how much the two sides differ: h f'' where f is smooth, the height of the step in f' at a kink."""
+        return self.right - self.left
+
+
+def differences(
+    function: Differentiable, leaves: Sequence[Tensor], point: Tensor, step: float, *, batch: int
+) -> Differences:
+    """Evaluate around the leaves, whose coordinates are `point`, along each of them, `batch` points by one call.
+
+    batch = 0: one point at a time, each written into the same memory, which has the format of the leaf.
+    Exceptions are those of the function, and of vmap where it cannot be batched.
+    """
+    count = len(point)
+    points = point + stencil(count, step)
+    parts = _in_batches(function, leaves, points, batch) if batch else _looped(function, leaves, points)
+    found = list(parts)
+    values = found[0] if len(found) == 1 else torch.cat(found)
+    return Differences(values[:count], values[-1], values[count:-1], step)
+
+
+@lru_cache(maxsize=64)
+def stencil(count: int, step: float) -> Tensor:
+    """Return the moves of central differences as rows: h e_i, then -h e_i, then none at all, (2 count + 1, count)."""
+    above = torch.eye(count, dtype=torch.float64) * step
+    return torch.cat([above, -above, torch.zeros(1, count, dtype=torch.float64)])
+
+
+def _in_batches(
+    function: Differentiable, leaves: Sequence[Tensor], points: Tensor, batch: int
+) -> Iterator[Tensor]:  # fmt: skip
+    with torch.no_grad():
+        for chunk in chunks(points, batch):
+            yield rows_of(function.rows(*batches_of(chunk, leaves)), len(chunk))
+
+
+def _looped(function: Differentiable, leaves: Sequence[Tensor], points: Tensor) -> Iterator[Tensor]:
+    with torch.no_grad():
+        memory = [batch[0] for batch in batches_of(points[-1:].clone(), leaves)]
+        for point in points:
+            for own, batch in zip(memory, batches_of(point.unsqueeze(0), leaves), strict=True):
+                own.copy_(batch[0])
+            # An output may be a view of an input, which changes with the next point.
+            yield vector(function(*memory)).clone().unsqueeze(0)
+
+
+def kinks(fine: Differences, coarse: Differences, allowed: Tensor) -> Tensor:
+    """Return where the function has a kink or a jump, as a mask of shape (M, K), from differences at two steps.
+
+    At a kink the one-sided differences disagree by more than `allowed`, while each agrees with itself at the other
+    step. At a jump one of them grows as 1/h. Where the function is smooth both disagreements shrink with the step.
+    """
+    bend = fine.bend.abs()
+    small = 0.2 * bend
+    right, left = (fine.right - coarse.right).abs(), (fine.left - coarse.left).abs()
+    kink = (right <= small) & (left <= small)
+    ratio = coarse.step / fine.step
+    steep = (fine.right - ratio * coarse.right).abs() <= small, (fine.left - ratio * coarse.left).abs() <= small
+    jump = (steep[0] & (left <= small)) | (steep[1] & (right <= small))
+    return (bend > allowed) & (kink | jump)
+
+
+def error_estimate(fine: Differences, coarse: Differences) -> Tensor:
+    """Return an estimate of the error of the finer central differences, of shape (M, K).
+
+    Their truncation error is h^2 f'''/6 and that at c h is c^2 times as large, so that the two differ by at least the
+    error of the finer one for c^2 >= 2. To this comes what rounding of f does to a difference quotient.
+    """
+    unit = torch.finfo(torch.float64).eps
+    rounding = unit * torch.maximum(fine.above.abs(), fine.below.abs()).T / fine.step
+    return (fine.jacobian - coarse.jacobian).abs() + rounding

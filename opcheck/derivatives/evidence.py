@@ -1,0 +1,206 @@
+"""What there is to know about the derivative of a function at a point: computed once, when it is asked for.
+
+One real Jacobian of shape (M, N) in the coordinates of `coordinates.py` holds everything, whatever the dtypes. The
+numerical one, the one by reverse and the one by forward mode are each computed for all directions at once, and one by
+one where the function cannot be batched, or where what the batch says is in doubt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from math import isfinite
+from typing import Literal, TypeVar
+
+import torch
+from torch import Tensor
+
+from opcheck.derivatives.analytical import vjp
+from opcheck.derivatives.coordinates import batches_of, chunks, rows_of, tensors_of, vector
+from opcheck.derivatives.differences import Differences, differences
+from opcheck.derivatives.functions import Differentiable, Tensors, pushforward
+
+Mode = Literal["reverse", "forward"]
+T = TypeVar("T")
+
+BUDGET = 1 << 28
+"""Bytes that a batch may take, by the estimate of `Evidence.batch`."""
+COPIES = 16
+"""How many tensors of the size of inputs and outputs an operator is assumed to need at a time."""
+
+
+@dataclass(frozen=True)
+class Analytical:
+    """A Jacobian by automatic differentiation."""
+
+    jacobian: Tensor
+    """Of shape (M, N), float64."""
+    said: Tensor
+    """What it says about a random direction, a vector."""
+    ordinary: Tensor
+    """What one ordinary call gives in this direction."""
+    batched: bool
+    refusal: Exception | None = None
+    """Why it could not be batched."""
+
+    def holds(self, rounding: float) -> bool:
+        """Tell whether the ordinary call agrees with the Jacobian up to some relative rounding."""
+        if not self.said.numel():
+            return True
+        scale = float(torch.linalg.vector_norm(self.jacobian, float("inf"))) if self.jacobian.numel() else 1.0
+        scale = scale * max(self.jacobian.shape) if isfinite(scale) else 1.0
+        return torch.allclose(self.said, self.ordinary, rounding, rounding * scale, equal_nan=True)
+
+
+class Evidence:
+    """The derivative of `function` at `leaves`, which require grad and are strided."""
+
+    def __init__(self, function: Differentiable, leaves: Tensors, *, budget: int = BUDGET) -> None:
+        self.function, self.leaves, self.budget = function, leaves, budget
+        self._graph: Tensors | None = None
+        self._numerical: dict[tuple[float, bool], Differences] = {}
+        self._analytical: dict[tuple[Mode, bool], Analytical] = {}
+
+    def on_graph(self, use: Callable[[Tensors], T]) -> T:
+        """Return what `use` makes of the outputs, which carry a graph."""
+        fresh = self._graph is None
+        outputs = self._graph = self.function(*self.leaves) if self._graph is None else self._graph
+        try:
+            return use(outputs)
+        except RuntimeError:
+            if fresh:
+                raise
+        # A function that writes to captured tensors has overwritten what the graph needs. A new one is used at once.
+        self._graph = self.function(*self.leaves)
+        return use(self._graph)
+
+    @cached_property
+    def value(self) -> Tensor:
+        """The outputs at the leaves, of shape (M,)."""
+        return self.on_graph(vector)
+
+    @cached_property
+    def size(self) -> tuple[int, int]:
+        """The shape (M, N) of the Jacobian."""
+        return self.value.numel(), self.point.numel()
+
+    @cached_property
+    def point(self) -> Tensor:
+        """The coordinates of the leaves, of shape (N,)."""
+        return vector(self.leaves)
+
+    @cached_property
+    def unit(self) -> float:
+        """The rounding unit of the function's arithmetic: that of the coarsest leaf."""
+        return max((torch.finfo(leaf.dtype).eps for leaf in self.leaves), default=0.0)
+
+    @property
+    def batch(self) -> int:
+        """How many points may be evaluated at once."""
+        return max(1, self.budget // (8 * COPIES * max(1, sum(self.size))))
+
+    def numerical(self, step: float, *, looped: bool = False) -> Differences:
+        """Return the differences for all unit directions."""
+        if (step, looped) not in self._numerical:
+            self._numerical[step, looped] = self._differences(step, looped)
+        return self._numerical[step, looped]
+
+    def _differences(self, step: float, looped: bool) -> Differences:
+        if looped:
+            return differences(self.function, self.leaves, self.point, step, batch=0)
+        try:
+            found = differences(self.function, self.leaves, self.point, step, batch=self.batch)
+        except Exception:
+            return self.numerical(step, looped=True)
+        if torch.allclose(found.base, self.value, 1e-6, 1e-6, equal_nan=True):
+            return found
+        return self.numerical(step, looped=True)
+
+    def analytical(self, mode: Mode, *, looped: bool = False) -> Analytical:
+        """Return the Jacobian by one of the modes. Exceptions are those of the derivative."""
+        if (mode, looped) not in self._analytical:
+            self._analytical[mode, looped] = self._differentiated(mode, looped)
+        return self._analytical[mode, looped]
+
+    def _differentiated(self, mode: Mode, looped: bool) -> Analytical:
+        rows = self._pulled_back if mode == "reverse" else self._pushed_forward
+        ordinary = self.ordinary_reverse if mode == "reverse" else self.ordinary_forward
+        size = self.size[0 if mode == "reverse" else 1]
+        refusal: Exception | None = None
+        if not looped:
+            try:
+                pieces = [rows(chunk) for chunk in chunks(units_and_probe(size), self.batch)]
+                found = pieces[0] if len(pieces) == 1 else torch.cat(pieces)
+                jacobian = found[:-1] if mode == "reverse" else found[:-1].T
+                batched = Analytical(jacobian, found[-1], ordinary, batched=True)
+                if batched.holds(1e4 * self.unit):
+                    return batched
+            except Exception as error:
+                refusal = error
+        one_by_one = self.pull_back_each if mode == "reverse" else self.push_forward_each
+        found = one_by_one(units_and_probe(size)[:-1])
+        jacobian = found if mode == "reverse" else found.T
+        return Analytical(jacobian, probe(size) @ found, ordinary, batched=False, refusal=refusal)
+
+    def batched_rows(self) -> Tensor:
+        """Return the reverse-mode Jacobian by one batched backward pass, whatever is to be said of it."""
+        return self._pulled_back(torch.eye(self.size[0], dtype=torch.float64))
+
+    @cached_property
+    def ordinary_reverse(self) -> Tensor:
+        """The gradient that an ordinary backward pass gives for the cotangent `probe`, of shape (N,)."""
+        return self.pull_back(probe(self.size[0]))
+
+    @cached_property
+    def ordinary_forward(self) -> Tensor:
+        """The tangent of the outputs that an ordinary call in forward mode gives for the tangent `probe`: (M,)."""
+        return self.push_forward(probe(self.size[1]))
+
+    def pull_back(self, cotangent: Tensor) -> Tensor:
+        """Return J^T v for a cotangent v of shape (M,), by an ordinary backward pass."""
+        return self.on_graph(lambda outputs: vector(vjp(outputs, self.leaves, tensors_of(cotangent, outputs))))
+
+    def push_forward(self, tangent: Tensor) -> Tensor:
+        """Return J u for a tangent u of shape (N,), by an ordinary call in forward mode."""
+        points = tuple(leaf.detach() for leaf in self.leaves)
+        # A copy: the outputs may be views of what is captured, which changes with the next call.
+        return vector(pushforward(self.function)(*points, *tensors_of(tangent, self.leaves))).clone()
+
+    def _pulled_back(self, cotangents: Tensor) -> Tensor:
+        """Return V J for cotangents V of shape (K, M), by one batched backward pass over the ordinary graph."""
+
+        def rows(outputs: Tensors) -> Tensor:
+            given = batches_of(cotangents, outputs)
+            return rows_of(torch.func.vmap(lambda *v: vjp(outputs, self.leaves, v))(*given), len(cotangents))
+
+        return self.on_graph(rows)
+
+    def pull_back_each(self, cotangents: Tensor) -> Tensor:
+        """Return V J for cotangents V of shape (K, M), by an ordinary backward pass for each."""
+        found = [self.pull_back(row) for row in cotangents]
+        return torch.stack(found) if found else torch.zeros(0, self.size[1], dtype=torch.float64)
+
+    def _pushed_forward(self, tangents: Tensor) -> Tensor:
+        """Return (J U^T)^T for tangents U of shape (K, N), by one batched call in forward mode."""
+        points = self.point.repeat(len(tangents), 1)
+        arguments = (*batches_of(points, self.leaves), *batches_of(tangents, self.leaves))
+        return rows_of(pushforward(self.function).rows(*arguments), len(tangents))
+
+    def push_forward_each(self, tangents: Tensor) -> Tensor:
+        """Return (J U^T)^T for tangents U of shape (K, N), by an ordinary call in forward mode for each."""
+        found = [self.push_forward(row) for row in tangents]
+        return torch.stack(found) if found else torch.zeros(0, self.size[0], dtype=torch.float64)
+
+
+@lru_cache(maxsize=256)
+def probe(size: int, number: int = 0) -> Tensor:
+    """Return a random direction with coordinates in [-1, 1): the same one whenever it is asked for."""
+    generator = torch.Generator().manual_seed(1000 * size + number)
+    return torch.rand(size, generator=generator, dtype=torch.float64) * 2 - 1
+
+
+@lru_cache(maxsize=64)
+def units_and_probe(size: int) -> Tensor:
+    """Return the unit vectors and, in the last row, the probe: of shape (size + 1, size)."""
+    return torch.cat([torch.eye(size, dtype=torch.float64), probe(size).unsqueeze(0)])

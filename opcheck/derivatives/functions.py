@@ -1,0 +1,141 @@
+"""Functions that can be evaluated at one point and at a batch of points, and the derivatives that are such again.
+
+The derivative of a function is a function: `Pullback` and `Pushforward` take what they differentiate in the same form
+in which they are given themselves, so that any order and any mix of modes is a composition of the two. Both are linear
+in their second half of arguments. A batch is evaluated by one `torch.func.vmap` of the function itself; derivatives are
+taken around it, by torch's plain autograd: rows of a batch have nothing to do with each other, so that one backward
+pass pulls all of them back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from opcheck.derivatives.dual import dual_level, make_dual, tangent_of
+from opcheck.derivatives.engine import Function
+
+Tensors = tuple[Tensor, ...]
+
+
+class Differentiable(Protocol):
+    """Tensors in, tensors out."""
+
+    def __call__(self, *arguments: Tensor) -> Tensors:
+        """Return the outputs at one point."""
+        ...
+
+    def rows(self, *batches: Tensor) -> Tensors:
+        """Return the outputs at each of a batch of points: all tensors have a leading dimension more.
+
+        Exceptions are those of the function, and those of `torch.func.vmap` where it cannot be batched.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Primal:
+    """A function, restricted to some of its outputs."""
+
+    function: Function
+    chosen: tuple[int, ...]
+
+    def __call__(self, *arguments: Tensor) -> Tensors:
+        """Return the chosen outputs."""
+        outputs = self.function(*arguments)
+        return tuple(outputs[index] for index in self.chosen)
+
+    def rows(self, *batches: Tensor) -> Tensors:
+        """Return the chosen outputs at each point of a batch."""
+        # The method, not the object: vmap puts a name into its errors, and makes one up where there is none.
+        found: Tensors = torch.func.vmap(self.__call__, randomness="same")(*batches)
+        return found
+
+
+@dataclass(frozen=True)
+class Pullback:
+    """g(x, v) = J(x)^T v: the gradients of `inner` at `count` leaves x for cotangents v, zeros where there is none."""
+
+    inner: Differentiable
+    count: int
+    transform: bool = False
+    """Whether it is differentiated by `torch.func`, and so has to be made of it."""
+
+    def __call__(self, *arguments: Tensor) -> Tensors:
+        """Return the gradients at one point."""
+        return self._pulled(self.inner, arguments)
+
+    def rows(self, *batches: Tensor) -> Tensors:
+        """Return the gradients at each point of a batch."""
+        return self._pulled(self.inner.rows, batches)
+
+    def _pulled(self, function: Callable[..., Tensors], arguments: Tensors) -> Tensors:
+        if self.transform:
+            pulled: Tensors = torch.func.vjp(function, *arguments[: self.count])[1](arguments[self.count :])
+            return pulled
+        with torch.enable_grad():
+            # A view, not detach(), which would drop the tangents of forward over reverse.
+            leaves = tuple(x if x.requires_grad else x.view_as(x).requires_grad_() for x in arguments[: self.count])
+            outputs = function(*leaves)
+            pairs = [(y, v) for y, v in zip(outputs, arguments[self.count :], strict=True) if y.requires_grad]
+            if not pairs:
+                return tuple(torch.zeros_like(leaf) for leaf in leaves)
+            # Some backward passes can be differentiated, in either mode, only if they are told that they will be.
+            again = any(argument.requires_grad or tangent_of(argument) is not None for argument in arguments)
+            found = torch.autograd.grad(
+                [y for y, _ in pairs], leaves, [v for _, v in pairs], create_graph=again, allow_unused=True
+            )
+        return tuple(torch.zeros_like(leaf) if g is None else g for g, leaf in zip(found, leaves, strict=True))
+
+
+@dataclass(frozen=True)
+class Pushforward:
+    """h(x, t) = J(x) t: the tangents of the outputs of `inner` at leaves x for tangents t."""
+
+    inner: Differentiable
+    transform: bool = False
+    """Whether it is differentiated by `torch.func`, and so has to be made of it."""
+
+    def __call__(self, *arguments: Tensor) -> Tensors:
+        """Return the tangents at one point."""
+        return self._pushed(self.inner, arguments)
+
+    def rows(self, *batches: Tensor) -> Tensors:
+        """Return the tangents at each point of a batch."""
+        return self._pushed(self.inner.rows, batches)
+
+    def _pushed(self, function: Callable[..., Tensors], arguments: Tensors) -> Tensors:
+        count = len(arguments) // 2
+        if self.transform:
+            found: Tensors = torch.func.jvp(function, arguments[:count], arguments[count:])[1]
+            return found
+        with dual_level():
+            primals = arguments[:count]
+            if isinstance(self.inner, Pullback):
+                primals = tuple(x if x.requires_grad else x.detach().requires_grad_() for x in primals)
+            duals = [make_dual(x, t) for x, t in zip(primals, arguments[count:], strict=True)]
+            outputs = function(*duals)
+            tangents = [tangent_of(output) for output in outputs]
+        return tuple(torch.zeros_like(y) if t is None else t for t, y in zip(tangents, outputs, strict=True))
+
+
+def pushforward(function: Differentiable) -> Pushforward:
+    """Return the pushforward of a function. Dual numbers do not nest: over forward mode, all of it is `torch.func`."""
+    nests = _has_forward(function)
+    return Pushforward(_transformed(function) if nests else function, nests)
+
+
+def _has_forward(function: Differentiable) -> bool:
+    if isinstance(function, Pushforward):
+        return True
+    return isinstance(function, Pullback) and _has_forward(function.inner)
+
+
+def _transformed(function: Differentiable) -> Differentiable:
+    if isinstance(function, (Pullback, Pushforward)):
+        return replace(function, inner=_transformed(function.inner), transform=True)
+    return function

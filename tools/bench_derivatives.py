@@ -1,0 +1,179 @@
+"""What derivative evidence costs: torch's slow mode, torch's fast mode and opcheck, side by side in one process.
+
+One thread. For each sample the three take turns, each after a call that nobody counts. torch is asked as its functions
+offer it: one call of gradcheck or gradgradcheck for each check, everything else switched off. opcheck answers the same
+checks from evidence that it computes once, full Jacobians throughout. Times are sums over samples; read the ratios.
+
+    python tools/bench_derivatives.py            a fixed pseudo-random part of the shipped samples, in under a minute
+    python tools/bench_derivatives.py --all      all of them
+    python tools/bench_derivatives.py --json     an object: `total`, `dtype`, `check` and `size`, each with the ratios
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import time
+import warnings
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import gradcheck, gradgradcheck
+
+from opcheck.checks.context import Context
+from opcheck.derivatives import BatchedEngine, Engine, Numbers, Request, TorchEngine
+from opcheck.plan import Selection, default_devices, plan
+from opcheck.spec import Settings, load
+from opcheck.spec.device import profiles
+
+CHECKS = ("backward", "forward_ad", "rev_over_rev", "fwd_over_rev")
+DTYPES = ("float64", "complex128")
+SIZES = (4, 16, 64, 256, 1024)
+PART = 160
+"""How many samples a run without --all takes of each dtype."""
+
+OFF: dict[str, Any] = {"check_undefined_grad": False, "check_batched_grad": False}
+CALLS: dict[str, tuple[Callable[..., bool], dict[str, Any]]] = {
+    "backward": (gradcheck, {**OFF, "check_grad_dtypes": False}),
+    "forward_ad": (gradcheck, {**OFF, "check_forward_ad": True, "check_backward_ad": False}),
+    "rev_over_rev": (gradgradcheck, OFF),
+    "fwd_over_rev": (gradgradcheck, {**OFF, "check_rev_over_rev": False, "check_fwd_over_rev": True}),
+}
+"""How torch is asked for each check."""
+
+Times = dict[tuple[str, str, str], float]
+"""Seconds by (dtype or size, check, who)."""
+
+
+def shipped(settings: Settings) -> Iterator[tuple[str, list[str], Request]]:
+    """Yield the dtype, the checks and the request of each strided sample of the shipped specs."""
+    library = load(["specs"], settings)
+    cases: dict[tuple[str, str], dict[str, Any]] = defaultdict(dict)
+    for case in plan(library, default_devices([profiles()["cpu"]]), Selection(checks=CHECKS, dtypes=DTYPES)):
+        if case.variant.kind == "function" and not case.expectations:
+            cases[case.subject, case.dtype][case.check] = case
+    for (_, dtype), checks in cases.items():
+        context = Context(next(iter(checks.values())), TorchEngine(), settings, (), "cpu")
+        for sample in context.case.samples:
+            request = context.subject(sample).request.with_(key="", undefined_grad=False, non_contiguous=(False,))
+            if request.leaves and all(leaf.layout is torch.strided for leaf in request.leaves):
+                yield dtype, [check for check in CHECKS if check in checks], request
+
+
+def by_size() -> Iterator[tuple[int, str, Request]]:
+    """Yield the number of elements, the dtype and the request of two functions at growing inputs."""
+    numbers = Numbers(eps=1e-6, atol=1e-5, rtol=1e-3)
+    functions: tuple[Callable[[Tensor], tuple[Tensor, ...]], ...] = (
+        lambda x: (x.sin(),),
+        lambda x: ((x * x.cumsum(0)).exp(),),
+    )
+    for size in SIZES:
+        for dtype in DTYPES:
+            for function in functions:
+                leaf = (0.1 * torch.randn(size, dtype=getattr(torch, dtype))).requires_grad_()
+                yield size, dtype, Request(function, (leaf,), numbers, undefined_grad=False, non_contiguous=(False,))
+
+
+def measure(request: Request, checks: list[str], label: str, times: Times, *, slow: bool = True) -> bool:
+    """Add the seconds that each takes for a sample. Returns False where somebody objects: that is not compared."""
+    mine: Times = defaultdict(float)
+    for check in checks:
+        call, parameters = CALLS[check]
+        for mode, fast in (("fast", True), ("slow", False)) if slow else (("fast", True),):
+            if not _timed(lambda: call(request.function, request.leaves, fast_mode=fast, **parameters), mine, (label, check, mode)):  # noqa: B023, E501
+                return False
+    _answers(BatchedEngine(), request, checks, None, label)
+    if not _answers(BatchedEngine(), request, checks, mine, label):
+        return False
+    for key, seconds in mine.items():
+        times[key] += seconds
+    return True
+
+
+def _answers(engine: Engine, request: Request, checks: list[str], mine: Times | None, label: str) -> bool:
+    keyed = request.with_(key="sample#0")
+    for check in checks:
+        start = time.perf_counter()
+        found = engine.ask(check, keyed)
+        if mine is not None:
+            mine[label, check, "opcheck"] += time.perf_counter() - start
+        if found is not None:
+            return False
+    return True
+
+
+def _timed(call: Callable[[], bool], mine: Times, key: tuple[str, str, str]) -> bool:
+    try:
+        call()
+        start = time.perf_counter()
+        held = call()
+        mine[key] += time.perf_counter() - start
+    except Exception:
+        return False
+    return held
+
+
+def ratios(times: Times, chosen: Callable[[str, str], bool] = lambda label, check: True) -> dict[str, float]:
+    """Return the sums of seconds and what opcheck takes of torch's."""
+    seconds = {who: 0.0 for who in ("slow", "fast", "opcheck")}
+    for (label, check, who), value in times.items():
+        if chosen(label, check):
+            seconds[who] += value
+    return {
+        "opcheck_over_fast": round(seconds["opcheck"] / (seconds["fast"] or float("nan")), 4),
+        "opcheck_over_slow": round(seconds["opcheck"] / (seconds["slow"] or float("nan")), 4),
+        **{f"{who}_seconds": round(value, 4) for who, value in seconds.items()},
+    }
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--all", action="store_true", help="all shipped samples")
+    parser.add_argument("--json", action="store_true", help="print an object")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    warnings.simplefilter("ignore")
+
+    samples = list(shipped(Settings.find()))
+    random.Random(0).shuffle(samples)
+    times: Times = defaultdict(float)
+    taken: dict[str, int] = defaultdict(int)
+    for dtype, checks, request in samples:
+        if (options.all or taken[dtype] < PART) and measure(request, checks, dtype, times):
+            taken[dtype] += 1
+    sizes: Times = defaultdict(float)
+    for size, dtype, request in by_size():
+        measure(request, list(CHECKS), f"{size} {dtype}", sizes, slow=size <= 256)
+
+    found: dict[str, Any] = {
+        "samples": dict(taken),
+        "total": ratios(times),
+        "dtype": {d: ratios(times, lambda label, _, d=d: label == d) for d in DTYPES},
+        "check": {c: ratios(times, lambda _, check, c=c: check == c) for c in CHECKS},
+        "size": {
+            f"{s} {d}": ratios(sizes, lambda label, _, s=s, d=d: label == f"{s} {d}") for s in SIZES for d in DTYPES
+        },
+    }
+    print(json.dumps(found, indent=2) if options.json else _table(found))
+
+
+def _table(found: dict[str, Any]) -> str:
+    lines = [f"samples: {found['samples']}", f"{'':18}{'slow s':>10}{'fast s':>10}{'opcheck s':>11}{'/ fast':>9}{'/ slow':>9}"]
+    rows = [("total", found["total"])]
+    rows += [(name, row) for group in ("dtype", "check", "size") for name, row in found[group].items()]
+    for name, row in rows:
+        lines.append(
+            f"{name:18}{row['slow_seconds']:>10.3f}{row['fast_seconds']:>10.3f}{row['opcheck_seconds']:>11.3f}"
+            f"{row['opcheck_over_fast']:>9.3f}{row['opcheck_over_slow']:>9.3f}"
+        )
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()
