@@ -8,10 +8,11 @@ from torch import Tensor
 from opcheck.derivatives import beside
 from opcheck.derivatives.beside import BESIDE
 from opcheck.derivatives.comparison import agree, allowed, blocks, wrong_entries
-from opcheck.derivatives.differences import kinks
+from opcheck.derivatives.coordinates import place, real_size
+from opcheck.derivatives.differences import Differences, kinks
 from opcheck.derivatives.engine import Disagreement, Request
 from opcheck.derivatives.evidence import BUDGET, Analytical, Evidence, Mode, probe
-from opcheck.derivatives.mismatch import find_mismatch
+from opcheck.derivatives.mismatch import Mismatch, find_mismatch
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.torch_engine import TorchEngine
 
@@ -110,14 +111,12 @@ def _confirmed(evidence: Evidence, mode: Mode, request: Request) -> Disagreement
     numerical = evidence.numerical(numbers.eps, looped=True)
     bound = allowed(numerical.jacobian, leaves, numbers)
     wrong = wrong_entries(analytical.jacobian, numerical.jacobian, leaves, numbers, bound)
+    mismatch = _mismatch(evidence, analytical, numerical, request) if bool(wrong.any()) else None
     if bool((wrong | (numerical.bend.abs() > bound)).any()):
         kinky = kinks(numerical, evidence.numerical(2 * numbers.eps, looped=True), bound)
         if bool(kinky.any()) and not bool((wrong & ~kinky).any()):
-            return Disagreement(_at_kink(kinky), "inconclusive")
+            return Disagreement(_at_kink(kinky, evidence), "inconclusive", mismatch)
     if bool(wrong.any()):
-        outputs = evidence.on_graph(lambda found: found)
-        n, a = (blocks(matrix, outputs, leaves) for matrix in (numerical.jacobian, analytical.jacobian))
-        mismatch = find_mismatch(n, a, outputs, leaves, numbers)
         return Disagreement(mismatch.describe() if mismatch else "the Jacobians differ", mismatch=mismatch)
     return _not_linear(analytical, numerical.jacobian, evidence, mode, request)
 
@@ -136,5 +135,26 @@ def _not_linear(
     return Disagreement(f"the {what}: right for each unit vector, off by up to {float(off.max()):.4g} for a random one")
 
 
-def _at_kink(kinky: Tensor) -> str:
-    return f"the sample lies on a kink or a jump: one-sided differences disagree in {int(kinky.sum())} entries"
+def _mismatch(
+    evidence: Evidence, analytical: Analytical, numerical: Differences, request: Request
+) -> Mismatch | None:  # fmt: skip
+    outputs = evidence.on_graph(lambda found: found)
+    n, a = (blocks(matrix, outputs, evidence.leaves) for matrix in (numerical.jacobian, analytical.jacobian))
+    return find_mismatch(n, a, outputs, evidence.leaves, request.numbers)
+
+
+def _at_kink(kinky: Tensor, evidence: Evidence) -> str:
+    """Return where one-sided differences disagree: the inputs to move, with their values."""
+    columns = kinky.any(dim=0).nonzero().flatten().tolist()
+    places = []
+    for column in columns[:8]:
+        leaf, start = 0, column
+        while start >= real_size(evidence.leaves[leaf]):
+            start -= real_size(evidence.leaves[leaf])
+            leaf += 1
+        places.append(f"input {leaf}{place(evidence.leaves[leaf], start)} = {float(evidence.point[column]):.8g}")
+    more = f" and {len(columns) - 8} more" if len(columns) > 8 else ""
+    return (
+        "the function has a kink or a jump here, and no derivative: one-sided differences disagree\n"
+        f"move the sample away from {', '.join(places)}{more}"
+    )

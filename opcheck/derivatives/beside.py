@@ -32,8 +32,8 @@ def undefined_cotangents(evidence: Evidence) -> str:
         zeros = tuple(torch.zeros_like(v) if index in missing else v for index, v in enumerate(given))
         try:
             found = vjp(marked, evidence.leaves, given)
-        except RuntimeError as error:
-            return f"{_which(missing, outputs, 'cotangent')} undefined: backward raised {error}"
+        except Exception as error:
+            return f"{_which(missing, outputs, 'cotangent')} undefined: backward raised {type(error).__name__}: {error}"
         # All zeros, whatever the formula makes of zeros: 0 * inf, say.
         everything = len(missing) == len(outputs)
         expected = (

@@ -1,0 +1,248 @@
+"""`gradcheck` and `gradgradcheck` as torch has them, on batched evidence: another import, everything else the same."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import gradcheck as torch_gradcheck
+from torch.autograd import gradgradcheck as torch_gradgradcheck
+from torch.autograd.gradcheck import GradcheckError as TorchGradcheckError
+
+from opcheck.derivatives.batched_engine import contradiction
+from opcheck.derivatives.beside import BESIDE
+from opcheck.derivatives.engine import Disagreement, Request
+from opcheck.derivatives.evidence import Evidence
+from opcheck.derivatives.numbers import Numbers
+from opcheck.derivatives.point import Point
+
+Tensors = Tensor | Sequence[Any]
+
+
+class GradcheckError(TorchGradcheckError):
+    """A derivative is not what it should be. `disagreement` says where, as data; None where torch itself objects."""
+
+    def __init__(self, text: str, disagreement: Disagreement | None = None) -> None:
+        super().__init__(text)
+        self.disagreement = disagreement
+
+
+def gradcheck(
+    func: Callable[..., Any],
+    inputs: Tensors,
+    *,
+    eps: float = 1e-6,
+    atol: float = 1e-5,
+    rtol: float = 1e-3,
+    raise_exception: bool = True,
+    nondet_tol: float = 0.0,
+    check_undefined_grad: bool = True,
+    check_grad_dtypes: bool = False,
+    check_batched_grad: bool = False,
+    check_batched_forward_grad: bool = False,
+    check_forward_ad: bool = False,
+    check_backward_ad: bool = True,
+    fast_mode: bool = False,
+    masked: bool | None = None,
+) -> bool:
+    """Check gradients against finite differences, as `torch.autograd.gradcheck` does, with the same parameters.
+
+    The whole Jacobian is compared, from a few batched calls. Returns True where all claims hold; else raises
+    GradcheckError (a subclass of torch's), or returns False for raise_exception=False. Fast mode, sparse and mkldnn
+    inputs are left to torch. A sample on a kink of the function, where one-sided differences disagree, is warned of
+    where torch would pass it.
+    """
+    _expect_one_of(check_forward_ad=check_forward_ad, check_backward_ad=check_backward_ad)
+    _expect_with("check_backward_ad", check_backward_ad, check_batched_grad=check_batched_grad)
+    _expect_with("check_forward_ad", check_forward_ad, check_batched_forward_grad=check_batched_forward_grad)
+    values = _as_tuple(inputs)
+    if fast_mode or _is_for_torch(values):
+        parameters = {name: value for name, value in locals().items() if name.startswith("check_")}
+        return _by_torch(
+            torch_gradcheck, func, values, raise_exception, eps=eps, atol=atol, rtol=rtol, nondet_tol=nondet_tol,
+            fast_mode=fast_mode, masked=masked, **parameters,
+        )  # fmt: skip
+    _check_inputs(values)
+    checks = {
+        "forward_ad": check_forward_ad,
+        "backward": check_backward_ad,
+        "grad_dtypes": check_grad_dtypes and check_backward_ad,
+        "nondeterminism": check_backward_ad,
+        "batched_forward_grad": check_batched_forward_grad,
+        "batched_grad": check_batched_grad,
+        "undefined_grad": check_undefined_grad,
+    }
+    chosen = [check for check, wanted in checks.items() if wanted]
+    numbers = Numbers(eps, atol, rtol, nondet_tol)
+    request = Request(_function(func, values), _leaves(values), numbers, forward_ad=check_forward_ad)
+    evidence = Point(request).evidence()
+    _check_outputs(evidence)
+    return _verdict(_objections(evidence, request, chosen), raise_exception)
+
+
+def gradgradcheck(
+    func: Callable[..., Any],
+    inputs: Tensors,
+    grad_outputs: Tensors | None = None,
+    *,
+    eps: float = 1e-6,
+    atol: float = 1e-5,
+    rtol: float = 1e-3,
+    gen_non_contig_grad_outputs: bool = False,
+    raise_exception: bool = True,
+    nondet_tol: float = 0.0,
+    check_undefined_grad: bool = True,
+    check_grad_dtypes: bool = False,
+    check_batched_grad: bool = False,
+    check_fwd_over_rev: bool = False,
+    check_rev_over_rev: bool = True,
+    fast_mode: bool = False,
+    masked: bool = False,
+) -> bool:
+    """Check gradients of gradients against finite differences, as `torch.autograd.gradgradcheck` does.
+
+    See `gradcheck`. Cotangents that are not given are random, and the same ones each time.
+    """
+    _expect_one_of(check_fwd_over_rev=check_fwd_over_rev, check_rev_over_rev=check_rev_over_rev)
+    backward = {"check_undefined_grad": check_undefined_grad, "check_batched_grad": check_batched_grad}
+    _expect_with("check_rev_over_rev", check_rev_over_rev, **backward)
+    values = _as_tuple(inputs)
+    given = None if grad_outputs is None else _as_tuple(grad_outputs)
+    if fast_mode or _is_for_torch(values):
+        parameters = {name: value for name, value in locals().items() if name.startswith("check_")}
+        return _by_torch(
+            torch_gradgradcheck, func, values, raise_exception, given, eps=eps, atol=atol, rtol=rtol,
+            gen_non_contig_grad_outputs=gen_non_contig_grad_outputs, nondet_tol=nondet_tol, fast_mode=fast_mode,
+            masked=masked, **parameters,
+        )  # fmt: skip
+    _check_inputs(values)
+    checks = {
+        "forward_ad": check_fwd_over_rev,
+        "backward": check_rev_over_rev,
+        "grad_dtypes": check_grad_dtypes and check_rev_over_rev,
+        "nondeterminism": check_rev_over_rev,
+        "batched_grad": check_batched_grad,
+        "undefined_grad": check_undefined_grad,
+    }
+    chosen = [check for check, wanted in checks.items() if wanted]
+    numbers = Numbers(eps, atol, rtol, nondet_tol)
+    request = Request(_function(func, values), _leaves(values), numbers, grad_outputs=given, forward_ad=False)
+    evidence = Point(request).evidence("rev noncontiguous" if gen_non_contig_grad_outputs else "rev")
+    return _verdict(_objections(evidence, request, chosen), raise_exception)
+
+
+def _objections(evidence: Evidence, request: Request, checks: Sequence[str]) -> Iterator[Disagreement]:
+    for check in checks:
+        if check in BESIDE:
+            found = BESIDE[check](evidence, request)
+        else:
+            found = contradiction(evidence, "forward" if check == "forward_ad" else "reverse", request)
+        if found is not None:
+            yield found
+
+
+def _verdict(objections: Iterator[Disagreement], raise_exception: bool) -> bool:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="There is a performance drop because we have not yet implemented")
+        found = list(objections)
+    for objection in found:
+        remark = objection.kind == "low accuracy" or (objection.kind == "inconclusive" and objection.mismatch is None)
+        if remark:
+            warnings.warn(objection.text, stacklevel=3)
+        elif raise_exception:
+            raise GradcheckError(objection.text, objection)
+        else:
+            return False
+    return True
+
+
+def _by_torch(
+    function: Callable[..., bool], func: Callable[..., Any], values: tuple[Any, ...], raise_exception: bool, *more: Any,
+    **parameters: Any,
+) -> bool:  # fmt: skip
+    try:
+        return function(func, values, *more, **parameters)
+    except TorchGradcheckError as error:
+        if not raise_exception:
+            return False
+        raise GradcheckError(str(error)) from error
+
+
+def _as_tuple(inputs: Any) -> tuple[Any, ...]:
+    return tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
+
+
+def _leaves(values: tuple[Any, ...]) -> tuple[Tensor, ...]:
+    return tuple(value for value in values if isinstance(value, Tensor) and value.requires_grad)
+
+
+def _is_for_torch(values: tuple[Any, ...]) -> bool:
+    return any(leaf.layout is not torch.strided for leaf in _leaves(values))
+
+
+@dataclass(frozen=True)
+class _Filled:
+    """A function of its leaves alone; what is no leaf stays what it is."""
+
+    func: Callable[..., Any]
+    values: tuple[Any, ...]
+    places: tuple[int, ...]
+
+    def __call__(self, *leaves: Tensor) -> tuple[Tensor, ...]:
+        arguments = list(self.values)
+        for place, leaf in zip(self.places, leaves, strict=True):
+            arguments[place] = leaf
+        return _as_tuple(self.func(*arguments))
+
+
+def _function(func: Callable[..., Any], values: tuple[Any, ...]) -> _Filled:
+    places = [index for index, value in enumerate(values) if isinstance(value, Tensor) and value.requires_grad]
+    return _Filled(func, values, tuple(places))
+
+
+def _check_inputs(values: tuple[Any, ...]) -> None:
+    """Warn of single precision, and refuse what has no derivative, in the words of torch."""
+    leaves = [(index, value) for index, value in enumerate(values) if isinstance(value, Tensor) and value.requires_grad]
+    if not leaves:
+        raise ValueError(
+            "gradcheck expects at least one input tensor to require gradient, but none of them have requires_grad=True."
+        )
+    for index, leaf in leaves:
+        if leaf.dtype not in (torch.float64, torch.complex128):
+            warnings.warn(
+                f"Input #{index} requires gradient and is not a double precision floating point or complex. "
+                "This check will likely fail if all the inputs are not of double precision floating point or complex. ",
+                stacklevel=3,
+            )
+        if any(stride == 0 and size > 1 for stride, size in zip(leaf.stride(), leaf.shape, strict=True)):
+            raise RuntimeError(
+                f"The {index}th input has a dimension with stride 0. gradcheck only supports inputs that are "
+                "non-overlapping to be able to compute the numerical gradients correctly. You should call "
+                ".contiguous on the input before passing it to gradcheck."
+            )
+
+
+def _check_outputs(evidence: Evidence) -> None:
+    """Refuse layouts whose cotangents nobody can make, in the words of torch."""
+    for output in evidence.on_graph(lambda found: found):
+        if output.layout is not torch.strided:
+            kind = "MKLDNN" if output.layout is torch._mkldnn else "Sparse"  # type: ignore[attr-defined]
+            raise ValueError(
+                f"{kind} output is not supported at gradcheck yet. "
+                "Please call to_dense(masked_grad=...) on the output of fn for gradcheck."
+            )
+
+
+def _expect_one_of(**checks: bool) -> None:
+    if not any(checks.values()):
+        raise AssertionError(f"Expected at least one of {' or '.join(checks)} to be True")
+
+
+def _expect_with(needed: str, given: bool, **checks: bool) -> None:
+    for name, wanted in checks.items():
+        if wanted and not given:
+            raise AssertionError(f"Setting {name}=True requires {needed} to be True")

@@ -1,0 +1,195 @@
+"""The drop-in: what torch's functions accept, refuse, return, raise and warn of, ours do too."""
+
+import inspect
+import warnings
+
+import pytest
+import torch
+from operators import faulty
+from torch.autograd.gradcheck import GradcheckError as TorchGradcheckError
+
+import opcheck
+
+DTYPES = (torch.float64, torch.complex128)
+OURS, TORCH = (opcheck.gradcheck, opcheck.gradgradcheck), (torch.autograd.gradcheck, torch.autograd.gradgradcheck)
+
+
+def leaf(*shape, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(1)
+    return (torch.rand(shape, dtype=dtype, generator=generator) + 0.5).requires_grad_()
+
+
+@pytest.mark.parametrize(("ours", "torchs"), list(zip(OURS, TORCH, strict=True)))
+def test_parameters_and_defaults_are_those_of_torch(ours, torchs):
+    mine, theirs = (inspect.signature(function).parameters for function in (ours, torchs))
+    assert [(p.name, p.kind, p.default) for p in mine.values()] == [
+        (p.name, p.kind, p.default) for p in theirs.values()
+    ]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("function", OURS)
+@pytest.mark.parametrize(
+    "call",
+    [
+        (torch.sin, lambda d: leaf(2, 3, dtype=d)),
+        (torch.mul, lambda d: (leaf(2, 3, dtype=d), leaf(3, dtype=d))),
+        (lambda x, n, c: (x**n, c), lambda d: (leaf(2, dtype=d), 3, torch.ones(2, dtype=d))),
+        (lambda x: (x * x).sum(), lambda d: [leaf(2, dtype=d)]),
+        (lambda x: (x.abs(), x.real.argmax()) if x.is_complex() else (x.abs(), x.argmax()), lambda d: leaf(3, dtype=d)),
+        (torch.sin, lambda d: leaf(0, 2, dtype=d)),
+        (torch.exp, lambda d: leaf(dtype=d)),
+    ],
+)
+def test_right_functions_return_true(function, call, dtype):
+    func, inputs = call
+    forward = {"check_forward_ad": True} if function is opcheck.gradcheck else {"check_fwd_over_rev": True}
+    assert function(func, inputs(dtype), **forward) is True
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_wrong_gradients_raise_an_exception_that_is_torchs_too(dtype):
+    with pytest.raises(TorchGradcheckError, match="numerically") as raised:
+        opcheck.gradcheck(faulty.one_wrong_entry, leaf(2, 3, dtype=dtype))
+    assert isinstance(raised.value, opcheck.GradcheckError)
+    assert raised.value.disagreement.mismatch.wrong >= 1
+    assert opcheck.gradcheck(faulty.one_wrong_entry, leaf(2, 3, dtype=dtype), raise_exception=False) is False
+
+
+def test_wrong_second_derivatives_raise():
+    assert opcheck.gradcheck(faulty.second_order_wrong, leaf(3))
+    with pytest.raises(opcheck.GradcheckError):
+        opcheck.gradgradcheck(faulty.second_order_wrong, leaf(3))
+
+
+@pytest.mark.parametrize(
+    ("flag", "func"),
+    [
+        ({"check_forward_ad": True}, faulty.wrong_jvp),
+        ({"check_forward_ad": True, "check_backward_ad": False}, faulty.wrong_jvp),
+        ({"check_batched_grad": True}, faulty.not_batchable),
+        ({}, faulty.nondeterministic),
+        ({}, faulty.crashes_on_undefined_cotangent),
+    ],
+)
+def test_each_switch_switches_its_check_on(flag, func):
+    assert opcheck.gradcheck(func, leaf(2), raise_exception=False, **flag) is False
+
+
+def test_switches_that_are_off_check_nothing():
+    assert opcheck.gradcheck(faulty.nondeterministic, leaf(2), nondet_tol=1e-6)
+    assert opcheck.gradcheck(faulty.crashes_on_undefined_cotangent, leaf(2), check_undefined_grad=False)
+    assert opcheck.gradcheck(faulty.wrong_jvp, leaf(2))
+    assert opcheck.gradcheck(faulty.not_batchable, leaf(2))
+
+
+def test_exceptions_of_the_function_pass_through():
+    for check in (opcheck.gradcheck, opcheck.gradgradcheck):
+        with pytest.raises(RuntimeError, match="always raises"):
+            check(faulty.raises, leaf(2))
+
+
+def bad_calls():
+    x = leaf(2)
+    yield "no leaf", (torch.sin, torch.ones(2)), {}
+    yield "overlapping memory", (torch.sin, leaf(1).detach().expand(3).requires_grad_()), {}
+    yield "no mode", (torch.sin, x), {"check_backward_ad": False}
+    yield "batched without backward", (torch.sin, x), {
+        "check_backward_ad": False, "check_forward_ad": True, "check_batched_grad": True}  # fmt: skip
+    yield "batched forward without forward", (torch.sin, x), {"check_batched_forward_grad": True}
+    yield "sparse output", (lambda x: x.to_sparse(), x), {}
+
+
+@pytest.mark.parametrize(("args", "flags"), [pytest.param(a, f, id=name) for name, a, f in bad_calls()])
+def test_bad_calls_are_refused_as_torch_refuses_them(args, flags):
+    with pytest.raises((ValueError, RuntimeError, AssertionError)) as theirs:
+        torch.autograd.gradcheck(*args, **flags)
+    with pytest.raises(type(theirs.value)) as ours:
+        opcheck.gradcheck(*args, **flags)
+    assert str(ours.value).split() == str(theirs.value).split()
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        {"check_rev_over_rev": False},
+        {"check_rev_over_rev": False, "check_fwd_over_rev": True},
+        {"check_rev_over_rev": False, "check_fwd_over_rev": True, "check_undefined_grad": False, "check_batched_grad": True},
+    ],
+)  # fmt: skip
+def test_bad_switches_of_gradgradcheck_are_refused_as_torch_refuses_them(flags):
+    with pytest.raises(AssertionError) as theirs:
+        torch.autograd.gradgradcheck(torch.sin, leaf(2), **flags)
+    with pytest.raises(AssertionError) as ours:
+        opcheck.gradgradcheck(torch.sin, leaf(2), **flags)
+    assert str(ours.value) == str(theirs.value)
+
+
+def test_single_precision_is_warned_of():
+    with pytest.warns(UserWarning, match="is not a double precision floating point"):
+        assert opcheck.gradcheck(torch.sin, leaf(2, dtype=torch.float32), eps=1e-3, atol=1e-2)
+
+
+def test_nothing_else_is_warned_of():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert opcheck.gradcheck(torch.sin, leaf(2))
+        assert opcheck.gradgradcheck(torch.sin, leaf(2), check_fwd_over_rev=True)
+
+
+def test_a_kink_that_torch_passes_is_warned_of():
+    x = torch.zeros(2, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(torch.abs, x)
+    with pytest.warns(UserWarning, match=r"move the sample away from input 0\[0\] = 0, input 0\[1\] = 0"):
+        assert opcheck.gradcheck(torch.abs, x)
+
+
+def test_a_kink_that_torch_fails_fails_with_its_reason():
+    x = torch.zeros(2, dtype=torch.float64, requires_grad=True)
+    assert not torch.autograd.gradcheck(torch.relu, x, raise_exception=False)
+    with pytest.raises(opcheck.GradcheckError, match="kink or a jump"):
+        opcheck.gradcheck(torch.relu, x)
+
+
+def test_given_cotangents_are_used():
+    seen = []
+
+    class Watched(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * x
+
+        @staticmethod
+        def backward(ctx, v):
+            seen.append(v.detach().clone())
+            return 2 * ctx.saved_tensors[0] * v
+
+    v = torch.full((2,), 7.0, dtype=torch.float64, requires_grad=True)
+    assert opcheck.gradgradcheck(Watched.apply, leaf(2), v)
+    assert torch.equal(seen[0], v)
+
+
+@pytest.mark.parametrize("masked", [True, False])
+def test_sparse_inputs_are_accepted(masked):
+    x = torch.eye(2, dtype=torch.float64).to_sparse().requires_grad_()
+    assert opcheck.gradcheck(lambda x: x.to_dense(masked_grad=masked) * 2, x, masked=masked)
+    with pytest.raises(opcheck.GradcheckError):
+        opcheck.gradcheck(faulty.wrong_sparse, x, masked=masked)
+
+
+def test_mkldnn_inputs_are_accepted():
+    x = torch.rand(2, 2).to_mkldnn().requires_grad_()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ours, theirs = (
+            check(lambda x: x.to_dense() * 2, x, eps=1e-2, atol=1e-2, check_batched_grad=False)
+            for check in (opcheck.gradcheck, torch.autograd.gradcheck)
+        )
+    assert ours is theirs is True
+
+
+def test_fast_mode_is_torchs_own():
+    assert opcheck.gradcheck(torch.sin, leaf(3), fast_mode=True)
+    with pytest.raises(opcheck.GradcheckError):
+        opcheck.gradcheck(faulty.wrong_sign, leaf(3), fast_mode=True)
