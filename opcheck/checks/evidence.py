@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any, Literal
 
 import torch
@@ -38,17 +39,25 @@ def contradicted(subject: Subject, found: Disagreement, mode: Mode | None, *, or
         return fails(f"{check}: {first}", _rest(found.text))
     numbers = subject.request.numbers
     allowed = f"allowed: {numbers.atol:g} + {numbers.rtol:g} |numerical|, step {numbers.eps:g}"
-    return fails(f"{check}: {_headline(mode, order)}", f"{mismatch.describe()}\n{allowed}", **_fields(mismatch))
+    text = found.text if found.mismatch else mismatch.describe()
+    return fails(f"{check}: {_headline(check, mode, order)}", f"{text}\n{allowed}", **_fields(mismatch, found))
 
 
-def _headline(mode: Mode | None, order: int) -> str:
+def _headline(check: str, mode: Mode | None, order: int) -> str:
+    if mode is None:
+        return "the derivative is not the numerical one"
     what = "Jacobian" if order == 1 else "Jacobian of the backward pass"
     return f"the {mode}-mode {what} is not the numerical one"
 
 
-def _fields(mismatch: Mismatch) -> dict[str, Any]:
+def _fields(mismatch: Mismatch, found: Disagreement) -> dict[str, Any]:
     names = ("output", "leaf", "row", "column", "numerical", "analytical", "wrong", "entries")
-    return {name: getattr(mismatch, name) for name in names}
+    fields: dict[str, Any] = {name: getattr(mismatch, name) for name in names}
+    if found.findings:
+        fields["diagnosis"] = [asdict(finding) for finding in found.findings]
+    if found.worst:
+        fields["worst"] = [asdict(entry) for entry in found.worst]
+    return fields
 
 
 def _mismatch(request: Request, mode: Mode | None, order: int) -> Mismatch | None:

@@ -8,6 +8,7 @@ from typing import Any, Literal, Protocol
 
 from torch import Tensor
 
+from opcheck.derivatives.diagnosis import Entry, Finding
 from opcheck.derivatives.mismatch import Mismatch
 from opcheck.derivatives.numbers import Numbers
 
@@ -58,6 +59,10 @@ class Disagreement:
     kind: Kind = "wrong"
     mismatch: Mismatch | None = None
     """The Jacobians around the entry that differs most."""
+    findings: tuple[Finding, ...] = ()
+    """What the mistake looks like."""
+    worst: tuple[Entry, ...] = ()
+    """The entries that differ most, the worst one first."""
 
 
 class Engine(Protocol):

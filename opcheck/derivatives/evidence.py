@@ -75,6 +75,11 @@ class Evidence:
         self._graph = self.function(*self.leaves)
         return use(self._graph)
 
+    @property
+    def outputs(self) -> Tensors:
+        """The outputs at the leaves, with a graph."""
+        return self.on_graph(lambda outputs: outputs)
+
     @cached_property
     def value(self) -> Tensor:
         """The outputs at the leaves, of shape (M,)."""

@@ -123,6 +123,40 @@ class Pushforward:
         return tuple(torch.zeros_like(y) if t is None else t for t, y in zip(tangents, outputs, strict=True))
 
 
+@dataclass(frozen=True)
+class GradientSum:
+    """s(x): the sum of all real coordinates of the gradients for fixed cotangents, a number."""
+
+    pullback: Pullback
+    cotangents: Tensors
+
+    def __call__(self, *arguments: Tensor) -> Tensors:
+        """Return the sum at one point, of rank 0."""
+        return (sum((_summed(g, 1)[0] for g in self.pullback(*arguments, *self.cotangents)), torch.zeros(())),)
+
+    def rows(self, *batches: Tensor) -> Tensors:
+        """Return the sum at each point of a batch."""
+        count = batches[0].shape[0]
+        cotangents = (v.expand(count, *v.shape) for v in self.cotangents)
+        found = self.pullback.rows(*batches, *cotangents)
+        return (sum((_summed(g, count) for g in found), torch.zeros(())),)
+
+
+def _summed(tensor: Tensor, count: int) -> Tensor:
+    """Return the sums of the real coordinates of each of `count` rows."""
+    sums = tensor.reshape(count, tensor.numel() // count).sum(1)
+    return sums.real + sums.imag if sums.is_complex() else sums
+
+
+def gradient_sum(function: Differentiable, outputs: Tensors, count: int) -> GradientSum:
+    """Return the sum of the gradients of a function of `count` leaves, for cotangents of ones.
+
+    Its gradient is the Hessian times a vector of ones: what lucid's gradgradcheck looks at
+    (https://github.com/tensorflow/lucid).
+    """
+    return GradientSum(Pullback(function, count), tuple(torch.ones_like(y).detach() for y in outputs))
+
+
 def pushforward(function: Differentiable) -> Pushforward:
     """Return the pushforward of a function. Dual numbers do not nest: over forward mode, all of it is `torch.func`."""
     nests = _has_forward(function)

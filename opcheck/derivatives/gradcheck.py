@@ -13,8 +13,8 @@ from torch.autograd import gradcheck as torch_gradcheck
 from torch.autograd import gradgradcheck as torch_gradgradcheck
 from torch.autograd.gradcheck import GradcheckError as TorchGradcheckError
 
-from opcheck.derivatives.batched_engine import contradiction
 from opcheck.derivatives.beside import BESIDE
+from opcheck.derivatives.contradiction import contradiction
 from opcheck.derivatives.engine import Disagreement, Request
 from opcheck.derivatives.evidence import Evidence
 from opcheck.derivatives.numbers import Numbers
@@ -131,7 +131,7 @@ def gradgradcheck(
     chosen = [check for check, wanted in checks.items() if wanted]
     numbers = Numbers(eps, atol, rtol, nondet_tol)
     request = Request(_function(func, values), _leaves(values), numbers, grad_outputs=given, forward_ad=False)
-    evidence = Point(request).evidence("rev noncontiguous" if gen_non_contig_grad_outputs else "rev")
+    evidence = Point(request).evidence("rev with gaps" if gen_non_contig_grad_outputs else "rev")
     return _verdict(_objections(evidence, request, chosen), raise_exception)
 
 
@@ -228,7 +228,7 @@ def _check_inputs(values: tuple[Any, ...]) -> None:
 
 def _check_outputs(evidence: Evidence) -> None:
     """Refuse layouts whose cotangents nobody can make, in the words of torch."""
-    for output in evidence.on_graph(lambda found: found):
+    for output in evidence.outputs:
         if output.layout is not torch.strided:
             kind = "MKLDNN" if output.layout is torch._mkldnn else "Sparse"  # type: ignore[attr-defined]
             raise ValueError(

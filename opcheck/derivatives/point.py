@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -10,7 +11,11 @@ from torch import Tensor
 from opcheck.derivatives.coordinates import real_size, tensors_of
 from opcheck.derivatives.engine import Request
 from opcheck.derivatives.evidence import BUDGET, Evidence, probe
-from opcheck.derivatives.functions import Differentiable, Primal, Pullback, pushforward
+from opcheck.derivatives.functions import Differentiable, Primal, Pullback, gradient_sum, pushforward
+
+Step = Literal["rev", "rev with gaps", "fwd", "sum"]
+"""From a function to the next: its pullback, for cotangents that may have gaps in memory, its pushforward, or the sum
+of its gradients for cotangents of ones."""
 
 
 @dataclass
@@ -19,16 +24,13 @@ class Point:
 
     request: Request
     budget: int = BUDGET
-    _evidence: dict[str, Evidence] = field(default_factory=dict)
+    _evidence: dict[tuple[Step, ...], Evidence] = field(default_factory=dict)
 
-    def evidence(self, of: str = "") -> Evidence:
-        """Return the evidence of a derivative: "" the function, "rev" its pullback, "fwd" its pushforward.
-
-        "rev noncontiguous" is the pullback for the same cotangents with gaps in memory.
-        """
-        if of not in self._evidence:
-            self._evidence[of] = self._first() if not of else self._second(of)
-        return self._evidence[of]
+    def evidence(self, *steps: Step) -> Evidence:
+        """Return the evidence of the function (no steps), or of the derivative that some steps lead to."""
+        if steps not in self._evidence:
+            self._evidence[steps] = self._derived(self.evidence(*steps[:-1]), steps[-1]) if steps else self._first()
+        return self._evidence[steps]
 
     def _first(self) -> Evidence:
         leaves = self.request.leaves
@@ -39,21 +41,23 @@ class Point:
             chosen = tuple(i for i, y in enumerate(outputs) if y.is_floating_point() or y.is_complex())
         return Evidence(Primal(self.request.function, chosen), leaves, budget=self.budget)
 
-    def _second(self, of: str) -> Evidence:
-        first = self.evidence()
-        mode, _, memory = of.partition(" ")
-        like = first.on_graph(lambda outputs: outputs) if mode == "rev" else first.leaves
-        function: Differentiable = (
-            Pullback(first.function, len(first.leaves)) if mode == "rev" else pushforward(first.function)
-        )
-        given = self.request.grad_outputs if mode == "rev" else None
+    def _derived(self, base: Evidence, step: Step) -> Evidence:
+        if step == "sum":
+            return Evidence(
+                gradient_sum(base.function, base.outputs, len(base.leaves)), base.leaves, budget=self.budget
+            )
+        reverse = step != "fwd"
+        like = base.outputs if reverse else base.leaves
+        function: Differentiable
+        function = Pullback(base.function, len(base.leaves)) if reverse else pushforward(base.function)
+        given = self.request.grad_outputs if reverse and base is self.evidence() else None
         if given is None:
             plain = [torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device) for tensor in like]
             given = tensors_of(probe(sum(map(real_size, like)), 1), plain)
-        if memory:
+        if step == "rev with gaps":
             given = tuple(_with_gaps(v) for v in given)
         linear = tuple(v.detach().requires_grad_() for v in given)
-        return Evidence(function, (*first.leaves, *linear), budget=self.budget)
+        return Evidence(function, (*base.leaves, *linear), budget=self.budget)
 
 
 def _with_gaps(tensor: Tensor) -> Tensor:

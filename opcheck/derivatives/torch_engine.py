@@ -15,9 +15,10 @@ from torch.autograd.gradcheck import GradcheckError
 
 from opcheck.derivatives.analytical import vjp_function
 from opcheck.derivatives.beside import BESIDE
+from opcheck.derivatives.contradiction import contradiction
 from opcheck.derivatives.engine import Disagreement, Function, Request
 from opcheck.derivatives.numbers import Numbers
-from opcheck.derivatives.point import Point
+from opcheck.derivatives.point import Point, Step
 from opcheck.derivatives.real_form import in_real_form
 
 # torch's functions test much at once. So that each claim fails under its own name, a check switches everything else
@@ -35,6 +36,8 @@ WITHOUT_JACOBIAN: dict[str, Any] = {"atol": 1e300, "fast_mode": True}
 KEPT = 256
 """For how many samples the engine remembers that the claims beside the Jacobian hold: more than an operator has."""
 
+FORWARD: dict[str, Any] = {"check_forward_ad": True, "check_backward_ad": False}
+
 LEGACY = ("batched_grad", "batched_forward_grad")
 """The checks that gradcheck runs on its legacy vmap."""
 
@@ -46,6 +49,8 @@ class Question:
     """How a check is put to torch."""
 
     second_order: bool = False
+    of: tuple[Step, ...] = ()
+    """The derivative that is asked about."""
     parameters: dict[str, Any] = field(default_factory=dict)
     own: str = ""
     """Pattern of torch's messages that concern this claim; others belong to another check. Empty: all."""
@@ -55,7 +60,7 @@ class Question:
 
 QUESTIONS = {
     "backward": Question(),
-    "forward_ad": Question(parameters={"check_forward_ad": True, "check_backward_ad": False}),
+    "forward_ad": Question(parameters=FORWARD),
     "batched_grad": Question(
         parameters={**WITHOUT_JACOBIAN, "check_batched_grad": True},
         own="batched grad",
@@ -86,6 +91,10 @@ QUESTIONS = {
         second_order=True, parameters={"check_rev_over_rev": False, "check_fwd_over_rev": True}
     ),
     "masked": Question(),
+    # The orders that torch's functions leave out are put as questions about a derivative made by hand.
+    "rev_over_fwd": Question(of=("fwd",)),
+    "scalarized_second_order": Question(of=("sum",)),
+    "rev_over_rev_over_rev": Question(of=("rev", "rev")),
 }  # fmt: skip
 
 
@@ -99,11 +108,16 @@ class TorchEngine:
 
     def ask(self, check: str, request: Request) -> Disagreement | None:
         """Return why a claim does not hold; None where it holds. See `Engine.ask`."""
+        if check == "fwd_over_fwd":  # dual numbers do not nest: gradcheck cannot ask for it
+            return contradiction(Point(request).evidence("fwd"), "forward", request)
         question = QUESTIONS[check]
         if check in request.together and self._all_hold(request):
             return None
         if check in ("forward_ad", "fwd_over_rev") and _is_strided(request):
             request = in_real_form(request)
+        if question.of:
+            evidence = Point(request).evidence(*question.of)
+            request = request.with_(function=evidence.function, leaves=evidence.leaves)
         parameters = self._parameters(check, question, request)
         if not question.second_order:
             found = _put(gradcheck, request, question, parameters)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-from opcheck.spec.claims import Supports
+from opcheck.spec.claims import Order, Supports
 from opcheck.spec.library import Operator
 
 Applies = Callable[[Operator, Supports], bool]
@@ -60,6 +60,10 @@ def _has_disclaimers(operator: Operator, supports: Supports) -> bool:
     if not any(variant.kind == "inplace" for variant in operator.variants):
         silent.add("inplace_backward")
     return bool(set(supports.disclaimed()) - silent)
+
+
+def _asks_for(order: Order) -> Applies:
+    return lambda operator, supports: order in operator.spec.orders
 
 
 def _has_reference(operator: Operator, supports: Supports) -> bool:
@@ -139,6 +143,34 @@ BUILTIN = (
         "opcheck.checks.fwd_over_rev:check",
         "check_fwd_over_rev",
         needs=("backward", "forward_ad", "second_order", "fwd_over_rev"),
+    ),
+    CheckKind(
+        "rev_over_fwd",
+        "the second derivative, reverse over forward, equals the numerical one",
+        "opcheck.checks.higher_order:check",
+        needs=("backward", "forward_ad"),
+        applies=_asks_for("rev_over_fwd"),
+    ),
+    CheckKind(
+        "fwd_over_fwd",
+        "the second derivative, forward over forward, equals the numerical one",
+        "opcheck.checks.higher_order:check",
+        needs=("backward", "forward_ad"),
+        applies=_asks_for("fwd_over_fwd"),
+    ),
+    CheckKind(
+        "scalarized_second_order",
+        "the gradient of the sum of all gradients equals the numerical one",
+        "opcheck.checks.higher_order:check",
+        needs=("backward", "second_order"),
+        applies=_asks_for("scalarized_second_order"),
+    ),
+    CheckKind(
+        "rev_over_rev_over_rev",
+        "the third derivative, in reverse mode throughout, equals the numerical one",
+        "opcheck.checks.higher_order:check",
+        needs=("backward", "second_order"),
+        applies=_asks_for("rev_over_rev_over_rev"),
     ),
     CheckKind(
         "masked",

@@ -29,6 +29,9 @@ class Dtypes(Model):
         return tuple(name for name in listed if names.is_differentiable(name))
 
 
+Order = Literal["rev_over_fwd", "fwd_over_fwd", "scalarized_second_order", "rev_over_rev_over_rev"]
+
+
 class Supports(Model):
     """Which kinds of differentiation and calling work. `false` is a claim too: it must be refused with an error."""
 

@@ -11,6 +11,7 @@ from torch.autograd.gradcheck import GradcheckError as TorchGradcheckError
 import opcheck
 
 DTYPES = (torch.float64, torch.complex128)
+NOT_REV = {"check_rev_over_rev": False}
 OURS, TORCH = (opcheck.gradcheck, opcheck.gradgradcheck), (torch.autograd.gradcheck, torch.autograd.gradgradcheck)
 
 
@@ -112,11 +113,11 @@ def test_bad_calls_are_refused_as_torch_refuses_them(args, flags):
 @pytest.mark.parametrize(
     "flags",
     [
-        {"check_rev_over_rev": False},
-        {"check_rev_over_rev": False, "check_fwd_over_rev": True},
-        {"check_rev_over_rev": False, "check_fwd_over_rev": True, "check_undefined_grad": False, "check_batched_grad": True},
+        NOT_REV,
+        {**NOT_REV, "check_fwd_over_rev": True},
+        {**NOT_REV, "check_fwd_over_rev": True, "check_undefined_grad": False, "check_batched_grad": True},
     ],
-)  # fmt: skip
+)
 def test_bad_switches_of_gradgradcheck_are_refused_as_torch_refuses_them(flags):
     with pytest.raises(AssertionError) as theirs:
         torch.autograd.gradgradcheck(torch.sin, leaf(2), **flags)

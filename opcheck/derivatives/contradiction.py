@@ -1,0 +1,98 @@
+"""Where the Jacobian by automatic differentiation contradicts the numerical one, confirmed before it is said."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from opcheck.derivatives.comparison import agree, allowed, blocks, wrong_entries
+from opcheck.derivatives.coordinates import place, real_size
+from opcheck.derivatives.diagnosis import diagnose, worst_entries
+from opcheck.derivatives.differences import Differences, kinks
+from opcheck.derivatives.engine import Disagreement, Request
+from opcheck.derivatives.evidence import Analytical, Evidence, Mode, probe
+from opcheck.derivatives.mismatch import Mismatch, find_mismatch
+
+
+def contradiction(evidence: Evidence, mode: Mode, request: Request, name: str = "") -> Disagreement | None:
+    """Return where the Jacobian by one of the modes contradicts the numerical one; None where it does not."""
+    numbers = request.numbers
+    analytical = evidence.analytical(mode)
+    numerical = evidence.numerical(numbers.eps)
+    leaves = evidence.leaves
+    atol, rtol = numbers.atol, numbers.rtol
+    right = agree(analytical.jacobian, numerical.jacobian, leaves, rtol, atol)
+    smooth = torch.allclose(numerical.right, numerical.left, rtol, atol)
+    if right and smooth and analytical.holds(1e4 * evidence.unit):
+        return None
+    return _confirmed(evidence, mode, request, name)
+
+
+def _confirmed(evidence: Evidence, mode: Mode, request: Request, name: str) -> Disagreement | None:
+    """Look again, one point and one direction at a time, before anything is reported."""
+    numbers, leaves = request.numbers, evidence.leaves
+    analytical = evidence.analytical(mode, looped=True)
+    numerical = evidence.numerical(numbers.eps, looped=True)
+    bound = allowed(numerical.jacobian, leaves, numbers)
+    wrong = wrong_entries(analytical.jacobian, numerical.jacobian, leaves, numbers, bound)
+    kinky = torch.zeros_like(wrong)
+    if bool((wrong | (numerical.bend.abs() > bound)).any()):
+        kinky = kinks(numerical, evidence.numerical(2 * numbers.eps, looped=True), bound)
+    if bool(kinky.any()) and not bool((wrong & ~kinky).any()):
+        mismatch = _mismatch(evidence, analytical, numerical, request) if bool(wrong.any()) else None
+        return Disagreement(_at_kink(kinky, evidence), "inconclusive", mismatch)
+    if bool(wrong.any()):
+        return _diagnosed(evidence, analytical, numerical, request, name)
+    return _not_linear(analytical, numerical.jacobian, evidence, mode, request)
+
+
+def _not_linear(
+    analytical: Analytical, numerical: Tensor, evidence: Evidence, mode: Mode, request: Request
+) -> Disagreement | None:
+    """The Jacobian is right for each unit direction. Return why it is not for a sum of them; None where it is."""
+    direction = probe(evidence.size[0 if mode == "reverse" else 1])
+    off = (analytical.said - analytical.ordinary).abs()
+    magnitudes = numerical.abs().T if mode == "reverse" else numerical.abs()
+    bound = request.numbers.atol * direction.abs().sum() + request.numbers.rtol * (magnitudes @ direction.abs())
+    if bool((off <= bound).all()):
+        return None
+    what = "backward pass is not linear in the cotangent" if mode == "reverse" else "jvp is not linear in the tangent"
+    return Disagreement(f"the {what}: right for each unit vector, off by up to {float(off.max()):.4g} for a random one")
+
+
+def _diagnosed(
+    evidence: Evidence, analytical: Analytical, numerical: Differences, request: Request, name: str
+) -> Disagreement:  # fmt: skip
+    both = numerical.jacobian, analytical.jacobian, evidence.outputs, evidence.leaves, request.numbers
+    findings = diagnose(*both, order=name)
+    worst = worst_entries(*both)
+    mismatch = _mismatch(evidence, analytical, numerical, request)
+    lines = [mismatch.describe()] if mismatch else ["the Jacobians differ, or are not numbers"]
+    lines += [f"also: {entry.describe()}" for entry in worst[1:]]
+    lines += [f"it looks like this: {finding.text}" for finding in findings if finding.kind != "unlike"]
+    return Disagreement("\n".join(lines), "wrong", mismatch, tuple(findings), tuple(worst))
+
+
+def _mismatch(
+    evidence: Evidence, analytical: Analytical, numerical: Differences, request: Request
+) -> Mismatch | None:  # fmt: skip
+    outputs = evidence.outputs
+    n, a = (blocks(matrix, outputs, evidence.leaves) for matrix in (numerical.jacobian, analytical.jacobian))
+    return find_mismatch(n, a, outputs, evidence.leaves, request.numbers)
+
+
+def _at_kink(kinky: Tensor, evidence: Evidence) -> str:
+    """Return where one-sided differences disagree: the inputs to move, with their values."""
+    columns = kinky.any(dim=0).nonzero().flatten().tolist()
+    places = []
+    for column in columns[:8]:
+        leaf, start = 0, column
+        while start >= real_size(evidence.leaves[leaf]):
+            start -= real_size(evidence.leaves[leaf])
+            leaf += 1
+        places.append(f"input {leaf}{place(evidence.leaves[leaf], start)} = {float(evidence.point[column]):.8g}")
+    more = f" and {len(columns) - 8} more" if len(columns) > 8 else ""
+    return (
+        "the function has a kink or a jump here, and no derivative: one-sided differences disagree\n"
+        f"move the sample away from {', '.join(places)}{more}"
+    )

@@ -1,0 +1,375 @@
+"""What a disagreement of two Jacobians looks like: a lost sign, a factor, a missing sum, a cut graph.
+
+A block, one output by one leaf, is held against what common mistakes would make of the numerical one. A mistake is
+named only where it predicts the analytical block: within tolerance, and far better than the numerical block does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from itertools import combinations
+from math import inf, prod
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from opcheck.derivatives.comparison import blocks
+from opcheck.derivatives.numbers import Numbers
+
+CUT = "the gradient is zero: it is cut by detach, .data, item() or an integer cast on the way"
+LOST = (
+    "the second derivative is zero: the backward pass uses data saved without a graph"
+    " (ctx attributes, .detach(), or numbers computed outside autograd)"
+)
+LISTED = 8
+"""How many places are listed; the rest is counted."""
+Look = tuple[str, str, dict[str, Any]]
+"""Kind, sentence and plain data of a finding."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What the disagreement of a block looks like."""
+
+    kind: str
+    text: str
+    output: int
+    leaf: int
+    fields: dict[str, Any]
+    """Plain data; "blocks" are the pairs [output, leaf] that look like this, of which this one is the first."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An entry of a Jacobian. Parts are "real" or "imag", and empty for real dtypes."""
+
+    output: int
+    leaf: int
+    output_index: tuple[int, ...]
+    output_part: str
+    leaf_index: tuple[int, ...]
+    leaf_part: str
+    numerical: float
+    analytical: float
+
+    def describe(self) -> str:
+        """Return the entry as a line of text."""
+        above = f"output {self.output}{_place(self.output_index, self.output_part)}"
+        below = f"input {self.leaf}{_place(self.leaf_index, self.leaf_part)}"
+        return f"d {above} / d {below} = {self.numerical:.8g} numerically, {self.analytical:.8g} analytically"
+
+
+def diagnose(
+    numerical: Tensor,
+    analytical: Tensor,
+    outputs: Sequence[Tensor],
+    leaves: Sequence[Tensor],
+    numbers: Numbers,
+    *,
+    order: str = "",
+) -> list[Finding]:
+    """Say what the disagreement of two Jacobians of shape (M, N) looks like; blocks that look alike share a finding.
+
+    order: empty for first derivatives, else as in "rev_over_rev": leaves are inputs, then cotangents (or tangents).
+    """
+    forward = order.endswith("_fwd")
+    inputs = len(leaves) if not order else len(leaves) // 2 if forward else len(outputs)
+    vectors = [f"{'tangent' if forward else 'cotangent'} {k}" for k in range(len(leaves) - inputs)]
+    names = [f"input {j}" for j in range(inputs)] + vectors
+    found: dict[str, Finding] = {}
+    for block in _blocks(numerical, analytical, outputs, leaves, numbers):
+        if not bool((block.excess > 0).any()):
+            continue
+        kind, says, fields = _look(block)
+        if kind == "zero" and order and block.j < inputs:
+            kind, says = "second_order_lost", LOST
+        first = Finding(kind, says, block.i, block.j, {**fields, "blocks": []})
+        found.setdefault(f"{says} {fields}", first).fields["blocks"].append([block.i, block.j])
+    return [replace(one, text=f"{_where(one, names)}: {one.text}") for one in found.values()]
+
+
+def worst_entries(
+    numerical: Tensor,
+    analytical: Tensor,
+    outputs: Sequence[Tensor],
+    leaves: Sequence[Tensor],
+    numbers: Numbers,
+    most: int = 5,
+) -> list[Entry]:
+    """Return the entries that exceed their tolerance by most; of each element of a complex leaf the worse part."""
+    found: list[tuple[float, Entry]] = []
+    for block in _blocks(numerical, analytical, outputs, leaves, numbers):
+        excess = block.excess.flatten()
+        worst = excess.argsort(descending=True, stable=True)[:most].tolist()
+        found += [(float(excess[k]), block.entry(k)) for k in worst if excess[k] > 0]
+    return [entry for _, entry in sorted(found, key=lambda pair: -pair[0])[:most]]
+
+
+@dataclass(frozen=True)
+class _Mistake:
+    kind: str
+    says: str
+    fields: dict[str, Any]
+    predicted: Tensor
+    """What it makes of the numerical block."""
+    noise: float = 1.0
+    """What it multiplies the noise of the numerical block by."""
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Output i by leaf j: n and a are of shape (output elements, parts, leaf elements, parts)."""
+
+    i: int
+    j: int
+    output: Tensor
+    leaf: Tensor
+    n: Tensor
+    a: Tensor
+    numbers: Numbers
+
+    @cached_property
+    def excess(self) -> Tensor:
+        """By how much entries exceed their tolerance, of shape (output elements, parts, leaf elements)."""
+        beyond = _modulus(self.a - self.n) - self.numbers.atol - self.numbers.rtol * _modulus(self.n)
+        return beyond.clamp_min(0).masked_fill(~(self.a.isfinite() & self.n.isfinite()).all(3), inf)
+
+    @cached_property
+    def zero(self) -> Tensor:
+        """Where the analytical block is zero, beside atol and beside what is large in the numerical one."""
+        return _modulus(self.a) <= min(self.numbers.atol, self.numbers.rtol * float(self.n.abs().max()))
+
+    def explained_by(self, mistake: _Mistake) -> bool:
+        off = self.a - mistake.predicted
+        bound = self.numbers.atol * mistake.noise + self.numbers.rtol * _modulus(mistake.predicted)
+        return bool((_modulus(off) <= bound).all()) and bool(off.norm() <= 0.1 * (self.a - self.n).norm())
+
+    def entry(self, position: int) -> Entry:
+        """Return the entry at a position of the flattened `excess`."""
+        row, element = divmod(position, self.n.shape[2])
+        n, a = (matrix.flatten(0, 1)[row, element] for matrix in (self.n, self.a))
+        worse = int((a - n).abs().argmax())  # NaN is the greatest
+        places = *_split(row, self.output), *_split(element * len(n) + worse, self.leaf)
+        return Entry(self.i, self.j, *places, float(n[worse]), float(a[worse]))
+
+
+def _blocks(
+    numerical: Tensor, analytical: Tensor, outputs: Sequence[Tensor], leaves: Sequence[Tensor], numbers: Numbers
+) -> Iterator[_Block]:
+    # The same infinity, or NaN, on both sides is agreement.
+    same = ~analytical.isfinite() & ((analytical == numerical) | (analytical.isnan() & numerical.isnan()))
+    n, a = (blocks(matrix.masked_fill(same, 0), outputs, leaves) for matrix in (numerical, analytical))
+    for i, output in enumerate(outputs):
+        for j, leaf in enumerate(leaves):
+            shape = (output.numel(), 1 + output.is_complex(), leaf.numel(), 1 + leaf.is_complex())
+            yield _Block(i, j, output, leaf, n[i][j].reshape(shape), a[i][j].reshape(shape), numbers)
+
+
+def _modulus(entries: Tensor) -> Tensor:
+    """Return moduli over the parts of the leaf, as torch's gradcheck compares them."""
+    return torch.hypot(*entries.unbind(3)) if entries.shape[3] == 2 else entries.squeeze(3).abs()
+
+
+def _look(block: _Block) -> Look:
+    if not bool((block.n.isfinite() & block.a.isfinite()).all()):
+        return _not_finite(block)
+    made = (mistake for family in FAMILIES for mistake in family(block))
+    fitting = [mistake for mistake in made if block.explained_by(mistake)]
+    if not fitting:
+        return _somewhere(block)
+    first = fitting[0]
+    also = sorted({mistake.kind for mistake in fitting} - {first.kind})
+    return first.kind, first.says + (f" (or {', '.join(also)})" if also else ""), {**first.fields, "also": also}
+
+
+def _zero_or_sign(block: _Block) -> Iterator[_Mistake]:
+    if bool(block.zero.all()):
+        yield _Mistake("zero", CUT, {}, torch.zeros_like(block.n))
+    yield _Mistake("sign", "the gradient has the wrong sign", {}, -block.n)
+
+
+def _broadcast(block: _Block) -> Iterator[_Mistake]:
+    shape = block.output.shape
+    aligned = [1] * (len(shape) - block.leaf.ndim) + [*block.leaf.shape]
+    if len(aligned) > len(shape) or any(own not in (1, size) for own, size in zip(aligned, shape, strict=True)):
+        return
+    dims = [d for d, size in enumerate(shape) if aligned[d] == 1 < size]
+    used = (~block.zero).flatten(1).any(1).reshape(shape).nonzero()
+    taken = {d: int(used[0, d]) for d in dims if len({*used[:, d].tolist()}) == 1}
+    if taken:
+        kept = torch.zeros(shape, dtype=block.n.dtype)
+        kept[tuple(taken.get(d, slice(None)) for d in range(len(shape)))] = 1
+        only = " and ".join(f"position {k} of dim {d} of the output" for d, k in taken.items())
+        says = f"only {only} reaches the gradient: the sum over a broadcast dim is missing"
+        fields = {"dims": [*taken], "positions": [*taken.values()]}
+        yield _Mistake("broadcast", says, fields, block.n * kept.view(-1, 1, 1, 1))
+    for some in (some for count in range(len(dims)) for some in combinations(dims, count + 1)):
+        size = prod(shape[d] for d in some)
+        says = f"the gradient is divided by {size}: a mean, not the sum, over broadcast dims {[*some]} of the output"
+        yield _Mistake("broadcast", says, {"dims": [*some], "divided_by": size}, block.n / size)
+
+
+def _conjugated(block: _Block) -> Iterator[_Mistake]:
+    dims = {"derivative": [1, 3], "gradient": [3], "cotangent": [1]}  # those of the parts
+    for what, flipped in dims.items():
+        if all(block.n.shape[dim] == 2 for dim in flipped):
+            predicted = block.n.clone()
+            for dim in flipped:
+                predicted.select(dim, 1).neg_()
+            says = f"the {what} is conjugated: a conj() too few or too many"
+            yield _Mistake("conjugated", says, {"what": what}, predicted)
+
+
+def _real_factor(block: _Block) -> Iterator[_Mistake]:
+    factor = float((block.n * block.a).sum() / (block.n**2).sum())
+    yield from _times(block, complex(factor), "gradient", factor * block.n, block.n)
+
+
+def _complex_factor(block: _Block) -> Iterator[_Mistake]:
+    """Of the gradient or, where that is real, of the derivative."""
+    dim, what = (3, "gradient") if block.leaf.is_complex() else (1, "derivative")
+    if block.n.shape[dim] == 2:
+        n, a = (torch.complex(*entries.unbind(dim)) for entries in (block.n, block.a))
+        factor = (n.conj() * a).sum() / (n.abs() ** 2).sum()
+        predicted = factor * n
+        yield from _times(block, complex(factor), what, torch.stack([predicted.real, predicted.imag], dim), n)
+
+
+def _times(block: _Block, factor: complex, what: str, predicted: Tensor, n: Tensor) -> Iterator[_Mistake]:
+    real, imag = (_simple(part, abs(factor), block.numbers.rtol) for part in (factor.real, factor.imag))
+    simple = real is not None and imag is not None
+    # Any number is some multiple of another: from one alone, only a simple factor is news, or where there is no more.
+    if not simple and int((n.abs() > block.numbers.atol).sum()) < 2 and block.n.numel() > 1:
+        return
+    given = complex(real or 0, imag or 0) if simple else complex(f"{factor:.4g}")
+    if given in (0, 1, -1):
+        return
+    text, count, sizes = f"{given:.4g}", 0.0, []
+    if given.imag == 0:
+        text = str(Fraction(given.real).limit_denominator(10**9)) if simple else f"{given.real:.4g}"
+        count = round(max(given.real, 1 / given.real), 6)
+        sizes = _sizes(block, count) if simple else []
+    says = f"the {what} is {text} times what it should be" + (f" ({count:g} = {' or '.join(sizes)})" if sizes else "")
+    fields = {"factor": [given.real, given.imag] if given.imag else given.real, "what": what, "sizes": sizes}
+    yield _Mistake("factor", says, fields, predicted, noise=max(1.0, abs(factor)))
+
+
+def _simple(value: float, whole: float, rtol: float) -> float | None:
+    """Return the number that a fitted one stands for, such as 0, 2, -1/3 or 3/2; None where there is no simple one."""
+    close = max(0.1 * rtol, 1e-6)
+    if abs(value) <= close * whole:
+        return 0.0
+    if not 1e-9 < abs(value) < 1e9:
+        return None
+    ratio = value if abs(value) >= 1 else 1 / value
+    near = Fraction(ratio).limit_denominator(6)
+    if abs(ratio - near) > min(close * abs(ratio), 0.01) or (near.denominator > 1 and abs(near.numerator) > 12):
+        return None
+    return float(near if abs(value) >= 1 else 1 / near)
+
+
+def _sizes(block: _Block, count: float) -> list[str]:
+    """Return what it is that a count counts."""
+    found = []
+    for name, tensor in (("input", block.leaf), ("output", block.output)):
+        found += [f"size of dim {d} of the {name}" for d, size in enumerate(tensor.shape) if size == count]
+        found += [f"number of elements of the {name}"] * (tensor.ndim > 1 and tensor.numel() == count)
+    return found
+
+
+def _transposed(block: _Block) -> Iterator[_Mistake]:
+    n, above, below = block.n, _swapped(block.output), _swapped(block.leaf)
+    swapped = {"gradient": n[:, :, below], "cotangent": n[above], "gradient and cotangent": n[above][:, :, below]}
+    for what, predicted in swapped.items():
+        yield _Mistake("transposed", f"the last two dims of the {what} are swapped", {"what": what}, predicted)
+    if n.shape[:2] == n.shape[2:]:
+        says, fields = "the Jacobian is transposed: the gradient is J v where it should be J^T v", {"what": "Jacobian"}
+        elements = n.permute(2, 1, 0, 3)
+        yield _Mistake("transposed", says, fields, elements)
+        if bool(((elements - n).abs() > block.numbers.atol).any()):  # else it would be a matter of conjugation
+            yield _Mistake("transposed", says, fields, n.permute(2, 3, 0, 1))
+
+
+def _swapped(tensor: Tensor) -> Tensor:
+    """Return the order of elements after the last two dims are swapped."""
+    order = torch.arange(tensor.numel()).reshape(tensor.shape)
+    return (order.mT if tensor.ndim > 1 else order).flatten()
+
+
+FAMILIES = (_zero_or_sign, _broadcast, _conjugated, _real_factor, _complex_factor, _transposed)
+"""The most specific first."""
+
+
+def _not_finite(block: _Block) -> Look:
+    says, fields = [], dict[str, Any](entries=[])
+    for name, matrix in (("analytical", block.a), ("numerical", block.n)):
+        bad = ~matrix.isfinite().all(3)
+        fields[name] = int(bad.sum())
+        if fields[name]:
+            places, listed = _listed(block, "entries", bad)
+            fields["entries"] += listed
+            says.append(f"the {name} Jacobian is NaN or infinite in {fields[name]} of {bad.numel()} entries: {places}")
+    return "nan", "; ".join(says), fields
+
+
+def _somewhere(block: _Block) -> Look:
+    """Say where a block is wrong that no mistake explains. That zeros agree elsewhere says nothing."""
+    wrong, size = block.excess > 0, _modulus(block.n)
+    active = wrong | (torch.maximum(size, _modulus(block.a)) > block.numbers.atol)
+    bad = {"entries": wrong, "columns": wrong.any(0).any(0), "rows": wrong.any(2)}
+    of = {"entries": active, "columns": active.any(0).any(0), "rows": active.any(2)}
+    count, total = ({kind: int(mask.sum()) for kind, mask in masks.items()} for masks in (bad, of))
+    most = {kind: total[kind] // 4 if kind == "entries" else total[kind] - 1 for kind in bad}
+    partial = [kind for kind in bad if count[kind] <= most[kind]]
+    relative = (_modulus(block.a - block.n) / size)[wrong & (size > block.numbers.atol)]
+    greatest = float(f"{float(relative.max()):.3g}") if relative.numel() else None
+    fields: dict[str, Any] = {"wrong": count["entries"], "of": wrong.numel(), "relative_error": greatest}
+    if not partial:
+        how = "all of which should be zero" if greatest is None else f"by up to {greatest:g} times their size"
+        says = f"{count['entries']} of {wrong.numel()} entries are wrong, {how}, and look like no known mistake"
+        return "unlike", says, fields
+    kind = min(partial, key=lambda kind: count[kind])
+    zero = bool(block.zero[wrong].all())
+    places, fields[kind] = _listed(block, kind, bad[kind])
+    what = {"entries": "entries", "columns": "elements of the input", "rows": "elements of the output"}[kind]
+    says = (
+        f"only {count[kind]} of {bad[kind].numel()} {what} are wrong{', the gradient zero' if zero else ''}: {places}"
+    )
+    return kind, says, {**fields, "count": count[kind], "zero": zero}
+
+
+def _listed(block: _Block, kind: str, bad: Tensor) -> tuple[str, list[dict[str, Any]]]:
+    """Return the first places of a mask over entries, rows or columns, as text and as plain data."""
+    positions = bad.flatten().nonzero().flatten().tolist()
+    entries = [block.entry(k * block.n.shape[2] if kind == "rows" else k) for k in positions[:LISTED]]
+    place = {
+        "entries": Entry.describe,
+        "rows": lambda entry: _place(entry.output_index, entry.output_part),
+        "columns": lambda entry: _place(entry.leaf_index, ""),
+    }[kind]
+    own = {"entries": "_", "rows": "output_", "columns": "leaf_index"}[kind]
+    more = f" and {len(positions) - LISTED} more" if len(positions) > LISTED else ""
+    data = [{name: value for name, value in asdict(entry).items() if own in name} for entry in entries]
+    return ("; " if kind == "entries" else ", ").join(map(place, entries)) + more, data
+
+
+def _split(coordinate: int, tensor: Tensor) -> tuple[tuple[int, ...], str]:
+    """Return the index and the part of an element that a real coordinate is."""
+    element, part = divmod(coordinate, 2) if tensor.is_complex() else (coordinate, 0)
+    index: list[int] = []
+    for size in reversed(tensor.shape):
+        element, own = divmod(element, size)
+        index.insert(0, own)
+    return tuple(index), ("real", "imag")[part] if tensor.is_complex() else ""
+
+
+def _where(finding: Finding, leaves: Sequence[str]) -> str:
+    return ", ".join(f"output {i} with respect to {leaves[j]}" for i, j in finding.fields["blocks"])
+
+
+def _place(index: tuple[int, ...], part: str) -> str:
+    return f"{[*index]}{'.' if part else ''}{part}"
