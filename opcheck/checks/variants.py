@@ -28,8 +28,7 @@ def judge(subject: Subject) -> Verdict:
 
 def _call(subject: Subject, operator: Callable[..., Any], **more: Any) -> Any:
     args, kwargs = subject.inputs.detached().fill()
-    if subject.function.seed is not None:
-        torch.manual_seed(subject.function.seed)
+    subject.function.reseed()
     return operator(*args, **{**kwargs, **more})
 
 
@@ -53,8 +52,7 @@ def _inplace(subject: Subject, callee: Callable[..., Any], path: str, expected: 
     args, kwargs = subject.inputs.detached().fill()
     target = args[0].clone()
     fits = expected[0].shape == target.shape and expected[0].dtype == target.dtype
-    if subject.function.seed is not None:
-        torch.manual_seed(subject.function.seed)
+    subject.function.reseed()
     try:
         returned = callee(target, *args[1:], **kwargs)
     except Exception as error:

@@ -6,16 +6,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from opcheck.samples.inputs import Inputs
 from opcheck.samples.memory import writable
 from opcheck.samples.outputs import select
+from opcheck.samples.seeding import seed_device
 from opcheck.spec.claims import Outputs
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)  # torch.func asks for its name with each call, and prints tensors for long
 class TestedFunction:
     """Leaves in, tensors out: what derivatives are taken of.
 
@@ -31,6 +31,8 @@ class TestedFunction:
     inplace: bool = False
     seed: int | None = None
     masked: bool = False
+    device: str = "cpu"
+    """torch's device string: where random numbers come from."""
 
     def __call__(self, *leaves: Tensor) -> tuple[Tensor, ...]:
         """Return the outputs under test for some leaves, of the shapes and dtypes of the sample's own."""
@@ -41,10 +43,14 @@ class TestedFunction:
         args, kwargs = self.inputs.fill(leaves or None)
         if self.inplace and args:
             args = (_writable(args[0]), *args[1:])
-        if self.seed is not None:
-            torch.manual_seed(self.seed)
+        self.reseed()
         returned = self.operator(*args, **kwargs)
         return args[0] if self.inplace and args and returned is None else returned
+
+    def reseed(self) -> None:
+        """Let random numbers start anew, where the operator draws any."""
+        if self.seed is not None:
+            seed_device(self.seed, self.device)
 
 
 def _writable(item: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -13,6 +14,7 @@ from opcheck.samples.inputs import Inputs, Slot
 from opcheck.samples.layouts import in_layout, jagged, jagged_offsets, jagged_values
 from opcheck.samples.memory import conjugated_view, in_memory, negated_view
 from opcheck.samples.resolve import resolve
+from opcheck.samples.seeding import seed_device
 from opcheck.samples.structures import STRUCTURES
 from opcheck.samples.through import THROUGH
 from opcheck.samples.values import draw
@@ -51,8 +53,8 @@ def realize(
     """
     state = torch.random.get_rng_state()
     try:
-        torch.default_generator.manual_seed(zlib.crc32(seed.encode()))
-        with torch.device("cpu"):  # whatever the default device is
+        seed_device(zlib.crc32(seed.encode()))
+        with _on_cpu():
             maker = _Maker(dtype, device, modules, wrt or (lambda path: True))
             args = tuple(maker.value(item, ("args", index)) for index, item in enumerate(sample.args))
             kwargs = {name: maker.value(item, ("kwargs", name)) for name, item in sample.kwargs.items()}
@@ -60,6 +62,11 @@ def realize(
         return Inputs(args, kwargs, tuple(maker.leaves), tuple(maker.slots), cotangents)
     finally:
         torch.random.set_rng_state(state)
+
+
+def _on_cpu() -> AbstractContextManager[Any]:
+    """Return a context in which the CPU is the default device. It watches each call of torch, so only where needed."""
+    return nullcontext() if torch.empty(0).is_cpu else torch.device("cpu")
 
 
 class _Maker:

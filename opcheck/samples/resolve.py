@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Sequence
 from functools import partial
 from types import (
@@ -99,15 +100,24 @@ def _refuse_unsafe(path: str, name: str, modules: Sequence[str]) -> None:
             raise Unresolved(f'"{path}" is in {part}, which runs programs, loads code or touches files')
 
 
+NO_MODULES: dict[str, ModuleType] = {}
+"""Names that no module has, though the package has one: torch.Tensor. Looking for them on disk takes long."""
+
+
 def _import(parts: list[str]) -> tuple[Any, int]:
     """Import the longest prefix that is a module."""
     for used in range(max(len(parts) - 1, 1), 0, -1):
         name = ".".join(parts[:used])
+        parent = sys.modules.get(name.rpartition(".")[0])
+        if parent is not None and NO_MODULES.get(name) is parent:
+            continue
         try:
             return importlib.import_module(name), used
         except ModuleNotFoundError as error:
             if error.name is None or not _inside(name, error.name):
                 raise Unresolved(f'importing "{name}" failed: {error}') from None
+            if parent is not None:
+                NO_MODULES[name] = parent
         except (Exception, SystemExit) as error:
             raise Unresolved(f'importing "{name}" failed: {type(error).__name__}: {error}') from error
     raise Unresolved(f'no module named "{parts[0]}"')

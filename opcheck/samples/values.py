@@ -46,6 +46,8 @@ def draw(recipe: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Te
         return made
 
     values = fresh()
+    if not points and not distinct:
+        return values
     for _ in range(TRIES):
         wrong = _near(values, points)
         if distinct and low is not None and high is not None:
