@@ -17,6 +17,7 @@ from opcheck.derivatives import Engine, Numbers, Request, default_numbers
 from opcheck.plan.case import Case
 from opcheck.plan.kinds import check_kinds
 from opcheck.samples import Inputs, TestedFunction, realize, resolve
+from opcheck.samples.kept import Kept
 from opcheck.samples.outputs import differentiable, flatten
 from opcheck.spec.claims import Supports, Tolerance
 from opcheck.spec.library import Sample
@@ -35,6 +36,8 @@ class Context:
     """torch's device string."""
     overrides: dict[str, Any] = field(default_factory=dict)
     """Numbers and settings given on the command line; they win over the spec."""
+    kept: Kept = field(default_factory=Kept)
+    """Inputs of the checks before this one."""
 
     @cached_property
     def operator(self) -> Callable[..., Any]:
@@ -70,6 +73,12 @@ class Context:
             return own
         return Tolerance(atol=own.atol or 0.0, rtol=own.rtol or 0.0)
 
+    def inputs(self, sample: Sample) -> Inputs:
+        """Return the inputs of a sample: those of an earlier check of the group, where it has only read them."""
+        case = self.case
+        group = (case.operator, case.variant.path, self.device, case.dtype, case.claims.supports.backward)
+        return self.kept.inputs(group, sample.name, lambda: self.realize(sample))
+
     def realize(self, sample: Sample) -> Inputs:
         """Make a sample real on the device, with the leaves that have a derivative by the spec."""
         claim = self.case.claims.supports.backward
@@ -99,11 +108,11 @@ class Context:
         spec = self.case.operator.spec
         seed = zlib.crc32(self.case.seed(sample).encode()) if spec.reseed else None
         inplace = self.case.variant.kind == "inplace"
-        return TestedFunction(self.operator, inputs, spec.outputs, inplace, seed, spec.masked_semantics)
+        return TestedFunction(self.operator, inputs, spec.outputs, inplace, seed, spec.masked_semantics, self.device)
 
     def subject(self, sample: Sample) -> Subject:
         """Make a sample real. Exceptions are those of the sample's maker."""
-        inputs = self.realize(sample)
+        inputs = self.inputs(sample)
         return Subject(self, sample, inputs, self.function(sample, inputs))
 
 
@@ -171,8 +180,7 @@ class Subject:
         if not args or not isinstance(args[0], Tensor):
             return False
         path = self.context.case.operator.variants[0].path
-        if self.function.seed is not None:
-            torch.manual_seed(self.function.seed)
+        self.function.reseed()
         results = flatten(self.context.resolve(path)(*args, **kwargs))
         return bool(results) and results[0].shape == args[0].shape and results[0].dtype == args[0].dtype
 

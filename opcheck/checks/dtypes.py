@@ -33,7 +33,7 @@ def check(context: Context) -> Iterator[Verdict]:
 
 class _WithoutDerivatives(Context):
     def subject(self, sample: Sample) -> Subject:
-        inputs = self.realize(sample).detached()
+        inputs = self.inputs(sample).detached()
         return Subject(self, sample, inputs, self.function(sample, inputs))
 
 

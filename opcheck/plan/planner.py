@@ -20,7 +20,7 @@ def default_devices(profiles: Iterable[DeviceProfile]) -> list[DeviceProfile]:
 
 
 def plan(library: Library, devices: Iterable[DeviceProfile], selection: Selection | None = None) -> list[Case]:
-    """Return the cases of a library on some devices: by operator, device, variant, check, dtype, in that order."""
+    """Return the cases of a library on some devices: by operator, device, variant, dtype, check, in that order."""
     known = list(devices)
     wanted = selection or Selection()
     return [
@@ -43,15 +43,20 @@ def cases_of(operator: Operator, device: DeviceProfile) -> Iterator[Case]:
 
 
 def places_of(operator: Operator, device: DeviceProfile) -> Iterator[tuple[Variant, CheckKind, str]]:
-    """Yield the variant, check and dtype of each case of one operator on one device."""
+    """Yield the variant, check and dtype of each case of one operator on one device.
+
+    The checks of a variant in a dtype follow one another: they have their samples in common.
+    """
     if not _runs_on(operator, device):
         return
     claims = operator.on(device)
     for variant in operator.variants:
+        checks: dict[str, list[CheckKind]] = {}
         for kind in check_kinds().values():
             if _tested(operator, variant, kind, claims):
                 for dtype in _dtypes(kind, claims, device):
-                    yield variant, kind, dtype
+                    checks.setdefault(dtype, []).append(kind)
+        yield from ((variant, kind, dtype) for dtype, kinds in checks.items() for kind in kinds)
 
 
 def _runs_on(operator: Operator, device: DeviceProfile) -> bool:

@@ -19,6 +19,10 @@ from opcheck.run.judge import judge, nothing_to_run, samples_to_run
 from opcheck.run.outcome import Outcome, rerun_command
 from opcheck.run.session import RunSession
 from opcheck.samples import Unresolved
+from opcheck.samples.kept import Kept
+from opcheck.samples.seeding import seed_device
+
+KEPT = Kept()
 
 
 def run(case: Case, session: RunSession) -> Outcome:
@@ -43,7 +47,8 @@ def _skipped(case: Case, session: RunSession) -> Outcome | None:
 
 def _guarded(case: Case, session: RunSession) -> Outcome:
     state = torch.random.get_rng_state()
-    torch.manual_seed(zlib.crc32(case.id.encode()))  # torch's gradcheck draws cotangents from the global generator
+    # torch's gradcheck draws cotangents from the global generator.
+    seed_device(zlib.crc32(case.id.encode()), case.device.device_string)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of operators under test, often one for each of thousands of calls
@@ -70,7 +75,7 @@ def _guarded(case: Case, session: RunSession) -> Outcome:
 
 def _run(case: Case, session: RunSession) -> Outcome:
     context = Context(
-        case, session.engine, session.settings, samples_to_run(case), case.device.device_string, session.overrides
+        case, session.engine, session.settings, samples_to_run(case), case.device.device_string, session.overrides, KEPT
     )
     context.operator  # noqa: B018 - resolved first, so that a wrong name is reported as that
     verdicts = list(implementation(case.kind.implementation)(context))

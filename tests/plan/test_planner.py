@@ -9,6 +9,7 @@ import pytest
 from opcheck.plan import Case, check_kinds, default_devices, plan
 from opcheck.spec import Library
 from opcheck.spec.device import DeviceProfile, profiles
+from opcheck.spec.dtypes import STANDARD
 
 Load = Callable[[str], Library]
 Device = Callable[..., DeviceProfile]
@@ -53,14 +54,15 @@ class TestIds:
         first, second = ([case.id for case in plan(loaded(SIN + DIV), profiles().values())] for _ in range(2))
         assert first == second
 
-    def test_the_order_is_operator_device_variant_check_dtype(self, planned: Plan) -> None:
+    def test_the_order_is_operator_device_variant_dtype_check(self, planned: Plan) -> None:
         cases = planned(SIN + DIV, *profiles().values())
-        checks = list(check_kinds())
+        checks, dtypes = list(check_kinds()), ["float64", "complex128", *STANDARD]
         places = [
             (
                 ["torch.sin", "torch.div[floor]"].index(case.operator.id),
                 list(profiles()).index(case.device.name),
                 ["function", "method", "inplace"].index(case.variant.kind),
+                dtypes.index(case.dtype),
                 checks.index(case.check),
             )
             for case in cases

@@ -1,0 +1,59 @@
+"""Keeps the inputs of one group of cases, which its checks use one after the other: most only read them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from opcheck.samples.inputs import Inputs
+
+
+@dataclass(frozen=True)
+class _Entry:
+    inputs: Inputs
+    tensors: tuple[Tensor, ...]
+    copies: tuple[Tensor, ...]
+    """The tensors as they were made."""
+
+    def is_unchanged(self) -> bool:
+        """Tell whether nobody has written to the inputs: an operator, or a derivative taken in place that broke off."""
+        pairs = zip(self.tensors, self.copies, strict=True)
+        try:
+            with torch.no_grad():
+                return all(now.grad is None and torch.equal(now, before) for now, before in pairs)
+        except RuntimeError:  # of dtypes that torch cannot compare
+            return False
+
+
+class Kept:
+    """The inputs of the samples of a group, by name. Those of another group take their place."""
+
+    def __init__(self) -> None:
+        self._group: tuple[object, ...] = ()
+        self._entries: dict[str, _Entry] = {}
+
+    def inputs(self, group: tuple[object, ...], name: str, make: Callable[[], Inputs]) -> Inputs:
+        """Return the inputs of a sample: those of the last time where they are as they were, else new ones."""
+        if group != self._group:
+            self._group, self._entries = group, {}
+        entry = self._entries.pop(name, None)
+        if entry is None or not entry.is_unchanged():
+            inputs = make()
+            tensors = tuple(_tensors([*inputs.args, *inputs.kwargs.values(), *inputs.leaves]))
+            if inputs.grad_outputs is not None or any(tensor.layout is not torch.strided for tensor in tensors):
+                return inputs
+            entry = _Entry(inputs, tensors, tuple(tensor.detach().clone() for tensor in tensors))
+        self._entries[name] = entry
+        return entry.inputs
+
+
+def _tensors(items: Iterable[Any]) -> Iterator[Tensor]:
+    for item in items:
+        if isinstance(item, Tensor):
+            yield item
+        elif isinstance(item, (list, tuple)):
+            yield from _tensors(item)
