@@ -15,6 +15,7 @@ from opcheck.parametrize import cases
 
 if TYPE_CHECKING:
     from opcheck.plan import Case, Selection
+    from opcheck.pytest_protocol import OneStep
     from opcheck.run import Outcome, OutcomeKind
     from opcheck.run.session import RunSession
     from opcheck.spec import Library, Operator, Settings
@@ -118,6 +119,13 @@ class Plugin:
         overrides = {name: getattr(option, f"opcheck_{name}") for name in OVERRIDES}
         given = {name: value for name, value in overrides.items() if value is not None}
         return RunSession.start(self.settings, option.opcheck_engine, **given)
+
+    @cached_property
+    def one_step(self) -> OneStep | None:
+        """What runs cases in one step, if so. Asked when the first one runs: by then all plugins are there."""
+        from opcheck.pytest_protocol import one_step
+
+        return one_step(self.config)
 
     def names(self, option: str) -> tuple[str, ...]:
         """Return the values of an option that takes names separated by commas, once or several times."""
@@ -342,6 +350,17 @@ def pytest_runtestloop(session: pytest.Session) -> None:
     """Import torch before the first case, which would otherwise pay for it with its own time."""
     if not session.config.option.collectonly and any(isinstance(item, CaseItem) for item in session.items):
         session.config.stash[PLUGIN].session  # noqa: B018
+
+
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    """Run a case in one step, where that is possible."""
+    if not isinstance(item, CaseItem):
+        return None
+    runner = item.config.stash[PLUGIN].one_step
+    if runner is None or not runner.takes(item):
+        return None
+    runner.run(item, nextitem)
+    return True
 
 
 @pytest.hookimpl(wrapper=True)

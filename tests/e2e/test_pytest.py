@@ -167,3 +167,38 @@ class TestRunning:
     def test_marks_are_listed_with_what_the_checks_claim(self, plain_pytest):
         listed = plain_pytest("--markers").out
         assert "@pytest.mark.backward: opcheck: the reverse-mode Jacobian equals the numerical one" in listed
+
+    def test_output_of_an_operator_is_shown_with_its_failure(self, project, plain_pytest):
+        project.write("chatty.py", "def chatty(x):\n    print('so it goes')\n    raise RuntimeError('no')\n")
+        settings = (project.folder / "pyproject.toml").read_text()
+        project.write("pyproject.toml", settings.replace('"demo"', '"demo", "chatty"'))
+        project.write("more/chatty.toml", '[[operator]]\nname = "chatty.chatty"\nsamples = [{ use = "unary" }]\n')
+        run = plain_pytest("more", "--opcheck-check=backward", "--opcheck-dtype=float64")
+        assert "so it goes" in run.out.split("Captured stdout call")[1]
+        assert counts(run) == "1 failed"
+
+
+class TestParts:
+    """What a project or a plugin has to do with the phases of a test holds for cases too."""
+
+    OPTIONS = ("specs", "--opcheck-check=backward", "--opcheck-report-json=report.json")
+
+    @pytest.mark.parametrize(
+        ("mark", "expected"),
+        [("skip(reason='later')", "3 skipped"), ("xfail(strict=False)", "1 xfailed, 2 xpassed")],
+    )
+    def test_marks_that_a_project_sets_act(self, project, plain_pytest, mark, expected):
+        hook = f"for item in items: item.add_marker(pytest.mark.{mark})"
+        project.write("conftest.py", f"import pytest\ndef pytest_collection_modifyitems(items):\n    {hook}\n")
+        assert counts(plain_pytest(*self.OPTIONS)) == expected
+
+    @pytest.mark.parametrize("phase", ["setup", "call", "teardown"])
+    def test_hooks_of_a_project_run_around_each_case(self, project, plain_pytest, phase):
+        hook = f"def pytest_runtest_{phase}(item): open('seen', 'a').write(item.name + '\\n')\n"
+        project.write("conftest.py", hook)
+        assert counts(plain_pytest(*self.OPTIONS)) == "1 failed, 2 passed"
+        assert len((project.folder / "seen").read_text().splitlines()) == 3
+
+    def test_each_case_is_one_report_where_nothing_else_takes_part(self, project, plain_pytest):
+        lines = plain_pytest(*self.OPTIONS, "--durations=0", "-vv").out.splitlines()
+        assert [line.split()[1] for line in lines if re.match(r"[\d.]+s (setup|call|teardown)", line)] == ["call"] * 3
