@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ class JsonReport:
             raise OSError(f"{path} is no regular file")
         self.path = path
         self.records: dict[str, dict[str, Any]] = {}
+        self._file: FileIO | None = None
         self._end = 0
         """Where the next record goes: over the end of the array."""
         self.write()
@@ -28,13 +30,12 @@ class JsonReport:
         """Take a record, and write it; a later one of the same case replaces it."""
         again = record["id"] in self.records
         self.records[record["id"]] = record
-        if again or not self.path.exists():
+        if again or self._file is None or not self.path.exists():
             self.write()
             return
         text = (BETWEEN if len(self.records) > 1 else b"") + _line(record)
-        with self.path.open("r+b", buffering=0) as file:
-            file.seek(self._end)
-            file.write(text + END)  # one system call: no reader and no crash sees half a record
+        self._file.seek(self._end)
+        self._file.write(text + END)  # one system call: no reader and no crash sees half a record
         self._end += len(text)
 
     def write(self) -> None:
@@ -51,6 +52,9 @@ class JsonReport:
             Path(name).unlink(missing_ok=True)
             raise
         self._end = len(text)
+        if self._file is not None:
+            self._file.close()
+        self._file = FileIO(self.path, "r+")
 
 
 def _line(record: dict[str, Any]) -> bytes:
