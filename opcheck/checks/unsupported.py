@@ -102,7 +102,7 @@ def applies(feature: str, subject: Subject) -> bool:
 def _asked(check: str) -> Probe:
     def probe(subject: Subject) -> tuple[Answer, str]:
         found = subject.context.engine.ask(check, subject.request)
-        if found is None:
+        if found is None or found.kind == "low accuracy":
             return Answer.WORKS, ""
         return (Answer.REFUSED if found.kind == "refused" else Answer.WRONG), found.text
 

@@ -10,9 +10,10 @@ from torch import Tensor
 
 from opcheck.derivatives.analytical import vjp
 from opcheck.derivatives.coordinates import batches_of, rows_of, tensors_of, vector
+from opcheck.derivatives.directions import probe
 from opcheck.derivatives.dual import dual_level, make_dual, tangent_of
 from opcheck.derivatives.engine import Disagreement, Request
-from opcheck.derivatives.evidence import Evidence, probe
+from opcheck.derivatives.evidence import Evidence
 from opcheck.derivatives.functions import Tensors
 
 _untyped: Any = torch._C._functions  # what torch's gradcheck uses too: nothing public hands over an undefined cotangent
@@ -108,7 +109,7 @@ def repeated(evidence: Evidence) -> float:
 
 
 def batched_jvp(evidence: Evidence, count: int = 3) -> tuple[Tensor, Tensor]:
-    """Return tangents of the outputs by `torch.func.vmap` over `torch.func.jvp`, and by the loop: (count, M) each.
+    """Return tangents of the outputs by `torch.func.vmap` over `torch.func.jvp`, and by the loop over it: (count, M) each.
 
     Exceptions are those of batching.
     """
@@ -120,13 +121,13 @@ def batched_jvp(evidence: Evidence, count: int = 3) -> tuple[Tensor, Tensor]:
         found: Tensors = torch.func.jvp(evidence.function, leaves, rows)[1]
         return found
 
-    batched = rows_of(torch.func.vmap(pushed, randomness="same")(*tangents), count)
-    return batched, evidence.push_forward_each(directions)
+    batched = torch.func.vmap(pushed, randomness="same")(*tangents)
+    return rows_of(batched, count), evidence.push_forward_each(directions)
 
 
 def _batched_grad(evidence: Evidence, request: Request) -> Disagreement | None:
     analytical = evidence.analytical("reverse")
-    if analytical.batched:
+    if analytical.batch_said is not None or not evidence.outputs:
         return None
     if analytical.refusal is not None:
         return Disagreement(f"While computing batched gradients, got: {analytical.refusal}", "refused")
@@ -134,6 +135,8 @@ def _batched_grad(evidence: Evidence, request: Request) -> Disagreement | None:
 
 
 def _batched_forward_grad(evidence: Evidence, request: Request) -> Disagreement | None:
+    if not evidence.outputs:
+        return None
     try:
         batched, looped = batched_jvp(evidence)
     except Exception as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -47,26 +47,17 @@ class Differences:
 
 
 def differences(
-    function: Differentiable, leaves: Sequence[Tensor], point: Tensor, step: float, *, batch: int
+    function: Differentiable, leaves: Sequence[Tensor], points: Tensor, step: float, *, batch: int
 ) -> Differences:
-    """Evaluate around the leaves, whose coordinates are `point`, along each of them, `batch` points by one call.
+    """Evaluate at the points that a stencil leads to from the leaves, `batch` of them by one call.
 
     batch = 0: one point at a time, each written into the same memory, which has the format of the leaf.
     Exceptions are those of the function, and of vmap where it cannot be batched.
     """
-    count = len(point)
-    points = point + stencil(count, step)
-    parts = _in_batches(function, leaves, points, batch) if batch else _looped(function, leaves, points)
-    found = list(parts)
+    count = len(points) // 2
+    found = list(_in_batches(function, leaves, points, batch) if batch else _looped(function, leaves, points))
     values = found[0] if len(found) == 1 else torch.cat(found)
     return Differences(values[:count], values[-1], values[count:-1], step)
-
-
-@lru_cache(maxsize=64)
-def stencil(count: int, step: float) -> Tensor:
-    """Return the moves of central differences as rows: h e_i, then -h e_i, then none at all, (2 count + 1, count)."""
-    above = torch.eye(count, dtype=torch.float64) * step
-    return torch.cat([above, -above, torch.zeros(1, count, dtype=torch.float64)])
 
 
 def _in_batches(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from math import isfinite
 from typing import Literal, TypeVar
 
@@ -19,15 +19,31 @@ from torch import Tensor
 from opcheck.derivatives.analytical import vjp
 from opcheck.derivatives.coordinates import batches_of, chunks, rows_of, tensors_of, vector
 from opcheck.derivatives.differences import Differences, differences
+from opcheck.derivatives.directions import directions, probe, stencil, with_probe
 from opcheck.derivatives.functions import Differentiable, Tensors, pushforward
 
 Mode = Literal["reverse", "forward"]
 T = TypeVar("T")
 
-BUDGET = 1 << 28
-"""Bytes that a batch may take, by the estimate of `Evidence.batch`."""
 COPIES = 16
 """How many tensors of the size of inputs and outputs an operator is assumed to need at a time."""
+
+
+@dataclass(frozen=True)
+class Amount:
+    """How much evidence is gathered at a point, and in how much memory."""
+
+    jacobian: Literal["full", "projected", "auto"] = "auto"
+    """The whole Jacobian, or what it makes of some random directions; auto: the whole up to `largest`."""
+    largest: int = 512
+    """The most real coordinates of inputs, or of outputs, for which auto means the whole Jacobian."""
+    projections: int = 8
+    """How many random directions there are on each side."""
+    budget: int = 1 << 28
+    """Bytes that a batch may take, by the estimate of `Evidence.batch`."""
+
+
+AUTO = Amount()
 
 
 @dataclass(frozen=True)
@@ -35,12 +51,13 @@ class Analytical:
     """A Jacobian by automatic differentiation."""
 
     jacobian: Tensor
-    """Of shape (M, N), float64."""
+    """Of shape (M, N), float64; projected, V J of shape (K, N) by reverse and J U^T of shape (M, K) by forward mode."""
     said: Tensor
     """What it says about a random direction, a vector."""
     ordinary: Tensor
     """What one ordinary call gives in this direction."""
-    batched: bool
+    batch_said: Tensor | None = None
+    """What a batched call says about this direction; None: the Jacobian is not from a batch."""
     refusal: Exception | None = None
     """Why it could not be batched."""
 
@@ -50,14 +67,17 @@ class Analytical:
             return True
         scale = float(torch.linalg.vector_norm(self.jacobian, float("inf"))) if self.jacobian.numel() else 1.0
         scale = scale * max(self.jacobian.shape) if isfinite(scale) else 1.0
-        return torch.allclose(self.said, self.ordinary, rounding, rounding * scale, equal_nan=True)
+        same = torch.allclose(self.said, self.ordinary, rounding, rounding * scale, equal_nan=True)
+        if not same or self.batch_said is None:
+            return same
+        return torch.allclose(self.batch_said, self.ordinary, rounding, rounding * scale, equal_nan=True)
 
 
 class Evidence:
     """The derivative of `function` at `leaves`, which require grad and are strided."""
 
-    def __init__(self, function: Differentiable, leaves: Tensors, *, budget: int = BUDGET) -> None:
-        self.function, self.leaves, self.budget = function, leaves, budget
+    def __init__(self, function: Differentiable, leaves: Tensors, *, amount: Amount = AUTO) -> None:
+        self.function, self.leaves, self.amount = function, leaves, amount
         self._graph: Tensors | None = None
         self._numerical: dict[tuple[float, bool], Differences] = {}
         self._analytical: dict[tuple[Mode, bool], Analytical] = {}
@@ -91,6 +111,13 @@ class Evidence:
         return self.value.numel(), self.point.numel()
 
     @cached_property
+    def projections(self) -> int | None:
+        """How many random directions stand for the units on each side; None: the whole Jacobian is computed."""
+        wanted = self.amount.jacobian
+        whole = wanted == "full" or (wanted == "auto" and max(self.size) <= self.amount.largest)
+        return None if whole else self.amount.projections
+
+    @cached_property
     def point(self) -> Tensor:
         """The coordinates of the leaves, of shape (N,)."""
         return vector(self.leaves)
@@ -103,7 +130,7 @@ class Evidence:
     @property
     def batch(self) -> int:
         """How many points may be evaluated at once."""
-        return max(1, self.budget // (8 * COPIES * max(1, sum(self.size))))
+        return max(1, self.amount.budget // (8 * COPIES * max(1, sum(self.size))))
 
     def numerical(self, step: float, *, looped: bool = False) -> Differences:
         """Return the differences for all unit directions."""
@@ -112,10 +139,11 @@ class Evidence:
         return self._numerical[step, looped]
 
     def _differences(self, step: float, looped: bool) -> Differences:
+        points = self.point + stencil(self.size[1], step, self.projections)
         if looped:
-            return differences(self.function, self.leaves, self.point, step, batch=0)
+            return differences(self.function, self.leaves, points, step, batch=0)
         try:
-            found = differences(self.function, self.leaves, self.point, step, batch=self.batch)
+            found = differences(self.function, self.leaves, points, step, batch=self.batch)
         except Exception:
             return self.numerical(step, looped=True)
         if torch.allclose(found.base, self.value, 1e-6, 1e-6, equal_nan=True):
@@ -135,22 +163,24 @@ class Evidence:
         refusal: Exception | None = None
         if not looped:
             try:
-                pieces = [rows(chunk) for chunk in chunks(units_and_probe(size), self.batch)]
+                pieces = [rows(chunk) for chunk in chunks(with_probe(size, self.projections), self.batch)]
                 found = pieces[0] if len(pieces) == 1 else torch.cat(pieces)
                 jacobian = found[:-1] if mode == "reverse" else found[:-1].T
-                batched = Analytical(jacobian, found[-1], ordinary, batched=True)
+                said = probe(size) @ found[:-1] if self.projections is None else found[-1]
+                batched = Analytical(jacobian, said, ordinary, found[-1])
                 if batched.holds(1e4 * self.unit):
                     return batched
             except Exception as error:
                 refusal = error
         one_by_one = self.pull_back_each if mode == "reverse" else self.push_forward_each
-        found = one_by_one(units_and_probe(size)[:-1])
+        found = one_by_one(directions(size, self.projections))
         jacobian = found if mode == "reverse" else found.T
-        return Analytical(jacobian, probe(size) @ found, ordinary, batched=False, refusal=refusal)
+        said = probe(size) @ found if self.projections is None else ordinary
+        return Analytical(jacobian, said, ordinary, refusal=refusal)
 
     def batched_rows(self) -> Tensor:
         """Return the reverse-mode Jacobian by one batched backward pass, whatever is to be said of it."""
-        return self._pulled_back(torch.eye(self.size[0], dtype=torch.float64))
+        return self._pulled_back(directions(self.size[0], self.projections))
 
     @cached_property
     def ordinary_reverse(self) -> Tensor:
@@ -196,16 +226,3 @@ class Evidence:
         """Return (J U^T)^T for tangents U of shape (K, N), by an ordinary call in forward mode for each."""
         found = [self.push_forward(row) for row in tangents]
         return torch.stack(found) if found else torch.zeros(0, self.size[0], dtype=torch.float64)
-
-
-@lru_cache(maxsize=256)
-def probe(size: int, number: int = 0) -> Tensor:
-    """Return a random direction with coordinates in [-1, 1): the same one whenever it is asked for."""
-    generator = torch.Generator().manual_seed(1000 * size + number)
-    return torch.rand(size, generator=generator, dtype=torch.float64) * 2 - 1
-
-
-@lru_cache(maxsize=64)
-def units_and_probe(size: int) -> Tensor:
-    """Return the unit vectors and, in the last row, the probe: of shape (size + 1, size)."""
-    return torch.cat([torch.eye(size, dtype=torch.float64), probe(size).unsqueeze(0)])

@@ -108,6 +108,10 @@ class TerminalReport:
             self.console.print(f"[yellow]skipped[/] {count} cases: {escape(reason)}", highlight=False, soft_wrap=True)
         for reason, count in _reasons(self.records, "xfailed"):
             self.console.print(f"[yellow]xfailed[/] {count} cases: {escape(reason)}", highlight=False, soft_wrap=True)
+        for record in self.records:
+            for sample, text in record.get("fields", {}).get("warnings", {}).items():
+                line = f"[yellow]warning[/] {escape(record['id'])}: sample {escape(sample)}: {escape(text)}"
+                self.console.print(line, highlight=False, soft_wrap=True)
         counts = self.counts()
         totals = ", ".join(f"[{STYLES[kind]}]{counts[kind]} {kind}[/]" for kind in KINDS if counts[kind]) or "no cases"
         self.console.print(f"{len(self.records)} cases in {seconds:.1f} s: {totals}", highlight=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from opcheck.checks.verdict import Verdict
@@ -32,7 +33,9 @@ def judge(case: Case, verdicts: Sequence[Verdict], rerun: str = "") -> Outcome:
     if expected:
         reasons = dict.fromkeys(expect.reason for _, expect in expected)
         return Outcome.of(case, "xfailed", "; ".join(reasons), expected[0][0].title)
-    return Outcome.of(case, "passed")
+    remarks = {str(verdict.sample): verdict.title for verdict in verdicts if verdict.title}
+    outcome = Outcome.of(case, "passed")
+    return replace(outcome, fields={"warnings": remarks}) if remarks else outcome
 
 
 def _kind(verdict: Verdict) -> OutcomeKind:

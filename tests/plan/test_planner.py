@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import get_args
 
 import pytest
 
 from opcheck.plan import Case, check_kinds, default_devices, plan
 from opcheck.spec import Library
+from opcheck.spec.claims import Order
 from opcheck.spec.device import DeviceProfile, profiles
 from opcheck.spec.dtypes import STANDARD
 
@@ -72,8 +74,13 @@ class TestIds:
 
 class TestChecks:
     def test_everything_is_checked_by_default(self, planned: Plan) -> None:
-        conditional = {"masked", "unsupported", "reference", "errors", "registration"}
+        conditional = {"masked", "unsupported", "reference", "errors", "registration", *get_args(Order)}
         assert checks_of(planned(SIN)) == [name for name in check_kinds() if name not in conditional]
+
+    @pytest.mark.parametrize("order", get_args(Order))
+    def test_further_orders_are_checked_where_a_spec_asks_for_them(self, planned: Plan, order: str) -> None:
+        added = set(checks_of(planned(SIN + f'orders = ["{order}"]'))) - set(checks_of(planned(SIN)))
+        assert added == {order}
 
     def test_each_variant_has_the_checks_of_derivatives(self, planned: Plan) -> None:
         cases = planned(SIN)

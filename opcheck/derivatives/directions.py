@@ -1,0 +1,36 @@
+"""Directions in which derivatives are looked at, as rows of matrices: units for whole Jacobians, random ones else."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+
+@lru_cache(maxsize=256)
+def probe(size: int, number: int = 0) -> Tensor:
+    """Return a random direction of shape (size,) with coordinates in [-1, 1): the same one whenever it is asked for."""
+    generator = torch.Generator().manual_seed(1000 * size + number)
+    return torch.rand(size, generator=generator, dtype=torch.float64) * 2 - 1
+
+
+@lru_cache(maxsize=64)
+def directions(size: int, count: int | None = None) -> Tensor:
+    """Return the unit vectors, of shape (size, size), or `count` random directions, of shape (count, size)."""
+    if count is None:
+        return torch.eye(size, dtype=torch.float64)
+    return torch.stack([probe(size, 10 + number) for number in range(count)])
+
+
+@lru_cache(maxsize=64)
+def with_probe(size: int, count: int | None = None) -> Tensor:
+    """Return the directions and, in the last row, the probe."""
+    return torch.cat([directions(size, count), probe(size).unsqueeze(0)])
+
+
+@lru_cache(maxsize=64)
+def stencil(size: int, step: float, count: int | None = None) -> Tensor:
+    """Return the moves of central differences as rows: h u for each direction u, then -h u, then none at all."""
+    above = directions(size, count) * step
+    return torch.cat([above, -above, torch.zeros(1, size, dtype=torch.float64)])
