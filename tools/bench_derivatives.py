@@ -18,6 +18,8 @@ import time
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import product
 from typing import Any
 
 import torch
@@ -81,11 +83,11 @@ def by_size() -> Iterator[tuple[int, str, Request]]:
 def measure(request: Request, checks: list[str], label: str, times: Times, *, slow: bool = True) -> bool:
     """Add the seconds that each takes for a sample. Returns False where somebody objects: that is not compared."""
     mine: Times = defaultdict(float)
-    for check in checks:
+    for check, mode in product(checks, ("fast", "slow") if slow else ("fast",)):
         call, parameters = CALLS[check]
-        for mode, fast in (("fast", True), ("slow", False)) if slow else (("fast", True),):
-            if not _timed(lambda: call(request.function, request.leaves, fast_mode=fast, **parameters), mine, (label, check, mode)):  # noqa: B023, E501
-                return False
+        asked = partial(call, request.function, request.leaves, fast_mode=mode == "fast", **parameters)
+        if not _timed(asked, mine, (label, check, mode)):
+            return False
     _answers(BatchedEngine(), request, checks, None, label)
     if not _answers(BatchedEngine(), request, checks, mine, label):
         return False
@@ -119,7 +121,7 @@ def _timed(call: Callable[[], bool], mine: Times, key: tuple[str, str, str]) -> 
 
 def ratios(times: Times, chosen: Callable[[str, str], bool] = lambda label, check: True) -> dict[str, float]:
     """Return the sums of seconds and what opcheck takes of torch's."""
-    seconds = {who: 0.0 for who in ("slow", "fast", "opcheck")}
+    seconds = dict.fromkeys(("slow", "fast", "opcheck"), 0.0)
     for (label, check, who), value in times.items():
         if chosen(label, check):
             seconds[who] += value
@@ -164,7 +166,10 @@ def main() -> None:
 
 
 def _table(found: dict[str, Any]) -> str:
-    lines = [f"samples: {found['samples']}", f"{'':18}{'slow s':>10}{'fast s':>10}{'opcheck s':>11}{'/ fast':>9}{'/ slow':>9}"]
+    lines = [
+        f"samples: {found['samples']}",
+        f"{'':18}{'slow s':>10}{'fast s':>10}{'opcheck s':>11}{'/ fast':>9}{'/ slow':>9}",
+    ]
     rows = [("total", found["total"])]
     rows += [(name, row) for group in ("dtype", "check", "size") for name, row in found[group].items()]
     for name, row in rows:

@@ -27,6 +27,7 @@ def undefined_cotangents(evidence: Evidence) -> str:
     outputs = evidence.function(*evidence.leaves)
     if not any(output.requires_grad for output in outputs):
         return ""
+    evidence.ordinary_reverse  # noqa: B018 - its exceptions are those of any backward pass
     given = tensors_of(probe(evidence.size[0]), outputs)
     for missing in [range(len(outputs)), *([index] for index in range(len(outputs)) if len(outputs) > 1)]:
         marked = tuple(_undefined(y) if index in missing else y for index, y in enumerate(outputs))
@@ -109,7 +110,7 @@ def repeated(evidence: Evidence) -> float:
 
 
 def batched_jvp(evidence: Evidence, count: int = 3) -> tuple[Tensor, Tensor]:
-    """Return tangents of the outputs by `torch.func.vmap` over `torch.func.jvp`, and by the loop over it: (count, M) each.
+    """Return tangents by `torch.func.vmap` over `torch.func.jvp`, and by the loop over it: both of shape (count, M).
 
     Exceptions are those of batching.
     """

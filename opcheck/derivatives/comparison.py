@@ -26,7 +26,9 @@ def agree(one: Tensor, other: Tensor, leaves: Sequence[Tensor], rtol: float, ato
 
 
 def _paired(matrix: Tensor) -> Tensor:
-    return torch.view_as_complex(matrix.reshape(matrix.shape[0], matrix.shape[1] // 2, 2).contiguous())
+    pairs = matrix.reshape(matrix.shape[0], matrix.shape[1] // 2, 2)
+    # A copy: a view may begin in the middle of a pair.
+    return torch.view_as_complex(pairs.clone(memory_format=torch.contiguous_format))
 
 
 def allowed(numerical: Tensor, leaves: Sequence[Tensor], numbers: Numbers) -> Tensor:

@@ -60,6 +60,7 @@ def _plain(tensor: Tensor) -> Tensor:
     # Each call of torch costs as much as the arithmetic on a hundred numbers: what is not needed is left out.
     found = tensor.detach() if tensor.requires_grad else tensor
     found = found.resolve_neg() if found.is_neg() else found
+    found = found.clone() if found._is_zerotensor() else found  # zeros without memory, which nothing may be added to
     if found.is_complex():
         found = torch.view_as_real(found.resolve_conj() if found.is_conj() else found)
     return found if found.dtype is torch.float64 and found.device.type == "cpu" else found.to("cpu", torch.float64)
