@@ -120,8 +120,9 @@ class TorchEngine:
             request = request.with_(function=evidence.function, leaves=evidence.leaves)
         parameters = self._parameters(check, question, request)
         if not question.second_order:
-            found = _put(gradcheck, request, question, parameters)
-            return _confirmed(check, request) if found and check in LEGACY and _is_strided(request) else found
+            if check in LEGACY and _is_strided(request):
+                return _of_batching(check, request, question, parameters)
+            return _put(gradcheck, request, question, parameters)
         given = {**parameters, "grad_outputs": request.grad_outputs}
         if any(leaf.layout in SPARSE for leaf in request.leaves):
             return _put(gradgradcheck_of_sparse, request, question, given)
@@ -192,11 +193,18 @@ def _is_strided(request: Request) -> bool:
     return all(leaf.layout is torch.strided for leaf in request.leaves)
 
 
-def _confirmed(check: str, request: Request) -> Disagreement | None:
-    """Ask again with the public vmap: gradcheck runs on a legacy one, which lacks rules that operators do have.
+def _of_batching(
+    check: str, request: Request, question: Question, parameters: dict[str, Any]
+) -> Disagreement | None:  # fmt: skip
+    """Ask again with the public vmap where gradcheck objects: its legacy vmap lacks rules that operators do have.
 
     See https://github.com/pytorch/pytorch/issues/130768.
     """
+    try:
+        if _put(gradcheck, request, question, parameters) is None:
+            return None
+    except Exception:
+        pass
     return BESIDE[check](Point(request).evidence(), request)
 
 
