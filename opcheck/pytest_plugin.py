@@ -26,7 +26,7 @@ __all__ = ["cases"]
 FOREIGN_MARKS = {"filterwarnings", "parametrize", "skip", "skipif", "timeout", "usefixtures", "xdist_group", "xfail"}
 """Marks that do something: a tag of that name must not, and selects by --opcheck-tag alone."""
 
-OVERRIDES = ("eps", "atol", "rtol", "nondeterminism", "fast_mode", "raise_exception")
+OVERRIDES = ("eps", "atol", "rtol", "nondeterminism", "fast_mode", "raise_exception", "jacobian")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -43,6 +43,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--opcheck-report-json", metavar="FILE", help="write one record a case")
     for name in ("eps", "atol", "rtol", "nondeterminism"):
         group.addoption(f"--opcheck-{name}", type=float, metavar="X", help=f"use this {name} for all derivatives")
+    group.addoption(
+        "--opcheck-jacobian",
+        choices=["full", "projected", "auto"],
+        help="whole Jacobians, random projections, or by size",
+    )
     group.addoption("--opcheck-fast-mode", action="store_true", default=None, help="fast_mode of torch's gradcheck")
     group.addoption(
         "--opcheck-no-raise-exception", action="store_false", dest="opcheck_raise_exception", default=None,

@@ -13,13 +13,13 @@ from torch import Tensor
 
 from opcheck.checks.arguments import names_of
 from opcheck.checks.verdict import Verdict, cannot, fails, told
-from opcheck.derivatives import Engine, Numbers, Request, default_numbers
+from opcheck.derivatives import AUTO, Engine, Numbers, Request, default_numbers
 from opcheck.plan.case import Case
 from opcheck.plan.kinds import check_kinds
 from opcheck.samples import Inputs, TestedFunction, realize, resolve
 from opcheck.samples.kept import Kept
 from opcheck.samples.outputs import differentiable, flatten
-from opcheck.spec.claims import Supports, Tolerance
+from opcheck.spec.claims import Jacobian, Supports, Tolerance
 from opcheck.spec.library import Sample
 from opcheck.spec.settings import Settings
 
@@ -169,9 +169,16 @@ class Subject:
             fast_mode=bool(overrides.get("fast_mode", settings.fast_mode)),
             raise_exception=bool(overrides.get("raise_exception", settings.raise_exception)),
             non_contiguous=(False, True) if generated == "both" else (generated,),
+            amount=replace(AUTO, jacobian=self._jacobian, budget=context.settings.batch_memory << 20),
             together=tuple(name for name in BESIDE_THE_JACOBIAN if _claimed(name, supports)),
             key=f"{context.case.subject}[{context.device}-{context.case.dtype}]#{self.sample.name}",
         )
+
+    @property
+    def _jacobian(self) -> Jacobian:
+        context = self.context
+        own: Jacobian | None = context.overrides.get("jacobian", context.case.operator.spec.jacobian)
+        return own or context.settings.jacobian
 
     @property
     def fits_in_place(self) -> bool:

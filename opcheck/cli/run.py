@@ -44,6 +44,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     numbers.add_argument("--engine", choices=["batched", "torch"], help="what computes derivative evidence")
     for name in ("eps", "atol", "rtol", "nondeterminism"):
         numbers.add_argument(f"--{name}", type=float, metavar="X")
+    numbers.add_argument(
+        "--jacobian", choices=["full", "projected", "auto"], help="whole Jacobians, random ones, or by size"
+    )
     numbers.add_argument("--fast-mode", action="store_true", help="fast_mode of torch's gradcheck")
     numbers.add_argument("--no-raise-exception", action="store_true", help="do not ask gradcheck for explanations")
 
@@ -96,6 +99,7 @@ def _arguments(options: argparse.Namespace, settings: Settings) -> list[str]:
     arguments += ["--opcheck-report-json", options.report_json] if options.report_json else []
     arguments += ["--opcheck-engine", options.engine] if options.engine else []
     arguments += ["--opcheck-fast-mode"] if options.fast_mode else []
+    arguments += [f"--opcheck-jacobian={options.jacobian}"] if options.jacobian else []
     arguments += ["--opcheck-no-raise-exception"] if options.no_raise_exception else []
     for name in ("eps", "atol", "rtol", "nondeterminism"):
         value = getattr(options, name)

@@ -1,8 +1,19 @@
 """Calculus: Jacobians by finite differences and by automatic differentiation, and how they compare. Knows no specs."""
 
+from opcheck.derivatives.amount import AUTO, Amount
 from opcheck.derivatives.batched_engine import BatchedEngine
 from opcheck.derivatives.engine import Disagreement, Engine, Request
 from opcheck.derivatives.numbers import Numbers, default_numbers
 from opcheck.derivatives.torch_engine import TorchEngine
 
-__all__ = ["BatchedEngine", "Disagreement", "Engine", "Numbers", "Request", "TorchEngine", "default_numbers"]
+__all__ = [
+    "AUTO",
+    "Amount",
+    "BatchedEngine",
+    "Disagreement",
+    "Engine",
+    "Numbers",
+    "Request",
+    "TorchEngine",
+    "default_numbers",
+]

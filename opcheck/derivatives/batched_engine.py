@@ -7,7 +7,7 @@ import torch
 from opcheck.derivatives.beside import BESIDE, undefined_cotangents
 from opcheck.derivatives.contradiction import contradiction
 from opcheck.derivatives.engine import Disagreement, Request
-from opcheck.derivatives.evidence import AUTO, Amount, Evidence, Mode
+from opcheck.derivatives.evidence import Evidence, Mode
 from opcheck.derivatives.point import Point, Step
 from opcheck.derivatives.torch_engine import TorchEngine
 
@@ -35,9 +35,8 @@ class BatchedEngine:
 
     name = "batched"
 
-    def __init__(self, amount: Amount = AUTO) -> None:
+    def __init__(self) -> None:
         self._torch = TorchEngine()
-        self._amount = amount
         self._group = ""
         self._points: dict[str, Point] = {}
 
@@ -61,7 +60,7 @@ class BatchedEngine:
             self._group = group
         key = request.key
         if key not in self._points:
-            self._points[key] = Point(request, self._amount)
+            self._points[key] = Point(request)
         return self._points[key]
 
 

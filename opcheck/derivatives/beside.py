@@ -127,12 +127,18 @@ def batched_jvp(evidence: Evidence, count: int = 3) -> tuple[Tensor, Tensor]:
 
 
 def _batched_grad(evidence: Evidence, request: Request) -> Disagreement | None:
-    analytical = evidence.analytical("reverse")
-    if analytical.batch_said is not None or not evidence.outputs:
+    if not evidence.outputs:
         return None
-    if analytical.refusal is not None:
-        return Disagreement(f"While computing batched gradients, got: {analytical.refusal}", "refused")
-    return _held(evidence.batched_rows(), analytical.jacobian, "the vmapped backward pass is not that of the loop")
+    analytical = evidence.analytical("reverse")
+    if analytical.batch_said is not None:
+        return None
+    try:
+        batched = evidence.batched("reverse")
+    except Exception as error:
+        return Disagreement(f"While computing batched gradients, got: {error}", "refused")
+    if batched.holds(1e4 * evidence.unit):
+        return None
+    return _held(batched.jacobian, analytical.jacobian, "the vmapped backward pass is not that of the loop")
 
 
 def _batched_forward_grad(evidence: Evidence, request: Request) -> Disagreement | None:

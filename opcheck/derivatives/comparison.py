@@ -11,6 +11,11 @@ from opcheck.derivatives.coordinates import parts, real_size
 from opcheck.derivatives.numbers import Numbers
 
 
+def most(one: Tensor, other: Tensor) -> float:
+    """Return the greatest difference of two tensors of the same shape; NaN where there is one."""
+    return float((one - other).abs_().max()) if one.numel() else 0.0
+
+
 def agree(one: Tensor, other: Tensor, leaves: Sequence[Tensor], rtol: float, atol: float) -> bool:
     """Tell whether |one - other| <= atol + rtol |other| for all entries of two Jacobians of shape (M, N).
 

@@ -40,10 +40,15 @@ class Differences:
         """One-sided differences (f(x) - f(x - h u)) / h, of shape (M, K)."""
         return (self.base - self.below).div_(self.step).T
 
+    @cached_property
+    def most_bend(self) -> float:
+        """The greatest disagreement of the two sides; NaN where something is no number."""
+        return float(self.bend.abs().max()) if self.above.numel() else 0.0
+
     @property
     def bend(self) -> Tensor:
         """By how much the two sides differ: h f'' where f is smooth, the height of the step in f' at a kink."""
-        return self.right - self.left
+        return (self.above - self.base).add_(self.below).sub_(self.base).div_(self.step).T
 
 
 def differences(

@@ -8,6 +8,7 @@ from typing import Any, Literal, Protocol
 
 from torch import Tensor
 
+from opcheck.derivatives.amount import AUTO, Amount
 from opcheck.derivatives.diagnosis import Entry, Finding
 from opcheck.derivatives.mismatch import Mismatch
 from opcheck.derivatives.numbers import Numbers
@@ -36,6 +37,8 @@ class Request:
     non_contiguous: tuple[bool, ...] = (False, True)
     """For second order: the memory of generated cotangents, each in turn."""
 
+    amount: Amount = AUTO
+    """How much evidence is gathered, and in how much memory."""
     together: tuple[str, ...] = ()
     """Checks beside the Jacobian that are claimed: an engine may settle them at once."""
     key: str = ""

@@ -16,7 +16,9 @@ from typing import Literal, TypeVar
 import torch
 from torch import Tensor
 
+from opcheck.derivatives.amount import AUTO, Amount
 from opcheck.derivatives.analytical import vjp
+from opcheck.derivatives.comparison import most
 from opcheck.derivatives.coordinates import batches_of, chunks, rows_of, tensors_of, vector
 from opcheck.derivatives.differences import Differences, differences
 from opcheck.derivatives.directions import directions, probe, stencil, with_probe
@@ -25,25 +27,10 @@ from opcheck.derivatives.functions import Differentiable, Tensors, pushforward
 Mode = Literal["reverse", "forward"]
 T = TypeVar("T")
 
+FEW = 2
+"""Up to how many directions ordinary calls take less time than a batch."""
 COPIES = 16
 """How many tensors of the size of inputs and outputs an operator is assumed to need at a time."""
-
-
-@dataclass(frozen=True)
-class Amount:
-    """How much evidence is gathered at a point, and in how much memory."""
-
-    jacobian: Literal["full", "projected", "auto"] = "auto"
-    """The whole Jacobian, or what it makes of some random directions; auto: the whole up to `largest`."""
-    largest: int = 512
-    """The most real coordinates of inputs, or of outputs, for which auto means the whole Jacobian."""
-    projections: int = 8
-    """How many random directions there are on each side."""
-    budget: int = 1 << 28
-    """Bytes that a batch may take, by the estimate of `Evidence.batch`."""
-
-
-AUTO = Amount()
 
 
 @dataclass(frozen=True)
@@ -61,16 +48,20 @@ class Analytical:
     refusal: Exception | None = None
     """Why it could not be batched."""
 
+    @cached_property
+    def off(self) -> float:
+        """By how much the ordinary call differs at most from what the Jacobian and what the batch say, added."""
+        said = most(self.said, self.ordinary)
+        return said if self.batch_said is None else said + most(self.batch_said, self.ordinary)
+
     def holds(self, rounding: float) -> bool:
         """Tell whether the ordinary call agrees with the Jacobian up to some relative rounding."""
-        if not self.said.numel():
+        if self.off <= rounding:  # as almost always; NaN is looked at below
             return True
         scale = float(torch.linalg.vector_norm(self.jacobian, float("inf"))) if self.jacobian.numel() else 1.0
-        scale = scale * max(self.jacobian.shape) if isfinite(scale) else 1.0
-        same = torch.allclose(self.said, self.ordinary, rounding, rounding * scale, equal_nan=True)
-        if not same or self.batch_said is None:
-            return same
-        return torch.allclose(self.batch_said, self.ordinary, rounding, rounding * scale, equal_nan=True)
+        allowed = rounding * (scale * max(self.jacobian.shape) if isfinite(scale) else 1.0)
+        others = [self.said] if self.batch_said is None else [self.said, self.batch_said]
+        return all(torch.allclose(other, self.ordinary, rounding, allowed, equal_nan=True) for other in others)
 
 
 class Evidence:
@@ -157,30 +148,30 @@ class Evidence:
         return self._analytical[mode, looped]
 
     def _differentiated(self, mode: Mode, looped: bool) -> Analytical:
-        rows = self._pulled_back if mode == "reverse" else self._pushed_forward
-        ordinary = self.ordinary_reverse if mode == "reverse" else self.ordinary_forward
         size = self.size[0 if mode == "reverse" else 1]
         refusal: Exception | None = None
-        if not looped:
+        if not looped and size > FEW:
             try:
-                pieces = [rows(chunk) for chunk in chunks(with_probe(size, self.projections), self.batch)]
-                found = pieces[0] if len(pieces) == 1 else torch.cat(pieces)
-                jacobian = found[:-1] if mode == "reverse" else found[:-1].T
-                said = probe(size) @ found[:-1] if self.projections is None else found[-1]
-                batched = Analytical(jacobian, said, ordinary, found[-1])
+                batched = self.batched(mode)
                 if batched.holds(1e4 * self.unit):
                     return batched
             except Exception as error:
                 refusal = error
+        ordinary = self.ordinary_reverse if mode == "reverse" else self.ordinary_forward
         one_by_one = self.pull_back_each if mode == "reverse" else self.push_forward_each
         found = one_by_one(directions(size, self.projections))
-        jacobian = found if mode == "reverse" else found.T
         said = probe(size) @ found if self.projections is None else ordinary
-        return Analytical(jacobian, said, ordinary, refusal=refusal)
+        return Analytical(found if mode == "reverse" else found.T, said, ordinary, refusal=refusal)
 
-    def batched_rows(self) -> Tensor:
-        """Return the reverse-mode Jacobian by one batched backward pass, whatever is to be said of it."""
-        return self._pulled_back(directions(self.size[0], self.projections))
+    def batched(self, mode: Mode) -> Analytical:
+        """Return the Jacobian by batched calls, whatever is to be said of it. Exceptions are those of batching."""
+        rows = self._pulled_back if mode == "reverse" else self._pushed_forward
+        ordinary = self.ordinary_reverse if mode == "reverse" else self.ordinary_forward
+        size = self.size[0 if mode == "reverse" else 1]
+        pieces = [rows(chunk) for chunk in chunks(with_probe(size, self.projections), self.batch)]
+        found = pieces[0] if len(pieces) == 1 else torch.cat(pieces)
+        said = probe(size) @ found[:-1] if self.projections is None else found[-1]
+        return Analytical(found[:-1] if mode == "reverse" else found[:-1].T, said, ordinary, found[-1])
 
     @cached_property
     def ordinary_reverse(self) -> Tensor:

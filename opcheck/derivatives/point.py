@@ -11,7 +11,7 @@ from torch import Tensor
 from opcheck.derivatives.coordinates import real_size, tensors_of
 from opcheck.derivatives.directions import probe
 from opcheck.derivatives.engine import Request
-from opcheck.derivatives.evidence import AUTO, Amount, Evidence
+from opcheck.derivatives.evidence import Evidence
 from opcheck.derivatives.functions import Differentiable, Primal, Pullback, gradient_sum, pushforward
 
 Step = Literal["rev", "rev with gaps", "fwd", "sum"]
@@ -24,7 +24,6 @@ class Point:
     """A function at its leaves, with all evidence about it: of the function itself, and of its derivatives."""
 
     request: Request
-    amount: Amount = AUTO
     _evidence: dict[tuple[Step, ...], Evidence] = field(default_factory=dict)
 
     def evidence(self, *steps: Step) -> Evidence:
@@ -40,12 +39,12 @@ class Point:
         if not chosen:
             # Nothing has a backward pass: all that could have a derivative must then have none.
             chosen = tuple(i for i, y in enumerate(outputs) if y.is_floating_point() or y.is_complex())
-        return Evidence(Primal(self.request.function, chosen), leaves, amount=self.amount)
+        return Evidence(Primal(self.request.function, chosen), leaves, amount=self.request.amount)
 
     def _derived(self, base: Evidence, step: Step) -> Evidence:
         if step == "sum":
             return Evidence(
-                gradient_sum(base.function, base.outputs, len(base.leaves)), base.leaves, amount=self.amount
+                gradient_sum(base.function, base.outputs, len(base.leaves)), base.leaves, amount=self.request.amount
             )
         reverse = step != "fwd"
         like = base.outputs if reverse else base.leaves
@@ -58,7 +57,7 @@ class Point:
         if step == "rev with gaps":
             given = tuple(_with_gaps(v) for v in given)
         linear = tuple(v.detach().requires_grad_() for v in given)
-        return Evidence(function, (*base.leaves, *linear), amount=self.amount)
+        return Evidence(function, (*base.leaves, *linear), amount=self.request.amount)
 
 
 def _with_gaps(tensor: Tensor) -> Tensor:

@@ -22,7 +22,8 @@ class RunSession:
     settings: Settings
     engine: Engine
     overrides: dict[str, Any] = field(default_factory=dict)
-    """Tolerances and settings that win over the specs: eps, atol, rtol, nondeterminism, fast_mode, raise_exception."""
+    """Tolerances and settings that win over the specs: eps, atol, rtol, nondeterminism, fast_mode, raise_exception,
+    jacobian."""
     _devices: dict[str, Availability] = field(default_factory=dict)
 
     @classmethod

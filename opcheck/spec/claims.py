@@ -29,6 +29,7 @@ class Dtypes(Model):
         return tuple(name for name in listed if names.is_differentiable(name))
 
 
+Jacobian = Literal["full", "projected", "auto"]
 Order = Literal["rev_over_fwd", "fwd_over_fwd", "scalarized_second_order", "rev_over_rev_over_rev"]
 
 

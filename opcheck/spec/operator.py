@@ -10,6 +10,7 @@ from opcheck.spec.claims import (
     ErrorClaim,
     Expect,
     Gradcheck,
+    Jacobian,
     Order,
     Outputs,
     Reference,
@@ -108,6 +109,9 @@ class Claims(Model):
     )
     gradcheck: Gradcheck = Field(default=Gradcheck.model_construct(), description="settings of torch's gradcheck")
     reseed: bool = Field(default=False, description="a random operator: reset the generator before each call")
+    jacobian: Jacobian | None = Field(
+        default=None, description="full, projected (random directions) or auto (by size); default: that of the project"
+    )
     orders: Frozen[Order] = Field(default=(), description="further derivatives of second and third order to test")
     registered: bool | None = Field(
         default=None, description="registered with torch.library; default: where the target starts with torch.ops"

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError
 
-from opcheck.spec.claims import Strings
+from opcheck.spec.claims import Jacobian, Strings
 from opcheck.spec.document import Document
 from opcheck.spec.explain import explain
 from opcheck.spec.model import Model
@@ -22,6 +22,8 @@ class Settings(Model):
     max_elements: Annotated[int, Field(ge=1)] = Field(4096, description="most elements of one tensor of a sample")
     max_samples: Annotated[int, Field(ge=1)] = Field(1000, description="most samples of one operator")
     engine: Literal["batched", "torch"] = Field(default="batched", description="what computes the derivative evidence")
+    jacobian: Jacobian = Field(default="auto", description="whole Jacobians, random projections, or by size")
+    batch_memory: Annotated[int, Field(ge=1)] = Field(256, description="MiB that a batch of evaluations may take")
     timeout: Annotated[float, Field(gt=0)] | None = Field(default=None, description="seconds that a case may take")
 
     _root: Path | None = None

@@ -55,8 +55,8 @@ class TestUnknownKeys:
         (line,) = about("  reseeds = true")
         assert line == (
             '3:3: unknown key "reseeds"; expected one of variants, dtypes, devices, per_device, samples, supports, '
-            "outputs, tolerance, gradcheck, reseed, orders, registered, layouts, masked, check_sparse_nnz, tags, "
-            'notes, name, target, variant, aliases, reference, errors, expect; did you mean "reseed"?'
+            "outputs, tolerance, gradcheck, reseed, jacobian, orders, registered, layouts, masked, check_sparse_nnz, "
+            'tags, notes, name, target, variant, aliases, reference, errors, expect; did you mean "reseed"?'
         )
 
     def test_of_an_inline_table(self, about: About) -> None:
