@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from opcheck.derivatives.beside import BESIDE, undefined_cotangents
+from opcheck.derivatives.beside import BESIDE, memory_of_cotangents, undefined_cotangents
 from opcheck.derivatives.contradiction import contradiction
 from opcheck.derivatives.engine import Disagreement, Request
 from opcheck.derivatives.evidence import Evidence, Mode
@@ -50,7 +50,11 @@ class BatchedEngine:
             return BESIDE[check](point.evidence(), request)
         if check == "rev_over_rev" or check == "fwd_over_rev":
             return _of_pullback(point, request, place[1], check)
-        return contradiction(point.evidence(*place[0]), place[1], request, check if place[0] else "")
+        found = contradiction(point.evidence(*place[0]), place[1], request, check if place[0] else "")
+        if check == "backward" and (found is None or found.kind == "low accuracy"):
+            text = memory_of_cotangents(point.evidence())
+            return Disagreement(text) if text else found
+        return found
 
     def _point(self, request: Request) -> Point:
         """Return what is known about a sample. Evidence of other operators is dropped."""

@@ -9,7 +9,16 @@ import torch
 from torch import Tensor
 
 from opcheck.derivatives.analytical import vjp
-from opcheck.derivatives.coordinates import batches_of, rows_of, tensors_of, vector
+from opcheck.derivatives.coordinates import (
+    batches_of,
+    located,
+    parts,
+    real_size,
+    rows_of,
+    tensors_of,
+    vector,
+    with_gaps,
+)
 from opcheck.derivatives.directions import probe
 from opcheck.derivatives.dual import dual_level, make_dual, tangent_of
 from opcheck.derivatives.engine import Disagreement, Request
@@ -24,28 +33,32 @@ def undefined_cotangents(evidence: Evidence) -> str:
 
     All of them undefined must give zeros; one of several must give what a zero in its place gives.
     """
+    evidence.ordinary_reverse  # noqa: B018 - its exceptions are those of any backward pass
     outputs = evidence.function(*evidence.leaves)
     if not any(output.requires_grad for output in outputs):
         return ""
-    evidence.ordinary_reverse  # noqa: B018 - its exceptions are those of any backward pass
-    given = tensors_of(probe(evidence.size[0]), outputs)
+    sizes = [real_size(output) for output in outputs]
     for missing in [range(len(outputs)), *([index] for index in range(len(outputs)) if len(outputs) > 1)]:
         marked = tuple(_undefined(y) if index in missing else y for index, y in enumerate(outputs))
-        zeros = tuple(torch.zeros_like(v) if index in missing else v for index, v in enumerate(given))
         try:
-            found = vjp(marked, evidence.leaves, given)
+            found = vector(vjp(marked, evidence.leaves, tensors_of(probe(evidence.size[0]), outputs)))
         except Exception as error:
             return f"{_which(missing, outputs, 'cotangent')} undefined: backward raised {type(error).__name__}: {error}"
-        # All zeros, whatever the formula makes of zeros: 0 * inf, say.
-        everything = len(missing) == len(outputs)
-        expected = (
-            torch.zeros(evidence.size[1], dtype=torch.float64)
-            if everything
-            else vector(vjp(outputs, evidence.leaves, zeros))
-        )
-        if not _close(vector(found), expected, evidence):
+        # None at all: zeros, whatever the formula makes of zeros (0 * inf, say).
+        nothing = len(missing) == len(outputs)
+        zeroed = _without(probe(evidence.size[0]), missing, sizes)
+        expected = torch.zeros_like(found) if nothing else evidence.pulled_back(zeroed)
+        if not _close(found, expected, evidence) and (
+            nothing or not _close(found, evidence.pull_back(zeroed), evidence)
+        ):
             return f"{_which(missing, outputs, 'cotangent')} undefined: the gradient is not that of zeros in its place"
     return ""
+
+
+def _without(direction: Tensor, missing: Sequence[int], sizes: Sequence[int]) -> Tensor:
+    """Return a direction with zeros for some of the tensors whose real sizes are given."""
+    pieces = parts(direction, sizes)
+    return torch.cat([piece * 0 if index in missing else piece for index, piece in enumerate(pieces)])
 
 
 def _undefined(output: Tensor) -> Tensor:
@@ -55,16 +68,19 @@ def _undefined(output: Tensor) -> Tensor:
 
 def undefined_tangents(evidence: Evidence) -> str:
     """Return why an input without a tangent is not treated as one with a tangent of zeros; empty where it is."""
+    evidence.ordinary_forward  # noqa: B018 - its exceptions are those of any call in forward mode
     leaves = [leaf.detach() for leaf in evidence.leaves]
-    tangents = tensors_of(probe(evidence.size[1]), leaves)
+    direction, sizes = probe(evidence.size[1]), [real_size(leaf) for leaf in leaves]
+    tangents = tensors_of(direction, leaves)
     for missing in range(len(leaves)):
-        found, expected = (
-            _pushed(evidence, leaves, [t if index != missing else instead for index, t in enumerate(tangents)])
-            for instead in (None, torch.zeros_like(tangents[missing]))
-        )
-        if len(leaves) == 1:
-            expected = torch.zeros_like(found)  # whatever the formula makes of zeros: 0 * inf, say
-        if not _close(found, expected, evidence):
+        found = _pushed(evidence, leaves, [None if index == missing else t for index, t in enumerate(tangents)])
+        # None at all: zeros, whatever the formula makes of zeros (0 * inf, say).
+        nothing = len(leaves) == 1
+        zeroed = _without(direction, [missing], sizes)
+        expected = torch.zeros_like(found) if nothing else evidence.pushed_forward(zeroed)
+        if not _close(found, expected, evidence) and (
+            nothing or not _close(found, evidence.push_forward(zeroed), evidence)
+        ):
             return f"input {missing} without a tangent: the tangent of the outputs is not that for zeros in its place"
     return ""
 
@@ -84,6 +100,33 @@ def _which(missing: Sequence[int], outputs: Tensors, what: str) -> str:
 def _close(found: Tensor, expected: Tensor, evidence: Evidence) -> bool:
     rounding = 1e4 * evidence.unit
     return torch.allclose(found, expected, rtol=rounding, atol=rounding, equal_nan=True)
+
+
+def memory_of_cotangents(evidence: Evidence) -> str:
+    """Return which gradient depends on how the cotangent lies in memory; empty where none does.
+
+    Cotangents have gaps, or are one number expanded: what the backward pass of sum() hands over.
+    """
+
+    def compare(outputs: Tensors) -> str:
+        gaps = tuple(with_gaps(v) for v in tensors_of(probe(evidence.size[0]), outputs))
+        one = tuple(torch.ones((), dtype=y.dtype, device=y.device).expand(y.shape) for y in outputs)
+        for memory, special, plain in (
+            ("a non-contiguous", gaps, evidence.ordinary_reverse),
+            ("an expanded (stride 0)", one, evidence.pulled_back(vector(one))),
+        ):
+            found = vector(vjp(outputs, evidence.leaves, special))
+            if _close(found, plain, evidence) or _close(found, evidence.pull_back(vector(special)), evidence):
+                continue
+            off = (found - plain).abs().nan_to_num(nan=float("inf"))
+            leaf, _ = located(int(off.argmax()), evidence.leaves)
+            return (
+                f"the gradient of input {leaf} depends on the memory of the cotangent\n{memory} cotangent gives one "
+                f"that is off by up to {float(off.max()):.4g} from that of a contiguous one with the same values"
+            )
+        return ""
+
+    return evidence.on_graph(compare) if any(y.requires_grad for y in evidence.outputs) else ""
 
 
 def attributes(evidence: Evidence) -> str:
@@ -110,7 +153,7 @@ def repeated(evidence: Evidence) -> float:
 
 
 def batched_jvp(evidence: Evidence, count: int = 3) -> tuple[Tensor, Tensor]:
-    """Return tangents by `torch.func.vmap` over `torch.func.jvp`, and by the loop over it: both of shape (count, M).
+    """Return tangents by `torch.func.vmap` over `torch.func.jvp`, of shape (count, M), and for which directions.
 
     Exceptions are those of batching.
     """
@@ -123,7 +166,7 @@ def batched_jvp(evidence: Evidence, count: int = 3) -> tuple[Tensor, Tensor]:
         return found
 
     batched = torch.func.vmap(pushed, randomness="same")(*tangents)
-    return rows_of(batched, count), evidence.push_forward_each(directions)
+    return rows_of(batched, count), directions
 
 
 def _batched_grad(evidence: Evidence, request: Request) -> Disagreement | None:
@@ -145,10 +188,12 @@ def _batched_forward_grad(evidence: Evidence, request: Request) -> Disagreement 
     if not evidence.outputs:
         return None
     try:
-        batched, looped = batched_jvp(evidence)
+        batched, directions = batched_jvp(evidence)
     except Exception as error:
         return Disagreement(f"While computing batched gradients, got: {error}", "refused")
-    return _held(batched, looped, "the vmapped jvp is not that of the loop")
+    if torch.allclose(batched, evidence.pushed_forward(directions), 1e-5, 1e-8, equal_nan=True):
+        return None
+    return _held(batched, evidence.push_forward_each(directions), "the vmapped jvp is not that of the loop")
 
 
 def _held(batched: Tensor, looped: Tensor, text: str) -> Disagreement | None:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from opcheck.derivatives import projected
 from opcheck.derivatives.comparison import agree, allowed, blocks, most, wrong_entries
-from opcheck.derivatives.coordinates import place, real_size
+from opcheck.derivatives.coordinates import located, place
 from opcheck.derivatives.diagnosis import diagnose, worst_entries
 from opcheck.derivatives.differences import Differences, error_estimate, kinks
 from opcheck.derivatives.directions import probe
@@ -116,11 +116,8 @@ def at_kink(kinky: Tensor, evidence: Evidence) -> str:
     columns = kinky.any(dim=0).nonzero().flatten().tolist()
     places = []
     for column in columns[:8]:
-        leaf, start = 0, column
-        while start >= real_size(evidence.leaves[leaf]):
-            start -= real_size(evidence.leaves[leaf])
-            leaf += 1
-        places.append(f"input {leaf}{place(evidence.leaves[leaf], start)} = {float(evidence.point[column]):.8g}")
+        leaf, own = located(column, evidence.leaves)
+        places.append(f"input {leaf}{place(evidence.leaves[leaf], own)} = {float(evidence.point[column]):.8g}")
     more = f" and {len(columns) - 8} more" if len(columns) > 8 else ""
     return (
         "the function has a kink or a jump here, and no derivative: one-sided differences disagree\n"

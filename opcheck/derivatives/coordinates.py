@@ -59,6 +59,7 @@ def _plain(tensor: Tensor) -> Tensor:
     """Return real numbers in double precision on the CPU; for complex dtypes real and imaginary parts alternate."""
     # Each call of torch costs as much as the arithmetic on a hundred numbers: what is not needed is left out.
     found = tensor.detach() if tensor.requires_grad else tensor
+    found = found if found.layout is torch.strided else found.to_dense()
     found = found.resolve_neg() if found.is_neg() else found
     found = found.clone() if found._is_zerotensor() else found  # zeros without memory, which nothing may be added to
     if found.is_complex():
@@ -123,3 +124,17 @@ def chunks(matrix: Tensor, most: int) -> list[Tensor]:
     """Return consecutive rows of a matrix, at most so many in each piece."""
     count = len(matrix)
     return parts(matrix, [min(most, count - start) for start in range(0, count, most)])
+
+
+def located(coordinate: int, tensors: Sequence[Tensor]) -> tuple[int, int]:
+    """Return which of several tensors a coordinate belongs to, and which of its own it is."""
+    number = 0
+    while coordinate >= real_size(tensors[number]):
+        coordinate -= real_size(tensors[number])
+        number += 1
+    return number, coordinate
+
+
+def with_gaps(tensor: Tensor) -> Tensor:
+    """Return the same values with gaps between them in memory."""
+    return torch.stack((torch.zeros_like(tensor), tensor), dim=-1)[..., 1]

@@ -165,7 +165,7 @@ class Evidence:
 
     def batched(self, mode: Mode) -> Analytical:
         """Return the Jacobian by batched calls, whatever is to be said of it. Exceptions are those of batching."""
-        rows = self._pulled_back if mode == "reverse" else self._pushed_forward
+        rows = self._pull_back_all if mode == "reverse" else self._push_forward_all
         ordinary = self.ordinary_reverse if mode == "reverse" else self.ordinary_forward
         size = self.size[0 if mode == "reverse" else 1]
         pieces = [rows(chunk) for chunk in chunks(with_probe(size, self.projections), self.batch)]
@@ -193,7 +193,19 @@ class Evidence:
         # A copy: the outputs may be views of what is captured, which changes with the next call.
         return vector(pushforward(self.function)(*points, *tensors_of(tangent, self.leaves))).clone()
 
-    def _pulled_back(self, cotangents: Tensor) -> Tensor:
+    def pulled_back(self, cotangents: Tensor) -> Tensor:
+        """Return V J for cotangents V of shape (K, M) or (M,): by the Jacobian where it is whole, else one by one."""
+        if self.projections is None:
+            return cotangents @ self.analytical("reverse").jacobian
+        return self.pull_back(cotangents) if cotangents.dim() == 1 else self.pull_back_each(cotangents)
+
+    def pushed_forward(self, tangents: Tensor) -> Tensor:
+        """Return U J^T for tangents U of shape (K, N) or (N,): by the Jacobian where it is whole, else one by one."""
+        if self.projections is None:
+            return tangents @ self.analytical("forward").jacobian.T
+        return self.push_forward(tangents) if tangents.dim() == 1 else self.push_forward_each(tangents)
+
+    def _pull_back_all(self, cotangents: Tensor) -> Tensor:
         """Return V J for cotangents V of shape (K, M), by one batched backward pass over the ordinary graph."""
 
         def rows(outputs: Tensors) -> Tensor:
@@ -207,7 +219,7 @@ class Evidence:
         found = [self.pull_back(row) for row in cotangents]
         return torch.stack(found) if found else torch.zeros(0, self.size[1], dtype=torch.float64)
 
-    def _pushed_forward(self, tangents: Tensor) -> Tensor:
+    def _push_forward_all(self, tangents: Tensor) -> Tensor:
         """Return (J U^T)^T for tangents U of shape (K, N), by one batched call in forward mode."""
         points = self.point.repeat(len(tangents), 1)
         arguments = (*batches_of(points, self.leaves), *batches_of(tangents, self.leaves))

@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
-from torch import Tensor
 
-from opcheck.derivatives.coordinates import real_size, tensors_of
+from opcheck.derivatives.coordinates import real_size, tensors_of, with_gaps
 from opcheck.derivatives.directions import probe
 from opcheck.derivatives.engine import Request
 from opcheck.derivatives.evidence import Evidence
@@ -55,10 +54,6 @@ class Point:
             plain = [torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device) for tensor in like]
             given = tensors_of(probe(sum(map(real_size, like)), 1), plain)
         if step == "rev with gaps":
-            given = tuple(_with_gaps(v) for v in given)
+            given = tuple(with_gaps(v) for v in given)
         linear = tuple(v.detach().requires_grad_() for v in given)
         return Evidence(function, (*base.leaves, *linear), amount=self.request.amount)
-
-
-def _with_gaps(tensor: Tensor) -> Tensor:
-    return torch.stack((torch.zeros_like(tensor), tensor), dim=-1)[..., 1]

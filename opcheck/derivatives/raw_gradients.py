@@ -30,7 +30,10 @@ class RawGradient:
 def raw_gradients(outputs: tuple[Tensor, ...], leaves: tuple[Tensor, ...]) -> list[RawGradient]:
     """Run one backward pass over `outputs`, and return the gradients of every Python function met on the way."""
     found: list[RawGradient] = []
-    for node in _python_nodes(outputs):
+    nodes = list(_python_nodes(outputs))
+    if not nodes:
+        return found
+    for node in nodes:
         _watch(node, found)
     differentiable = [output for output in outputs if output.requires_grad]
     if differentiable:

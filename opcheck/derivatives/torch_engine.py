@@ -14,7 +14,7 @@ from torch.autograd import gradcheck, gradgradcheck
 from torch.autograd.gradcheck import GradcheckError
 
 from opcheck.derivatives.analytical import vjp_function
-from opcheck.derivatives.beside import BESIDE
+from opcheck.derivatives.beside import BESIDE, memory_of_cotangents
 from opcheck.derivatives.contradiction import contradiction
 from opcheck.derivatives.engine import Disagreement, Function, Request
 from opcheck.derivatives.numbers import Numbers
@@ -122,7 +122,11 @@ class TorchEngine:
         if not question.second_order:
             if check in LEGACY and _is_strided(request):
                 return _of_batching(check, request, question, parameters)
-            return _put(gradcheck, request, question, parameters)
+            found = _put(gradcheck, request, question, parameters)
+            if found or check != "backward":
+                return found
+            text = memory_of_cotangents(Point(request).evidence())
+            return Disagreement(text) if text else None
         given = {**parameters, "grad_outputs": request.grad_outputs}
         if any(leaf.layout in SPARSE for leaf in request.leaves):
             return _put(gradgradcheck_of_sparse, request, question, given)
