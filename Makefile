@@ -1,6 +1,7 @@
 # make run    every shipped spec on the CPU, with a progress bar and a summary
 # make test   the tests of opcheck itself, without the operator library
 # make lint   ruff and mypy
+# make bench  what derivative evidence costs, beside torch's own functions
 # make clean  removes the virtual environment and caches
 #
 # A virtual environment is made on first use; nothing but Python 3.10+ and make is needed.
@@ -11,7 +12,7 @@ BIN     := $(VENV)/bin
 JOBS    ?= auto
 ARGS    ?=
 
-.PHONY: run test lint clean docs
+.PHONY: run test lint bench clean docs
 .DEFAULT_GOAL := run
 
 # A stamp is newer than what it was installed from; a change of either installs again. torch comes first and exactly as
@@ -38,6 +39,9 @@ lint: $(VENV)/.developing
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy opcheck
+
+bench: $(VENV)/.installed
+	$(BIN)/python tools/bench_derivatives.py $(ARGS)
 
 docs: $(VENV)/.developing
 	$(BIN)/python tools/generate_docs.py
