@@ -13,7 +13,7 @@ from torch import Tensor
 
 from opcheck.checks.arguments import names_of
 from opcheck.checks.verdict import Verdict, cannot, fails, told
-from opcheck.derivatives import AUTO, Engine, Numbers, Request, default_numbers
+from opcheck.derivatives import Amount, Engine, Numbers, Request, default_numbers
 from opcheck.plan.case import Case
 from opcheck.plan.kinds import check_kinds
 from opcheck.samples import Inputs, TestedFunction, realize, resolve
@@ -65,6 +65,17 @@ class Context:
         given = {key: value for key, value in own.items() if value is not None}
         given |= {key: value for key, value in self.overrides.items() if key in TOLERANCES}
         return replace(base, **given)
+
+    @cached_property
+    def amount(self) -> Amount:
+        """How much evidence is gathered: by the command line, else the spec, else the project."""
+        own: Jacobian | None = self.overrides.get("jacobian", self.case.operator.spec.jacobian)
+        return Amount(own or self.settings.jacobian, budget=self.settings.batch_memory << 20)
+
+    @cached_property
+    def beside_the_jacobian(self) -> tuple[str, ...]:
+        """The checks beside the Jacobian that the operator makes the claims for."""
+        return tuple(name for name in BESIDE_THE_JACOBIAN if _claimed(name, self.case.claims.supports))
 
     def value_tolerance(self) -> Tolerance:
         """Return rtol and atol for comparisons of values: both None, unless the spec sets one for this very check."""
@@ -169,16 +180,10 @@ class Subject:
             fast_mode=bool(overrides.get("fast_mode", settings.fast_mode)),
             raise_exception=bool(overrides.get("raise_exception", settings.raise_exception)),
             non_contiguous=(False, True) if generated == "both" else (generated,),
-            amount=replace(AUTO, jacobian=self._jacobian, budget=context.settings.batch_memory << 20),
-            together=tuple(name for name in BESIDE_THE_JACOBIAN if _claimed(name, supports)),
+            amount=context.amount,
+            together=context.beside_the_jacobian,
             key=f"{context.case.subject}[{context.device}-{context.case.dtype}]#{self.sample.name}",
         )
-
-    @property
-    def _jacobian(self) -> Jacobian:
-        context = self.context
-        own: Jacobian | None = context.overrides.get("jacobian", context.case.operator.spec.jacobian)
-        return own or context.settings.jacobian
 
     @property
     def fits_in_place(self) -> bool:

@@ -34,7 +34,10 @@ def undefined_cotangents(evidence: Evidence) -> str:
     All of them undefined must give zeros; one of several must give what a zero in its place gives.
     """
     evidence.ordinary_reverse  # noqa: B018 - its exceptions are those of any backward pass
-    outputs = evidence.function(*evidence.leaves)
+    return evidence.on_graph(lambda outputs: _undefined_cotangents(evidence, outputs))
+
+
+def _undefined_cotangents(evidence: Evidence, outputs: Tensors) -> str:
     if not any(output.requires_grad for output in outputs):
         return ""
     sizes = [real_size(output) for output in outputs]

@@ -67,15 +67,17 @@ class Analytical:
 class Evidence:
     """The derivative of `function` at `leaves`, which require grad and are strided."""
 
-    def __init__(self, function: Differentiable, leaves: Tensors, *, amount: Amount = AUTO) -> None:
+    def __init__(
+        self, function: Differentiable, leaves: Tensors, *, amount: Amount = AUTO, graph: Tensors | None = None
+    ) -> None:
         self.function, self.leaves, self.amount = function, leaves, amount
-        self._graph: Tensors | None = None
+        self._graph = graph
         self._numerical: dict[tuple[float, bool], Differences] = {}
         self._analytical: dict[tuple[Mode, bool], Analytical] = {}
 
     def on_graph(self, use: Callable[[Tensors], T]) -> T:
         """Return what `use` makes of the outputs, which carry a graph."""
-        fresh = self._graph is None
+        fresh = self._graph is None  # one that was handed over may be stale
         outputs = self._graph = self.function(*self.leaves) if self._graph is None else self._graph
         try:
             return use(outputs)

@@ -38,7 +38,8 @@ class Point:
         if not chosen:
             # Nothing has a backward pass: all that could have a derivative must then have none.
             chosen = tuple(i for i, y in enumerate(outputs) if y.is_floating_point() or y.is_complex())
-        return Evidence(Primal(self.request.function, chosen), leaves, amount=self.request.amount)
+        graph = tuple(outputs[index] for index in chosen)
+        return Evidence(Primal(self.request.function, chosen), leaves, amount=self.request.amount, graph=graph)
 
     def _derived(self, base: Evidence, step: Step) -> Evidence:
         if step == "sum":
