@@ -33,7 +33,9 @@ def contradicted(subject: Subject, found: Disagreement, mode: Mode | None, *, or
     check = subject.context.case.check
     if found.kind == "inconclusive":
         return Verdict(False, f"{check}: {_first_line(found.text)}", _rest(found.text), inconclusive=True)
-    mismatch = found.mismatch or (_mismatch(subject.request, mode, order) if mode is not None else None)
+    mismatch = found.mismatch
+    if mismatch is None and mode is not None and subject.context.engine.name == "torch":
+        mismatch = _mismatch(subject.request, mode, order)
     first = _first_line(found.text)
     if found.kind == "refused":
         return fails(f"{check}: {first}", remedy(check))

@@ -34,28 +34,34 @@ def undefined_cotangents(evidence: Evidence) -> str:
     All of them undefined must give zeros; one of several must give what a zero in its place gives.
     """
     evidence.ordinary_reverse  # noqa: B018 - its exceptions are those of any backward pass
-    return evidence.on_graph(lambda outputs: _undefined_cotangents(evidence, outputs))
-
-
-def _undefined_cotangents(evidence: Evidence, outputs: Tensors) -> str:
+    outputs = evidence.outputs
     if not any(output.requires_grad for output in outputs):
         return ""
     sizes = [real_size(output) for output in outputs]
     for missing in [range(len(outputs)), *([index] for index in range(len(outputs)) if len(outputs) > 1)]:
-        marked = tuple(_undefined(y) if index in missing else y for index, y in enumerate(outputs))
         try:
-            found = vector(vjp(marked, evidence.leaves, tensors_of(probe(evidence.size[0]), outputs)))
+            found = _pulled_without(evidence, missing)
         except Exception as error:
             return f"{_which(missing, outputs, 'cotangent')} undefined: backward raised {type(error).__name__}: {error}"
         # None at all: zeros, whatever the formula makes of zeros (0 * inf, say).
         nothing = len(missing) == len(outputs)
         zeroed = _without(probe(evidence.size[0]), missing, sizes)
         expected = torch.zeros_like(found) if nothing else evidence.pulled_back(zeroed)
-        if not _close(found, expected, evidence) and (
-            nothing or not _close(found, evidence.pull_back(zeroed), evidence)
-        ):
+        if _close(found, expected, evidence):
+            continue
+        if nothing or not _close(found, evidence.pull_back(zeroed), evidence):
             return f"{_which(missing, outputs, 'cotangent')} undefined: the gradient is not that of zeros in its place"
     return ""
+
+
+def _pulled_without(evidence: Evidence, missing: Sequence[int]) -> Tensor:
+    """Return the gradients for the probe, with undefined cotangents for some outputs."""
+
+    def pulled(outputs: Tensors) -> Tensor:
+        marked = tuple(_undefined(y) if index in missing else y for index, y in enumerate(outputs))
+        return vector(vjp(marked, evidence.leaves, tensors_of(probe(evidence.size[0]), outputs)))
+
+    return evidence.on_graph(pulled)
 
 
 def _without(direction: Tensor, missing: Sequence[int], sizes: Sequence[int]) -> Tensor:

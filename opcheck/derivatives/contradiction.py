@@ -73,7 +73,8 @@ def _confirmed(evidence: Evidence, mode: Mode, request: Request, name: str) -> D
         return Disagreement(at_kink(kinky, evidence), "inconclusive", mismatch)
     if bool(wrong.any()):
         return _diagnosed(evidence, analytical, numerical, request, name)
-    return _not_linear(analytical, numerical.jacobian, evidence, mode, request)
+    found = _not_linear(analytical, numerical.jacobian, evidence, mode, request)
+    return found or _inaccurate(analytical.jacobian, numerical, evidence)
 
 
 def _not_linear(

@@ -100,15 +100,23 @@ def _batch(part: Tensor, like: Tensor) -> Tensor:
 
 def _in_memory_of(values: Tensor, like: Tensor) -> Tensor:
     """Return a batch whose rows have the strides and lazy conjugation of `like`."""
-    rows = values.shape[0]
-    span = 1 + sum((size - 1) * stride for size, stride in zip(like.shape, like.stride(), strict=True))
-    dense_enough = 0 < like.numel() <= span  # fewer places than elements: some of them share their memory
-    laid = values
-    if dense_enough:
-        laid = torch.empty_strided((rows, *like.shape), (span, *like.stride()), dtype=like.dtype, device=like.device)
-        laid.copy_(values.conj() if like.is_conj() else values)
-        laid = laid.conj() if like.is_conj() else laid
-    return laid
+    if _shares_memory(like):
+        return values
+    span = 1 + sum((size - 1) * stride for size, stride in zip(like.shape, like.stride(), strict=True) if like.numel())
+    shape, strides = (values.shape[0], *like.shape), (span, *like.stride())
+    laid = torch.empty_strided(shape, strides, dtype=like.dtype, device=like.device)
+    laid.copy_(values.conj() if like.is_conj() else values)
+    return laid.conj() if like.is_conj() else laid
+
+
+def _shares_memory(tensor: Tensor) -> bool:
+    """Tell whether elements of a tensor may lie in the same place, as those of expanded tensors do."""
+    extent = 1
+    for stride, size in sorted((s, n) for s, n in zip(tensor.stride(), tensor.shape, strict=True) if n > 1):
+        if stride < extent:
+            return True
+        extent += stride * (size - 1)
+    return False
 
 
 def parts(matrix: Tensor, sizes: Iterable[int], dim: int = 0) -> list[Tensor]:

@@ -94,9 +94,14 @@ def kinks(fine: Differences, coarse: Differences, allowed: Tensor) -> Tensor:
     right, left = (fine.right - coarse.right).abs(), (fine.left - coarse.left).abs()
     kink = (right <= small) & (left <= small)
     ratio = coarse.step / fine.step
-    steep = (fine.right - ratio * coarse.right).abs() <= small, (fine.left - ratio * coarse.left).abs() <= small
+    steep = tuple(
+        (one - ratio * other).abs() <= 0.2 * one.abs()
+        for one, other in ((fine.right, coarse.right), (fine.left, coarse.left))
+    )
     jump = (steep[0] & (left <= small)) | (steep[1] & (right <= small))
-    return (bend > allowed) & (kink | jump)
+    # In the middle of a jump both of them grow, and do not differ.
+    middle = steep[0] & steep[1] & (fine.jacobian.abs() > allowed)
+    return ((bend > allowed) & (kink | jump)) | middle
 
 
 def error_estimate(fine: Differences, coarse: Differences) -> Tensor:

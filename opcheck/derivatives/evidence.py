@@ -211,8 +211,8 @@ class Evidence:
         """Return V J for cotangents V of shape (K, M), by one batched backward pass over the ordinary graph."""
 
         def rows(outputs: Tensors) -> Tensor:
-            given = batches_of(cotangents, outputs)
-            return rows_of(torch.func.vmap(lambda *v: vjp(outputs, self.leaves, v))(*given), len(cotangents))
+            pull = torch.func.vmap(lambda *v: vjp(outputs, self.leaves, v), randomness="same")
+            return rows_of(pull(*batches_of(cotangents, outputs)), len(cotangents))
 
         return self.on_graph(rows)
 

@@ -115,9 +115,11 @@ class Pushforward:
             return found
         with dual_level():
             primals = arguments[:count]
-            if isinstance(self.inner, Pullback):
+            differentiated = isinstance(self.inner, Pullback)
+            if differentiated:
                 primals = tuple(x if x.requires_grad else x.detach().requires_grad_() for x in primals)
-            duals = [make_dual(x, t) for x, t in zip(primals, arguments[count:], strict=True)]
+            with torch.set_grad_enabled(differentiated or torch.is_grad_enabled()):  # dual numbers are views of primals
+                duals = [make_dual(x, t) for x, t in zip(primals, arguments[count:], strict=True)]
             outputs = function(*duals)
             tangents = [tangent_of(output) for output in outputs]
         return tuple(torch.zeros_like(y) if t is None else t for t, y in zip(tangents, outputs, strict=True))

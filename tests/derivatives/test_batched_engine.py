@@ -1,0 +1,231 @@
+"""The engine keeps evidence for as long as it is asked about the same operator, and knows what to leave to torch."""
+
+import gc
+import weakref
+
+import pytest
+import torch
+from operators import awkward, faulty
+from operators.closed_forms import leaf
+
+from opcheck.derivatives import BatchedEngine, Request, TorchEngine
+from opcheck.derivatives.batched_engine import order
+from opcheck.derivatives.numbers import DOUBLE
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*jit.script:DeprecationWarning")
+
+REAL, COMPLEX = torch.float64, torch.complex128
+BOTH = pytest.mark.parametrize("dtype", [REAL, COMPLEX], ids=["real", "complex"])
+BESIDE = ("batched_grad", "batched_forward_grad", "undefined_grad", "grad_dtypes", "nondeterminism")
+ORDERS = ("rev_over_fwd", "fwd_over_fwd", "scalarized_second_order", "rev_over_rev_over_rev")
+
+
+class Counted:
+    def __init__(self):
+        self.calls = 0
+
+    def __call__(self, x):
+        self.calls += 1
+        return (x.sin(),)
+
+
+def request(function, *leaves, **more):
+    return Request(function, leaves or (leaf(3),), DOUBLE, **more)
+
+
+@pytest.mark.parametrize(
+    ("check", "place"),
+    [
+        ("backward", ((), "reverse")),
+        ("forward_ad", ((), "forward")),
+        ("fwd_over_rev", (("rev",), "forward")),
+        ("rev_over_fwd", (("fwd",), "reverse")),
+        ("fwd_over_rev_over_rev", (("rev", "rev"), "forward")),
+        ("rev_over_fwd_over_rev", (("rev", "fwd"), "reverse")),
+        ("grad_dtypes", None),
+    ],
+)
+def test_a_check_is_named_by_its_modes_the_last_one_first(check, place):
+    assert order(check) == place
+
+
+# what is kept
+
+
+def cost(engine, asked, check="backward"):
+    before = asked.function.calls
+    assert engine.ask(check, asked) is None
+    return asked.function.calls - before
+
+
+def test_asking_again_costs_no_call():
+    engine, asked = BatchedEngine(), request(Counted(), key="sin#0")
+    assert cost(engine, asked) > 0
+    assert cost(engine, asked) == 0
+    assert cost(engine, asked, "batched_grad") == 0
+
+
+def test_samples_of_one_operator_are_kept_beside_each_other():
+    engine, function = BatchedEngine(), Counted()
+    one, other = (request(function, leaf(3, seed=seed), key=f"sin#{seed}") for seed in (0, 1))
+    assert cost(engine, one) == cost(engine, other) > 0
+    assert cost(engine, one) == cost(engine, other) == 0
+
+
+def test_evidence_of_another_operator_is_dropped():
+    engine, asked = BatchedEngine(), request(Counted(), key="sin#0")
+    first = cost(engine, asked)
+    engine.ask("backward", request(Counted(), key="cos#0"))
+    assert cost(engine, asked) == first
+
+
+def test_what_is_dropped_takes_no_memory():
+    engine = BatchedEngine()
+    asked = request(Counted(), key="sin#0")
+    gone = weakref.ref(asked.leaves[0])
+    for check in ("backward", "forward_ad", "rev_over_rev", "fwd_over_rev"):
+        engine.ask(check, asked)
+    del asked
+    gc.collect()
+    assert gone() is not None
+    engine.ask("backward", request(Counted(), key="cos#0"))
+    gc.collect()
+    assert gone() is None
+
+
+def test_without_a_key_nothing_is_kept():
+    engine = BatchedEngine()
+    assert engine.ask("backward", request(lambda x: (x.sin(),))) is None
+    assert engine.ask("backward", request(lambda x: (faulty.wrong_sign(x),))).kind == "wrong"
+    assert engine.ask("backward", request(lambda x: (x.sin(),))) is None
+
+
+# what is left to torch
+
+
+@pytest.fixture
+def left_to_torch(monkeypatch):
+    asked = []
+    monkeypatch.setattr(TorchEngine, "ask", lambda self, check, request: asked.append((check, request)))
+    return asked
+
+
+def test_fast_mode_is_torchs(left_to_torch):
+    asked = request(lambda x: (x.sin(),), fast_mode=True)
+    BatchedEngine().ask("backward", asked)
+    assert left_to_torch == [("backward", asked)]
+
+
+@pytest.mark.filterwarnings("ignore:Sparse.*:UserWarning")
+@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr], ids=str)
+def test_sparse_leaves_are_torchs(left_to_torch, layout):
+    x = torch.eye(3, dtype=REAL).to_sparse(layout=layout).requires_grad_()
+    BatchedEngine().ask("backward", request(lambda x: (x.to_dense(),), x))
+    assert len(left_to_torch) == 1
+
+
+def test_all_else_is_not(left_to_torch):
+    for check in ("backward", "forward_ad", "rev_over_rev", "fwd_over_rev", *ORDERS, *BESIDE):
+        BatchedEngine().ask(check, request(lambda x: (x.sin(),)))
+    assert left_to_torch == []
+
+
+# further orders
+
+
+@BOTH
+@pytest.mark.parametrize("check", ORDERS)
+def test_further_orders_of_right_functions_hold(check, dtype):
+    for function in (lambda x: (x.exp() * x,), lambda x: (x.prod(), x.sin())):
+        assert BatchedEngine().ask(check, request(function, leaf(3, dtype=dtype))) is None
+
+
+@BOTH
+def test_a_fault_of_the_third_derivative_is_found_at_third_order_alone(dtype):
+    asked = request(lambda x: (awkward.cube_wrong_at_third_order(x),), leaf(3, dtype=dtype))
+    engine = BatchedEngine()
+    assert engine.ask("backward", asked) is None
+    assert engine.ask("rev_over_rev", asked) is None
+    assert engine.ask("rev_over_rev_over_rev", asked).kind == "wrong"
+
+
+MIXES = ["fwd_over_rev_over_rev", "rev_over_rev_over_fwd", "fwd_over_fwd_over_fwd", "fwd_over_rev_over_fwd",
+         "rev_over_fwd_over_fwd"]  # fmt: skip
+
+
+@BOTH
+@pytest.mark.parametrize(
+    "check",
+    [*MIXES, "rev_over_fwd_over_rev", "fwd_over_fwd_over_rev"],
+)
+def test_third_orders_in_any_mix_of_modes_hold(check, dtype):
+    assert BatchedEngine().ask(check, request(lambda x: (x**4,), leaf(2, dtype=dtype))) is None
+
+
+# claims beside the Jacobian
+
+
+@BOTH
+@pytest.mark.parametrize("check", BESIDE)
+def test_nothing_is_to_be_said_against_right_functions(check, dtype):
+    x, y = leaf(2, 2, dtype=dtype), leaf(2, dtype=dtype, seed=1)
+    for function, leaves in (
+        (lambda x: (x.sin(),), (x,)),
+        (lambda x, y: (x * y, x.sum()), (x, y)),
+        (lambda x, y: (x * 2,), (x, y)),
+        (lambda x: (x.reshape(-1)[:0],), (x,)),
+        (lambda x: (x.t().conj(),), (x,)),
+    ):
+        assert BatchedEngine().ask(check, request(function, *leaves)) is None
+
+
+FAULTS = {
+    "batched_grad": (faulty.not_batchable, "refused", "While computing batched gradients"),
+    "batched_forward_grad": (faulty.not_batchable_forward, "refused", "While computing batched gradients"),
+    "undefined_grad": (faulty.crashes_on_undefined_cotangent, "refused", "undefined"),
+    "nondeterminism": (faulty.nondeterministic, "wrong", "not reentrant"),
+}
+
+
+@BOTH
+@pytest.mark.parametrize("check", FAULTS)
+def test_each_fault_is_found_by_its_check_alone(check, dtype):
+    function, kind, text = FAULTS[check]
+    asked = request(lambda x: (function(x),), leaf(4, dtype=dtype), key="faulty#0", forward_ad=False)
+    found = BatchedEngine().ask(check, asked)
+    assert found.kind == kind
+    assert text in found.text
+    # Random operations are refused by vmap, too.
+    either = {"batched_forward_grad"} | ({"batched_grad"} if check == "nondeterminism" else set())
+    for other in set(BESIDE) - {check} - either:
+        assert BatchedEngine().ask(other, asked) is None
+
+
+def test_an_undefined_cotangent_beside_a_defined_one_must_be_a_zero():
+    class Both(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.set_materialize_grads(False)
+            return 2 * x, 3 * x
+
+        @staticmethod
+        def backward(ctx, v, w):
+            if v is None and w is None:
+                return None
+            return torch.ones(3, dtype=REAL) if w is None else 3 * w if v is None else 2 * v + 3 * w
+
+    asked = request(lambda x: Both.apply(x))
+    assert BatchedEngine().ask("backward", asked) is None
+    assert "cotangents [1] are undefined" in BatchedEngine().ask("undefined_grad", asked).text
+
+
+@BOTH
+def test_a_gradient_that_depends_on_the_memory_of_the_cotangent_is_found(dtype):
+    asked = request(lambda x: (faulty.wrong_for_noncontiguous_cotangents(x),), leaf(2, 3, dtype=dtype))
+    assert "depends on the memory of the cotangent" in BatchedEngine().ask("backward", asked).text
+
+
+def test_a_difference_that_is_allowed_between_two_passes_is_none():
+    asked = request(lambda x: (faulty.nondeterministic(x),))
+    numbers = DOUBLE.__class__(1e-6, 1e-5, 1e-3, nondeterminism=1e-7)
+    assert BatchedEngine().ask("nondeterminism", asked.with_(numbers=numbers)) is None

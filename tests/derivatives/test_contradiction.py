@@ -1,0 +1,295 @@
+"""Wrong derivatives are told from kinks, from lost digits, and from batching rules that are broken."""
+
+import pytest
+import torch
+from operators import awkward, faulty
+from operators.closed_forms import leaf, numbers
+from operators.corpus import LOW_ACCURACY
+from operators.corpus_numbers import SQUARE
+
+from opcheck.derivatives import BatchedEngine, Request
+from opcheck.derivatives.numbers import BY_PRECISION, DOUBLE
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*jit.script:DeprecationWarning")
+
+REAL, COMPLEX = torch.float64, torch.complex128
+BOTH = pytest.mark.parametrize("dtype", [REAL, COMPLEX], ids=["real", "complex"])
+JACOBIANS = ("backward", "forward_ad", "rev_over_rev", "fwd_over_rev")
+
+
+def ask(check, function, *leaves, **more):
+    return BatchedEngine().ask(check, Request(function, leaves, DOUBLE, **more))
+
+
+def at(*values, dtype=REAL):
+    return torch.tensor(values, dtype=dtype, requires_grad=True)
+
+
+def one_input(forward, backward, jvp=None):
+    function = faulty.function(forward, backward, jvp)
+    return lambda x: (function(x),)
+
+
+# wrong
+
+
+@BOTH
+@pytest.mark.parametrize("factor", [1.01, -1, 0])
+def test_a_wrong_gradient_is_described_with_its_worst_entry_and_what_it_looks_like(factor, dtype):
+    function = one_input(lambda x: x**3, lambda x, v: factor * v * (3 * x**2).conj())
+    x = leaf(3, dtype=dtype)
+    found = ask("backward", function, x)
+    assert found.kind == "wrong"
+    worst = found.worst[0]
+    assert found.mismatch.analytical == pytest.approx(factor * found.mismatch.numerical, rel=1e-5, abs=1e-9)
+    assert (worst.output, worst.leaf) == (found.mismatch.output, found.mismatch.leaf) == (0, 0)
+    assert [finding.kind for finding in found.findings] == [{1.01: "factor", -1: "sign", 0: "zero"}[factor]]
+    assert "it looks like this" in found.text
+
+
+@pytest.mark.parametrize("check", ["backward", "forward_ad"])
+def test_no_number_where_differences_give_one_is_wrong(check):
+    function = one_input(lambda x: x * x, lambda x, v: v * x**2 / x * 2, lambda x, t: t * x**2 / x * 2)
+    found = ask(check, function, at(0.0, 1.0, 2.0))
+    assert found.kind == "wrong"
+    assert found.findings[0].kind == "nan"
+    assert found.mismatch.analytical != found.mismatch.analytical
+    assert ask(check, function, at(0.5, 1.0, 2.0)) is None
+
+
+def test_no_number_for_a_branch_not_taken_is_wrong_in_reverse_mode():
+    function = lambda x: (torch.where(x == 0, torch.ones_like(x), x.sin() / x),)  # noqa: E731
+    assert ask("backward", function, at(0.0, 1.0)).findings[0].kind == "nan"
+    assert ask("forward_ad", function, at(0.0, 1.0)) is None
+
+
+def test_an_infinite_gradient_is_wrong_where_differences_are_finite():
+    function = one_input(lambda x: 2 * x, lambda x, v: v * 2 / (x - 1))
+    assert ask("backward", function, at(1.0, 2.0)).kind == "wrong"
+
+
+def test_curvature_alone_is_no_reason():
+    for function in (lambda x: ((100 * x).exp(),), lambda x: (1e3 * x**2,)):
+        for check in JACOBIANS:
+            assert ask(check, function, at(0.05, 0.1, 0.2)) is None
+
+
+@BOTH
+def test_one_wrong_entry_of_many_is_found(dtype):
+    found = ask("backward", lambda x: (faulty.one_wrong_entry(x),), leaf(3, 3, dtype=dtype))
+    assert found.mismatch.leaf_place.startswith("[2, 2]")
+
+
+# linearity
+
+
+def few(v):
+    """1 where at most one element of v is not zero, 2 otherwise."""
+    return 1 + (v.ne(0).sum() > 1).to(v.dtype)
+
+
+@BOTH
+def test_a_backward_pass_that_is_not_linear_is_found(dtype):
+    function = one_input(lambda x: 2 * x, lambda x, v: 2 * v * few(v), lambda x, t: 2 * t)
+    found = ask("backward", function, leaf(4, dtype=dtype))
+    assert found.kind == "wrong"
+    assert "not linear in the cotangent" in found.text
+    assert ask("forward_ad", function, leaf(4, dtype=dtype)) is None
+
+
+@BOTH
+def test_a_jvp_that_is_not_linear_is_found(dtype):
+    function = one_input(lambda x: 2 * x, lambda x, v: 2 * v, lambda x, t: 2 * t * few(t))
+    found = ask("forward_ad", function, leaf(4, dtype=dtype))
+    assert found.kind == "wrong"
+    assert "not linear in the tangent" in found.text
+    assert ask("backward", function, leaf(4, dtype=dtype)) is None
+
+
+def test_what_is_not_linear_within_the_tolerance_is_no_reason():
+    function = one_input(lambda x: 2 * x, lambda x, v: 2 * v * (1 + 1e-6 * (few(v) - 1)))
+    assert ask("backward", function, leaf(20)) is None
+
+
+def test_errors_within_the_tolerance_for_each_unit_may_add_up():
+    function = one_input(lambda x: x * 1, lambda x, v: v + 0.9 * DOUBLE.atol * v.sum())
+    found = ask("backward", function, leaf(20))
+    assert found is None or found.kind == "low accuracy"
+
+
+# kinks
+
+
+@pytest.mark.parametrize("check", ["backward", "forward_ad"])
+@pytest.mark.parametrize("function", [torch.abs, torch.relu, lambda x: x.clamp(min=0), torch.floor])
+def test_at_a_kink_or_a_jump_nothing_can_be_said(function, check):
+    found = ask(check, lambda x: (function(x),), at(0.5, 0.0, -0.25))
+    assert found.kind == "inconclusive"
+    assert "move the sample away from input 0[1] = 0" in found.text
+
+
+def test_at_a_jump_with_its_value_in_the_middle_nothing_can_be_said():
+    assert ask("backward", lambda x: (x.sign(),), at(0.5, 0.0)).kind == "inconclusive"
+
+
+@pytest.mark.parametrize("check", ["rev_over_rev", "fwd_over_rev"])
+def test_a_kink_of_the_gradient_is_one_at_second_order_only(check):
+    function = lambda x: (x * x.abs(),)  # noqa: E731
+    x = at(0.5, 0.0)
+    assert ask("backward", function, x) is None
+    found = ask(check, function, x)
+    assert found.kind == "inconclusive"
+    assert "input 0[1] = 0" in found.text
+
+
+def test_all_inputs_at_a_kink_are_named_with_their_values():
+    function = lambda x, y: (torch.maximum(x, y),)  # noqa: E731
+    text = ask("backward", function, at(0.5, 3.0), at(1.5, 3.0)).text
+    assert "input 0[1] = 3, input 1[1] = 3" in text
+    assert "[0]" not in text
+
+
+def test_of_many_inputs_at_a_kink_the_first_are_named():
+    text = ask("backward", lambda x: (x.abs(),), at(*[0.0] * 11)).text
+    assert "input 0[7] = 0 and 3 more" in text
+
+
+def test_complex_coordinates_are_named_by_their_part():
+    text = ask("backward", lambda z: (z.abs(),), at(1 + 1j, 0, dtype=COMPLEX)).text
+    assert "input 0[1].real = 0, input 0[1].imag = 0" in text
+
+
+def test_what_is_wrong_beside_a_kink_is_wrong():
+    assert ask("backward", lambda x: (awkward.wrong_abs(x),), at(0.0, 1.0)).kind == "wrong"
+
+
+# low accuracy
+
+
+COARSE = {"backward": awkward.coarse_gradient, "forward_ad": awkward.coarse_tangent}
+
+
+@BOTH
+@pytest.mark.parametrize("check", COARSE)
+def test_a_factor_in_single_precision_is_a_remark(check, dtype):
+    found = ask(check, lambda x: (COARSE[check](x),), leaf(4, dtype=dtype))
+    assert found.kind == "low accuracy"
+    assert "single precision" in found.text
+
+
+def entry(name):
+    return next(entry for entry in LOW_ACCURACY if entry.name == name)
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("name", "check"),
+    [
+        ("gradient_in_single_precision", "backward"),
+        ("tangent_in_single_precision", "forward_ad"),
+        ("second_order_in_single_precision", "rev_over_rev"),
+    ],
+)
+def test_all_of_a_derivative_in_single_precision_is_a_remark(name, check, dtype):
+    found = BatchedEngine().ask(check, entry(name).request(dtype))
+    assert found is not None
+    assert found.kind == "low accuracy"
+
+
+@BOTH
+@pytest.mark.parametrize("check", JACOBIANS)
+@pytest.mark.parametrize(
+    "function",
+    [lambda x: (x.exp(),), lambda x: (1 / x,), lambda x: (1e3 * x.log(),), lambda x: (1e-4 * x.sin(),), SQUARE],
+)
+def test_full_precision_is_none(function, check, dtype):
+    assert ask(check, function, leaf(3, dtype=dtype)) is None
+
+
+def test_single_precision_of_the_leaves_themselves_is_none():
+    request = Request(lambda x: (x.exp(),), (leaf(3, dtype=torch.float32),), BY_PRECISION[torch.float32])
+    assert BatchedEngine().ask("backward", request) is None
+
+
+# batching rules
+
+
+class WrongRule(torch.autograd.Function):
+    """Multiplies by 2; its batching rule by 3."""
+
+    generate_vmap_rule = False
+
+    @staticmethod
+    def forward(x):
+        return 2 * x
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
+
+    @staticmethod
+    def backward(ctx, v):
+        return WrongRule.apply(v)
+
+    @staticmethod
+    def jvp(ctx, t):
+        return WrongRule.apply(t)
+
+    @staticmethod
+    def vmap(info, in_dims, x):
+        return 3 * x, in_dims[0]
+
+
+class RaisingRule(WrongRule):
+    """Multiplies by 2; its batching rule raises."""
+
+    @staticmethod
+    def backward(ctx, v):
+        return RaisingRule.apply(v)
+
+    @staticmethod
+    def jvp(ctx, t):
+        return RaisingRule.apply(t)
+
+    @staticmethod
+    def vmap(info, in_dims, x):
+        raise ValueError("no rule")
+
+
+@BOTH
+@pytest.mark.parametrize("rule", [WrongRule, RaisingRule])
+@pytest.mark.parametrize("check", JACOBIANS)
+def test_no_jacobian_is_blamed_for_a_broken_batching_rule(rule, check, dtype):
+    assert ask(check, lambda x: (rule.apply(x),), leaf(4, dtype=dtype)) is None
+
+
+@BOTH
+@pytest.mark.parametrize("check", ["batched_grad", "batched_forward_grad"])
+def test_a_broken_batching_rule_is_reported_as_what_it_is(check, dtype):
+    found = ask(check, lambda x: (WrongRule.apply(x),), leaf(4, dtype=dtype))
+    assert found.kind == "wrong"
+    assert "is not that of the loop" in found.text
+    found = ask(check, lambda x: (RaisingRule.apply(x),), leaf(4, dtype=dtype))
+    assert found.kind == "refused"
+    assert "no rule" in found.text
+
+
+# memory
+
+
+OVERLAPPING = {
+    "expanded": lambda x: (x[:, :1].expand(3, 2),),
+    "unfolded": lambda x: (x[:, :3].unfold(1, 2, 1),),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*performance drop:UserWarning")
+@pytest.mark.parametrize("function", OVERLAPPING.values(), ids=OVERLAPPING)
+def test_an_output_that_is_a_view_of_part_of_the_input_with_shared_elements_is_right(function):
+    assert ask("backward", function, leaf(3, 10)) is None
+
+
+@pytest.mark.parametrize("function", OVERLAPPING.values(), ids=OVERLAPPING)
+def test_a_leaf_with_shared_elements_and_gaps_is_a_leaf(function):
+    (x,) = function(numbers(3, 10))
+    assert ask("backward", lambda x: (x.sin(),), x.requires_grad_()) is None

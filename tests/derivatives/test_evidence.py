@@ -1,0 +1,312 @@
+"""Evidence is the Jacobian, by whatever way it is had: batched, in small batches, one by one, and only once."""
+
+import pytest
+import torch
+from operators.closed_forms import leaf, numbers, real_jacobian
+from operators.faulty import not_batchable, not_batchable_forward, wrong_batching_rule
+
+from opcheck.derivatives import Amount
+from opcheck.derivatives.directions import directions, probe
+from opcheck.derivatives.evidence import Evidence
+from opcheck.derivatives.functions import Primal
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*jit.script:DeprecationWarning")
+
+REAL, COMPLEX = torch.float64, torch.complex128
+STEP = 1e-6
+ONE_AT_A_TIME = Amount(budget=1)
+AMOUNTS = pytest.mark.parametrize("amount", [Amount(), ONE_AT_A_TIME, Amount(budget=3000)], ids=["all", "one", "some"])
+MODES = pytest.mark.parametrize("mode", ["reverse", "forward"])
+
+
+def evidence(function, *leaves, amount=Amount()):  # noqa: B008 - frozen
+    return Evidence(Primal(function, tuple(range(len(function(*leaves))))), leaves, amount=amount)
+
+
+def mixed(x, z):
+    return (x[:, None] * z, (z.conj() * z).real.sum(), x.sin())
+
+
+FUNCTIONS = {
+    "several inputs and outputs": (mixed, (leaf(2), leaf(3, dtype=COMPLEX, seed=1))),
+    "real": (lambda x: (x.sin() * x.sum(),), (leaf(2, 3),)),
+    "complex": (lambda z: (z * z.abs(), z.prod()), (leaf(3, dtype=COMPLEX),)),
+    "rank 0": (lambda x, y: (x * y,), (leaf(), leaf(4))),
+    "to rank 0": (lambda x: (x.prod(),), (leaf(5),)),
+    "empty": (lambda x: (x.sin(), x.sum()), (leaf(0, 2),)),
+    "empty beside": (lambda x, y: (x.sin(), y * y.sum()), (leaf(0, 2), leaf(3))),
+    "transposed": (lambda x: (x @ x,), (numbers(3, 3).t().requires_grad_(),)),
+    "with gaps": (lambda x: (x.exp(),), (numbers(3, 4)[:, ::2].requires_grad_(),)),
+    "channels last": (
+        lambda x: (x * x.sum((2, 3), keepdim=True),),
+        (numbers(1, 2, 2, 2).to(memory_format=torch.channels_last).requires_grad_(),),
+    ),
+    "conjugated": (lambda z: (z * z.abs(),), (numbers(3, dtype=COMPLEX).conj().requires_grad_(),)),
+    "output is the input": (lambda x: (x,), (leaf(3),)),
+    "output is a conjugated view": (lambda z: (z.t().conj(),), (leaf(2, 2, dtype=COMPLEX),)),
+    "output is expanded": (lambda x: (x.expand(2, 3),), (leaf(3),)),
+}
+EACH = pytest.mark.parametrize(("function", "leaves"), FUNCTIONS.values(), ids=FUNCTIONS)
+
+
+@EACH
+@AMOUNTS
+def test_by_either_mode_and_numerically_it_is_the_jacobian(function, leaves, amount):
+    found, expected = evidence(function, *leaves, amount=amount), real_jacobian(function, leaves)
+    assert found.size == expected.shape
+    for looped in (False, True):
+        for mode in ("reverse", "forward"):
+            own = found.analytical(mode, looped=looped)
+            torch.testing.assert_close(own.jacobian, expected, rtol=1e-12, atol=1e-12)
+            assert own.holds(1e-12)
+        torch.testing.assert_close(found.numerical(STEP, looped=looped).jacobian, expected, rtol=0, atol=1e-7)
+
+
+@pytest.mark.parametrize("transform", [torch.func.jacrev, torch.func.jacfwd])
+def test_it_is_what_torch_func_says(transform):
+    function = lambda x: x.sin() * x.cumsum(0).exp()  # noqa: E731
+    x = leaf(4)
+    expected = transform(function)(x.detach())
+    found = evidence(lambda x: (function(x),), x)
+    torch.testing.assert_close(found.analytical("reverse").jacobian, expected)
+    torch.testing.assert_close(found.analytical("forward").jacobian, expected)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_projected_it_is_the_jacobian_times_random_directions(name):
+    function, leaves = FUNCTIONS[name]
+    found, expected = evidence(function, *leaves, amount=Amount("projected")), real_jacobian(function, leaves)
+    v, u = (directions(size, 8) for size in found.size)
+    for looped in (False, True):
+        reverse, forward = (found.analytical(mode, looped=looped) for mode in ("reverse", "forward"))
+        torch.testing.assert_close(reverse.jacobian, v @ expected, rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(forward.jacobian, expected @ u.T, rtol=1e-12, atol=1e-12)
+        numerical = found.numerical(STEP, looped=looped).jacobian
+        torch.testing.assert_close(numerical, expected @ u.T, rtol=0, atol=1e-7)
+        assert reverse.holds(1e-12)
+        assert forward.holds(1e-12)
+
+
+def test_ordinary_calls_are_products_with_a_random_vector():
+    function, leaves = FUNCTIONS["several inputs and outputs"]
+    found, jacobian = evidence(function, *leaves), real_jacobian(function, leaves)
+    torch.testing.assert_close(found.ordinary_reverse, jacobian.T @ probe(found.size[0]))
+    torch.testing.assert_close(found.ordinary_forward, jacobian @ probe(found.size[1]))
+
+
+def test_the_rounding_unit_is_that_of_the_coarsest_leaf():
+    assert evidence(lambda x, y: (x + y,), leaf(1), leaf(1, dtype=torch.float32)).unit == torch.finfo(torch.float32).eps
+    assert evidence(lambda z: (z,), leaf(1, dtype=COMPLEX)).unit == torch.finfo(REAL).eps
+
+
+@pytest.mark.parametrize(("amount", "whole"), [
+    (Amount(), False), (Amount("full"), True), (Amount("projected"), False), (Amount(largest=600), True),
+])  # fmt: skip
+def test_the_amount_says_whether_all_of_it_is_computed(amount, whole):
+    found = evidence(lambda x: (x.sum(),), leaf(600), amount=amount)
+    assert (found.projections is None) is whole
+
+
+def test_small_jacobians_are_whole_unless_projections_are_wished_for():
+    assert evidence(lambda x: (x,), leaf(3)).projections is None
+    assert evidence(lambda x: (x,), leaf(3), amount=Amount("projected", projections=5)).projections == 5
+
+
+# batches
+
+
+class Watched(torch.autograd.Function):
+    """The identity in all modes, whose batching rule takes down how many rows there are."""
+
+    sizes: list[int] = []  # noqa: RUF012 - emptied by each test
+
+    @staticmethod
+    def forward(x):
+        return x * 1
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
+
+    @staticmethod
+    def backward(ctx, v):
+        return Watched.apply(v)
+
+    @staticmethod
+    def jvp(ctx, t):
+        return Watched.apply(t)
+
+    @staticmethod
+    def vmap(info, in_dims, x):
+        Watched.sizes.append(info.batch_size)
+        return Watched.apply(x), in_dims[0]
+
+
+def sizes_of(amount, ask):
+    found = evidence(lambda x: (Watched.apply(x),), leaf(12), amount=amount)
+    Watched.sizes.clear()
+    ask(found)
+    return list(Watched.sizes)
+
+
+ASKED = {
+    "numerical": (lambda found: found.numerical(STEP), 25),
+    "reverse": (lambda found: found.analytical("reverse"), 13),
+    "forward": (lambda found: found.analytical("forward"), 13),
+}
+
+
+@pytest.mark.parametrize(("ask", "rows"), ASKED.values(), ids=ASKED)
+def test_all_directions_make_one_batch(ask, rows):
+    assert set(sizes_of(Amount(), ask)) == {rows}
+
+
+@pytest.mark.parametrize(("ask", "rows"), ASKED.values(), ids=ASKED)
+def test_a_budget_too_small_for_anything_gives_rows_one_at_a_time(ask, rows):
+    sizes = sizes_of(ONE_AT_A_TIME, ask)
+    assert set(sizes) == {1}
+    assert len(sizes) >= rows
+
+
+@pytest.mark.parametrize(("ask", "rows"), ASKED.values(), ids=ASKED)
+def test_no_batch_is_larger_than_the_budget(ask, rows):
+    amount = Amount(budget=5 * 8 * 16 * 24)  # five points of 12 inputs and 12 outputs
+    assert max(sizes_of(amount, ask)) == 5
+
+
+def test_projections_are_fewer_rows():
+    assert set(sizes_of(Amount("projected"), lambda found: found.numerical(STEP))) == {17}
+
+
+# once
+
+
+class Counted:
+    def __init__(self, function):
+        self.function, self.calls = function, 0
+
+    def __call__(self, *leaves):
+        self.calls += 1
+        return self.function(*leaves)
+
+
+def test_asking_again_costs_no_call_of_the_function():
+    function = Counted(lambda x: (x.sin() * x.sum(),))
+    found = Evidence(Primal(function, (0,)), (leaf(4),))
+
+    def ask():
+        for mode in ("reverse", "forward"):
+            for looped in (False, True):
+                found.analytical(mode, looped=looped)
+        found.numerical(STEP)
+        found.numerical(2 * STEP)
+        return found.value, found.size, found.ordinary_reverse, found.ordinary_forward, function.calls
+
+    first, again = ask(), ask()
+    assert first[-1] == again[-1]
+    assert all(one is other for one, other in zip(first[:-1], again[:-1], strict=True))
+
+
+def test_reverse_mode_needs_one_call_of_the_function_and_differences_one_more():
+    function = Counted(lambda x: (x.sin(),))
+    found = Evidence(Primal(function, (0,)), (leaf(40),))
+    found.analytical("reverse")
+    found.analytical("reverse", looped=True)
+    assert function.calls == 1
+    found.numerical(STEP)
+    assert function.calls == 2
+
+
+def test_another_step_is_other_evidence():
+    found = evidence(lambda x: (x**3,), leaf(3))
+    assert found.numerical(1e-2) is not found.numerical(1e-3)
+    assert found.numerical(1e-2) is found.numerical(1e-2)
+
+
+# captured tensors
+
+
+@MODES
+def test_where_a_function_writes_to_captured_tensors_the_graph_is_made_again(mode):
+    scratch = torch.zeros(3, dtype=REAL)
+
+    def on_scratch(x):
+        scratch.copy_(x.detach())
+        return (x * scratch.clone() * scratch,)
+
+    x = leaf(3)
+    expected = torch.diag(x.detach() ** 2)
+    found = Evidence(Primal(on_scratch, (0,)), (x,))
+    for _ in range(2):
+        torch.testing.assert_close(found.analytical(mode).jacobian, expected)
+        torch.testing.assert_close(found.analytical(mode, looped=True).jacobian, expected)
+        on_scratch(x)  # somebody else's call, which spoils what the graph has saved
+        torch.testing.assert_close(found.pull_back(torch.ones(3, dtype=REAL)), x.detach() ** 2)
+
+
+def test_errors_of_a_graph_just_made_are_passed_on_at_once():
+    function = Counted(lambda x: (NoBackward.apply(x),))
+    with pytest.raises(RuntimeError, match="no backward pass"):
+        Evidence(Primal(function, (0,)), (leaf(3),)).pull_back(torch.ones(3, dtype=REAL))
+    assert function.calls <= 2
+
+
+class NoBackward(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 1
+
+    @staticmethod
+    def backward(ctx, v):
+        raise RuntimeError("no backward pass")
+
+
+# batches that cannot be had, or are wrong
+
+
+@pytest.mark.parametrize(
+    ("function", "mode"), [(not_batchable, "reverse"), (not_batchable_forward, "forward")], ids=["reverse", "forward"]
+)
+@pytest.mark.parametrize("dtype", [REAL, COMPLEX], ids=["real", "complex"])
+def test_what_cannot_be_batched_is_had_one_by_one_and_the_reason_is_kept(function, mode, dtype):
+    x = leaf(4, dtype=dtype)
+    found = evidence(lambda x: (function(x),), x)
+    torch.testing.assert_close(found.analytical(mode).jacobian, real_jacobian(lambda x: (x * x,), [x]))
+    assert found.analytical(mode).refusal is not None
+    assert found.analytical(mode).batch_said is None
+
+
+def test_a_wrong_batching_rule_of_the_function_spoils_no_differences():
+    x = leaf(4)
+    expected = torch.diag(2 * x.detach())
+    found = evidence(lambda x: (wrong_batching_rule(x),), x)
+    torch.testing.assert_close(found.numerical(STEP).jacobian, expected, rtol=0, atol=1e-7)
+    assert found.numerical(STEP) is found.numerical(STEP, looped=True)
+
+
+def test_one_or_two_directions_are_not_worth_a_batch():
+    assert evidence(lambda x: (x.sum(),), leaf(4)).analytical("reverse").batch_said is None
+    assert evidence(lambda x: (x.sum(),), leaf(4)).analytical("forward").batch_said is not None
+
+
+def test_an_ordinary_pass_that_says_otherwise_shows():
+    class FewAreRight(torch.autograd.Function):
+        """Right for cotangents with one element that is not zero."""
+
+        generate_vmap_rule = True
+
+        @staticmethod
+        def forward(x):
+            return x * 2
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            pass
+
+        @staticmethod
+        def backward(ctx, v):
+            return v * 2 * (v.ne(0).sum() == 1).to(v.dtype)
+
+    found = evidence(lambda x: (FewAreRight.apply(x),), leaf(4)).analytical("reverse")
+    torch.testing.assert_close(found.jacobian, 2 * torch.eye(4, dtype=REAL))
+    assert not found.holds(1e-6)

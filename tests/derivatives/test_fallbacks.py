@@ -1,0 +1,132 @@
+"""Functions that cannot be batched get a full verdict: right ones pass, and each fault that is planted is found."""
+
+import pytest
+import torch
+from operators import faulty
+from operators.closed_forms import leaf
+
+from opcheck.derivatives import BatchedEngine, Request
+from opcheck.derivatives.evidence import Evidence
+from opcheck.derivatives.functions import Primal
+from opcheck.derivatives.numbers import DOUBLE
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*jit.script:DeprecationWarning")
+
+REAL, COMPLEX = torch.float64, torch.complex128
+BOTH = pytest.mark.parametrize("dtype", [REAL, COMPLEX], ids=["real", "complex"])
+
+
+def batchable(forward, backward, jvp):
+    return faulty.function(forward, backward, jvp)
+
+
+def unbatchable(forward, backward, jvp):
+    """An autograd function of the old form, for which vmap has no rule."""
+
+    class Old(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            ctx.save_for_forward(x)
+            return forward(x)
+
+        @staticmethod
+        def backward(ctx, v):
+            return backward(ctx.saved_tensors[0], v)
+
+    Old.jvp = staticmethod(lambda ctx, t: jvp(ctx.saved_tensors[0], t))
+    return lambda x: Old.apply(x)
+
+
+def squaring(make, gradient=2, tangent=2, second=2):
+    """x * x; the three numbers are 2 in its gradient, in its tangent, and in the derivatives of the gradient."""
+    double = make(lambda x: gradient * x, lambda x, v: second * v, lambda x, t: second * t)
+    return make(lambda x: x * x, lambda x, v: v * double(x).conj(), lambda x, t: tangent * x * t)
+
+
+def data_dependent(square):
+    return lambda x: (square(x) if float(x.detach().abs().sum()) > 0 else x,)
+
+
+def on_captured_memory(square):
+    scratch = {}
+
+    def function(x):
+        own = scratch.setdefault(x.dtype, torch.zeros(2, 2, dtype=x.dtype))
+        own.copy_(1 + 0 * x.detach())
+        return (square(x) * own,)
+
+    return function
+
+
+def random(square):
+    def function(x):
+        torch.manual_seed(3)
+        return (square(x) * torch.rand(2, 2, dtype=REAL),)
+
+    return function
+
+
+def contiguous_only(square):
+    def function(x):
+        if not x.is_contiguous():
+            raise RuntimeError("only contiguous input")
+        return (square(x),)
+
+    return function
+
+
+def in_python_numbers(square):
+    return lambda x: (square(x) + 0 * sum(map(abs, x.detach().reshape(-1).tolist())),)
+
+
+AWKWARD = {
+    "no batching rule": lambda **wrong: lambda x: (squaring(unbatchable, **wrong)(x),),
+    "data-dependent": lambda **wrong: data_dependent(squaring(batchable, **wrong)),
+    "in place on captured memory": lambda **wrong: on_captured_memory(squaring(batchable, **wrong)),
+    "in python numbers": lambda **wrong: in_python_numbers(squaring(batchable, **wrong)),
+    "random": lambda **wrong: random(squaring(batchable, **wrong)),
+    "contiguous only": lambda **wrong: contiguous_only(squaring(batchable, **wrong)),
+}
+CHECKS = ("backward", "forward_ad", "rev_over_rev", "fwd_over_rev", "undefined_grad")
+
+WRONG = {
+    "right": ({}, set()),
+    "gradient": ({"gradient": 2.01, "second": 2.01}, {"backward"}),
+    "tangent": ({"tangent": 2.01}, {"forward_ad"}),
+    "second order": ({"second": 2.01}, {"rev_over_rev", "fwd_over_rev"}),
+}
+CASES = [
+    pytest.param(make, *wrong, id=f"{name}-{kind}") for name, make in AWKWARD.items() for kind, wrong in WRONG.items()
+]
+
+
+@BOTH
+@pytest.mark.parametrize(("make", "wrong", "caught_by"), CASES)
+def test_a_right_function_passes_and_a_planted_fault_is_found_by_its_checks_alone(make, wrong, caught_by, dtype):
+    request = Request(make(**wrong), (leaf(2, 2, dtype=dtype),), DOUBLE, key="one#0")
+    engine = BatchedEngine()
+    objections = {check: engine.ask(check, request) for check in CHECKS}
+    kinds = {check: objection.kind for check, objection in objections.items() if objection is not None}
+    assert kinds == dict.fromkeys(caught_by, "wrong")
+
+
+@BOTH
+@pytest.mark.parametrize(("wrong", "caught_by"), WRONG.values(), ids=WRONG)
+def test_jacobians_are_judged_where_captured_memory_is_written_to(wrong, caught_by, dtype):
+    function = AWKWARD["in place on captured memory"](**wrong)
+    request = Request(function, (leaf(2, 2, dtype=dtype),), DOUBLE, key="one#0", undefined_grad=False)
+    engine = BatchedEngine()
+    assert {check for check in CHECKS[:4] if engine.ask(check, request)} == caught_by
+
+
+@BOTH
+@pytest.mark.parametrize(
+    "name", ["no batching rule", "data-dependent", "in place on captured memory", "in python numbers"]
+)
+def test_these_really_cannot_be_batched(name, dtype):
+    evidence = Evidence(Primal(AWKWARD[name](), (0,)), (leaf(2, 2, dtype=dtype),))
+    with pytest.raises(RuntimeError):
+        evidence.function.rows(torch.stack([evidence.leaves[0]] * 2))
+    assert evidence.numerical(1e-6) is evidence.numerical(1e-6, looped=True)
+    assert evidence.analytical("forward").refusal is not None

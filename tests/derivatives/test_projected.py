@@ -1,0 +1,164 @@
+"""Large Jacobians are held against random directions: right ones pass, and one wrong row of hundreds is found."""
+
+import pytest
+import torch
+from operators import faulty
+from operators.closed_forms import leaf, numbers
+
+from opcheck.derivatives import Amount, BatchedEngine, Request, TorchEngine
+from opcheck.derivatives.numbers import DOUBLE
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*jit.script:DeprecationWarning")
+
+REAL, COMPLEX = torch.float64, torch.complex128
+BOTH = pytest.mark.parametrize("dtype", [REAL, COMPLEX], ids=["real", "complex"])
+JACOBIANS = ("backward", "forward_ad", "rev_over_rev", "fwd_over_rev")
+SIZE = 600  # above what `auto` computes in full
+
+
+def request(function, *leaves, **more):
+    return Request(lambda *x: (function(*x),), leaves, DOUBLE, **more)
+
+
+def ask(check, function, *leaves, **more):
+    return BatchedEngine().ask(check, request(function, *leaves, **more))
+
+
+@BOTH
+@pytest.mark.parametrize("check", JACOBIANS)
+@pytest.mark.parametrize(
+    "function",
+    [lambda x: x.sin(), lambda x: x.exp() * 1e3, lambda x: x * x.sum(), lambda x: x.prod().log(), faulty.square],
+    ids=["sin", "1000exp", "x*sum", "to one number", "square"],
+)
+def test_a_right_function_passes(function, check, dtype):
+    assert ask(check, function, leaf(SIZE, dtype=dtype)) is None
+
+
+@pytest.mark.parametrize("check", JACOBIANS)
+def test_a_right_function_of_several_inputs_passes(check):
+    assert ask(check, lambda x, z: x * z.conj(), leaf(SIZE), leaf(SIZE, dtype=COMPLEX, seed=1)) is None
+
+
+def squared(gradient, tangent=None):
+    return faulty.function(faulty.square, lambda x, v: gradient(x, v), tangent)
+
+
+def one_row(x, v):
+    g = faulty.right_vjp(x, v).clone()
+    g[7] = g[7] * 1.5
+    return g
+
+
+FAULTS = {
+    "factor": lambda x, v: 1.01 * faulty.right_vjp(x, v),
+    "sign": lambda x, v: -faulty.right_vjp(x, v),
+    "nothing": lambda x, v: 0 * v,
+    "one wrong row": one_row,
+    "shifted": lambda x, v: faulty.right_vjp(x, v).roll(1),
+    "no number": lambda x, v: faulty.right_vjp(x, v) / (x != x[0]).to(x.dtype),
+}
+
+
+@BOTH
+@pytest.mark.parametrize("gradient", FAULTS.values(), ids=FAULTS)
+def test_a_wrong_gradient_is_found(gradient, dtype):
+    found = ask("backward", squared(gradient), leaf(SIZE, dtype=dtype))
+    assert found.kind == "wrong"
+    assert "v J u is" in found.text
+    assert 'jacobian = "full"' in found.text
+
+
+@BOTH
+@pytest.mark.parametrize("tangent", [lambda x, t: 2.02 * x * t, lambda x, t: -2 * x * t, lambda x, t: 0 * t])
+def test_a_wrong_tangent_is_found_by_forward_mode_alone(tangent, dtype):
+    function = squared(faulty.right_vjp, tangent)
+    assert ask("forward_ad", function, leaf(SIZE, dtype=dtype)).kind == "wrong"
+    assert ask("backward", function, leaf(SIZE, dtype=dtype)) is None
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("function", "checks"),
+    [(faulty.second_order_wrong, {"rev_over_rev", "fwd_over_rev"}), (faulty.second_order_lost, {"rev_over_rev"})],
+    ids=["wrong", "lost"],
+)
+def test_a_wrong_second_derivative_is_found(function, checks, dtype):
+    x = leaf(SIZE, dtype=dtype)
+    assert ask("backward", function, x) is None
+    for check in checks:
+        assert ask(check, function, x).kind == "wrong"
+
+
+def test_a_conjugate_that_is_missing_is_found():
+    assert ask("backward", faulty.missing_conjugate, leaf(SIZE, dtype=COMPLEX)).kind == "wrong"
+
+
+def test_what_is_not_linear_is_found():
+    function = squared(lambda x, v: faulty.right_vjp(x, v) * (1 + (v.ne(0).sum() > 1) * v[0].gt(0)))
+    assert ask("backward", function, leaf(SIZE)).kind == "wrong"
+
+
+def test_a_kink_is_inconclusive():
+    x = numbers(SIZE)
+    x[300] = 0
+    assert ask("backward", torch.relu, x.requires_grad_()).kind == "inconclusive"
+
+
+@BOTH
+def test_functions_that_cannot_be_batched_are_judged_one_by_one(dtype):
+    x = leaf(SIZE, dtype=dtype)
+    assert ask("backward", faulty.not_batchable, x) is None
+    assert ask("forward_ad", faulty.not_batchable_forward, x) is None
+    assert ask("backward", faulty.wrong_batching_rule, x) is None
+    wrong = squared(lambda x, v: 1.01 * faulty.right_vjp(x, v) if float(v.abs().sum()) >= 0 else v)
+    assert ask("backward", wrong, x).kind == "wrong"
+
+
+# how much
+
+
+AMOUNTS = [(Amount("full"), "entries differ"), (Amount("projected"), "v J u is"), (Amount("auto"), "entries differ")]
+
+
+@pytest.mark.parametrize(("amount", "says"), AMOUNTS, ids=["full", "projected", "auto"])
+def test_of_a_small_jacobian_the_amount_decides_what_is_said(amount, says):
+    assert says in ask("backward", faulty.wrong_sign, leaf(6), amount=amount).text
+
+
+@pytest.mark.parametrize(
+    ("amount", "says"),
+    [(Amount("full"), "entries differ"), (Amount("auto"), "v J u is"), (Amount(largest=SIZE), "entries differ")],
+    ids=["full", "auto", "auto up to its size"],
+)
+def test_of_a_large_jacobian_auto_is_projected(amount, says):
+    assert says in ask("backward", faulty.wrong_sign, leaf(SIZE), amount=amount).text
+
+
+@BOTH
+@pytest.mark.parametrize("projections", [2, 16])
+def test_more_or_fewer_directions_may_be_asked_for(projections, dtype):
+    amount = Amount("projected", projections=projections)
+    assert ask("backward", lambda x: x.sin(), leaf(9, dtype=dtype), amount=amount) is None
+    text = ask("backward", faulty.wrong_sign, leaf(9, dtype=dtype), amount=amount).text
+    assert f"of {projections**2} such projections" in text
+
+
+def test_a_budget_for_one_row_at_a_time_gives_the_same_answer():
+    amount = Amount("projected", budget=1)
+    assert ask("backward", lambda x: x.sin(), leaf(20), amount=amount) is None
+    assert ask("backward", faulty.wrong_sign, leaf(20), amount=amount).kind == "wrong"
+
+
+# beside torch's fast mode
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_one_percent_of_one_row_is_found_which_torchs_fast_mode_allows(seed):
+    matrix = numbers(SIZE, SIZE)
+    wrong = matrix.clone()
+    wrong[7] *= 1.01
+    asked = request(faulty.function(lambda x: matrix @ x, lambda x, v: wrong.T @ v), leaf(SIZE))
+    torch.manual_seed(seed)
+    assert TorchEngine().ask("backward", asked.with_(fast_mode=True)) is None
+    assert BatchedEngine().ask("backward", asked).kind == "wrong"

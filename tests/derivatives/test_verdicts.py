@@ -1,0 +1,110 @@
+"""What engines say arrives in the outcome of a case: as its kind, its message, its warnings and its fields."""
+
+import json
+
+import pytest
+
+from opcheck.derivatives import projected
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*jit.script:DeprecationWarning")
+
+BOTH = pytest.mark.parametrize("dtype", ["float64", "complex128"])
+NO_FORWARD = "supports = { forward_ad = false }"
+
+
+def values(*numbers):
+    return f"samples = [{{ args = [{{ values = {list(numbers)} }}] }}]"
+
+
+@pytest.mark.parametrize("check", ["backward", "forward_ad", "rev_over_rev"])
+def test_a_sample_on_a_kink_is_inconclusive_and_says_what_to_move(verdict_of, check):
+    outcome = verdict_of("torch.relu", check, samples=values(1.0, 0.0, -1.0))
+    assert outcome.outcome == "inconclusive"
+    assert outcome.is_bad
+    assert "kink" in outcome.reason
+    assert "move the sample away from input 0[1] = 0" in outcome.message
+
+
+def test_beside_the_kink_it_passes(verdict_of):
+    assert verdict_of("torch.relu", "backward", samples=values(1.0, 0.5, -1.0)).outcome == "passed"
+
+
+def test_a_failure_beside_an_inconclusive_sample_is_a_failure(verdict_of):
+    samples = "samples = [{ args = [{ values = [0.0, 0.0] }] }, { args = [{ values = [1.0, 2.0] }] }]"
+    outcome = verdict_of("operators.awkward.wrong_abs", "backward", keys=NO_FORWARD, samples=samples)
+    assert outcome.outcome == "failed"
+    assert "2 of 2 samples" in outcome.message
+
+
+@BOTH
+@pytest.mark.parametrize(("operator", "check"), [("coarse_gradient", "backward"), ("coarse_tangent", "forward_ad")])
+def test_low_accuracy_is_a_warning_of_a_case_that_passes(verdict_of, operator, check, dtype):
+    outcome = verdict_of(f"operators.awkward.{operator}", check, dtype)
+    assert outcome.outcome == "passed"
+    (warning,) = outcome.fields["warnings"].values()
+    assert warning.startswith("low accuracy")
+
+
+def test_full_accuracy_is_no_warning(verdict_of):
+    assert verdict_of("operators.right.square", "backward").fields == {}
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("operator", "check", "kind"),
+    [
+        ("wrong_sign", "backward", "sign"),
+        ("wrong_jvp", "forward_ad", "factor"),
+        ("forgets_tangent", "forward_ad", "zero"),
+        ("second_order_lost", "rev_over_rev", "second_order_lost"),
+    ],
+)
+def test_the_diagnosis_and_the_worst_entries_are_fields_for_reports(verdict_of, operator, check, kind, dtype):
+    outcome = verdict_of(f"operators.faulty.{operator}", check, dtype)
+    assert outcome.outcome == "failed"
+    record = json.loads(json.dumps(outcome.record(), allow_nan=False))
+    diagnosis, worst = record["fields"]["diagnosis"], record["fields"]["worst"]
+    assert [finding["kind"] for finding in diagnosis] == [kind]
+    assert diagnosis[0]["text"] in outcome.message
+    assert 1 <= len(worst) <= 5
+    assert {"output", "leaf", "output_index", "leaf_index", "numerical", "analytical"} <= set(worst[0])
+    off = [abs(entry["numerical"] - entry["analytical"]) for entry in worst]
+    assert off[0] > 0
+
+
+@BOTH
+@pytest.mark.parametrize("order", ["rev_over_fwd", "fwd_over_fwd", "scalarized_second_order", "rev_over_rev_over_rev"])
+def test_further_orders_are_checked(verdict_of, order, dtype):
+    assert verdict_of("torch.sin", order, dtype, f'orders = ["{order}"]').outcome == "passed"
+
+
+@BOTH
+def test_a_fault_of_the_third_derivative_is_found_where_the_spec_asks_for_it(verdict_of, dtype):
+    keys = f'orders = ["rev_over_rev_over_rev"]\n{NO_FORWARD}'
+    operator = "operators.awkward.cube_wrong_at_third_order"
+    assert verdict_of(operator, "rev_over_rev", dtype, keys).outcome == "passed"
+    assert verdict_of(operator, "rev_over_rev_over_rev", dtype, keys).outcome == "failed"
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("operator", "order", "outcome"),
+    [
+        ("second_order_wrong", "scalarized_second_order", "failed"),
+        # A jvp that is wrong is a function like others, whose own derivative may be right.
+        ("wrong_jvp", "rev_over_fwd", "passed"),
+        # torch.func gives zeros for forward over forward of any autograd function with a jvp.
+        ("wrong_jvp", "fwd_over_fwd", "failed"),
+    ],
+)
+def test_faults_of_further_orders_are_told_apart(verdict_of, operator, order, outcome, dtype):
+    assert verdict_of(f"operators.faulty.{operator}", order, dtype, f'orders = ["{order}"]').outcome == outcome
+
+
+@pytest.mark.parametrize(("jacobian", "times"), [("full", 0), ("projected", 1), ("auto", 0)])
+def test_projections_are_asked_for_by_the_spec(verdict_of, monkeypatch, jacobian, times):
+    asked, own = [], projected.contradiction
+    monkeypatch.setattr(projected, "contradiction", lambda *args: asked.append(args) or own(*args))
+    keys = f'jacobian = "{jacobian}"\n{NO_FORWARD}'
+    assert verdict_of("operators.faulty.wrong_sign", "backward", keys=keys).outcome == "failed"
+    assert len(asked) == times

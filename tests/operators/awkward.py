@@ -1,0 +1,57 @@
+"""Operators whose mistakes are small, hidden at a kink, or show at third order only."""
+
+import torch
+from torch import Tensor
+
+from operators.faulty import function, right_vjp, square
+
+
+def in_single(x: Tensor) -> Tensor:
+    """Round to single precision and back."""
+    return x.to(torch.complex64 if x.is_complex() else torch.float32).to(x.dtype)
+
+
+coarse_gradient = function(square, lambda x, v: v * in_single(2 * x).conj())
+coarse_tangent = function(square, right_vjp, lambda x, t: in_single(2 * x) * t)
+wrong_abs = function(torch.abs, lambda x, v: -v * x.sgn())
+wrong_triple = function(lambda x: 3 * x, lambda x, v: 4 * v)
+
+
+class Cube(torch.autograd.Function):
+    """x^3 with a right gradient, made of an operator whose gradient is right as well."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x):
+        return x**3
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx, v):
+        return v * Slope.apply(*ctx.saved_tensors).conj()
+
+
+class Slope(torch.autograd.Function):
+    """3 x^2, whose right gradient is made of an operator with a wrong one."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x):
+        return 3 * x**2
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx, v):
+        return v * 2 * wrong_triple(*ctx.saved_tensors).conj()
+
+
+def cube_wrong_at_third_order(x: Tensor) -> Tensor:
+    return Cube.apply(x)
