@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Literal
 
 import torch
 from torch import Tensor
+
+Side = Literal["inputs", "outputs"]
 
 
 @lru_cache(maxsize=256)
@@ -16,17 +19,21 @@ def probe(size: int, number: int = 0) -> Tensor:
 
 
 @lru_cache(maxsize=64)
-def directions(size: int, count: int | None = None) -> Tensor:
-    """Return the unit vectors, of shape (size, size), or `count` random directions, of shape (count, size)."""
+def directions(size: int, count: int | None = None, side: Side = "inputs") -> Tensor:
+    """Return the unit vectors, of shape (size, size), or `count` random directions, of shape (count, size).
+
+    Those of inputs and outputs have nothing to do with each other, also where there are as many of both.
+    """
     if count is None:
         return torch.eye(size, dtype=torch.float64)
-    return torch.stack([probe(size, 10 + number) for number in range(count)])
+    first = 100 if side == "inputs" else 200
+    return torch.stack([probe(size, first + number) for number in range(count)])
 
 
 @lru_cache(maxsize=64)
-def with_probe(size: int, count: int | None = None) -> Tensor:
+def with_probe(size: int, count: int | None = None, side: Side = "inputs") -> Tensor:
     """Return the directions and, in the last row, the probe."""
-    return torch.cat([directions(size, count), probe(size).unsqueeze(0)])
+    return torch.cat([directions(size, count, side), probe(size).unsqueeze(0)])
 
 
 @lru_cache(maxsize=64)

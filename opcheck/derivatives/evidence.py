@@ -21,10 +21,12 @@ from opcheck.derivatives.analytical import vjp
 from opcheck.derivatives.comparison import most
 from opcheck.derivatives.coordinates import batches_of, chunks, rows_of, tensors_of, vector
 from opcheck.derivatives.differences import Differences, differences
-from opcheck.derivatives.directions import directions, probe, stencil, with_probe
+from opcheck.derivatives.directions import Side, directions, probe, stencil, with_probe
 from opcheck.derivatives.functions import Differentiable, Tensors, pushforward
 
 Mode = Literal["reverse", "forward"]
+SIDES: dict[Mode, Side] = {"reverse": "outputs", "forward": "inputs"}
+"""Where the directions of a mode lie."""
 T = TypeVar("T")
 
 FEW = 2
@@ -161,7 +163,7 @@ class Evidence:
                 refusal = error
         ordinary = self.ordinary_reverse if mode == "reverse" else self.ordinary_forward
         one_by_one = self.pull_back_each if mode == "reverse" else self.push_forward_each
-        found = one_by_one(directions(size, self.projections))
+        found = one_by_one(directions(size, self.projections, SIDES[mode]))
         said = probe(size) @ found if self.projections is None else ordinary
         return Analytical(found if mode == "reverse" else found.T, said, ordinary, refusal=refusal)
 
@@ -170,7 +172,7 @@ class Evidence:
         rows = self._pull_back_all if mode == "reverse" else self._push_forward_all
         ordinary = self.ordinary_reverse if mode == "reverse" else self.ordinary_forward
         size = self.size[0 if mode == "reverse" else 1]
-        pieces = [rows(chunk) for chunk in chunks(with_probe(size, self.projections), self.batch)]
+        pieces = [rows(chunk) for chunk in chunks(with_probe(size, self.projections, SIDES[mode]), self.batch)]
         found = pieces[0] if len(pieces) == 1 else torch.cat(pieces)
         said = probe(size) @ found[:-1] if self.projections is None else found[-1]
         return Analytical(found[:-1] if mode == "reverse" else found[:-1].T, said, ordinary, found[-1])

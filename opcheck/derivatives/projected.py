@@ -23,7 +23,8 @@ def contradiction(evidence: Evidence, mode: Mode, numbers: Numbers) -> Disagreem
     for looped in (False, True):  # what the batch objects to is confirmed one by one
         analytical = evidence.analytical(mode, looped=looped)
         numerical = evidence.numerical(numbers.eps, looped=looped)
-        u, v = (directions(size, evidence.projections) for size in (evidence.size[1], evidence.size[0]))
+        u = directions(evidence.size[1], evidence.projections, "inputs")
+        v = directions(evidence.size[0], evidence.projections, "outputs")
         n, a = v @ numerical.jacobian, _projected(analytical, mode, u, v)
         bound = numbers.atol * torch.outer(v.norm(dim=1), u.norm(dim=1)) + numbers.rtol * n.abs()
         wrong = ~((a - n).abs() <= bound)

@@ -76,7 +76,7 @@ def test_it_is_what_torch_func_says(transform):
 def test_projected_it_is_the_jacobian_times_random_directions(name):
     function, leaves = FUNCTIONS[name]
     found, expected = evidence(function, *leaves, amount=Amount("projected")), real_jacobian(function, leaves)
-    v, u = (directions(size, 8) for size in found.size)
+    v, u = directions(found.size[0], 8, "outputs"), directions(found.size[1], 8, "inputs")
     for looped in (False, True):
         reverse, forward = (found.analytical(mode, looped=looped) for mode in ("reverse", "forward"))
         torch.testing.assert_close(reverse.jacobian, v @ expected, rtol=1e-12, atol=1e-12)
