@@ -119,15 +119,17 @@ def _timed(call: Callable[[], bool], mine: Times, key: tuple[str, str, str]) -> 
     return held
 
 
-def ratios(times: Times, chosen: Callable[[str, str], bool] = lambda label, check: True) -> dict[str, float]:
+def ratios(times: Times, chosen: Callable[[str, str], bool] = lambda label, check: True) -> dict[str, float | None]:
     """Return the sums of seconds and what opcheck takes of torch's."""
     seconds = dict.fromkeys(("slow", "fast", "opcheck"), 0.0)
     for (label, check, who), value in times.items():
         if chosen(label, check):
             seconds[who] += value
+    own = seconds["opcheck"]
     return {
-        "opcheck_over_fast": round(seconds["opcheck"] / (seconds["fast"] or float("nan")), 4),
-        "opcheck_over_slow": round(seconds["opcheck"] / (seconds["slow"] or float("nan")), 4),
+        # None: torch was not asked, for want of time.
+        "opcheck_over_fast": round(own / seconds["fast"], 4) if seconds["fast"] else None,
+        "opcheck_over_slow": round(own / seconds["slow"], 4) if seconds["slow"] else None,
         **{f"{who}_seconds": round(value, 4) for who, value in seconds.items()},
     }
 
@@ -175,7 +177,10 @@ def _table(found: dict[str, Any]) -> str:
     for name, row in rows:
         lines.append(
             f"{name:18}{row['slow_seconds']:>10.3f}{row['fast_seconds']:>10.3f}{row['opcheck_seconds']:>11.3f}"
-            f"{row['opcheck_over_fast']:>9.3f}{row['opcheck_over_slow']:>9.3f}"
+            + "".join(
+                f"{'' if ratio is None else f'{ratio:.3f}':>9}"
+                for ratio in (row["opcheck_over_fast"], row["opcheck_over_slow"])
+            )
         )
     return "\n".join(lines)
 

@@ -51,7 +51,8 @@ def gradcheck(
 ) -> bool:
     """Check gradients against finite differences, as `torch.autograd.gradcheck` does, with the same parameters.
 
-    The whole Jacobian is compared, from a few batched calls. Returns True where all claims hold; else raises
+    The whole Jacobian is compared, from a few batched calls; with more than 512 real coordinates of inputs or of
+    outputs, 8 x 8 random projections of it. Returns True where all claims hold; else raises
     GradcheckError (a subclass of torch's), or returns False for raise_exception=False. Fast mode, sparse and mkldnn
     inputs are left to torch. A sample on a kink of the function, where one-sided differences disagree, is warned of
     where torch would pass it.
