@@ -79,6 +79,15 @@ def test_evidence_of_another_operator_is_dropped():
     assert cost(engine, asked) == first
 
 
+def test_other_leaves_under_the_same_key_have_evidence_of_their_own():
+    engine, x, y = BatchedEngine(), leaf(3), leaf(3)
+    right = request(lambda x: (x * y.detach(),), x, key="mul#0")
+    wrong = request(lambda y: (faulty.wrong_sign(y),), y, key="mul#0")
+    assert engine.ask("backward", right) is None
+    assert engine.ask("backward", wrong) is not None
+    assert engine.ask("backward", right) is None
+
+
 def test_what_is_dropped_takes_no_memory():
     engine = BatchedEngine()
     asked = request(Counted(), key="sin#0")
