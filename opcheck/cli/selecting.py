@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Iterable
 
 from opcheck.cli.paths import spec_paths
+from opcheck.cli.unchanged import remember, summary
 from opcheck.plan import Case, Selection, default_devices, load_audited, plan
 from opcheck.spec import Library, Settings, SpecError
 from opcheck.spec.device import DeviceProfile, profiles
@@ -31,8 +32,15 @@ def names(values: list[str]) -> tuple[str, ...]:
 
 
 def loaded(options: argparse.Namespace, settings: Settings) -> Library:
-    """Load the specs of a command, with every mistake that can be seen without torch. Raises SpecError."""
-    return load_audited(spec_paths(options, settings), settings)
+    """Load the specs of a command, with every mistake that can be seen without torch. Raises SpecError.
+
+    That there are none is remembered, for `validate`.
+    """
+    paths = spec_paths(options, settings)
+    library = load_audited(paths, settings)
+    if all(path.is_dir() for path in paths):  # a lone file is read together with the templates around it
+        remember(options.paths, summary(library), (*paths, *settings.spec_paths(), *settings.device_folders()))
+    return library
 
 
 def devices(options: argparse.Namespace, settings: Settings) -> list[DeviceProfile]:

@@ -14,11 +14,20 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from opcheck.spec import Library
 
 FOLDER = ".opcheck_cache"
 MOST = 50
 """How many requests are remembered."""
 SUFFIXES = (".toml", ".py")
+
+
+def summary(library: Library) -> str:
+    """Return what is said of specs without mistakes."""
+    return f"{len(library)} operators, {library.sample_count} samples: no mistakes found"
 
 
 def recall(request: Sequence[str]) -> str | None:
@@ -58,7 +67,7 @@ def _file() -> Path | None:
 
 
 def _key(request: Sequence[str]) -> str:
-    return json.dumps([os.path.realpath(os.curdir), *request])
+    return json.dumps([os.path.realpath(os.curdir), *map(os.path.normpath, request)])
 
 
 def _state(watched: Iterable[str]) -> str:

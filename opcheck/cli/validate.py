@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from opcheck.cli.paths import add_paths, spec_paths
-from opcheck.cli.unchanged import recall, remember
+from opcheck.cli.paths import add_paths
+from opcheck.cli.unchanged import recall, summary
 
 if TYPE_CHECKING:
     from opcheck.spec import Library, Settings
@@ -36,11 +36,7 @@ def validated(options: argparse.Namespace) -> str:
     library = loaded(options, settings)
     if options.resolve:
         resolve_names(library, settings)
-    answer = f"{len(library)} operators, {library.sample_count} samples: no mistakes found"
-    paths = spec_paths(options, settings)
-    if all(path.is_dir() for path in paths):  # a lone file is read together with the templates around it
-        remember(options.paths, answer, (*paths, *settings.spec_paths(), *settings.device_folders()))
-    return answer
+    return summary(library)
 
 
 def resolve_names(library: Library, settings: Settings) -> None:

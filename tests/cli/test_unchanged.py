@@ -77,6 +77,16 @@ def test_a_second_validation_loads_neither_specs_nor_pydantic(project):
     assert "pydantic" not in second.stderr
 
 
+def test_every_command_that_loads_specs_takes_note(project, cli):
+    assert cli("list", "specs").code == 0
+    assert recall(["specs/"]) == cli("validate", "specs").out.strip()
+
+
+def test_a_lone_file_is_not_taken_note_of(project, cli):
+    assert cli("validate", "specs/good.toml").code == 0
+    assert recall(["specs/good.toml"]) is None
+
+
 def test_a_mistake_is_never_hidden_by_a_note(project, cli):
     assert cli("validate", "specs").code == 0
     file = project.folder / "specs" / "good.toml"
