@@ -4,30 +4,12 @@ from __future__ import annotations
 
 import torch
 
-from opcheck.derivatives.beside import BESIDE, memory_of_cotangents, undefined_cotangents
+from opcheck.derivatives.beside import BESIDE, beyond_torch, undefined_cotangents
 from opcheck.derivatives.contradiction import contradiction
 from opcheck.derivatives.engine import Disagreement, Request
 from opcheck.derivatives.evidence import Evidence, Mode
-from opcheck.derivatives.point import Point, Step
+from opcheck.derivatives.point import Point, order
 from opcheck.derivatives.torch_engine import TorchEngine
-
-FIRST: dict[str, tuple[tuple[Step, ...], Mode]] = {
-    "backward": ((), "reverse"),
-    "masked": ((), "reverse"),
-    "forward_ad": ((), "forward"),
-    "scalarized_second_order": (("sum",), "reverse"),
-}
-"""The checks of Jacobians that are not named by their modes: of which derivative, and by which mode."""
-
-
-def order(check: str) -> tuple[tuple[Step, ...], Mode] | None:
-    """Return of which derivative a check looks at the Jacobian, and by which mode. `fwd_over_rev`: of the pullback, by
-    forward mode; any number of modes. None: it looks at something else."""
-    if "_over_" not in check:
-        return FIRST.get(check)
-    last, *before = check.split("_over_")
-    steps: dict[str, Step] = {"rev": "rev", "fwd": "fwd"}
-    return tuple(steps[name] for name in reversed(before)), "reverse" if last == "rev" else "forward"
 
 
 class BatchedEngine:
@@ -51,10 +33,8 @@ class BatchedEngine:
         if check == "rev_over_rev" or check == "fwd_over_rev":
             return _of_pullback(point, request, place[1], check)
         found = contradiction(point.evidence(*place[0]), place[1], request, check if place[0] else "")
-        if check == "backward" and (found is None or found.kind == "low accuracy"):
-            text = memory_of_cotangents(point.evidence())
-            return Disagreement(text) if text else found
-        return found
+        held = found is None or found.kind == "low accuracy"
+        return (beyond_torch(check, point.evidence()) or found) if held else found
 
     def _point(self, request: Request) -> Point:
         """Return what is known about a sample. Evidence of other operators is dropped."""

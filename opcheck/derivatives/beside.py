@@ -20,7 +20,7 @@ from opcheck.derivatives.coordinates import (
     with_gaps,
 )
 from opcheck.derivatives.directions import probe
-from opcheck.derivatives.dual import dual_level, make_dual, tangent_of
+from opcheck.derivatives.dual import jvp
 from opcheck.derivatives.engine import Disagreement, Request
 from opcheck.derivatives.evidence import Evidence
 from opcheck.derivatives.functions import Tensors
@@ -82,7 +82,7 @@ def undefined_tangents(evidence: Evidence) -> str:
     direction, sizes = probe(evidence.size[1]), [real_size(leaf) for leaf in leaves]
     tangents = tensors_of(direction, leaves)
     for missing in range(len(leaves)):
-        found = _pushed(evidence, leaves, [None if index == missing else t for index, t in enumerate(tangents)])
+        found = vector(jvp(evidence.function, leaves, [None if k == missing else t for k, t in enumerate(tangents)]))
         # None at all: zeros, whatever the formula makes of zeros (0 * inf, say).
         nothing = len(leaves) == 1
         zeroed = _without(direction, [missing], sizes)
@@ -92,14 +92,6 @@ def undefined_tangents(evidence: Evidence) -> str:
         ):
             return f"input {missing} without a tangent: the tangent of the outputs is not that for zeros in its place"
     return ""
-
-
-def _pushed(evidence: Evidence, leaves: Sequence[Tensor], tangents: Sequence[Tensor | None]) -> Tensor:
-    with dual_level():
-        duals = [x if t is None else make_dual(x, t) for x, t in zip(leaves, tangents, strict=True)]
-        outputs = evidence.function(*duals)
-        found = [tangent_of(output) for output in outputs]
-        return vector([torch.zeros_like(y) if t is None else t for t, y in zip(found, outputs, strict=True)])
 
 
 def _which(missing: Sequence[int], outputs: Tensors, what: str) -> str:
@@ -238,3 +230,12 @@ BESIDE: dict[str, Callable[[Evidence, Request], Disagreement | None]] = {
     "nondeterminism": _nondeterminism,
 }
 """The claims beside the Jacobian."""
+
+BEYOND: dict[str, Callable[[Evidence], str]] = {"backward": memory_of_cotangents, "grad_dtypes": attributes}
+"""What torch's functions leave out of a check."""
+
+
+def beyond_torch(check: str, evidence: Evidence) -> Disagreement | None:
+    """Return why what torch's functions leave out of a check does not hold; None where it does."""
+    text = BEYOND[check](evidence) if check in BEYOND else ""
+    return Disagreement(text) if text else None

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
 from opcheck.derivatives import projected
 from opcheck.derivatives.comparison import agree, allowed, blocks, most, wrong_entries
-from opcheck.derivatives.coordinates import located, place
+from opcheck.derivatives.coordinates import located, place, split
 from opcheck.derivatives.diagnosis import diagnose, worst_entries
 from opcheck.derivatives.differences import Differences, error_estimate, kinks
 from opcheck.derivatives.directions import probe
@@ -34,7 +36,7 @@ def contradiction(evidence: Evidence, mode: Mode, request: Request, name: str = 
     smooth = torch.allclose(numerical.right, numerical.left, rtol, atol)
     if right and smooth and analytical.holds(1e4 * evidence.unit):
         return _inaccurate(analytical.jacobian, numerical, evidence)
-    return _confirmed(evidence, mode, request, name)
+    return confirmed(evidence, mode, request, name)
 
 
 def _inaccurate(analytical: Tensor, numerical: Differences, evidence: Evidence) -> Disagreement | None:
@@ -60,7 +62,7 @@ def _inaccurate(analytical: Tensor, numerical: Differences, evidence: Evidence) 
     )
 
 
-def _confirmed(evidence: Evidence, mode: Mode, request: Request, name: str) -> Disagreement | None:
+def confirmed(evidence: Evidence, mode: Mode, request: Request, name: str = "") -> Disagreement | None:
     """Look again, one point and one direction at a time, before anything is reported."""
     numbers, leaves = request.numbers, evidence.leaves
     analytical = evidence.analytical(mode, looped=True)
@@ -97,13 +99,11 @@ def _diagnosed(
     evidence: Evidence, analytical: Analytical, numerical: Differences, request: Request, name: str
 ) -> Disagreement:  # fmt: skip
     both = numerical.jacobian, analytical.jacobian, evidence.outputs, evidence.leaves, request.numbers
-    findings = diagnose(*both, order=name)
-    worst = worst_entries(*both)
-    mismatch = _mismatch(evidence, analytical, numerical, request)
-    lines = [mismatch.describe()] if mismatch else ["the Jacobians differ, or are not numbers"]
-    lines += [f"also: {entry.describe()}" for entry in worst[1:]]
-    lines += [f"it looks like this: {finding.text}" for finding in findings if finding.kind != "unlike"]
-    return Disagreement("\n".join(lines), "wrong", mismatch, tuple(findings), tuple(worst))
+    found = Disagreement(
+        "the Jacobians differ, or are not numbers", "wrong", _mismatch(evidence, analytical, numerical, request),
+        tuple(diagnose(*both, order=name)), tuple(worst_entries(*both)),
+    )  # fmt: skip
+    return replace(found, text=found.shown())
 
 
 def _mismatch(
@@ -120,7 +120,7 @@ def at_kink(kinky: Tensor, evidence: Evidence) -> str:
     places = []
     for column in columns[:8]:
         leaf, own = located(column, evidence.leaves)
-        places.append(f"input {leaf}{place(evidence.leaves[leaf], own)} = {float(evidence.point[column]):.8g}")
+        places.append(f"input {leaf}{place(*split(own, evidence.leaves[leaf]))} = {float(evidence.point[column]):.8g}")
     more = f" and {len(columns) - 8} more" if len(columns) > 8 else ""
     return (
         "the function has a kink or a jump here, and no derivative: one-sided differences disagree\n"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor
@@ -13,33 +13,19 @@ def real_size(tensor: Tensor) -> int:
     return tensor.numel() * (2 if tensor.is_complex() else 1)
 
 
-def to_real(tensor: Tensor) -> Tensor:
-    """Return a tensor's real coordinates as a vector of shape (real_size,), real and imaginary parts alternating."""
-    dense = tensor if tensor.layout is torch.strided else tensor.to_dense()
-    flat = dense.detach().resolve_conj().resolve_neg().reshape(-1)
-    return torch.view_as_real(flat).reshape(-1) if flat.is_complex() else flat
-
-
-def units(like: Tensor) -> Iterator[Tensor]:
-    """Yield the unit vectors of the real coordinates, in the shape and dtype of `like`: for complex dtypes 1 and 1j."""
-    for index in range(like.numel()):
-        for unit in (1, 1j) if like.is_complex() else (1,):
-            vector = torch.zeros(like.shape, dtype=like.dtype, device=like.device)
-            vector.view(-1)[index].fill_(unit)
-            yield vector
-
-
-def place(tensor: Tensor, coordinate: int) -> str:
-    """Return the index of a real coordinate as text: `[1, 2]`, `[1, 2].imag`, or `[]` for rank 0."""
-    part = ""
-    if tensor.is_complex():
-        coordinate, imaginary = divmod(coordinate, 2)
-        part = ".imag" if imaginary else ".real"
-    indices = []
+def split(coordinate: int, tensor: Tensor) -> tuple[tuple[int, ...], str]:
+    """Return the index and the part ("real", "imag", empty for real dtypes) of an element that a coordinate is."""
+    element, part = divmod(coordinate, 2) if tensor.is_complex() else (coordinate, 0)
+    index: list[int] = []
     for size in reversed(tensor.shape):
-        coordinate, index = divmod(coordinate, size)
-        indices.append(index)
-    return f"{indices[::-1]}{part}"
+        element, own = divmod(element, size)
+        index.insert(0, own)
+    return tuple(index), ("real", "imag")[part] if tensor.is_complex() else ""
+
+
+def place(index: tuple[int, ...], part: str) -> str:
+    """Return an index and a part as text: `[1, 2]`, `[1, 2].imag`, or `[]` for rank 0."""
+    return f"{[*index]}{'.' if part else ''}{part}"
 
 
 def vector(tensors: Sequence[Tensor]) -> Tensor:

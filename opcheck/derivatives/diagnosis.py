@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from opcheck.derivatives.comparison import blocks
+from opcheck.derivatives.coordinates import place, split
 from opcheck.derivatives.numbers import Numbers
 
 CUT = "the gradient is zero: it is cut by detach, .data, item() or an integer cast on the way"
@@ -58,8 +59,8 @@ class Entry:
 
     def describe(self) -> str:
         """Return the entry as a line of text."""
-        above = f"output {self.output}{_place(self.output_index, self.output_part)}"
-        below = f"input {self.leaf}{_place(self.leaf_index, self.leaf_part)}"
+        above = f"output {self.output}{place(self.output_index, self.output_part)}"
+        below = f"input {self.leaf}{place(self.leaf_index, self.leaf_part)}"
         return f"d {above} / d {below} = {self.numerical:.8g} numerically, {self.analytical:.8g} analytically"
 
 
@@ -153,7 +154,7 @@ class _Block:
         row, element = divmod(position, self.n.shape[2])
         n, a = (matrix.flatten(0, 1)[row, element] for matrix in (self.n, self.a))
         worse = int((a - n).abs().argmax())  # NaN is the greatest
-        places = *_split(row, self.output), *_split(element * len(n) + worse, self.leaf)
+        places = *split(row, self.output), *split(element * len(n) + worse, self.leaf)
         return Entry(self.i, self.j, *places, float(n[worse]), float(a[worse]))
 
 
@@ -346,30 +347,16 @@ def _listed(block: _Block, kind: str, bad: Tensor) -> tuple[str, list[dict[str, 
     """Return the first places of a mask over entries, rows or columns, as text and as plain data."""
     positions = bad.flatten().nonzero().flatten().tolist()
     entries = [block.entry(k * block.n.shape[2] if kind == "rows" else k) for k in positions[:LISTED]]
-    place = {
+    shown = {
         "entries": Entry.describe,
-        "rows": lambda entry: _place(entry.output_index, entry.output_part),
-        "columns": lambda entry: _place(entry.leaf_index, ""),
+        "rows": lambda entry: place(entry.output_index, entry.output_part),
+        "columns": lambda entry: place(entry.leaf_index, ""),
     }[kind]
     own = {"entries": "_", "rows": "output_", "columns": "leaf_index"}[kind]
     more = f" and {len(positions) - LISTED} more" if len(positions) > LISTED else ""
     data = [{name: value for name, value in asdict(entry).items() if own in name} for entry in entries]
-    return ("; " if kind == "entries" else ", ").join(map(place, entries)) + more, data
-
-
-def _split(coordinate: int, tensor: Tensor) -> tuple[tuple[int, ...], str]:
-    """Return the index and the part of an element that a real coordinate is."""
-    element, part = divmod(coordinate, 2) if tensor.is_complex() else (coordinate, 0)
-    index: list[int] = []
-    for size in reversed(tensor.shape):
-        element, own = divmod(element, size)
-        index.insert(0, own)
-    return tuple(index), ("real", "imag")[part] if tensor.is_complex() else ""
+    return ("; " if kind == "entries" else ", ").join(map(shown, entries)) + more, data
 
 
 def _where(finding: Finding, leaves: Sequence[str]) -> str:
     return ", ".join(f"output {i} with respect to {leaves[j]}" for i, j in finding.fields["blocks"])
-
-
-def _place(index: tuple[int, ...], part: str) -> str:
-    return f"{[*index]}{'.' if part else ''}{part}"

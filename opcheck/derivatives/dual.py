@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
 import torch.autograd.forward_ad as fwad
 from torch import Tensor
 
@@ -22,3 +24,17 @@ def tangent_of(tensor: Tensor) -> Tensor | None:
     tangent: Tensor | None = _untyped.unpack_dual(tensor).tangent
     # torch stands for zeros that nobody has looked at by tensors without memory.
     return None if tangent is None or tangent._is_zerotensor() else tangent
+
+
+def jvp(
+    function: Callable[..., tuple[Tensor, ...]], primals: Sequence[Tensor], tangents: Sequence[Tensor | None]
+) -> tuple[Tensor, ...]:
+    """Return the tangents of the outputs by one call with dual numbers, zeros where there is none.
+
+    A primal whose tangent is None goes in without one.
+    """
+    with dual_level():
+        given = zip(primals, tangents, strict=True)
+        outputs = function(*(primal if t is None else make_dual(primal, t) for primal, t in given))
+        found = [tangent_of(output) for output in outputs]
+    return tuple(torch.zeros_like(y) if t is None else t for t, y in zip(found, outputs, strict=True))

@@ -67,6 +67,13 @@ class Disagreement:
     worst: tuple[Entry, ...] = ()
     """The entries that differ most, the worst one first."""
 
+    def shown(self) -> str:
+        """Return the Jacobians around the worst entry, further entries and what the mistake looks like, as lines."""
+        lines = [self.mismatch.describe() if self.mismatch else self.text]
+        lines += [f"also: {entry.describe()}" for entry in self.worst[1:]]
+        lines += [f"it looks like this: {finding.text}" for finding in self.findings if finding.kind != "unlike"]
+        return "\n".join(lines)
+
 
 class Engine(Protocol):
     """Computes derivative evidence and says where it contradicts a claim."""

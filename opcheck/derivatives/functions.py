@@ -16,7 +16,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from opcheck.derivatives.dual import dual_level, make_dual, tangent_of
+from opcheck.derivatives.analytical import vjp
+from opcheck.derivatives.dual import jvp, tangent_of
 from opcheck.derivatives.engine import Function
 
 Tensors = tuple[Tensor, ...]
@@ -81,15 +82,9 @@ class Pullback:
             # A view, not detach(), which would drop the tangents of forward over reverse.
             leaves = tuple(x if x.requires_grad else x.view_as(x).requires_grad_() for x in arguments[: self.count])
             outputs = function(*leaves)
-            pairs = [(y, v) for y, v in zip(outputs, arguments[self.count :], strict=True) if y.requires_grad]
-            if not pairs:
-                return tuple(torch.zeros_like(leaf) for leaf in leaves)
             # Some backward passes can be differentiated, in either mode, only if they are told that they will be.
             again = any(argument.requires_grad or tangent_of(argument) is not None for argument in arguments)
-            found = torch.autograd.grad(
-                [y for y, _ in pairs], leaves, [v for _, v in pairs], create_graph=again, allow_unused=True
-            )
-        return tuple(torch.zeros_like(leaf) if g is None else g for g, leaf in zip(found, leaves, strict=True))
+            return vjp(outputs, leaves, arguments[self.count :], create_graph=again)
 
 
 @dataclass(frozen=True)
@@ -113,16 +108,12 @@ class Pushforward:
         if self.transform:
             found: Tensors = torch.func.jvp(function, arguments[:count], arguments[count:])[1]
             return found
-        with dual_level():
-            primals = arguments[:count]
-            differentiated = isinstance(self.inner, Pullback)
-            if differentiated:
-                primals = tuple(x if x.requires_grad else x.detach().requires_grad_() for x in primals)
-            with torch.set_grad_enabled(differentiated or torch.is_grad_enabled()):  # dual numbers are views of primals
-                duals = [make_dual(x, t) for x, t in zip(primals, arguments[count:], strict=True)]
-            outputs = function(*duals)
-            tangents = [tangent_of(output) for output in outputs]
-        return tuple(torch.zeros_like(y) if t is None else t for t, y in zip(tangents, outputs, strict=True))
+        primals = arguments[:count]
+        differentiated = isinstance(self.inner, Pullback)
+        if differentiated:
+            primals = tuple(x if x.requires_grad else x.detach().requires_grad_() for x in primals)
+        with torch.set_grad_enabled(differentiated or torch.is_grad_enabled()):  # dual numbers are views of primals
+            return jvp(function, primals, arguments[count:])
 
 
 @dataclass(frozen=True)

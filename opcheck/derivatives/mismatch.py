@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from opcheck.derivatives.coordinates import place
+from opcheck.derivatives.coordinates import place, split
 from opcheck.derivatives.numbers import Numbers
 
 Jacobians = Sequence[Sequence[Tensor]]
@@ -64,7 +64,7 @@ def find_mismatch(
     row_index, column = divmod(int(excess.argmax()), n.shape[1])
     return Mismatch(
         i, j, row_index, column,
-        place(outputs[i], row_index), place(leaves[j], column),
+        place(*split(row_index, outputs[i])), place(*split(column, leaves[j])),
         float(n[row_index, column]), float(a[row_index, column]),
         int((excess > 0).sum()), n.numel(),
         _window(n, a, row_index, column),

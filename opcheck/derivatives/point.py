@@ -10,12 +10,33 @@ import torch
 from opcheck.derivatives.coordinates import real_size, tensors_of, with_gaps
 from opcheck.derivatives.directions import probe
 from opcheck.derivatives.engine import Request
-from opcheck.derivatives.evidence import Evidence
+from opcheck.derivatives.evidence import Evidence, Mode
 from opcheck.derivatives.functions import Differentiable, Primal, Pullback, gradient_sum, pushforward
 
 Step = Literal["rev", "rev with gaps", "fwd", "sum"]
 """From a function to the next: its pullback, for cotangents that may have gaps in memory, its pushforward, or the sum
 of its gradients for cotangents of ones."""
+
+
+FIRST: dict[str, tuple[tuple[Step, ...], Mode]] = {
+    "backward": ((), "reverse"),
+    "masked": ((), "reverse"),
+    "forward_ad": ((), "forward"),
+    "scalarized_second_order": (("sum",), "reverse"),
+}
+"""The checks of Jacobians that are not named by their modes: of which derivative, and by which mode."""
+
+
+def order(check: str) -> tuple[tuple[Step, ...], Mode] | None:
+    """Return of which derivative a check looks at the Jacobian, and by which mode; None: it looks at something else.
+
+    `fwd_over_rev` is about that of the pullback, by forward mode; there may be any number of modes.
+    """
+    if "_over_" not in check:
+        return FIRST.get(check)
+    last, *before = check.split("_over_")
+    steps: dict[str, Step] = {"rev": "rev", "fwd": "fwd"}
+    return tuple(steps[name] for name in reversed(before)), "reverse" if last == "rev" else "forward"
 
 
 @dataclass

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -13,12 +13,13 @@ from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
 from torch.autograd.gradcheck import GradcheckError
 
-from opcheck.derivatives.analytical import vjp_function
-from opcheck.derivatives.beside import BESIDE, memory_of_cotangents
-from opcheck.derivatives.contradiction import contradiction
+from opcheck.derivatives.amount import Amount
+from opcheck.derivatives.beside import BESIDE, BEYOND, beyond_torch
+from opcheck.derivatives.contradiction import confirmed, contradiction
 from opcheck.derivatives.engine import Disagreement, Function, Request
+from opcheck.derivatives.functions import Primal, Pullback
 from opcheck.derivatives.numbers import Numbers
-from opcheck.derivatives.point import Point, Step
+from opcheck.derivatives.point import Point, Step, order
 from opcheck.derivatives.real_form import in_real_form
 
 # torch's functions test much at once. So that each claim fails under its own name, a check switches everything else
@@ -69,8 +70,7 @@ QUESTIONS = {
     "batched_forward_grad": Question(
         parameters={
             **WITHOUT_JACOBIAN,
-            "check_forward_ad": True,
-            "check_backward_ad": False,
+            **FORWARD,
             "check_batched_forward_grad": True,
         },
         own="batched grad",
@@ -110,6 +110,12 @@ class TorchEngine:
         """Return why a claim does not hold; None where it holds. See `Engine.ask`."""
         if check == "fwd_over_fwd":  # dual numbers do not nest: gradcheck cannot ask for it
             return contradiction(Point(request).evidence("fwd"), "forward", request)
+        found = self._asked(check, request)
+        if found is None:
+            return beyond_torch(check, Point(request).evidence()) if check in BEYOND else None
+        return _shown(check, request, found)
+
+    def _asked(self, check: str, request: Request) -> Disagreement | None:
         question = QUESTIONS[check]
         if check in request.together and self._all_hold(request):
             return None
@@ -122,11 +128,7 @@ class TorchEngine:
         if not question.second_order:
             if check in LEGACY and _is_strided(request):
                 return _of_batching(check, request, question, parameters)
-            found = _put(gradcheck, request, question, parameters)
-            if found or check != "backward":
-                return found
-            text = memory_of_cotangents(Point(request).evidence())
-            return Disagreement(text) if text else None
+            return _put(gradcheck, request, question, parameters)
         given = {**parameters, "grad_outputs": request.grad_outputs}
         if any(leaf.layout in SPARSE for leaf in request.leaves):
             return _put(gradgradcheck_of_sparse, request, question, given)
@@ -197,6 +199,20 @@ def _is_strided(request: Request) -> bool:
     return all(leaf.layout is torch.strided for leaf in request.leaves)
 
 
+def _shown(check: str, request: Request, found: Disagreement) -> Disagreement:
+    """Return what torch objects to with both Jacobians, where they can be had and do differ."""
+    place = order(check)
+    # The coordinates of sparse leaves are their specified elements; torch's message shows them.
+    if place is None or found.kind != "wrong" or not _is_strided(request):
+        return found
+    whole = request.with_(amount=Amount("full"))
+    try:
+        seen = confirmed(Point(whole).evidence(*place[0]), place[1], whole, check if place[0] else "")
+    except Exception:
+        return found  # evidence for the reader only: the verdict stands without it
+    return replace(found, mismatch=seen.mismatch, findings=seen.findings, worst=seen.worst) if seen else found
+
+
 def _of_batching(
     check: str, request: Request, question: Question, parameters: dict[str, Any]
 ) -> Disagreement | None:  # fmt: skip
@@ -223,9 +239,10 @@ def gradgradcheck_of_sparse(
     **parameters: Any,
 ) -> bool:
     """Do what gradgradcheck does, which refuses gradients of sparse layouts: the backward pass returns them dense."""
-    outputs = [output for output in function(*leaves) if output.requires_grad]
-    cotangents = grad_outputs or tuple(torch.rand_like(output) - 0.5 for output in outputs)
-    pulled_back = vjp_function(function, len(leaves))
+    outputs = function(*leaves)
+    chosen = tuple(index for index, output in enumerate(outputs) if output.requires_grad)
+    cotangents = grad_outputs or tuple(torch.rand_like(outputs[index]) - 0.5 for index in chosen)
+    pulled_back = Pullback(Primal(function, chosen), len(leaves))
 
     def dense(*arguments: Tensor) -> tuple[Tensor, ...]:
         found = pulled_back(*arguments)

@@ -3,10 +3,10 @@
 import pytest
 import torch
 from operators.corpus import BESIDE, BLIND_SPOTS, FAULTS, JACOBIANS, LOW_ACCURACY, RIGHT
+from operators.looped import forward_jacobian, reverse_jacobian, to_real
 
 from opcheck.derivatives import BatchedEngine, TorchEngine
-from opcheck.derivatives.analytical import forward_jacobian, reverse_jacobian, vjp
-from opcheck.derivatives.coordinates import to_real
+from opcheck.derivatives.analytical import vjp
 
 engines = pytest.mark.parametrize("engine", [TorchEngine(), BatchedEngine()], ids=lambda engine: engine.name)
 

@@ -10,8 +10,8 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from operators.looped import to_real, units
 
-from opcheck.derivatives.coordinates import to_real, units
 from opcheck.derivatives.diagnosis import diagnose, worst_entries
 from opcheck.derivatives.numbers import BY_PRECISION, DOUBLE
 

@@ -1,8 +1,9 @@
 """The worst entry of two Jacobians is found, placed and shown."""
 
 import torch
+from operators.looped import to_real, units
 
-from opcheck.derivatives.coordinates import place, to_real, units
+from opcheck.derivatives.coordinates import place, split
 from opcheck.derivatives.mismatch import find_mismatch
 from opcheck.derivatives.numbers import DOUBLE
 
@@ -45,8 +46,8 @@ def test_the_description_shows_both_numbers_and_the_neighbourhood():
 
 
 def test_rank_zero_has_the_empty_index():
-    assert place(torch.zeros(()), 0) == "[]"
-    assert place(torch.zeros((), dtype=torch.complex64), 1) == "[].imag"
+    assert place(*split(0, torch.zeros(()))) == "[]"
+    assert place(*split(1, torch.zeros((), dtype=torch.complex64))) == "[].imag"
 
 
 def test_real_coordinates_keep_real_and_imaginary_parts_together():

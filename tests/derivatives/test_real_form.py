@@ -2,9 +2,9 @@
 
 import pytest
 import torch
+from operators.looped import reverse_jacobian
 
 from opcheck.derivatives import Request, TorchEngine
-from opcheck.derivatives.analytical import reverse_jacobian
 from opcheck.derivatives.numbers import DOUBLE
 from opcheck.derivatives.real_form import in_real_form
 
