@@ -13,7 +13,7 @@ from torch import Tensor
 
 from opcheck.checks.arguments import names_of
 from opcheck.checks.verdict import Verdict, cannot, fails, told
-from opcheck.derivatives import Amount, Engine, Numbers, Request, default_numbers
+from opcheck.derivatives import Amount, Engine, Numbers, Request, default_numbers, order
 from opcheck.plan.case import Case
 from opcheck.plan.kinds import check_kinds
 from opcheck.samples import Inputs, TestedFunction, realize, resolve
@@ -76,6 +76,12 @@ class Context:
     def beside_the_jacobian(self) -> tuple[str, ...]:
         """The checks beside the Jacobian that the operator makes the claims for."""
         return tuple(name for name in BESIDE_THE_JACOBIAN if _claimed(name, self.case.claims.supports))
+
+    @cached_property
+    def jacobians(self) -> tuple[str, ...]:
+        """The checks of Jacobians that the operator makes the claims for."""
+        operator, supports = self.case.operator, self.case.claims.supports
+        return tuple(name for name, kind in check_kinds().items() if order(name) and kind.claimed(operator, supports))
 
     def value_tolerance(self) -> Tolerance:
         """Return rtol and atol for comparisons of values: both None, unless the spec sets one for this very check."""
@@ -182,6 +188,7 @@ class Subject:
             non_contiguous=(False, True) if generated == "both" else (generated,),
             amount=context.amount,
             together=context.beside_the_jacobian,
+            jacobians=context.jacobians,
             key=f"{context.case.subject}[{context.device}-{context.case.dtype}]#{self.sample.name}",
         )
 

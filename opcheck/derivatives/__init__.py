@@ -4,6 +4,7 @@ from opcheck.derivatives.amount import AUTO, Amount
 from opcheck.derivatives.batched_engine import BatchedEngine
 from opcheck.derivatives.engine import Disagreement, Engine, Request
 from opcheck.derivatives.numbers import Numbers, default_numbers
+from opcheck.derivatives.point import order
 from opcheck.derivatives.torch_engine import TorchEngine
 
 __all__ = [
@@ -16,4 +17,5 @@ __all__ = [
     "Request",
     "TorchEngine",
     "default_numbers",
+    "order",
 ]

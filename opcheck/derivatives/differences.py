@@ -1,4 +1,4 @@
-"""Numerical derivatives: central and one-sided differences along several directions, from one batch or one by one."""
+"""Numerical derivatives: central and one-sided differences along several directions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from opcheck.derivatives.coordinates import batches_of, chunks, rows_of, vector
+from opcheck.derivatives.coordinates import batches_of, vector
 from opcheck.derivatives.functions import Differentiable
 
 
@@ -51,26 +51,18 @@ class Differences:
         return (self.above - self.base).add_(self.below).sub_(self.base).div_(self.step).T
 
 
-def differences(
-    function: Differentiable, leaves: Sequence[Tensor], points: Tensor, step: float, *, batch: int
-) -> Differences:
-    """Evaluate at the points that a stencil leads to from the leaves, `batch` of them by one call.
-
-    batch = 0: one point at a time, each written into the same memory, which has the format of the leaf.
-    Exceptions are those of the function, and of vmap where it cannot be batched.
-    """
-    count = len(points) // 2
-    found = list(_in_batches(function, leaves, points, batch) if batch else _looped(function, leaves, points))
-    values = found[0] if len(found) == 1 else torch.cat(found)
+def differences(values: Tensor, step: float) -> Differences:
+    """Return the differences that the values at a stencil make: of shape (2 K + 1, M)."""
+    count = len(values) // 2
     return Differences(values[:count], values[-1], values[count:-1], step)
 
 
-def _in_batches(
-    function: Differentiable, leaves: Sequence[Tensor], points: Tensor, batch: int
-) -> Iterator[Tensor]:  # fmt: skip
-    with torch.no_grad():
-        for chunk in chunks(points, batch):
-            yield rows_of(function.rows(*batches_of(chunk, leaves)), len(chunk))
+def looped(function: Differentiable, leaves: Sequence[Tensor], points: Tensor) -> Tensor:
+    """Return the values at some points, as rows, one call for each.
+
+    Each is written into the same memory, which has the format of the leaf. Exceptions are those of the function.
+    """
+    return torch.cat(list(_looped(function, leaves, points)))
 
 
 def _looped(function: Differentiable, leaves: Sequence[Tensor], points: Tensor) -> Iterator[Tensor]:

@@ -26,10 +26,10 @@ def tangent_of(tensor: Tensor) -> Tensor | None:
     return None if tangent is None or tangent._is_zerotensor() else tangent
 
 
-def jvp(
+def pushed(
     function: Callable[..., tuple[Tensor, ...]], primals: Sequence[Tensor], tangents: Sequence[Tensor | None]
-) -> tuple[Tensor, ...]:
-    """Return the tangents of the outputs by one call with dual numbers, zeros where there is none.
+) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+    """Return the outputs and their tangents by one call with dual numbers, zeros where there is none.
 
     A primal whose tangent is None goes in without one.
     """
@@ -37,4 +37,11 @@ def jvp(
         given = zip(primals, tangents, strict=True)
         outputs = function(*(primal if t is None else make_dual(primal, t) for primal, t in given))
         found = [tangent_of(output) for output in outputs]
-    return tuple(torch.zeros_like(y) if t is None else t for t, y in zip(found, outputs, strict=True))
+    return outputs, tuple(torch.zeros_like(y) if t is None else t for t, y in zip(found, outputs, strict=True))
+
+
+def jvp(
+    function: Callable[..., tuple[Tensor, ...]], primals: Sequence[Tensor], tangents: Sequence[Tensor | None]
+) -> tuple[Tensor, ...]:
+    """Return the tangents of the outputs, as `pushed` does."""
+    return pushed(function, primals, tangents)[1]

@@ -41,6 +41,8 @@ class Request:
     """How much evidence is gathered, and in how much memory."""
     together: tuple[str, ...] = ()
     """Checks beside the Jacobian that are claimed: an engine may settle them at once."""
+    jacobians: tuple[str, ...] = ()
+    """Checks of Jacobians that are claimed: what they need may be computed at once. Empty: nobody knows."""
     key: str = ""
     """The same text for the same function and leaves; empty: nothing is kept from one question to the next."""
 

@@ -7,11 +7,11 @@ one where the function cannot be batched, or where what the batch says is in dou
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import cached_property
 from math import isfinite
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import torch
 from torch import Tensor
@@ -19,18 +19,18 @@ from torch import Tensor
 from opcheck.derivatives.amount import AUTO, Amount
 from opcheck.derivatives.analytical import vjp
 from opcheck.derivatives.comparison import most
-from opcheck.derivatives.coordinates import batches_of, chunks, rows_of, tensors_of, vector
-from opcheck.derivatives.differences import Differences, differences
-from opcheck.derivatives.directions import Side, directions, probe, stencil, with_probe
-from opcheck.derivatives.functions import Differentiable, Tensors, pushforward
+from opcheck.derivatives.coordinates import batches_of, rows_of, tensors_of, vector
+from opcheck.derivatives.differences import Differences, differences, looped
+from opcheck.derivatives.directions import Side, directions, probe, rows
+from opcheck.derivatives.functions import Differentiable, Tensors, has_forward, pushforward
+from opcheck.derivatives.sweep import Sweep, sweep
 
 Mode = Literal["reverse", "forward"]
 SIDES: dict[Mode, Side] = {"reverse": "outputs", "forward": "inputs"}
 """Where the directions of a mode lie."""
+MODES: tuple[Mode, ...] = ("reverse", "forward")
 T = TypeVar("T")
 
-FEW = 2
-"""Up to how many directions ordinary calls take less time than a batch."""
 COPIES = 16
 """How many tensors of the size of inputs and outputs an operator is assumed to need at a time."""
 
@@ -45,16 +45,15 @@ class Analytical:
     """What it says about a random direction, a vector."""
     ordinary: Tensor
     """What one ordinary call gives in this direction."""
-    batch_said: Tensor | None = None
-    """What a batched call says about this direction; None: the Jacobian is not from a batch."""
+    batched: bool = False
+    """Whether it is from a batch."""
     refusal: Exception | None = None
     """Why it could not be batched."""
 
     @cached_property
     def off(self) -> float:
-        """By how much the ordinary call differs at most from what the Jacobian and what the batch say, added."""
-        said = most(self.said, self.ordinary)
-        return said if self.batch_said is None else said + most(self.batch_said, self.ordinary)
+        """By how much the ordinary call differs at most from what the Jacobian says."""
+        return most(self.said, self.ordinary)
 
     def holds(self, rounding: float) -> bool:
         """Tell whether the ordinary call agrees with the Jacobian up to some relative rounding."""
@@ -62,17 +61,21 @@ class Analytical:
             return True
         scale = float(torch.linalg.vector_norm(self.jacobian, float("inf"))) if self.jacobian.numel() else 1.0
         allowed = rounding * (scale * max(self.jacobian.shape) if isfinite(scale) else 1.0)
-        others = [self.said] if self.batch_said is None else [self.said, self.batch_said]
-        return all(torch.allclose(other, self.ordinary, rounding, allowed, equal_nan=True) for other in others)
+        return torch.allclose(self.said, self.ordinary, rounding, allowed, equal_nan=True)
 
 
 class Evidence:
-    """The derivative of `function` at `leaves`, which require grad and are strided."""
+    """The derivative of `function` at `leaves`, which require grad and are strided.
+
+    One batch gives the differences at `step` and the Jacobians by all `modes`, which are those that will be asked for.
+    """
 
     def __init__(
-        self, function: Differentiable, leaves: Tensors, *, amount: Amount = AUTO, graph: Tensors | None = None
-    ) -> None:
+        self, function: Differentiable, leaves: Tensors, *, amount: Amount = AUTO, graph: Tensors | None = None,
+        step: float = 1e-6, modes: Collection[Mode] = MODES,
+    ) -> None:  # fmt: skip
         self.function, self.leaves, self.amount = function, leaves, amount
+        self.step, self.modes = step, modes
         self._graph = graph
         self._numerical: dict[tuple[float, bool], Differences] = {}
         self._analytical: dict[tuple[Mode, bool], Analytical] = {}
@@ -133,17 +136,45 @@ class Evidence:
             self._numerical[step, looped] = self._differences(step, looped)
         return self._numerical[step, looped]
 
-    def _differences(self, step: float, looped: bool) -> Differences:
-        points = self.point + stencil(self.size[1], step, self.projections)
-        if looped:
-            return differences(self.function, self.leaves, points, step, batch=0)
+    def _differences(self, step: float, one_by_one: bool) -> Differences:
+        stencil = rows(self.size, step, self.projections).stencil
+        if one_by_one:
+            return differences(looped(self.function, self.leaves, self.point + stencil), step)
+        if not all(self.size):
+            return differences(self.value.expand(len(stencil), self.size[0]), step)
         try:
-            found = differences(self.function, self.leaves, points, step, batch=self.batch)
+            swept = self._swept if step == self.step else self._sweep(step, ())
         except Exception:
             return self.numerical(step, looped=True)
-        if torch.allclose(found.base, self.value, 1e-6, 1e-6, equal_nan=True):
+        found = differences(swept.values[: len(stencil)], step)
+        if most(found.base, self.value) <= 1e-6 or torch.allclose(found.base, self.value, 1e-6, 1e-6, equal_nan=True):
             return found
         return self.numerical(step, looped=True)
+
+    def _sweep(self, step: float, modes: Collection[Mode]) -> Sweep:
+        """Evaluate all rows, those of the modes with tangents or cotangents. Exceptions are those of batching."""
+        all_of = rows(self.size, step, self.projections)
+        return sweep(
+            self.function, self.leaves, self.point + all_of.moves, batch=self.batch,
+            tangents=all_of.tangents if "forward" in modes else None,
+            cotangents=all_of.cotangents if "reverse" in modes else None, outputs=self.outputs,
+        )  # fmt: skip
+
+    @cached_property
+    def _together(self) -> Collection[Mode]:
+        """The modes that share a batch with the differences. Dual numbers do not nest."""
+        return [mode for mode in self.modes if mode == "reverse" or not has_forward(self.function)]
+
+    @cached_property
+    def _swept(self) -> Sweep:
+        """The differences, and what the modes say if they all can be batched. Exceptions are those of batching."""
+        try:
+            return self._sweep(self.step, self._together)
+        except Exception:
+            if not self._together:
+                raise
+            self._together = ()
+            return self._sweep(self.step, ())
 
     def analytical(self, mode: Mode, *, looped: bool = False) -> Analytical:
         """Return the Jacobian by one of the modes. Exceptions are those of the derivative."""
@@ -153,29 +184,44 @@ class Evidence:
 
     def _differentiated(self, mode: Mode, looped: bool) -> Analytical:
         size = self.size[0 if mode == "reverse" else 1]
+        ordinary = self.ordinary_reverse if mode == "reverse" else self.ordinary_forward
         refusal: Exception | None = None
-        if not looped and size > FEW:
+        if not all(self.size):
+            asked = directions(size, self.projections, SIDES[mode])
+            found = torch.zeros(len(asked), sum(self.size) - size, dtype=torch.float64)
+            return self._analytical_of(mode, found, ordinary)
+        if not looped:
             try:
-                batched = self.batched(mode)
+                batched = self._analytical_of(mode, self._batched(mode), ordinary, batched=True)
                 if batched.holds(1e4 * self.unit):
                     return batched
             except Exception as error:
                 refusal = error
-        ordinary = self.ordinary_reverse if mode == "reverse" else self.ordinary_forward
         one_by_one = self.pull_back_each if mode == "reverse" else self.push_forward_each
         found = one_by_one(directions(size, self.projections, SIDES[mode]))
-        said = probe(size) @ found if self.projections is None else ordinary
-        return Analytical(found if mode == "reverse" else found.T, said, ordinary, refusal=refusal)
+        return self._analytical_of(mode, found, ordinary, refusal=refusal)
 
-    def batched(self, mode: Mode) -> Analytical:
-        """Return the Jacobian by batched calls, whatever is to be said of it. Exceptions are those of batching."""
-        rows = self._pull_back_all if mode == "reverse" else self._push_forward_all
-        ordinary = self.ordinary_reverse if mode == "reverse" else self.ordinary_forward
+    def _analytical_of(self, mode: Mode, found: Tensor, ordinary: Tensor, **how: Any) -> Analytical:
+        """Return the Jacobian with the given rows (by reverse mode) or columns (by forward mode)."""
         size = self.size[0 if mode == "reverse" else 1]
-        pieces = [rows(chunk) for chunk in chunks(with_probe(size, self.projections, SIDES[mode]), self.batch)]
-        found = pieces[0] if len(pieces) == 1 else torch.cat(pieces)
-        said = probe(size) @ found[:-1] if self.projections is None else found[-1]
-        return Analytical(found[:-1] if mode == "reverse" else found[:-1].T, said, ordinary, found[-1])
+        said = ordinary
+        if self.projections is None:
+            said = probe(size) @ found
+        elif len(found) > self.projections:  # a batch was asked about the probe as well
+            found, said = found[:-1], found[-1]
+        return Analytical(found if mode == "reverse" else found.T, said, ordinary, **how)
+
+    def _batched(self, mode: Mode) -> Tensor:
+        """Return the directions pulled back or pushed forward, by the batch. Exceptions are those of batching."""
+        all_of = rows(self.size, self.step, self.projections)
+        swept, first = self._swept, 2 * all_of.count
+        if mode not in self._together:
+            if mode == "forward" and has_forward(self.function):
+                return self._push_forward_all(all_of.tangents[first : first + all_of.pushed])
+            swept = self._sweep(self.step, (mode,))
+        found = swept.gradients if mode == "reverse" else swept.tangents
+        assert found is not None
+        return found[first : first + (all_of.pulled if mode == "reverse" else all_of.pushed)]
 
     @cached_property
     def ordinary_reverse(self) -> Tensor:
@@ -208,15 +254,6 @@ class Evidence:
         if self.projections is None:
             return tangents @ self.analytical("forward").jacobian.T
         return self.push_forward(tangents) if tangents.dim() == 1 else self.push_forward_each(tangents)
-
-    def _pull_back_all(self, cotangents: Tensor) -> Tensor:
-        """Return V J for cotangents V of shape (K, M), by one batched backward pass over the ordinary graph."""
-
-        def rows(outputs: Tensors) -> Tensor:
-            pull = torch.func.vmap(lambda *v: vjp(outputs, self.leaves, v), randomness="same")
-            return rows_of(pull(*batches_of(cotangents, outputs)), len(cotangents))
-
-        return self.on_graph(rows)
 
     def pull_back_each(self, cotangents: Tensor) -> Tensor:
         """Return V J for cotangents V of shape (K, M), by an ordinary backward pass for each."""

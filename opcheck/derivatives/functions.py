@@ -152,14 +152,15 @@ def gradient_sum(function: Differentiable, outputs: Tensors, count: int) -> Grad
 
 def pushforward(function: Differentiable) -> Pushforward:
     """Return the pushforward of a function. Dual numbers do not nest: over forward mode, all of it is `torch.func`."""
-    nests = _has_forward(function)
+    nests = has_forward(function)
     return Pushforward(_transformed(function) if nests else function, nests)
 
 
-def _has_forward(function: Differentiable) -> bool:
+def has_forward(function: Differentiable) -> bool:
+    """Tell whether a function is made by forward mode, somewhere inside."""
     if isinstance(function, Pushforward):
         return True
-    return isinstance(function, Pullback) and _has_forward(function.inner)
+    return isinstance(function, Pullback) and has_forward(function.inner)
 
 
 def _transformed(function: Differentiable) -> Differentiable:

@@ -79,7 +79,9 @@ def gradcheck(
     }
     chosen = [check for check, wanted in checks.items() if wanted]
     numbers = Numbers(eps, atol, rtol, nondet_tol)
-    request = Request(_function(func, values), _leaves(values), numbers, forward_ad=check_forward_ad)
+    request = Request(
+        _function(func, values), _leaves(values), numbers, forward_ad=check_forward_ad, jacobians=tuple(chosen)
+    )
     evidence = Point(request).evidence()
     _check_outputs(evidence)
     return _verdict(_objections(evidence, request, chosen), raise_exception)
@@ -131,7 +133,11 @@ def gradgradcheck(
     }
     chosen = [check for check, wanted in checks.items() if wanted]
     numbers = Numbers(eps, atol, rtol, nondet_tol)
-    request = Request(_function(func, values), _leaves(values), numbers, grad_outputs=given, forward_ad=False)
+    asked = {"fwd_over_rev": check_fwd_over_rev, "rev_over_rev": check_rev_over_rev}
+    request = Request(
+        _function(func, values), _leaves(values), numbers, grad_outputs=given, forward_ad=False,
+        jacobians=tuple(name for name, wanted in asked.items() if wanted),
+    )  # fmt: skip
     evidence = Point(request).evidence("rev with gaps" if gen_non_contig_grad_outputs else "rev")
     return _verdict(_objections(evidence, request, chosen), raise_exception)
 

@@ -10,8 +10,8 @@ import torch
 from opcheck.derivatives.coordinates import real_size, tensors_of, with_gaps
 from opcheck.derivatives.directions import probe
 from opcheck.derivatives.engine import Request
-from opcheck.derivatives.evidence import Evidence, Mode
-from opcheck.derivatives.functions import Differentiable, Primal, Pullback, gradient_sum, pushforward
+from opcheck.derivatives.evidence import MODES, Evidence, Mode
+from opcheck.derivatives.functions import Differentiable, Primal, Pullback, Tensors, gradient_sum, pushforward
 
 Step = Literal["rev", "rev with gaps", "fwd", "sum"]
 """From a function to the next: its pullback, for cotangents that may have gaps in memory, its pushforward, or the sum
@@ -32,10 +32,10 @@ def order(check: str) -> tuple[tuple[Step, ...], Mode] | None:
 
     `fwd_over_rev` is about that of the pullback, by forward mode; there may be any number of modes.
     """
-    if "_over_" not in check:
-        return FIRST.get(check)
     last, *before = check.split("_over_")
     steps: dict[str, Step] = {"rev": "rev", "fwd": "fwd"}
+    if not before or not {last, *before} <= set(steps):
+        return FIRST.get(check)
     return tuple(steps[name] for name in reversed(before)), "reverse" if last == "rev" else "forward"
 
 
@@ -49,7 +49,7 @@ class Point:
     def evidence(self, *steps: Step) -> Evidence:
         """Return the evidence of the function (no steps), or of the derivative that some steps lead to."""
         if steps not in self._evidence:
-            self._evidence[steps] = self._derived(self.evidence(*steps[:-1]), steps[-1]) if steps else self._first()
+            self._evidence[steps] = self._derived(steps) if steps else self._first()
         return self._evidence[steps]
 
     def _first(self) -> Evidence:
@@ -60,13 +60,21 @@ class Point:
             # Nothing has a backward pass: all that could have a derivative must then have none.
             chosen = tuple(i for i, y in enumerate(outputs) if y.is_floating_point() or y.is_complex())
         graph = tuple(outputs[index] for index in chosen)
-        return Evidence(Primal(self.request.function, chosen), leaves, amount=self.request.amount, graph=graph)
+        return self._about(Primal(self.request.function, chosen), leaves, (), graph)
 
-    def _derived(self, base: Evidence, step: Step) -> Evidence:
+    def _about(
+        self, function: Differentiable, leaves: Tensors, steps: tuple[Step, ...], graph: Tensors | None = None
+    ) -> Evidence:  # fmt: skip
+        request = self.request
+        modes = {place[1] for place in map(order, request.jacobians) if place and place[0] == steps}
+        return Evidence(
+            function, leaves, amount=request.amount, graph=graph, step=request.numbers.eps, modes=modes or MODES
+        )
+
+    def _derived(self, steps: tuple[Step, ...]) -> Evidence:
+        base, step = self.evidence(*steps[:-1]), steps[-1]
         if step == "sum":
-            return Evidence(
-                gradient_sum(base.function, base.outputs, len(base.leaves)), base.leaves, amount=self.request.amount
-            )
+            return self._about(gradient_sum(base.function, base.outputs, len(base.leaves)), base.leaves, steps)
         reverse = step != "fwd"
         like = base.outputs if reverse else base.leaves
         function: Differentiable
@@ -78,4 +86,4 @@ class Point:
         if step == "rev with gaps":
             given = tuple(with_gaps(v) for v in given)
         linear = tuple(v.detach().requires_grad_() for v in given)
-        return Evidence(function, (*base.leaves, *linear), amount=self.request.amount)
+        return self._about(function, (*base.leaves, *linear), steps)

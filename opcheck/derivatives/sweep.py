@@ -1,0 +1,71 @@
+"""Values, tangents and gradients at many points, all from one batch.
+
+Rows of a batch have nothing to do with each other. So one call with dual numbers carries a tangent for each row, and
+one backward pass over its graph a cotangent for each row; most of the time that a call of torch takes for a small
+tensor is spent before any number is touched, and rows that are not needed cost nearly nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from opcheck.derivatives.analytical import vjp
+from opcheck.derivatives.coordinates import batches_of, chunks, rows_of
+from opcheck.derivatives.dual import pushed
+from opcheck.derivatives.functions import Differentiable, Tensors
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What K points say about a function with N inputs and M outputs: float64 matrices."""
+
+    values: Tensor
+    """f(x), of shape (K, M)."""
+    tangents: Tensor | None
+    """J(x) t, of shape (K, M)."""
+    gradients: Tensor | None
+    """J(x)^T v, of shape (K, N)."""
+
+
+def sweep(
+    function: Differentiable, leaves: Sequence[Tensor], points: Tensor, *, batch: int,
+    tangents: Tensor | None = None, cotangents: Tensor | None = None, outputs: Sequence[Tensor] = (),
+) -> Sweep:  # fmt: skip
+    """Evaluate at the points of shape (K, N), `batch` of them by one call.
+
+    tangents: of shape (K, N), for tangents of the outputs; cotangents: of shape (K, M), for gradients; they are like
+    `outputs`, the outputs at the leaves. Exceptions are those of the function and of its derivatives, and those of vmap
+    where it cannot be batched.
+    """
+    pieces = []
+    for number, chunk in enumerate(chunks(points, batch)):
+        rows = slice(number * batch, number * batch + len(chunk))
+        t = None if tangents is None else batches_of(tangents[rows], leaves)
+        v = None if cotangents is None else batches_of(cotangents[rows], outputs)
+        pieces.append(_swept(function, batches_of(chunk, leaves), t, v))
+    if len(pieces) == 1:
+        return pieces[0]
+    return Sweep(
+        torch.cat([piece.values for piece in pieces]),
+        None if tangents is None else torch.cat([piece.tangents for piece in pieces if piece.tangents is not None]),
+        None if cotangents is None else torch.cat([piece.gradients for piece in pieces if piece.gradients is not None]),
+    )
+
+
+def _swept(function: Differentiable, points: Tensors, tangents: Tensors | None, cotangents: Tensors | None) -> Sweep:
+    count = len(points[0])
+    with torch.set_grad_enabled(cotangents is not None):
+        if cotangents is not None:
+            points = tuple(point.requires_grad_() for point in points)
+        outputs, moved = (function.rows(*points), None) if tangents is None else pushed(function.rows, points, tangents)
+        # Out of the dual numbers: a backward pass would carry tangents too, which nobody asked for.
+        gradients = None if cotangents is None else vjp(outputs, points, cotangents)
+    return Sweep(
+        rows_of(outputs, count),
+        None if moved is None else rows_of(moved, count),
+        None if gradients is None else rows_of(gradients, count),
+    )
