@@ -12,8 +12,8 @@ from torch.nn import functional
 
 Side = Literal["inputs", "outputs"]
 
-SMALL = 64
-"""Up to how many coordinates rows are kept for the next Jacobian of the same size."""
+KEPT = 128
+"""Up to how many coordinates a plan is kept for the next Jacobian of the same size: 3 MB at most."""
 
 
 @lru_cache(maxsize=256)
@@ -43,48 +43,50 @@ def with_probe(size: int, count: int | None = None, side: Side = "inputs") -> Te
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of the one batch that a Jacobian of shape (M, N) is made of: moves, tangents, cotangents.
-
-    The first are h u for each direction u, then come -h u; the others stay at the point, the first of them with a
-    tangent, a cotangent, or both. What a row does not need is zero.
-    """
+    """Rows of a batch: moves away from a point of shape (K, N), tangents there (K, N), cotangents there (K, M)."""
 
     moves: Tensor
-    """Of shape (K, N)."""
     tangents: Tensor
-    """Of shape (K, N)."""
     cotangents: Tensor
-    """Of shape (K, M)."""
-    count: int
-    """How many directions differences are taken along."""
+
+    def __getitem__(self, some: slice) -> Rows:
+        return Rows(self.moves[some], self.tangents[some], self.cotangents[some])
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a Jacobian of shape (M, N) is made of, whole or projected."""
+
+    every: Rows
+    """The stencil and then the rows that stay at the point, with tangents and cotangents, or zeros beyond the last."""
+    stencil: Rows
+    """Moves of central differences: h u for each direction u, then -h u, then none at all."""
+    still: Rows
+    """The rows that stay at the point. The stencil shares the first of them."""
     pushed: int
-    """How many rows have a tangent."""
+    """How many of them have a tangent."""
     pulled: int
-    """How many rows have a cotangent."""
-
-    @property
-    def stencil(self) -> Tensor:
-        """The moves of central differences: h u for each direction, then -h u, then none at all."""
-        return self.moves[: 2 * self.count + 1]
+    """How many of them have a cotangent."""
 
 
-def rows(size: tuple[int, int], step: float, count: int | None = None) -> Rows:
-    """Return the rows for a Jacobian of some size (M, N): whole, or projected on `count` directions on each side."""
-    return (_kept if max(size) <= SMALL else _rows)(size, step, count)
+def plan(size: tuple[int, int], step: float, count: int | None = None) -> Plan:
+    """Return the rows for a Jacobian of size (M, N): whole, or projected on `count` directions on each side."""
+    return (_kept if max(size) <= KEPT else _plan)(size, step, count)
 
 
-def _rows(size: tuple[int, int], step: float, count: int | None) -> Rows:
+def _plan(size: tuple[int, int], step: float, count: int | None) -> Plan:
     above = directions(size[1], count) * step
     # The units tell what the Jacobian makes of the probe; of projections it has to be asked.
     given = directions if count is None else with_probe
     tangents, cotangents = given(size[1], count, "inputs"), given(size[0], count, "outputs")
-    still = max(len(tangents), len(cotangents), 1)
+    moved, still = 2 * len(above), max(len(tangents), len(cotangents), 1)
 
     def padded(matrix: Tensor) -> Tensor:
-        return functional.pad(matrix, (0, 0, 2 * len(above), still - len(matrix)))
+        return functional.pad(matrix, (0, 0, moved, still - len(matrix)))
 
     moves = functional.pad(torch.cat([above, -above]), (0, 0, 0, still))
-    return Rows(moves, padded(tangents), padded(cotangents), len(above), len(tangents), len(cotangents))
+    every = Rows(moves, padded(tangents), padded(cotangents))
+    return Plan(every, every[: moved + 1], every[moved:], len(tangents), len(cotangents))
 
 
-_kept = lru_cache(maxsize=64)(_rows)
+_kept = lru_cache(maxsize=64)(_plan)

@@ -8,7 +8,7 @@ one where the function cannot be batched, or where what the batch says is in dou
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import isfinite
 from typing import Any, Literal, TypeVar
@@ -21,7 +21,7 @@ from opcheck.derivatives.analytical import vjp
 from opcheck.derivatives.comparison import most
 from opcheck.derivatives.coordinates import batches_of, rows_of, tensors_of, vector
 from opcheck.derivatives.differences import Differences, differences, looped
-from opcheck.derivatives.directions import Side, directions, probe, rows
+from opcheck.derivatives.directions import Plan, Rows, Side, directions, plan, probe
 from opcheck.derivatives.functions import Differentiable, Tensors, has_forward, pushforward
 from opcheck.derivatives.sweep import Sweep, sweep
 
@@ -31,6 +31,8 @@ SIDES: dict[Mode, Side] = {"reverse": "outputs", "forward": "inputs"}
 MODES: tuple[Mode, ...] = ("reverse", "forward")
 T = TypeVar("T")
 
+SHARED = 1 << 13
+"""Up to how many numbers differences and derivatives share a batch: time goes into calls, not into numbers."""
 COPIES = 16
 """How many tensors of the size of inputs and outputs an operator is assumed to need at a time."""
 
@@ -137,44 +139,51 @@ class Evidence:
         return self._numerical[step, looped]
 
     def _differences(self, step: float, one_by_one: bool) -> Differences:
-        stencil = rows(self.size, step, self.projections).stencil
+        rows = self._plan if step == self.step else plan(self.size, step, self.projections)
+        moves = rows.stencil.moves
         if one_by_one:
-            return differences(looped(self.function, self.leaves, self.point + stencil), step)
+            return differences(looped(self.function, self.leaves, self.point + moves), step)
         if not all(self.size):
-            return differences(self.value.expand(len(stencil), self.size[0]), step)
+            return differences(self.value.expand(len(moves), self.size[0]), step)
         try:
-            swept = self._swept if step == self.step else self._sweep(step, ())
+            values = self._swept.values if step == self.step else self._sweep(rows.stencil).values
         except Exception:
             return self.numerical(step, looped=True)
-        found = differences(swept.values[: len(stencil)], step)
+        found = differences(values[: len(moves)], step)
         if most(found.base, self.value) <= 1e-6 or torch.allclose(found.base, self.value, 1e-6, 1e-6, equal_nan=True):
             return found
         return self.numerical(step, looped=True)
 
-    def _sweep(self, step: float, modes: Collection[Mode]) -> Sweep:
-        """Evaluate all rows, those of the modes with tangents or cotangents. Exceptions are those of batching."""
-        all_of = rows(self.size, step, self.projections)
-        return sweep(
-            self.function, self.leaves, self.point + all_of.moves, batch=self.batch,
-            tangents=all_of.tangents if "forward" in modes else None,
-            cotangents=all_of.cotangents if "reverse" in modes else None, outputs=self.outputs,
-        )  # fmt: skip
+    @cached_property
+    def _plan(self) -> Plan:
+        return plan(self.size, self.step, self.projections)
 
     @cached_property
     def _together(self) -> Collection[Mode]:
-        """The modes that share a batch with the differences. Dual numbers do not nest."""
+        """The modes that share a batch. Dual numbers do not nest."""
         return [mode for mode in self.modes if mode == "reverse" or not has_forward(self.function)]
 
     @cached_property
     def _swept(self) -> Sweep:
-        """The differences, and what the modes say if they all can be batched. Exceptions are those of batching."""
-        try:
-            return self._sweep(self.step, self._together)
-        except Exception:
-            if not self._together:
-                raise
-            self._together = ()
-            return self._sweep(self.step, ())
+        """The values at the stencil, and what the modes say if all can be batched. Exceptions are those of batching."""
+        rows = self._plan
+        if self._together:
+            try:
+                if rows.every.moves.numel() <= SHARED:
+                    return self._sweep(rows.every, self._together)
+                still = self._sweep(rows.still, self._together)
+                return replace(still, values=self._sweep(rows.stencil).values)
+            except Exception:
+                self._together = ()
+        return self._sweep(rows.stencil)
+
+    def _sweep(self, rows: Rows, modes: Collection[Mode] = ()) -> Sweep:
+        """Evaluate all rows, with tangents and cotangents for the modes. Exceptions are those of batching."""
+        return sweep(
+            self.function, self.leaves, self.point + rows.moves, batch=self.batch,
+            tangents=rows.tangents if "forward" in modes else None,
+            cotangents=rows.cotangents if "reverse" in modes else None, outputs=self.outputs,
+        )  # fmt: skip
 
     def analytical(self, mode: Mode, *, looped: bool = False) -> Analytical:
         """Return the Jacobian by one of the modes. Exceptions are those of the derivative."""
@@ -213,15 +222,15 @@ class Evidence:
 
     def _batched(self, mode: Mode) -> Tensor:
         """Return the directions pulled back or pushed forward, by the batch. Exceptions are those of batching."""
-        all_of = rows(self.size, self.step, self.projections)
-        swept, first = self._swept, 2 * all_of.count
+        rows, swept = self._plan, self._swept
         if mode not in self._together:
             if mode == "forward" and has_forward(self.function):
-                return self._push_forward_all(all_of.tangents[first : first + all_of.pushed])
-            swept = self._sweep(self.step, (mode,))
-        found = swept.gradients if mode == "reverse" else swept.tangents
+                return self._push_forward_all(rows.still.tangents[: rows.pushed])
+            swept = self._sweep(rows.still, (mode,))
+        found, wanted = (swept.gradients, rows.pulled) if mode == "reverse" else (swept.tangents, rows.pushed)
         assert found is not None
-        return found[first : first + (all_of.pulled if mode == "reverse" else all_of.pushed)]
+        first = len(found) - len(rows.still.moves)
+        return found[first : first + wanted]
 
     @cached_property
     def ordinary_reverse(self) -> Tensor:

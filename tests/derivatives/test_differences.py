@@ -5,9 +5,10 @@ import torch
 from operators.closed_forms import leaf, numbers, real_jacobian
 
 from opcheck.derivatives.coordinates import vector
-from opcheck.derivatives.differences import differences, error_estimate, kinks
-from opcheck.derivatives.directions import directions, probe, stencil, with_probe
+from opcheck.derivatives.differences import differences, error_estimate, kinks, looped
+from opcheck.derivatives.directions import directions, plan, probe, with_probe
 from opcheck.derivatives.functions import Primal
+from opcheck.derivatives.sweep import sweep
 
 REAL, COMPLEX = torch.float64, torch.complex128
 STEP = 1e-6
@@ -15,9 +16,13 @@ BATCHES = pytest.mark.parametrize("batch", [0, 1, 4, 1000])
 
 
 def of(function, *leaves, step=STEP, batch=1000, count=None):
-    points = vector(leaves) + stencil(sum(len(vector([x])) for x in leaves), step, count)
     outputs = function(*leaves)
-    return differences(Primal(function, tuple(range(len(outputs)))), leaves, points, step, batch=batch)
+    points = vector(leaves) + plan((len(vector(outputs)), len(vector(leaves))), step, count).stencil.moves
+    primal = Primal(function, tuple(range(len(outputs))))
+    one_by_one = batch == 0
+    return differences(
+        looped(primal, leaves, points) if one_by_one else sweep(primal, leaves, points, batch=batch).values, step
+    )
 
 
 def at(*values):
@@ -205,4 +210,24 @@ def test_random_directions_leave_the_generator_of_the_function_alone():
 
 
 def test_a_stencil_is_a_step_up_and_a_step_down_along_each_direction_and_no_step():
-    assert stencil(2, 0.5).tolist() == [[0.5, 0], [0, 0.5], [-0.5, 0], [0, -0.5], [0, 0]]
+    expected = [[0.5, 0], [0, 0.5], [-0.5, 0], [0, -0.5], [0, 0]]
+    assert plan((3, 2), 0.5).stencil.moves.tolist() == expected
+
+
+@pytest.mark.parametrize(("size", "count"), [((3, 2), None), ((1, 4), None), ((3, 200), None), ((600, 5), 4)])
+def test_what_stays_at_the_point_has_a_tangent_and_a_cotangent_for_each_direction(size, count):
+    made = plan(size, 0.5, count)
+    given = directions if count is None else with_probe
+    assert torch.equal(made.still.tangents[: made.pushed], given(size[1], count, "inputs"))
+    assert torch.equal(made.still.cotangents[: made.pulled], given(size[0], count, "outputs"))
+    assert not made.still.moves.any()
+    assert not made.still.tangents[made.pushed :].any()
+    assert not made.still.cotangents[made.pulled :].any()
+
+
+def test_the_stencil_and_what_stays_at_the_point_share_the_point_itself():
+    made = plan((3, 2), 0.5)
+    assert len(made.every.moves) == len(made.stencil.moves) + len(made.still.moves) - 1
+    moved = len(made.every.moves) - len(made.still.moves)
+    assert not made.every.tangents[:moved].any()
+    assert not made.every.cotangents[:moved].any()
