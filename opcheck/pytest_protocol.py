@@ -44,8 +44,11 @@ class OneStep:
         setup, call, teardown = PHASES
         self._setup, self._teardown = of(setup, "runner"), of(teardown, "runner")
         self._call = of(call, "runner", "capturemanager", "timeout")
+        works = hasattr(config, "workerinput")
         # Under pytest-xdist each word to the controlling process counts, and it listens to this when it is verbose.
-        self._announces = not hasattr(config, "workerinput") or config.option.verbose > 0
+        self._announces = not works or config.option.verbose > 0
+        unseen = [manager.get_plugin("terminalreporter")] if works else []
+        self._report = manager.subset_hook_caller("pytest_runtest_logreport", filter(None, unseen))
 
     def takes(self, item: pytest.Item) -> bool:
         """Tell whether nothing else has a part in a case: no mark that acts in the phases."""
@@ -59,7 +62,7 @@ class OneStep:
         call = pytest.CallInfo.from_call(lambda: self._phases(item, nextitem), "call", reraise)
         report = item.ihook.pytest_runtest_makereport(item=item, call=call)
         report.keywords = {}
-        item.ihook.pytest_runtest_logreport(report=report)
+        self._report(report=report)
         if report.failed:
             item.ihook.pytest_exception_interact(node=item, call=call, report=report)
         if self._announces:

@@ -144,7 +144,8 @@ class _Reporter:
     def pytest_configure(self, config: pytest.Config) -> None:
         """Silence pytest's own terminal report. Other plugins, that of time-outs among them, rely on its presence."""
         config.pluginmanager.unregister(name="terminalreporter")
-        silent = pytest.TerminalReporter(config, io.StringIO())
+        silent: Any = pytest.TerminalReporter(config, io.StringIO())
+        silent.pytest_runtest_logreport = None  # which nobody would see: it need not keep account of each case
         config.pluginmanager.register(silent, "terminalreporter")
 
     def pytest_internalerror(self, excrepr: object) -> None:

@@ -61,21 +61,24 @@ class TerminalReport:
         self._advance()
 
     def _advance(self) -> None:
-        if self._progress is None:
+        if self._progress is None or not self._total:
             return
+        done = len(self.records)
+        tenth = 10 * done // self._total
+        terminal = self.console.is_terminal
+        # Not for each case: most of them take less time than that. A log file gets a bar for each tenth.
+        if not (done % 5 == 0 or done == self._total if terminal else tenth > self._shown_tenth):
+            return
+        self._shown_tenth = tenth
         counts = self.counts()
         shown = "  ".join(
             f"[{STYLES[kind]}]{counts[kind]} {kind}[/]" for kind in KINDS if counts[kind] and kind != "passed"
         )
-        self._progress.update(self._task, advance=1, counts=shown)
-        if self.console.is_terminal:
-            if len(self.records) % 5 == 0 or len(self.records) == self._total:
-                self._progress.refresh()
-        elif self._total:
-            tenth = 10 * len(self.records) // self._total
-            if tenth > self._shown_tenth:  # a log file gets a bar for each tenth
-                self._shown_tenth = tenth
-                self.console.print(self._progress.get_renderable())
+        self._progress.update(self._task, completed=done, counts=shown)
+        if terminal:
+            self._progress.refresh()
+        else:
+            self.console.print(self._progress.get_renderable())
 
     def stop(self) -> None:
         """End the progress display."""
