@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from opcheck.derivatives.beside import BESIDE, beyond_torch, undefined_cotangents
+from opcheck.derivatives.comparison import same
 from opcheck.derivatives.contradiction import contradiction
 from opcheck.derivatives.engine import Disagreement, Request
 from opcheck.derivatives.evidence import Evidence, Mode
@@ -65,7 +66,7 @@ def _of_pullback(point: Point, request: Request, mode: Mode, name: str) -> Disag
     for _ in others:
         # The whole Jacobian is known to be right: that it is the same one, a random direction tells.
         again = point.evidence("rev with gaps")
-        if not _same(evidence, again):
+        if not _agree(evidence, again):
             found = contradiction(again, mode, request, name)
             if found:
                 return found
@@ -73,9 +74,8 @@ def _of_pullback(point: Point, request: Request, mode: Mode, name: str) -> Disag
     return Disagreement(text) if text else None
 
 
-def _same(one: Evidence, other: Evidence) -> bool:
+def _agree(one: Evidence, other: Evidence) -> bool:
     found, expected, values = other.ordinary_reverse, one.ordinary_reverse, one.value
     rounding = 1e4 * one.unit
     size = float(one.analytical("reverse").jacobian.abs().sum())
-    same = torch.allclose(values, other.value, rounding, rounding, equal_nan=True)
-    return same and torch.allclose(found, expected, rounding, rounding * size, equal_nan=True)
+    return same(values, other.value, rounding, rounding) and same(found, expected, rounding, rounding * size)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from opcheck.derivatives.analytical import vjp
+from opcheck.derivatives.comparison import same
 from opcheck.derivatives.coordinates import (
     batches_of,
     located,
@@ -100,7 +101,7 @@ def _which(missing: Sequence[int], outputs: Tensors, what: str) -> str:
 
 def _close(found: Tensor, expected: Tensor, evidence: Evidence) -> bool:
     rounding = 1e4 * evidence.unit
-    return torch.allclose(found, expected, rtol=rounding, atol=rounding, equal_nan=True)
+    return same(found, expected, rounding, rounding)
 
 
 def memory_of_cotangents(evidence: Evidence) -> str:
@@ -191,7 +192,7 @@ def _batched_grad(evidence: Evidence, request: Request) -> Disagreement | None:
         batched = batched_vjp(evidence, directions)
     except Exception as error:
         return Disagreement(f"While computing batched gradients, got: {error}", "refused")
-    if torch.allclose(batched, evidence.pulled_back(directions), 1e-5, 1e-8, equal_nan=True):
+    if same(batched, evidence.pulled_back(directions), 1e-5, 1e-8):
         return None
     return _held(batched, evidence.pull_back_each(directions), "the vmapped backward pass is not that of the loop")
 
@@ -203,13 +204,13 @@ def _batched_forward_grad(evidence: Evidence, request: Request) -> Disagreement 
         batched, directions = batched_jvp(evidence)
     except Exception as error:
         return Disagreement(f"While computing batched gradients, got: {error}", "refused")
-    if torch.allclose(batched, evidence.pushed_forward(directions), 1e-5, 1e-8, equal_nan=True):
+    if same(batched, evidence.pushed_forward(directions), 1e-5, 1e-8):
         return None
     return _held(batched, evidence.push_forward_each(directions), "the vmapped jvp is not that of the loop")
 
 
 def _held(batched: Tensor, looped: Tensor, text: str) -> Disagreement | None:
-    if torch.allclose(batched, looped, rtol=1e-5, atol=1e-8, equal_nan=True):
+    if same(batched, looped, 1e-5, 1e-8):
         return None
     return Disagreement(f"{text}: off by up to {float((batched - looped).abs().max()):.4g}")
 

@@ -16,6 +16,11 @@ def most(one: Tensor, other: Tensor) -> float:
     return float((one - other).abs_().max()) if one.numel() else 0.0
 
 
+def same(one: Tensor, other: Tensor, rtol: float, atol: float) -> bool:
+    """Tell whether two tensors of the same shape are the same up to rounding: as `torch.allclose`, NaN equal to NaN."""
+    return most(one, other) <= atol or torch.allclose(one, other, rtol, atol, equal_nan=True)
+
+
 def agree(one: Tensor, other: Tensor, leaves: Sequence[Tensor], rtol: float, atol: float) -> bool:
     """Tell whether |one - other| <= atol + rtol |other| for all entries of two Jacobians of shape (M, N).
 

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from opcheck.derivatives.amount import AUTO, Amount
 from opcheck.derivatives.analytical import vjp
-from opcheck.derivatives.comparison import most
+from opcheck.derivatives.comparison import most, same
 from opcheck.derivatives.coordinates import batches_of, rows_of, tensors_of, vector
 from opcheck.derivatives.differences import Differences, differences, looped
 from opcheck.derivatives.directions import Plan, Rows, Side, directions, plan, probe
@@ -150,7 +150,7 @@ class Evidence:
         except Exception:
             return self.numerical(step, looped=True)
         found = differences(values[: len(moves)], step)
-        if most(found.base, self.value) <= 1e-6 or torch.allclose(found.base, self.value, 1e-6, 1e-6, equal_nan=True):
+        if same(found.base, self.value, 1e-6, 1e-6):
             return found
         return self.numerical(step, looped=True)
 

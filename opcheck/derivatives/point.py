@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Literal
 
 import torch
@@ -27,6 +28,7 @@ FIRST: dict[str, tuple[tuple[Step, ...], Mode]] = {
 """The checks of Jacobians that are not named by their modes: of which derivative, and by which mode."""
 
 
+@lru_cache(maxsize=64)
 def order(check: str) -> tuple[tuple[Step, ...], Mode] | None:
     """Return of which derivative a check looks at the Jacobian, and by which mode; None: it looks at something else.
 

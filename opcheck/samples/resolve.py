@@ -33,6 +33,7 @@ UNSAFE = (
     "torch.package", "torch.serialization", "torch.testing", "torch.utils",
 )  # fmt: skip
 """Parts of torch that run programs, load code or touch files. They must be allowed by name, as modules of their own."""
+_UNSAFE_PREFIXES = tuple(f"{part}." for part in UNSAFE)
 
 
 def resolve(path: str, modules: Sequence[str]) -> Any:
@@ -95,6 +96,8 @@ def _home(found: Any) -> str:
 
 
 def _refuse_unsafe(path: str, name: str, modules: Sequence[str]) -> None:
+    if not f"{name}.".startswith(_UNSAFE_PREFIXES):  # as almost always
+        return
     for part in UNSAFE:
         if _inside(name, part) and not any(_inside(name, module) and _inside(module, part) for module in modules):
             raise Unresolved(f'"{path}" is in {part}, which runs programs, loads code or touches files')
