@@ -130,7 +130,30 @@ class TestSelection:
         assert run.code == 2
 
 
+FROZEN = """
+import gc
+
+calls = []
+gc.freeze = lambda: calls.append(1)
+
+
+def pytest_sessionfinish(session):
+    print("left alone:", bool(calls))
+"""
+
+
 class TestRunning:
+    @pytest.mark.parametrize(
+        ("arguments", "expected"),
+        [(["specs/good.toml"], True), (["tests"], False), (["specs", "--collect-only"], False)],
+    )
+    def test_the_garbage_collector_is_told_what_stays_only_where_cases_run(
+        self, project, plain_pytest, arguments, expected
+    ):
+        project.write("conftest.py", FROZEN)
+        run = plain_pytest(*arguments, "-s", "--opcheck-check=backward", "-p", "no:xdist")
+        assert f"left alone: {expected}" in run.out
+
     def test_a_failing_case_shows_its_message_and_no_traceback(self, plain_pytest):
         run = plain_pytest("specs", "--opcheck-check=backward", "--opcheck-report-json=report.json")
         assert counts(run) == "1 failed, 2 passed"

@@ -35,6 +35,20 @@ def test_a_log_file_gets_a_bar_for_each_tenth(report):
     assert [re.search(r"(\d+)/50", line)[1] for line in shown(report)] == [str(5 * n) for n in range(1, 11)]
 
 
+@pytest.mark.parametrize("total", [1, 7, 50])
+def test_on_a_terminal_the_bar_moves_and_ends_full(total):
+    report = TerminalReport(Console(file=io.StringIO(), width=100, force_terminal=True))
+    report.start(total)
+    for number in range(total):
+        report.add(record(number, "xfailed" if number == 0 else "passed"))
+    report.stop()
+    bars = re.findall(rf"(\d+)/{total}\D", report.console.file.getvalue())
+    assert bars == sorted(bars, key=int)
+    assert bars[-1] == str(total)
+    assert len(set(bars)) >= min(total, 2)
+    assert "1 xfailed" in report.console.file.getvalue()
+
+
 def test_a_bad_case_is_told_at_once_on_one_line_however_long(report):
     report.start(1)
     report.add(record(1, "failed", "wrong [bold]by[/] " + "far " * 50))
