@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
@@ -11,9 +10,6 @@ from torch import Tensor
 from torch.nn import functional
 
 Side = Literal["inputs", "outputs"]
-
-KEPT = 128
-"""Up to how many coordinates a plan is kept for the next Jacobian of the same size: 3 MB at most."""
 
 
 @lru_cache(maxsize=256)
@@ -41,52 +37,28 @@ def with_probe(size: int, count: int | None = None, side: Side = "inputs") -> Te
     return torch.cat([directions(size, count, side), probe(size).unsqueeze(0)])
 
 
-@dataclass(frozen=True)
-class Rows:
-    """Rows of a batch: moves away from a point of shape (K, N), tangents there (K, N), cotangents there (K, M)."""
-
-    moves: Tensor
-    tangents: Tensor
-    cotangents: Tensor
-
-    def __getitem__(self, some: slice) -> Rows:
-        return Rows(self.moves[some], self.tangents[some], self.cotangents[some])
+@lru_cache(maxsize=64)
+def stencil(size: int, step: float, count: int | None = None) -> Tensor:
+    """Return the moves of central differences as rows: h u for each direction u, then -h u, then none at all."""
+    above = directions(size, count) * step
+    return torch.cat([above, -above, torch.zeros(1, size, dtype=torch.float64)])
 
 
-@dataclass(frozen=True)
-class Plan:
-    """What a Jacobian of shape (M, N) is made of, whole or projected."""
+def asked(size: int, count: int | None, side: Side) -> Tensor:
+    """Return the directions that a batch is asked about on one side, as rows: of projections the probe as well.
 
-    every: Rows
-    """The stencil and then the rows that stay at the point, with tangents and cotangents, or zeros beyond the last."""
-    stencil: Rows
-    """Moves of central differences: h u for each direction u, then -h u, then none at all."""
-    still: Rows
-    """The rows that stay at the point. The stencil shares the first of them."""
-    pushed: int
-    """How many of them have a tangent."""
-    pulled: int
-    """How many of them have a cotangent."""
+    What a whole Jacobian makes of the probe, its columns or rows tell.
+    """
+    return directions(size, None, side) if count is None else with_probe(size, count, side)
 
 
-def plan(size: tuple[int, int], step: float, count: int | None = None) -> Plan:
-    """Return the rows for a Jacobian of size (M, N): whole, or projected on `count` directions on each side."""
-    return (_kept if max(size) <= KEPT else _plan)(size, step, count)
+@lru_cache(maxsize=64)
+def side_by_side(size: tuple[int, int], count: int | None = None) -> tuple[Tensor, Tensor]:
+    """Return tangents of shape (K, N) and cotangents of shape (K, M), for a Jacobian of shape (M, N).
 
-
-def _plan(size: tuple[int, int], step: float, count: int | None) -> Plan:
-    above = directions(size[1], count) * step
-    # The units tell what the Jacobian makes of the probe; of projections it has to be asked.
-    given = directions if count is None else with_probe
-    tangents, cotangents = given(size[1], count, "inputs"), given(size[0], count, "outputs")
-    moved, still = 2 * len(above), max(len(tangents), len(cotangents), 1)
-
-    def padded(matrix: Tensor) -> Tensor:
-        return functional.pad(matrix, (0, 0, moved, still - len(matrix)))
-
-    moves = functional.pad(torch.cat([above, -above]), (0, 0, 0, still))
-    every = Rows(moves, padded(tangents), padded(cotangents))
-    return Plan(every, every[: moved + 1], every[moved:], len(tangents), len(cotangents))
-
-
-_kept = lru_cache(maxsize=64)(_plan)
+    They are what a batch is asked about on each side, and zeros on the side that has fewer.
+    """
+    tangents, cotangents = asked(size[1], count, "inputs"), asked(size[0], count, "outputs")
+    rows = max(len(tangents), len(cotangents))
+    padded = [functional.pad(some, (0, 0, 0, rows - len(some))) for some in (tangents, cotangents)]
+    return padded[0], padded[1]

@@ -8,7 +8,7 @@ one where the function cannot be batched, or where what the batch says is in dou
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from math import isfinite
 from typing import Any, Literal, TypeVar
@@ -21,7 +21,7 @@ from opcheck.derivatives.analytical import vjp
 from opcheck.derivatives.comparison import most, same
 from opcheck.derivatives.coordinates import batches_of, rows_of, tensors_of, vector
 from opcheck.derivatives.differences import Differences, differences, looped
-from opcheck.derivatives.directions import Plan, Rows, Side, directions, plan, probe
+from opcheck.derivatives.directions import Side, asked, directions, probe, side_by_side, stencil
 from opcheck.derivatives.functions import Differentiable, Tensors, has_forward, pushforward
 from opcheck.derivatives.sweep import Sweep, sweep
 
@@ -31,8 +31,6 @@ SIDES: dict[Mode, Side] = {"reverse": "outputs", "forward": "inputs"}
 MODES: tuple[Mode, ...] = ("reverse", "forward")
 T = TypeVar("T")
 
-SHARED = 1 << 13
-"""Up to how many numbers differences and derivatives share a batch: time goes into calls, not into numbers."""
 COPIES = 16
 """How many tensors of the size of inputs and outputs an operator is assumed to need at a time."""
 
@@ -69,15 +67,14 @@ class Analytical:
 class Evidence:
     """The derivative of `function` at `leaves`, which require grad and are strided.
 
-    One batch gives the differences at `step` and the Jacobians by all `modes`, which are those that will be asked for.
+    `modes` are those that will be asked for: one batch answers for all of them.
     """
 
     def __init__(
         self, function: Differentiable, leaves: Tensors, *, amount: Amount = AUTO, graph: Tensors | None = None,
-        step: float = 1e-6, modes: Collection[Mode] = MODES,
+        modes: Collection[Mode] = MODES,
     ) -> None:  # fmt: skip
-        self.function, self.leaves, self.amount = function, leaves, amount
-        self.step, self.modes = step, modes
+        self.function, self.leaves, self.amount, self.modes = function, leaves, amount, modes
         self._graph = graph
         self._numerical: dict[tuple[float, bool], Differences] = {}
         self._analytical: dict[tuple[Mode, bool], Analytical] = {}
@@ -139,51 +136,15 @@ class Evidence:
         return self._numerical[step, looped]
 
     def _differences(self, step: float, one_by_one: bool) -> Differences:
-        rows = self._plan if step == self.step else plan(self.size, step, self.projections)
-        moves = rows.stencil.moves
-        if one_by_one:
+        moves = stencil(self.size[1], step, self.projections)
+        if one_by_one or not all(self.size):  # an empty Jacobian needs no batch
             return differences(looped(self.function, self.leaves, self.point + moves), step)
-        if not all(self.size):
-            return differences(self.value.expand(len(moves), self.size[0]), step)
         try:
-            values = self._swept.values if step == self.step else self._sweep(rows.stencil).values
+            values = sweep(self.function, self.leaves, self.point + moves, batch=self.batch).values
         except Exception:
             return self.numerical(step, looped=True)
-        found = differences(values[: len(moves)], step)
-        if same(found.base, self.value, 1e-6, 1e-6):
-            return found
-        return self.numerical(step, looped=True)
-
-    @cached_property
-    def _plan(self) -> Plan:
-        return plan(self.size, self.step, self.projections)
-
-    @cached_property
-    def _together(self) -> Collection[Mode]:
-        """The modes that share a batch. Dual numbers do not nest."""
-        return [mode for mode in self.modes if mode == "reverse" or not has_forward(self.function)]
-
-    @cached_property
-    def _swept(self) -> Sweep:
-        """The values at the stencil, and what the modes say if all can be batched. Exceptions are those of batching."""
-        rows = self._plan
-        if self._together:
-            try:
-                if rows.every.moves.numel() <= SHARED:
-                    return self._sweep(rows.every, self._together)
-                still = self._sweep(rows.still, self._together)
-                return replace(still, values=self._sweep(rows.stencil).values)
-            except Exception:
-                self._together = ()
-        return self._sweep(rows.stencil)
-
-    def _sweep(self, rows: Rows, modes: Collection[Mode] = ()) -> Sweep:
-        """Evaluate all rows, with tangents and cotangents for the modes. Exceptions are those of batching."""
-        return sweep(
-            self.function, self.leaves, self.point + rows.moves, batch=self.batch,
-            tangents=rows.tangents if "forward" in modes else None,
-            cotangents=rows.cotangents if "reverse" in modes else None, outputs=self.outputs,
-        )  # fmt: skip
+        found = differences(values, step)
+        return found if same(found.base, self.value, 1e-6, 1e-6) else self.numerical(step, looped=True)
 
     def analytical(self, mode: Mode, *, looped: bool = False) -> Analytical:
         """Return the Jacobian by one of the modes. Exceptions are those of the derivative."""
@@ -192,14 +153,9 @@ class Evidence:
         return self._analytical[mode, looped]
 
     def _differentiated(self, mode: Mode, looped: bool) -> Analytical:
-        size = self.size[0 if mode == "reverse" else 1]
         ordinary = self.ordinary_reverse if mode == "reverse" else self.ordinary_forward
         refusal: Exception | None = None
-        if not all(self.size):
-            asked = directions(size, self.projections, SIDES[mode])
-            found = torch.zeros(len(asked), sum(self.size) - size, dtype=torch.float64)
-            return self._analytical_of(mode, found, ordinary)
-        if not looped:
+        if not looped and all(self.size):
             try:
                 batched = self._analytical_of(mode, self._batched(mode), ordinary, batched=True)
                 if batched.holds(1e4 * self.unit):
@@ -207,30 +163,50 @@ class Evidence:
             except Exception as error:
                 refusal = error
         one_by_one = self.pull_back_each if mode == "reverse" else self.push_forward_each
-        found = one_by_one(directions(size, self.projections, SIDES[mode]))
+        found = one_by_one(directions(self._size_of(mode), self.projections, SIDES[mode]))
         return self._analytical_of(mode, found, ordinary, refusal=refusal)
 
     def _analytical_of(self, mode: Mode, found: Tensor, ordinary: Tensor, **how: Any) -> Analytical:
         """Return the Jacobian with the given rows (by reverse mode) or columns (by forward mode)."""
-        size = self.size[0 if mode == "reverse" else 1]
         said = ordinary
         if self.projections is None:
-            said = probe(size) @ found
+            said = probe(self._size_of(mode)) @ found
         elif len(found) > self.projections:  # a batch was asked about the probe as well
             found, said = found[:-1], found[-1]
         return Analytical(found if mode == "reverse" else found.T, said, ordinary, **how)
 
+    def _size_of(self, mode: Mode) -> int:
+        """Return of how many coordinates the directions of a mode are."""
+        return self.size[0 if mode == "reverse" else 1]
+
     def _batched(self, mode: Mode) -> Tensor:
-        """Return the directions pulled back or pushed forward, by the batch. Exceptions are those of batching."""
-        rows, swept = self._plan, self._swept
-        if mode not in self._together:
-            if mode == "forward" and has_forward(self.function):
-                return self._push_forward_all(rows.still.tangents[: rows.pushed])
-            swept = self._sweep(rows.still, (mode,))
-        found, wanted = (swept.gradients, rows.pulled) if mode == "reverse" else (swept.tangents, rows.pushed)
+        """Return the directions pulled back or pushed forward, by a batch. Exceptions are those of batching."""
+        if mode == "forward" and has_forward(self.function):
+            found: Tensor | None = self._push_forward_all(side_by_side(self.size, self.projections)[0])
+        else:
+            swept = (self._together if mode in self.modes else None) or self._sweep((mode,))
+            found = swept.gradients if mode == "reverse" else swept.tangents
         assert found is not None
-        first = len(found) - len(rows.still.moves)
-        return found[first : first + wanted]
+        return found[: len(asked(self._size_of(mode), self.projections, SIDES[mode]))]
+
+    @cached_property
+    def _together(self) -> Sweep | None:
+        """What all modes say in one batch; None where each has to be asked on its own. Dual numbers do not nest."""
+        if len(self.modes) < 2 or has_forward(self.function):
+            return None
+        try:
+            return self._sweep(self.modes)
+        except Exception:
+            return None
+
+    def _sweep(self, modes: Collection[Mode]) -> Sweep:
+        """Evaluate at the point, with a tangent and a cotangent in each row. Exceptions are those of batching."""
+        tangents, cotangents = side_by_side(self.size, self.projections)
+        return sweep(
+            self.function, self.leaves, self.point.repeat(len(tangents), 1), batch=self.batch,
+            tangents=tangents if "forward" in modes else None,
+            cotangents=cotangents if "reverse" in modes else None, outputs=self.outputs,
+        )  # fmt: skip
 
     @cached_property
     def ordinary_reverse(self) -> Tensor:

@@ -69,9 +69,7 @@ class Point:
     ) -> Evidence:  # fmt: skip
         request = self.request
         modes = {place[1] for place in map(order, request.jacobians) if place and place[0] == steps}
-        return Evidence(
-            function, leaves, amount=request.amount, graph=graph, step=request.numbers.eps, modes=modes or MODES
-        )
+        return Evidence(function, leaves, amount=request.amount, graph=graph, modes=modes or MODES)
 
     def _derived(self, steps: tuple[Step, ...]) -> Evidence:
         base, step = self.evidence(*steps[:-1]), steps[-1]
