@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from opcheck.checks.arguments import names_of
-from opcheck.checks.verdict import Verdict, cannot, fails, told
+from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, told
 from opcheck.derivatives import Amount, Engine, Numbers, Request, default_numbers, order
 from opcheck.plan.case import Case
 from opcheck.plan.kinds import check_kinds
@@ -39,10 +39,17 @@ class Context:
     kept: Kept = field(default_factory=Kept)
     """Inputs of the checks before this one."""
 
+    @property
+    def group(self) -> tuple[object, ...]:
+        """What the checks that follow one another have in common: the same inputs, of the same callable."""
+        case = self.case
+        return case.operator, case.variant.path, self.device, case.dtype, case.claims.supports.backward
+
     @cached_property
     def operator(self) -> Callable[..., Any]:
         """The callable of the case's variant. Raises Unresolved."""
-        found: Callable[..., Any] = self.resolve(self.case.variant.path)
+        path = self.case.variant.path
+        found: Callable[..., Any] = self.kept.once(self.group, path, lambda: self.resolve(path))
         return found
 
     def resolve(self, path: str) -> Any:
@@ -64,7 +71,7 @@ class Context:
         own = dict(self.case.claims.tolerance(self.case.check, self.case.dtype).numbers())
         given = {key: value for key, value in own.items() if value is not None}
         given |= {key: value for key, value in self.overrides.items() if key in TOLERANCES}
-        return replace(base, **given)
+        return replace(base, **given) if given else base
 
     @cached_property
     def amount(self) -> Amount:
@@ -92,9 +99,7 @@ class Context:
 
     def inputs(self, sample: Sample) -> Inputs:
         """Return the inputs of a sample: those of an earlier check of the group, where it has only read them."""
-        case = self.case
-        group = (case.operator, case.variant.path, self.device, case.dtype, case.claims.supports.backward)
-        return self.kept.inputs(group, sample.name, lambda: self.realize(sample))
+        return self.kept.inputs(self.group, sample.name, lambda: self.realize(sample))
 
     def realize(self, sample: Sample) -> Inputs:
         """Make a sample real on the device, with the leaves that have a derivative by the spec."""
@@ -195,6 +200,9 @@ class Subject:
     @property
     def fits_in_place(self) -> bool:
         """Whether an in-place call can hold the result: same shape and dtype as the first argument."""
+        return self.context.kept.once(self.context.group, ("in place", self.sample.name), self._fits_in_place)
+
+    def _fits_in_place(self) -> bool:
         args, kwargs = self.inputs.detached().fill()
         if not args or not isinstance(args[0], Tensor):
             return False
@@ -250,7 +258,7 @@ def judged(
     if verdict is None:
         return None
     if verdict.passed:
-        return replace(verdict, sample=sample.name)
+        return Verdict(True, sample=sample.name) if verdict is HOLDS else replace(verdict, sample=sample.name)
     realized = "" if subject is None else subject.inputs.describe()
     return replace(verdict, sample=sample.name, where=sample.where, recipe=sample.toml(), realized=realized)
 

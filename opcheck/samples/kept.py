@@ -1,15 +1,17 @@
-"""Keeps the inputs of one group of cases, which its checks use one after the other: most only read them."""
+"""Keeps what one group of cases has in common, whose checks follow one another: inputs, which most only read."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from opcheck.samples.inputs import Inputs
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -30,16 +32,24 @@ class _Entry:
 
 
 class Kept:
-    """The inputs of the samples of a group, by name. Those of another group take their place."""
+    """What a group has in common: the inputs of its samples, by name, and more. Another group takes its place."""
 
     def __init__(self) -> None:
         self._group: tuple[object, ...] = ()
         self._entries: dict[str, _Entry] = {}
+        self._made: dict[Hashable, Any] = {}
+
+    def once(self, group: tuple[object, ...], key: Hashable, make: Callable[[], T]) -> T:
+        """Return what is made only once for a group. Exceptions are those of making it."""
+        self._enter(group)
+        if key not in self._made:
+            self._made[key] = make()
+        found: T = self._made[key]
+        return found
 
     def inputs(self, group: tuple[object, ...], name: str, make: Callable[[], Inputs]) -> Inputs:
         """Return the inputs of a sample: those of the last time where they are as they were, else new ones."""
-        if group != self._group:
-            self._group, self._entries = group, {}
+        self._enter(group)
         entry = self._entries.pop(name, None)
         if entry is None or not entry.is_unchanged():
             inputs = make()
@@ -49,6 +59,10 @@ class Kept:
             entry = _Entry(inputs, tensors, tuple(tensor.detach().clone() for tensor in tensors))
         self._entries[name] = entry
         return entry.inputs
+
+    def _enter(self, group: tuple[object, ...]) -> None:
+        if group != self._group:
+            self._group, self._entries, self._made = group, {}, {}
 
 
 def _tensors(items: Iterable[Any]) -> Iterator[Tensor]:

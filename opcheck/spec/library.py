@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Literal
 
 from opcheck.spec import dtypes
-from opcheck.spec.claims import Dtypes, Supports, Tolerance, Tolerances
+from opcheck.spec.claims import USUAL_TOLERANCES, Dtypes, Supports, Tolerance, Tolerances
 from opcheck.spec.device import DeviceProfile
 from opcheck.spec.document import Document
 from opcheck.spec.entry import Entry
@@ -98,7 +98,8 @@ class DeviceClaims:
         """Return the numbers for one check and dtype; None where the check's default holds."""
         result = Tolerance()
         for level in self.tolerances:
-            result = result.over(level.at(check, dtype))
+            if level is not USUAL_TOLERANCES:  # as nearly all are: nothing is set there
+                result = result.over(level.at(check, dtype))
         return result
 
 
