@@ -16,7 +16,7 @@ import pytest
 
 from opcheck.cli.paths import add_paths, spec_paths
 from opcheck.cli.selecting import RequestError, add_selection, devices, loaded, selection
-from opcheck.cli.validate import resolve_names
+from opcheck.cli.validate import resolve_names_once
 from opcheck.spec import Library, Settings
 from opcheck.spec.load import BUILTIN, builtin_folder
 
@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
     library = loaded(options, settings)
     chosen = selection(options, library)
     devices(options, settings)
-    resolve_names(Library(tuple(filter(chosen.takes_operator, library))), settings)
+    resolve_names_once(Library(tuple(filter(chosen.takes_operator, library))), options, settings)
     options.paths = paths
     return _pytest(options, settings)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable
+from pathlib import Path
 
 from opcheck.cli.paths import spec_paths
 from opcheck.cli.unchanged import remember, summary
@@ -36,11 +37,17 @@ def loaded(options: argparse.Namespace, settings: Settings) -> Library:
 
     That there are none is remembered, for `validate`.
     """
-    paths = spec_paths(options, settings)
-    library = load_audited(paths, settings)
-    if all(path.is_dir() for path in paths):  # a lone file is read together with the templates around it
-        remember(options.paths, summary(library), (*paths, *settings.spec_paths(), *settings.device_folders()))
+    library = load_audited(spec_paths(options, settings), settings)
+    remember(options.paths, summary(library), rests_on(options, settings))
     return library
+
+
+def rests_on(options: argparse.Namespace, settings: Settings) -> tuple[Path, ...]:
+    """Return the files and folders that specs are read from; none where they cannot be told."""
+    paths = spec_paths(options, settings)
+    if not all(path.is_dir() for path in paths):
+        return ()  # a lone file is read together with the templates around it
+    return (*paths, *settings.spec_paths(), *settings.device_folders())
 
 
 def devices(options: argparse.Namespace, settings: Settings) -> list[DeviceProfile]:

@@ -41,11 +41,14 @@ def recall(request: Sequence[str]) -> str | None:
 
 
 def remember(request: Sequence[str], answer: str, watched: Iterable[Path]) -> None:
-    """Note the answer to a request, which rests on some files and folders. Nothing is noted outside projects."""
+    """Note the answer to a request, which rests on some files and folders.
+
+    Nothing is noted outside projects, nor where it is not known what the answer rests on.
+    """
     file = _file()
-    if file is None:
-        return
     paths = sorted({os.path.realpath(path) for path in watched})
+    if file is None or not paths:
+        return
     try:
         notes = json.loads(file.read_bytes())
     except (OSError, ValueError):

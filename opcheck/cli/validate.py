@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import sys
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from opcheck.cli.paths import add_paths
-from opcheck.cli.unchanged import recall, summary
+from opcheck.cli.unchanged import recall, remember, summary
 
 if TYPE_CHECKING:
     from opcheck.spec import Library, Settings
@@ -37,6 +40,29 @@ def validated(options: argparse.Namespace) -> str:
     if options.resolve:
         resolve_names(library, settings)
     return summary(library)
+
+
+def resolve_names_once(library: Library, options: argparse.Namespace, settings: Settings) -> None:
+    """Look up the callables of the operators that are selected, unless all were found and nothing has changed since.
+
+    Imports torch where they have to be looked up. Raises SpecError. What has gone all the same is told when it runs.
+    """
+    from opcheck.cli.selecting import rests_on
+
+    request = ["names", *options.paths, *options.operator, *options.tag]
+    if recall(request) is None:
+        resolve_names(library, settings)
+        specs = rests_on(options, settings)
+        remember(request, "found", (*specs, *_sources(settings)) if specs else ())
+
+
+def _sources(settings: Settings) -> Iterator[Path]:
+    """Yield the files of the project's own modules; a change of what is installed is noticed by its folder."""
+    own = {module.partition(".")[0] for module in settings.modules} - {"torch"}
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if file and name.partition(".")[0] in own:
+            yield Path(file)
 
 
 def resolve_names(library: Library, settings: Settings) -> None:

@@ -94,3 +94,30 @@ def test_a_mistake_is_never_hidden_by_a_note(project, cli):
     run = cli("validate", "specs")
     assert run.code == 2
     assert "sampels" in run.err
+
+
+def test_names_that_were_found_are_not_looked_up_again(project, cli):
+    wanted = ["specs", "--operator=demo.double", "--check=variants"]
+    assert cli("run", *wanted).code == 0
+    assert recall(["names", "specs", "demo.double"]) == "found"
+    assert recall(["names", "specs"]) is None
+    command = [sys.executable, "-X", "importtime", "-m", "opcheck", "run", *wanted, "-n", "1"]
+    again = subprocess.run(command, cwd=project.folder, capture_output=True, text=True)
+    assert again.returncode == 0, again.stderr
+    assert "demo" not in {line.split("|")[-1].strip() for line in again.stderr.splitlines()}
+
+
+def test_a_change_of_the_operators_own_file_has_them_looked_up_again(project, cli):
+    wanted = ["run", "specs", "--operator=demo.double", "--check=variants"]
+    assert cli(*wanted).code == 0
+    file = project.folder / "demo.py"
+    file.write_text(file.read_text().replace("def double(", "def doubled("))
+    assert recall(["names", "specs", "demo.double"]) is None
+    run = cli(*wanted)
+    assert run.code == 2
+    assert 'demo has no attribute "double"' in run.err
+
+
+def test_names_of_a_lone_file_are_looked_up_each_time(project, cli):
+    assert cli("run", "specs/good.toml", "--operator=demo.double", "--check=variants").code == 0
+    assert recall(["names", "specs/good.toml", "demo.double"]) is None

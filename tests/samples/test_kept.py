@@ -71,3 +71,28 @@ class TestKept:
         first = kept.inputs((), "a", lambda: made(SAMPLE))
         monkeypatch.setattr(torch, "equal", refuse)
         assert kept.inputs((), "a", lambda: made(SAMPLE)) is not first
+
+
+class TestOnce:
+    def test_what_is_made_for_a_group_is_made_once(self) -> None:
+        kept, made = Kept(), []
+        for _ in range(2):
+            assert kept.once(("group",), "a", lambda: made.append(1) or len(made)) == 1
+        assert kept.once(("group",), "b", lambda: "another") == "another"
+
+    def test_another_group_has_its_own(self) -> None:
+        kept = Kept()
+        first = kept.once(("x",), "a", object)
+        assert kept.once(("y",), "a", object) is not first
+        assert kept.once(("x",), "a", object) is not first  # nothing is kept of a group that is over
+
+    def test_what_cannot_be_made_is_tried_again(self) -> None:
+        kept = Kept()
+
+        def fail() -> None:
+            raise ValueError("not today")
+
+        for _ in range(2):
+            with pytest.raises(ValueError, match="not today"):
+                kept.once(("group",), "a", fail)
+        assert kept.once(("group",), "a", lambda: 1) == 1
