@@ -271,7 +271,9 @@ def _judged_subject(subject: Subject, judge: Callable[[Subject], Verdict | None]
             return None
         # Some operators refuse inputs that require grad in dtypes that they have no derivative for.
         with torch.set_grad_enabled(derivative):
-            subject.outputs  # noqa: B018 - evaluated once here, so that its exceptions are told apart
+            # Evaluated here, so that its exceptions are told apart; that it works need be seen once by a group.
+            context, seen = subject.context, (derivative, subject.sample.name)
+            context.kept.once(context.group, seen, lambda: len(subject.outputs))
     except Exception as error:
         return cannot(f"the operator refuses the sample: {told(error)}")
     try:

@@ -31,6 +31,8 @@ SIDES: dict[Mode, Side] = {"reverse": "outputs", "forward": "inputs"}
 MODES: tuple[Mode, ...] = ("reverse", "forward")
 T = TypeVar("T")
 
+FEW = 2
+"""Up to how many directions ordinary calls take less time than a batch."""
 COPIES = 16
 """How many tensors of the size of inputs and outputs an operator is assumed to need at a time."""
 
@@ -155,7 +157,7 @@ class Evidence:
     def _differentiated(self, mode: Mode, looped: bool) -> Analytical:
         ordinary = self.ordinary_reverse if mode == "reverse" else self.ordinary_forward
         refusal: Exception | None = None
-        if not looped and all(self.size):
+        if not looped and self._size_of(mode) > FEW and all(self.size):
             try:
                 batched = self._analytical_of(mode, self._batched(mode), ordinary, batched=True)
                 if batched.holds(1e4 * self.unit):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Outcome:
 
     def record(self) -> dict[str, Any]:
         """Return it as plain data, for JSON and for the way between processes."""
-        record: dict[str, Any] = _plain(asdict(self))
+        record: dict[str, Any] = _plain(vars(self))
         return record
 
     @classmethod
