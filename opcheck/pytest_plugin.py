@@ -355,9 +355,11 @@ class CaseItem(pytest.Item):
 def pytest_runtestloop(session: pytest.Session) -> None:
     """Import torch before the first case, which would otherwise pay for it with its own time."""
     if not session.config.option.collectonly and any(isinstance(item, CaseItem) for item in session.items):
-        session.config.stash[PLUGIN].session  # noqa: B018
         # torch and the items stay until the end. To look for garbage among them costs a tenth of the time of a run.
+        gc.disable()
+        session.config.stash[PLUGIN].session  # noqa: B018
         gc.freeze()
+        gc.enable()
 
 
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
