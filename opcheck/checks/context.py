@@ -271,9 +271,13 @@ def _judged_subject(subject: Subject, judge: Callable[[Subject], Verdict | None]
             return None
         # Some operators refuse inputs that require grad in dtypes that they have no derivative for.
         with torch.set_grad_enabled(derivative):
-            # Evaluated here, so that its exceptions are told apart; that it works need be seen once by a group.
-            context, seen = subject.context, (derivative, subject.sample.name)
-            context.kept.once(context.group, seen, lambda: len(subject.outputs))
+            # Evaluated here, so that its exceptions are told apart. That it works need be seen once for derivatives,
+            # by the first check of a group; others look at the values.
+            if derivative:
+                context = subject.context
+                context.kept.once(context.group, ("works", subject.sample.name), lambda: len(subject.outputs))
+            else:
+                subject.outputs  # noqa: B018
     except Exception as error:
         return cannot(f"the operator refuses the sample: {told(error)}")
     try:

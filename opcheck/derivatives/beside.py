@@ -12,6 +12,7 @@ from opcheck.derivatives.analytical import vjp
 from opcheck.derivatives.comparison import same
 from opcheck.derivatives.coordinates import (
     batches_of,
+    chunks,
     located,
     parts,
     real_size,
@@ -162,7 +163,8 @@ def batched_vjp(evidence: Evidence, directions: Tensor) -> Tensor:
 
     def rows(outputs: Tensors) -> Tensor:
         pull = torch.func.vmap(lambda *v: vjp(outputs, evidence.leaves, v), randomness="same")
-        return rows_of(pull(*batches_of(directions, outputs)), len(directions))
+        some = chunks(directions, evidence.batch)
+        return torch.cat([rows_of(pull(*batches_of(chunk, outputs)), len(chunk)) for chunk in some])
 
     return evidence.on_graph(rows)
 

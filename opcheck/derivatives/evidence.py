@@ -19,7 +19,7 @@ from torch import Tensor
 from opcheck.derivatives.amount import AUTO, Amount
 from opcheck.derivatives.analytical import vjp
 from opcheck.derivatives.comparison import most, same
-from opcheck.derivatives.coordinates import batches_of, rows_of, tensors_of, vector
+from opcheck.derivatives.coordinates import batches_of, chunks, rows_of, tensors_of, vector
 from opcheck.derivatives.differences import Differences, differences, looped
 from opcheck.derivatives.directions import Side, asked, directions, probe, side_by_side, stencil
 from opcheck.derivatives.functions import Differentiable, Tensors, has_forward, pushforward
@@ -184,10 +184,10 @@ class Evidence:
     def _batched(self, mode: Mode) -> Tensor:
         """Return the directions pulled back or pushed forward, by a batch. Exceptions are those of batching."""
         if mode == "forward" and has_forward(self.function):
-            found: Tensor | None = self._push_forward_all(side_by_side(self.size, self.projections)[0])
-        else:
-            swept = (self._together if mode in self.modes else None) or self._sweep((mode,))
-            found = swept.gradients if mode == "reverse" else swept.tangents
+            given = asked(self.size[1], self.projections, "inputs")
+            return torch.cat([self._push_forward_all(chunk) for chunk in chunks(given, self.batch)])
+        swept = (self._together if mode in self.modes else None) or self._sweep((mode,))
+        found = swept.gradients if mode == "reverse" else swept.tangents
         assert found is not None
         return found[: len(asked(self._size_of(mode), self.projections, SIDES[mode]))]
 

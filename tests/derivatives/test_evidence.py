@@ -6,9 +6,10 @@ from operators.closed_forms import leaf, numbers, real_jacobian
 from operators.faulty import not_batchable, not_batchable_forward, wrong_batching_rule
 
 from opcheck.derivatives import Amount
-from opcheck.derivatives.directions import directions, probe
+from opcheck.derivatives.beside import batched_vjp
+from opcheck.derivatives.directions import directions, probe, with_probe
 from opcheck.derivatives.evidence import Evidence
-from opcheck.derivatives.functions import Primal
+from opcheck.derivatives.functions import Primal, pushforward
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*jit.script:DeprecationWarning")
 
@@ -177,6 +178,22 @@ def test_a_budget_too_small_for_anything_gives_rows_one_at_a_time(ask, rows):
 def test_no_batch_is_larger_than_the_budget(ask, rows):
     amount = Amount(budget=5 * 8 * 16 * 24)  # five points of 12 inputs and 12 outputs
     assert max(sizes_of(amount, ask)) == 5
+
+
+def test_the_vmapped_backward_pass_keeps_to_the_budget():
+    sizes = sizes_of(ONE_AT_A_TIME, lambda found: batched_vjp(found, with_probe(12)))
+    assert sizes == [1] * 13
+    assert sizes_of(Amount(), lambda found: batched_vjp(found, with_probe(12))) == [13]
+
+
+@pytest.mark.parametrize(("amount", "most"), [(Amount(), 6), (ONE_AT_A_TIME, 1)], ids=["all", "one"])
+def test_forward_over_forward_keeps_to_the_budget(amount, most):
+    function = pushforward(Primal(lambda x: (Watched.apply(x * x),), (0,)))
+    found = Evidence(function, (leaf(3), leaf(3, seed=1)), amount=amount)
+    assert found.size == (3, 6)
+    Watched.sizes.clear()
+    assert found.analytical("forward").batched
+    assert max(Watched.sizes) == most
 
 
 def test_projections_are_fewer_rows():
