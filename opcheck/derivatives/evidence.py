@@ -184,12 +184,15 @@ class Evidence:
     def _batched(self, mode: Mode) -> Tensor:
         """Return the directions pulled back or pushed forward, by a batch. Exceptions are those of batching."""
         if mode == "forward" and has_forward(self.function):
-            given = asked(self.size[1], self.projections, "inputs")
-            return torch.cat([self._push_forward_all(chunk) for chunk in chunks(given, self.batch)])
+            return torch.cat([self._push_forward_all(chunk) for chunk in chunks(self._asked(mode), self.batch)])
         swept = (self._together if mode in self.modes else None) or self._sweep((mode,))
         found = swept.gradients if mode == "reverse" else swept.tangents
         assert found is not None
-        return found[: len(asked(self._size_of(mode), self.projections, SIDES[mode]))]
+        return found[: len(self._asked(mode))]
+
+    def _asked(self, mode: Mode) -> Tensor:
+        """Return the directions that a batch is asked about."""
+        return asked(self._size_of(mode), self.projections, SIDES[mode])
 
     @cached_property
     def _together(self) -> Sweep | None:
@@ -204,10 +207,11 @@ class Evidence:
     def _sweep(self, modes: Collection[Mode]) -> Sweep:
         """Evaluate at the point, with a tangent and a cotangent in each row. Exceptions are those of batching."""
         tangents, cotangents = side_by_side(self.size, self.projections)
+        rows = max(len(self._asked(mode)) for mode in modes)
         return sweep(
-            self.function, self.leaves, self.point.repeat(len(tangents), 1), batch=self.batch,
-            tangents=tangents if "forward" in modes else None,
-            cotangents=cotangents if "reverse" in modes else None, outputs=self.outputs,
+            self.function, self.leaves, self.point.repeat(rows, 1), batch=self.batch,
+            tangents=tangents[:rows] if "forward" in modes else None,
+            cotangents=cotangents[:rows] if "reverse" in modes else None, outputs=self.outputs,
         )  # fmt: skip
 
     @cached_property

@@ -68,7 +68,8 @@ class Point:
         self, function: Differentiable, leaves: Tensors, steps: tuple[Step, ...], graph: Tensors | None = None
     ) -> Evidence:  # fmt: skip
         request = self.request
-        modes = {place[1] for place in map(order, request.jacobians) if place and place[0] == steps}
+        claimed = tuple("rev" if step == "rev with gaps" else step for step in steps)
+        modes = {place[1] for place in map(order, request.jacobians) if place and place[0] == claimed}
         return Evidence(function, leaves, amount=request.amount, graph=graph, modes=modes or MODES)
 
     def _derived(self, steps: tuple[Step, ...]) -> Evidence:

@@ -4,6 +4,7 @@ import pytest
 import torch
 from operators.closed_forms import leaf, numbers, real_jacobian
 from operators.faulty import not_batchable, not_batchable_forward, wrong_batching_rule
+from operators.right import Square
 
 from opcheck.derivatives import Amount
 from opcheck.derivatives.beside import batched_vjp
@@ -201,52 +202,46 @@ def test_projections_are_fewer_rows():
     assert set(sizes_of(Amount("projected"), lambda found: found.analytical("reverse"))) == {8 + 1}
 
 
-class Square(torch.autograd.Function):
+class RefusesForward(Square):
     """x^2, whose forward mode takes down that it was asked for, and fails."""
 
-    generate_vmap_rule = True
     asked = 0
 
     @staticmethod
-    def forward(x):
-        return x * x
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        ctx.save_for_backward(*inputs)
-
-    @staticmethod
-    def backward(ctx, v):
-        (x,) = ctx.saved_tensors
-        return 2 * x * v
-
-    @staticmethod
     def jvp(ctx, t):
-        Square.asked += 1
+        RefusesForward.asked += 1
         raise RuntimeError("no forward mode")
 
 
-def square(x):
-    return (Square.apply(x),)
+def refuses_forward(x):
+    return (RefusesForward.apply(x),)
+
+
+@pytest.mark.parametrize(("modes", "rows"), [(["reverse"], 4), (["forward"], 12), (["reverse", "forward"], 12)])
+def test_a_batch_has_as_many_rows_as_the_modes_that_share_it_need(modes, rows):
+    found = Evidence(Primal(lambda x: (Watched.apply(x)[:4],), (0,)), (leaf(12),), modes=modes)
+    Watched.sizes.clear()
+    found.analytical(modes[0])
+    assert set(Watched.sizes) == {rows}
 
 
 def test_a_mode_that_nobody_will_ask_for_is_not_taken_along():
-    Square.asked = 0
+    RefusesForward.asked = 0
     x = leaf(4)
-    found = Evidence(Primal(square, (0,)), (x,), modes=("reverse",))
+    found = Evidence(Primal(refuses_forward, (0,)), (x,), modes=("reverse",))
     assert found.analytical("reverse").batched
     found.numerical(STEP)
-    assert Square.asked == 0
+    assert RefusesForward.asked == 0
     with pytest.raises(RuntimeError, match="no forward mode"):
         found.analytical("forward")
 
 
 def test_a_mode_that_fails_leaves_the_batch_to_the_others():
     x = leaf(4)
-    found = evidence(square, x)
+    found = evidence(refuses_forward, x)
     assert found.analytical("reverse").batched
     torch.testing.assert_close(found.analytical("reverse").jacobian, torch.diag(2 * x.detach()))
-    assert Square.asked
+    assert RefusesForward.asked
     assert found.numerical(STEP) is not found.numerical(STEP, looped=True)
     with pytest.raises(RuntimeError, match="no forward mode"):
         found.analytical("forward")
