@@ -86,9 +86,8 @@ class Context:
 
     @cached_property
     def jacobians(self) -> tuple[str, ...]:
-        """The checks of Jacobians that the operator makes the claims for."""
-        operator, supports = self.case.operator, self.case.claims.supports
-        return tuple(name for name, kind in check_kinds().items() if order(name) and kind.claimed(operator, supports))
+        """The checks of Jacobians that the case and those beside it are about."""
+        return tuple(filter(order, self.case.checks))
 
     def value_tolerance(self) -> Tolerance:
         """Return rtol and atol for comparisons of values: both None, unless the spec sets one for this very check."""

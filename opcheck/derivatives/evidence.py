@@ -7,7 +7,7 @@ one where the function cannot be batched, or where what the batch says is in dou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from math import isfinite
@@ -66,10 +66,42 @@ class Analytical:
         return torch.allclose(self.said, self.ordinary, rounding, allowed, equal_nan=True)
 
 
+@dataclass(frozen=True)
+class Part:
+    """A function that is part of another: some outputs of the other, as a function of some of its inputs.
+
+    The batches of the other answer for it. Where they cannot, or where their answer does not hold, it has its own.
+    """
+
+    whole: Callable[[], Evidence | None]
+    inputs: slice
+    """Which coordinates."""
+    outputs: slice
+
+    def differences(self, step: float) -> Differences | None:
+        """Return the differences by the other's batch."""
+        whole = self.whole()
+        found = whole.batched_differences(step) if whole else None
+        if found is None:
+            return None
+        place = self.inputs, self.outputs
+        return Differences(found.above[place], found.base[self.outputs], found.below[place], step)
+
+    def rows(self, mode: Mode) -> Tensor | None:
+        """Return the unit directions pulled back or pushed forward by the other's batch."""
+        whole = self.whole()
+        swept = whole.swept if whole else None
+        if swept is None:
+            return None
+        if mode == "reverse":
+            return None if swept.gradients is None else swept.gradients[self.outputs, self.inputs]
+        return None if swept.tangents is None else swept.tangents[self.inputs, self.outputs]
+
+
 class Evidence:
     """The derivative of `function` at `leaves`, which require grad and are strided.
 
-    `modes` are those that will be asked for: one batch answers for all of them.
+    `modes` are those that will be asked for: one batch answers for all of them. `part` says whose batches may, too.
     """
 
     def __init__(
@@ -77,8 +109,10 @@ class Evidence:
         modes: Collection[Mode] = MODES,
     ) -> None:  # fmt: skip
         self.function, self.leaves, self.amount, self.modes = function, leaves, amount, modes
+        self.part: Part | None = None
         self._graph = graph
         self._numerical: dict[tuple[float, bool], Differences] = {}
+        self._batched_differences: dict[float, Differences | None] = {}
         self._analytical: dict[tuple[Mode, bool], Analytical] = {}
 
     def on_graph(self, use: Callable[[Tensors], T]) -> T:
@@ -138,15 +172,30 @@ class Evidence:
         return self._numerical[step, looped]
 
     def _differences(self, step: float, one_by_one: bool) -> Differences:
-        moves = stencil(self.size[1], step, self.projections)
         if one_by_one or not all(self.size):  # an empty Jacobian needs no batch
-            return differences(looped(self.function, self.leaves, self.point + moves), step)
+            return differences(looped(self.function, self.leaves, self._stencil(step)), step)
+        for batched in (self.part.differences if self.part else None, self.batched_differences):
+            found = batched(step) if batched else None
+            if found and same(found.base, self.value, 1e-6, 1e-6):
+                return found
+        return self.numerical(step, looped=True)
+
+    def batched_differences(self, step: float) -> Differences | None:
+        """Return the differences by one batch; None where the function cannot be batched."""
+        if step not in self._batched_differences:
+            found = self._if_batched(lambda: sweep(self.function, self.leaves, self._stencil(step), batch=self.batch))
+            self._batched_differences[step] = differences(found.values, step) if found else None
+        return self._batched_differences[step]
+
+    def _stencil(self, step: float) -> Tensor:
+        return self.point + stencil(self.size[1], step, self.projections)
+
+    @staticmethod
+    def _if_batched(swept: Callable[[], Sweep]) -> Sweep | None:
         try:
-            values = sweep(self.function, self.leaves, self.point + moves, batch=self.batch).values
+            return swept()
         except Exception:
-            return self.numerical(step, looped=True)
-        found = differences(values, step)
-        return found if same(found.base, self.value, 1e-6, 1e-6) else self.numerical(step, looped=True)
+            return None
 
     def analytical(self, mode: Mode, *, looped: bool = False) -> Analytical:
         """Return the Jacobian by one of the modes. Exceptions are those of the derivative."""
@@ -157,16 +206,25 @@ class Evidence:
     def _differentiated(self, mode: Mode, looped: bool) -> Analytical:
         ordinary = self.ordinary_reverse if mode == "reverse" else self.ordinary_forward
         refusal: Exception | None = None
-        if not looped and self._size_of(mode) > FEW and all(self.size):
+        for batched in () if looped or not all(self.size) else self._batches_for(mode):
             try:
-                batched = self._analytical_of(mode, self._batched(mode), ordinary, batched=True)
-                if batched.holds(1e4 * self.unit):
-                    return batched
+                rows = batched(mode)
             except Exception as error:
                 refusal = error
+                continue
+            if rows is not None:
+                found = self._analytical_of(mode, rows, ordinary, batched=True)
+                if found.holds(1e4 * self.unit):
+                    return found
         one_by_one = self.pull_back_each if mode == "reverse" else self.push_forward_each
-        found = one_by_one(directions(self._size_of(mode), self.projections, SIDES[mode]))
-        return self._analytical_of(mode, found, ordinary, refusal=refusal)
+        rows = one_by_one(directions(self._size_of(mode), self.projections, SIDES[mode]))
+        return self._analytical_of(mode, rows, ordinary, refusal=refusal)
+
+    def _batches_for(self, mode: Mode) -> Iterator[Callable[[Mode], Tensor | None]]:
+        if self.part:
+            yield self.part.rows
+        if self._size_of(mode) > FEW:
+            yield self._batched
 
     def _analytical_of(self, mode: Mode, found: Tensor, ordinary: Tensor, **how: Any) -> Analytical:
         """Return the Jacobian with the given rows (by reverse mode) or columns (by forward mode)."""
@@ -185,7 +243,8 @@ class Evidence:
         """Return the directions pulled back or pushed forward, by a batch. Exceptions are those of batching."""
         if mode == "forward" and has_forward(self.function):
             return torch.cat([self._push_forward_all(chunk) for chunk in chunks(self._asked(mode), self.batch)])
-        swept = (self._together if mode in self.modes else None) or self._sweep((mode,))
+        shared = mode in self.modes and len(self.modes) > 1
+        swept = (self.swept if shared else None) or self._sweep((mode,))
         found = swept.gradients if mode == "reverse" else swept.tangents
         assert found is not None
         return found[: len(self._asked(mode))]
@@ -195,14 +254,9 @@ class Evidence:
         return asked(self._size_of(mode), self.projections, SIDES[mode])
 
     @cached_property
-    def _together(self) -> Sweep | None:
+    def swept(self) -> Sweep | None:
         """What all modes say in one batch; None where each has to be asked on its own. Dual numbers do not nest."""
-        if len(self.modes) < 2 or has_forward(self.function):
-            return None
-        try:
-            return self._sweep(self.modes)
-        except Exception:
-            return None
+        return None if has_forward(self.function) else self._if_batched(lambda: self._sweep(self.modes))
 
     def _sweep(self, modes: Collection[Mode]) -> Sweep:
         """Evaluate at the point, with a tangent and a cotangent in each row. Exceptions are those of batching."""

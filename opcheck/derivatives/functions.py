@@ -65,6 +65,8 @@ class Pullback:
     count: int
     transform: bool = False
     """Whether it is differentiated by `torch.func`, and so has to be made of it."""
+    with_outputs: bool = False
+    """Whether it gives the outputs of `inner`, too, before the gradients: (y, J^T v)."""
 
     def __call__(self, *arguments: Tensor) -> Tensors:
         """Return the gradients at one point."""
@@ -84,7 +86,8 @@ class Pullback:
             outputs = function(*leaves)
             # Some backward passes can be differentiated, in either mode, only if they are told that they will be.
             again = any(argument.requires_grad or tangent_of(argument) is not None for argument in arguments)
-            return vjp(outputs, leaves, arguments[self.count :], create_graph=again)
+            gradients = vjp(outputs, leaves, arguments[self.count :], create_graph=again)
+            return (*outputs, *gradients) if self.with_outputs else gradients
 
 
 @dataclass(frozen=True)

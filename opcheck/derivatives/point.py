@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Literal
 
 import torch
@@ -11,7 +11,7 @@ import torch
 from opcheck.derivatives.coordinates import real_size, tensors_of, with_gaps
 from opcheck.derivatives.directions import probe
 from opcheck.derivatives.engine import Request
-from opcheck.derivatives.evidence import MODES, Evidence, Mode
+from opcheck.derivatives.evidence import MODES, Evidence, Mode, Part
 from opcheck.derivatives.functions import Differentiable, Primal, Pullback, Tensors, gradient_sum, pushforward
 
 Step = Literal["rev", "rev with gaps", "fwd", "sum"]
@@ -52,6 +52,7 @@ class Point:
         """Return the evidence of the function (no steps), or of the derivative that some steps lead to."""
         if steps not in self._evidence:
             self._evidence[steps] = self._derived(steps) if steps else self._first()
+            self._evidence[steps].part = self._part(steps)
         return self._evidence[steps]
 
     def _first(self) -> Evidence:
@@ -67,10 +68,13 @@ class Point:
     def _about(
         self, function: Differentiable, leaves: Tensors, steps: tuple[Step, ...], graph: Tensors | None = None
     ) -> Evidence:  # fmt: skip
-        request = self.request
+        modes = self._modes(steps) or MODES
+        return Evidence(function, leaves, amount=self.request.amount, graph=graph, modes=modes)
+
+    def _modes(self, steps: tuple[Step, ...]) -> set[Mode]:
+        """Return the modes in which a derivative will be asked for; none where nobody has said."""
         claimed = tuple("rev" if step == "rev with gaps" else step for step in steps)
-        modes = {place[1] for place in map(order, request.jacobians) if place and place[0] == claimed}
-        return Evidence(function, leaves, amount=request.amount, graph=graph, modes=modes or MODES)
+        return {place[1] for place in map(order, self.request.jacobians) if place and place[0] == claimed}
 
     def _derived(self, steps: tuple[Step, ...]) -> Evidence:
         base, step = self.evidence(*steps[:-1]), steps[-1]
@@ -88,3 +92,25 @@ class Point:
             given = tuple(with_gaps(v) for v in given)
         linear = tuple(v.detach().requires_grad_() for v in given)
         return self._about(function, (*base.leaves, *linear), steps)
+
+    def _part(self, steps: tuple[Step, ...]) -> Part | None:
+        """Return what the function and its pullback are of both in one, where the same modes are claimed of both."""
+        modes = self._modes(())
+        if steps not in ((), ("rev",)) or not modes or modes != self._modes(("rev",)):
+            return None
+        outputs, inputs = self.evidence().size
+        if steps:
+            return Part(lambda: self._both, slice(None), slice(outputs, None))
+        return Part(lambda: self._both, slice(inputs), slice(outputs))
+
+    @cached_property
+    def _both(self) -> Evidence | None:
+        """The function and its pullback as one function (x, v) -> (y, J^T v); None where there is no pullback."""
+        first, second = self.evidence(), self.evidence("rev")
+        try:
+            graph = (*first.outputs, *second.outputs)
+        except Exception:
+            return None  # whoever asks about the pullback will hear of it
+        function = Pullback(first.function, len(first.leaves), with_outputs=True)
+        both = Evidence(function, second.leaves, amount=self.request.amount, graph=graph, modes=first.modes)
+        return both if both.projections is None else None

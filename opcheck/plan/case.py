@@ -23,6 +23,8 @@ class Case:
     claims: DeviceClaims = field(repr=False)
     expectations: tuple[Expect, ...] = field(default=(), repr=False)
     """Known failures that speak of this case."""
+    checks: tuple[str, ...] = field(default=(), repr=False)
+    """All that were selected for the variant, the device and the dtype: what they need may be computed at once."""
 
     @cached_property
     def id(self) -> str:

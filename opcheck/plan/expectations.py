@@ -91,7 +91,8 @@ def _audit_operator(operator: Operator, devices: list[DeviceProfile]) -> Iterato
         if not unknown and not any(
             speaks_of(expect.when, kind.name, variant.kind, device.name, dtype)
             for device in devices
-            for variant, kind, dtype in places_of(operator, device)
+            for variant, dtype, kinds in places_of(operator, device)
+            for kind in kinds
         ):
             what = "this expectation matches no case of the operator"
             yield operator.problem((*path, "when"), what, "a case that `opcheck show` lists")

@@ -28,25 +28,24 @@ def plan(library: Library, devices: Iterable[DeviceProfile], selection: Selectio
         for operator in library
         if wanted.takes_operator(operator)
         for device in known
-        for case in cases_of(operator, device)
-        if wanted.takes(case)
+        for case in cases_of(operator, device, wanted)
     ]
 
 
-def cases_of(operator: Operator, device: DeviceProfile) -> Iterator[Case]:
-    """Yield all cases of one operator on one device."""
+def cases_of(operator: Operator, device: DeviceProfile, wanted: Selection) -> Iterator[Case]:
+    """Yield the selected cases of one operator on one device."""
     claims = operator.on(device)
     expects = (*operator.spec.expect, *device.expect)
-    for variant, kind, dtype in places_of(operator, device):
-        matching = applying(expects, kind.name, variant.kind, device.name, dtype) if expects else ()
-        yield Case(operator, variant, kind, device, dtype, claims, matching)
+    for variant, dtype, kinds in places_of(operator, device):
+        chosen = [kind for kind in kinds if wanted.takes(kind.name, dtype)]
+        checks = tuple(kind.name for kind in chosen)
+        for kind in chosen:
+            matching = applying(expects, kind.name, variant.kind, device.name, dtype) if expects else ()
+            yield Case(operator, variant, kind, device, dtype, claims, matching, checks)
 
 
-def places_of(operator: Operator, device: DeviceProfile) -> Iterator[tuple[Variant, CheckKind, str]]:
-    """Yield the variant, check and dtype of each case of one operator on one device.
-
-    The checks of a variant in a dtype follow one another: they have their samples in common.
-    """
+def places_of(operator: Operator, device: DeviceProfile) -> Iterator[tuple[Variant, str, list[CheckKind]]]:
+    """Yield each variant and dtype of one operator on one device, with its checks, which share their samples."""
     if not _runs_on(operator, device):
         return
     claims = operator.on(device)
@@ -56,7 +55,7 @@ def places_of(operator: Operator, device: DeviceProfile) -> Iterator[tuple[Varia
             if _tested(operator, variant, kind, claims):
                 for dtype in _dtypes(kind, claims, device):
                     checks.setdefault(dtype, []).append(kind)
-        yield from ((variant, kind, dtype) for dtype, kinds in checks.items() for kind in kinds)
+        yield from ((variant, dtype, kinds) for dtype, kinds in checks.items())
 
 
 def _runs_on(operator: Operator, device: DeviceProfile) -> bool:

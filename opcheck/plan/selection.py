@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from opcheck.plan.case import Case
 from opcheck.plan.kinds import check_kinds
 from opcheck.spec.dtypes import GROUPS, KNOWN, expand
 from opcheck.spec.library import Library, Operator
@@ -26,9 +25,9 @@ class Selection:
         by_name = not self.operators or any(names_operator(wanted, operator) for wanted in self.operators)
         return by_name and (not self.tags or bool(set(self.tags) & set(operator.spec.tags)))
 
-    def takes(self, case: Case) -> bool:
-        """Tell whether a case of a selected operator is selected."""
-        return (not self.checks or case.check in self.checks) and (not self.dtypes or case.dtype in expand(self.dtypes))
+    def takes(self, check: str, dtype: str) -> bool:
+        """Tell whether a check of a selected operator in some dtype is selected."""
+        return (not self.checks or check in self.checks) and (not self.dtypes or dtype in expand(self.dtypes))
 
     def mistakes(self, library: Library) -> list[str]:
         """Return a line for each name that selects nothing because it does not exist."""
