@@ -32,10 +32,12 @@ def contradiction(evidence: Evidence, mode: Mode, request: Request, name: str = 
     close = most(analytical.jacobian, numerical.jacobian) <= min(ACCURATE, atol)
     if close and numerical.most_bend <= atol and analytical.holds(1e4 * evidence.unit):
         return None  # as almost always
-    right = agree(analytical.jacobian, numerical.jacobian, leaves, rtol, atol)
-    smooth = torch.allclose(numerical.right, numerical.left, rtol, atol)
-    if right and smooth and analytical.holds(1e4 * evidence.unit):
-        return _inaccurate(analytical.jacobian, numerical, evidence)
+    right = close or agree(analytical.jacobian, numerical.jacobian, leaves, rtol, atol)
+    if right and analytical.holds(1e4 * evidence.unit):
+        bound = allowed(numerical.jacobian, leaves, numbers)
+        bent = numerical.bend.abs() > bound
+        if not bool(bent.any()) or not bool(kinks(numerical, evidence.numerical(2 * numbers.eps), bound).any()):
+            return _inaccurate(analytical.jacobian, numerical, evidence)
     return confirmed(evidence, mode, request, name)
 
 
