@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -13,6 +14,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from opcheck.run.outcome import BAD, KINDS
+
+PERIOD = 0.1
+"""Seconds between two looks of the bar on a terminal."""
 
 STYLES = {
     "passed": "green",
@@ -36,6 +40,9 @@ class TerminalReport:
         self._task: Any = None
         self._total = 0
         self._shown_tenth = 0
+        self._live = False
+        """Whether a terminal shows the bar as it grows."""
+        self._shown_at = 0.0
 
     def start(self, total: int) -> None:
         """Begin with a number of cases."""
@@ -47,7 +54,8 @@ class TerminalReport:
         # Without a refresh thread: pytest redirects the output of tests, and would swallow what a thread prints.
         self._progress = Progress(*columns, console=self.console, auto_refresh=False)
         self._task = self._progress.add_task("cases", total=total, counts="")
-        if self.console.is_terminal:
+        self._live = self.console.is_terminal
+        if self._live:
             self._progress.start()
 
     def add(self, record: Mapping[str, Any]) -> None:
@@ -64,25 +72,25 @@ class TerminalReport:
         if self._progress is None or not self._total:
             return
         done = len(self.records)
-        tenth = 10 * done // self._total
-        terminal = self.console.is_terminal
+        tenth, now = 10 * done // self._total, time.monotonic()
         # Not for each case: most of them take less time than that. A log file gets a bar for each tenth.
-        if not (done % 5 == 0 or done == self._total if terminal else tenth > self._shown_tenth):
+        due = now - self._shown_at >= PERIOD or done == self._total if self._live else tenth > self._shown_tenth
+        if not due:
             return
-        self._shown_tenth = tenth
+        self._shown_tenth, self._shown_at = tenth, now
         counts = self.counts()
         shown = "  ".join(
             f"[{STYLES[kind]}]{counts[kind]} {kind}[/]" for kind in KINDS if counts[kind] and kind != "passed"
         )
         self._progress.update(self._task, completed=done, counts=shown)
-        if terminal:
+        if self._live:
             self._progress.refresh()
         else:
             self.console.print(self._progress.get_renderable())
 
     def stop(self) -> None:
         """End the progress display."""
-        if self._progress is not None and self.console.is_terminal:
+        if self._progress is not None and self._live:
             self._progress.refresh()
             self._progress.stop()
         self._progress = None
