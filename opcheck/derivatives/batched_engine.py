@@ -12,6 +12,9 @@ from opcheck.derivatives.evidence import Evidence, Mode
 from opcheck.derivatives.point import Point, order
 from opcheck.derivatives.torch_engine import TorchEngine
 
+OF_ANY_LAYOUT = ("batched_grad", "nondeterminism", "undefined_grad", "grad_dtypes")
+"""The checks that look at gradients alone: they need no move of an input, which only strided ones are made for."""
+
 
 class BatchedEngine:
     """Holds claims against batched evidence, confirmed one by one before anything is reported."""
@@ -25,10 +28,11 @@ class BatchedEngine:
 
     def ask(self, check: str, request: Request) -> Disagreement | None:
         """Return why a claim does not hold; None where it holds. See `Engine.ask`."""
-        if request.fast_mode or any(leaf.layout is not torch.strided for leaf in request.leaves):
+        place = order(check)
+        strided = all(leaf.layout is torch.strided for leaf in request.leaves)
+        if request.fast_mode or not (strided or check in OF_ANY_LAYOUT):
             return self._torch.ask(check, request)
         point = self._point(request)
-        place = order(check)
         if place is None:
             return BESIDE[check](point.evidence(), request)
         if check == "rev_over_rev" or check == "fwd_over_rev":

@@ -210,7 +210,7 @@ class Evidence:
             try:
                 rows = batched(mode)
             except Exception as error:
-                refusal = error
+                refusal = error.with_traceback(None)  # whose frames would hold the evidence
                 continue
             if rows is not None:
                 found = self._analytical_of(mode, rows, ordinary, batched=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Literal
@@ -99,9 +100,13 @@ class Point:
         if steps not in ((), ("rev",)) or not modes or modes != self._modes(("rev",)):
             return None
         outputs, inputs = self.evidence().size
-        if steps:
-            return Part(lambda: self._both, slice(None), slice(outputs, None))
-        return Part(lambda: self._both, slice(inputs), slice(outputs))
+        point = weakref.ref(self)  # evidence that held its point would keep the memory of both
+
+        def both() -> Evidence | None:
+            found = point()
+            return found._both if found else None
+
+        return Part(both, slice(None), slice(outputs, None)) if steps else Part(both, slice(inputs), slice(outputs))
 
     @cached_property
     def _both(self) -> Evidence | None:

@@ -126,7 +126,7 @@ class TorchEngine:
             request = request.with_(function=evidence.function, leaves=evidence.leaves)
         parameters = self._parameters(check, question, request)
         if not question.second_order:
-            if check in LEGACY and _is_strided(request):
+            if check in LEGACY:
                 return _of_batching(check, request, question, parameters)
             return _put(gradcheck, request, question, parameters)
         given = {**parameters, "grad_outputs": request.grad_outputs}
