@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from opcheck.parametrize import cases
+from opcheck.pytest_protocol import OneStep, one_step, without_garbage_collection
 
 if TYPE_CHECKING:
     from opcheck.plan import Case, Selection
-    from opcheck.pytest_protocol import OneStep
     from opcheck.run import Outcome, OutcomeKind
     from opcheck.run.session import RunSession
     from opcheck.spec import Library, Operator, Settings
@@ -68,7 +68,7 @@ class Plugin:
         """Case ids asked for on the command line as FILE::ID, by file."""
         self.described: dict[str, Operator] = {}
         """The operators collected so far, by id."""
-        self._marks: set[str] = set()
+        self._marks: dict[str, pytest.MarkDecorator] = {}
 
     @cached_property
     def settings(self) -> Settings:
@@ -129,8 +129,6 @@ class Plugin:
     @cached_property
     def one_step(self) -> OneStep | None:
         """What runs cases in one step, if so. Asked when the first one runs: by then all plugins are there."""
-        from opcheck.pytest_protocol import one_step
-
         return one_step(self.config)
 
     def names(self, option: str) -> tuple[str, ...]:
@@ -178,11 +176,12 @@ class Plugin:
             raise SpecError([*loader.problems, *problems])
         return library
 
-    def register_mark(self, name: str, about: str) -> None:
-        """Make a mark known to pytest, once."""
+    def mark(self, name: str, about: str = "a check, device, dtype or tag") -> pytest.MarkDecorator:
+        """Return a mark, which is made known to pytest."""
         if name not in self._marks:
-            self._marks.add(name)
+            self._marks[name] = getattr(pytest.mark, name)
             self.config.addinivalue_line("markers", f"{name}: opcheck: {about}")
+        return self._marks[name]
 
 
 PLUGIN = pytest.StashKey[Plugin]()
@@ -215,7 +214,7 @@ def pytest_configure(config: pytest.Config) -> None:
         from opcheck.plan import check_kinds
 
         for kind in check_kinds().values():
-            plugin.register_mark(kind.name, kind.claim)
+            plugin.mark(kind.name, kind.claim)
     _refuse_unknown_names(plugin)
     if not hasattr(config, "workerinput"):
         _register_reports(config)
@@ -262,8 +261,12 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
 class SpecCollector(pytest.File):
     """A spec file."""
 
-    def collect(self) -> Iterator[pytest.Item]:
-        """Yield its selected cases. Never imports torch."""
+    def collect(self) -> list[pytest.Item]:
+        """Return its selected cases. Never imports torch."""
+        with without_garbage_collection():  # all of it stays, and to look for garbage takes a quarter of the time
+            return list(self._items())
+
+    def _items(self) -> Iterator[pytest.Item]:
         from opcheck.plan import plan
 
         plugin = self.config.stash[PLUGIN]
@@ -307,8 +310,7 @@ class CaseItem(pytest.Item):
         plugin = self.config.stash[PLUGIN]
         for name in (case.check, case.device.name, case.dtype, *case.operator.spec.tags):
             if name not in FOREIGN_MARKS:
-                plugin.register_mark(name, "a check, device, dtype or tag")
-                self.add_marker(getattr(pytest.mark, name))
+                self.add_marker(plugin.mark(name))
         if plugin.settings.timeout is not None and not getattr(self.config.option, "timeout", None):
             self.add_marker(pytest.mark.timeout(plugin.settings.timeout))
 
@@ -356,10 +358,9 @@ def pytest_runtestloop(session: pytest.Session) -> None:
     """Import torch before the first case, which would otherwise pay for it with its own time."""
     if not session.config.option.collectonly and any(isinstance(item, CaseItem) for item in session.items):
         # torch and the items stay until the end. To look for garbage among them costs a tenth of the time of a run.
-        gc.disable()
-        session.config.stash[PLUGIN].session  # noqa: B018
-        gc.freeze()
-        gc.enable()
+        with without_garbage_collection():
+            session.config.stash[PLUGIN].session  # noqa: B018
+            gc.freeze()
 
 
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:

@@ -7,6 +7,9 @@ that.
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -84,6 +87,18 @@ def one_step(config: pytest.Config) -> OneStep | None:
     live_logs = manager.hasplugin("logging-plugin") and config.getini("log_cli")
     asked = any(getattr(config.option, name, None) for name in FOR_THREE)
     return None if others or live_logs or asked else OneStep(config)
+
+
+@contextmanager
+def without_garbage_collection() -> Iterator[None]:
+    """Within it, nobody looks for garbage: for what makes many objects that stay."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _home(plugin: Any) -> str:
