@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from opcheck.parametrize import cases
-from opcheck.pytest_protocol import OneStep, one_step, without_garbage_collection
 
 if TYPE_CHECKING:
     from opcheck.plan import Case, Selection
+    from opcheck.pytest_protocol import OneStep
     from opcheck.run import Outcome, OutcomeKind
     from opcheck.run.session import RunSession
     from opcheck.spec import Library, Operator, Settings
@@ -129,6 +129,8 @@ class Plugin:
     @cached_property
     def one_step(self) -> OneStep | None:
         """What runs cases in one step, if so. Asked when the first one runs: by then all plugins are there."""
+        from opcheck.pytest_protocol import one_step
+
         return one_step(self.config)
 
     def names(self, option: str) -> tuple[str, ...]:
@@ -179,8 +181,8 @@ class Plugin:
     def mark(self, name: str, about: str = "a check, device, dtype or tag") -> pytest.MarkDecorator:
         """Return a mark, which is made known to pytest."""
         if name not in self._marks:
-            self._marks[name] = getattr(pytest.mark, name)
             self.config.addinivalue_line("markers", f"{name}: opcheck: {about}")
+            self._marks[name] = getattr(pytest.mark, name)
         return self._marks[name]
 
 
@@ -263,6 +265,8 @@ class SpecCollector(pytest.File):
 
     def collect(self) -> list[pytest.Item]:
         """Return its selected cases. Never imports torch."""
+        from opcheck.pytest_protocol import without_garbage_collection
+
         with without_garbage_collection():  # all of it stays, and to look for garbage takes a quarter of the time
             return list(self._items())
 
@@ -357,6 +361,8 @@ class CaseItem(pytest.Item):
 def pytest_runtestloop(session: pytest.Session) -> None:
     """Import torch before the first case, which would otherwise pay for it with its own time."""
     if not session.config.option.collectonly and any(isinstance(item, CaseItem) for item in session.items):
+        from opcheck.pytest_protocol import without_garbage_collection
+
         # torch and the items stay until the end. To look for garbage among them costs a tenth of the time of a run.
         with without_garbage_collection():
             session.config.stash[PLUGIN].session  # noqa: B018
