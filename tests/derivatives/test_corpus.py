@@ -8,7 +8,17 @@ from operators.looped import forward_jacobian, reverse_jacobian, to_real
 from opcheck.derivatives import BatchedEngine, TorchEngine
 from opcheck.derivatives.analytical import vjp
 
-engines = pytest.mark.parametrize("engine", [TorchEngine(), BatchedEngine()], ids=lambda engine: engine.name)
+
+class AllAtOnce(BatchedEngine):
+    """Knows that both orders will be asked for in both modes: one batch answers for the function and its pullback."""
+
+    def ask(self, check, request):
+        return super().ask(check, request.with_(jacobians=("backward", "forward_ad", "rev_over_rev", "fwd_over_rev")))
+
+
+engines = pytest.mark.parametrize(
+    "engine", [TorchEngine(), BatchedEngine(), AllAtOnce()], ids=["torch", "batched", "all at once"]
+)
 
 # The corpus asks for strange things, of which torch warns.
 pytestmark = [pytest.mark.filterwarnings("ignore::UserWarning"), pytest.mark.filterwarnings("ignore::FutureWarning")]

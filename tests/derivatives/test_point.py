@@ -1,12 +1,20 @@
 """A point knows the function and its derivatives, and which modes of each will be asked for."""
 
+import gc
+import weakref
+
 import pytest
 import torch
 from operators.closed_forms import leaf
+from operators.right import Square
 
-from opcheck.derivatives import Request, order
+from opcheck.derivatives import Amount, Request, order
 from opcheck.derivatives.numbers import DOUBLE
 from opcheck.derivatives.point import Point
+
+COMPLEX = torch.complex128
+BOTH = ("backward", "forward_ad", "rev_over_rev", "fwd_over_rev")
+MODES = ("reverse", "forward")
 
 
 def point(*jacobians):
@@ -40,3 +48,161 @@ def test_evidence_is_made_once_for_each_derivative():
 @pytest.mark.parametrize("name", ["registration", "dice_over_craps", "rev_over_craps", "over", ""])
 def test_other_checks_are_about_no_jacobian(name):
     assert order(name) is None
+
+
+# both orders in one batch
+
+
+def mixed(x, z):
+    return (x[:, None] * z.exp(), (z.conj() * z).real.sum(), x.sin() * x.sum())
+
+
+FUNCTIONS = {
+    "real": (lambda x: (x.sin() * x.sum(),), (leaf(5),)),
+    "complex": (lambda z: (z.exp(),), (leaf(3, dtype=COMPLEX),)),
+    "several": (mixed, (leaf(2), leaf(3, dtype=COMPLEX, seed=1))),
+    "a number": (lambda x, y: ((x * y).sum(),), (leaf(3), leaf(3, seed=1))),
+    "linear": (lambda x: (x.cumsum(0),), (leaf(4),)),
+}
+SHARED = pytest.mark.parametrize("name", FUNCTIONS)
+
+
+def both_ways(name, jacobians=BOTH, **more):
+    """Return points that know what will be asked for, and that do not."""
+    function, leaves = FUNCTIONS[name]
+    return (Point(Request(function, leaves, DOUBLE, jacobians=some, **more)) for some in (jacobians, ()))
+
+
+@SHARED
+@pytest.mark.parametrize("steps", [(), ("rev",)], ids=["function", "pullback"])
+def test_one_batch_for_both_orders_says_what_one_for_each_says(name, steps):
+    shared, apart = both_ways(name)
+    one, other = shared.evidence(*steps), apart.evidence(*steps)
+    assert one.part
+    assert not other.part
+    for mode in MODES:
+        torch.testing.assert_close(
+            one.part.rows(mode),
+            other.analytical(mode).jacobian.mT if mode == "forward" else other.analytical(mode).jacobian,
+        )
+        assert one.analytical(mode).batched
+        torch.testing.assert_close(one.analytical(mode).jacobian, other.analytical(mode).jacobian)
+    torch.testing.assert_close(one.part.differences(1e-6).jacobian, one.numerical(1e-6).jacobian, rtol=0, atol=0)
+    torch.testing.assert_close(one.numerical(1e-6).jacobian, other.numerical(1e-6).jacobian, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("claimed", "shared"),
+    [
+        (BOTH, True),
+        (("backward", "rev_over_rev"), True),
+        (("forward_ad", "fwd_over_rev"), True),
+        (("backward", "forward_ad", "rev_over_rev"), False),  # forward over reverse may well be refused
+        (("backward", "forward_ad"), False),
+        (("rev_over_rev", "fwd_over_rev"), False),
+        ((), False),
+    ],
+)
+def test_both_orders_share_a_batch_where_the_same_modes_are_claimed_of_both(claimed, shared):
+    found = point(*claimed)
+    assert (found.evidence().part is not None) is shared
+    assert (found.evidence("rev").part is not None) is shared
+    assert found.evidence("rev with gaps").part is None
+    assert found.evidence("rev", "rev").part is None
+
+
+class Counted:
+    def __init__(self):
+        self.calls = 0
+
+    def __call__(self, x):
+        self.calls += 1
+        return (x.sin() * x.sum(),)
+
+
+def calls(jacobians):
+    function = Counted()
+    found = Point(Request(function, (leaf(4),), DOUBLE, jacobians=jacobians))
+    for steps in ((), ("rev",)):
+        found.evidence(*steps).numerical(1e-6)
+        for mode in MODES:
+            assert found.evidence(*steps).analytical(mode).batched
+    return function.calls
+
+
+def test_it_saves_two_batches():
+    assert calls(()) - calls(BOTH) == 2
+
+
+class Tainted(torch.autograd.Function):
+    """x * x, whose second derivative is NaN, or whose backward pass cannot be differentiated."""
+
+    generate_vmap_rule = True
+    refuses = False
+
+    @staticmethod
+    def forward(x):
+        return x * x
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx, v):
+        (x,) = ctx.saved_tensors
+        return Refused.apply(v, x) if Tainted.refuses else NoNumber.apply(v, x)
+
+
+class NoNumber(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(v, x):
+        return v * (2 * x).conj()
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
+
+    @staticmethod
+    def backward(ctx, u):
+        return u * float("nan"), u * float("nan")
+
+
+class Refused(NoNumber):
+    @staticmethod
+    def backward(ctx, u):
+        raise RuntimeError("no second derivative")
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, COMPLEX], ids=["real", "complex"])
+@pytest.mark.parametrize("refuses", [False, True], ids=["nan", "refused"])
+def test_what_is_wrong_with_the_second_order_spoils_no_first_order(monkeypatch, refuses, dtype):
+    monkeypatch.setattr(Tainted, "refuses", refuses)
+    x = leaf(3, dtype=dtype)
+    found = Point(Request(lambda x: (Tainted.apply(x),), (x,), DOUBLE, jacobians=("backward", "rev_over_rev")))
+    right = Point(Request(lambda x: (Square.apply(x),), (x,), DOUBLE)).evidence().analytical("reverse")
+    assert found.evidence().part
+    assert found.evidence().analytical("reverse").batched
+    torch.testing.assert_close(found.evidence().analytical("reverse").jacobian, right.jacobian)
+
+
+def test_where_both_together_are_too_large_each_has_its_own_batch():
+    shared, _ = both_ways("real", amount=Amount(largest=5))
+    assert shared.evidence().part.rows("reverse") is None
+    assert shared.evidence().part.differences(1e-6) is None
+    assert shared.evidence().analytical("reverse").batched
+    assert shared.evidence().projections is None
+
+
+def test_evidence_does_not_keep_its_point():
+    shared, _ = both_ways("real")
+    held, gone = shared.evidence(), weakref.ref(shared)
+    assert held.analytical("reverse").batched
+    gc.disable()
+    try:
+        del shared
+        assert gone() is None
+    finally:
+        gc.enable()
