@@ -127,10 +127,56 @@ def test_fast_mode_is_torchs(left_to_torch):
 
 @pytest.mark.filterwarnings("ignore:Sparse.*:UserWarning")
 @pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr], ids=str)
-def test_sparse_leaves_are_torchs(left_to_torch, layout):
+def test_jacobians_of_sparse_leaves_are_torchs(left_to_torch, layout):
     x = torch.eye(3, dtype=REAL).to_sparse(layout=layout).requires_grad_()
-    BatchedEngine().ask("backward", request(lambda x: (x.to_dense(),), x))
-    assert len(left_to_torch) == 1
+    for check in ("backward", "masked", "rev_over_rev", "forward_ad", "batched_forward_grad"):
+        BatchedEngine().ask(check, request(lambda x: (x.to_dense(),), x))
+    assert [check for check, _ in left_to_torch] == [
+        "backward", "masked", "rev_over_rev", "forward_ad", "batched_forward_grad"
+    ]  # fmt: skip
+
+
+class ToDense(torch.autograd.Function):
+    """x.to_dense(), with a backward pass that has one of several mistakes."""
+
+    mistake = ""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.set_materialize_grads(ToDense.mistake != "undefined_grad")
+        return x.to_dense()
+
+    @staticmethod
+    def backward(ctx, v):
+        if ToDense.mistake == "batched_grad":
+            bool((v != v).any())  # control flow that depends on data
+        if ToDense.mistake == "nondeterminism":
+            return v + torch.rand_like(v)
+        return v + 1 if ToDense.mistake == "undefined_grad" else v
+
+
+@pytest.mark.filterwarnings("ignore:Sparse.*:UserWarning")
+@pytest.mark.parametrize(
+    ("mistake", "caught_by"),
+    [
+        ("", set()),
+        ("batched_grad", {"batched_grad"}),
+        ("undefined_grad", {"undefined_grad"}),
+        ("nondeterminism", {"nondeterminism", "batched_grad", "undefined_grad"}),  # nothing is as it was
+    ],
+)
+@pytest.mark.parametrize("dtype", [REAL, torch.complex128], ids=["real", "complex"])
+def test_claims_about_gradients_of_sparse_leaves_are_tested_as_they_are(
+    left_to_torch, monkeypatch, mistake, caught_by, dtype
+):
+    monkeypatch.setattr(ToDense, "mistake", mistake)
+    x = torch.eye(3, dtype=dtype).to_sparse().requires_grad_()
+    found = set()
+    for check in ("batched_grad", "nondeterminism", "undefined_grad", "grad_dtypes"):
+        if BatchedEngine().ask(check, request(lambda x: (ToDense.apply(x),), x, forward_ad=False)):
+            found.add(check)
+    assert found == caught_by
+    assert left_to_torch == []
 
 
 def test_all_else_is_not(left_to_torch):

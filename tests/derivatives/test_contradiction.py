@@ -74,6 +74,27 @@ def test_curvature_alone_is_no_reason():
             assert ask(check, function, at(0.05, 0.1, 0.2)) is None
 
 
+class NeverAlone:
+    """A function with a second derivative that a step can see, which may be called only so many times."""
+
+    def __init__(self, most):
+        self.calls, self.most = 0, most
+
+    def __call__(self, x):
+        self.calls += 1
+        assert self.calls <= self.most
+        return (1e3 * x**2,)
+
+
+def test_curvature_is_told_from_a_kink_by_batches_alone():
+    # The outputs, an ordinary call in forward mode, one batch for both modes, and differences at two steps.
+    function = NeverAlone(most=5)
+    engine, request = BatchedEngine(), Request(function, (at(0.0, 0.1, -0.1, 0.2),), DOUBLE, key="one#0")
+    assert engine.ask("backward", request) is None
+    assert engine.ask("forward_ad", request) is None
+    assert function.calls == 5
+
+
 @BOTH
 def test_one_wrong_entry_of_many_is_found(dtype):
     found = ask("backward", lambda x: (faulty.one_wrong_entry(x),), leaf(3, 3, dtype=dtype))

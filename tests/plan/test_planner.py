@@ -219,3 +219,22 @@ class TestDevices:
     ) -> None:
         cases = planned(SIN + DIV, device(rule))
         assert list(dict.fromkeys(case.operator.id for case in cases)) == left
+
+
+class TestChecksBeside:
+    """A case knows the checks that were selected for its variant, device and dtype."""
+
+    def test_they_are_those_of_the_same_variant_and_dtype(self, planned: Plan) -> None:
+        cases = planned(SIN)
+        assert {case.variant.kind for case in cases} == {"function", "method", "inplace"}
+        for case in cases:
+            beside = [other.check for other in cases if (other.variant, other.dtype) == (case.variant, case.dtype)]
+            assert case.checks == tuple(beside)
+
+    def test_what_is_not_selected_is_not_among_them(self, planned: Plan) -> None:
+        cases = planned(SIN, checks=("rev_over_rev", "backward"), dtypes=("double",))
+        assert {(case.variant.kind, case.checks) for case in cases} == {
+            ("function", ("backward", "rev_over_rev")),
+            ("method", ("backward",)),
+            ("inplace", ("backward", "rev_over_rev")),
+        }

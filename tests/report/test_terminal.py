@@ -100,3 +100,18 @@ def test_the_summary_tells_each_reason_once(report):
 def test_a_run_of_nothing_has_no_table(report):
     report.summary(0)
     assert shown(report) == ["0 cases in 0.0 s: no cases"]
+
+
+def test_a_terminal_is_drawn_on_by_time_not_by_case(monkeypatch):
+    now = [1000.0]
+    monkeypatch.setattr("opcheck.report.terminal.time.monotonic", lambda: now[0])
+    report = TerminalReport(Console(file=io.StringIO(), width=100, force_terminal=True))
+    drawn = []
+    report.start(1000)
+    monkeypatch.setattr(report._progress, "refresh", lambda: drawn.append(len(report.records)))
+    for number in range(1000):
+        now[0] += 1 / 1024
+        report.add(record(number))
+    assert drawn[:3] == [1, 104, 207]  # 0.1 s are more than 102 of these
+    assert drawn[-1] == 1000
+    assert len(drawn) == 11

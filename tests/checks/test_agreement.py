@@ -1,0 +1,61 @@
+"""Values that agree, to the last bit or within the tolerance, and values that do not."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from opcheck.checks.agreement import agree
+from opcheck.spec.claims import Tolerance
+
+NAN, INFINITE = float("nan"), float("inf")
+
+
+def verdict(got, expected, **more):
+    context = SimpleNamespace(case=SimpleNamespace(check="variants"), value_tolerance=Tolerance)
+    return agree(SimpleNamespace(context=context), [got], [expected], "the function", **more)
+
+
+def t(*values, dtype=torch.float64):
+    return torch.tensor(values, dtype=dtype)
+
+
+@pytest.mark.parametrize(
+    ("got", "expected"),
+    [
+        (t(1.0, 2.0), t(1.0, 2.0)),
+        (t(1.0), t(1.0 + 1e-9)),
+        (t(NAN, INFINITE), t(NAN, INFINITE)),
+        (t(1 + 2j, dtype=torch.complex128), t(1 + 2j, dtype=torch.complex128)),
+        (t(True, dtype=torch.bool), t(True, dtype=torch.bool)),
+        (torch.zeros(0, 2), torch.zeros(0, 2)),
+        (torch.eye(2).to_sparse(), torch.eye(2).to_sparse()),
+        (torch.eye(2).mT, torch.eye(2)),
+    ],
+)
+def test_the_same_values_agree(got, expected):
+    assert verdict(got, expected).passed
+
+
+@pytest.mark.parametrize(
+    ("got", "expected", "words"),
+    [
+        (t(1.0, 2.0), t(1.0, 2.1), "not close"),
+        (t(NAN), t(1.0), "not close"),
+        (t(INFINITE), t(-INFINITE), "not close"),
+        (t(1.0), t(1.0, 2.0), "shape"),
+        (t(1.0), t(1.0, dtype=torch.float32), "dtype"),
+        (t(1, dtype=torch.int64), t(1, dtype=torch.int32), "dtype"),
+        (torch.eye(2).to_sparse(), torch.eye(2), "layout"),
+        (torch.eye(2).to_sparse(), 2 * torch.eye(2).to_sparse(), "not close"),
+    ],
+)
+def test_other_values_shapes_dtypes_and_layouts_do_not(got, expected, words):
+    found = verdict(got, expected)
+    assert not found.passed
+    assert found.title == "variants: output 0 is not that of the function"
+    assert words in found.detail
+
+
+def test_another_dtype_may_be_allowed():
+    assert verdict(t(1.0), t(1.0, dtype=torch.float32), check_dtype=False).passed
