@@ -10,10 +10,10 @@ from opcheck.derivatives.contradiction import contradiction
 from opcheck.derivatives.engine import Disagreement, Request
 from opcheck.derivatives.evidence import Evidence, Mode
 from opcheck.derivatives.point import Point, order
-from opcheck.derivatives.torch_engine import TorchEngine
+from opcheck.derivatives.torch_engine import SPARSE, TorchEngine
 
-OF_ANY_LAYOUT = ("batched_grad", "nondeterminism", "undefined_grad", "grad_dtypes")
-"""The checks that look at gradients alone: they need no move of an input, which only strided ones are made for."""
+OF_GRADIENTS = ("batched_grad", "nondeterminism", "undefined_grad", "grad_dtypes")
+"""The checks that look at gradients alone. They need no move of an input, which sparse ones are not made for."""
 
 
 class BatchedEngine:
@@ -29,8 +29,8 @@ class BatchedEngine:
     def ask(self, check: str, request: Request) -> Disagreement | None:
         """Return why a claim does not hold; None where it holds. See `Engine.ask`."""
         place = order(check)
-        strided = all(leaf.layout is torch.strided for leaf in request.leaves)
-        if request.fast_mode or not (strided or check in OF_ANY_LAYOUT):
+        known = (torch.strided, *SPARSE) if check in OF_GRADIENTS else (torch.strided,)
+        if request.fast_mode or any(leaf.layout not in known for leaf in request.leaves):
             return self._torch.ask(check, request)
         point = self._point(request)
         if place is None:

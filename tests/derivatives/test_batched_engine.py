@@ -136,6 +136,13 @@ def test_jacobians_of_sparse_leaves_are_torchs(left_to_torch, layout):
     ]  # fmt: skip
 
 
+def test_all_about_mkldnn_leaves_is_torchs(left_to_torch):
+    x = torch.eye(3).to_mkldnn().requires_grad_()
+    for check in ("backward", "batched_grad", "undefined_grad"):
+        BatchedEngine().ask(check, request(lambda x: (x.to_dense(),), x))
+    assert len(left_to_torch) == 3
+
+
 class ToDense(torch.autograd.Function):
     """x.to_dense(), with a backward pass that has one of several mistakes."""
 
