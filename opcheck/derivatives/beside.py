@@ -11,12 +11,9 @@ from torch import Tensor
 from opcheck.derivatives.analytical import vjp
 from opcheck.derivatives.comparison import same
 from opcheck.derivatives.coordinates import (
-    batches_of,
-    chunks,
     located,
     parts,
     real_size,
-    rows_of,
     tensors_of,
     vector,
     with_gaps,
@@ -155,43 +152,12 @@ def repeated(evidence: Evidence) -> float:
     return float(off.max()) if off.numel() else 0.0
 
 
-def batched_vjp(evidence: Evidence, directions: Tensor) -> Tensor:
-    """Return V J for cotangents V of shape (K, M), by `torch.func.vmap` of an ordinary backward pass.
-
-    Exceptions are those of batching.
-    """
-
-    def rows(outputs: Tensors) -> Tensor:
-        pull = torch.func.vmap(lambda *v: vjp(outputs, evidence.leaves, v), randomness="same")
-        some = chunks(directions, evidence.batch)
-        return torch.cat([rows_of(pull(*batches_of(chunk, outputs)), len(chunk)) for chunk in some])
-
-    return evidence.on_graph(rows)
-
-
-def batched_jvp(evidence: Evidence, count: int = 3) -> tuple[Tensor, Tensor]:
-    """Return tangents by `torch.func.vmap` over `torch.func.jvp`, of shape (count, M), and for which directions.
-
-    Exceptions are those of batching.
-    """
-    leaves = tuple(leaf.detach() for leaf in evidence.leaves)
-    directions = torch.stack([probe(evidence.size[1], number) for number in range(count)])
-    tangents = batches_of(directions, leaves)
-
-    def pushed(*rows: Tensor) -> Tensors:
-        found: Tensors = torch.func.jvp(evidence.function, leaves, rows)[1]
-        return found
-
-    batched = torch.func.vmap(pushed, randomness="same")(*tangents)
-    return rows_of(batched, count), directions
-
-
 def _batched_grad(evidence: Evidence, request: Request) -> Disagreement | None:
     if not evidence.outputs:
         return None
     directions = with_probe(evidence.size[0], evidence.projections, "outputs")
     try:
-        batched = batched_vjp(evidence, directions)
+        batched = evidence.pull_back_vmapped(directions)
     except Exception as error:
         return Disagreement(f"While computing batched gradients, got: {error}", "refused")
     if same(batched, evidence.pulled_back(directions), 1e-5, 1e-8):
@@ -202,8 +168,9 @@ def _batched_grad(evidence: Evidence, request: Request) -> Disagreement | None:
 def _batched_forward_grad(evidence: Evidence, request: Request) -> Disagreement | None:
     if not evidence.outputs:
         return None
+    directions = torch.stack([probe(evidence.size[1], number) for number in range(3)])
     try:
-        batched, directions = batched_jvp(evidence)
+        batched = evidence.push_forward_vmapped(directions)
     except Exception as error:
         return Disagreement(f"While computing batched gradients, got: {error}", "refused")
     if same(batched, evidence.pushed_forward(directions), 1e-5, 1e-8):

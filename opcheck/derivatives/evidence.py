@@ -22,8 +22,8 @@ from opcheck.derivatives.comparison import most, same
 from opcheck.derivatives.coordinates import batches_of, chunks, rows_of, tensors_of, vector
 from opcheck.derivatives.differences import Differences, differences, looped
 from opcheck.derivatives.directions import Side, asked, directions, probe, side_by_side, stencil
-from opcheck.derivatives.functions import Differentiable, Tensors, has_forward, pushforward
-from opcheck.derivatives.sweep import Sweep, sweep
+from opcheck.derivatives.functions import Differentiable, Pushforward, Tensors, has_forward, pushforward, transformed
+from opcheck.derivatives.sweep import Sweep, by_vmap, sweep
 
 Mode = Literal["reverse", "forward"]
 SIDES: dict[Mode, Side] = {"reverse": "outputs", "forward": "inputs"}
@@ -225,6 +225,7 @@ class Evidence:
             yield self.part.rows
         if self._size_of(mode) > FEW:
             yield self._batched
+            yield self._vmapped
 
     def _analytical_of(self, mode: Mode, found: Tensor, ordinary: Tensor, **how: Any) -> Analytical:
         """Return the Jacobian with the given rows (by reverse mode) or columns (by forward mode)."""
@@ -248,6 +249,14 @@ class Evidence:
         found = swept.gradients if mode == "reverse" else swept.tangents
         assert found is not None
         return found[: len(self._asked(mode))]
+
+    def _vmapped(self, mode: Mode) -> Tensor:
+        """Return the directions pulled back or pushed forward, all of them at the point itself.
+
+        Control flow may depend on a point that is no batch. Exceptions are those of batching.
+        """
+        together = self.pull_back_vmapped if mode == "reverse" else self.push_forward_vmapped
+        return together(self._asked(mode))
 
     def _asked(self, mode: Mode) -> Tensor:
         """Return the directions that a batch is asked about."""
@@ -304,6 +313,26 @@ class Evidence:
         """Return V J for cotangents V of shape (K, M), by an ordinary backward pass for each."""
         found = [self.pull_back(row) for row in cotangents]
         return torch.stack(found) if found else torch.zeros(0, self.size[1], dtype=torch.float64)
+
+    def pull_back_vmapped(self, cotangents: Tensor) -> Tensor:
+        """Return V J for cotangents V of shape (K, M), by `torch.func.vmap` of an ordinary backward pass.
+
+        Exceptions are those of batching.
+        """
+
+        def pulled(outputs: Tensors) -> Tensor:
+            return by_vmap(lambda *v: vjp(outputs, self.leaves, v), cotangents, outputs, self.batch)
+
+        return self.on_graph(pulled)
+
+    def push_forward_vmapped(self, tangents: Tensor) -> Tensor:
+        """Return U J^T for tangents U of shape (K, N), by `torch.func.vmap` of forward mode.
+
+        Exceptions are those of batching.
+        """
+        points = tuple(leaf.detach() for leaf in self.leaves)
+        push = Pushforward(transformed(self.function), transform=True)
+        return by_vmap(lambda *t: push(*points, *t), tangents, points, self.batch)
 
     def _push_forward_all(self, tangents: Tensor) -> Tensor:
         """Return (J U^T)^T for tangents U of shape (K, N), by one batched call in forward mode."""

@@ -156,7 +156,7 @@ def gradient_sum(function: Differentiable, outputs: Tensors, count: int) -> Grad
 def pushforward(function: Differentiable) -> Pushforward:
     """Return the pushforward of a function. Dual numbers do not nest: over forward mode, all of it is `torch.func`."""
     nests = has_forward(function)
-    return Pushforward(_transformed(function) if nests else function, nests)
+    return Pushforward(transformed(function) if nests else function, nests)
 
 
 def has_forward(function: Differentiable) -> bool:
@@ -166,7 +166,8 @@ def has_forward(function: Differentiable) -> bool:
     return isinstance(function, Pullback) and has_forward(function.inner)
 
 
-def _transformed(function: Differentiable) -> Differentiable:
+def transformed(function: Differentiable) -> Differentiable:
+    """Return the same function, made of `torch.func` alone."""
     if isinstance(function, (Pullback, Pushforward)):
-        return replace(function, inner=_transformed(function.inner), transform=True)
+        return replace(function, inner=transformed(function.inner), transform=True)
     return function

@@ -7,7 +7,7 @@ tensor is spent before any number is touched, and rows that are not needed cost 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -54,6 +54,15 @@ def sweep(
         None if tangents is None else torch.cat([piece.tangents for piece in pieces if piece.tangents is not None]),
         None if cotangents is None else torch.cat([piece.gradients for piece in pieces if piece.gradients is not None]),
     )
+
+
+def by_vmap(function: Callable[..., Tensors], rows: Tensor, like: Sequence[Tensor], batch: int) -> Tensor:
+    """Return what `torch.func.vmap` of a function of tensors like those given makes of rows, `batch` by one call.
+
+    Exceptions are those of the function and of vmap.
+    """
+    vmapped = torch.func.vmap(function, randomness="same")
+    return torch.cat([rows_of(vmapped(*batches_of(some, like)), len(some)) for some in chunks(rows, batch)])
 
 
 def _swept(function: Differentiable, points: Tensors, tangents: Tensors | None, cotangents: Tensors | None) -> Sweep:

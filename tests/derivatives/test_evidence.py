@@ -7,10 +7,9 @@ from operators.faulty import not_batchable, not_batchable_forward, wrong_batchin
 from operators.right import Square
 
 from opcheck.derivatives import Amount
-from opcheck.derivatives.beside import batched_vjp
 from opcheck.derivatives.directions import directions, probe, with_probe
 from opcheck.derivatives.evidence import Evidence
-from opcheck.derivatives.functions import Primal, pushforward
+from opcheck.derivatives.functions import Primal, Pullback, pushforward
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*jit.script:DeprecationWarning")
 
@@ -181,10 +180,12 @@ def test_no_batch_is_larger_than_the_budget(ask, rows):
     assert max(sizes_of(amount, ask)) == 5
 
 
-def test_the_vmapped_backward_pass_keeps_to_the_budget():
-    sizes = sizes_of(ONE_AT_A_TIME, lambda found: batched_vjp(found, with_probe(12)))
-    assert sizes == [1] * 13
-    assert sizes_of(Amount(), lambda found: batched_vjp(found, with_probe(12))) == [13]
+@pytest.mark.parametrize("together", [Evidence.pull_back_vmapped, Evidence.push_forward_vmapped])
+def test_many_directions_at_one_point_keep_to_the_budget(together):
+    sizes = sizes_of(ONE_AT_A_TIME, lambda found: together(found, with_probe(12)))
+    assert set(sizes) == {1}
+    assert len(sizes) >= 13
+    assert set(sizes_of(Amount(), lambda found: together(found, with_probe(12)))) == {13}
 
 
 @pytest.mark.parametrize(("amount", "most"), [(Amount(), 6), (ONE_AT_A_TIME, 1)], ids=["all", "one"])
@@ -354,6 +355,67 @@ def test_what_cannot_be_batched_is_had_one_by_one_and_the_reason_is_kept(functio
     torch.testing.assert_close(found.analytical(mode).jacobian, real_jacobian(lambda x: (x * x,), [x]))
     assert found.analytical(mode).refusal is not None
     assert not found.analytical(mode).batched
+
+
+def data_dependent(x):
+    return x**3 if bool((x.real > -9).all()) else x
+
+
+@MODES
+@pytest.mark.parametrize("dtype", [REAL, COMPLEX], ids=["real", "complex"])
+def test_where_the_point_can_be_no_batch_its_directions_can(mode, dtype):
+    function = Counted(lambda x: (data_dependent(x),))
+    found = Evidence(Primal(function, (0,)), (leaf(9, dtype=dtype),))
+    jacobian = found.analytical(mode)
+    assert jacobian.batched
+    assert function.calls <= 5  # outputs, an ordinary call, two batches that fail, and one that does not
+    torch.testing.assert_close(jacobian.jacobian, found.analytical(mode, looped=True).jacobian)
+    torch.testing.assert_close(jacobian.jacobian, real_jacobian(lambda x: (x**3,), found.leaves))
+
+
+@MODES
+@pytest.mark.parametrize("dtype", [REAL, COMPLEX], ids=["real", "complex"])
+def test_so_can_those_of_its_pullback(mode, dtype):
+    x, v = leaf(4, dtype=dtype), leaf(4, dtype=dtype, seed=1)
+    found = Evidence(Pullback(Primal(lambda x: (data_dependent(x),), (0,)), 1), (x, v))
+    expected = real_jacobian(lambda x, v: (v * (3 * x**2).conj(),), (x, v))
+    assert found.analytical(mode).batched
+    torch.testing.assert_close(found.analytical(mode).jacobian, expected)
+
+
+class TwiceInBatches(torch.autograd.Function):
+    """v * x, with a batching rule that is wrong."""
+
+    @staticmethod
+    def forward(v, x):
+        return v * x
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
+
+    @staticmethod
+    def vmap(info, in_dims, v, x):
+        return 2 * v * x, 0
+
+
+class WrongAtPoint(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx, v):
+        return TwiceInBatches.apply(v, 2 * ctx.saved_tensors[0])
+
+
+def test_a_wrong_batching_rule_of_the_backward_pass_spoils_no_gradient():
+    x = leaf(4)
+    found = evidence(lambda x: (WrongAtPoint.apply(x),), x)
+    torch.testing.assert_close(found.pull_back_vmapped(torch.eye(4, dtype=REAL)), torch.diag(4 * x.detach()))
+    assert not found.analytical("reverse").batched
+    torch.testing.assert_close(found.analytical("reverse").jacobian, torch.diag(2 * x.detach()))
 
 
 def test_a_wrong_batching_rule_of_the_function_spoils_no_differences():

@@ -122,11 +122,18 @@ def test_jacobians_are_judged_where_captured_memory_is_written_to(wrong, caught_
 
 @BOTH
 @pytest.mark.parametrize(
-    "name", ["no batching rule", "data-dependent", "in place on captured memory", "in python numbers"]
+    ("name", "at_point"),
+    [
+        ("no batching rule", False),
+        ("data-dependent", True),
+        ("in place on captured memory", False),
+        ("in python numbers", True),
+    ],
 )
-def test_these_really_cannot_be_batched(name, dtype):
+def test_these_really_cannot_be_batched_or_at_one_point_only(name, at_point, dtype):
     evidence = Evidence(Primal(AWKWARD[name](), (0,)), (leaf(2, 2, dtype=dtype),))
     with pytest.raises(RuntimeError):
         evidence.function.rows(torch.stack([evidence.leaves[0]] * 2))
     assert evidence.numerical(1e-6) is evidence.numerical(1e-6, looped=True)
-    assert evidence.analytical("forward").refusal is not None
+    assert evidence.analytical("forward").batched is at_point
+    assert (evidence.analytical("forward").refusal is None) is at_point
