@@ -218,8 +218,10 @@ def pytest_configure(config: pytest.Config) -> None:
         for kind in check_kinds().values():
             plugin.mark(kind.name, kind.claim)
     _refuse_unknown_names(plugin)
-    if not hasattr(config, "workerinput"):
-        _register_reports(config)
+    if not hasattr(config, "workerinput") and (config.option.xmlpath or config.option.opcheck_report_json):
+        from opcheck.report.from_pytest import register_reports
+
+        register_reports(config)
 
 
 def _refuse_unknown_names(plugin: Plugin) -> None:
@@ -233,23 +235,6 @@ def _refuse_unknown_names(plugin: Plugin) -> None:
         mistakes = named.mistakes(Library(()))
         if mistakes:
             raise pytest.UsageError("\n".join(mistakes))
-
-
-def _register_reports(config: pytest.Config) -> None:
-    if not config.option.xmlpath and not config.option.opcheck_report_json:
-        return
-    from opcheck.report.from_pytest import JsonWriter, JUnitNames
-    from opcheck.report.json_report import JsonReport
-
-    if config.option.xmlpath:
-        config.pluginmanager.register(JUnitNames(config), "opcheck_junit_names")
-    if config.option.opcheck_report_json:
-        path = config.invocation_params.dir / config.option.opcheck_report_json
-        try:
-            report = JsonReport(path)
-        except OSError as error:
-            raise pytest.UsageError(f"the report cannot be written: {error}") from None
-        config.pluginmanager.register(JsonWriter(report), "opcheck_report_json")
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
@@ -367,6 +352,14 @@ def pytest_runtestloop(session: pytest.Session) -> None:
         with without_garbage_collection():
             session.config.stash[PLUGIN].session  # noqa: B018
             gc.freeze()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """End at once: pytest and Python would look for garbage among all that goes with the process, for half a second."""
+    items = getattr(session, "items", None)
+    if items and all(isinstance(item, CaseItem) for item in items):
+        gc.freeze()
 
 
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import io
 import os
 import signal
@@ -166,6 +167,10 @@ class _Reporter:
         """Start the progress bar."""
         self.total = total
         self.report.start(total)
+
+    def pytest_sessionfinish(self) -> None:
+        """End at once: see the plugin. What goes with the process is no garbage to look for."""
+        gc.freeze()
 
     def pytest_collectreport(self, report: Any) -> None:
         """Keep what went wrong while collecting."""

@@ -13,6 +13,19 @@ from opcheck.report.json_report import JsonReport
 from opcheck.run.outcome import Outcome, rerun_command
 
 
+def register_reports(config: pytest.Config) -> None:
+    """Register the reports that options ask for. Raises UsageError where one cannot be written."""
+    if config.option.xmlpath:
+        config.pluginmanager.register(JUnitNames(config), "opcheck_junit_names")
+    if config.option.opcheck_report_json:
+        path = config.invocation_params.dir / config.option.opcheck_report_json
+        try:
+            report = JsonReport(path)
+        except OSError as error:
+            raise pytest.UsageError(f"the report cannot be written: {error}") from None
+        config.pluginmanager.register(JsonWriter(report), "opcheck_report_json")
+
+
 def record_of(report: pytest.TestReport) -> dict[str, Any] | None:
     """Return the record of a finished case from its report; None for what is no case, or is not finished."""
     record: dict[str, Any] | None = getattr(report, "opcheck", None)
