@@ -18,6 +18,7 @@ import pytest
 from opcheck.cli.paths import add_paths, spec_paths
 from opcheck.cli.selecting import RequestError, add_selection, devices, loaded, selection
 from opcheck.cli.validate import resolve_names_once
+from opcheck.report.from_pytest import record_of
 from opcheck.spec import Library, Settings
 from opcheck.spec.load import BUILTIN, builtin_folder
 
@@ -179,8 +180,6 @@ class _Reporter:
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         """Take the record of a finished case."""
-        from opcheck.report.from_pytest import record_of
-
         record = record_of(report)
         if record is not None:
             self.report.add(record)
