@@ -29,6 +29,7 @@ Mode = Literal["reverse", "forward"]
 SIDES: dict[Mode, Side] = {"reverse": "outputs", "forward": "inputs"}
 """Where the directions of a mode lie."""
 MODES: tuple[Mode, ...] = ("reverse", "forward")
+Batched = Literal["points", "directions", ""]
 T = TypeVar("T")
 
 FEW = 2
@@ -47,8 +48,8 @@ class Analytical:
     """What it says about a random direction, a vector."""
     ordinary: Tensor
     """What one ordinary call gives in this direction."""
-    batched: bool = False
-    """Whether it is from a batch."""
+    batched: Batched = ""
+    """What it is a batch of: many points, or many directions at one point; empty: it is from the loop."""
     refusal: Exception | None = None
     """Why it could not be batched."""
 
@@ -206,26 +207,26 @@ class Evidence:
     def _differentiated(self, mode: Mode, looped: bool) -> Analytical:
         ordinary = self.ordinary_reverse if mode == "reverse" else self.ordinary_forward
         refusal: Exception | None = None
-        for batched in () if looped or not all(self.size) else self._batches_for(mode):
+        for batched, rows_of_mode in () if looped or not all(self.size) else self._batches_for(mode):
             try:
-                rows = batched(mode)
+                rows = rows_of_mode(mode)
             except Exception as error:
                 refusal = error.with_traceback(None)  # whose frames would hold the evidence
                 continue
             if rows is not None:
-                found = self._analytical_of(mode, rows, ordinary, batched=True)
+                found = self._analytical_of(mode, rows, ordinary, batched=batched)
                 if found.holds(1e4 * self.unit):
                     return found
         one_by_one = self.pull_back_each if mode == "reverse" else self.push_forward_each
         rows = one_by_one(directions(self._size_of(mode), self.projections, SIDES[mode]))
         return self._analytical_of(mode, rows, ordinary, refusal=refusal)
 
-    def _batches_for(self, mode: Mode) -> Iterator[Callable[[Mode], Tensor | None]]:
+    def _batches_for(self, mode: Mode) -> Iterator[tuple[Batched, Callable[[Mode], Tensor | None]]]:
         if self.part:
-            yield self.part.rows
+            yield "points", self.part.rows
         if self._size_of(mode) > FEW:
-            yield self._batched
-            yield self._vmapped
+            yield "points", self._batched
+            yield "directions", self._vmapped
 
     def _analytical_of(self, mode: Mode, found: Tensor, ordinary: Tensor, **how: Any) -> Analytical:
         """Return the Jacobian with the given rows (by reverse mode) or columns (by forward mode)."""
@@ -298,14 +299,17 @@ class Evidence:
         return vector(pushforward(self.function)(*points, *tensors_of(tangent, self.leaves))).clone()
 
     def pulled_back(self, cotangents: Tensor) -> Tensor:
-        """Return V J for cotangents V of shape (K, M) or (M,): by the Jacobian where it is whole, else one by one."""
-        if self.projections is None:
+        """Return V J for cotangents V of shape (K, M) or (M,): by the Jacobian where it is whole, else one by one.
+
+        A Jacobian of the vmapped backward pass is left aside: it is what others want to hold against this.
+        """
+        if self.projections is None and self.analytical("reverse").batched != "directions":
             return cotangents @ self.analytical("reverse").jacobian
         return self.pull_back(cotangents) if cotangents.dim() == 1 else self.pull_back_each(cotangents)
 
     def pushed_forward(self, tangents: Tensor) -> Tensor:
-        """Return U J^T for tangents U of shape (K, N) or (N,): by the Jacobian where it is whole, else one by one."""
-        if self.projections is None:
+        """Return U J^T for tangents U of shape (K, N) or (N,): as `pulled_back`."""
+        if self.projections is None and self.analytical("forward").batched != "directions":
             return tangents @ self.analytical("forward").jacobian.T
         return self.push_forward(tangents) if tangents.dim() == 1 else self.push_forward_each(tangents)
 

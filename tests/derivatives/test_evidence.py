@@ -368,7 +368,7 @@ def test_where_the_point_can_be_no_batch_its_directions_can(mode, dtype):
     function = Counted(lambda x: (data_dependent(x),))
     found = Evidence(Primal(function, (0,)), (leaf(9, dtype=dtype),))
     jacobian = found.analytical(mode)
-    assert jacobian.batched
+    assert jacobian.batched == "directions"
     assert function.calls <= 5  # outputs, an ordinary call, two batches that fail, and one that does not
     torch.testing.assert_close(jacobian.jacobian, found.analytical(mode, looped=True).jacobian)
     torch.testing.assert_close(jacobian.jacobian, real_jacobian(lambda x: (x**3,), found.leaves))
