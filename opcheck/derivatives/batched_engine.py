@@ -28,11 +28,11 @@ class BatchedEngine:
 
     def ask(self, check: str, request: Request) -> Disagreement | None:
         """Return why a claim does not hold; None where it holds. See `Engine.ask`."""
-        place = order(check)
         known = (torch.strided, *SPARSE) if check in OF_GRADIENTS else (torch.strided,)
         if request.fast_mode or any(leaf.layout not in known for leaf in request.leaves):
             return self._torch.ask(check, request)
         point = self._point(request)
+        place = order(check)
         if place is None:
             return BESIDE[check](point.evidence(), request)
         if check == "rev_over_rev" or check == "fwd_over_rev":

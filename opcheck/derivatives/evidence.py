@@ -19,7 +19,7 @@ from torch import Tensor
 from opcheck.derivatives.amount import AUTO, Amount
 from opcheck.derivatives.analytical import vjp
 from opcheck.derivatives.comparison import most, same
-from opcheck.derivatives.coordinates import batches_of, chunks, rows_of, tensors_of, vector
+from opcheck.derivatives.coordinates import tensors_of, vector
 from opcheck.derivatives.differences import Differences, differences, looped
 from opcheck.derivatives.directions import Side, asked, directions, probe, side_by_side, stencil
 from opcheck.derivatives.functions import Differentiable, Pushforward, Tensors, has_forward, pushforward, transformed
@@ -225,7 +225,8 @@ class Evidence:
         if self.part:
             yield "points", self.part.rows
         if self._size_of(mode) > FEW:
-            yield "points", self._batched
+            if mode == "reverse" or not has_forward(self.function):  # dual numbers do not nest
+                yield "points", self._batched
             yield "directions", self._vmapped
 
     def _analytical_of(self, mode: Mode, found: Tensor, ordinary: Tensor, **how: Any) -> Analytical:
@@ -243,8 +244,6 @@ class Evidence:
 
     def _batched(self, mode: Mode) -> Tensor:
         """Return the directions pulled back or pushed forward, by a batch. Exceptions are those of batching."""
-        if mode == "forward" and has_forward(self.function):
-            return torch.cat([self._push_forward_all(chunk) for chunk in chunks(self._asked(mode), self.batch)])
         shared = mode in self.modes and len(self.modes) > 1
         swept = (self.swept if shared else None) or self._sweep((mode,))
         found = swept.gradients if mode == "reverse" else swept.tangents
@@ -299,17 +298,14 @@ class Evidence:
         return vector(pushforward(self.function)(*points, *tensors_of(tangent, self.leaves))).clone()
 
     def pulled_back(self, cotangents: Tensor) -> Tensor:
-        """Return V J for cotangents V of shape (K, M) or (M,): by the Jacobian where it is whole, else one by one.
-
-        A Jacobian of the vmapped backward pass is left aside: it is what others want to hold against this.
-        """
-        if self.projections is None and self.analytical("reverse").batched != "directions":
+        """Return V J for cotangents V of shape (K, M) or (M,): by the Jacobian where it is whole, else one by one."""
+        if self.projections is None:
             return cotangents @ self.analytical("reverse").jacobian
         return self.pull_back(cotangents) if cotangents.dim() == 1 else self.pull_back_each(cotangents)
 
     def pushed_forward(self, tangents: Tensor) -> Tensor:
-        """Return U J^T for tangents U of shape (K, N) or (N,): as `pulled_back`."""
-        if self.projections is None and self.analytical("forward").batched != "directions":
+        """Return U J^T for tangents U of shape (K, N) or (N,): by the Jacobian where it is whole, else one by one."""
+        if self.projections is None:
             return tangents @ self.analytical("forward").jacobian.T
         return self.push_forward(tangents) if tangents.dim() == 1 else self.push_forward_each(tangents)
 
@@ -337,12 +333,6 @@ class Evidence:
         points = tuple(leaf.detach() for leaf in self.leaves)
         push = Pushforward(transformed(self.function), transform=True)
         return by_vmap(lambda *t: push(*points, *t), tangents, points, self.batch)
-
-    def _push_forward_all(self, tangents: Tensor) -> Tensor:
-        """Return (J U^T)^T for tangents U of shape (K, N), by one batched call in forward mode."""
-        points = self.point.repeat(len(tangents), 1)
-        arguments = (*batches_of(points, self.leaves), *batches_of(tangents, self.leaves))
-        return rows_of(pushforward(self.function).rows(*arguments), len(tangents))
 
     def push_forward_each(self, tangents: Tensor) -> Tensor:
         """Return (J U^T)^T for tangents U of shape (K, N), by an ordinary call in forward mode for each."""
