@@ -1,4 +1,8 @@
-"""opcheck: declarative tests of operators and their derivatives in PyTorch."""
+"""opcheck: declarative tests of operators and their derivatives in PyTorch.
+
+`opcheck run` imports this package before pytest does, and nothing in it has assertions that pytest could rewrite, which
+would be a warning, and an error where a project makes errors of warnings: PYTEST_DONT_REWRITE.
+"""
 
 from __future__ import annotations
 

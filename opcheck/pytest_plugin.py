@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
-import gc
 import re
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable
+from contextlib import nullcontext
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,10 +17,10 @@ from opcheck.parametrize import cases
 
 if TYPE_CHECKING:
     from opcheck.plan import Case, Selection
-    from opcheck.pytest_protocol import OneStep
     from opcheck.run import Outcome, OutcomeKind
     from opcheck.run.session import RunSession
-    from opcheck.spec import Library, Operator, Settings
+    from opcheck.run.worker import Worker
+    from opcheck.spec import Library, Operator, Problem, Settings
     from opcheck.spec.device import DeviceProfile
 
 __all__ = ["cases"]
@@ -40,6 +41,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--opcheck-dtype", **many, help="dtypes or groups of dtypes")
     group.addoption("--opcheck-tag", **many, help="tags of operators")
     group.addoption("--opcheck-specs", **many, help="files and folders of specs, besides those of [tool.opcheck]")
+    group.addoption(
+        "--opcheck-alone",
+        action="store_true",
+        help="run nothing but specs, whatever addopts say, but for plugins (-p) and warnings (-W): for `opcheck run`",
+    )
     group.addoption("--opcheck-engine", choices=["batched", "torch"], help="what computes derivative evidence")
     group.addoption("--opcheck-report-json", metavar="FILE", help="write one record a case")
     for name in ("eps", "atol", "rtol", "nondeterminism"):
@@ -59,6 +65,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config, args: list[str]) -> None:
+    """Leave out of addopts what could select other tests than those that `opcheck run` was asked for."""
+    own = list(early_config.invocation_params.args)
+    if "--opcheck-alone" in own:
+        parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+        parser.add_argument("-p", action="append", default=[])
+        parser.add_argument("-W", "--pythonwarnings", action="append", default=[])
+        kept, _ = parser.parse_known_args(args[: len(args) - len(own)])
+        args[:] = [*(f"-p{name}" for name in kept.p), *(f"-W{filter}" for filter in kept.pythonwarnings), *own]
+
+
 class Plugin:
     """What one pytest run knows about its specs."""
 
@@ -69,6 +87,10 @@ class Plugin:
         self.described: dict[str, Operator] = {}
         """The operators collected so far, by id."""
         self._marks: dict[str, pytest.MarkDecorator] = {}
+        self._prepared: set[str] = set()
+        """Ids of the operators whose modules have been imported."""
+        self.worker: Worker | None = None
+        """This process, where it is a worker of `opcheck run`."""
 
     @cached_property
     def settings(self) -> Settings:
@@ -84,7 +106,10 @@ class Plugin:
     def folders(self) -> list[Path]:
         """The files and folders of specs that the project names."""
         named = [*self.settings.spec_paths(), *self.config.getini("opcheck_specs"), *self.names("specs")]
-        return [(self.config.invocation_params.dir / path).resolve() for path in named]
+        folders = [(self.config.invocation_params.dir / path).resolve() for path in named]
+        if not folders and self.config.option.opcheck_alone:
+            folders = [path for path in [self.config.invocation_params.dir / "specs"] if path.is_dir()]
+        return folders
 
     @cached_property
     def given(self) -> list[Path]:
@@ -126,12 +151,22 @@ class Plugin:
         given = {name: value for name, value in overrides.items() if value is not None}
         return RunSession.start(self.settings, option.opcheck_engine, **given)
 
-    @cached_property
-    def one_step(self) -> OneStep | None:
-        """What runs cases in one step, if so. Asked when the first one runs: by then all plugins are there."""
-        from opcheck.pytest_protocol import one_step
+    def prepare(self, cases: Iterable[Case]) -> list[Problem]:
+        """Import what the operators of cases are defined in. Returns a mistake for each name that names nothing."""
+        operators = {case.operator.id: case.operator for case in cases}
+        fresh = [operator for name, operator in operators.items() if name not in self._prepared]
+        self._prepared.update(operators)
+        if self.worker is not None:
+            self.worker.imports(", ".join(operator.variants[0].path for operator in fresh))
+        return self.session.prepare(fresh)
 
-        return one_step(self.config)
+    def look_up(self, cases: Iterable[Case]) -> None:
+        """Import what the operators of cases are defined in. Raises SpecError for names that name nothing."""
+        from opcheck.spec import SpecError
+
+        problems = self.prepare(cases)
+        if problems:
+            raise SpecError(problems)
 
     def names(self, option: str) -> tuple[str, ...]:
         """Return the values of an option that takes names separated by commas, once or several times."""
@@ -212,6 +247,17 @@ def pytest_configure(config: pytest.Config) -> None:
             path = (config.invocation_params.dir / f"{file}.toml").resolve()
             plugin.selected.setdefault(path, set()).add(wanted)
             config.args[index] = f"{file}.toml"
+    if config.option.opcheck_alone and config.args_source != pytest.Config.ArgsSource.ARGS:
+        config.args[:] = map(str, plugin.folders)
+        if not config.args:
+            from opcheck.cli.paths import NO_SPECS
+
+            raise pytest.UsageError(NO_SPECS)
+    lifeline = getattr(config, "workerinput", {}).get("opcheck_lifeline")
+    if lifeline is not None:
+        from opcheck.run.worker import Worker
+
+        plugin.worker = Worker(Path(lifeline))
     if config.option.markers:
         from opcheck.plan import check_kinds
 
@@ -250,12 +296,6 @@ class SpecCollector(pytest.File):
 
     def collect(self) -> list[pytest.Item]:
         """Return its selected cases. Never imports torch."""
-        from opcheck.pytest_protocol import without_garbage_collection
-
-        with without_garbage_collection():  # all of it stays, and to look for garbage takes a quarter of the time
-            return list(self._items())
-
-    def _items(self) -> Iterator[pytest.Item]:
         from opcheck.plan import plan
 
         plugin = self.config.stash[PLUGIN]
@@ -268,9 +308,10 @@ class SpecCollector(pytest.File):
             near = nearest(name, [case.id for case in plan(library, plugin.devices)])
             hint = f'; did you mean "{near}"?' if near else ""
             raise pytest.UsageError(f'{self.nodeid} has no case "{name}"{hint}')
-        for case in found:
-            # As text, which is what --lf remembers: put together from parts it would not be the same to pytest.
-            yield CaseItem.from_parent(self, name=case.id, nodeid=f"{self.nodeid}::{case.id}", case=case)
+        if plugin.worker is not None:
+            plugin.look_up(found)
+        # The node id as text, which is what --lf remembers: put together from parts it would not be the same to pytest.
+        return [CaseItem.from_parent(self, name=c.id, nodeid=f"{self.nodeid}::{c.id}", case=c) for c in found]
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """Show mistakes of a spec as lines, without a traceback."""
@@ -300,7 +341,8 @@ class CaseItem(pytest.Item):
         for name in (case.check, case.device.name, case.dtype, *case.operator.spec.tags):
             if name not in FOREIGN_MARKS:
                 self.add_marker(plugin.mark(name))
-        if plugin.settings.timeout is not None and not getattr(self.config.option, "timeout", None):
+        timed = plugin.worker is not None or getattr(self.config.option, "timeout", None)  # from outside, or for all
+        if plugin.settings.timeout is not None and not timed:
             self.add_marker(pytest.mark.timeout(plugin.settings.timeout))
 
     def runtest(self) -> None:
@@ -308,7 +350,10 @@ class CaseItem(pytest.Item):
         from opcheck.run.runner import run
 
         self.outcome = None  # of an earlier try: other plugins may run an item again
-        outcome = self.outcome = run(self.case, self.config.stash[PLUGIN].session)
+        plugin = self.config.stash[PLUGIN]
+        busy = nullcontext() if plugin.worker is None else plugin.worker.busy(self.nodeid, plugin.session.spoilt_by)
+        with busy:
+            outcome = self.outcome = run(self.case, plugin.session)
         if outcome.outcome == "skipped":
             pytest.skip(outcome.reason)
         if outcome.outcome == "xfailed":
@@ -332,7 +377,7 @@ class CaseItem(pytest.Item):
         """Return the record for reports; also where the case did not come to an outcome of its own."""
         from opcheck.run.outcome import Outcome, rerun_command
 
-        if self.outcome is not None:
+        if self.outcome is not None and (self.outcome.is_bad or not report.failed):
             return self.outcome.record()
         text = report.longreprtext.strip()
         reason = text.splitlines()[-1] if text else f"{report.when} did not finish"
@@ -344,42 +389,43 @@ class CaseItem(pytest.Item):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> None:
-    """Import torch before the first case, which would otherwise pay for it with its own time."""
-    if not session.config.option.collectonly and any(isinstance(item, CaseItem) for item in session.items):
-        from opcheck.pytest_protocol import without_garbage_collection
-
-        # torch and the items stay until the end. To look for garbage among them costs a tenth of the time of a run.
-        with without_garbage_collection():
-            session.config.stash[PLUGIN].session  # noqa: B018
-            gc.freeze()
+    """Import torch, and what specs name, before the first case, which would otherwise pay for it with its own time."""
+    cases = [item.case for item in session.items if isinstance(item, CaseItem)]
+    if cases and not session.config.option.collectonly:
+        plugin = session.config.stash[PLUGIN]
+        plugin.prepare(cases)
+        if plugin.worker is not None:
+            plugin.worker.settle()
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """End at once: pytest and Python would look for garbage among all that goes with the process, for half a second."""
-    items = getattr(session, "items", None)
-    if items and all(isinstance(item, CaseItem) for item in items):
-        gc.freeze()
+    """Let a worker of `opcheck run` end at once."""
+    plugin = session.config.stash.get(PLUGIN, None)
+    if plugin is not None and plugin.worker is not None:
+        plugin.worker.leave()
 
 
-def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
-    """Run a case in one step, where that is possible."""
-    if not isinstance(item, CaseItem):
-        return None
-    runner = item.config.stash[PLUGIN].one_step
-    if runner is None or not runner.takes(item):
-        return None
-    runner.run(item, nextitem)
-    return True
+def pytest_report_collectionfinish(config: pytest.Config, items: list[pytest.Item]) -> str | None:
+    """Say what plain pytest cannot contain."""
+    if any(isinstance(item, CaseItem) for item in items) and not hasattr(config, "workerinput"):
+        return (
+            "opcheck: cases run in this process, which an operator that crashes, exits or hangs takes with it; "
+            "`opcheck run` contains it"
+        )
+    return None
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Attach the record of a case to its report, which pytest-xdist carries to the controlling process."""
+    """Attach the record of a case to its report, which pytest-xdist carries to the controlling process.
+
+    A set-up or tear-down that fails has a record of its own, which takes the place of that of the case.
+    """
     report = yield
-    if isinstance(item, CaseItem) and (report.when == "call" or (report.when == "setup" and not report.passed)):
+    if isinstance(item, CaseItem) and (report.when == "call" or not report.passed):
         report.__dict__["opcheck"] = item.record_of(report)
     return report
 

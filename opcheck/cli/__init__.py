@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -21,8 +20,6 @@ COMMANDS = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line. Returns 0: all held, 1: something failed, 2: the request or a spec was wrong."""
-    # Plugins of pydantic would be looked for in all installed packages: a tenth of the time of `validate`.
-    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     arguments = [*(sys.argv[1:] if argv is None else argv)]  # list: by now perhaps the module of that command
     chosen = next((word for word in arguments if not word.startswith("-")), None)
     parser = argparse.ArgumentParser(
@@ -39,8 +36,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     if chosen is not None and chosen not in COMMANDS:
         return _unknown(chosen)
     options = parser.parse_args(arguments)
-    if chosen != "run":
-        gc.disable()  # over in a moment: collecting costs more than it frees
     return _guarded(options)
 
 

@@ -15,14 +15,23 @@ def add_paths(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "paths", nargs="*", metavar="SPEC",
         help="spec files and folders, or builtin (the shipped library); default: those of [tool.opcheck] in "
-        "pyproject.toml, else specs/, else builtin",
+        "pyproject.toml, else specs/",
     )  # fmt: skip
 
 
+NO_SPECS = (
+    "no specs here: name files or folders of them, or write `specs = [...]` under [tool.opcheck] in pyproject.toml; "
+    "`builtin` is the shipped library"
+)
+
+
 def spec_paths(options: argparse.Namespace, settings: Settings) -> list[Path]:
-    """Return the files and folders that a command works on."""
+    """Return the files and folders that a command works on. Raises SpecError where there are none."""
     if options.paths:
         return [Path(path) for path in options.paths]
-    if settings.specs:
-        return settings.spec_paths()
-    return [Path("specs") if Path("specs").is_dir() else Path("builtin")]
+    found = settings.spec_paths() or [path for path in [Path("specs")] if path.is_dir()]
+    if not found:
+        from opcheck.cli.selecting import RequestError
+
+        raise RequestError([NO_SPECS])
+    return found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import gc
 import io
 import os
 import signal
@@ -15,15 +14,19 @@ from typing import Any
 
 import pytest
 
-from opcheck.cli.paths import add_paths, spec_paths
+from opcheck.cli.paths import add_paths
 from opcheck.cli.selecting import RequestError, add_selection, devices, loaded, selection
-from opcheck.cli.validate import resolve_names_once
+from opcheck.cli.workers import Workers
 from opcheck.report.from_pytest import record_of
-from opcheck.spec import Library, Settings
+from opcheck.run.watchdog import Limits, default_memory
+from opcheck.spec import Settings, SpecError
 from opcheck.spec.load import BUILTIN, builtin_folder
 
 MOST_CRASHES = 1000
-"""Cases that may crash their process before a run with several gives up. pytest-xdist would after a few."""
+"""Cases that may end their process before a run gives up. pytest-xdist would after a few."""
+
+TIMEOUT = 300.0
+"""Seconds that a case may take, where nobody says otherwise."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,14 +37,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-m", metavar="EXPRESSION", help="select by markers (checks, devices, dtypes, tags), as in pytest"
     )
+    parser.add_argument("-n", metavar="PROCESSES", type=_processes, default="1", help="processes, or auto; default 1")
     parser.add_argument(
-        "-n", metavar="PROCESSES", type=_processes, default="0", help="processes, or auto; default 0: in this one"
+        "--in-process", action="store_true", help="run cases in this process, for debuggers: what ends it ends the run"
     )
     parser.add_argument("-x", action="store_true", help="stop at the first failure")
     parser.add_argument("--lf", action="store_true", help="run what failed last time")
     parser.add_argument("--report-json", metavar="FILE", help="write one record a case, also when interrupted")
     parser.add_argument("--junitxml", metavar="FILE", help="write a JUnit report")
-    parser.add_argument("--timeout", type=float, metavar="SECONDS", help="end a case that takes longer")
+    parser.add_argument(
+        "--timeout", type=float, metavar="SECONDS", help=f"end a case that takes longer; default {TIMEOUT:g}, 0: never"
+    )
+    parser.add_argument(
+        "--memory", type=int, metavar="MIB", help="end a case whose process takes more; default: by what is available"
+    )
     numbers = parser.add_argument_group("derivatives", "these win over the specs")
     numbers.add_argument("--engine", choices=["batched", "torch"], help="what computes derivative evidence")
     for name in ("eps", "atol", "rtol", "nondeterminism"):
@@ -55,14 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the selected cases. Returns the exit code. Raises SpecError."""
-    settings = Settings.find()
-    paths, options.paths = list(options.paths), [path.split("::")[0] for path in options.paths]
-    library = loaded(options, settings)
-    chosen = selection(options, library)
-    devices(options, settings)
-    resolve_names_once(Library(tuple(filter(chosen.takes_operator, library))), options, settings)
-    options.paths = paths
-    return _pytest(options, settings)
+    return _pytest(options, Settings.find())
 
 
 def _processes(text: str) -> str:
@@ -80,24 +82,39 @@ def _pytest(options: argparse.Namespace, settings: Settings) -> int:
     with _Output(os.fdopen(os.dup(sys.stdout.fileno()), "wb"), encoding="utf-8") as out:
         wide = None if out.isatty() else 160
         report = TerminalReport(Console(file=out, width=wide))
-        reporter = _Reporter(report, stops_early=options.x)
+        reporter = _Reporter(report, options)
+        workers = None if options.in_process else Workers(_limits(options, settings))
         with _terminated_as_interrupt():
-            code = pytest.main(_arguments(options, settings), plugins=[reporter])
+            code = pytest.main(_arguments(options, settings), plugins=[reporter, *([workers] if workers else [])])
+        if workers is not None and workers.stillborn:
+            raise RequestError([workers.stillborn])
         return reporter.finish(int(code))
 
 
+def _limits(options: argparse.Namespace, settings: Settings) -> Limits:
+    seconds = next((given for given in (options.timeout, settings.timeout) if given is not None), TIMEOUT)
+    memory = options.memory or settings.memory or default_memory(_count(options.n))
+    return Limits(seconds or None, memory)
+
+
+def _count(processes: str) -> int:
+    return max(int(processes), 1) if processes.isdecimal() else os.cpu_count() or 1
+
+
 def _arguments(options: argparse.Namespace, settings: Settings) -> list[str]:
-    """Return the command line for pytest: what was loaded is run, whatever the project's own options of pytest say."""
-    arguments = ["--rootdir", str(settings.root), "-o", "addopts=", "-o", "norecursedirs=", "--disable-warnings"]
-    arguments += ["-p", "no:hypothesispytest"]  # has nothing to do here, and takes as long to load as torch
+    """Return the command line for pytest. No conftest.py is run: a folder of specs is data."""
+    arguments = ["--opcheck-alone", "--rootdir", str(settings.root), "--noconftest", "-o", "norecursedirs="]
+    arguments += ["--disable-warnings", "-p", "no:hypothesispytest"]  # has nothing to do here, and takes long to load
     for name in ("k", "m"):
         value = getattr(options, name)
         arguments += [f"-{name}", value] if value else []
     arguments += ["-x"] if options.x else []
     arguments += ["--lf"] if options.lf else []
-    arguments += ["-n", options.n, f"--max-worker-restart={MOST_CRASHES}"] if options.n != "0" else []
+    if options.in_process:
+        arguments += ["--timeout", str(options.timeout)] if options.timeout else []
+    else:
+        arguments += ["-n", options.n if options.n != "0" else "1", f"--max-worker-restart={MOST_CRASHES}"]
     arguments += ["--junitxml", options.junitxml] if options.junitxml else []
-    arguments += ["--timeout", str(options.timeout)] if options.timeout else []
     arguments += ["--opcheck-report-json", options.report_json] if options.report_json else []
     arguments += ["--opcheck-engine", options.engine] if options.engine else []
     arguments += ["--opcheck-fast-mode"] if options.fast_mode else []
@@ -108,7 +125,7 @@ def _arguments(options: argparse.Namespace, settings: Settings) -> list[str]:
         arguments += [f"--opcheck-{name}={value}"] if value is not None else []
     for name in ("device", "operator", "check", "dtype", "tag"):
         arguments += [f"--opcheck-{name}={value}" for value in getattr(options, name)]
-    paths = [_pytest_path(str(path)) for path in spec_paths(options, settings)]
+    paths = [_pytest_path(path) for path in options.paths]
     return [*arguments, *(f"--opcheck-specs={path.split('::')[0]}" for path in paths), *paths]
 
 
@@ -135,10 +152,12 @@ class _Output(io.TextIOWrapper):
 class _Reporter:
     """A pytest plugin that feeds the terminal report, in place of pytest's own."""
 
-    def __init__(self, report: Any, *, stops_early: bool) -> None:
+    def __init__(self, report: Any, options: argparse.Namespace) -> None:
         self.report = report
-        self.stops_early = stops_early
+        self.options = options
         self.start = time.monotonic()
+        self.mistake: SpecError | None = None
+        """Why there is nothing to run."""
         self.collect_errors: list[str] = []
         self.total = 0
 
@@ -149,6 +168,19 @@ class _Reporter:
         silent: Any = pytest.TerminalReporter(config, io.StringIO())
         silent.pytest_runtest_logreport = None  # which nobody would see: it need not keep account of each case
         config.pluginmanager.register(silent, "terminalreporter")
+        self._look_for_mistakes(config)
+
+    def _look_for_mistakes(self, config: pytest.Config) -> None:
+        """Load the specs, and look at the selection, before any process is started. Workers load them for themselves."""
+        settings = Settings.find()
+        options = argparse.Namespace(**vars(self.options))
+        options.paths = [str(path).split("::")[0] for path in config.args]
+        try:
+            selection(options, loaded(options, settings))
+            devices(options, settings)
+        except SpecError as error:
+            self.mistake = error
+            raise pytest.UsageError from None
 
     def pytest_internalerror(self, excrepr: object) -> None:
         """Show what went wrong in pytest or a plugin of it."""
@@ -160,7 +192,9 @@ class _Reporter:
             self.begin(len(session.items))
 
     def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
-        """Start the progress bar under pytest-xdist."""
+        """Start the progress bar under pytest-xdist; stop where names that specs mention do not exist."""
+        if self.collect_errors:
+            pytest.exit("a worker could not collect", returncode=2)
         if not self.total:
             self.begin(len(ids))
 
@@ -168,10 +202,6 @@ class _Reporter:
         """Start the progress bar."""
         self.total = total
         self.report.start(total)
-
-    def pytest_sessionfinish(self) -> None:
-        """End at once: see the plugin. What goes with the process is no garbage to look for."""
-        gc.freeze()
 
     def pytest_collectreport(self, report: Any) -> None:
         """Keep what went wrong while collecting."""
@@ -185,8 +215,10 @@ class _Reporter:
             self.report.add(record)
 
     def finish(self, code: int) -> int:
-        """Print failures and summary, and return opcheck's exit code for pytest's. Raises RequestError."""
+        """Print failures and summary, and return opcheck's exit code for pytest's. Raises SpecError, RequestError."""
         self.report.stop()
+        if self.mistake is not None:
+            raise self.mistake
         if self.collect_errors:
             raise RequestError(list(dict.fromkeys(self.collect_errors)))
         if code == pytest.ExitCode.NO_TESTS_COLLECTED:
@@ -195,12 +227,21 @@ class _Reporter:
             return 2  # pytest has said why
         self.report.failures()
         self.report.summary(time.monotonic() - self.start)
-        done = len(self.report.records)
-        if self.stops_early and self.report.has_failed:
-            self.report.console.print(f"stopped at a failure, after {done} of {self.total} cases")
+        return self._exit_code(code, len(self.report.records))
+
+    def _exit_code(self, code: int, done: int) -> int:
+        say = self.report.console.print
+        if self.options.x and self.report.has_failed:
+            say(f"stopped at a failure, after {done} of {self.total} cases")
             return 1
         if code == pytest.ExitCode.INTERRUPTED:
-            self.report.console.print(f"interrupted after {done} of {self.total} cases")
+            say(f"interrupted after {done} of {self.total} cases")
+            return 2
+        if done < self.total:
+            say(f"incomplete: {done} of {self.total} cases have an outcome")
+            return code if code > 1 else 2
+        if self.report.has_failed:
+            return 1
         return code if code in (0, 1) else 2
 
 
@@ -209,7 +250,7 @@ class _terminated_as_interrupt:
 
     def __enter__(self) -> None:
         def interrupt(*_: object) -> None:
-            raise KeyboardInterrupt
+            signal.raise_signal(signal.SIGINT)
 
         self.before: Any = None
         with suppress(ValueError):  # only the main thread may set handlers

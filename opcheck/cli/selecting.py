@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable
-from pathlib import Path
 
 from opcheck.cli.paths import spec_paths
-from opcheck.cli.unchanged import remember, summary
 from opcheck.plan import Case, Selection, default_devices, load_audited, plan
 from opcheck.spec import Library, Settings, SpecError
 from opcheck.spec.device import DeviceProfile, profiles
@@ -33,21 +31,8 @@ def names(values: list[str]) -> tuple[str, ...]:
 
 
 def loaded(options: argparse.Namespace, settings: Settings) -> Library:
-    """Load the specs of a command, with every mistake that can be seen without torch. Raises SpecError.
-
-    That there are none is remembered, for `validate`.
-    """
-    library = load_audited(spec_paths(options, settings), settings)
-    remember(options.paths, summary(library), rests_on(options, settings))
-    return library
-
-
-def rests_on(options: argparse.Namespace, settings: Settings) -> tuple[Path, ...]:
-    """Return the files and folders that specs are read from; none where they cannot be told."""
-    paths = spec_paths(options, settings)
-    if not all(path.is_dir() for path in paths):
-        return ()  # a lone file is read together with the templates around it
-    return (*paths, *settings.spec_paths(), *settings.device_folders())
+    """Load the specs of a command, with every mistake that can be seen without torch. Raises SpecError."""
+    return load_audited(spec_paths(options, settings), settings)
 
 
 def devices(options: argparse.Namespace, settings: Settings) -> list[DeviceProfile]:

@@ -29,13 +29,18 @@ def register_reports(config: pytest.Config) -> None:
 def record_of(report: pytest.TestReport) -> dict[str, Any] | None:
     """Return the record of a finished case from its report; None for what is no case, or is not finished."""
     record: dict[str, Any] | None = getattr(report, "opcheck", None)
+    if str(report.outcome) == "rescheduled":
+        return None
     if record is None and str(report.when) == "???" and ".toml::" in report.nodeid:
-        return _crashed(report).record()
+        return crashed(report, "the process crashed", report.longreprtext.strip()).record()
     return record
 
 
-def _crashed(report: pytest.TestReport) -> Outcome:
-    """Return the outcome of a case that took its process with it: pytest-xdist reports it from outside."""
+def crashed(report: pytest.TestReport, cause: str, trace: str = "") -> Outcome:
+    """Return the outcome of a case that took its process with it: pytest-xdist reports it from outside.
+
+    cause: what became of the process, in one line. trace: where it was.
+    """
     stem, _, name = report.nodeid.partition(".toml::")
     subject, _, rest = name.partition("::")
     check, _, place = rest.removesuffix("]").partition("[")
@@ -44,8 +49,8 @@ def _crashed(report: pytest.TestReport) -> Outcome:
     rerun = f"run just this: {rerun_command(f'{stem}.toml', name)}"
     return Outcome(
         id=name, operator=subject.removesuffix(f"[{variant}]"), variant=variant, check=check, device=device,
-        dtype=dtype, family=Path(stem).name, outcome="error", reason="the process crashed",
-        message=f"{name}: the process crashed\n{report.longreprtext.strip()}\n\n{rerun}",
+        dtype=dtype, family=Path(stem).name, outcome="error", reason=cause,
+        message="\n".join([f"{name}: {cause}", *([trace] if trace else []), "", rerun]),
     )  # fmt: skip
 
 

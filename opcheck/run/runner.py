@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 import time
 import traceback
 import warnings
 import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from importlib import import_module
 from typing import Any
@@ -13,10 +17,11 @@ from typing import Any
 import torch
 
 from opcheck.checks.context import Check, Context
-from opcheck.checks.verdict import told
+from opcheck.checks.verdict import Verdict, fails, told
 from opcheck.plan.case import Case
 from opcheck.run.judge import judge, nothing_to_run, samples_to_run
 from opcheck.run.outcome import Outcome, rerun_command
+from opcheck.run.process_state import open_contexts, put_back, transform_is_open
 from opcheck.run.session import RunSession
 from opcheck.samples import Unresolved
 from opcheck.samples.kept import Kept
@@ -26,11 +31,15 @@ KEPT = Kept()
 
 
 def run(case: Case, session: RunSession) -> Outcome:
-    """Return the outcome of a case. Exceptions that are no errors (an interrupt, a time-out of pytest) pass through."""
+    """Return the outcome of a case. Only an interrupt from outside passes through.
+
+    The case runs in the settings of the process that the session started from. What the operator leaves changed is put
+    back, and is a failure of its own.
+    """
     start = time.perf_counter()
     foreseen = tuple(e for e in case.expectations if e.when.engine in (None, session.engine.name))
     case = case if len(foreseen) == len(case.expectations) else replace(case, expectations=foreseen)
-    outcome = _skipped(case, session) or _guarded(case, session)
+    outcome = _skipped(case, session) or _spoilt(case, session) or _judged(case, session)
     return replace(outcome, seconds=round(time.perf_counter() - start, 6))
 
 
@@ -45,14 +54,45 @@ def _skipped(case: Case, session: RunSession) -> Outcome | None:
     return Outcome.of(case, "skipped", reason) if reason else None
 
 
-def _guarded(case: Case, session: RunSession) -> Outcome:
-    state = torch.random.get_rng_state()
-    # torch's gradcheck draws cotangents from the global generator.
-    seed_device(zlib.crc32(case.id.encode()), case.device.device_string)
+def _spoilt(case: Case, session: RunSession) -> Outcome | None:
+    """Return an error where no derivative can be trusted in this process any more."""
+    if session.spoilt_by:
+        reason = f"nothing can be tested in this process since {session.spoilt_by} left a transform of torch.func open"
+    else:
+        found = open_contexts()
+        if not found:
+            return None
+        reason = f"nothing can be tested with {' and '.join(found)}, left so before this case"
+    return Outcome.of(case, "error", reason, f"{case.id}: {reason}\n\nrun just this: {_rerun(case, session)}")
+
+
+def _judged(case: Case, session: RunSession) -> Outcome:
+    with put_back(session.neutral, case.device.device_string) as left, _interrupts_told_apart() as told_apart:
+        found = _verdicts(case, session, told_apart=told_apart)
+        if transform_is_open():
+            session.spoilt_by = case.id
+            left.changes.append("a transform of torch.func open")
+    changes = [*left.changes, *(f"{change}, by its import" for change in session.imports.get(case.operator.id, ()))]
+    if isinstance(found, Outcome):
+        return replace(found, message="\n".join([found.message, *map(_side_effect, changes)])) if changes else found
+    own = [fails(f"side effect: {_side_effect(change)}", _REMEDY) for change in changes]
+    return judge(case, [*own, *found], _rerun(case, session))
+
+
+_REMEDY = "it would change the results of whatever runs next"
+
+
+def _side_effect(change: str) -> str:
+    return f"the operator leaves {change}"
+
+
+def _verdicts(case: Case, session: RunSession, *, told_apart: bool) -> Sequence[Verdict] | Outcome:
+    """Return what a check says; an outcome where it does not come to say anything."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of operators under test, often one for each of thousands of calls
-            return _run(case, session)
+            # About opcheck's own batches, which fall back to a loop inside: nobody can act on it.
+            warnings.filterwarnings("ignore", "There is a performance drop because we have not yet implemented")
+            return _checked(case, session)
     except Unresolved as error:
         document, index = case.operator.document, case.operator.index
         key = "target" if case.operator.spec.target else "name"
@@ -60,26 +100,60 @@ def _guarded(case: Case, session: RunSession) -> Outcome:
         return Outcome.of(case, "error", str(problem), f"{case.id}: {problem}")
     except (MemoryError, torch.OutOfMemoryError) as error:
         return Outcome.of(case, "error", f"out of memory: {told(error)}", f"{case.id}: out of memory: {told(error)}")
-    except SystemExit as error:
-        reason = f"the operator ends the process: {told(error)}"
-        message = f"{case.id}: {reason}\n\nrun just this: {_rerun(case, session)}"
-        return Outcome.of(case, "error", reason, message)
     except Exception as error:
         frames = traceback.extract_tb(error.__traceback__)
         where = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else ""
         reason = f"the check itself broke: {told(error)}"
         return Outcome.of(case, "error", reason, f"{case.id}: {reason}\nat {where}\nthis is a defect of the check")
+    except BaseException as error:  # SystemExit, KeyboardInterrupt, those of pytest: no operator has a reason for them
+        if isinstance(error, _Interrupted) or (isinstance(error, KeyboardInterrupt) and not told_apart):
+            raise
+        return _ended(case, session, error)
+
+
+def _ended(case: Case, session: RunSession, error: BaseException) -> Outcome:
+    # pytest-timeout interrupts a case by pytest.fail().
+    timed_out = type(error).__name__ == "Failed" and "Timeout" in str(error)
+    reason = " ".join(str(error).split()) if timed_out else f"the operator ends the process: {told(error)}"
+    return Outcome.of(case, "error", reason, f"{case.id}: {reason}\n\nrun just this: {_rerun(case, session)}")
+
+
+class _Interrupted(KeyboardInterrupt):
+    """An interrupt that came from outside, by a signal: no operator raised it."""
+
+
+@contextmanager
+def _interrupts_told_apart() -> Iterator[bool]:
+    """Yield whether a KeyboardInterrupt that is no _Interrupted was raised by the operator.
+
+    Where somebody else handles the signal, nobody can tell.
+    """
+    handler = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or handler is signal.SIG_IGN:
+        yield True
+        return
+    if handler is not signal.default_int_handler:
+        yield False
+        return
+
+    def interrupt(number: int, frame: Any) -> None:
+        raise _Interrupted
+
+    signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield True
     finally:
-        torch.random.set_rng_state(state)
+        signal.signal(signal.SIGINT, handler)
 
 
-def _run(case: Case, session: RunSession) -> Outcome:
+def _checked(case: Case, session: RunSession) -> Sequence[Verdict]:
+    # torch's gradcheck draws cotangents from the global generator.
+    seed_device(zlib.crc32(case.id.encode()), case.device.device_string)
     context = Context(
         case, session.engine, session.settings, samples_to_run(case), case.device.device_string, session.overrides, KEPT
     )
     context.operator  # noqa: B018 - resolved first, so that a wrong name is reported as that
-    verdicts = list(implementation(case.kind.implementation)(context))
-    return judge(case, verdicts, _rerun(case, session))
+    return list(implementation(case.kind.implementation)(context))
 
 
 def implementation(path: str) -> Check:

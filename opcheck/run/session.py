@@ -1,15 +1,19 @@
-"""What the cases of one process share: the engine, the settings, and which devices are there."""
+"""What the cases of one process share: the engine, the settings, the state they start from, which devices are there."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
-
 from opcheck.derivatives import BatchedEngine, Engine, TorchEngine
 from opcheck.devices import Availability, availability
+from opcheck.run.process_state import ProcessState
+from opcheck.samples import Unresolved, resolve
 from opcheck.spec.device import DeviceProfile
+from opcheck.spec.library import Operator
+from opcheck.spec.positions import Path as KeyPath
+from opcheck.spec.problems import Problem
 from opcheck.spec.settings import Settings
 
 ENGINES: dict[str, type[Engine]] = {"batched": BatchedEngine, "torch": TorchEngine}
@@ -24,18 +28,56 @@ class RunSession:
     overrides: dict[str, Any] = field(default_factory=dict)
     """Tolerances and settings that win over the specs: eps, atol, rtol, nondeterminism, fast_mode, raise_exception,
     jacobian."""
+    neutral: ProcessState = field(default_factory=lambda: ProcessState.read().for_cases())
+    """What every case starts from."""
+    imports: dict[str, list[str]] = field(default_factory=dict)
+    """What the import of an operator's module left changed in the process, in words, by id of the operator."""
+    spoilt_by: str = ""
+    """The case that left behind what cannot be put back; empty: none did."""
     _devices: dict[str, Availability] = field(default_factory=dict)
 
     @classmethod
     def start(cls, settings: Settings, engine: str | None = None, **overrides: Any) -> RunSession:
         """Return a session with the engine of a name (default: that of the settings)."""
-        # The tensors are tiny: more threads cost more than they bring, and pytest-xdist uses the cores better.
-        torch.set_num_threads(1)
         settings.put_on_path()
         return cls(settings, ENGINES[engine or settings.engine](), overrides)
+
+    def prepare(self, operators: Iterable[Operator]) -> list[Problem]:
+        """Import what operators, their variants and aliases are defined in, before any case runs.
+
+        What an import changes in the process is put back, and remembered: it would make verdicts depend on which
+        operators are tested together. Returns a mistake for each name that names nothing.
+        """
+        problems = []
+        for operator in operators:
+            before = ProcessState.read()
+            problems += unresolved(operator, self.settings)
+            now = ProcessState.read()
+            if now != before:
+                self.imports[operator.id] = before.changes(now)
+                before.restore(now)
+        return problems
 
     def availability(self, device: DeviceProfile) -> Availability:
         """Return whether a device is there, asked once."""
         if device.name not in self._devices:
             self._devices[device.name] = availability(device)
         return self._devices[device.name]
+
+
+def unresolved(operator: Operator, settings: Settings) -> list[Problem]:
+    """Return a mistake for each callable of an operator that does not exist. Imports what they are defined in."""
+    own = "target" if operator.spec.target else "name"
+    places: list[tuple[KeyPath, str]] = [((own,), operator.variants[0].path)]
+    places += [(("variants", i), variant.path) for i, variant in enumerate(operator.variants[1:])]
+    places += [(("aliases", i), path) for i, path in enumerate(operator.spec.aliases)]
+    problems = []
+    for place, path in places:
+        try:
+            resolve(path, settings.modules)
+        except Unresolved as error:
+            at = ("operator", operator.index, *place)
+            problems.append(operator.document.problem(at, str(error), nearest=error.hint))
+            if place == (own,):
+                break  # its method and in-place variant would be missing for the same reason
+    return problems

@@ -25,6 +25,9 @@ class Settings(Model):
     jacobian: Jacobian = Field(default="auto", description="whole Jacobians, random projections, or by size")
     batch_memory: Annotated[int, Field(ge=1)] = Field(256, description="MiB that a batch of evaluations may take")
     timeout: Annotated[float, Field(gt=0)] | None = Field(default=None, description="seconds that a case may take")
+    memory: Annotated[int, Field(ge=1)] | None = Field(
+        default=None, description="MiB that the process of a case may take in `opcheck run`"
+    )
 
     _root: Path | None = None
 

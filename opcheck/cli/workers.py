@@ -1,0 +1,75 @@
+"""The workers of `opcheck run`: what becomes of a case whose process dies, hangs, or takes all the memory."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from opcheck.report.from_pytest import crashed
+from opcheck.run.watchdog import Death, Limits, Watchdog
+
+MOST_STARTS = 3
+"""How often a case is begun anew, in a fresh process, after others have spoilt theirs."""
+
+
+class Workers:
+    """A pytest plugin for the controlling process, beside pytest-xdist, which starts the workers and replaces them."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="opcheck-"))
+        self._watchdog = Watchdog(self._folder, limits)
+        self._deaths: dict[str, Death] = {}
+        self._starts: Counter[str] = Counter()
+        self.stillborn = ""
+        """Why workers die before they have collected their cases; empty: they do not."""
+        self._collected: set[str] = set()
+
+    def pytest_sessionstart(self) -> None:
+        """Begin to watch."""
+        self._watchdog.start()
+
+    def pytest_configure_node(self, node: Any) -> None:
+        """Give a worker its lifeline."""
+        node.workerinput["opcheck_lifeline"] = str(self._watchdog.path_of(node.gateway.id))
+
+    def pytest_xdist_node_collection_finished(self, node: Any) -> None:
+        """Note that a worker is ready for cases."""
+        self._collected.add(node.gateway.id)
+
+    def pytest_testnodedown(self, node: Any, error: object) -> None:
+        """Find out why a worker is gone, while its process can still be asked."""
+        name = node.gateway.id
+        if error is None:
+            return
+        death = self._deaths[name] = self._watchdog.death_of(name)
+        if name not in self._collected:
+            # It would happen to the next one as well.
+            what = f", importing {death.sign.what}" if death.sign is not None and death.sign.what else ""
+            self.stillborn = f"a process ended before its first case{what}: {death.cause}"
+            self.stillborn += f"\n{death.trace}" if death.trace else ""
+            pytest.exit(self.stillborn, returncode=2)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_handlecrashitem(self, crashitem: str, report: Any, sched: Any) -> None:
+        """Give the case that took its process with it its outcome; begin one anew that others have kept from starting."""
+        death = self._deaths.get(report.node.gateway.id, Death("the process is gone"))
+        spoilt = death.sign is not None and death.sign.doing == "spoilt"
+        if spoilt and self._starts[crashitem] < MOST_STARTS:
+            self._starts[crashitem] += 1
+            report.outcome = "rescheduled"
+            sched.mark_test_pending(crashitem)
+            return
+        report.opcheck = crashed(report, death.cause, death.trace).record()
+
+    def pytest_sessionfinish(self) -> None:
+        """End the workers that are still busy: after an interrupt nobody waits for them."""
+        self._watchdog.stop()
+
+    def pytest_unconfigure(self) -> None:
+        """Take the lifelines away."""
+        shutil.rmtree(self._folder, ignore_errors=True)
