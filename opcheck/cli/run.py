@@ -104,7 +104,7 @@ def _count(processes: str) -> int:
 def _arguments(options: argparse.Namespace, settings: Settings) -> list[str]:
     """Return the command line for pytest. No conftest.py is run: a folder of specs is data."""
     arguments = ["--opcheck-alone", "--rootdir", str(settings.root), "--noconftest", "-o", "norecursedirs="]
-    arguments += ["--disable-warnings", "-p", "no:hypothesispytest"]  # has nothing to do here, and takes long to load
+    arguments += ["--disable-warnings", "-p", "no:hypothesispytest", "-p", "no:logging"]
     for name in ("k", "m"):
         value = getattr(options, name)
         arguments += [f"-{name}", value] if value else []
