@@ -233,12 +233,17 @@ def plain_pytest(project: Project, capfd: pytest.CaptureFixture[str]) -> Callabl
 
 @pytest.fixture
 def cli(project: Project, capfd: pytest.CaptureFixture[str]) -> Callable[..., Finished]:
-    """Return a function that runs `opcheck` inside this process, in the project: spares importing torch again."""
+    """Return a function that runs `opcheck` inside this process, in the project: spares importing torch again.
+
+    Cases run in this process, too, but where processes are asked for (-n).
+    """
     from opcheck.cli import main
 
     def run(*arguments: str) -> Finished:
         for name in ("report.json", "report.xml"):
             (project.folder / name).unlink(missing_ok=True)
+        if arguments[:1] == ("run",) and "-n" not in arguments:
+            arguments = (*arguments, "--in-process")
         try:
             with forgetting(project.folder):
                 code = main(arguments)

@@ -41,6 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--in-process", action="store_true", help="run cases in this process, for debuggers: what ends it ends the run"
     )
+    parser.add_argument(
+        "-W", metavar="FILTER", action="append", default=[], help="what becomes of warnings, as in Python and pytest"
+    )
     parser.add_argument("-x", action="store_true", help="stop at the first failure")
     parser.add_argument("--lf", action="store_true", help="run what failed last time")
     parser.add_argument("--report-json", metavar="FILE", help="write one record a case, also when interrupted")
@@ -108,6 +111,7 @@ def _arguments(options: argparse.Namespace, settings: Settings) -> list[str]:
     for name in ("k", "m"):
         value = getattr(options, name)
         arguments += [f"-{name}", value] if value else []
+    arguments += [f"-W{filter}" for filter in options.W]
     arguments += ["-x"] if options.x else []
     arguments += ["--lf"] if options.lf else []
     if options.in_process:

@@ -6,6 +6,7 @@ An operator that leaves one of them changed would spoil the verdict on whatever 
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, fields, replace
@@ -33,6 +34,7 @@ class ProcessState:
     anomaly_mode: bool
     anomaly_checks_nan: bool
     matmul_precision: str
+    warn_always: bool
     autocast: tuple[tuple[str, bool], ...]
     """By type of device: the CPU's and that of the case."""
     recursion_limit: int
@@ -52,6 +54,7 @@ class ProcessState:
             torch.is_anomaly_enabled(),
             torch.is_anomaly_check_nan_enabled(),
             torch.get_float32_matmul_precision(),
+            torch.is_warn_always_enabled(),
             tuple((kind, torch.is_autocast_enabled(kind)) for kind in kinds),
             sys.getrecursionlimit(),
         )
@@ -87,6 +90,8 @@ class ProcessState:
             torch.autograd.set_detect_anomaly(self.anomaly_mode, self.anomaly_checks_nan)
         if self.matmul_precision != now.matmul_precision:
             torch.set_float32_matmul_precision(self.matmul_precision)
+        if self.warn_always != now.warn_always:
+            torch.set_warn_always(self.warn_always)
         for (kind, enabled), current in zip(self.autocast, now.autocast, strict=True):
             if (kind, enabled) != current:
                 torch.set_autocast_enabled(kind, enabled)
@@ -125,7 +130,9 @@ def put_back(neutral: ProcessState, device: str = "cpu") -> Iterator[Left]:
     """
     before, left = ProcessState.read(device), Left()
     generators = [(module, module.get_rng_state()) for module in _generators(device)]
-    neutral = replace(neutral, autocast=tuple((kind, False) for kind, _ in before.autocast))
+    # torch warns once a process of most things: where warnings are errors, that would be an error of whoever comes first.
+    strict = any(action == "error" for action, *_ in warnings.filters)
+    neutral = replace(neutral, autocast=tuple((kind, False) for kind, _ in before.autocast), warn_always=strict)
     neutral.restore(before)
     try:
         yield left

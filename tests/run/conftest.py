@@ -32,7 +32,7 @@ reason  = "{reason}"
 def case_of(tmp_path):
     """Return a function that makes the case of `backward` on the CPU in float64, from expectations or a whole spec."""
 
-    def make(*expectations, text=None, device="cpu", check="backward"):
+    def make(*expectations, text=None, device="cpu", check="backward", modules=("torch", "operators")):
         written = [
             EXPECT.format(
                 when=f'sample = "{sample}"' if sample else 'variant = "function"', outcome=outcome, reason=reason
@@ -41,7 +41,7 @@ def case_of(tmp_path):
         ]
         path = tmp_path / "spec.toml"
         path.write_text(text or SPEC.format("".join(written)))
-        library = load([path], Settings(modules=("torch", "operators")))
+        library = load([path], Settings(modules=modules))
         (case,) = plan(library, [profiles()[device]], Selection(checks=(check,), dtypes=("float64",)))
         return case
 

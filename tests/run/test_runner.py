@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 import warnings
 from dataclasses import replace
 
 import pytest
 import torch
+from torch.autograd.graph import saved_tensors_hooks
 
 from opcheck.checks.verdict import Verdict
+from opcheck.run.process_state import ProcessState, open_contexts
 from opcheck.run.runner import run
 from opcheck.run.session import RunSession
 from opcheck.spec import Settings
@@ -92,12 +96,22 @@ def test_an_operator_that_exits_does_not_take_the_run_with_it(checked_by):
     assert (outcome.outcome, outcome.reason) == ("error", "the operator ends the process: SystemExit: bye")
 
 
-def test_an_interrupt_passes_through(checked_by):
+def test_an_interrupt_from_outside_passes_through(checked_by):
     def check(context):
-        raise KeyboardInterrupt
+        signal.raise_signal(signal.SIGINT)
 
     with pytest.raises(KeyboardInterrupt):
         checked_by(check)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, GeneratorExit, pytest.skip.Exception, pytest.xfail.Exception])
+def test_an_operator_that_raises_what_is_not_its_to_raise_is_an_error(checked_by, error):
+    def check(context):
+        raise error("mine")
+
+    outcome = checked_by(check)
+    assert (outcome.outcome, outcome.reason) == ("error", f"the operator ends the process: {error.__name__}: mine")
 
 
 def test_the_generator_of_random_numbers_is_seeded_by_the_case_and_put_back(checked_by):
@@ -116,14 +130,41 @@ def test_the_generator_of_random_numbers_is_seeded_by_the_case_and_put_back(chec
     assert drawn[0] == drawn[1]
 
 
-def test_warnings_of_operators_are_not_shown(checked_by):
-    def check(context):
-        warnings.warn("each time", stacklevel=1)
+def warns(context):
+    warnings.warn("mind this", stacklevel=1)
+    return [Verdict(True)]
+
+
+def test_warnings_are_left_to_the_project(checked_by):
+    with pytest.warns(UserWarning, match="mind this"):
+        assert checked_by(warns).outcome == "passed"
+
+
+def test_a_warning_is_an_error_where_the_project_says_so(checked_by):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert checked_by(warns).outcome == "error"
+
+
+def test_what_torch_warns_of_once_a_process_is_an_error_of_each_who_does_it(checked_by):
+    def casts(context):
+        torch.ones(1, dtype=torch.complex64).to(torch.float32)
         return [Verdict(True)]
 
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert checked_by(check).outcome == "passed"
+        assert [checked_by(casts).outcome for _ in range(2)] == ["error", "error"]
+    assert not torch.is_warn_always_enabled()
+
+
+def test_that_a_batch_of_opcheck_is_slow_is_no_warning_for_the_project(checked_by):
+    def slow(context):
+        warnings.warn("There is a performance drop because we have not yet implemented the batching rule", stacklevel=1)
+        return [Verdict(True)]
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert checked_by(slow).outcome == "passed"
 
 
 def test_a_check_without_a_verdict_has_passed_nothing(checked_by):
@@ -155,3 +196,100 @@ class TestSkipped:
         text = SPEC.format("torch.sin").replace("] }] }]", '] }], dtypes = ["float32"] }]')
         outcome = checked_by(lambda context: [], case_of(text=text))
         assert (outcome.outcome, outcome.reason) == ("skipped", "no sample is meant for float64")
+
+
+class TestSideEffects:
+    """What an operator leaves changed in the process is put back, and is a failure of that operator alone."""
+
+    @pytest.mark.parametrize(
+        ("leave", "told"),
+        [
+            (lambda: torch.set_grad_enabled(False), "grad mode False instead of True"),
+            (lambda: KEPT.append(entered(torch.inference_mode())), "inference mode True instead of False"),
+            (lambda: torch.set_default_dtype(torch.float64), "default dtype torch.float64 instead of torch.float32"),
+            (lambda: torch.set_default_device("meta"), "default device meta instead of cpu"),
+            (lambda: torch.device("meta").__enter__(), "default device meta instead of cpu"),
+            (lambda: torch.set_num_threads(2), "threads 2 instead of 1"),
+            (lambda: torch.use_deterministic_algorithms(True), "deterministic True instead of False"),
+            (lambda: torch.autograd.set_detect_anomaly(True), "anomaly mode True instead of False"),
+            (lambda: torch.set_float32_matmul_precision("medium"), "matmul precision medium instead of highest"),
+            (lambda: torch.set_autocast_enabled("cpu", True), "autocast (('cpu', True),) instead of (('cpu', False),)"),
+            (lambda: sys.setrecursionlimit(5000), f"recursion limit 5000 instead of {sys.getrecursionlimit()}"),
+            (lambda: entered(saved_tensors_hooks(lambda x: x, lambda x: x)), "saved-tensor hooks on"),
+            (lambda: entered(entered_twice()), "saved-tensor hooks on"),
+            (lambda: torch.autograd.forward_ad.enter_dual_level(), "a dual level open"),
+        ],
+    )
+    def test_what_is_left_changed_is_told_and_put_back(self, checked_by, leave, told):
+        def check(context):
+            leave()
+            return [Verdict(True)]
+
+        before = ProcessState.read()
+        outcome = checked_by(check)
+        assert outcome.outcome == "failed"
+        assert f"side effect: the operator leaves {told}" in outcome.message
+        assert ProcessState.read() == before
+        assert open_contexts() == []
+        assert checked_by(lambda context: [Verdict(True)]).outcome == "passed"
+
+    def test_a_case_starts_from_the_same_state_whatever_ran_before(self, checked_by):
+        seen = []
+
+        def check(context):
+            seen.append((torch.is_grad_enabled(), torch.is_anomaly_enabled(), torch.get_num_threads()))
+            return [Verdict(True)]
+
+        with torch.no_grad(), torch.autograd.detect_anomaly(check_nan=False):
+            assert checked_by(check).outcome == "passed"
+            assert not torch.is_grad_enabled()
+            assert torch.is_anomaly_enabled()
+        assert seen == [(True, False, 1)]
+
+    def test_a_wrong_second_derivative_fails_after_an_operator_that_turns_gradients_off(self, case_of, session):
+        spec = """
+[[operator]]
+name    = "operators.{}"
+dtypes  = {{ forward = ["float64"] }}
+samples = [{{ args = [{{ shape = [2] }}] }}]
+"""
+        careless = run(case_of(text=spec.format("spoiling.no_gradients_from_now_on"), check="vmap"), session)
+        assert "the operator leaves grad mode False" in careless.message
+        wrong = run(case_of(text=spec.format("faulty.second_order_wrong"), check="rev_over_rev"), session)
+        assert wrong.outcome == "failed"
+
+    def test_contexts_that_somebody_else_holds_open_let_nothing_pass(self, checked_by):
+        with saved_tensors_hooks(lambda x: x, lambda x: x):
+            outcome = checked_by(lambda context: [Verdict(True)])
+        assert (outcome.outcome, outcome.reason) == (
+            "error", "nothing can be tested with saved-tensor hooks on, left so before this case"
+        )  # fmt: skip
+        with torch.autograd.forward_ad.dual_level():
+            assert "with a dual level open" in checked_by(lambda context: [Verdict(True)]).reason
+
+    def test_what_an_import_changes_is_put_back_and_told(self, tmp_path, monkeypatch, case_of):
+        (tmp_path / "doubles.py").write_text(
+            "import torch\ntorch.set_default_dtype(torch.float64)\n\ndef twice(x):\n    return 2 * x\n"
+        )
+        monkeypatch.syspath_prepend(tmp_path)
+        case = case_of(text=SPEC.format("doubles.twice"), modules=("doubles",))
+        session = RunSession.start(Settings(modules=("torch", "doubles")))
+        assert session.prepare([case.operator]) == []
+        assert torch.get_default_dtype() is torch.float32
+        outcome = run(case, session)
+        assert outcome.outcome == "failed"
+        assert "leaves default dtype torch.float64 instead of torch.float32, by its import" in outcome.message
+
+
+def entered(context):
+    context.__enter__()
+    return context
+
+
+def entered_twice():
+    entered(saved_tensors_hooks(lambda x: x, lambda x: x))
+    return saved_tensors_hooks(lambda x: x, lambda x: x)
+
+
+KEPT = []
+"""Contexts that were left open: they would close with their last reference."""

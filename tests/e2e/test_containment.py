@@ -1,0 +1,188 @@
+"""What an operator does to its process costs its own case, and no other."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+import pytest
+
+OPERATORS = '''
+"""Some operators that end their process, each in its own way."""
+
+import ctypes
+import itertools
+import os
+import time
+
+import torch
+
+
+def fine(x):
+    return 2 * x
+
+
+def crashes(x):
+    ctypes.string_at(0)
+
+
+def exits(x):
+    os._exit(0)
+
+
+def hangs(x):
+    while True:
+        time.sleep(0.1)
+
+
+def hangs_in_c(x):
+    sum(itertools.repeat(1, 10**13))
+
+
+def hoards(x):
+    kept = []
+    while True:
+        kept.append(torch.ones(2**24))
+
+
+def interrupts(x):
+    raise KeyboardInterrupt
+
+
+def skips(x):
+    import pytest
+
+    pytest.skip("not me")
+'''
+
+SETTINGS = '[tool.opcheck]\nspecs = ["many.toml"]\nmodules = ["torch", "ends"]\n'
+DEFAULTS = """
+[defaults]
+dtypes   = { forward = ["float64"] }
+supports = { out = false }
+samples  = [{ args = [{ shape = [2] }] }]
+"""
+ENDS = {
+    "crashes": "the process crashed (SIGSEGV)",
+    "exits": "the process exited, with status 0",
+    "hangs": "time-out: it takes longer than 10 s",
+    "hangs_in_c": "time-out: it takes longer than 10 s",
+    "hoards": "out of memory: the process takes more than 1500 MiB",
+}
+COUNT = 200
+LIMITS = ("--check=vmap", "--timeout=10", "--memory=1500", "--report-json", "report.json")
+
+
+def spec(ends):
+    """Return a spec of many operators, with those that end their process spread among them."""
+    places = dict(zip(range(7, COUNT, COUNT // len(ends)), ends, strict=True))
+    entries = [
+        f'[[operator]]\nname = "ends.{places.get(index, "fine")}"\nvariant = "v{index}"\n' for index in range(COUNT)
+    ]
+    return DEFAULTS + "".join(entries)
+
+
+def written(project, ends):
+    project.write("pyproject.toml", SETTINGS)
+    project.write("ends.py", OPERATORS)
+    project.write("many.toml", spec(ends))
+
+
+@pytest.mark.parametrize("options", [(), ("-n", "2")], ids=["one-process", "two-processes"])
+def test_cases_that_end_their_process_are_errors_and_all_others_have_their_usual_outcomes(shared, request, options):
+    def run(project):
+        written(project, ENDS)
+        return project.run("opcheck", "run", *LIMITS, *options)
+
+    run = shared(f"ends-{request.node.callspec.id}", run)
+    assert run.code == 1
+    assert len(run.records) == COUNT
+    bad = {name: record for name, record in run.records.items() if record["outcome"] != "passed"}
+    assert {name.partition("[")[0].removeprefix("ends."): record["reason"] for name, record in bad.items()} == ENDS
+    assert {record["outcome"] for record in bad.values()} == {"error"}
+    for name, record in bad.items():
+        assert f"run just this: opcheck run 'many.toml::{name}'" in record["message"]
+    hung = next(record for record in bad.values() if "hangs_in_c" in record["operator"])
+    assert "in hangs_in_c" in hung["message"]  # where it was
+    assert "opcheck/" not in hung["message"].partition("run just this")[0]  # not how it got there
+    assert run.out.splitlines()[-1].endswith(f"{COUNT - len(ENDS)} passed, {len(ENDS)} error")
+    assert "Traceback" not in run.out + run.err
+
+
+def test_exceptions_that_would_end_a_run_or_hollow_it_out_are_errors(shared):
+    def run(project):
+        written(project, ["interrupts", "skips"])
+        return project.run("opcheck", "run", *LIMITS)
+
+    run = shared("raises", run)
+    assert run.code == 1
+    assert {r["reason"] for r in run.records.values() if r["outcome"] == "error"} == {
+        "the operator ends the process: KeyboardInterrupt: ",
+        "the operator ends the process: Skipped: not me",
+    }
+    assert len(run.records) == COUNT
+
+
+def test_an_import_that_ends_the_process_is_told_and_no_success(shared):
+    def run(project):
+        project.write("leaves_early.py", "import os\nos._exit(0)\n")
+        project.write("pyproject.toml", SETTINGS.replace('"ends"', '"leaves_early"'))
+        project.write("many.toml", DEFAULTS + '[[operator]]\nname = "leaves_early.now"\n')
+        return project.run("opcheck", "run", *LIMITS)
+
+    run = shared("import", run)
+    assert run.code == 2
+    assert run.err == (
+        "opcheck: a process ended before its first case, importing leaves_early.now: the process exited, with status 0\n"
+    )
+
+
+def test_a_worker_that_hangs_in_c_does_not_keep_a_run_from_being_interrupted(shared):
+    def run(project):
+        written(project, ["hangs_in_c"])
+        process = project.start("opcheck", "run", "--check=vmap", "--report-json", "report.json")
+        deadline = time.monotonic() + 120
+        while len(project.records()) < 7 and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.1)
+        time.sleep(1)
+        process.send_signal(signal.SIGTERM)
+        begin = time.monotonic()
+        run = project.finish(process)
+        run.err += f"ended after {time.monotonic() - begin:.0f} s"
+        return run
+
+    run = shared("hangs", run)
+    assert run.code == 2
+    assert len(run.records) >= 7
+    assert run.out.splitlines()[-1].startswith("interrupted after ")
+    assert int(run.err.rpartition("ended after ")[2].removesuffix(" s")) < 15
+
+
+def test_a_case_whose_process_was_spoilt_by_another_one_runs_in_a_fresh_one(shared):
+    def run(project):
+        written(project, ["opens"])
+        project.write("ends.py", OPERATORS + TRANSFORM)
+        return project.run("opcheck", "run", *LIMITS)
+
+    run = shared("spoilt", run)
+    assert run.code == 1
+    (bad,) = [record for record in run.records.values() if record["outcome"] != "passed"]
+    assert "the operator leaves a transform of torch.func open" in bad["message"]
+    assert len(run.records) == COUNT
+
+
+TRANSFORM = """
+
+KEPT = []
+
+
+def opens(x):
+    def inner(y):
+        yield y
+
+    from torch._functorch.eager_transforms import grad_increment_nesting
+
+    KEPT.append(grad_increment_nesting())
+    KEPT[-1].__enter__()
+    return 2 * x
+"""
