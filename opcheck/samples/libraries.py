@@ -1,8 +1,8 @@
 """What of torch, NumPy, SciPy and math a spec may name: what takes and gives tensors or arrays, and constants.
 
 A rule decides, not a list of what is dangerous. A function in C must stand in one of torch's tables of operators, beside
-torch.sin; a function in Python must be defined where torch defines operators; of NumPy, it must be a ufunc or dispatch on
-its arguments (NEP 18). So what loads, saves or sets anything is left out without being known, but for a few exceptions.
+torch.sin; a function in Python must be defined where torch defines operators; one of NumPy must be a ufunc or dispatch
+on its arguments (NEP 18). What loads, saves or sets anything is thereby left out, known or not, but for a few exceptions.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from torch.nn import functional
 EXCEPTIONS = {
     "torch": {"from_file", "frombuffer"},
     "torch.Tensor": {
-        "apply_", "backward", "const_data_ptr", "data_ptr", "map2_", "map_", "module_load", "record_stream", "register_hook",
-        "register_post_accumulate_grad_hook", "set_", "share_memory_", "storage", "untyped_storage",
+        "apply_", "backward", "const_data_ptr", "data_ptr", "map2_", "map_", "module_load", "record_stream",
+        "register_hook", "register_post_accumulate_grad_hook", "set_", "share_memory_", "storage", "untyped_storage",
     },
     "torch.sparse": {"as_sparse_gradcheck"},
     "numpy": {"save", "savetxt", "savez", "savez_compressed"},
@@ -31,6 +31,7 @@ EXCEPTIONS = {
 _PYTHON_HOMES = (
     "torch.functional", "torch._lobpcg", "torch._lowrank", "torch.nn.functional", "torch.masked._ops",
     "torch.masked.maskedtensor.creation", "torch.nested", "torch.signal.windows.windows", "torch.sparse",
+    "torch.sparse.semi_structured",
 )  # fmt: skip
 _CONSTANTS = (torch.dtype, torch.layout, torch.memory_format, torch.qscheme, float)
 _ARRAYS_OF = ("array", "asarray", "ascontiguousarray")
@@ -95,10 +96,9 @@ def _on_arrays(library: str, name: str, found: Any) -> bool:
         return True
     if library == "numpy":
         return isinstance(found, float) or name in _ARRAYS_OF
-    import scipy.fft
-
-    defined = getattr(found, "__module__", None) or ""
-    return isinstance(found, (FunctionType, type(scipy.fft.fft))) and defined.startswith("scipy.")
+    # The transforms of scipy.fft dispatch on their arguments, too, and wrap what gives these.
+    function = isinstance(found, FunctionType) or hasattr(found, "__wrapped__")
+    return function and str(found.__module__).startswith("scipy.")
 
 
 @cache

@@ -20,7 +20,6 @@ from opcheck.samples.libraries import is_dispatched, offers, takes_and_gives_ten
 from opcheck.spec import names
 from opcheck.spec.problems import nearest
 
-
 _NOTHING = object()
 _BINDING = (
     FunctionType, MethodType, BuiltinFunctionType, MethodDescriptorType, staticmethod, partial, type(lru_cache(len)),
@@ -46,7 +45,7 @@ def resolve(path: str, modules: Sequence[str]) -> Any:
     words = names.refused(path, modules)
     if words:
         what, expected, hint = words
-        raise Unresolved(f"{what}; expected {expected}", hint)
+        raise Unresolved(f"{what}; expected {expected}" if expected else what, hint)
     if names.is_dispatched(dotted, modules):
         return _dispatched(path, dotted)
     namespace = names.namespace_of(dotted, modules)

@@ -203,9 +203,9 @@ class Loader:
             foreign = [(("reference", "target"), spec.reference.target)]
         for paths, modules in ((own, limits.modules), (foreign, (*limits.modules, *REFERENCE_MODULES))):
             for place, path in paths:
-                words = refused(path, modules)
-                if words:
-                    yield entry.problem(place, *words)
+                refusal = refused(path, modules)
+                if refusal:
+                    yield entry.problem(place, *refusal)
         for index, claim in enumerate(spec.errors):
             values = {"args": claim.args, "kwargs": claim.kwargs}
             for place, *words in limits.of_values(values, ("errors", index)):

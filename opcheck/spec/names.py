@@ -11,8 +11,8 @@ Words = tuple[str, str, str]
 
 NAMESPACES = {
     "torch": (
-        "torch", "torch.Tensor", "torch.nn.functional", "torch.distributions", "torch.fft", "torch.linalg", "torch.masked",
-        "torch.nested", "torch.nn", "torch.signal.windows", "torch.sparse", "torch.special",
+        "torch", "torch.Tensor", "torch.nn.functional", "torch.distributions", "torch.fft", "torch.linalg",
+        "torch.masked", "torch.nested", "torch.nn", "torch.signal.windows", "torch.sparse", "torch.special",
     ),
     "numpy": ("numpy", "numpy.fft", "numpy.linalg"),
     "scipy": (
@@ -21,14 +21,17 @@ NAMESPACES = {
     ),
     "math": ("math",),
 }  # fmt: skip
-"""Of these libraries, the namespaces whose functions take and give tensors, arrays or numbers: specs may name nothing else."""
+"""The namespaces of these libraries whose functions take and give tensors, arrays or numbers. Specs may name no other."""
 
 DISPATCHER = "torch.ops"
 OPERATORS_OF_TORCH = ("aten", "prims")
 """The namespaces of `torch.ops` that torch fills, and whose operators are meant to be called."""
 
 _KNOWN = frozenset(namespace for namespaces in NAMESPACES.values() for namespace in namespaces)
-_BINARY = "add and div eq floordiv ge gt le lshift lt matmul mod mul ne or pow rshift sub truediv xor".split()
+_BINARY = (
+    "add", "and", "div", "eq", "floordiv", "ge", "gt", "le", "lshift", "lt", "matmul", "mod", "mul", "ne", "or", "pow",
+    "rshift", "sub", "truediv", "xor",
+)  # fmt: skip
 _SPECIAL = {f"__{prefix}{name}__" for prefix in ("", "r", "i") for name in _BINARY}
 _SPECIAL |= {f"__{name}__" for name in ("abs", "getitem", "invert", "neg", "pos", "setitem")}
 """Methods behind Python's operators, such as `torch.Tensor.__add__`."""
@@ -41,7 +44,7 @@ def refused(path: str, modules: Sequence[str]) -> Words | None:
         return None
     root = dotted.partition(".")[0]
     if dotted in _KNOWN or dotted in modules or dotted == DISPATCHER:
-        return f'"{path}" is a {"class" if dotted == "torch.Tensor" else "module"}', "something in it", ""
+        return f'"{path}" is a {"class" if dotted == "torch.Tensor" else "module"}', "", ""
     home = home_of(dotted, modules)
     if home:
         return _private(path, dotted, home)
@@ -108,7 +111,7 @@ def _private(path: str, dotted: str, home: str) -> Words | None:
 def _not_dispatched(path: str, dotted: str) -> Words:
     parts = dotted.split(".")
     if len(parts) < 4:
-        return f'"{path}" is a module', "torch.ops.<namespace>.<operator>", ""
+        return f'"{path}" is a module', "", ""
     if parts[2] in OPERATORS_OF_TORCH or len(parts) > 5:
         return f'"{path}" is no public operator', "torch.ops.<namespace>.<operator>[.<overload>]", ""
     what = f'"{path}": the operators of "{parts[2]}" are outside the allowed modules'
