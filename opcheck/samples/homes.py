@@ -59,6 +59,14 @@ def home(found: Any) -> str:
         found = found.__objclass__
     module = getattr(found, "__module__", None)
     if module is None and isinstance(found, (BuiltinFunctionType, MethodWrapperType)):
-        owner = found.__self__
-        module = owner.__name__ if isinstance(owner, ModuleType) else home(owner)
+        return _home_of_bound(found)
     return module if isinstance(module, str) else type(found).__module__
+
+
+def _home_of_bound(method: BuiltinFunctionType | MethodWrapperType) -> str:
+    """Return the module of the class that defines a C method: a subclass of dict does not own what it inherits."""
+    owner = method.__self__
+    if isinstance(owner, ModuleType):
+        return owner.__name__
+    classes = [*(owner.__mro__ if isinstance(owner, type) else ()), *type(owner).__mro__]
+    return next((home(base) for base in classes if method.__name__ in vars(base)), type(owner).__module__)

@@ -1,8 +1,9 @@
 """What of torch, NumPy, SciPy and math a spec may name: what takes and gives tensors or arrays, and constants.
 
-A rule decides, not a list of what is dangerous. A function in C must stand in one of torch's tables of operators, beside
-torch.sin; a function in Python must be defined where torch defines operators; one of NumPy must be a ufunc or dispatch
-on its arguments (NEP 18). What loads, saves or sets anything is thereby left out, known or not, but for a few exceptions.
+A rule decides, not a list of what is dangerous. A function in C must stand in one of torch's tables of operators, as
+torch.sin does; a function in Python must be defined where torch defines operators; one of NumPy must be a ufunc or
+dispatch on its arguments (NEP 18). What loads, saves or sets anything is thereby left out, known or not. Few exceptions
+remain.
 """
 
 from __future__ import annotations

@@ -62,9 +62,9 @@ def _of_library(path: str, dotted: str, namespace: str) -> Any:
     """Return what a namespace of a library offers under a name."""
     parts = dotted.split(".")
     parent = torch.Tensor if namespace == "torch.Tensor" else _import(parts)[0]
-    found = vars(parent).get(parts[-1], _NOTHING)  # so that no module loads what it loads lazily
-    if found is _NOTHING and isinstance(parent, type):
-        found = getattr_static(parent, parts[-1], _NOTHING)
+    # Looked up by hand: a module would load what it loads lazily, a class ask its metaclass.
+    holders = parent.__mro__ if isinstance(parent, type) else (parent,)
+    found = next((vars(holder)[parts[-1]] for holder in holders if parts[-1] in vars(holder)), _NOTHING)
     if found is _NOTHING:
         raise _missing(path, parent, parts, len(parts) - 1)
     if isinstance(found, ModuleType):

@@ -21,7 +21,7 @@ NAMESPACES = {
     ),
     "math": ("math",),
 }  # fmt: skip
-"""The namespaces of these libraries whose functions take and give tensors, arrays or numbers. Specs may name no other."""
+"""The parts of these libraries whose functions take and give tensors, arrays or numbers. Specs may name no other."""
 
 DISPATCHER = "torch.ops"
 OPERATORS_OF_TORCH = ("aten", "prims")
