@@ -40,20 +40,20 @@ _SPECIAL |= {f"__{name}__" for name in ("abs", "getitem", "invert", "neg", "pos"
 def refused(path: str, modules: Sequence[str]) -> Words | None:
     """Return the words for a path that a spec may not name; None where nothing in its text speaks against it."""
     dotted = path.replace(":", ".")
+    if dotted == DISPATCHER:
+        return f'"{path}" is a module', "", ""
     if namespace_of(dotted, modules) or is_dispatched(dotted, modules):
         return None
-    root = dotted.partition(".")[0]
-    if dotted in _KNOWN or dotted in modules or dotted == DISPATCHER:
+    if dotted in _KNOWN or dotted in modules:
         return f'"{path}" is a {"class" if dotted == "torch.Tensor" else "module"}', "", ""
+    root = dotted.partition(".")[0]
     home = home_of(dotted, modules)
-    if home:
-        return _private(path, dotted, home)
-    if root not in modules:
+    if root not in modules and not home:
         expected = f"a path inside {', '.join(modules)} (modules of [tool.opcheck])"
         return f'"{path}" is outside the allowed modules', expected, nearest(root, modules)
     if dotted.startswith(f"{DISPATCHER}."):
-        return _not_dispatched(path, dotted)
-    return _private(path, dotted, root) or _unlisted(path, dotted, root)
+        return _not_dispatched(path, dotted, modules)
+    return _private(path, dotted, home or root) or (None if home else _unlisted(path, dotted, root))
 
 
 def namespace_of(dotted: str, modules: Sequence[str]) -> str:
@@ -69,18 +69,24 @@ def namespace_of(dotted: str, modules: Sequence[str]) -> str:
 
 
 def is_dispatched(dotted: str, modules: Sequence[str]) -> bool:
-    """Tell whether a path is `torch.ops.<namespace>.<operator>[.<overload>]`, with a namespace that is allowed.
-
-    Allowed are torch's own, those named like a package of the project, and those that the project lists
-    (`torch.ops.<namespace>` among its modules).
-    """
+    """Tell whether a path is `torch.ops.<namespace>.<operator>[.<overload>]`, with a namespace that is open."""
     if not dotted.startswith(f"{DISPATCHER}."):
         return False
     _, _, namespace, *names = dotted.split(".")
     if len(names) not in (1, 2) or any(name.startswith("__") for name in names):
         return False
+    private = namespace in OPERATORS_OF_TORCH and names[0].startswith("_")
+    return _is_open(namespace, modules) and not private
+
+
+def _is_open(namespace: str, modules: Sequence[str]) -> bool:
+    """Tell whether the operators of a namespace may be named.
+
+    Those of torch, of a namespace with the name of a package of the project, and of one that the project lists
+    (`torch.ops.<namespace>` among its modules).
+    """
     if namespace in OPERATORS_OF_TORCH:
-        return "torch" in modules and not names[0].startswith("_")
+        return "torch" in modules
     packages = {module.partition(".")[0] for module in modules} - NAMESPACES.keys()
     return f"{DISPATCHER}.{namespace}" in modules or namespace in packages
 
@@ -108,11 +114,11 @@ def _private(path: str, dotted: str, home: str) -> Words | None:
     return None
 
 
-def _not_dispatched(path: str, dotted: str) -> Words:
+def _not_dispatched(path: str, dotted: str, modules: Sequence[str]) -> Words:
     parts = dotted.split(".")
     if len(parts) < 4:
         return f'"{path}" is a module', "", ""
-    if parts[2] in OPERATORS_OF_TORCH or len(parts) > 5:
+    if _is_open(parts[2], modules):
         return f'"{path}" is no public operator', "torch.ops.<namespace>.<operator>[.<overload>]", ""
     what = f'"{path}": the operators of "{parts[2]}" are outside the allowed modules'
     return what, f'"{DISPATCHER}.{parts[2]}" among the modules of [tool.opcheck]', ""
