@@ -1,114 +1,166 @@
-"""From a dotted path to the object it names, without ever leaving the modules that a project allows."""
+"""From a dotted path to the object it names: an operator of a library, or something that the project itself defines.
+
+Nothing is called on the way, and nothing computed. docs/security.md says what that is worth.
+"""
 
 from __future__ import annotations
 
 import importlib
 import sys
 from collections.abc import Sequence
-from functools import partial
-from types import (
-    BuiltinMethodType,
-    ClassMethodDescriptorType,
-    MethodDescriptorType,
-    MethodWrapperType,
-    ModuleType,
-    WrapperDescriptorType,
-)
+from functools import lru_cache, partial
+from inspect import getattr_static
+from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, MethodType, ModuleType
 from typing import Any
 
+import torch
+
+from opcheck.samples.homes import home, inside, owned
+from opcheck.samples.libraries import is_dispatched, offers, takes_and_gives_tensors
+from opcheck.spec import names
 from opcheck.spec.problems import nearest
+
+_NOTHING = object()
+_BINDING = (
+    FunctionType, MethodType, BuiltinFunctionType, MethodDescriptorType, staticmethod, partial, type(lru_cache(len)),
+)  # fmt: skip
+"""What may be looked up on a class or an instance: binding these runs no code of anybody."""
 
 
 class Unresolved(Exception):
-    """A path that names nothing, or something outside the allowed modules. `hint` is the nearest valid path."""
+    """A path that names nothing, or nothing that a spec may name. `hint` is the nearest valid path."""
 
     def __init__(self, what: str, hint: str = "") -> None:
         super().__init__(what)
         self.hint = hint
 
 
-UNSAFE = (
-    "torch._inductor", "torch.backends.xeon", "torch.classes.load_library", "torch.distributed", "torch.from_file",
-    "torch.hub", "torch.jit._serialization", "torch.multiprocessing", "torch.onnx", "torch.ops.load_library",
-    "torch.package", "torch.serialization", "torch.testing", "torch.utils",
-)  # fmt: skip
-"""Parts of torch that run programs, load code or touch files. They must be allowed by name, as modules of their own."""
-_UNSAFE_PREFIXES = tuple(f"{part}." for part in UNSAFE)
-
-
 def resolve(path: str, modules: Sequence[str]) -> Any:
     """Return the object that `package.module.attribute` (or `package.module:attribute`) names.
 
-    Everything met on the way must come from `modules`: modules must be among them or inside them, and so must those
-    that classes, functions and methods are defined in. `torch.serialization.os.system` leads outside torch and is
-    refused. Raises Unresolved.
+    `modules` are those that the project allows. Of torch, NumPy, SciPy and math that opens the operators and constants;
+    of any other module what it, or a module inside it, defines or exports by `__all__`. Raises Unresolved.
     """
     dotted = path.replace(":", ".")
-    if not any(_inside(dotted, module) for module in modules):
-        raise Unresolved(f'"{path}" is outside the allowed modules ({", ".join(modules)})')
-    _refuse_unsafe(path, dotted, modules)
+    words = names.refused(path, modules)
+    if words:
+        what, expected, hint = words
+        raise Unresolved(f"{what}; expected {expected}" if expected else what, hint)
+    if names.is_dispatched(dotted, modules):
+        return _dispatched(path, dotted)
+    namespace = names.namespace_of(dotted, modules)
+    if namespace:
+        try:
+            return _of_library(path, dotted, namespace)
+        except Unresolved:
+            if not names.home_of(dotted, modules):
+                raise
+    return _of_project(path, dotted, modules)
+
+
+def _of_library(path: str, dotted: str, namespace: str) -> Any:
+    """Return what a namespace of a library offers under a name."""
+    parts = dotted.split(".")
+    parent = torch.Tensor if namespace == "torch.Tensor" else _import(parts)[0]
+    # Looked up by hand: a module would load what it loads lazily, a class ask its metaclass.
+    holders = parent.__mro__ if isinstance(parent, type) else (parent,)
+    found = next((vars(holder)[parts[-1]] for holder in holders if parts[-1] in vars(holder)), _NOTHING)
+    if found is _NOTHING:
+        raise _missing(path, parent, parts, len(parts) - 1)
+    if isinstance(found, ModuleType):
+        raise Unresolved(f'"{path}" is a module')
+    if not offers(namespace, parts[-1], found):
+        what = "tensors" if namespace.startswith("torch") else "arrays and numbers"
+        raise Unresolved(f'"{path}" may not be named in a spec: it is no function of {what}, and no constant')
+    return found
+
+
+def _dispatched(path: str, dotted: str) -> Any:
+    """Return an operator of torch.ops, or an overload of one."""
+    parts = dotted.split(".")
+    found: Any = getattr(torch.ops, parts[2])
+    for index in range(3, len(parts)):
+        parent = found
+        try:
+            found = getattr(parent, parts[index])
+        except Exception as error:
+            raise _missing(path, parent, parts, index, error) from None
+        if not is_dispatched(found):
+            raise Unresolved(f'"{path}": {".".join(parts[: index + 1])} is no operator')
+    if parts[2] in names.OPERATORS_OF_TORCH and not takes_and_gives_tensors(found):
+        raise Unresolved(f'"{path}" may not be named in a spec: it does not take and give tensors')
+    return found
+
+
+def _of_project(path: str, dotted: str, modules: Sequence[str]) -> Any:
+    """Return what the project defines, or exports, under a path: each part of the way has to be its own."""
+    modules = names.own(modules)
     parts = dotted.split(".")
     found, used = _import(parts)
+    _refuse_foreign(path, None, "", found, modules)
     for index in range(used, len(parts)):
-        found = _attribute(found, parts, index, path)
-        _refuse_foreign(path, found, modules)
+        parent, name = found, parts[index]
+        found = _attribute(path, parent, parts, index)
+        exported = index == len(parts) - 1 and isinstance(parent, ModuleType) and name in _exports(parent)
+        if not exported or isinstance(found, ModuleType):
+            _refuse_foreign(path, parent, name, found, modules)
     if isinstance(found, ModuleType):
         raise Unresolved(f'"{path}" is a module')
     return found
 
 
-def _attribute(parent: Any, parts: list[str], index: int, path: str) -> Any:
+def _attribute(path: str, parent: Any, parts: list[str], index: int) -> Any:
+    """Return an attribute. Only a module is asked for it: what a class or an instance would compute is refused."""
+    name = parts[index]
     try:
-        return getattr(parent, parts[index])
+        if isinstance(parent, ModuleType):
+            return getattr(parent, name)
+        found = getattr_static(parent, name)
+        function = found.__func__ if isinstance(found, classmethod) else found
+        if isinstance(function, _BINDING):
+            return getattr(parent, name)
     except Exception as error:  # lazy modules raise whatever their import does
-        near = nearest(parts[index], [other for other in dir(parent) if not other.startswith("_")])
-        hint = ".".join([*parts[:index], near, *parts[index + 1 :]]) if near else ""
-        what = f'"{path}": {".".join(parts[:index])} has no attribute "{parts[index]}"'
-        reason = "" if isinstance(error, AttributeError) else f" ({type(error).__name__}: {error})"
-        raise Unresolved(what + reason, hint) from None
+        raise _missing(path, parent, parts, index, error) from None
+    if hasattr(type(found), "__get__"):
+        raise Unresolved(f'"{path}": "{name}" is computed when it is looked up, and so may not be named in a spec')
+    return found
 
 
-def _refuse_foreign(path: str, found: Any, modules: Sequence[str]) -> None:
-    """Raise Unresolved for a module, or for a callable from a module, that is not allowed."""
-    if isinstance(found, ModuleType):
-        if not _allowed(found.__name__, modules):
-            raise Unresolved(f'"{path}" leads to the module {found.__name__}, outside the allowed modules')
-        _refuse_unsafe(path, found.__name__, modules)
-    elif callable(found):
-        home = _home(found)
-        if not _allowed(home, (*modules, "torch")):
-            raise Unresolved(f'"{path}" is defined in the module {home}, outside the allowed modules')
-        name = getattr(found, "__name__", "")
-        _refuse_unsafe(path, f"{home}.{name}" if isinstance(name, str) else home, modules)
-
-
-def _home(found: Any) -> str:
-    """Return the name of the module that a callable comes from: for a method of C code, the module of its class."""
-    while isinstance(found, partial):
-        found = found.func
-    if isinstance(found, (BuiltinMethodType, MethodWrapperType)) and found.__self__ is not None:
-        owner = found.__self__
-        return owner.__name__ if isinstance(owner, ModuleType) else _home(owner)
-    if isinstance(found, (MethodDescriptorType, WrapperDescriptorType, ClassMethodDescriptorType)):
-        return _home(found.__objclass__)
-    home = getattr(found, "__module__", None)
-    return home if isinstance(home, str) else type(found).__module__
-
-
-def _refuse_unsafe(path: str, name: str, modules: Sequence[str]) -> None:
-    if not f"{name}.".startswith(_UNSAFE_PREFIXES):  # as almost always
+def _refuse_foreign(path: str, parent: Any, name: str, found: Any, modules: Sequence[str]) -> None:
+    """Raise Unresolved for what is not the project's own, and say what would make it so."""
+    if owned(found, modules):
         return
-    for part in UNSAFE:
-        if _inside(name, part) and not any(_inside(name, module) and _inside(module, part) for module in modules):
-            raise Unresolved(f'"{path}" is in {part}, which runs programs, loads code or touches files')
+    if isinstance(found, ModuleType):
+        raise Unresolved(f'"{path}" leads to the module {found.__name__}, outside the allowed modules')
+    origin = home(found)
+    what = f'"{path}" is defined in the module {origin}, outside the allowed modules'
+    ways = []
+    if isinstance(parent, ModuleType) and inside(parent.__name__, modules):
+        ways.append(f'"{name}" in __all__ of {parent.__name__}')
+    package = origin.partition(".")[0]
+    if package not in (*sys.stdlib_module_names, *names.NAMESPACES):
+        ways.append(f'"{origin}" among the modules of [tool.opcheck]')
+    raise Unresolved(what + (f"; where that is meant: {', or '.join(ways)}" if ways else ""))
+
+
+def _exports(module: ModuleType) -> Sequence[str]:
+    listed = vars(module).get("__all__", ())
+    return listed if isinstance(listed, (list, tuple)) else ()
+
+
+def _missing(path: str, parent: Any, parts: list[str], index: int, error: Exception | None = None) -> Unresolved:
+    near = nearest(parts[index], [other for other in dir(parent) if not other.startswith("_")])
+    hint = ".".join([*parts[:index], near, *parts[index + 1 :]]) if near else ""
+    reason = "" if error is None or isinstance(error, AttributeError) else f" ({type(error).__name__}: {error})"
+    return Unresolved(f'"{path}": {".".join(parts[:index])} has no attribute "{parts[index]}"{reason}', hint)
 
 
 NO_MODULES: dict[str, ModuleType] = {}
-"""Names that no module has, though the package has one: torch.Tensor. Looking for them on disk takes long."""
+"""Names that no module has, though the package has one: mylib.Class. Looking for them on disk takes long."""
 
 
 def _import(parts: list[str]) -> tuple[Any, int]:
-    """Import the longest prefix that is a module."""
+    """Import the longest prefix that is a module, all but the last part of a path."""
     for used in range(max(len(parts) - 1, 1), 0, -1):
         name = ".".join(parts[:used])
         parent = sys.modules.get(name.rpartition(".")[0])
@@ -117,18 +169,10 @@ def _import(parts: list[str]) -> tuple[Any, int]:
         try:
             return importlib.import_module(name), used
         except ModuleNotFoundError as error:
-            if error.name is None or not _inside(name, error.name):
+            if error.name is None or not inside(name, (error.name,)):
                 raise Unresolved(f'importing "{name}" failed: {error}') from None
             if parent is not None:
                 NO_MODULES[name] = parent
         except (Exception, SystemExit) as error:
             raise Unresolved(f'importing "{name}" failed: {type(error).__name__}: {error}') from error
     raise Unresolved(f'no module named "{parts[0]}"')
-
-
-def _inside(path: str, module: str) -> bool:
-    return path == module or path.startswith(f"{module}.")
-
-
-def _allowed(name: str, modules: Sequence[str]) -> bool:
-    return any(_inside(name, module) or _inside(module, name) for module in modules)

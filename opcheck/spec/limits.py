@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from opcheck.spec.names import refused
 from opcheck.spec.operator import SampleSpec
 from opcheck.spec.positions import Path
-from opcheck.spec.problems import nearest
 from opcheck.spec.settings import Settings
 from opcheck.spec.values import ObjectValue, Tensor, TupleValue
-
-Words = tuple[str, str, str]
-"""What is wrong, what was expected, the nearest valid name."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +39,9 @@ class Limits:
         _collect(value, place, parts)
         for at, part in parts:
             if isinstance(part, ObjectValue):
-                if not is_allowed(part.object, self.modules):
-                    yield ((*at, "object"), *outside(part.object, self.modules))
+                words = refused(part.object, self.modules)
+                if words:
+                    yield ((*at, "object"), *words)
             elif part.numel > self.max_elements:
                 what = f"a tensor of {_amount(part.numel)} elements is over the bound"
                 yield (at, what, f"at most {self.max_elements} (max_elements of [tool.opcheck])", "")
@@ -52,18 +50,6 @@ class Limits:
         """Return the words for too many samples."""
         what = f"{_amount(samples)} samples are over the bound"
         return what, f"at most {self.max_samples} (max_samples of [tool.opcheck])"
-
-
-def is_allowed(path: str, modules: Sequence[str]) -> bool:
-    """Tell whether a dotted path lies inside one of the modules."""
-    dotted = path.replace(":", ".")
-    return any(dotted.startswith(f"{module}.") for module in modules)
-
-
-def outside(path: str, modules: Sequence[str]) -> Words:
-    """Return the words for a path that no allowed module contains."""
-    expected = f"a path inside {', '.join(modules)} (modules of [tool.opcheck])"
-    return f'"{path}" is outside the allowed modules', expected, nearest(path.split(".")[0], modules)
 
 
 def _collect(value: Any, place: Path, found: list[tuple[Path, Tensor | ObjectValue]]) -> None:

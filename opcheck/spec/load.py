@@ -19,7 +19,8 @@ from opcheck.spec.entry import Entry
 from opcheck.spec.expand import Expansion
 from opcheck.spec.explain import explain
 from opcheck.spec.library import Library, Operator
-from opcheck.spec.limits import Limits, is_allowed, outside
+from opcheck.spec.limits import Limits
+from opcheck.spec.names import refused
 from opcheck.spec.operator import Defaults, OperatorSpec
 from opcheck.spec.positions import Path as KeyPath
 from opcheck.spec.problems import Problem, SpecError, listing, nearest
@@ -30,8 +31,8 @@ BUILTIN = "builtin"
 """The name by which a path means the shipped library."""
 
 
-REFERENCE_MODULES = ("numpy", "scipy", "math")
-"""References may come from these without further ado."""
+REFERENCE_MODULES = ("numpy", "scipy", "math", "torch._refs")
+"""References may come from these without further ado. torch._refs has torch's operators in terms of simpler ones."""
 
 
 def builtin_folder() -> Path:
@@ -202,8 +203,9 @@ class Loader:
             foreign = [(("reference", "target"), spec.reference.target)]
         for paths, modules in ((own, limits.modules), (foreign, (*limits.modules, *REFERENCE_MODULES))):
             for place, path in paths:
-                if not is_allowed(path, modules):
-                    yield entry.problem(place, *outside(path, modules))
+                refusal = refused(path, modules)
+                if refusal:
+                    yield entry.problem(place, *refusal)
         for index, claim in enumerate(spec.errors):
             values = {"args": claim.args, "kwargs": claim.kwargs}
             for place, *words in limits.of_values(values, ("errors", index)):

@@ -198,7 +198,7 @@ class TupleValue(Model):
 
 
 class ObjectValue(Model):
-    """Any object of an allowed module: `{ object = "torch.strided" }`."""
+    """An object that a spec may name: `{ object = "torch.strided" }`."""
 
     object: Dotted
 

@@ -16,8 +16,8 @@ Mistakes = Callable[..., list[str]]
 HEAD = '[[operator]]\nname = "torch.sin"\nsamples = [{ use = "unary" }]\n'
 
 
-def spec_of(loaded: Load, text: str) -> OperatorSpec:
-    (operator,) = loaded(HEAD + text)
+def spec_of(loaded: Load, text: str, **settings: object) -> OperatorSpec:
+    (operator,) = loaded(HEAD + text, **settings)
     return operator.spec
 
 
@@ -86,8 +86,9 @@ class TestOperators:
     def test_operators_of_torch_ops_are_registered(self, loaded: Load) -> None:
         assert not spec_of(loaded, "").is_registered
         assert spec_of(loaded, "registered = true").is_registered
-        assert spec_of(loaded, 'target = "torch.ops.mylib.sin"').is_registered
-        assert not spec_of(loaded, 'target = "torch.ops.mylib.sin"\nregistered = false').is_registered
+        target, modules = 'target = "torch.ops.mylib.sin"\n', ["torch", "mylib"]
+        assert spec_of(loaded, target, modules=modules).is_registered
+        assert not spec_of(loaded, f"{target}registered = false", modules=modules).is_registered
 
     @pytest.mark.filterwarnings("error")
     def test_the_former_name_of_masked_still_works(self, loaded: Load) -> None:

@@ -1,0 +1,72 @@
+"""Whose an object is: the module that it comes from, and whether a project owns it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from types import (
+    BuiltinFunctionType,
+    ClassMethodDescriptorType,
+    FunctionType,
+    MethodDescriptorType,
+    MethodType,
+    MethodWrapperType,
+    ModuleType,
+    WrapperDescriptorType,
+)
+from typing import Any
+
+import torch
+
+from opcheck.samples.libraries import is_operator
+
+_DATA = {bool, int, float, complex, str, bytes, tuple, list, dict, set, frozenset, slice, range, type(None), type(...)}
+_APPLY = torch.autograd.Function.apply.__func__  # type: ignore[attr-defined]
+_DESCRIPTORS = (MethodDescriptorType, WrapperDescriptorType, ClassMethodDescriptorType)
+_FUNCTIONS = (FunctionType, MethodType, BuiltinFunctionType, MethodWrapperType, *_DESCRIPTORS)
+
+
+def inside(name: str, modules: Sequence[str]) -> bool:
+    """Tell whether a dotted name is one of the modules, or lies in one."""
+    return any(name == module or name.startswith(f"{module}.") for module in modules)
+
+
+def owned(found: Any, modules: Sequence[str]) -> bool:
+    """Tell whether something is defined in one of the modules, or made there: plain data, an instance of torch."""
+    if isinstance(found, ModuleType):
+        return inside(found.__name__, modules)
+    if isinstance(found, partial):
+        return owned(found.func, modules) or is_operator(found.func)
+    if type(found) in _DATA or inside(home(found), modules):
+        return True
+    if isinstance(found, FunctionType):  # a decorator may have given it the name of what it wraps
+        return inside(found.__globals__.get("__name__", ""), modules)
+    if isinstance(found, (type, *_FUNCTIONS)):
+        return False
+    made_of = type(found).__module__
+    # Operators of torch.library, scripted functions, modules, tensors; arrays, but not NumPy's functions.
+    return inside(made_of, ("torch", *modules)) or (inside(made_of, ("numpy",)) and not callable(found))
+
+
+def home(found: Any) -> str:
+    """Return the name of the module that something comes from: for a method of C code, the module of its class."""
+    while isinstance(found, partial):
+        found = found.func
+    if isinstance(found, MethodType):
+        # A custom autograd function is called through a method that it inherits.
+        found = found.__self__ if found.__func__ is _APPLY else found.__func__
+    if isinstance(found, _DESCRIPTORS):
+        found = found.__objclass__
+    module = getattr(found, "__module__", None)
+    if module is None and isinstance(found, (BuiltinFunctionType, MethodWrapperType)):
+        return _home_of_bound(found)
+    return module if isinstance(module, str) else type(found).__module__
+
+
+def _home_of_bound(method: BuiltinFunctionType | MethodWrapperType) -> str:
+    """Return the module of the class that defines a C method: a subclass of dict does not own what it inherits."""
+    owner = method.__self__
+    if isinstance(owner, ModuleType):
+        return owner.__name__
+    classes = [*(owner.__mro__ if isinstance(owner, type) else ()), *type(owner).__mro__]
+    return next((home(base) for base in classes if method.__name__ in vars(base)), type(owner).__module__)

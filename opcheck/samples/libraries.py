@@ -1,0 +1,123 @@
+"""What of torch, NumPy, SciPy and math a spec may name: what takes and gives tensors or arrays, and constants.
+
+A rule decides, not a list of what is dangerous. A function in C must stand in one of torch's tables of operators, as
+torch.sin does; a function in Python must be defined where torch defines operators; one of NumPy must be a ufunc or
+dispatch on its arguments (NEP 18). What loads, saves or sets anything is thereby left out, known or not. Few exceptions
+remain.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, WrapperDescriptorType
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+EXCEPTIONS = {
+    "torch": {"from_file", "frombuffer"},
+    "torch.Tensor": {
+        "apply_", "backward", "const_data_ptr", "data_ptr", "map2_", "map_", "module_load", "record_stream",
+        "register_hook", "register_post_accumulate_grad_hook", "set_", "share_memory_", "storage", "untyped_storage",
+    },
+    "torch.sparse": {"as_sparse_gradcheck"},
+    "numpy": {"save", "savetxt", "savez", "savez_compressed"},
+    "scipy.fft": {
+        "get_workers", "register_backend", "set_backend", "set_global_backend", "set_workers", "skip_backend",
+    },
+}  # fmt: skip
+"""What the rules would let through: files, raw memory, hooks, callbacks, state of the process."""
+
+_PYTHON_HOMES = (
+    "torch.functional", "torch._lobpcg", "torch._lowrank", "torch.nn.functional", "torch.masked._ops",
+    "torch.masked.maskedtensor.creation", "torch.nested", "torch.signal.windows.windows", "torch.sparse",
+    "torch.sparse.semi_structured",
+)  # fmt: skip
+_CONSTANTS = (torch.dtype, torch.layout, torch.memory_format, torch.qscheme, float)
+_ARRAYS_OF = ("array", "asarray", "ascontiguousarray")
+"""Functions that make arrays of what is none, and so dispatch on nothing."""
+
+
+def offers(namespace: str, name: str, found: Any) -> bool:
+    """Tell whether a spec may name what `namespace.name` is."""
+    if name in EXCEPTIONS.get(namespace, ()):
+        return False
+    if namespace == "torch.Tensor":
+        return isinstance(found, (MethodDescriptorType, WrapperDescriptorType, FunctionType))
+    if namespace == "torch":
+        return is_operator(found) or isinstance(found, _CONSTANTS)
+    if namespace == "torch.nn":
+        return isinstance(found, type) and issubclass(found, torch.nn.Module)
+    if namespace == "torch.distributions":
+        return _of_distributions(found)
+    if namespace.startswith("torch."):
+        return is_operator(found)
+    if namespace == "math":
+        return isinstance(found, (BuiltinFunctionType, float))
+    return _on_arrays(namespace.partition(".")[0], name, found)
+
+
+def is_operator(found: Any) -> bool:
+    """Tell whether a function is one of torch's operators, wherever it was met."""
+    if isinstance(found, BuiltinFunctionType):
+        return _table(found) in _tables() and found.__name__ not in EXCEPTIONS["torch"]
+    return (
+        isinstance(found, FunctionType)
+        and found.__module__ in _PYTHON_HOMES
+        and found.__name__ not in EXCEPTIONS["torch.sparse"]
+    )
+
+
+def _table(function: BuiltinFunctionType) -> tuple[Any, str]:
+    """Return what a C function is defined in: its module, and the class within."""
+    return function.__self__, function.__qualname__.rpartition(".")[0]
+
+
+@cache
+def _tables() -> frozenset[tuple[Any, str]]:
+    ones: list[Any] = [
+        torch.sin, functional.linear, torch.fft.fft, torch.linalg.det, torch.nested.to_padded_tensor, torch.sparse.mm,
+        torch.special.erf,
+    ]  # fmt: skip
+    return frozenset(map(_table, ones))
+
+
+def _of_distributions(found: Any) -> bool:
+    from torch import distributions
+
+    classes = (distributions.Distribution, distributions.Transform)
+    return found is distributions.kl_divergence or (isinstance(found, type) and issubclass(found, classes))
+
+
+def _on_arrays(library: str, name: str, found: Any) -> bool:
+    import numpy
+
+    if isinstance(found, numpy.ufunc) or (type(found) is type(numpy.sum) and hasattr(found, "__wrapped__")):
+        return True
+    if library == "numpy":
+        return isinstance(found, float) or name in _ARRAYS_OF
+    # The transforms of scipy.fft dispatch on their arguments, too, and wrap what gives these.
+    function = isinstance(found, FunctionType) or hasattr(found, "__wrapped__")
+    return function and str(found.__module__).startswith("scipy.")
+
+
+@cache
+def takes_and_gives_tensors(operator: Any) -> bool:
+    """Tell by its schema whether an operator of torch.ops, or an overload, takes tensors, and gives or changes some."""
+    from torch.fx.operator_schemas import get_signature_for_torch_op
+
+    _, schemas = get_signature_for_torch_op(operator, return_schemas=True)
+    return any(_on_tensors(schema) for schema in schemas or ())
+
+
+def _on_tensors(schema: Any) -> bool:
+    tensors = [argument for argument in schema.arguments if "Tensor" in str(argument.type)]
+    written = [argument for argument in tensors if argument.alias_info is not None and argument.alias_info.is_write]
+    given = [result for result in schema.returns if "Tensor" in str(result.type)]
+    return any(not argument.kwarg_only for argument in tensors) and bool(given or written)
+
+
+def is_dispatched(found: Any) -> bool:
+    """Tell whether something is an operator of torch.ops, or an overload of one."""
+    return isinstance(found, (type(torch.ops.aten.sin), type(torch.ops.aten.sin.default)))

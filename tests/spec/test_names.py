@@ -1,0 +1,69 @@
+"""What the text of a dotted path tells: refusals that need neither torch nor the project."""
+
+from __future__ import annotations
+
+import pytest
+
+from opcheck.spec.names import refused
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "torch.sin", "torch:sin", "torch.nn.functional.relu", "torch.Tensor.sin_", "torch.Tensor.__add__",
+        "torch.Tensor.__rsub__", "torch._foreach_add", "torch.ops.aten.sin", "torch.ops.aten.sin.default",
+        "torch.ops.mylib._kernel", "torch.ops._C.silu", "torch.utils.checkpoint.checkpoint", "mylib.op",
+        "mylib.sub:Class.apply", "mylib._C.op", "torch.strided", "torch.nn.Linear",
+    ],
+)  # fmt: skip
+def test_nothing_speaks_against_what_the_project_allows(path: str) -> None:
+    assert refused(path, ("torch", "mylib", "mylib._C", "torch.ops._C", "torch.utils.checkpoint")) is None
+
+
+@pytest.mark.parametrize(
+    ("path", "what", "expected", "nearest"),
+    [
+        ("os.system", "is outside the allowed modules", "a path inside torch, mylib (modules of [tool.opcheck])", ""),
+        ("mylob.op", "is outside the allowed modules", "a path inside torch, mylib", "mylib"),
+        (
+            "torch.nn.functoinal.relu",
+            "is in no part of torch that specs may name",
+            "a name in torch",
+            "functional.relu",
+        ),
+        ("torch.os.system", "is in no part of torch that specs may name", "torch.Tensor, torch.nn.functional", ""),
+        ("torch.sin.out", "is in no part of torch that specs may name", "", ""),
+        ("torch._C.load", '"_C" is private', "public names", ""),
+        ("torch._VF", '"_VF" is private', "public names", ""),
+        ("torch.Tensor.__class__", '"__class__" is private', "public names", ""),
+        ("torch.Tensor.__reduce__", '"__reduce__" is private', "public names", ""),
+        ("mylib.op.__globals__.get", '"__globals__" is private', "public names", ""),
+        ("mylib._op", '"_op" is private', "public names", ""),
+        ("mylib._C.op", '"_C" is private', '"mylib._C" among the modules of [tool.opcheck]', ""),
+        ("torch.ops", "is a module", "", ""),
+        ("torch.ops.load_library", "is a module", "", ""),
+        ("torch.ops.aten._softmax", "is no public operator", "torch.ops.<namespace>.<operator>[.<overload>]", ""),
+        ("torch.ops.aten.sin.default.op", "is no public operator", "", ""),
+        ("torch.ops.inductor.op", 'the operators of "inductor"', '"torch.ops.inductor" among the modules', ""),
+        ("torch.ops.mylib.op.__call__", "is no public operator", "", ""),
+        ("torch.linalg", "is a module", "", ""),
+        ("torch.Tensor", "is a class", "", ""),
+    ],
+)
+def test_a_refusal_says_what_was_expected(path: str, what: str, expected: str, nearest: str) -> None:
+    words = refused(path, ("torch", "mylib"))
+    assert words is not None
+    assert words[0].startswith(f'"{path}"')
+    assert what in words[0]
+    assert expected in words[1]
+    assert words[2].endswith(nearest) if nearest else words[2] == ""
+
+
+def test_a_library_is_closed_where_the_project_does_not_allow_it() -> None:
+    for path in ("torch.sin", "numpy.sin", "torch.ops.aten.sin"):
+        assert "outside the allowed modules" in str(refused(path, ("mylib",)))
+
+
+def test_a_path_is_looked_at_in_the_innermost_module_that_is_allowed() -> None:
+    assert refused("mylib._a._b.f", ("mylib", "mylib._a._b")) is None
+    assert refused("mylib._a._c.f", ("mylib", "mylib._a._b")) is not None
