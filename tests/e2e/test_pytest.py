@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+import torch
 
 OWN_TEST = """
 def test_own(request):
@@ -130,30 +131,7 @@ class TestSelection:
         assert run.code == 2
 
 
-FROZEN = """
-import gc
-
-calls = []
-gc.freeze = lambda: calls.append(1)
-
-
-def pytest_sessionfinish(session):
-    print("left alone:", bool(calls))
-"""
-
-
 class TestRunning:
-    @pytest.mark.parametrize(
-        ("arguments", "expected"),
-        [(["specs/good.toml"], True), (["tests"], False), (["specs", "--collect-only"], False)],
-    )
-    def test_the_garbage_collector_is_told_what_stays_only_where_cases_run(
-        self, project, plain_pytest, arguments, expected
-    ):
-        project.write("conftest.py", FROZEN)
-        run = plain_pytest(*arguments, "-s", "--opcheck-check=backward", "-p", "no:xdist")
-        assert f"left alone: {expected}" in run.out
-
     def test_a_failing_case_shows_its_message_and_no_traceback(self, plain_pytest):
         run = plain_pytest("specs", "--opcheck-check=backward", "--opcheck-report-json=report.json")
         assert counts(run) == "1 failed, 2 passed"
@@ -222,6 +200,100 @@ class TestParts:
         assert counts(plain_pytest(*self.OPTIONS)) == "1 failed, 2 passed"
         assert len((project.folder / "seen").read_text().splitlines()) == 3
 
-    def test_each_case_is_one_report_where_nothing_else_takes_part(self, project, plain_pytest):
+    def test_a_case_goes_through_the_phases_of_a_test(self, plain_pytest):
         lines = plain_pytest(*self.OPTIONS, "--durations=0", "-vv").out.splitlines()
-        assert [line.split()[1] for line in lines if re.match(r"[\d.]+s (setup|call|teardown)", line)] == ["call"] * 3
+        phases = [line.split()[1] for line in lines if re.match(r"[\d.]+s (setup|call|teardown)", line)]
+        assert sorted(phases) == ["call"] * 3 + ["setup"] * 3 + ["teardown"] * 3
+
+    def test_a_case_runs_whatever_pytests_own_plugins_are_called(self, project, plain_pytest):
+        project.write("conftest.py", RENAMED)
+        assert counts(plain_pytest(*self.OPTIONS)) == "1 failed, 2 passed"
+
+    def test_reports_have_keywords_and_logs(self, project, plain_pytest):
+        project.write("conftest.py", LISTENING)
+        project.write("chatty.py", CHATTY)
+        settings = (project.folder / "pyproject.toml").read_text()
+        project.write("pyproject.toml", settings.replace('"demo"', '"demo", "chatty"'))
+        project.write("more/chatty.toml", '[[operator]]\nname = "chatty.logs"\nsamples = [{ use = "unary" }]\n')
+        run = plain_pytest("more", "--opcheck-check=backward", "--opcheck-dtype=float64")
+        assert "so it goes" in run.out.split("Captured log call")[1]
+        assert "keywords: True" in run.out
+
+    def test_an_exception_in_a_finalizer_is_charged_to_the_case_that_caused_it(self, project, plain_pytest):
+        project.write("chatty.py", CHATTY)
+        settings = (project.folder / "pyproject.toml").read_text()
+        project.write("pyproject.toml", settings.replace('"demo"', '"demo", "chatty"'))
+        names = ("chatty.ends_badly", "demo.double")
+        entries = [f'[[operator]]\nname = "{name}"\nsupports = {{ out = false }}\n' for name in names]
+        project.write("more/bad.toml", '[defaults]\nsamples = [{ args = [{ shape = [2] }] }]\n' + "".join(entries))
+        options = ("--opcheck-check=vmap", "--opcheck-dtype=float64", "--opcheck-report-json=report.json")
+        run = plain_pytest("more", *options, "-W", "error")
+        assert run.outcomes == {
+            "chatty.ends_badly::vmap[cpu-float64]": "error",
+            "demo.double::vmap[cpu-float64]": "passed",
+        }
+        assert counts(run) == "1 failed, 1 passed"
+
+
+RENAMED = """
+def pytest_configure(config):
+    manager = config.pluginmanager
+    for name in ("runner", "capturemanager"):
+        plugin = manager.unregister(name=name)
+        manager.register(plugin, f"renamed {name}")
+"""
+
+LISTENING = """
+def pytest_runtest_logreport(report):
+    if report.when == "call":
+        print("keywords:", "chatty.logs::backward[cpu-float64]" in report.keywords)
+"""
+
+CHATTY = '''
+import logging
+
+
+def logs(x):
+    logging.getLogger().warning('so it goes')
+    raise RuntimeError('no')
+
+
+class Bad:
+    def __del__(self):
+        raise ValueError('gone')
+
+
+def ends_badly(x):
+    Bad()
+    return 2 * x
+'''
+
+
+OWN_SURROUNDINGS = """
+import gc
+import torch
+
+torch.set_num_threads(2)
+
+
+def test_the_process_is_as_it_was():
+    assert torch.get_num_threads() == 2
+    assert gc.isenabled()
+    assert gc.get_freeze_count() == 0
+"""
+
+
+def test_specs_leave_the_process_to_a_projects_own_tests_as_it_was(project, plain_pytest):
+    project.write("tests/test_own.py", OWN_SURROUNDINGS)
+    threads = torch.get_num_threads()
+    try:
+        run = plain_pytest("specs/good.toml", "tests", "--opcheck-check=backward")
+    finally:
+        torch.set_num_threads(threads)
+    assert counts(run) == "3 passed"
+
+
+def test_plain_pytest_says_what_it_cannot_contain(plain_pytest):
+    run = plain_pytest("specs/good.toml", "--opcheck-check=backward")
+    assert "opcheck: cases run in this process, which an operator that crashes, exits or hangs takes" in run.out
+    assert "opcheck: cases run" not in plain_pytest("tests").out
