@@ -126,9 +126,9 @@ def test_warnings_of_operators_are_not_shown(checked_by):
         assert checked_by(check).outcome == "passed"
 
 
-def test_a_check_without_a_verdict_has_passed_nothing(checked_by):
+def test_a_check_without_a_verdict_is_an_error(checked_by):
     outcome = checked_by(lambda context: [])
-    assert (outcome.outcome, outcome.reason) == ("skipped", "backward has nothing to test here")
+    assert (outcome.outcome, outcome.reason) == ("error", "backward gave no verdict: nothing was tested")
 
 
 class TestSkipped:
