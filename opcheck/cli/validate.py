@@ -67,7 +67,8 @@ def _sources(settings: Settings) -> Iterator[Path]:
 
 def resolve_names(library: Library, settings: Settings) -> None:
     """Look up the callables of all operators, variants and aliases. Imports torch. Raises SpecError."""
-    from opcheck.samples.resolve import Unresolved, resolve
+    from opcheck.samples.operator import resolve_operator
+    from opcheck.samples.resolve import Unresolved
     from opcheck.spec import SpecError
 
     settings.put_on_path()
@@ -79,7 +80,7 @@ def resolve_names(library: Library, settings: Settings) -> None:
         places += [(("aliases", i), path) for i, path in enumerate(operator.spec.aliases)]
         for place, path in places:
             try:
-                resolve(path, settings.modules)
+                resolve_operator(path, settings.modules)
             except Unresolved as error:
                 at = ("operator", operator.index, *place)
                 problems.append(operator.document.problem(at, str(error), nearest=error.hint))

@@ -93,7 +93,7 @@ USUAL_TOLERANCES = Tolerances.model_construct()
 class Outputs(Model):
     """Which outputs are tested, and seen through which map."""
 
-    select: Frozen[int] | None = Field(
+    select: Annotated[Frozen[int], Field(min_length=1)] | None = Field(
         default=None, description="positions of the outputs to test; default: all tensors"
     )
     apply: Literal["abs", "real", "gauge_invariant", "to_dense", "values"] | None = Field(
