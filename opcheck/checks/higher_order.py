@@ -7,13 +7,13 @@ import torch
 from opcheck.checks.context import Subject
 from opcheck.checks.evidence import ask
 from opcheck.checks.per_sample import per_sample
-from opcheck.checks.verdict import Verdict, untested
+from opcheck.checks.verdict import Verdict, inapplicable
 
 
 def judge(subject: Subject) -> Verdict:
     """Put the claim of the case to the engine, for dense inputs."""
     if any(leaf.layout is not torch.strided for leaf in subject.leaves):
-        return untested("derivatives of higher order are taken of dense inputs only")
+        return inapplicable("derivatives of higher order are taken of dense inputs only")
     return ask(subject)
 
 

@@ -8,12 +8,12 @@ from dataclasses import replace
 import torch
 
 from opcheck.checks.context import Check, Context, Subject
-from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, told, untested
+from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, inapplicable, told, untested
 from opcheck.samples.results import WHAT_IS_TESTED, Untestable
 from opcheck.spec.library import Sample
 
 Judge = Callable[[Subject], Verdict | None]
-"""A judgement of one sample. None, or an untested verdict: the sample can show nothing about the claim."""
+"""A judgement of one sample. None: the claim does not apply to it."""
 Words = Callable[[str], Verdict]
 
 
@@ -59,7 +59,7 @@ def judged(context: Context, sample: Sample, judge: Judge, derivative: bool, ref
     if isinstance(subject, Verdict):
         return subject
     if derivative and not subject.leaves:
-        verdict = untested("no tensor to differentiate with respect to")
+        verdict = inapplicable("no tensor to differentiate with respect to")
     else:
         verdict = _judged(subject, judge, derivative)
     return placed(verdict, sample, subject)
@@ -73,7 +73,7 @@ def prepared(context: Context, sample: Sample, derivative: bool, refusal: Words 
         return placed(cannot(f"the sample cannot be made: {told(error)}"), sample)
     try:
         if subject.function.inplace and not subject.fits_in_place:
-            return placed(untested("the first argument cannot hold the result"), sample)
+            return placed(inapplicable("the first argument cannot hold the result"), sample)
         # Some operators refuse inputs that require grad in dtypes that they have no derivative for.
         with torch.set_grad_enabled(derivative):
             # Evaluated here, so that its exceptions are told apart. That it works need be seen once for derivatives,
@@ -93,7 +93,7 @@ def _judged(subject: Subject, judge: Judge, derivative: bool) -> Verdict:
         check = subject.context.case.check
         return fails(f"{check} raised {told(error)}", remedy(check))
     if verdict is None:
-        return untested("the claim does not apply")
+        return inapplicable("the claim does not apply")
     return untested("inputs or outputs are empty") if verdict.passed and _is_empty(subject, derivative) else verdict
 
 

@@ -11,7 +11,7 @@ from opcheck.checks import vmap
 from opcheck.checks.context import Context, Subject
 from opcheck.checks.masked import under
 from opcheck.checks.per_sample import placed, prepared
-from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, told, untested
+from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, inapplicable, told, untested
 from opcheck.derivatives.dual import dual_level, make_dual, tangent_of
 from opcheck.samples import realize
 from opcheck.spec.claims import Supports
@@ -71,7 +71,7 @@ def _probed(context: Context, feature: str) -> Iterator[Verdict]:
         answers.add(answer)
         verdict = HOLDS
         if answer is Answer.SILENT:
-            verdict = untested(text)
+            verdict = inapplicable(text)
         elif answer is Answer.WRONG:
             title = f"unsupported: {feature} is disclaimed, but instead of an error it gives wrong numbers"
             verdict = fails(title, text, feature=feature)

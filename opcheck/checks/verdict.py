@@ -32,6 +32,8 @@ class Verdict:
 
     untested: bool = False
     """Nothing was compared, so that it is no evidence for the claim; the title says why."""
+    applies: bool = True
+    """Whether the claim says anything about the sample; where it does not, nothing is compared."""
 
     def text(self) -> str:
         """Return the verdict as text of several lines."""
@@ -61,6 +63,11 @@ def cannot(title: str, detail: str = "") -> Verdict:
 def untested(why: str) -> Verdict:
     """Return the verdict that there was nothing to compare. A claim with no other verdict is not tested."""
     return Verdict(True, why, untested=True)
+
+
+def inapplicable(why: str) -> Verdict:
+    """Return the verdict that the claim says nothing about a sample."""
+    return Verdict(True, why, untested=True, applies=False)
 
 
 def told(error: BaseException) -> str:

@@ -64,7 +64,7 @@ def missed(expect: Expect, verdicts: Sequence[Verdict]) -> str:
     met = {verdict.sample for verdict in verdicts if not verdict.passed and covers(expect, verdict)}
     if expect.when.sample is None:
         return "" if met else f"{MISSED[expect.outcome]}: {expect.reason}"
-    tested = dict.fromkeys(verdict.sample for verdict in verdicts if about(expect, verdict.sample))
+    tested = dict.fromkeys(v.sample for v in verdicts if v.applies and about(expect, v.sample))
     names = ", ".join(str(sample) for sample in tested if sample not in met)
     return f"sample {names} was {MISSED[expect.outcome]}: {expect.reason}" if names else ""
 

@@ -93,12 +93,18 @@ USUAL_TOLERANCES = Tolerances.model_construct()
 class Outputs(Model):
     """Which outputs are tested, and seen through which map."""
 
-    select: Annotated[Frozen[int], Field(min_length=1)] | None = Field(
+    select: Frozen[int] | None = Field(
         default=None, description="positions of the outputs to test; default: all tensors"
     )
     apply: Literal["abs", "real", "gauge_invariant", "to_dense", "values"] | None = Field(
         default=None, description="a map applied to the outputs, for what is defined only up to a phase, or is sparse"
     )
+
+    @model_validator(mode="after")
+    def _selects_something(self) -> "Outputs":
+        if self.select == ():
+            raise refuse("select is empty: no output would be tested", "at least one position")
+        return self
 
 
 class Gradcheck(Model):

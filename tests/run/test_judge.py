@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, untested
+from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, inapplicable, untested
 from opcheck.run.expectations import expected
 from opcheck.run.judge import judge, nothing_to_run, samples_to_run
 from opcheck.run.outcome import Outcome
@@ -183,6 +183,8 @@ class TestExpectationsOfSamples:
 
     def test_a_case_that_does_not_test_the_sample_is_none_of_its_business(self, case_of):
         assert judge(case_of(("b", "fail", "known")), [HOLDS]).outcome == "passed"
+        beside = inapplicable("the first argument cannot hold the result")
+        assert judge(case_of(("b", "fail", "known")), verdicts(b=beside)).outcome == "passed"
 
 
 class TestErrorsFromOutside:
