@@ -191,15 +191,17 @@ class Subject:
 
     @property
     def seen(self) -> Seen:
-        """What the outputs are like: found out once for derivatives, by the first check of a group."""
-        return self.context.kept.once(self.context.group, ("seen", self.sample.name), self.look)
+        """What the outputs are like for derivatives: found out once, by the first check of a group."""
+        return self.context.kept.once(self.context.group, ("seen", self.sample.name), self._look)
 
-    def look(self) -> Seen:
-        """Return what the outputs are like. Exceptions are those of `outputs`."""
-        found = differentiable(self.outputs)
+    def _look(self) -> Seen:
+        with torch.enable_grad():
+            result = self.function.result(*self.leaves)
+            outputs = self.function.tested(result)
+        found = differentiable(outputs)
         return Seen(
-            self.function.names(self.result),
-            sum(output.numel() for output in self.outputs),
+            self.function.names(result),
+            sum(output.numel() for output in outputs),
             sum(output.numel() for output in found),
             bool(found),
             any(output.requires_grad for output in found),

@@ -14,7 +14,8 @@ from opcheck.spec.library import Sample
 
 Judge = Callable[[Subject], Verdict | None]
 """A judgement of one sample. None: the claim does not apply to it."""
-Words = Callable[[str], Verdict]
+Refusal = Callable[[str], Verdict]
+"""What it means that the operator refuses a sample, given as a line of text."""
 
 
 def per_sample(judge: Judge, *, derivative: bool = True) -> Check:
@@ -33,11 +34,8 @@ def per_sample(judge: Judge, *, derivative: bool = True) -> Check:
     return check
 
 
-def each(context: Context, judge: Judge, derivative: bool, refusal: Words = cannot) -> Iterator[Verdict]:
-    """Yield the verdict on each sample, and one on the case where none of them tests anything.
-
-    refusal: what it means that the operator refuses a sample.
-    """
+def each(context: Context, judge: Judge, derivative: bool, refusal: Refusal = cannot) -> Iterator[Verdict]:
+    """Yield the verdict on each sample, and one on the case where none of them tests anything."""
     reasons: dict[str, None] = {}
     tested = False
     for sample in context.samples:
@@ -47,13 +45,13 @@ def each(context: Context, judge: Judge, derivative: bool, refusal: Words = cann
         if verdict.untested:
             reasons[verdict.title] = None
     if not tested:
-        yield cannot(f"{context.case.check}: the claim applies to none of the samples", "\n".join([*reasons, REMEDY]))
+        yield cannot(f"{context.case.check}: no sample shows whether the claim holds", "\n".join([*reasons, REMEDY]))
 
 
-REMEDY = "give a sample to which it applies, or take the claim back: see supports and dtypes"
+REMEDY = "give one that does, or take the claim back under supports or dtypes"
 
 
-def judged(context: Context, sample: Sample, judge: Judge, derivative: bool, refusal: Words = cannot) -> Verdict:
+def judged(context: Context, sample: Sample, judge: Judge, derivative: bool, refusal: Refusal = cannot) -> Verdict:
     """Return the verdict on one sample, with the sample's own data."""
     subject = prepared(context, sample, derivative, refusal)
     if isinstance(subject, Verdict):
@@ -65,7 +63,7 @@ def judged(context: Context, sample: Sample, judge: Judge, derivative: bool, ref
     return placed(verdict, sample, subject)
 
 
-def prepared(context: Context, sample: Sample, derivative: bool, refusal: Words = cannot) -> Subject | Verdict:
+def prepared(context: Context, sample: Sample, derivative: bool, refusal: Refusal = cannot) -> Subject | Verdict:
     """Return a sample made real, for which the operator works; else the verdict that says why not."""
     try:
         subject = context.subject(sample)

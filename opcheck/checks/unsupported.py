@@ -61,10 +61,11 @@ def disclaimed(supports: Supports, variant: str) -> list[str]:
 
 def _probed(context: Context, feature: str) -> Iterator[Verdict]:
     """Yield the verdict on each sample, and one on the feature where no sample refuses it."""
-    answers = set()
+    answers, untried = set(), False
     for sample in context.samples:
         subject = prepared(context, sample, derivative=True)
         if isinstance(subject, Verdict):
+            untried = untried or not subject.passed
             yield subject
             continue
         answer, text = _answer(feature, subject)
@@ -76,7 +77,7 @@ def _probed(context: Context, feature: str) -> Iterator[Verdict]:
             title = f"unsupported: {feature} is disclaimed, but instead of an error it gives wrong numbers"
             verdict = fails(title, text, feature=feature)
         yield placed(verdict, sample, subject)
-    if answers & {Answer.REFUSED, Answer.WRONG}:
+    if untried or answers & {Answer.REFUSED, Answer.WRONG}:
         return
     if Answer.WORKS in answers:
         title = f"unsupported: {feature} is disclaimed, but works on all samples"
