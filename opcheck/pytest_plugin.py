@@ -197,7 +197,7 @@ class Plugin:
     def load(self, path: Path) -> Library:
         """Load one spec file. Raises SpecError with all its mistakes."""
         from opcheck.plan import audit
-        from opcheck.spec import Problem, SpecError
+        from opcheck.spec import SpecError
         from opcheck.spec.load import Loader
 
         loader = Loader(self.settings)
@@ -359,7 +359,9 @@ class CaseItem(pytest.Item):
         if outcome.outcome == "xfailed":
             pytest.xfail(outcome.reason)
         if outcome.is_bad:
-            raise CaseFailed(outcome)
+            # --pdb stops where the operator raised, if it did.
+            cause = plugin.session.cause if self.config.option.usepdb else None
+            raise CaseFailed(outcome).with_traceback(cause.__traceback__ if cause else None)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """Show the message of the outcome."""

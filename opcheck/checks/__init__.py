@@ -1,6 +1,7 @@
 """One module a check: evidence and a claim in, a verdict out."""
 
-from opcheck.checks.context import Context, Subject, per_sample
+from opcheck.checks.context import Context, Subject
+from opcheck.checks.per_sample import per_sample
 from opcheck.checks.verdict import Verdict
 
 __all__ = ["Context", "Subject", "Verdict", "per_sample"]

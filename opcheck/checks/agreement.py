@@ -9,13 +9,21 @@ from torch import Tensor
 
 from opcheck.checks.context import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, fails
+from opcheck.derivatives.mismatch import called
 
 
 def agree(
-    subject: Subject, got: Sequence[Tensor], expected: Sequence[Tensor], whose: str, *, check_dtype: bool = True
+    subject: Subject,
+    got: Sequence[Tensor],
+    expected: Sequence[Tensor],
+    whose: str,
+    *,
+    names: Sequence[str] = (),
+    check_dtype: bool = True,
 ) -> Verdict:
     """Compare outputs one by one. `whose`: what the outputs should be, as in "output 0 is not that of the loop".
 
+    names: of the outputs, as in `.loss`; empty: they have positions.
     The tolerance is the default of assert_close for the dtype, unless the spec names one for this very check.
     """
     check = subject.context.case.check
@@ -30,7 +38,8 @@ def agree(
                 g, e, rtol=tolerance.rtol, atol=tolerance.atol, equal_nan=True, check_dtype=check_dtype
             )
         except AssertionError as error:
-            return fails(f"{check}: output {index} is not that of {whose}", str(error))
+            output = called(index, names[index] if names else "")
+            return fails(f"{check}: {output} is not that of {whose}", str(error))
     return HOLDS
 
 

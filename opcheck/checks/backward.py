@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from opcheck.checks.context import Subject, per_sample
+from opcheck.checks.context import Subject
 from opcheck.checks.evidence import ask
+from opcheck.checks.per_sample import per_sample
 from opcheck.checks.verdict import Verdict
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from opcheck.checks.context import per_sample
 from opcheck.checks.evidence import ask
+from opcheck.checks.per_sample import per_sample
 
 check = per_sample(ask)

@@ -12,13 +12,15 @@ import torch
 from torch import Tensor
 
 from opcheck.checks.arguments import names_of
-from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, told
+from opcheck.checks.verdict import Verdict
 from opcheck.derivatives import Amount, Engine, Numbers, Request, default_numbers, order
 from opcheck.plan.case import Case
 from opcheck.plan.kinds import check_kinds
-from opcheck.samples import Inputs, TestedFunction, realize, resolve
+from opcheck.samples import Inputs, TestedFunction, realize
 from opcheck.samples.kept import Kept
-from opcheck.samples.outputs import differentiable, flatten
+from opcheck.samples.operator import resolve_operator
+from opcheck.samples.outputs import differentiable
+from opcheck.samples.results import flatten
 from opcheck.spec.claims import Jacobian, Supports, Tolerance
 from opcheck.spec.library import Sample
 from opcheck.spec.settings import Settings
@@ -52,9 +54,9 @@ class Context:
         found: Callable[..., Any] = self.kept.once(self.group, path, lambda: self.resolve(path))
         return found
 
-    def resolve(self, path: str) -> Any:
-        """Return what a dotted path of the spec names. Raises Unresolved."""
-        return resolve(path, self.settings.modules)
+    def resolve(self, path: str) -> Callable[..., Any]:
+        """Return the callable that a dotted path of the spec names. Raises Unresolved."""
+        return resolve_operator(path, self.settings.modules)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -147,6 +149,22 @@ def _claimed(check: str, supports: Supports) -> bool:
 TOLERANCES = {"eps", "atol", "rtol", "nondeterminism"}
 
 
+@dataclass(frozen=True)
+class Seen:
+    """What is known of the outputs under test without keeping them."""
+
+    names: tuple[str, ...]
+    """As in `.loss`; empty: they have positions."""
+    elements: int
+    """How many there are in all outputs."""
+    differentiable: int
+    """How many there are in outputs of a floating or complex dtype."""
+    has_derivative: bool
+    """Whether any output is of such a dtype, be it empty."""
+    requires_grad: bool
+    """Whether any output has a backward pass."""
+
+
 @dataclass(frozen=True, eq=False)
 class Subject:
     """One sample of a case, made real."""
@@ -162,9 +180,32 @@ class Subject:
         return self.inputs.leaves
 
     @cached_property
+    def result(self) -> Any:
+        """What the operator returns. Exceptions are the operator's."""
+        return self.function.result(*self.leaves)
+
+    @cached_property
     def outputs(self) -> tuple[Tensor, ...]:
-        """The outputs under test. Exceptions are the operator's."""
-        return self.function(*self.leaves)
+        """The outputs under test. Exceptions are the operator's, and Untestable where there are none."""
+        return self.function.tested(self.result)
+
+    @property
+    def seen(self) -> Seen:
+        """What the outputs are like for derivatives: found out once, by the first check of a group."""
+        return self.context.kept.once(self.context.group, ("seen", self.sample.name), self._look)
+
+    def _look(self) -> Seen:
+        with torch.enable_grad():
+            result = self.function.result(*self.leaves)
+            outputs = self.function.tested(result)
+        found = differentiable(outputs)
+        return Seen(
+            self.function.names(result),
+            sum(output.numel() for output in outputs),
+            sum(output.numel() for output in found),
+            bool(found),
+            any(output.requires_grad for output in found),
+        )
 
     @property
     def differentiable_outputs(self) -> tuple[Tensor, ...]:
@@ -193,6 +234,7 @@ class Subject:
             amount=context.amount,
             together=context.beside_the_jacobian,
             jacobians=context.jacobians,
+            names=self.seen.names,
             key=f"{context.case.subject}[{context.device}-{context.case.dtype}]#{self.sample.name}",
         )
 
@@ -212,94 +254,3 @@ class Subject:
 
 
 Check = Callable[[Context], Iterator[Verdict]]
-
-
-def per_sample(judge: Callable[[Subject], Verdict | None], *, derivative: bool = True) -> Check:
-    """Turn a judgement of one sample into a check of a case.
-
-    A sample to which the claim does not apply gives None. A sample that cannot be made, or that the operator refuses,
-    is an error; an exception of the judgement means that the claim does not hold.
-    """
-
-    def check(context: Context) -> Iterator[Verdict]:
-        if derivative and context.numbers is None:
-            yield cannot(f"{context.case.dtype} is too coarse for finite differences, and no finer dtype is claimed")
-            return
-        applied = False
-        for sample in context.samples:
-            verdict = judged(context, sample, judge, derivative)
-            if verdict is not None:
-                applied = True
-                yield verdict
-        if not applied:
-            yield cannot(*_NOTHING)
-
-    return check
-
-
-_NOTHING = (
-    "the claim applies to none of the samples",
-    "no sample has a tensor to differentiate with respect to; give one, or disclaim the claim under supports",
-)
-
-
-def judged(
-    context: Context, sample: Sample, judge: Callable[[Subject], Verdict | None], derivative: bool
-) -> Verdict | None:
-    """Return the verdict on one sample, with the sample's own data; None where the claim does not apply."""
-    subject: Subject | None = None
-    try:
-        subject = context.subject(sample)
-    except Exception as error:
-        verdict: Verdict | None = cannot(f"the sample cannot be made: {told(error)}")
-    else:
-        verdict = _judged_subject(subject, judge, derivative)
-    if verdict is None:
-        return None
-    if verdict.passed:
-        return Verdict(True, sample=sample.name) if verdict is HOLDS else replace(verdict, sample=sample.name)
-    realized = "" if subject is None else subject.inputs.describe()
-    return replace(verdict, sample=sample.name, where=sample.where, recipe=sample.toml(), realized=realized)
-
-
-def _judged_subject(subject: Subject, judge: Callable[[Subject], Verdict | None], derivative: bool) -> Verdict | None:
-    if derivative and not subject.leaves:
-        return None
-    try:
-        if subject.function.inplace and not subject.fits_in_place:
-            return None
-        # Some operators refuse inputs that require grad in dtypes that they have no derivative for.
-        with torch.set_grad_enabled(derivative):
-            # Evaluated here, so that its exceptions are told apart. That it works need be seen once for derivatives,
-            # by the first check of a group; others look at the values.
-            if derivative:
-                context = subject.context
-                context.kept.once(context.group, ("works", subject.sample.name), lambda: len(subject.outputs))
-            else:
-                subject.outputs  # noqa: B018
-    except Exception as error:
-        return cannot(f"the operator refuses the sample: {told(error)}")
-    try:
-        return judge(subject)
-    except Exception as error:
-        check = subject.context.case.check
-        return fails(f"{check} raised {told(error)}", remedy(check))
-
-
-def remedy(check: str) -> str:
-    """Return how to say in the spec that a failing claim is not meant to hold."""
-    claim = CLAIM_OF.get(check)
-    return f"if this is how it should be, write supports.{claim} = false" if claim else ""
-
-
-CLAIM_OF = {
-    "backward": "backward",
-    "forward_ad": "forward_ad",
-    "batched_grad": "batched_grad",
-    "batched_forward_grad": "batched_forward_grad",
-    "undefined_grad": "undefined_grad",
-    "rev_over_rev": "second_order",
-    "fwd_over_rev": "fwd_over_rev",
-    "masked": "masked",
-    "vmap": "vmap",
-}

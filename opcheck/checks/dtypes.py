@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields, replace
+from dataclasses import fields
+from functools import partial
 
 import torch
 
-from opcheck.checks.context import Context, Subject, judged
-from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, told
-from opcheck.samples.outputs import differentiable, flatten
+from opcheck.checks.context import Context, Subject
+from opcheck.checks.per_sample import each
+from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, told, untested
+from opcheck.samples.results import WHAT_IS_TESTED, Untestable
 from opcheck.spec.dtypes import is_differentiable
 from opcheck.spec.library import Sample
 
@@ -17,16 +19,14 @@ from opcheck.spec.library import Sample
 def check(context: Context) -> Iterator[Verdict]:
     """Test the claim about the dtype of the case, whichever way it goes."""
     claims, dtype = context.case.claims, context.case.dtype
-    if not context.samples:
-        return
     if dtype not in claims.forward:
         yield _refused(context, "forward")
         return
     plain = context if dtype in claims.backward else _without_derivatives(context)
-    yield from (_claim_broken(context, judged(plain, s, _forward, False)) for s in context.samples)
+    yield from each(plain, _forward, False, refusal=partial(_broken, dtype))
     if claims.supports.backward and is_differentiable(dtype):
         if dtype in claims.backward:
-            yield from (v for v in (judged(context, s, _backward, True) for s in context.samples) if v is not None)
+            yield from each(context, _backward, True)
         else:
             yield _refused(context, "backward")
 
@@ -42,12 +42,9 @@ def _without_derivatives(context: Context) -> Context:
     return _WithoutDerivatives(**{item.name: getattr(context, item.name) for item in fields(Context)})
 
 
-def _claim_broken(context: Context, verdict: Verdict | None) -> Verdict:
+def _broken(dtype: str, refusal: str) -> Verdict:
     """A refusal is no accident here: that the dtype is accepted is the very claim."""
-    if verdict is None or verdict.passed:
-        return HOLDS
-    title = f"dtypes: forward is claimed for {context.case.dtype}, but {verdict.title}"
-    return replace(verdict, title=title, is_error=False)
+    return fails(f"dtypes: forward is claimed for {dtype}, but {refusal}")
 
 
 def _forward(subject: Subject) -> Verdict:
@@ -56,6 +53,8 @@ def _forward(subject: Subject) -> Verdict:
 
 def _backward(subject: Subject) -> Verdict:
     dtype = subject.context.case.dtype
+    if not subject.seen.requires_grad:
+        return untested("no output requires grad: there is no backward pass")
     try:
         _run_backward(subject)
     except Exception as error:
@@ -64,7 +63,7 @@ def _backward(subject: Subject) -> Verdict:
 
 
 def _run_backward(subject: Subject) -> None:
-    outputs = [output for output in differentiable(subject.outputs) if output.requires_grad]
+    outputs = subject.differentiable_outputs
     if outputs:
         cotangents = [torch.ones_like(output) for output in outputs]
         torch.autograd.grad(outputs, subject.leaves, cotangents, allow_unused=True)
@@ -85,7 +84,9 @@ def _refused(context: Context, what: str) -> Verdict:
                 if not any(output.requires_grad for output in subject.outputs):
                     return HOLDS
             else:
-                flatten(subject.function.result(*(leaf.detach() for leaf in subject.leaves)))
+                subject.function.result(*(leaf.detach() for leaf in subject.leaves))
+        except Untestable as error:
+            return cannot(str(error), WHAT_IS_TESTED)
         except Exception:
             return HOLDS
     if not tried:

@@ -5,18 +5,29 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any, Literal
 
-from opcheck.checks.context import Subject, remedy
-from opcheck.checks.verdict import HOLDS, Verdict, fails
+from opcheck.checks.context import Subject
+from opcheck.checks.per_sample import remedy
+from opcheck.checks.verdict import HOLDS, Verdict, fails, untested
 from opcheck.derivatives import Disagreement
 from opcheck.derivatives.mismatch import Mismatch
 
 Mode = Literal["reverse", "forward"]
 
 
+WITHOUT_A_GRAPH = ("backward", "forward_ad", "batched_forward_grad")
+"""Checks with something to compare where no output requires grad: the derivative must then be zero."""
+
+
 def ask(subject: Subject, mode: Mode | None = None, *, order: int = 1) -> Verdict:
     """Put the case's claim to the engine. Where it does not hold, show the Jacobians of the given mode and order."""
-    check = subject.context.case.check
+    check, seen = subject.context.case.check, subject.seen
+    if not seen.has_derivative:
+        return untested("no output is of a floating or complex dtype")
+    if not seen.requires_grad and check not in WITHOUT_A_GRAPH:
+        return untested("no output requires grad: there is no backward pass")
     found = subject.context.engine.ask(check, subject.request)
+    if found is None and not seen.differentiable:
+        return untested("the outputs that have a derivative are empty")
     if found is not None and found.kind == "low accuracy":
         return Verdict(True, found.text)
     return HOLDS if found is None else contradicted(subject, found, mode, order=order)
@@ -49,6 +60,8 @@ def _headline(mode: Mode | None, order: int) -> str:
 def _fields(mismatch: Mismatch, found: Disagreement) -> dict[str, Any]:
     names = ("output", "leaf", "row", "column", "numerical", "analytical", "wrong", "entries")
     fields: dict[str, Any] = {name: getattr(mismatch, name) for name in names}
+    if mismatch.name:
+        fields["name"] = mismatch.name
     if found.findings:
         fields["diagnosis"] = [asdict(finding) for finding in found.findings]
     if found.worst:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from opcheck.checks.context import Subject, per_sample
+from opcheck.checks.context import Subject
 from opcheck.checks.evidence import ask
+from opcheck.checks.per_sample import per_sample
 from opcheck.checks.verdict import HOLDS, Verdict, fails
 from opcheck.derivatives.raw_gradients import raw_gradients
 
@@ -11,7 +12,7 @@ from opcheck.derivatives.raw_gradients import raw_gradients
 def judge(subject: Subject) -> Verdict:
     """Look at the gradients that users get, and at those that Python backward functions return."""
     verdict = ask(subject)
-    return (_raw_gradients(subject) or HOLDS) if verdict.passed else verdict
+    return _raw_gradients(subject) or HOLDS if verdict.passed and not verdict.untested else verdict
 
 
 def _raw_gradients(subject: Subject) -> Verdict | None:

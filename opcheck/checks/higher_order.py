@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import torch
 
-from opcheck.checks.context import Subject, per_sample
+from opcheck.checks.context import Subject
 from opcheck.checks.evidence import ask
-from opcheck.checks.verdict import HOLDS, Verdict
+from opcheck.checks.per_sample import per_sample
+from opcheck.checks.verdict import Verdict, inapplicable
 
 
-def judge(subject: Subject) -> Verdict | None:
+def judge(subject: Subject) -> Verdict:
     """Put the claim of the case to the engine, for dense inputs."""
     if any(leaf.layout is not torch.strided for leaf in subject.leaves):
-        return None
-    if not subject.differentiable_outputs:
-        return HOLDS  # no derivative, none of it either; that this is right is what `backward` checks
+        return inapplicable("derivatives of higher order are taken of dense inputs only")
     return ask(subject)
 
 

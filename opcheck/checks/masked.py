@@ -7,15 +7,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from opcheck.checks.context import Subject, per_sample
-from opcheck.checks.verdict import HOLDS, Verdict, fails
+from opcheck.checks.context import Subject
+from opcheck.checks.per_sample import per_sample
+from opcheck.checks.verdict import HOLDS, Verdict, fails, inapplicable, untested
 from opcheck.derivatives import Request
 
 
-def judge(subject: Subject) -> Verdict | None:
+def judge(subject: Subject) -> Verdict:
     """Ask under both semantics; the non-masked one must fail where the spec says `masked = true`."""
     if not subject.sample.is_sparse:
-        return None
+        return inapplicable("no input is sparse")
+    if not subject.seen.has_derivative:
+        return untested("no output is of a floating or complex dtype")
     engine = subject.context.engine
     masked = engine.ask("masked", under(subject, masked=True))
     if masked is not None:

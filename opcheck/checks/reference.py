@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 
 from opcheck.checks.agreement import agree
-from opcheck.checks.context import Subject, per_sample
+from opcheck.checks.context import Subject
+from opcheck.checks.per_sample import per_sample
 from opcheck.checks.verdict import Verdict, cannot, told
 from opcheck.samples import Unresolved, resolve
-from opcheck.samples.outputs import flatten
+from opcheck.samples.results import leaves_of, named, names_among
 from opcheck.spec.claims import Reference
 from opcheck.spec.load import REFERENCE_MODULES
 
@@ -27,8 +28,9 @@ def judge(subject: Subject) -> Verdict:
     except Unresolved as error:
         return cannot(f"reference: {error}", f'did you mean "{error.hint}"?' if error.hint else "")
     expected = _expected(subject, callee, reference)
-    got = flatten(subject.function.result(*(leaf.detach() for leaf in subject.leaves)))
-    return agree(subject, [g.cpu() for g in got], expected, reference.target, check_dtype=False)
+    paths, got = zip(*named(subject.function.result(*(leaf.detach() for leaf in subject.leaves))), strict=True)
+    values = [tensor.cpu() for tensor in got]
+    return agree(subject, values, expected, reference.target, names=names_among(paths), check_dtype=False)
 
 
 def _expected(subject: Subject, callee: Callable[..., Any], reference: Reference) -> tuple[Tensor, ...]:
@@ -58,7 +60,10 @@ def _to_numpy(value: Any) -> Any:
 
 
 def _as_tuple(result: Any) -> tuple[Any, ...]:
-    return tuple(result) if isinstance(result, (tuple, list)) else (result,)
+    if isinstance(result, (tuple, list)):
+        return tuple(result)
+    parts = [part for _, part in leaves_of(result)]
+    return tuple(part for part in parts if isinstance(part, (Tensor, numpy.ndarray, numpy.generic))) or tuple(parts)
 
 
 def _to_tensor(value: Any) -> Tensor:

@@ -10,7 +10,8 @@ import torch
 from opcheck.checks import vmap
 from opcheck.checks.context import Context, Subject
 from opcheck.checks.masked import under
-from opcheck.checks.verdict import Verdict, cannot, fails, told
+from opcheck.checks.per_sample import placed, prepared
+from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, inapplicable, told, untested
 from opcheck.derivatives.dual import dual_level, make_dual, tangent_of
 from opcheck.samples import realize
 from opcheck.spec.claims import Supports
@@ -22,6 +23,8 @@ class Answer(Enum):
     REFUSED = "refused"
     WORKS = "works"
     WRONG = "wrong"
+    SILENT = "silent"
+    """The sample shows nothing about it."""
 
 
 Probe = Callable[[Subject], tuple[Answer, str]]
@@ -32,8 +35,11 @@ def check(context: Context) -> Iterator[Verdict]:
     if context.numbers is None:
         yield cannot(f"{context.case.dtype} is too coarse for finite differences, and no finer dtype is claimed")
         return
-    for feature in disclaimed(context.case.claims.supports, context.case.variant.kind):
-        yield _verdict(context, feature)
+    features = disclaimed(context.case.claims.supports, context.case.variant.kind)
+    if not features:
+        yield untested("what the spec disclaims is about other variants")
+    for feature in features:
+        yield from _probed(context, feature)
 
 
 def disclaimed(supports: Supports, variant: str) -> list[str]:
@@ -53,48 +59,46 @@ def disclaimed(supports: Supports, variant: str) -> list[str]:
     return names
 
 
-def _verdict(context: Context, feature: str) -> Verdict:
-    probe, refusals, works = PROBES[feature], 0, 0
+def _probed(context: Context, feature: str) -> Iterator[Verdict]:
+    """Yield the verdict on each sample, and one on the feature where no sample refuses it."""
+    answers, untried = set(), False
     for sample in context.samples:
-        try:
-            subject = context.subject(sample)
-            if not applies(feature, subject):
-                continue
-            subject.outputs  # noqa: B018 - evaluated here, so that its exceptions are told apart
-        except Exception as error:
-            return _placed(cannot(f"the operator refuses the sample: {told(error)}"), context, sample.name)
-        answer, text = _answer(probe, subject)
-        if answer is Answer.WRONG:
+        subject = prepared(context, sample, derivative=True)
+        if isinstance(subject, Verdict):
+            untried = untried or not subject.passed
+            yield subject
+            continue
+        answer, text = _answer(feature, subject)
+        answers.add(answer)
+        verdict = HOLDS
+        if answer is Answer.SILENT:
+            verdict = inapplicable(text)
+        elif answer is Answer.WRONG:
             title = f"unsupported: {feature} is disclaimed, but instead of an error it gives wrong numbers"
-            return _placed(fails(title, text, feature=feature), context, sample.name)
-        refusals += answer is Answer.REFUSED
-        works += answer is Answer.WORKS
-    if works and not refusals:
+            verdict = fails(title, text, feature=feature)
+        yield placed(verdict, sample, subject)
+    if untried or answers & {Answer.REFUSED, Answer.WRONG}:
+        return
+    if Answer.WORKS in answers:
         title = f"unsupported: {feature} is disclaimed, but works on all samples"
-        return fails(title, f"take supports.{feature} out of the spec", feature=feature)
-    return Verdict(True)
+        yield fails(title, f"take supports.{feature} out of the spec", feature=feature)
+    else:
+        yield cannot(f"unsupported: no sample shows whether {feature} is refused", "give one that could do it")
 
 
-def _answer(probe: Probe, subject: Subject) -> tuple[Answer, str]:
+def _answer(feature: str, subject: Subject) -> tuple[Answer, str]:
+    if not applies(feature, subject):
+        return Answer.SILENT, f"the sample shows nothing about {feature}"
     try:
-        return probe(subject)
+        return PROBES[feature](subject)
     except Exception as error:
         return Answer.REFUSED, told(error)
-
-
-def _placed(verdict: Verdict, context: Context, name: str) -> Verdict:
-    sample = next(sample for sample in context.samples if sample.name == name)
-    return Verdict(
-        False, verdict.title, verdict.detail, name, verdict.is_error, sample.where, sample.toml(), fields=verdict.fields
-    )
 
 
 def applies(feature: str, subject: Subject) -> bool:
     """Tell whether a sample can show anything about a feature."""
     if feature == "masked":
         return subject.sample.is_sparse
-    if subject.function.inplace and not subject.fits_in_place:
-        return False
     has_leaves = isinstance(subject.context.case.claims.supports.backward, tuple) or bool(subject.leaves)
     return has_leaves and all(leaf.numel() for leaf in subject.leaves)
 
@@ -131,7 +135,7 @@ def _backward_of_others(subject: Subject) -> tuple[Answer, str]:
         wrt=lambda path: not chosen(path),
     )
     if not inputs.leaves or not all(leaf.numel() for leaf in inputs.leaves):
-        return Answer.REFUSED, "nothing is left out here"
+        return Answer.SILENT, "no argument is left out of supports.backward here"
     others = Subject(context, subject.sample, inputs, context.function(subject.sample, inputs))
     if not others.differentiable_outputs:
         return Answer.REFUSED, "no output requires grad"

@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 
 from opcheck.checks.agreement import agree
-from opcheck.checks.context import Subject, per_sample
+from opcheck.checks.context import Subject
+from opcheck.checks.per_sample import per_sample
 from opcheck.checks.verdict import HOLDS, Verdict, fails, told
 from opcheck.samples import Unresolved
-from opcheck.samples.outputs import flatten
+from opcheck.samples.results import flatten, named, names_among
 
 Call = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 
@@ -79,7 +80,8 @@ def _out(subject: Subject, expected: tuple[Tensor, ...]) -> Verdict:
 
 
 def _same(subject: Subject, got: tuple[Tensor, ...], expected: tuple[Tensor, ...], way: str) -> Verdict:
-    return agree(subject, got, expected, f"the function, called by {way}")
+    names = names_among([path for path, _ in named(subject.result)])
+    return agree(subject, got, expected, f"the function, called by {way}", names=names)
 
 
 check = per_sample(judge, derivative=False)

@@ -30,6 +30,13 @@ class Verdict:
     inconclusive: bool = False
     """The function has no derivative at the sample, so that nothing can be said about it: the sample should move."""
 
+    untested: bool = False
+    """Nothing was compared, so that it is no evidence for the claim; the title says why."""
+    applies: bool = True
+    """Whether the claim says anything about the sample; where it does not, nothing is compared."""
+    cause: BaseException | None = field(default=None, repr=False, compare=False)
+    """The exception that it is about, for debuggers."""
+
     def text(self) -> str:
         """Return the verdict as text of several lines."""
         head = f"sample {self.sample} ({self.where})" if self.sample is not None else ""
@@ -53,6 +60,16 @@ def fails(title: str, detail: str = "", **fields: Any) -> Verdict:
 def cannot(title: str, detail: str = "") -> Verdict:
     """Return the verdict that a claim could not be tested."""
     return Verdict(False, title, detail, is_error=True)
+
+
+def untested(why: str) -> Verdict:
+    """Return the verdict that there was nothing to compare. A claim with no other verdict is not tested."""
+    return Verdict(True, why, untested=True)
+
+
+def inapplicable(why: str) -> Verdict:
+    """Return the verdict that the claim says nothing about a sample."""
+    return Verdict(True, why, untested=True, applies=False)
 
 
 def told(error: BaseException) -> str:

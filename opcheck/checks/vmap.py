@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import torch
 
 from opcheck.checks.agreement import agree
-from opcheck.checks.context import Subject, per_sample
+from opcheck.checks.context import Subject
+from opcheck.checks.per_sample import per_sample
 from opcheck.checks.verdict import HOLDS, Verdict
 
 BATCH = 2
@@ -28,7 +29,9 @@ def judge(subject: Subject) -> Verdict:
         in_dims = tuple(0 if index in chosen else None for index in range(len(leaves)))
         vmapped = torch.func.vmap(subject.function.__call__, in_dims=in_dims, randomness="same")(*batched)
         expected = [torch.stack(rows) for rows in zip(*looped, strict=True)]
-        verdict = agree(subject, vmapped, expected, f"the loop, batched over inputs {list(chosen)}")
+        verdict = agree(
+            subject, vmapped, expected, f"the loop, batched over inputs {list(chosen)}", names=subject.seen.names
+        )
         if not verdict.passed:
             return verdict
     return HOLDS

@@ -9,6 +9,7 @@ import signal
 import sys
 import time
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,11 @@ import pytest
 from opcheck.cli.paths import add_paths
 from opcheck.cli.selecting import RequestError, add_selection, devices, loaded, selection
 from opcheck.cli.workers import Workers
+from opcheck.plan import Case, plan
 from opcheck.report.from_pytest import record_of
 from opcheck.run.watchdog import Limits, default_memory
-from opcheck.spec import Settings, SpecError
+from opcheck.spec import Library, Settings, SpecError
+from opcheck.spec.device import DeviceProfile
 from opcheck.spec.load import BUILTIN, builtin_folder
 
 MOST_CRASHES = 1000
@@ -85,8 +88,8 @@ def _pytest(options: argparse.Namespace, settings: Settings) -> int:
     with _Output(os.fdopen(os.dup(sys.stdout.fileno()), "wb"), encoding="utf-8") as out:
         wide = None if out.isatty() else 160
         report = TerminalReport(Console(file=out, width=wide))
-        reporter = _Reporter(report, options)
         workers = None if options.in_process else Workers(_limits(options, settings))
+        reporter = _Reporter(report, options, workers)
         with _terminated_as_interrupt():
             code = pytest.main(_arguments(options, settings), plugins=[reporter, *([workers] if workers else [])])
         if workers is not None and workers.stillborn:
@@ -156,9 +159,10 @@ class _Output(io.TextIOWrapper):
 class _Reporter:
     """A pytest plugin that feeds the terminal report, in place of pytest's own."""
 
-    def __init__(self, report: Any, options: argparse.Namespace) -> None:
+    def __init__(self, report: Any, options: argparse.Namespace, workers: Workers | None) -> None:
         self.report = report
         self.options = options
+        self.workers = workers
         self.start = time.monotonic()
         self.mistake: SpecError | None = None
         """Why there is nothing to run."""
@@ -175,16 +179,20 @@ class _Reporter:
         self._look_for_mistakes(config)
 
     def _look_for_mistakes(self, config: pytest.Config) -> None:
-        """Load the specs, and look at the selection, before any process is started. Workers load them for themselves."""
+        """Load the specs and look at the selection, before any process is started. Workers load them themselves."""
         settings = Settings.find()
         options = argparse.Namespace(**vars(self.options))
         options.paths = [str(path).split("::")[0] for path in config.args]
         try:
-            selection(options, loaded(options, settings))
-            devices(options, settings)
+            library = loaded(options, settings)
+            selection(options, library)
+            profiles = devices(options, settings)
         except SpecError as error:
             self.mistake = error
             raise pytest.UsageError from None
+        if self.workers is not None:
+            engine = options.engine or settings.engine
+            self.workers.case_of = lambda name: _case(library, profiles, name, engine)
 
     def pytest_internalerror(self, excrepr: object) -> None:
         """Show what went wrong in pytest or a plugin of it."""
@@ -247,6 +255,15 @@ class _Reporter:
         if self.report.has_failed:
             return 1
         return code if code in (0, 1) else 2
+
+
+def _case(library: Library, profiles: list[DeviceProfile], name: str, engine: str) -> Case | None:
+    """Return the case of an id, with the expectations that hold under an engine."""
+    about = (operator for operator in library if name.startswith(operator.id))
+    for case in plan(Library(tuple(about)), profiles):
+        if case.id == name:
+            return replace(case, expectations=tuple(e for e in case.expectations if e.when.engine in (None, engine)))
+    return None
 
 
 class _terminated_as_interrupt:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from opcheck.plan import Case
 from opcheck.report.from_pytest import crashed
 from opcheck.run.watchdog import Death, Limits, Watchdog
 
@@ -28,6 +30,8 @@ class Workers:
         self.stillborn = ""
         """Why workers die before they have collected their cases; empty: they do not."""
         self._collected: set[str] = set()
+        self.case_of: Callable[[str], Case | None] = lambda name: None
+        """Gives the case of an id, with the expectations that hold for it."""
 
     def pytest_sessionstart(self) -> None:
         """Begin to watch."""
@@ -56,7 +60,7 @@ class Workers:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_handlecrashitem(self, crashitem: str, report: Any, sched: Any) -> None:
-        """Give the case that took its process with it its outcome; begin one anew that others have kept from starting."""
+        """Give a case that took its process with it its outcome; begin anew one that another kept from starting."""
         death = self._deaths.get(report.node.gateway.id, Death("the process is gone"))
         spoilt = death.sign is not None and death.sign.doing == "spoilt"
         if spoilt and self._starts[crashitem] < MOST_STARTS:
@@ -64,7 +68,14 @@ class Workers:
             report.outcome = "rescheduled"
             sched.mark_test_pending(crashitem)
             return
-        report.opcheck = crashed(report, death.cause, death.trace).record()
+        from opcheck.run.expectations import expected  # imports torch, which the controlling process can do without
+
+        outcome = crashed(report, death.cause, death.trace)
+        case = self.case_of(outcome.id)
+        outcome = outcome if case is None else expected(case, outcome)
+        if outcome.outcome == "xfailed":
+            report.outcome, report.wasxfail = "skipped", outcome.reason
+        report.opcheck = outcome.record()
 
     def pytest_sessionfinish(self) -> None:
         """End the workers that are still busy: after an interrupt nobody waits for them."""

@@ -15,6 +15,7 @@ from opcheck.derivatives.differences import Differences, error_estimate, kinks
 from opcheck.derivatives.directions import probe
 from opcheck.derivatives.engine import Disagreement, Request
 from opcheck.derivatives.evidence import Analytical, Evidence, Mode
+from opcheck.derivatives.functions import Primal
 from opcheck.derivatives.mismatch import Mismatch, find_mismatch
 
 ACCURATE = 1e-8
@@ -101,9 +102,10 @@ def _diagnosed(
     evidence: Evidence, analytical: Analytical, numerical: Differences, request: Request, name: str
 ) -> Disagreement:  # fmt: skip
     both = numerical.jacobian, analytical.jacobian, evidence.outputs, evidence.leaves, request.numbers
+    names = _names(evidence, request)
     found = Disagreement(
         "the Jacobians differ, or are not numbers", "wrong", _mismatch(evidence, analytical, numerical, request),
-        tuple(diagnose(*both, order=name)), tuple(worst_entries(*both)),
+        tuple(diagnose(*both, order=name, names=names)), tuple(worst_entries(*both, names=names)),
     )  # fmt: skip
     return replace(found, text=found.shown())
 
@@ -113,7 +115,15 @@ def _mismatch(
 ) -> Mismatch | None:  # fmt: skip
     outputs = evidence.outputs
     n, a = (blocks(matrix, outputs, evidence.leaves) for matrix in (numerical.jacobian, analytical.jacobian))
-    return find_mismatch(n, a, outputs, evidence.leaves, request.numbers)
+    return find_mismatch(n, a, outputs, evidence.leaves, request.numbers, _names(evidence, request))
+
+
+def _names(evidence: Evidence, request: Request) -> tuple[str, ...]:
+    """Return the names of the outputs; the gradients that a pullback returns have none."""
+    function = evidence.function
+    if not request.names or not isinstance(function, Primal):
+        return ()
+    return tuple(request.names[index] for index in function.chosen)
 
 
 def at_kink(kinky: Tensor, evidence: Evidence) -> str:

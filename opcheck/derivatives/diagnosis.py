@@ -19,6 +19,7 @@ from torch import Tensor
 
 from opcheck.derivatives.comparison import blocks
 from opcheck.derivatives.coordinates import place, split
+from opcheck.derivatives.mismatch import called
 from opcheck.derivatives.numbers import Numbers
 
 CUT = "the gradient is zero: it is cut by detach, .data, item() or an integer cast on the way"
@@ -56,10 +57,12 @@ class Entry:
     leaf_part: str
     numerical: float
     analytical: float
+    name: str = ""
+    """What the output is called, as in `.loss`; empty: it has a position."""
 
     def describe(self) -> str:
         """Return the entry as a line of text."""
-        above = f"output {self.output}{place(self.output_index, self.output_part)}"
+        above = f"{called(self.output, self.name)}{place(self.output_index, self.output_part)}"
         below = f"input {self.leaf}{place(self.leaf_index, self.leaf_part)}"
         return f"d {above} / d {below} = {self.numerical:.8g} numerically, {self.analytical:.8g} analytically"
 
@@ -72,17 +75,20 @@ def diagnose(
     numbers: Numbers,
     *,
     order: str = "",
+    names: Sequence[str] = (),
 ) -> list[Finding]:
     """Say what the disagreement of two Jacobians of shape (M, N) looks like; blocks that look alike share a finding.
 
     order: empty for first derivatives, else as in "rev_over_rev": leaves are inputs, then cotangents (or tangents).
+    names: of the outputs, as in `.loss`; empty: they have positions.
     """
     forward = order.endswith("_fwd")
     inputs = len(leaves) if not order else len(leaves) // 2 if forward else len(outputs)
     vectors = [f"{'tangent' if forward else 'cotangent'} {k}" for k in range(len(leaves) - inputs)]
-    names = [f"input {j}" for j in range(inputs)] + vectors
+    below = [f"input {j}" for j in range(inputs)] + vectors
+    above = [called(i, names[i] if names else "") for i in range(len(outputs))]
     found: dict[str, Finding] = {}
-    for block in _blocks(numerical, analytical, outputs, leaves, numbers):
+    for block in _blocks(numerical, analytical, outputs, leaves, numbers, names):
         if not bool((block.excess > 0).any()):
             continue
         kind, says, fields = _look(block)
@@ -90,7 +96,7 @@ def diagnose(
             kind, says = "second_order_lost", LOST
         first = Finding(kind, says, block.i, block.j, {**fields, "blocks": []})
         found.setdefault(f"{says} {fields}", first).fields["blocks"].append([block.i, block.j])
-    return [replace(one, text=f"{_where(one, names)}: {one.text}") for one in found.values()]
+    return [replace(one, text=f"{_where(one, above, below)}: {one.text}") for one in found.values()]
 
 
 def worst_entries(
@@ -100,10 +106,11 @@ def worst_entries(
     leaves: Sequence[Tensor],
     numbers: Numbers,
     most: int = 5,
+    names: Sequence[str] = (),
 ) -> list[Entry]:
     """Return the entries that exceed their tolerance by most; of each element of a complex leaf the worse part."""
     found: list[tuple[float, Entry]] = []
-    for block in _blocks(numerical, analytical, outputs, leaves, numbers):
+    for block in _blocks(numerical, analytical, outputs, leaves, numbers, names):
         excess = block.excess.flatten()
         worst = excess.argsort(descending=True, stable=True)[:most].tolist()
         found += [(float(excess[k]), block.entry(k)) for k in worst if excess[k] > 0]
@@ -132,6 +139,7 @@ class _Block:
     n: Tensor
     a: Tensor
     numbers: Numbers
+    name: str
 
     @cached_property
     def excess(self) -> Tensor:
@@ -155,11 +163,16 @@ class _Block:
         n, a = (matrix.flatten(0, 1)[row, element] for matrix in (self.n, self.a))
         worse = int((a - n).abs().argmax())  # NaN is the greatest
         places = *split(row, self.output), *split(element * len(n) + worse, self.leaf)
-        return Entry(self.i, self.j, *places, float(n[worse]), float(a[worse]))
+        return Entry(self.i, self.j, *places, float(n[worse]), float(a[worse]), self.name)
 
 
 def _blocks(
-    numerical: Tensor, analytical: Tensor, outputs: Sequence[Tensor], leaves: Sequence[Tensor], numbers: Numbers
+    numerical: Tensor,
+    analytical: Tensor,
+    outputs: Sequence[Tensor],
+    leaves: Sequence[Tensor],
+    numbers: Numbers,
+    names: Sequence[str],
 ) -> Iterator[_Block]:
     # The same infinity, or NaN, on both sides is agreement.
     same = ~analytical.isfinite() & ((analytical == numerical) | (analytical.isnan() & numerical.isnan()))
@@ -167,7 +180,8 @@ def _blocks(
     for i, output in enumerate(outputs):
         for j, leaf in enumerate(leaves):
             shape = (output.numel(), 1 + output.is_complex(), leaf.numel(), 1 + leaf.is_complex())
-            yield _Block(i, j, output, leaf, n[i][j].reshape(shape), a[i][j].reshape(shape), numbers)
+            entries = n[i][j].reshape(shape), a[i][j].reshape(shape)
+            yield _Block(i, j, output, leaf, *entries, numbers, names[i] if names else "")
 
 
 def _modulus(entries: Tensor) -> Tensor:
@@ -358,5 +372,5 @@ def _listed(block: _Block, kind: str, bad: Tensor) -> tuple[str, list[dict[str, 
     return ("; " if kind == "entries" else ", ").join(map(shown, entries)) + more, data
 
 
-def _where(finding: Finding, leaves: Sequence[str]) -> str:
-    return ", ".join(f"output {i} with respect to {leaves[j]}" for i, j in finding.fields["blocks"])
+def _where(finding: Finding, outputs: Sequence[str], leaves: Sequence[str]) -> str:
+    return ", ".join(f"{outputs[i]} with respect to {leaves[j]}" for i, j in finding.fields["blocks"])

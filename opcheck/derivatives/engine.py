@@ -43,6 +43,8 @@ class Request:
     """Checks beside the Jacobian that are claimed: an engine may settle them at once."""
     jacobians: tuple[str, ...] = ()
     """Checks of Jacobians that are claimed: what they need may be computed at once. Empty: nobody knows."""
+    names: tuple[str, ...] = ()
+    """What the outputs are called, as in `.loss` and `['logits']`; empty: they have positions."""
     key: str = ""
     """The same text for the same function and leaves; empty: nothing is kept from one question to the next."""
 

@@ -30,15 +30,22 @@ class Mismatch:
     """How many entries of this Jacobian differ."""
     entries: int
     window: str
+    name: str = ""
+    """What the output is called, as in `.loss`; empty: it has a position."""
 
     def describe(self) -> str:
         """Return the mismatch as text of several lines."""
         share = f"{self.wrong} of {self.entries} entries differ" if self.entries > 1 else "the only entry differs"
         return (
-            f"output {self.output} with respect to input {self.leaf}: {share}\n"
-            f"worst entry: d output{self.output_place} / d input{self.leaf_place}"
+            f"{called(self.output, self.name)} with respect to input {self.leaf}: {share}\n"
+            f"worst entry: d output{self.name}{self.output_place} / d input{self.leaf_place}"
             f" = {self.numerical:.8g} numerically, {self.analytical:.8g} analytically\n{self.window}"
         )
+
+
+def called(output: int, name: str) -> str:
+    """Return what an output is called: `output 0`, or `output.loss` where it has a name."""
+    return f"output{name}" if name else f"output {output}"
 
 
 def find_mismatch(
@@ -47,6 +54,7 @@ def find_mismatch(
     outputs: Sequence[Tensor],
     leaves: Sequence[Tensor],
     numbers: Numbers,
+    names: Sequence[str] = (),
 ) -> Mismatch | None:
     """Return the entry that exceeds its tolerance by most, over all outputs and leaves; None where all agree."""
     worst: tuple[float, int, int] | None = None
@@ -67,7 +75,7 @@ def find_mismatch(
         place(*split(row_index, outputs[i])), place(*split(column, leaves[j])),
         float(n[row_index, column]), float(a[row_index, column]),
         int((excess > 0).sum()), n.numel(),
-        _window(n, a, row_index, column),
+        _window(n, a, row_index, column), names[i] if names else "",
     )  # fmt: skip
 
 

@@ -4,82 +4,55 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
-from opcheck.checks.verdict import Verdict
+from opcheck.checks.verdict import Verdict, cannot
 from opcheck.plan.case import Case
-from opcheck.run.outcome import Outcome, OutcomeKind
+from opcheck.run.expectations import about, covers, expectations, kind_of, missed
+from opcheck.run.outcome import Outcome
 from opcheck.spec.claims import Expect
-from opcheck.spec.library import Sample, names_of
+from opcheck.spec.library import Sample
 
 
 def judge(case: Case, verdicts: Sequence[Verdict], rerun: str = "") -> Outcome:
-    """Return the outcome of a case."""
-    if not verdicts:
-        return Outcome.of(case, "skipped", f"{case.check} has nothing to test here")
-    whole = [expect for expect in case.expectations if expect.when.sample is None and expect.outcome != "skip"]
-    if whole:
-        return _expected_as_a_whole(case, whole[0], [verdict for verdict in verdicts if not verdict.passed])
-    expected, unexpected, too_good = _sorted(case, verdicts)
+    """Return the outcome of a case.
+
+    Each failure must be covered by an expectation, and each strict expectation must be met. Nothing passes by being
+    left out: no verdict at all is an error, and verdicts none of which tested anything skip the case.
+    """
+    verdicts = verdicts or [cannot(f"{case.check} gave no verdict: nothing was tested")]
+    known = expectations(case)
+    met: dict[str, str] = {}
+    unexpected: list[Verdict] = []
+    for verdict in verdicts:
+        if verdict.passed:
+            continue
+        expect = next((expect for expect in known if covers(expect, verdict)), None)
+        if expect is None:
+            unexpected.append(verdict)
+        else:
+            met.setdefault(expect.reason, verdict.title)
+    tested = [verdict for verdict in verdicts if not verdict.untested]
     if unexpected:
-        first = next((verdict for verdict in unexpected if _kind(verdict) == "failed"), unexpected[0])
-        kind = _kind(first)
+        first = next((verdict for verdict in unexpected if kind_of(verdict) == "failed"), unexpected[0])
         fields = {"sample": first.sample, **first.fields}
-        return Outcome.of(case, kind, first.title, _message(case, unexpected, len(verdicts), rerun), **fields)
+        return Outcome.of(
+            case, kind_of(first), first.title, _message(case, unexpected, _samples(tested), rerun), **fields
+        )
+    if not tested:
+        return Outcome.of(case, "skipped", "; ".join(dict.fromkeys(verdict.title for verdict in verdicts)))
+    too_good = [text for text in (missed(expect, verdicts) for expect in known) if text]
     if too_good:
-        names = ", ".join(str(verdict.sample) for verdict, _ in too_good)
-        reason = f"sample {names} was expected to fail, but holds: {too_good[0][1].reason}"
-        return Outcome.of(case, "xpassed", reason, f"{reason}\ntake the expectation out of the spec")
-    if expected:
-        reasons = dict.fromkeys(expect.reason for _, expect in expected)
-        return Outcome.of(case, "xfailed", "; ".join(reasons), expected[0][0].title)
-    remarks = {str(verdict.sample): verdict.title for verdict in verdicts if verdict.title}
+        lines = [*too_good, "take the expectation out of the spec"]
+        return Outcome.of(case, "xpassed", too_good[0], "\n".join(lines))
+    if met:
+        return Outcome.of(case, "xfailed", "; ".join(met), next(iter(met.values())))
+    remarks = {str(verdict.sample): verdict.title for verdict in tested if verdict.title}
     outcome = Outcome.of(case, "passed")
     return replace(outcome, fields={"warnings": remarks}) if remarks else outcome
 
 
-def _kind(verdict: Verdict) -> OutcomeKind:
-    return "inconclusive" if verdict.inconclusive else "error" if verdict.is_error else "failed"
-
-
-Foreseen = list[tuple[Verdict, Expect]]
-
-
-def _sorted(case: Case, verdicts: Sequence[Verdict]) -> tuple[Foreseen, list[Verdict], Foreseen]:
-    """Return the failures that were expected, those that were not, and the passes that were not."""
-    expected: Foreseen = []
-    unexpected: list[Verdict] = []
-    too_good: Foreseen = []
-    for verdict in verdicts:
-        expect = _expectation(case, verdict.sample)
-        if expect is None:
-            unexpected += [] if verdict.passed else [verdict]
-        elif not verdict.passed:
-            expected.append((verdict, expect))
-        elif expect.outcome == "fail":
-            too_good.append((verdict, expect))
-    return expected, unexpected, too_good
-
-
-def _expectation(case: Case, name: str | None) -> Expect | None:
-    for expect in case.expectations:
-        if expect.when.sample is not None and name is not None and expect.outcome != "skip" and means(expect, name):
-            return expect
-    return None
-
-
-def means(expect: Expect, name: str) -> bool:
-    """Tell whether an expectation speaks of a sample: by its name, or by that of the grid it comes from."""
-    return any(expect.when.matches("sample", known) for known in names_of(name))
-
-
-def _expected_as_a_whole(case: Case, expect: Expect, failures: list[Verdict]) -> Outcome:
-    if failures:
-        return Outcome.of(case, "xfailed", expect.reason, failures[0].title)
-    if expect.outcome == "flaky":
-        return Outcome.of(case, "passed")
-    reason = f"expected to fail, but holds: {expect.reason}"
-    return Outcome.of(case, "xpassed", reason, f"{reason}\ntake the expectation out of the spec")
+def _samples(verdicts: Sequence[Verdict]) -> int:
+    return sum(verdict.sample is not None for verdict in verdicts)
 
 
 def samples_to_run(case: Case) -> tuple[Sample, ...]:
@@ -97,17 +70,26 @@ def nothing_to_run(case: Case) -> str:
 
 def _skips(case: Case, sample: Sample) -> list[Expect]:
     named = [expect for expect in case.expectations if expect.outcome == "skip" and expect.when.sample is not None]
-    return [expect for expect in named if means(expect, sample.name)]
+    return [expect for expect in named if about(expect, sample.name)]
 
 
 def _message(case: Case, failures: list[Verdict], count: int, rerun: str, most: int = 3) -> str:
     """Return the failure as a person reads it: each failing sample with its evidence, and how to run it again."""
-    what = f"{len(failures)} of {count} samples failed" if count > 1 else "failed"
-    parts: list[Any] = [f"{case.id}: {what}"]
+    samples = [verdict for verdict in failures if verdict.sample is not None]
+    what = f"{len(samples)} of {count} samples failed" if samples and count > 1 else "failed"
+    parts = [f"{case.id}: {what}"]
     parts += [verdict.text() for verdict in failures[:most]]
     if len(failures) > most:
         names = ", ".join(str(verdict.sample) for verdict in failures[most:])
         parts.append(f"also: {names}")
+    near = [expect for expect in expectations(case) if any(about(expect, verdict.sample) for verdict in failures)]
+    if near:
+        parts.append("\n".join(f"not what the spec expects: {_told(expect)}" for expect in near))
     if rerun:
         parts.append(f"run just this: {rerun}")
     return "\n\n".join(parts)
+
+
+def _told(expect: Expect) -> str:
+    match = "" if expect.match is None else f" and match = {expect.match!r}"
+    return f'outcome = "{expect.outcome}"{match} ({expect.reason})'

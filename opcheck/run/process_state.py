@@ -130,7 +130,7 @@ def put_back(neutral: ProcessState, device: str = "cpu") -> Iterator[Left]:
     """
     before, left = ProcessState.read(device), Left()
     generators = [(module, module.get_rng_state()) for module in _generators(device)]
-    # torch warns once a process of most things: where warnings are errors, that would be an error of whoever comes first.
+    # torch warns of most things once a process: where warnings are errors, only who comes first would have one.
     strict = any(action == "error" for action, *_ in warnings.filters)
     neutral = replace(neutral, autocast=tuple((kind, False) for kind, _ in before.autocast), warn_always=strict)
     neutral.restore(before)
@@ -164,7 +164,7 @@ def _close_contexts() -> list[str]:
     if hooks:
         found.append("saved-tensor hooks on")
     if not _no_dual_level():
-        forward_ad.exit_dual_level()
+        forward_ad.exit_dual_level()  # type: ignore[no-untyped-call]
         found.append("a dual level open")
     return found
 

@@ -19,6 +19,7 @@ import torch
 from opcheck.checks.context import Check, Context
 from opcheck.checks.verdict import Verdict, fails, told
 from opcheck.plan.case import Case
+from opcheck.run.expectations import expected
 from opcheck.run.judge import judge, nothing_to_run, samples_to_run
 from opcheck.run.outcome import Outcome, rerun_command
 from opcheck.run.process_state import open_contexts, put_back, transform_is_open
@@ -37,6 +38,7 @@ def run(case: Case, session: RunSession) -> Outcome:
     back, and is a failure of its own.
     """
     start = time.perf_counter()
+    session.cause = None
     foreseen = tuple(e for e in case.expectations if e.when.engine in (None, session.engine.name))
     case = case if len(foreseen) == len(case.expectations) else replace(case, expectations=foreseen)
     outcome = _skipped(case, session) or _spoilt(case, session) or _judged(case, session)
@@ -74,7 +76,9 @@ def _judged(case: Case, session: RunSession) -> Outcome:
             left.changes.append("a transform of torch.func open")
     changes = [*left.changes, *(f"{change}, by its import" for change in session.imports.get(case.operator.id, ()))]
     if isinstance(found, Outcome):
-        return replace(found, message="\n".join([found.message, *map(_side_effect, changes)])) if changes else found
+        message = "\n".join([found.message, *map(_side_effect, changes)])
+        return replace(found, outcome="error", message=message) if changes else found
+    session.cause = next((verdict.cause for verdict in found if not verdict.passed), None)
     own = [fails(f"side effect: {_side_effect(change)}", _REMEDY) for change in changes]
     return judge(case, [*own, *found], _rerun(case, session))
 
@@ -99,7 +103,8 @@ def _verdicts(case: Case, session: RunSession, *, told_apart: bool) -> Sequence[
         problem = document.problem(("operator", index, key), str(error), nearest=error.hint)
         return Outcome.of(case, "error", str(problem), f"{case.id}: {problem}")
     except (MemoryError, torch.OutOfMemoryError) as error:
-        return Outcome.of(case, "error", f"out of memory: {told(error)}", f"{case.id}: out of memory: {told(error)}")
+        reason = f"out of memory: {told(error)}"
+        return expected(case, Outcome.of(case, "error", reason, f"{case.id}: {reason}"))
     except Exception as error:
         frames = traceback.extract_tb(error.__traceback__)
         where = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else ""
@@ -115,7 +120,8 @@ def _ended(case: Case, session: RunSession, error: BaseException) -> Outcome:
     # pytest-timeout interrupts a case by pytest.fail().
     timed_out = type(error).__name__ == "Failed" and "Timeout" in str(error)
     reason = " ".join(str(error).split()) if timed_out else f"the operator ends the process: {told(error)}"
-    return Outcome.of(case, "error", reason, f"{case.id}: {reason}\n\nrun just this: {_rerun(case, session)}")
+    message = f"{case.id}: {reason}\n\nrun just this: {_rerun(case, session)}"
+    return expected(case, Outcome.of(case, "error", reason, message))
 
 
 class _Interrupted(KeyboardInterrupt):

@@ -9,7 +9,8 @@ from typing import Any
 from opcheck.derivatives import BatchedEngine, Engine, TorchEngine
 from opcheck.devices import Availability, availability
 from opcheck.run.process_state import ProcessState
-from opcheck.samples import Unresolved, resolve
+from opcheck.samples import Unresolved
+from opcheck.samples.operator import resolve_operator
 from opcheck.spec.device import DeviceProfile
 from opcheck.spec.library import Operator
 from opcheck.spec.positions import Path as KeyPath
@@ -32,6 +33,8 @@ class RunSession:
     """What every case starts from."""
     imports: dict[str, list[str]] = field(default_factory=dict)
     """What the import of an operator's module left changed in the process, in words, by id of the operator."""
+    cause: BaseException | None = None
+    """The exception behind the failure of the last case, where there is one: for debuggers."""
     spoilt_by: str = ""
     """The case that left behind what cannot be put back; empty: none did."""
     _devices: dict[str, Availability] = field(default_factory=dict)
@@ -74,7 +77,7 @@ def unresolved(operator: Operator, settings: Settings) -> list[Problem]:
     problems = []
     for place, path in places:
         try:
-            resolve(path, settings.modules)
+            resolve_operator(path, settings.modules)
         except Unresolved as error:
             at = ("operator", operator.index, *place)
             problems.append(operator.document.problem(at, str(error), nearest=error.hint))

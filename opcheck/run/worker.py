@@ -19,7 +19,7 @@ class Worker:
         """Begin. Interrupts are left to the controlling process, which ends the workers."""
         self.lifeline = Lifeline(lifeline)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        gc.disable()  # what is made until the first case stays: to look for garbage among it takes a quarter of the time
+        gc.disable()  # what is made until the first case stays; to look for garbage in it takes a quarter of the time
 
     def imports(self, what: str) -> None:
         """Say that what specs name is being imported: an import may end the process, too."""

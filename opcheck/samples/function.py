@@ -10,7 +10,7 @@ from torch import Tensor
 
 from opcheck.samples.inputs import Inputs
 from opcheck.samples.memory import writable
-from opcheck.samples.outputs import select
+from opcheck.samples.outputs import names, select
 from opcheck.samples.seeding import seed_device
 from opcheck.spec.claims import Outputs
 
@@ -36,7 +36,15 @@ class TestedFunction:
 
     def __call__(self, *leaves: Tensor) -> tuple[Tensor, ...]:
         """Return the outputs under test for some leaves, of the shapes and dtypes of the sample's own."""
-        return select(self.result(*leaves), self.outputs, self.masked)
+        return self.tested(self.result(*leaves))
+
+    def tested(self, result: Any) -> tuple[Tensor, ...]:
+        """Return the outputs under test of what the operator returned. Raises Untestable where there are none."""
+        return select(result, self.outputs, self.masked)
+
+    def names(self, result: Any) -> tuple[str, ...]:
+        """Return the names of the outputs under test; nothing where they have positions only."""
+        return names(result, self.outputs)
 
     def result(self, *leaves: Tensor) -> Any:
         """Return what the operator itself returns; what it worked on where an in-place one returns nothing."""

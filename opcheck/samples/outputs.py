@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
+from opcheck.samples.results import Untestable, flatten, named, names_among
 from opcheck.spec.claims import Outputs
 
-
-def flatten(result: Any) -> tuple[Tensor, ...]:
-    """Return the tensors of a result, in order: of (nested) tuples, lists and dicts; everything else is left out."""
-    if isinstance(result, Tensor):
-        return (result,)
-    if isinstance(result, dict):
-        result = list(result.values())
-    if isinstance(result, (tuple, list)):
-        return tuple(tensor for item in result for tensor in flatten(item))
-    return ()
+T = TypeVar("T")
 
 
 def gauge_invariant(outputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
@@ -50,13 +42,24 @@ def _dense(masked: bool) -> Callable[[Tensor], Tensor]:
 
 
 def select(result: Any, spec: Outputs, masked: bool = False) -> tuple[Tensor, ...]:
-    """Return the outputs under test."""
-    outputs: tuple[Tensor, ...] = flatten(result)
-    if spec.select is not None:
-        outputs = tuple(outputs[index] for index in spec.select)
-    if spec.apply is not None:
-        outputs = _maps(masked)[spec.apply](outputs)
-    return outputs
+    """Return the outputs under test. Raises Untestable where there are none."""
+    outputs = _chosen(flatten(result), spec)
+    return outputs if spec.apply is None else _maps(masked)[spec.apply](outputs)
+
+
+def names(result: Any, spec: Outputs) -> tuple[str, ...]:
+    """Return the names of the outputs under test, as in `.loss` and `['logits']`; nothing where they have positions."""
+    return names_among(_chosen([path for path, _ in named(result)], spec))
+
+
+def _chosen(outputs: Sequence[T], spec: Outputs) -> tuple[T, ...]:
+    if spec.select is None:
+        return tuple(outputs)
+    count = len(outputs)
+    missing = [index for index in spec.select if not -count <= index < count]
+    if missing:
+        raise Untestable(f"outputs.select names output {missing[0]}, but the operator returned {count} tensors")
+    return tuple(outputs[index] for index in spec.select)
 
 
 def _maps(masked: bool) -> dict[str, Callable[[tuple[Tensor, ...]], tuple[Tensor, ...]]]:

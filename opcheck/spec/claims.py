@@ -100,6 +100,12 @@ class Outputs(Model):
         default=None, description="a map applied to the outputs, for what is defined only up to a phase, or is sparse"
     )
 
+    @model_validator(mode="after")
+    def _selects_something(self) -> "Outputs":
+        if self.select == ():
+            raise refuse("select is empty: no output would be tested", "at least one position")
+        return self
+
 
 class Gradcheck(Model):
     """Settings handed to `torch.autograd.gradcheck` and `gradgradcheck` as they are."""
@@ -163,7 +169,17 @@ class Expect(Model):
     """A known failure: precise, and with a reason."""
 
     when: When = Field(description="where it holds: a table with at least one key")
-    outcome: Literal["fail", "skip", "flaky"] = Field(
-        description="fail (must fail: strict), skip (is not run) or flaky (may fail or pass)"
+    outcome: Literal["fail", "error", "inconclusive", "flaky", "skip"] = Field(
+        description="fail (the claim must fail), error (must be an error), inconclusive (must be that), "
+        "flaky (the claim may fail or hold) or skip (is not run)"
+    )
+    match: Pattern | None = Field(
+        default=None, description="a regular expression that is found in what the failure says; default: any failure"
     )
     reason: Annotated[str, Field(min_length=1)] = Field(description="why, best with a link")
+
+    @model_validator(mode="after")
+    def _has_something_to_match(self) -> "Expect":
+        if self.match is not None and self.outcome == "skip":
+            raise refuse('match says nothing beside outcome = "skip": what is not run says nothing', "no match")
+        return self

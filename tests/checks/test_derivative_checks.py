@@ -104,11 +104,6 @@ def test_integer_and_other_outputs_are_passed_over(verdict_of, check, dtype):
     assert verdict_of("operators.right.sum_and_index", check, dtype).outcome == "passed"
 
 
-@pytest.mark.parametrize("check", ["backward", "forward_ad", "rev_over_rev", "fwd_over_rev"])
-def test_no_differentiable_outputs_means_a_derivative_of_zero(verdict_of, check):
-    assert verdict_of("operators.right.integers_only", check).outcome == "passed"
-
-
 @BOTH
 @pytest.mark.parametrize("check", CLAIMS)
 def test_tensor_lists_and_tensors_in_keyword_arguments_are_inputs(verdict_of, check, dtype):
@@ -122,7 +117,7 @@ def test_tensor_lists_and_tensors_in_keyword_arguments_are_inputs(verdict_of, ch
 @pytest.mark.parametrize("shape", ["[]", "[0]", "[2, 0, 3]"])
 @pytest.mark.parametrize("check", CLAIMS)
 def test_rank_zero_and_empty_tensors_are_checked(verdict_of, check, shape):
-    samples = f"samples = [{{ args = [{{ shape = {shape} }}] }}]"
+    samples = f"samples = [{{ args = [{{ shape = {shape} }}] }}, {{ args = [{{ shape = [2] }}] }}]"
     assert verdict_of("operators.right.square", check, samples=samples).outcome == "passed"
 
 
@@ -145,7 +140,7 @@ def test_a_sample_without_tensors_to_differentiate_is_an_error(verdict_of):
     samples = 'samples = [{ args = [{ shape = [2], dtype = "int64" }] }]'
     outcome = verdict_of("operators.right.scale", "backward", samples=samples)
     assert outcome.outcome == "error"
-    assert "the claim applies to none of the samples" in outcome.message
+    assert "no sample shows whether the claim holds" in outcome.message
 
 
 def test_an_operator_without_double_precision_is_checked_in_single(verdict_of):

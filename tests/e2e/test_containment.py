@@ -132,9 +132,8 @@ def test_an_import_that_ends_the_process_is_told_and_no_success(shared):
 
     run = shared("import", run)
     assert run.code == 2
-    assert run.err == (
-        "opcheck: a process ended before its first case, importing leaves_early.now: the process exited, with status 0\n"
-    )
+    what = "a process ended before its first case, importing leaves_early.now: the process exited, with status 0"
+    assert run.err == f"opcheck: {what}\n"
 
 
 def test_a_worker_that_hangs_in_c_does_not_keep_a_run_from_being_interrupted(shared):

@@ -225,7 +225,7 @@ class TestParts:
         project.write("pyproject.toml", settings.replace('"demo"', '"demo", "chatty"'))
         names = ("chatty.ends_badly", "demo.double")
         entries = [f'[[operator]]\nname = "{name}"\nsupports = {{ out = false }}\n' for name in names]
-        project.write("more/bad.toml", '[defaults]\nsamples = [{ args = [{ shape = [2] }] }]\n' + "".join(entries))
+        project.write("more/bad.toml", "[defaults]\nsamples = [{ args = [{ shape = [2] }] }]\n" + "".join(entries))
         options = ("--opcheck-check=vmap", "--opcheck-dtype=float64", "--opcheck-report-json=report.json")
         run = plain_pytest("more", *options, "-W", "error")
         assert run.outcomes == {
@@ -249,7 +249,7 @@ def pytest_runtest_logreport(report):
         print("keywords:", "chatty.logs::backward[cpu-float64]" in report.keywords)
 """
 
-CHATTY = '''
+CHATTY = """
 import logging
 
 
@@ -266,7 +266,7 @@ class Bad:
 def ends_badly(x):
     Bad()
     return 2 * x
-'''
+"""
 
 
 OWN_SURROUNDINGS = """

@@ -25,6 +25,7 @@ EXPECT = """
 when    = {{ check = "backward", {when} }}
 outcome = "{outcome}"
 reason  = "{reason}"
+{match}
 """
 
 
@@ -35,9 +36,12 @@ def case_of(tmp_path):
     def make(*expectations, text=None, device="cpu", check="backward", modules=("torch", "operators")):
         written = [
             EXPECT.format(
-                when=f'sample = "{sample}"' if sample else 'variant = "function"', outcome=outcome, reason=reason
+                when=f'sample = "{sample}"' if sample else 'variant = "function"',
+                outcome=outcome,
+                reason=reason,
+                match=f"match = '{match[0]}'" if match else "",
             )
-            for sample, outcome, reason in expectations
+            for sample, outcome, reason, *match in expectations
         ]
         path = tmp_path / "spec.toml"
         path.write_text(text or SPEC.format("".join(written)))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails
+from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, inapplicable, untested
+from opcheck.run.expectations import expected
 from opcheck.run.judge import judge, nothing_to_run, samples_to_run
+from opcheck.run.outcome import Outcome
 
 
 def on(name, verdict):
@@ -22,7 +24,9 @@ def verdicts(**others):
 
 
 WRONG = fails("the slope is wrong", "by a lot", row=1)
-REFUSED = cannot("the operator refuses the sample")
+REFUSED = cannot("the operator refuses the sample", "TypeError: no")
+KINK = Verdict(False, "a kink", "move the sample", inconclusive=True)
+NOTHING = untested("no output requires grad")
 
 
 class TestWithoutExpectations:
@@ -58,6 +62,19 @@ class TestWithoutExpectations:
         assert message.count("the slope is wrong") == 3
         assert message.splitlines()[-1] == "also: g[x=2]"
 
+    def test_no_verdict_is_an_error(self, case_of):
+        outcome = judge(case_of(), [])
+        assert (outcome.outcome, outcome.reason) == ("error", "backward gave no verdict: nothing was tested")
+
+    def test_where_there_was_nothing_to_compare_a_case_is_skipped_with_the_reason(self, case_of):
+        outcome = judge(case_of(), verdicts(a=NOTHING, b=NOTHING, g=NOTHING))
+        assert (outcome.outcome, outcome.reason) == ("skipped", "no output requires grad")
+
+    def test_a_sample_with_nothing_to_compare_does_not_count(self, case_of):
+        outcome = judge(case_of(), verdicts(b=NOTHING))
+        assert (outcome.outcome, outcome.fields) == ("passed", {})
+        assert "1 of 3 samples failed" in judge(case_of(), verdicts(a=WRONG, b=NOTHING)).message
+
 
 class TestExpectationsOfTheCase:
     def test_a_failure_that_was_expected_does_not_count(self, case_of):
@@ -73,6 +90,52 @@ class TestExpectationsOfTheCase:
     @pytest.mark.parametrize(("found", "expected"), [(GOOD, "passed"), (verdicts(a=WRONG), "xfailed")])
     def test_what_is_flaky_may_do_either(self, case_of, found, expected):
         assert judge(case_of((None, "flaky", "known")), found).outcome == expected
+
+    @pytest.mark.parametrize(
+        ("outcome", "meets"), [("fail", WRONG), ("flaky", WRONG), ("error", REFUSED), ("inconclusive", KINK)]
+    )
+    @pytest.mark.parametrize(("found", "is_then"), [(WRONG, "failed"), (REFUSED, "error"), (KINK, "inconclusive")])
+    def test_an_expected_outcome_means_itself_and_no_other(self, case_of, outcome, meets, found, is_then):
+        judged = judge(case_of((None, outcome, "the gradient is 2/3")), verdicts(b=found))
+        assert judged.outcome == ("xfailed" if found is meets else is_then)
+
+    def test_one_expected_failure_hides_no_other_kind_of_failure(self, case_of):
+        outcome = judge(case_of((None, "fail", "known")), verdicts(a=WRONG, b=REFUSED))
+        assert (outcome.outcome, outcome.fields["sample"]) == ("error", "b")
+        assert "1 of 4 samples failed" in outcome.message
+        assert 'not what the spec expects: outcome = "fail" (known)' in outcome.message
+
+    @pytest.mark.parametrize(
+        ("pattern", "is_then"), [("slope", "xfailed"), ("by a l.t", "xfailed"), ("sign", "failed")]
+    )
+    def test_a_failure_has_to_say_what_is_expected_of_it(self, case_of, pattern, is_then):
+        assert judge(case_of((None, "fail", "known", pattern)), verdicts(b=WRONG)).outcome == is_then
+
+    def test_one_expected_failure_hides_no_other_one(self, case_of):
+        case = case_of((None, "fail", "known", "slope"))
+        outcome = judge(case, verdicts(a=WRONG, b=fails("the sign is wrong")))
+        assert (outcome.outcome, outcome.reason) == ("failed", "the sign is wrong")
+
+    def test_every_expectation_counts_not_only_the_first(self, case_of):
+        both = case_of((None, "fail", "the slope", "slope"), (None, "fail", "the sign", "sign"))
+        assert judge(both, verdicts(a=WRONG, b=fails("the sign is wrong"))).outcome == "xfailed"
+        outcome = judge(both, verdicts(a=WRONG))
+        assert (outcome.outcome, outcome.reason) == ("xpassed", "expected to fail, but holds: the sign")
+
+    def test_a_failure_and_an_error_may_be_expected_of_one_case(self, case_of):
+        both = case_of((None, "fail", "wrong"), (None, "error", "refuses"))
+        assert judge(both, verdicts(a=WRONG, b=REFUSED)).reason == "wrong; refuses"
+        assert judge(both, verdicts(a=WRONG)).reason == "expected to be an error, but is none: refuses"
+
+    def test_what_is_flaky_may_not_be_an_error(self, case_of):
+        assert judge(case_of((None, "flaky", "known")), verdicts(b=REFUSED)).outcome == "error"
+
+    def test_an_operator_that_refuses_its_own_sample_has_no_wrong_gradient(self, case_of):
+        refuses = [
+            on(name, cannot("the operator refuses the sample: TypeError: f() takes 2 arguments")) for name in "ab"
+        ]
+        outcome = judge(case_of((None, "fail", "the gradient is 2/3")), refuses)
+        assert (outcome.outcome, outcome.is_bad) == ("error", True)
 
 
 class TestExpectationsOfSamples:
@@ -100,6 +163,56 @@ class TestExpectationsOfSamples:
 
     def test_a_flaky_sample_may_hold(self, case_of):
         assert judge(case_of(("b", "flaky", "known")), GOOD).outcome == "passed"
+
+    def test_each_of_the_named_samples_must_fail(self, case_of):
+        outcome = judge(case_of(("g", "fail", "known")), [*verdicts(g=WRONG)[:3], GOOD[3]])
+        assert (outcome.outcome, outcome.reason) == (
+            "xpassed", "sample g[x=2] was expected to fail, but holds: known"
+        )  # fmt: skip
+
+    def test_a_sample_and_the_rest_of_the_case_may_be_expected_to_differ(self, case_of):
+        case = case_of(("b", "error", "refuses"), (None, "fail", "wrong"))
+        assert judge(case, verdicts(a=WRONG, b=REFUSED)).outcome == "xfailed"
+        assert judge(case, verdicts(a=REFUSED, b=REFUSED)).outcome == "error"
+
+    def test_a_named_sample_where_nothing_is_compared_no_longer_fails(self, case_of):
+        assert judge(case_of(("b", "fail", "known")), verdicts(b=NOTHING)).outcome == "xpassed"
+
+    def test_of_several_verdicts_on_a_sample_one_must_be_the_failure(self, case_of):
+        assert judge(case_of(("b", "fail", "known")), [*GOOD, *verdicts(b=WRONG)]).outcome == "xfailed"
+
+    def test_a_case_that_does_not_test_the_sample_is_none_of_its_business(self, case_of):
+        assert judge(case_of(("b", "fail", "known")), [HOLDS]).outcome == "passed"
+        beside = inapplicable("the first argument cannot hold the result")
+        assert judge(case_of(("b", "fail", "known")), verdicts(b=beside)).outcome == "passed"
+
+
+class TestErrorsFromOutside:
+    def crashed(self, case):
+        return Outcome.of(case, "error", "the process crashed: SIGSEGV", "the whole story", signal=11)
+
+    def test_a_crash_that_is_expected_does_not_count(self, case_of):
+        case = case_of((None, "error", "known", "SIGSEGV|SIGBUS"))
+        outcome = expected(case, self.crashed(case))
+        assert (outcome.outcome, outcome.reason) == ("xfailed", "known")
+        assert (outcome.message, outcome.fields) == ("the process crashed: SIGSEGV", {"signal": 11})
+
+    @pytest.mark.parametrize(
+        "expectation",
+        [
+            (None, "fail", "known"),
+            (None, "flaky", "known"),
+            (None, "error", "known", "time-out"),
+            ("b", "error", "known"),
+        ],
+    )
+    def test_what_means_something_else_does_not_cover_a_crash(self, case_of, expectation):
+        case = case_of(expectation)
+        assert expected(case, self.crashed(case)) == self.crashed(case)
+
+    def test_what_is_no_error_stays_what_it_is(self, case_of):
+        case = case_of((None, "error", "known"))
+        assert expected(case, Outcome.of(case, "failed", "wrong")).outcome == "failed"
 
 
 class TestSkippedSamples:

@@ -59,6 +59,15 @@ def test_a_case_that_fails_says_how_to_run_it_again(case_of, session, tmp_path):
     )
 
 
+def test_an_operator_that_refuses_its_sample_is_no_known_wrong_gradient(case_of, session):
+    known = '[[operator.expect]]\nwhen = { check = "backward" }\noutcome = "fail"\nreason = "gradient is 2/3"\n'
+    spec = SPEC.format("operators.right.scale").replace("{ shape = [2] }", "{ shape = [2] }, 1.0, 2.0")
+    outcome = run(case_of(text=spec + known), session)
+    assert outcome.outcome == "error"
+    assert outcome.reason.startswith("the operator refuses the sample: TypeError: scale() takes")
+    assert run(case_of(text=spec + known.replace("fail", "error")), session).outcome == "xfailed"
+
+
 def test_an_operator_that_does_not_exist_is_an_error_with_its_place(case_of, session, tmp_path):
     outcome = run(case_of(text=SPEC.format("operators.right.sqare")), session)
     line = (
@@ -167,9 +176,9 @@ def test_that_a_batch_of_opcheck_is_slow_is_no_warning_for_the_project(checked_b
         assert checked_by(slow).outcome == "passed"
 
 
-def test_a_check_without_a_verdict_has_passed_nothing(checked_by):
+def test_a_check_without_a_verdict_is_an_error(checked_by):
     outcome = checked_by(lambda context: [])
-    assert (outcome.outcome, outcome.reason) == ("skipped", "backward has nothing to test here")
+    assert (outcome.outcome, outcome.reason) == ("error", "backward gave no verdict: nothing was tested")
 
 
 class TestSkipped:

@@ -10,6 +10,7 @@ import torch
 from torch.autograd import gradcheck, gradgradcheck
 
 from opcheck.samples import Inputs, TestedFunction
+from opcheck.samples.results import Untestable
 from opcheck.spec.claims import Outputs
 from opcheck.spec.values import SPARSE_LAYOUTS, Memory
 
@@ -158,8 +159,13 @@ class TestCalls:
     def test_the_result_itself_is_that_of_the_operator(self, made: Made) -> None:
         assert TestedFunction(lambda x: {"x": x, "n": 1}, made("{ shape = [2] }")).result()["n"] == 1
 
-    def test_an_operator_without_tensors_has_no_outputs(self, made: Made) -> None:
-        assert TestedFunction(lambda x: None, made("{ shape = [2] }"))() == ()
+    def test_an_operator_without_tensors_cannot_be_tested(self, made: Made) -> None:
+        with pytest.raises(Untestable, match="the operator returned None; there is no tensor in it"):
+            TestedFunction(lambda x: None, made("{ shape = [2] }"))()
+
+    def test_outputs_have_the_names_of_the_result(self, made: Made) -> None:
+        function = TestedFunction(lambda x: {"x": x, "y": x}, made("{ shape = [2] }"))
+        assert function.names(function.result()) == ("['x']", "['y']")
 
 
 class TestInPlace:

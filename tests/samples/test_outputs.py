@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections import namedtuple
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from opcheck.samples.outputs import differentiable, flatten, select
+from opcheck.samples.outputs import differentiable, gauge_invariant, names, select
+from opcheck.samples.results import Untestable
 from opcheck.spec.claims import Outputs
 
 SPARSE = [torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc]
@@ -26,39 +26,27 @@ def sparse(dense: torch.Tensor, layout: torch.layout) -> torch.Tensor:
     return dense.to_sparse(layout=layout, blocksize=blocksize)
 
 
-class TestFlatten:
-    def test_a_tensor_is_one_output(self) -> None:
-        x = torch.ones(2)
-        assert flatten(x) == (x,)
-
-    def test_tensors_come_in_the_order_of_nested_tuples_lists_and_dicts(self) -> None:
-        a, b, c, d = (torch.tensor(float(i)) for i in range(4))
-        assert [x.item() for x in flatten((a, [b, {"x": c, "y": (d,)}]))] == [0, 1, 2, 3]
-
-    def test_what_is_no_tensor_is_left_out(self) -> None:
-        x = torch.ones(2)
-        assert flatten((None, 3, "text", x, [], {})) == (x,)
-        assert flatten(None) == ()
-
-    def test_named_tuples_are_tuples(self) -> None:
-        pair = namedtuple("pair", "x y")
-        x, y = torch.ones(1), torch.zeros(1)
-        assert flatten(pair(x, y)) == (x, y)
-        assert len(flatten(torch.linalg.slogdet(torch.eye(2)))) == 2
-
-
 class TestSelect:
     def test_all_outputs_are_tested_by_default(self) -> None:
         assert len(seen((torch.ones(1), torch.ones(2), None))) == 2
 
-    @pytest.mark.parametrize(("chosen", "sizes"), [([0], [1]), ([2, 0], [3, 1]), ([-1], [3]), ([], [])])
+    @pytest.mark.parametrize(("chosen", "sizes"), [([0], [1]), ([2, 0], [3, 1]), ([-1], [3])])
     def test_positions_choose_among_the_tensors(self, chosen: list[int], sizes: list[int]) -> None:
         result = (torch.ones(1), None, torch.ones(2), torch.ones(3))
         assert [x.numel() for x in seen(result, select=chosen)] == sizes
 
-    def test_a_position_that_no_output_has_is_an_error(self) -> None:
-        with pytest.raises(IndexError):
-            seen(torch.ones(1), select=[1])
+    @pytest.mark.parametrize("index", [1, -2])
+    def test_a_position_that_no_output_has_is_an_error(self, index: int) -> None:
+        with pytest.raises(
+            Untestable, match=f"outputs.select names output {index}, but the operator returned 1 tensor"
+        ):
+            seen(torch.ones(1), select=[index])
+
+    def test_names_follow_the_selection(self) -> None:
+        result = {"a": torch.ones(1), "n": 3, "b": torch.ones(2)}
+        assert names(result, Outputs()) == ("['a']", "['b']")
+        assert names(result, Outputs(select=(1,))) == ("['b']",)
+        assert names((torch.ones(1), torch.ones(2)), Outputs(select=(1,))) == ()
 
 
 class TestMaps:
@@ -88,7 +76,7 @@ class TestMaps:
         assert values.tolist() == [-1, 2]
 
     def test_no_outputs_are_gauge_invariant(self) -> None:
-        assert seen((), apply="gauge_invariant") == ()
+        assert gauge_invariant(()) == ()
 
     @pytest.mark.parametrize("masked", [True, False])
     @pytest.mark.parametrize("layout", SPARSE)

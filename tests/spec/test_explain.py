@@ -290,9 +290,9 @@ class TestExpect:
             "3:20: when is empty: it would hide every failure of the operator; expected at least one key"
         ]
 
-    def test_outcomes_are_three(self, about: About) -> None:
+    def test_outcomes_are_five(self, about: About) -> None:
         assert about('expect = [{ when = { check = "vmap" }, outcome = "fial", reason = "x" }]') == [
-            '3:50: unknown outcome "fial"; expected one of fail, skip, flaky; did you mean "fail"?'
+            '3:50: unknown outcome "fial"; expected one of fail, error, inconclusive, flaky, skip; did you mean "fail"?'
         ]
 
     def test_unknown_keys_of_when_have_the_nearest_name(self, about: About) -> None:
@@ -309,4 +309,12 @@ class TestExpect:
     def test_patterns_must_be_patterns(self, about: About) -> None:
         assert about('errors = [{ match = "(" }]') == [
             '3:21: "(" is no regular expression: missing ), unterminated subpattern at position 0'
+        ]
+        assert about('expect = [{ when = { check = "vmap" }, outcome = "fail", match = "(", reason = "x" }]') == [
+            '3:66: "(" is no regular expression: missing ), unterminated subpattern at position 0'
+        ]
+
+    def test_what_is_not_run_matches_nothing(self, about: About) -> None:
+        assert about('expect = [{ when = { check = "vmap" }, outcome = "skip", match = "x", reason = "x" }]') == [
+            '3:11: match says nothing beside outcome = "skip": what is not run says nothing; expected no match'
         ]

@@ -1,0 +1,30 @@
+"""The callable that a spec names as an operator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from opcheck.samples.resolve import Unresolved, resolve
+
+
+def resolve_operator(path: str, modules: Sequence[str]) -> Callable[..., Any]:
+    """Return the callable that a dotted path names. Raises Unresolved, for classes as well.
+
+    A class is called to make an object: testing it as an operator would test its constructor.
+    """
+    found = resolve(path, modules)
+    if isinstance(found, type):
+        if issubclass(found, torch.autograd.Function):
+            raise Unresolved(f'"{path}" is a torch.autograd.Function; name what is called', f"{path}.apply")
+        if issubclass(found, torch.nn.Module):
+            what = "modules cannot be tested yet: name a function that calls one"
+        else:
+            what = "calling it makes an object: name a function"
+        raise Unresolved(f'"{path}" is a class, and {what}')
+    if not callable(found):
+        raise Unresolved(f'"{path}" is no function, but {type(found).__name__}')
+    operator: Callable[..., Any] = found
+    return operator

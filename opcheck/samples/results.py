@@ -1,0 +1,99 @@
+"""What an operator returns, taken apart: its tensors, and the names that they have in it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from numbers import Number
+from types import NoneType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+class Untestable(TypeError):
+    """A result that has no tensor to test, or that holds an object which may hide some."""
+
+
+WHAT_IS_TESTED = (
+    "an operator returns tensors: alone, or in tuples, lists, dicts, named tuples, dataclasses or attrs classes"
+)
+
+PLAIN = (Number, str, bytes, NoneType, torch.dtype, torch.device, torch.layout, torch.memory_format)
+"""What holds no tensor for certain."""
+
+
+def flatten(result: Any) -> tuple[Tensor, ...]:
+    """Return the tensors of a result, in order. Raises Untestable: see `named`."""
+    return (result,) if isinstance(result, Tensor) else tuple(tensor for _, tensor in named(result))
+
+
+def named(result: Any) -> list[tuple[str, Tensor]]:
+    """Return the tensors of a result with their paths, in order; numbers, strings and the like are left out.
+
+    Raises Untestable where there is no tensor, and for an object that is not known to hold none: what it hides would
+    pass unseen.
+    """
+    found = []
+    for path, part in leaves_of(result):
+        if isinstance(part, Tensor):
+            found.append((path, part))
+        elif not isinstance(part, PLAIN):
+            where = f" at output{path}" if path else ""
+            raise Untestable(f"the operator returned {_what(part)}{where}; no tensor in it can be found")
+    if not found:
+        raise Untestable(f"the operator returned {_what(result)}; there is no tensor in it")
+    return found
+
+
+def leaves_of(result: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield what is no container, with its path as Python writes it: `.loss`, `['logits']`, `[0]`."""
+    parts = None if isinstance(result, Tensor) else _parts(result)
+    if parts is None:
+        yield path, result
+    else:
+        for step, part in parts:
+            yield from leaves_of(part, path + step)
+
+
+def _parts(result: Any) -> list[tuple[str, Any]] | None:
+    """Return what a container holds; None for what is no container."""
+    kind = type(result)
+    if isinstance(result, Mapping):
+        return [(f"[{_short(key)}]", part) for key, part in result.items()]
+    if isinstance(result, (tuple, list)):
+        names = getattr(kind, "__match_args__", ())  # of named tuples, and of torch.return_types
+        if len(names) != len(result):
+            return [(f"[{index}]", part) for index, part in enumerate(result)]
+    elif dataclasses.is_dataclass(kind):
+        names = [field.name for field in dataclasses.fields(kind)]
+    elif hasattr(kind, "__attrs_attrs__"):
+        names = [field.name for field in kind.__attrs_attrs__]
+    else:
+        return None
+    return [(f".{name}", getattr(result, name, None)) for name in names]
+
+
+def names_among(paths: Sequence[str]) -> tuple[str, ...]:
+    """Return the paths where there is a name in any of them; nothing where all are positions."""
+    return tuple(paths) if any(path.strip("[0123456789]") for path in paths) else ()
+
+
+def _what(result: Any) -> str:
+    """Return a result without tensors as words."""
+    if result is None:
+        return "None"
+    kind = type(result)
+    if isinstance(result, PLAIN):
+        return f"{_short(result)} ({kind.__name__})"
+    if isinstance(result, (Mapping, tuple, list)) and not result:
+        return f"an empty {kind.__name__}"
+    return (
+        f"a {kind.__name__}" if kind.__module__ == "builtins" else f"an object of {kind.__module__}.{kind.__qualname__}"
+    )
+
+
+def _short(value: Any, most: int = 40) -> str:
+    text = repr(value)
+    return text if len(text) <= most else f"{text[:most]}..."
