@@ -28,10 +28,16 @@ __all__ = ["cases"]
 FOREIGN_MARKS = {"filterwarnings", "parametrize", "skip", "skipif", "timeout", "usefixtures", "xdist_group", "xfail"}
 """Marks that do something: a tag of that name must not, and selects by --opcheck-tag alone."""
 
+OF_LOGGING = (
+    "log_auto_indent", "log_cli", "log_cli_date_format", "log_cli_format", "log_cli_level", "log_date_format",
+    "log_file", "log_file_date_format", "log_file_format", "log_file_level", "log_file_mode", "log_format", "log_level",
+)  # fmt: skip
+"""Settings of pytest's own plugin for logs, which takes up all loggers of torch in each phase of a case."""
+
 OVERRIDES = ("eps", "atol", "rtol", "nondeterminism", "fast_mode", "raise_exception", "jacobian")
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
+def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
     """Declare options. All begin with --opcheck, so that none collides with those of a project's own conftest."""
     group = parser.getgroup("opcheck", "opcheck: tests of operators from TOML specs")
     many = {"action": "append", "default": [], "metavar": "NAMES"}
@@ -60,6 +66,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--opcheck-no-raise-exception", action="store_false", dest="opcheck_raise_exception", default=None,
         help="do not ask torch's gradcheck for explanations",
     )  # fmt: skip
+    if pluginmanager.is_blocked("logging"):  # by `opcheck run`: a project's settings for it are no mistakes
+        for name in OF_LOGGING:
+            parser.addini(name, "unused: nothing is logged here")
     parser.addini(
         "opcheck_specs", "files and folders of specs, besides those of [tool.opcheck]", type="paths", default=[]
     )
@@ -263,7 +272,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
         for kind in check_kinds().values():
             plugin.mark(kind.name, kind.claim)
-    _refuse_unknown_names(plugin)
+    if not config.option.opcheck_alone:  # `opcheck run` has its own words for them
+        _refuse_unknown_names(plugin)
     if not hasattr(config, "workerinput") and (config.option.xmlpath or config.option.opcheck_report_json):
         from opcheck.report.from_pytest import register_reports
 
@@ -308,7 +318,7 @@ class SpecCollector(pytest.File):
             near = nearest(name, [case.id for case in plan(library, plugin.devices)])
             hint = f'; did you mean "{near}"?' if near else ""
             raise pytest.UsageError(f'{self.nodeid} has no case "{name}"{hint}')
-        if plugin.worker is not None:
+        if self.config.option.opcheck_alone:
             plugin.look_up(found)
         # The node id as text, which is what --lf remembers: put together from parts it would not be the same to pytest.
         return [CaseItem.from_parent(self, name=c.id, nodeid=f"{self.nodeid}::{c.id}", case=c) for c in found]

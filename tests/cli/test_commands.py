@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -196,3 +198,35 @@ class TestCommandLine:
 
         monkeypatch.setattr("opcheck.cli.schema.run", interrupt)
         assert main(["schema"]) == 2
+
+
+def test_commands_leave_the_process_as_it_was(cli):
+    environment = dict(os.environ)
+    for arguments in (["validate"], ["list"], ["schema"]):
+        assert cli(*arguments).code == 0
+        assert gc.isenabled()
+        assert gc.get_freeze_count() == 0
+        assert dict(os.environ) == environment
+
+
+def test_a_mistake_is_seen_however_alike_the_file_looks(cli, project):
+    path = project.folder / "specs/good.toml"
+    assert cli("validate").code == 0
+    stat = path.stat()
+    path.write_text(path.read_text().replace("tags ", "tgas "))
+    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    assert path.stat().st_size == stat.st_size
+    run = cli("validate")
+    assert run.code == 2
+    assert 'unknown key "tgas"' in run.err
+    assert not (project.folder / ".opcheck_cache").exists()
+
+
+@pytest.mark.parametrize("command", [["validate"], ["list"], ["run"], ["show", "torch.sin"]])
+def test_without_specs_nobody_elses_are_taken(cli, project, command):
+    project.write("pyproject.toml", "[tool.opcheck]\n")
+    (project.folder / "specs").rename(project.folder / "elsewhere")
+    run = cli(*command)
+    assert run.code == 2
+    assert "no specs here: name files or folders of them" in run.err
+    assert "`builtin` is the shipped library" in run.err

@@ -161,7 +161,7 @@ class TestRunning:
         project.write("hang", "")
         project.write("more/hang.toml", '[[operator]]\nname = "demo.hangs"\nsamples = [{ args = [{ shape = [2] }] }]\n')
         run = plain_pytest("more", "--timeout=0.3", "--opcheck-check=vmap", "--opcheck-dtype=float64")
-        assert "Timeout (>0.3s) from pytest-timeout." in run.out.splitlines()
+        assert "demo.hangs::vmap[cpu-float64]: Timeout (>0.3s) from pytest-timeout." in run.out.splitlines()
         assert "demo.py" not in run.out.split("FAILURES")[1]
         assert counts(run) == "1 failed"
 
@@ -236,11 +236,21 @@ class TestParts:
 
 
 RENAMED = """
+import _pytest.runner
+
+
+class Runner:
+    pass
+
+
+for name in dir(_pytest.runner):
+    if name.startswith("pytest_") and name != "pytest_addoption":
+        setattr(Runner, name, staticmethod(getattr(_pytest.runner, name)))
+
+
 def pytest_configure(config):
-    manager = config.pluginmanager
-    for name in ("runner", "capturemanager"):
-        plugin = manager.unregister(name=name)
-        manager.register(plugin, f"renamed {name}")
+    config.pluginmanager.unregister(name="runner")
+    config.pluginmanager.register(Runner(), "renamed")
 """
 
 LISTENING = """
