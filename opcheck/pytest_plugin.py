@@ -306,27 +306,37 @@ class CaseItem(pytest.Item):
     def runtest(self) -> None:
         """Run the case, and tell pytest what came of it."""
         from opcheck.run.runner import run
+        from opcheck.text import printable
 
         self.outcome = None  # of an earlier try: other plugins may run an item again
         outcome = self.outcome = run(self.case, self.config.stash[PLUGIN].session)
         if outcome.outcome == "skipped":
-            pytest.skip(outcome.reason)
+            pytest.skip(printable(outcome.reason))
         if outcome.outcome == "xfailed":
-            pytest.xfail(outcome.reason)
+            pytest.xfail(printable(outcome.reason))
         if outcome.is_bad:
             raise CaseFailed(outcome)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """Show the message of the outcome."""
+        from opcheck.text import printable, well_formed
+
         if isinstance(excinfo.value, CaseFailed):
-            return excinfo.value.outcome.message or excinfo.value.outcome.reason
+            outcome = excinfo.value.outcome
+            return printable(outcome.message or outcome.reason, lines=True, most=None)
         if isinstance(excinfo.value, pytest.fail.Exception):  # a time-out: where it struck says little
             return str(excinfo.value)
-        return super().repr_failure(excinfo, style)
+        shown = super().repr_failure(excinfo, style)
+        text = well_formed(str(shown))
+        return shown if text == str(shown) else text  # which pytest-xdist could not send
 
     def reportinfo(self) -> tuple[Path, int, str]:
-        """Return the place of the operator in its spec."""
-        return self.path, self.case.operator.line - 1, self.case.id
+        """Return the place of the operator in its spec.
+
+        With a name that no node id ends in: `pytest -v` would write the dots of it as `::`, in what should be an id.
+        """
+        operator = self.case.operator
+        return self.path, operator.line - 1, f"{self.case.id} ({operator.document.file}:{operator.line})"
 
     def record_of(self, report: pytest.TestReport) -> dict[str, Any]:
         """Return the record for reports; also where the case did not come to an outcome of its own."""
@@ -381,13 +391,20 @@ def pytest_runtest_makereport(
     report = yield
     if isinstance(item, CaseItem) and (report.when == "call" or (report.when == "setup" and not report.passed)):
         report.__dict__["opcheck"] = item.record_of(report)
+    if isinstance(item, CaseItem) and report.sections:
+        from opcheck.text import well_formed
+
+        report.sections = [(title, well_formed(text)) for title, text in report.sections]  # pytest-xdist sends them
     return report
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say once for each absent device that its cases were skipped."""
-    if terminalreporter.stats.get("skipped"):
-        from opcheck.report.from_pytest import absent_devices
+    """Say once for each absent device that its cases were skipped, and what is wrong with the reports."""
+    if terminalreporter.stats.get("skipped") or terminalreporter.config.pluginmanager.hasplugin("opcheck_reports"):
+        from opcheck.report.from_pytest import absent_devices, troubles
+        from opcheck.text import printable
 
-        for reason, count in absent_devices(terminalreporter.stats["skipped"]):
-            terminalreporter.write_line(f"opcheck: {count} cases skipped: {reason}", yellow=True)
+        for reason, count in absent_devices(terminalreporter.stats.get("skipped", ())):
+            terminalreporter.write_line(f"opcheck: {count} cases skipped: {printable(reason)}", yellow=True)
+        for line in troubles(terminalreporter.config):
+            terminalreporter.write_line(f"opcheck: {printable(line)}", red=True)

@@ -18,7 +18,7 @@ import pytest
 from opcheck.cli.paths import add_paths, spec_paths
 from opcheck.cli.selecting import RequestError, add_selection, devices, loaded, selection
 from opcheck.cli.validate import resolve_names_once
-from opcheck.report.from_pytest import record_of
+from opcheck.report.from_pytest import record_of, troubles
 from opcheck.spec import Library, Settings
 from opcheck.spec.load import BUILTIN, builtin_folder
 
@@ -145,6 +145,7 @@ class _Reporter:
     @pytest.hookimpl(trylast=True)
     def pytest_configure(self, config: pytest.Config) -> None:
         """Silence pytest's own terminal report. Other plugins, that of time-outs among them, rely on its presence."""
+        self.config = config
         config.pluginmanager.unregister(name="terminalreporter")
         silent: Any = pytest.TerminalReporter(config, io.StringIO())
         silent.pytest_runtest_logreport = None  # which nobody would see: it need not keep account of each case
@@ -194,7 +195,7 @@ class _Reporter:
         if code == pytest.ExitCode.USAGE_ERROR:
             return 2  # pytest has said why
         self.report.failures()
-        self.report.summary(time.monotonic() - self.start)
+        self.report.summary(time.monotonic() - self.start, troubles(self.config))
         done = len(self.report.records)
         if self.stops_early and self.report.has_failed:
             self.report.console.print(f"stopped at a failure, after {done} of {self.total} cases")
