@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import gc
+import os
 import re
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -66,6 +67,10 @@ class Plugin:
         self.config = config
         self.selected: dict[Path, set[str]] = {}
         """Case ids asked for on the command line as FILE::ID, by file."""
+        self.requested: list[Path] = []
+        """The files and folders that pytest was asked for."""
+        self.is_partial = False
+        """Whether pytest was given a folder around one of them in its place."""
         self.described: dict[str, Operator] = {}
         """The operators collected so far, by id."""
         self._marks: dict[str, pytest.MarkDecorator] = {}
@@ -83,8 +88,12 @@ class Plugin:
     @cached_property
     def folders(self) -> list[Path]:
         """The files and folders of specs that the project names."""
-        named = [*self.settings.spec_paths(), *self.config.getini("opcheck_specs"), *self.names("specs")]
-        return [(self.config.invocation_params.dir / path).resolve() for path in named]
+        base = self.config.invocation_params.dir
+        values = self.config.option.opcheck_specs
+        whole = [value for value in values if (base / value).exists()]  # a comma in it is part of its name
+        several = _separated(value for value in values if value not in whole)
+        named = [*self.settings.spec_paths(), *self.config.getini("opcheck_specs"), *whole, *several]
+        return [(base / path).resolve() for path in named]
 
     @cached_property
     def given(self) -> list[Path]:
@@ -92,8 +101,7 @@ class Plugin:
         if self.config.args_source != pytest.Config.ArgsSource.ARGS:
             return []
         base = self.config.invocation_params.dir
-        paths = [(base / str(arg).split("::")[0]).resolve() for arg in self.config.args]
-        return [path for path in paths if path != base and path not in (self.config.rootpath, *base.parents)]
+        return [path for path in self.requested if path not in (base, self.config.rootpath, *base.parents)]
 
     @cached_property
     def devices(self) -> list[DeviceProfile]:
@@ -135,8 +143,7 @@ class Plugin:
 
     def names(self, option: str) -> tuple[str, ...]:
         """Return the values of an option that takes names separated by commas, once or several times."""
-        values = getattr(self.config.option, f"opcheck_{option}")
-        return tuple(dict.fromkeys(name.strip() for value in values for name in value.split(",") if name.strip()))
+        return _separated(getattr(self.config.option, f"opcheck_{option}"))
 
     def root_of(self, path: Path) -> Path | None:
         """Return the spec folder that makes a TOML file a spec; None where it is none.
@@ -189,6 +196,11 @@ class Plugin:
 PLUGIN = pytest.StashKey[Plugin]()
 
 
+def _separated(values: Iterable[str]) -> tuple[str, ...]:
+    """Return the names that are separated by commas in some values, each once."""
+    return tuple(dict.fromkeys(name.strip() for value in values for name in value.split(",") if name.strip()))
+
+
 def looks_like_specs(path: Path) -> bool:
     """Tell whether a TOML file, perhaps a broken one, describes an operator by a dotted name."""
     try:
@@ -205,13 +217,7 @@ SIGNS = (r"^\s*\[\[\s*operator\s*\]\]", r"""^\s*["']?name["']?\s*=\s*["']\w+\.""
 def pytest_configure(config: pytest.Config) -> None:
     """Set up the plugin: ids given on the command line, the selection, the reports."""
     plugin = config.stash[PLUGIN] = Plugin(config)
-    # pytest splits FILE::ID at :: and at [, which occur in ids too; so ids are kept apart, and the file is collected.
-    for index, arg in enumerate(config.args):
-        file, separator, wanted = str(arg).partition(".toml::")
-        if separator:
-            path = (config.invocation_params.dir / f"{file}.toml").resolve()
-            plugin.selected.setdefault(path, set()).add(wanted)
-            config.args[index] = f"{file}.toml"
+    _take_arguments_apart(plugin)
     if config.option.markers:
         from opcheck.plan import check_kinds
 
@@ -222,6 +228,37 @@ def pytest_configure(config: pytest.Config) -> None:
         from opcheck.report.from_pytest import register_reports
 
         register_reports(config)
+
+
+def _take_arguments_apart(plugin: Plugin) -> None:
+    """Keep ids apart from files, and let pytest see of paths what it does not split: at :: and [, which occur in both.
+
+    Where that is a folder around what was asked for, the rest of it is ignored: see pytest_ignore_collect.
+    """
+    config, base = plugin.config, plugin.config.invocation_params.dir
+    for index, arg in enumerate(map(str, config.args)):
+        path = base / arg
+        if "::" in str(path) or "[" in str(path):
+            from opcheck.cli.paths import split_id, unsplit
+
+            file, wanted = split_id(arg, base)
+            path = (base / file).resolve()
+            if wanted:
+                plugin.selected.setdefault(path, set()).add(wanted)
+            if wanted or path.exists():
+                config.args[index] = seen = unsplit(file, base)
+                plugin.is_partial |= (base / seen).resolve() != path
+        plugin.requested.append(path.resolve())
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Ignore what nobody asked for, where pytest was given a folder around it."""
+    plugin = config.stash[PLUGIN]
+    if not plugin.is_partial:
+        return None
+    here = collection_path.resolve()
+    asked = any(path in (here, *here.parents) or here in path.parents for path in plugin.requested)
+    return None if asked else True
 
 
 def _refuse_unknown_names(plugin: Plugin) -> None:
@@ -242,7 +279,11 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
     if file_path.suffix != ".toml" or file_path.name == "pyproject.toml":
         return None
     root = parent.config.stash[PLUGIN].root_of(file_path)
-    return None if root is None else SpecCollector.from_parent(parent, path=file_path)
+    if root is None:
+        return None
+    # Also for specs outside the project: pytest would name them by the folder that it was given, and not find them.
+    nodeid = os.path.relpath(file_path, parent.config.rootpath).replace(os.sep, "/")
+    return SpecCollector.from_parent(parent, path=file_path, nodeid=nodeid)
 
 
 class SpecCollector(pytest.File):
@@ -335,8 +376,11 @@ class CaseItem(pytest.Item):
 
         With a name that no node id ends in: `pytest -v` would write the dots of it as `::`, in what should be an id.
         """
+        from opcheck.text import printable
+
         operator = self.case.operator
-        return self.path, operator.line - 1, f"{self.case.id} ({operator.document.file}:{operator.line})"
+        place = printable(f"{operator.document.file}:{operator.line}")
+        return self.path, operator.line - 1, f"{self.case.id} ({place})"
 
     def record_of(self, report: pytest.TestReport) -> dict[str, Any]:
         """Return the record for reports; also where the case did not come to an outcome of its own."""

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from opcheck.cli.paths import add_paths, spec_paths
+from opcheck.cli.paths import add_paths, spec_paths, split_id
 from opcheck.cli.selecting import RequestError, add_selection, devices, loaded, selection
 from opcheck.cli.validate import resolve_names_once
 from opcheck.report.from_pytest import record_of, troubles
@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the selected cases. Returns the exit code. Raises SpecError."""
     settings = Settings.find()
-    paths, options.paths = list(options.paths), [path.split("::")[0] for path in options.paths]
+    paths, options.paths = list(options.paths), [split_id(path)[0] for path in options.paths]
     library = loaded(options, settings)
     chosen = selection(options, library)
     devices(options, settings)
@@ -88,7 +88,15 @@ def _pytest(options: argparse.Namespace, settings: Settings) -> int:
 
 def _arguments(options: argparse.Namespace, settings: Settings) -> list[str]:
     """Return the command line for pytest: what was loaded is run, whatever the project's own options of pytest say."""
-    arguments = ["--rootdir", str(settings.root), "-o", "addopts=", "-o", "norecursedirs=", "--disable-warnings"]
+    arguments = [
+        "--rootdir",
+        os.path.relpath(settings.root),
+        "-o",
+        "addopts=",
+        "-o",
+        "norecursedirs=",
+        "--disable-warnings",
+    ]
     arguments += ["-p", "no:hypothesispytest"]  # has nothing to do here, and takes as long to load as torch
     for name in ("k", "m"):
         value = getattr(options, name)
@@ -109,15 +117,15 @@ def _arguments(options: argparse.Namespace, settings: Settings) -> list[str]:
     for name in ("device", "operator", "check", "dtype", "tag"):
         arguments += [f"--opcheck-{name}={value}" for value in getattr(options, name)]
     paths = [_pytest_path(str(path)) for path in spec_paths(options, settings)]
-    return [*arguments, *(f"--opcheck-specs={path.split('::')[0]}" for path in paths), *paths]
+    return [*arguments, *(f"--opcheck-specs={split_id(path)[0]}" for path in paths), *paths]
 
 
 def _pytest_path(path: str) -> str:
     """Return a path that pytest can find: `builtin` stands for the shipped library."""
     parts = Path(path).parts
-    if parts and parts[0] == BUILTIN and not Path(path.split("::")[0]).exists():
+    if parts and parts[0] == BUILTIN and not Path(split_id(path)[0]).exists():
         return str(builtin_folder().joinpath(*parts[1:]))
-    return path
+    return f"./{path}" if path.startswith("-") else path  # which would be an option
 
 
 class _Output(io.TextIOWrapper):

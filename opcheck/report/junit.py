@@ -28,7 +28,8 @@ class JUnitReport:
     def add(self, nodeid: str, name: str) -> None:
         """Note which case a node id means."""
         file = nodeid.removesuffix(f"::{name}").removesuffix(".toml")
-        self._cases[_dotted(nodeid)] = (file.replace("/", "."), name)
+        place = [part for part in file.split("/") if part not in ("..", "")]
+        self._cases[_dotted(nodeid)] = (".".join(place), name)
 
     def finish(self) -> str:
         """Give the test cases their names, and return what is wrong with the report; an empty string for nothing."""

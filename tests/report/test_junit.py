@@ -28,7 +28,7 @@ def test_looking_whether_it_can_be_written_leaves_nothing_behind(tmp_path):
 def test_what_cannot_be_written_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     for path in (tmp_path, tmp_path / "file" / "report.xml", tmp_path / "file" / "deep" / "report.xml"):
-        with pytest.raises(OSError, match="is a folder|Not a directory"):
+        with pytest.raises(OSError, match=r"is a folder|Not a directory"):
             JUnitReport(path)
 
 
