@@ -248,7 +248,8 @@ def _take_arguments_apart(plugin: Plugin) -> None:
             if wanted or path.exists():
                 config.args[index] = seen = unsplit(file, base)
                 plugin.is_partial |= (base / seen).resolve() != path
-        plugin.requested.append(path.resolve())
+        asked = path if path.exists() else base / arg.split("::")[0]
+        plugin.requested.append(asked.resolve())
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

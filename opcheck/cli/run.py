@@ -9,7 +9,8 @@ import os
 import signal
 import sys
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -83,20 +84,14 @@ def _pytest(options: argparse.Namespace, settings: Settings) -> int:
         reporter = _Reporter(report, stops_early=options.x)
         with _terminated_as_interrupt():
             code = pytest.main(_arguments(options, settings), plugins=[reporter])
-        return reporter.finish(int(code))
+        code = reporter.finish(int(code))
+        return code or int(out.is_cut)
 
 
 def _arguments(options: argparse.Namespace, settings: Settings) -> list[str]:
     """Return the command line for pytest: what was loaded is run, whatever the project's own options of pytest say."""
-    arguments = [
-        "--rootdir",
-        os.path.relpath(settings.root),
-        "-o",
-        "addopts=",
-        "-o",
-        "norecursedirs=",
-        "--disable-warnings",
-    ]
+    arguments = ["--rootdir", os.path.relpath(settings.root)]  # relative: pytest replaces $NAME in it
+    arguments += ["-o", "addopts=", "-o", "norecursedirs=", "--disable-warnings"]
     arguments += ["-p", "no:hypothesispytest"]  # has nothing to do here, and takes as long to load as torch
     for name in ("k", "m"):
         value = getattr(options, name)
@@ -129,15 +124,34 @@ def _pytest_path(path: str) -> str:
 
 
 class _Output(io.TextIOWrapper):
-    """Standard output that ends the run when nobody reads it any more, as in `opcheck run | head`."""
+    """Standard output that ends the run when nobody reads it any more, as in `opcheck run | head`.
+
+    Where it goes to a disk that is full, the run goes on, for the sake of its other reports.
+    """
+
+    is_cut = False
+
+    def write(self, text: str) -> int:
+        """Write text."""
+        with self._surviving():
+            super().write(text)
+        return len(text)
 
     def flush(self) -> None:
         """Write what is buffered."""
-        try:
+        with self._surviving():
             super().flush()
-        except BrokenPipeError:
+
+    @contextmanager
+    def _surviving(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
             os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
-            raise KeyboardInterrupt from None
+            if isinstance(error, BrokenPipeError):
+                raise KeyboardInterrupt from None
+            self.is_cut = True
+            print(f"opcheck: the output is incomplete: {error.strerror}", file=sys.stderr)
 
 
 class _Reporter:

@@ -132,7 +132,9 @@ class TestOddFolders:
     def test_what_lies_beside_it_is_not_run(self, project, verbose, cli):
         for name in ("a[1]", "a[2]"):
             shutil.copytree("specs", f"more/{name}")
-        project.write("more/test_own.py", "def test_backward(): pass\n")
+        project.write("more/test_own.py", "def test_backward(): pass\ndef test_backward_too(): pass\n")
+        mixed = verbose("more/test_own.py::test_backward_too", "more/a[1]/bad.toml")
+        assert set(mixed) == {f"more/a[1]/{next(iter(EXPECTED))}".replace("specs/", "")}
         own = [f"more/a[1]/{name}" for name in ("good.toml", "bad.toml")]
         assert {name.split("::")[0] for name in verbose(*own)} == set(own)
         done = cli("run", "more/a[1]", "--check=backward", "--report-json=report.json")

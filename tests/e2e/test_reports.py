@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import sys
 
@@ -205,6 +206,19 @@ def test_a_report_that_finds_no_room_costs_nothing_else(shared, way):
     assert 1 <= len(done.records) < 3
     assert "3 passed" in done.out
     assert "Traceback" not in done.out + done.err
+    assert done.code == 1
+
+
+def test_a_full_disk_under_the_output_costs_neither_the_run_nor_its_report(shared):
+    command = "opcheck run specs/good.toml --check=backward,variants --report-json=report.json > /dev/full"
+
+    def run(project):
+        return project.run("/bin/sh", "-c", f"{shlex.quote(os.path.dirname(sys.executable))}/{command}")
+
+    done = shared("full_output", run)
+    assert set(done.outcomes.values()) == {"passed"}
+    assert len(done.outcomes) == 3
+    assert done.err.splitlines() == ["opcheck: the output is incomplete: No space left on device"]
     assert done.code == 1
 
 
