@@ -224,7 +224,8 @@ def pytest_configure(config: pytest.Config) -> None:
         for kind in check_kinds().values():
             plugin.mark(kind.name, kind.claim)
     _refuse_unknown_names(plugin)
-    if not hasattr(config, "workerinput") and (config.option.xmlpath or config.option.opcheck_report_json):
+    asked = config.option.opcheck_report_json or getattr(config.option, "xmlpath", None)  # without -p no:junitxml
+    if asked and not hasattr(config, "workerinput"):
         from opcheck.report.from_pytest import register_reports
 
         register_reports(config)

@@ -23,8 +23,8 @@ def register_reports(config: pytest.Config) -> None:
     folder = config.invocation_params.dir
     asked, junit = config.option.opcheck_report_json, None
     try:
-        if config.option.xmlpath:
-            path = os.path.expanduser(os.path.expandvars(config.option.xmlpath))  # as pytest does
+        if xmlpath := getattr(config.option, "xmlpath", None):
+            path = os.path.expanduser(os.path.expandvars(xmlpath))  # as pytest does
             junit = JUnitReport(folder / path, config.option.junitprefix or "")
         report = JsonReport(folder / asked) if asked else None
     except OSError as error:

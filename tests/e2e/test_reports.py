@@ -308,3 +308,8 @@ class TestJUnit:
             ("mine.specs.good", "demo.double[inplace]::backward[cpu-float64]"),
             ("mine.tests.test_own.TestIt", "test_own"),
         ]
+
+    def test_pytest_may_do_without_it(self, plain_pytest):
+        done = plain_pytest("specs/good.toml", "--opcheck-check=backward", "-p", "no:junitxml")
+        assert "2 passed" in done.out
+        assert done.code == 0
