@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import os
 import re
 from collections.abc import Generator, Iterable
 from contextlib import nullcontext
@@ -93,6 +94,10 @@ class Plugin:
         self.config = config
         self.selected: dict[Path, set[str]] = {}
         """Case ids asked for on the command line as FILE::ID, by file."""
+        self.requested: list[Path] = []
+        """The files and folders that pytest was asked for."""
+        self.is_partial = False
+        """Whether pytest was given a folder around one of them in its place."""
         self.described: dict[str, Operator] = {}
         """The operators collected so far, by id."""
         self._marks: dict[str, pytest.MarkDecorator] = {}
@@ -114,10 +119,14 @@ class Plugin:
     @cached_property
     def folders(self) -> list[Path]:
         """The files and folders of specs that the project names."""
-        named = [*self.settings.spec_paths(), *self.config.getini("opcheck_specs"), *self.names("specs")]
-        folders = [(self.config.invocation_params.dir / path).resolve() for path in named]
+        base = self.config.invocation_params.dir
+        values = self.config.option.opcheck_specs
+        whole = [value for value in values if (base / value).exists()]  # a comma in it is part of its name
+        several = _separated(value for value in values if value not in whole)
+        named = [*self.settings.spec_paths(), *self.config.getini("opcheck_specs"), *whole, *several]
+        folders = [(base / path).resolve() for path in named]
         if not folders and self.config.option.opcheck_alone:
-            folders = [path for path in [self.config.invocation_params.dir / "specs"] if path.is_dir()]
+            folders = [path for path in [base / "specs"] if path.is_dir()]
         return folders
 
     @cached_property
@@ -126,8 +135,7 @@ class Plugin:
         if self.config.args_source != pytest.Config.ArgsSource.ARGS:
             return []
         base = self.config.invocation_params.dir
-        paths = [(base / str(arg).split("::")[0]).resolve() for arg in self.config.args]
-        return [path for path in paths if path != base and path not in (self.config.rootpath, *base.parents)]
+        return [path for path in self.requested if path not in (base, self.config.rootpath, *base.parents)]
 
     @cached_property
     def devices(self) -> list[DeviceProfile]:
@@ -179,8 +187,7 @@ class Plugin:
 
     def names(self, option: str) -> tuple[str, ...]:
         """Return the values of an option that takes names separated by commas, once or several times."""
-        values = getattr(self.config.option, f"opcheck_{option}")
-        return tuple(dict.fromkeys(name.strip() for value in values for name in value.split(",") if name.strip()))
+        return _separated(getattr(self.config.option, f"opcheck_{option}"))
 
     def root_of(self, path: Path) -> Path | None:
         """Return the spec folder that makes a TOML file a spec; None where it is none.
@@ -233,6 +240,11 @@ class Plugin:
 PLUGIN = pytest.StashKey[Plugin]()
 
 
+def _separated(values: Iterable[str]) -> tuple[str, ...]:
+    """Return the names that are separated by commas in some values, each once."""
+    return tuple(dict.fromkeys(name.strip() for value in values for name in value.split(",") if name.strip()))
+
+
 def looks_like_specs(path: Path) -> bool:
     """Tell whether a TOML file, perhaps a broken one, describes an operator by a dotted name."""
     try:
@@ -249,19 +261,13 @@ SIGNS = (r"^\s*\[\[\s*operator\s*\]\]", r"""^\s*["']?name["']?\s*=\s*["']\w+\.""
 def pytest_configure(config: pytest.Config) -> None:
     """Set up the plugin: ids given on the command line, the selection, the reports."""
     plugin = config.stash[PLUGIN] = Plugin(config)
-    # pytest splits FILE::ID at :: and at [, which occur in ids too; so ids are kept apart, and the file is collected.
-    for index, arg in enumerate(config.args):
-        file, separator, wanted = str(arg).partition(".toml::")
-        if separator:
-            path = (config.invocation_params.dir / f"{file}.toml").resolve()
-            plugin.selected.setdefault(path, set()).add(wanted)
-            config.args[index] = f"{file}.toml"
     if config.option.opcheck_alone and config.args_source != pytest.Config.ArgsSource.ARGS:
         config.args[:] = map(str, plugin.folders)
         if not config.args:
             from opcheck.cli.paths import NO_SPECS
 
             raise pytest.UsageError(NO_SPECS)
+    _take_arguments_apart(plugin)
     lifeline = getattr(config, "workerinput", {}).get("opcheck_lifeline")
     if lifeline is not None:
         from opcheck.run.worker import Worker
@@ -274,10 +280,43 @@ def pytest_configure(config: pytest.Config) -> None:
             plugin.mark(kind.name, kind.claim)
     if not config.option.opcheck_alone:  # `opcheck run` has its own words for them
         _refuse_unknown_names(plugin)
-    if not hasattr(config, "workerinput") and (config.option.xmlpath or config.option.opcheck_report_json):
+    asked = config.option.opcheck_report_json or getattr(config.option, "xmlpath", None)  # without -p no:junitxml
+    if asked and not hasattr(config, "workerinput"):
         from opcheck.report.from_pytest import register_reports
 
         register_reports(config)
+
+
+def _take_arguments_apart(plugin: Plugin) -> None:
+    """Keep ids apart from files, and let pytest see of paths what it does not split: at :: and [, which occur in both.
+
+    Where that is a folder around what was asked for, the rest of it is ignored: see pytest_ignore_collect.
+    """
+    config, base = plugin.config, plugin.config.invocation_params.dir
+    for index, arg in enumerate(map(str, config.args)):
+        path = base / arg
+        if "::" in str(path) or "[" in str(path):
+            from opcheck.cli.paths import split_id, unsplit
+
+            file, wanted = split_id(arg, base)
+            path = (base / file).resolve()
+            if wanted:
+                plugin.selected.setdefault(path, set()).add(wanted)
+            if wanted or path.exists():
+                config.args[index] = seen = unsplit(file, base)
+                plugin.is_partial |= (base / seen).resolve() != path
+        asked = path if path.exists() else base / arg.split("::")[0]
+        plugin.requested.append(asked.resolve())
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Ignore what nobody asked for, where pytest was given a folder around it."""
+    plugin = config.stash[PLUGIN]
+    if not plugin.is_partial:
+        return None
+    here = collection_path.resolve()
+    asked = any(path in (here, *here.parents) or here in path.parents for path in plugin.requested)
+    return None if asked else True
 
 
 def _refuse_unknown_names(plugin: Plugin) -> None:
@@ -298,7 +337,11 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
     if file_path.suffix != ".toml" or file_path.name == "pyproject.toml":
         return None
     root = parent.config.stash[PLUGIN].root_of(file_path)
-    return None if root is None else SpecCollector.from_parent(parent, path=file_path)
+    if root is None:
+        return None
+    # Also for specs outside the project: pytest would name them by the folder that it was given, and not find them.
+    nodeid = os.path.relpath(file_path, parent.config.rootpath).replace(os.sep, "/")
+    return SpecCollector.from_parent(parent, path=file_path, nodeid=nodeid)
 
 
 class SpecCollector(pytest.File):
@@ -358,6 +401,7 @@ class CaseItem(pytest.Item):
     def runtest(self) -> None:
         """Run the case, and tell pytest what came of it."""
         from opcheck.run.runner import run
+        from opcheck.text import printable
 
         self.outcome = None  # of an earlier try: other plugins may run an item again
         plugin = self.config.stash[PLUGIN]
@@ -365,9 +409,9 @@ class CaseItem(pytest.Item):
         with busy:
             outcome = self.outcome = run(self.case, plugin.session)
         if outcome.outcome == "skipped":
-            pytest.skip(outcome.reason)
+            pytest.skip(printable(outcome.reason))
         if outcome.outcome == "xfailed":
-            pytest.xfail(outcome.reason)
+            pytest.xfail(printable(outcome.reason))
         if outcome.is_bad:
             # --pdb stops where the operator raised, if it did.
             cause = plugin.session.cause if self.config.option.usepdb else None
@@ -375,15 +419,27 @@ class CaseItem(pytest.Item):
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """Show the message of the outcome."""
+        from opcheck.text import printable, well_formed
+
         if isinstance(excinfo.value, CaseFailed):
-            return excinfo.value.outcome.message or excinfo.value.outcome.reason
+            outcome = excinfo.value.outcome
+            return printable(outcome.message or outcome.reason, lines=True, most=None)
         if isinstance(excinfo.value, pytest.fail.Exception):  # a time-out: where it struck says little
             return str(excinfo.value)
-        return super().repr_failure(excinfo, style)
+        shown = super().repr_failure(excinfo, style)
+        text = well_formed(str(shown))
+        return shown if text == str(shown) else text  # which pytest-xdist could not send
 
     def reportinfo(self) -> tuple[Path, int, str]:
-        """Return the place of the operator in its spec."""
-        return self.path, self.case.operator.line - 1, self.case.id
+        """Return the place of the operator in its spec.
+
+        With a name that no node id ends in: `pytest -v` would write the dots of it as `::`, in what should be an id.
+        """
+        from opcheck.text import printable
+
+        operator = self.case.operator
+        place = printable(f"{operator.document.file}:{operator.line}")
+        return self.path, operator.line - 1, f"{self.case.id} ({place})"
 
     def record_of(self, report: pytest.TestReport) -> dict[str, Any]:
         """Return the record for reports; also where the case did not come to an outcome of its own."""
@@ -439,13 +495,20 @@ def pytest_runtest_makereport(
     report = yield
     if isinstance(item, CaseItem) and (report.when == "call" or not report.passed):
         report.__dict__["opcheck"] = item.record_of(report)
+    if isinstance(item, CaseItem) and report.sections:
+        from opcheck.text import well_formed
+
+        report.sections = [(title, well_formed(text)) for title, text in report.sections]  # pytest-xdist sends them
     return report
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say once for each absent device that its cases were skipped."""
-    if terminalreporter.stats.get("skipped"):
-        from opcheck.report.from_pytest import absent_devices
+    """Say once for each absent device that its cases were skipped, and what is wrong with the reports."""
+    if terminalreporter.stats.get("skipped") or terminalreporter.config.pluginmanager.hasplugin("opcheck_reports"):
+        from opcheck.report.from_pytest import absent_devices, troubles
+        from opcheck.text import printable
 
-        for reason, count in absent_devices(terminalreporter.stats["skipped"]):
-            terminalreporter.write_line(f"opcheck: {count} cases skipped: {reason}", yellow=True)
+        for reason, count in absent_devices(terminalreporter.stats.get("skipped", ())):
+            terminalreporter.write_line(f"opcheck: {count} cases skipped: {printable(reason)}", yellow=True)
+        for line in troubles(terminalreporter.config):
+            terminalreporter.write_line(f"opcheck: {printable(line)}", red=True)

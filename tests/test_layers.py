@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).resolve().parent.parent / "opcheck"
-LAYERS = ("spec", "plan", "samples", "derivatives", "checks", "devices", "run", "report")
+LAYERS = ("text", "spec", "plan", "samples", "derivatives", "checks", "devices", "run", "report")
 """Each imports only from those before it."""
 
 ENTRANCES = ("__init__", "__main__", "cli", "parametrize", "pytest_plugin")
 """The ways in: they import from everywhere, and while they run, so that a command loads no more than it needs."""
 
-TORCHLESS = ("spec", "plan", "report")
-STANDS_ALONE = {"derivatives": ("spec", "plan", "samples")}
+TORCHLESS = ("text", "spec", "plan", "report")
+STANDS_ALONE = {"text": LAYERS[1:], "derivatives": ("spec", "plan", "samples")}
 """Calculus knows nothing of specs, though it comes after them."""
 
 Import = tuple[str, str, bool]

@@ -10,6 +10,7 @@ from opcheck.checks.verdict import Verdict, cannot, fails, told
 from opcheck.samples import realize
 from opcheck.spec.claims import ErrorClaim
 from opcheck.spec.library import Sample
+from opcheck.text import message_of
 
 
 def check(context: Context) -> Iterator[Verdict]:
@@ -35,7 +36,7 @@ def _tried(context: Context, claim: ErrorClaim, index: int) -> Verdict:
         # torch.linalg.LinAlgError calls itself _LinAlgError.
         if claim.raises not in {base.__name__.lstrip("_") for base in type(error).__mro__}:
             return _placed(fails(f"errors: expected {claim.raises}, got {told(error)}"), sample)
-        if not re.search(claim.match, str(error)):
+        if not re.search(claim.match, message_of(error)):
             return _placed(fails(f'errors: the message does not match "{claim.match}"', told(error)), sample)
         return Verdict(True, sample=sample.name)
     return _placed(fails(f"errors: the input is accepted; expected {claim.raises}"), sample)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from opcheck.text import class_of, message_of, shortened
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -73,6 +75,5 @@ def inapplicable(why: str) -> Verdict:
 
 
 def told(error: BaseException) -> str:
-    """Return an exception of somebody else's code as one line."""
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text[:400]}" + (" ..." if len(text) > 400 else "")
+    """Return an exception of somebody else's code as one line, however odd or long it is."""
+    return shortened(f"{class_of(error)}: {' '.join(message_of(error).split())}", 500)

@@ -10,6 +10,7 @@ from opcheck.cli.paths import add_paths
 from opcheck.cli.selecting import add_selection, planned
 from opcheck.plan import Case
 from opcheck.spec import Settings
+from opcheck.text import printable
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,7 +26,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps([record(case) for case in cases], indent=1))
     else:
-        print("".join(f"{case.id}\n" for case in cases), end="")
+        print("".join(f"{printable(case.id)}\n" for case in cases), end="")
     return 0
 
 

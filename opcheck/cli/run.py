@@ -8,18 +8,20 @@ import os
 import signal
 import sys
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from opcheck.cli.paths import add_paths
+from opcheck.cli.paths import add_paths, split_id
 from opcheck.cli.selecting import RequestError, add_selection, devices, loaded, selection
 from opcheck.cli.workers import Workers
 from opcheck.plan import Case, plan
-from opcheck.report.from_pytest import record_of
+from opcheck.pytest_plugin import PLUGIN
+from opcheck.report.from_pytest import record_of, troubles
 from opcheck.run.watchdog import Limits, default_memory
 from opcheck.spec import Library, Settings, SpecError
 from opcheck.spec.device import DeviceProfile
@@ -94,7 +96,8 @@ def _pytest(options: argparse.Namespace, settings: Settings) -> int:
             code = pytest.main(_arguments(options, settings), plugins=[reporter, *([workers] if workers else [])])
         if workers is not None and workers.stillborn:
             raise RequestError([workers.stillborn])
-        return reporter.finish(int(code))
+        code = reporter.finish(int(code))
+        return code or int(out.is_cut)
 
 
 def _limits(options: argparse.Namespace, settings: Settings) -> Limits:
@@ -109,8 +112,13 @@ def _count(processes: str) -> int:
 
 def _arguments(options: argparse.Namespace, settings: Settings) -> list[str]:
     """Return the command line for pytest. No conftest.py is run: a folder of specs is data."""
-    arguments = ["--opcheck-alone", "--rootdir", str(settings.root), "--noconftest", "-o", "norecursedirs="]
-    arguments += ["--disable-warnings", "-p", "no:hypothesispytest", "-p", "no:logging"]
+    arguments = [
+        "--opcheck-alone",
+        "--rootdir",
+        os.path.relpath(settings.root),
+    ]  # relative: pytest replaces $NAME in it
+    arguments += ["--noconftest", "-o", "norecursedirs=", "--disable-warnings"]
+    arguments += ["-p", "no:hypothesispytest", "-p", "no:logging"]
     for name in ("k", "m"):
         value = getattr(options, name)
         arguments += [f"-{name}", value] if value else []
@@ -133,27 +141,46 @@ def _arguments(options: argparse.Namespace, settings: Settings) -> list[str]:
     for name in ("device", "operator", "check", "dtype", "tag"):
         arguments += [f"--opcheck-{name}={value}" for value in getattr(options, name)]
     paths = [_pytest_path(path) for path in options.paths]
-    return [*arguments, *(f"--opcheck-specs={path.split('::')[0]}" for path in paths), *paths]
+    return [*arguments, *(f"--opcheck-specs={split_id(path)[0]}" for path in paths), *paths]
 
 
 def _pytest_path(path: str) -> str:
     """Return a path that pytest can find: `builtin` stands for the shipped library."""
     parts = Path(path).parts
-    if parts and parts[0] == BUILTIN and not Path(path.split("::")[0]).exists():
+    if parts and parts[0] == BUILTIN and not Path(split_id(path)[0]).exists():
         return str(builtin_folder().joinpath(*parts[1:]))
-    return path
+    return f"./{path}" if path.startswith("-") else path  # which would be an option
 
 
 class _Output(io.TextIOWrapper):
-    """Standard output that ends the run when nobody reads it any more, as in `opcheck run | head`."""
+    """Standard output that ends the run when nobody reads it any more, as in `opcheck run | head`.
+
+    Where it goes to a disk that is full, the run goes on, for the sake of its other reports.
+    """
+
+    is_cut = False
+
+    def write(self, text: str) -> int:
+        """Write text."""
+        with self._surviving():
+            super().write(text)
+        return len(text)
 
     def flush(self) -> None:
         """Write what is buffered."""
-        try:
+        with self._surviving():
             super().flush()
-        except BrokenPipeError:
+
+    @contextmanager
+    def _surviving(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
             os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
-            raise KeyboardInterrupt from None
+            if isinstance(error, BrokenPipeError):
+                raise KeyboardInterrupt from None
+            self.is_cut = True
+            print(f"opcheck: the output is incomplete: {error.strerror}", file=sys.stderr)
 
 
 class _Reporter:
@@ -172,6 +199,7 @@ class _Reporter:
     @pytest.hookimpl(trylast=True)
     def pytest_configure(self, config: pytest.Config) -> None:
         """Silence pytest's own terminal report. Other plugins, that of time-outs among them, rely on its presence."""
+        self.config = config
         config.pluginmanager.unregister(name="terminalreporter")
         silent: Any = pytest.TerminalReporter(config, io.StringIO())
         silent.pytest_runtest_logreport = None  # which nobody would see: it need not keep account of each case
@@ -182,7 +210,7 @@ class _Reporter:
         """Load the specs and look at the selection, before any process is started. Workers load them themselves."""
         settings = Settings.find()
         options = argparse.Namespace(**vars(self.options))
-        options.paths = [str(path).split("::")[0] for path in config.args]
+        options.paths = [str(path) for path in config.stash[PLUGIN].requested]
         try:
             library = loaded(options, settings)
             selection(options, library)
@@ -238,7 +266,7 @@ class _Reporter:
         if code == pytest.ExitCode.USAGE_ERROR:
             return 2  # pytest has said why
         self.report.failures()
-        self.report.summary(time.monotonic() - self.start)
+        self.report.summary(time.monotonic() - self.start, troubles(self.config))
         return self._exit_code(code, len(self.report.records))
 
     def _exit_code(self, code: int, done: int) -> int:

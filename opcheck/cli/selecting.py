@@ -10,6 +10,7 @@ from opcheck.plan import Case, Selection, default_devices, load_audited, plan
 from opcheck.spec import Library, Settings, SpecError
 from opcheck.spec.device import DeviceProfile, profiles
 from opcheck.spec.problems import listing, nearest
+from opcheck.text import printable
 
 
 def add_selection(parser: argparse.ArgumentParser) -> None:
@@ -77,4 +78,4 @@ class RequestError(SpecError):
 
     def __init__(self, lines: list[str]) -> None:
         super().__init__([])
-        self.args = ("\n".join(f"opcheck: {line}" for line in lines),)
+        self.args = ("\n".join(printable(f"opcheck: {line}", lines=True, most=100_000) for line in lines),)

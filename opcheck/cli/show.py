@@ -11,6 +11,7 @@ from opcheck.plan import plan
 from opcheck.spec import Library, Operator, Settings
 from opcheck.spec.device import DeviceProfile
 from opcheck.spec.problems import nearest
+from opcheck.text import printable
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,26 +38,30 @@ def run(options: argparse.Namespace) -> int:
 
 def _show(operator: Operator, profiles: list[DeviceProfile], options: argparse.Namespace) -> None:
     spec = operator.spec
-    print(f"{operator.id}  {operator.document.file}:{operator.line}  family {operator.family}")
-    if spec.notes:
-        print(f"  {spec.notes}")
+    _say(f"{operator.id}  {operator.document.file}:{operator.line}  family {operator.family}")
+    for line in spec.notes.splitlines():
+        _say(f"  {line}")
     for profile in profiles:
         claims = operator.on(profile)
-        print(
+        _say(
             f"  on {profile.name}: forward {', '.join(claims.forward)}; backward {', '.join(claims.backward) or 'none'}"
         )
         disclaimed = claims.supports.disclaimed()
         if disclaimed:
-            print(f"  on {profile.name}: not supported: {', '.join(disclaimed)}")
+            _say(f"  on {profile.name}: not supported: {', '.join(disclaimed)}")
     for expect in spec.expect:
-        print(f"  expected to {expect.outcome}: {expect.reason}")
-    print(f"  {len(operator.samples)} samples:")
+        _say(f"  expected to {expect.outcome}: {expect.reason}")
+    _say(f"  {len(operator.samples)} samples:")
     for sample in operator.samples:
         only = f"  (only {', '.join(sample.dtypes)})" if sample.dtypes is not None else ""
-        print(f"    {sample.name}  line {sample.line}  {sample.toml()}{only}")
+        _say(f"    {sample.name}  line {sample.line}  {sample.toml()}{only}")
     own = Library((operator,))
     cases = plan(own, profiles, selection(options, own))
-    print(f"  {len(cases)} cases:")
+    _say(f"  {len(cases)} cases:")
     for (subject, check), group in groupby(cases, key=lambda case: (case.subject, case.check)):
         places = " ".join(f"[{case.device.name}-{case.dtype}]" for case in group)
-        print(f"    {subject}::{check} {places}")
+        _say(f"    {subject}::{check} {places}")
+
+
+def _say(line: str) -> None:
+    print(printable(line, most=10_000))

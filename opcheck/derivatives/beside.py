@@ -23,6 +23,7 @@ from opcheck.derivatives.dual import jvp
 from opcheck.derivatives.engine import Disagreement, Request
 from opcheck.derivatives.evidence import Evidence
 from opcheck.derivatives.functions import Tensors
+from opcheck.text import class_of, message_of
 
 _untyped: Any = torch._C._functions  # what torch's gradcheck uses too: nothing public hands over an undefined cotangent
 
@@ -41,7 +42,8 @@ def undefined_cotangents(evidence: Evidence) -> str:
         try:
             found = _pulled_without(evidence, missing)
         except Exception as error:
-            return f"{_which(missing, outputs, 'cotangent')} undefined: backward raised {type(error).__name__}: {error}"
+            which = _which(missing, outputs, "cotangent")
+            return f"{which} undefined: backward raised {class_of(error)}: {message_of(error)}"
         # None at all: zeros, whatever the formula makes of zeros (0 * inf, say).
         nothing = len(missing) == len(outputs)
         zeroed = _without(probe(evidence.size[0]), missing, sizes)
@@ -159,7 +161,7 @@ def _batched_grad(evidence: Evidence, request: Request) -> Disagreement | None:
     try:
         batched = evidence.pull_back_vmapped(directions)
     except Exception as error:
-        return Disagreement(f"While computing batched gradients, got: {error}", "refused")
+        return Disagreement(f"While computing batched gradients, got: {message_of(error)}", "refused")
     if same(batched, evidence.pulled_back(directions), 1e-5, 1e-8):
         return None
     return _held(batched, evidence.pull_back_each(directions), "the vmapped backward pass is not that of the loop")
@@ -172,7 +174,7 @@ def _batched_forward_grad(evidence: Evidence, request: Request) -> Disagreement 
     try:
         batched = evidence.push_forward_vmapped(directions)
     except Exception as error:
-        return Disagreement(f"While computing batched gradients, got: {error}", "refused")
+        return Disagreement(f"While computing batched gradients, got: {message_of(error)}", "refused")
     if same(batched, evidence.pushed_forward(directions), 1e-5, 1e-8):
         return None
     return _held(batched, evidence.push_forward_each(directions), "the vmapped jvp is not that of the loop")

@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from opcheck.report.json_report import JsonReport
+from opcheck.report.junit import JUnitReport
 from opcheck.run.outcome import Outcome, rerun_command
+
+TROUBLES = pytest.StashKey[list[str]]()
 
 
 def register_reports(config: pytest.Config) -> None:
     """Register the reports that options ask for. Raises UsageError where one cannot be written."""
-    if config.option.xmlpath:
-        config.pluginmanager.register(JUnitNames(config), "opcheck_junit_names")
-    if config.option.opcheck_report_json:
-        path = config.invocation_params.dir / config.option.opcheck_report_json
-        try:
-            report = JsonReport(path)
-        except OSError as error:
-            raise pytest.UsageError(f"the report cannot be written: {error}") from None
-        config.pluginmanager.register(JsonWriter(report), "opcheck_report_json")
+    config.stash[TROUBLES] = []
+    folder = config.invocation_params.dir
+    asked, junit = config.option.opcheck_report_json, None
+    try:
+        if xmlpath := getattr(config.option, "xmlpath", None):
+            path = os.path.expanduser(os.path.expandvars(xmlpath))  # as pytest does
+            junit = JUnitReport(folder / path, config.option.junitprefix or "")
+        report = JsonReport(folder / asked) if asked else None
+    except OSError as error:
+        raise pytest.UsageError(f"the report cannot be written: {error}") from None
+    config.pluginmanager.register(Reports(report, junit), "opcheck_reports")
+
+
+def troubles(config: pytest.Config) -> list[str]:
+    """Return what is wrong with the reports of a run that is over."""
+    return config.stash.get(TROUBLES, [])
 
 
 def record_of(report: pytest.TestReport) -> dict[str, Any] | None:
@@ -54,36 +65,38 @@ def crashed(report: pytest.TestReport, cause: str, trace: str = "") -> Outcome:
     )  # fmt: skip
 
 
-class JsonWriter:
-    """Feeds the JSON report."""
+class Reports:
+    """Feeds the reports. What goes wrong with one costs neither the run nor the others, but the run is no success."""
 
-    def __init__(self, report: JsonReport) -> None:
+    def __init__(self, report: JsonReport | None, junit: JUnitReport | None) -> None:
         self.report = report
+        self.junit = junit
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Take the record of a finished case."""
         record = record_of(report)
-        if record is not None:
+        if record is not None and self.report is not None:
             self.report.add(record)
+        if record is not None and self.junit is not None:
+            self.junit.add(report.nodeid, record["id"])
 
-
-class JUnitNames:
-    """Gives JUnit the ids of cases as names of tests: pytest would cut them at ::."""
-
-    def __init__(self, config: pytest.Config) -> None:
-        self.config = config
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Name the test of a case, before pytest does."""
-        from _pytest.junitxml import xml_key
-
-        record, xml = record_of(report), self.config.stash.get(xml_key, None)
-        if record is None or xml is None:
-            return
-        reporter = xml.node_reporter(report)
-        reporter.add_attribute("name", record["id"])
-        reporter.add_attribute("classname", report.nodeid.split("::")[0].removesuffix(".toml").replace("/", "."))
+    @pytest.hookimpl(wrapper=True, trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, Any, Any]:
+        """Complete the reports, right after pytest has written its own."""
+        found, result = [], None
+        try:
+            result = yield
+        except OSError as error:
+            if self.junit is None:
+                raise
+            found.append(f"the report {self.junit.path} cannot be written: {error.strerror or error}")
+        else:
+            found.append(self.junit.finish() if self.junit is not None else "")
+        found.append(self.report.finish() if self.report is not None else "")
+        session.config.stash[TROUBLES] = told = [line for line in found if line]
+        if told and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        return result
 
 
 def absent_devices(reports: Iterable[pytest.TestReport]) -> list[tuple[str, int]]:

@@ -3,30 +3,26 @@
 from __future__ import annotations
 
 import time
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from rich.box import SIMPLE
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
+from rich.text import Text
 
+from opcheck.report.table import MARKS, STYLES, tables
 from opcheck.run.outcome import BAD, KINDS
+from opcheck.text import printable
 
 PERIOD = 0.1
 """Seconds between two looks of the bar on a terminal."""
 
-STYLES = {
-    "passed": "green",
-    "failed": "bold red",
-    "error": "bold red",
-    "xpassed": "bold red",
-    "inconclusive": "bold yellow",
-    "skipped": "yellow",
-    "xfailed": "yellow",
-}
+BAR = 20
+"""Width of the bar, which leaves room for the counts on a terminal of 80 columns."""
+
+BEHIND = tuple(kind for kind in KINDS if kind != "passed")
+"""The outcomes that are counted behind the bar."""
 
 
 class TerminalReport:
@@ -48,7 +44,7 @@ class TerminalReport:
         """Begin with a number of cases."""
         self._total = total
         columns = (
-            TextColumn("{task.description}"), BarColumn(bar_width=40), MofNCompleteColumn(), TimeElapsedColumn(),
+            TextColumn("{task.description}"), BarColumn(bar_width=BAR), MofNCompleteColumn(), TimeElapsedColumn(),
             TextColumn("{task.fields[counts]}"),
         )  # fmt: skip
         # Without a refresh thread: pytest redirects the output of tests, and would swallow what a thread prints.
@@ -63,9 +59,7 @@ class TerminalReport:
         self.records.append(record)
         self._counts[record["outcome"]] += 1
         if record["outcome"] in BAD and self._progress is not None:
-            style = STYLES[record["outcome"]]
-            line = f"[{style}]{record['outcome']}[/] {escape(record['id'])}: {escape(record['reason'])}"
-            self.console.print(line, highlight=False, soft_wrap=True)
+            self._line(record["outcome"], f"{printable(record['id'])}: {printable(record['reason'])}")
         self._advance()
 
     def _advance(self) -> None:
@@ -78,11 +72,11 @@ class TerminalReport:
         if not due:
             return
         self._shown_tenth, self._shown_at = tenth, now
-        counts = self.counts()
-        shown = "  ".join(
-            f"[{STYLES[kind]}]{counts[kind]} {kind}[/]" for kind in KINDS if counts[kind] and kind != "passed"
-        )
-        self._progress.update(self._task, completed=done, counts=shown)
+        shown = _listed(self._counts, "  ", lambda kind: f" {kind}")
+        room = self.console.width - BAR - len(f"cases    {self._total}/{self._total}  0:00:00 ")
+        if shown.cell_len > room:
+            shown = _listed(self._counts, " ", MARKS.__getitem__)
+        self._progress.update(self._task, completed=done, counts=shown.markup)
         if self._live:
             self._progress.refresh()
         else:
@@ -108,57 +102,44 @@ class TerminalReport:
         """Print the messages of failures, one after the other."""
         for record in self.records:
             if record["outcome"] in BAD:
-                self.console.rule(f"[{STYLES[record['outcome']]}]{record['outcome']}[/] {escape(record['id'])}")
-                self.console.print(escape(record["message"] or record["reason"]), highlight=False, soft_wrap=True)
+                self._heading(record["outcome"], printable(record["id"]))
+                self._line("", printable(record["message"] or record["reason"], lines=True, most=None))
 
-    def summary(self, seconds: float) -> None:
-        """Print a table by family and check, the reasons of skips, and the totals."""
+    def summary(self, seconds: float, troubles: Sequence[str] = ()) -> None:
+        """Print a table by family and check, the reasons of skips, the totals, and what is wrong with other reports."""
         if self.records:
-            self.console.print(_table(self.records))
-        for reason, count in _reasons(self.records, "skipped"):
-            self.console.print(f"[yellow]skipped[/] {count} cases: {escape(reason)}", highlight=False, soft_wrap=True)
-        for reason, count in _reasons(self.records, "xfailed"):
-            self.console.print(f"[yellow]xfailed[/] {count} cases: {escape(reason)}", highlight=False, soft_wrap=True)
+            for part in tables(self.records, self.console):
+                self.console.print(part, soft_wrap=isinstance(part, Text))
+        for outcome in ("skipped", "xfailed"):
+            for reason, count in _reasons(self.records, outcome):
+                self._line(outcome, f"{count} cases: {printable(reason)}")
         for record in self.records:
             for sample, text in record.get("fields", {}).get("warnings", {}).items():
-                line = f"[yellow]warning[/] {escape(record['id'])}: sample {escape(sample)}: {escape(text)}"
-                self.console.print(line, highlight=False, soft_wrap=True)
-        counts = self.counts()
-        totals = ", ".join(f"[{STYLES[kind]}]{counts[kind]} {kind}[/]" for kind in KINDS if counts[kind]) or "no cases"
-        self.console.print(f"{len(self.records)} cases in {seconds:.1f} s: {totals}", highlight=False)
+                self._line("warning", f"{printable(record['id'])}: sample {printable(sample)}: {printable(text)}")
+        totals = _listed(self._counts, ", ", lambda kind: f" {kind}", KINDS) or Text("no cases")
+        self.console.print(Text(f"{len(self.records)} cases in {seconds:.1f} s: ") + totals, soft_wrap=True)
+        for trouble in troubles:
+            self._line("error", printable(trouble))
+
+    def _line(self, word: str, text: str) -> None:
+        """Print text as it is, however long, after a word in the colour of outcomes."""
+        begin = Text(f"{word} ", STYLES.get(word, "yellow")) if word else Text()
+        self.console.print(begin + Text(text), soft_wrap=True)
+
+    def _heading(self, outcome: str, name: str) -> None:
+        title = Text(f"{outcome} ", STYLES[outcome]) + Text(name)
+        if title.cell_len + 4 <= self.console.width:
+            self.console.rule(title)
+        else:
+            self.console.rule()
+            self._line(outcome, name)
 
 
 def _reasons(records: Iterable[Mapping[str, Any]], outcome: str) -> list[tuple[str, int]]:
     return Counter(record["reason"] for record in records if record["outcome"] == outcome).most_common()
 
 
-MARKS = {
-    "passed": "", "failed": "F", "error": "E", "skipped": "s", "xfailed": "x", "xpassed": "X", "inconclusive": "?"
-}  # fmt: skip
-
-
-def _table(records: Iterable[Mapping[str, Any]]) -> Table:
-    """Return a table of cases, checks down and families across: how many passed, and with a letter what did not."""
-    cells: dict[str, dict[str, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
-    for record in records:
-        cells[record["family"]][record["check"]][record["outcome"]] += 1
-        cells[ALL][record["check"]][record["outcome"]] += 1
-    families = sorted(set(cells) - {ALL})
-    shown = [*families, ALL] if len(families) > 1 else families
-    legend = ", ".join(f"{mark} {kind}" for kind, mark in MARKS.items() if mark)
-    table = Table(
-        title=f"cases passed by check and family ({legend})", title_justify="left", box=SIMPLE, padding=(0, 1)
-    )
-    table.add_column("check", no_wrap=True)
-    for family in shown:
-        table.add_column(family, justify="right", no_wrap=True)
-    for check in cells[ALL]:
-        table.add_row(check, *(_cell(cells[family][check]) for family in shown))
-    return table
-
-
-ALL = "all"
-
-
-def _cell(counts: Counter[str]) -> str:
-    return " ".join(f"[{STYLES[kind]}]{counts[kind]}{MARKS[kind]}[/]" for kind in KINDS if counts[kind]) or "[dim]-[/]"
+def _listed(counts: Counter[str], between: str, mark: Callable[[str], str], kinds: Iterable[str] = BEHIND) -> Text:
+    """Return how many cases had each outcome, in colours."""
+    parts = [Text(f"{counts[kind]}{mark(kind)}", STYLES[kind]) for kind in kinds if counts[kind]]
+    return Text(between).join(parts)

@@ -7,6 +7,8 @@ import shlex
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from opcheck.text import class_of, message_of, shortened, well_formed
+
 if TYPE_CHECKING:
     from opcheck.plan.case import Case
 
@@ -15,6 +17,9 @@ KINDS: tuple[OutcomeKind, ...] = get_args(OutcomeKind)
 
 BAD: frozenset[str] = frozenset({"failed", "error", "xpassed", "inconclusive"})
 """The outcomes that fail a run."""
+
+MOST = {"reason": 2_000, "message": 100_000}
+"""Characters that are kept of a text."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,13 @@ class Outcome:
     fields: dict[str, Any] = field(default_factory=dict)
     """The diagnosis as data."""
 
+    def __post_init__(self) -> None:
+        """Make all text such that it can be encoded, and is no longer than a person, a report and a pipe can take."""
+        reason = shortened(" ".join(well_formed(self.reason).split()), MOST["reason"])
+        message = shortened(well_formed(self.message), MOST["message"], end=MOST["message"] // 4)
+        object.__setattr__(self, "reason", reason)
+        object.__setattr__(self, "message", message)
+
     @property
     def is_bad(self) -> bool:
         """Whether it fails the run."""
@@ -58,17 +70,25 @@ class Outcome:
 
 def rerun_command(file: str, name: str, engine: str = "") -> str:
     """Return the command that runs the case of a name alone."""
-    return f"opcheck run{f' --engine {engine}' if engine else ''} {shlex.quote(f'{file}::{name}')}"
+    place = f"./{file}" if file.startswith("-") else file
+    return f"opcheck run{f' --engine {engine}' if engine else ''} {shlex.quote(f'{place}::{name}')}"
 
 
 def _plain(value: Any) -> Any:
     """Return a value as what JSON knows: infinities and what is no plain data as text."""
-    if value is None or type(value) in (bool, int, str):
+    if value is None or type(value) in (bool, int):
         return value
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else str(float(value))
     if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {_text(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_plain(item) for item in value]
-    return str(value)
+    return _text(value)
+
+
+def _text(value: Any) -> str:
+    try:
+        return shortened(well_formed(str(value)), MOST["message"])
+    except Exception as error:
+        return f"({class_of(value)} that cannot be shown: {class_of(error)}: {message_of(error)})"

@@ -54,6 +54,41 @@ class TestList:
         assert run.code == 2
 
 
+HOSTILE = r"""
+[[operator]]
+name    = "demo.double"
+notes   = "first\u001b[2J\nsecond\u202e\rthird"
+samples = [{ args = [{ shape = [2] }], kwargs = { text = "\u009b2J\u0007" } }]
+[[operator.expect]]
+when    = { check = "backward" }
+outcome = "fail"
+reason  = "\u001b]0;owned\u0007"
+"""
+
+
+class TestHostileText:
+    def test_what_specs_say_is_shown_and_does_nothing(self, cli, project):
+        project.write("hostile\x1b[2J.toml", HOSTILE)
+        run = cli("show", "demo.double", "hostile\x1b[2J.toml")
+        assert [sign for sign in run.out if not sign.isprintable() and sign != "\n"] == []
+        lines = run.out.splitlines()
+        assert lines[0] == r"demo.double  hostile\x1b[2J.toml:3  family hostile\x1b[2J"
+        assert lines[1:3] == [r"  first\x1b[2J", r"  second\u202e"]
+        assert r"  expected to fail: \x1b]0;owned\x07" in lines
+
+    def test_names_without_end_are_cut(self, cli, project):
+        project.write("long.toml", f'[[operator]]\nname = "demo.{"x" * 100_000}"\nsamples = [{{ use = "unary" }}]\n')
+        for command in ("list", "show"):
+            run = cli(command, *(["demo." + "x" * 100_000] if command == "show" else []), "long.toml")
+            assert "characters left out)" in run.out
+            assert max(map(len, run.out.splitlines())) <= 10_000
+            assert run.code == 0
+
+    def test_a_request_that_cannot_be_met_is_repeated_without_its_escapes(self, cli):
+        run = cli("show", "demo.\x1b[2Jdouble")
+        assert run.err == 'opcheck: no operator "demo.\\x1b[2Jdouble" among 2; did you mean "demo.double"?\n'
+
+
 class TestShow:
     def test_claims_samples_and_cases_are_shown(self, cli):
         run = cli("show", "demo.double")

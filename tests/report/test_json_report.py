@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import resource
+from contextlib import contextmanager
 
 import pytest
 
@@ -60,7 +62,8 @@ def test_a_file_that_somebody_takes_away_is_written_again(path):
 def test_nothing_else_is_left_behind(path):
     report = JsonReport(path)
     report.add(record("a"))
-    report.write()
+    report.add(record("a"))
+    assert report.finish() == ""
     assert [each.name for each in path.parent.iterdir()] == ["report.json"]
 
 
@@ -74,3 +77,74 @@ def test_many_records_take_no_longer_than_a_few(path):
     for number in range(3000):
         report.add(record(str(number), message="x" * 1000))
     assert len(json.loads(path.read_text())) == 3000
+
+
+@contextmanager
+def room_for(size):
+    """Within it, no file may grow over a size, as if the disk were full."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def names(path):
+    return [each["id"] for each in json.loads(path.read_text())]
+
+
+class TestFullDisk:
+    def test_what_was_written_stays_whole(self, path):
+        report = JsonReport(path)
+        with room_for(1000):
+            for number in range(20):
+                report.add(record(str(number), message="x" * 100))
+                assert names(path) == [str(n) for n in range(min(number + 1, 6))]
+            assert report.finish() == f"the report {path} is incomplete: 14 of 20 records are missing: File too large"
+
+    def test_a_record_that_fits_in_part_leaves_nothing_behind(self, path):
+        report = JsonReport(path)
+        report.add(record("a"))
+        before = path.read_bytes()
+        for room in range(len(before), len(before) + 100, 7):
+            with room_for(room):
+                report.add(record("b", message="x" * 200))
+                assert path.read_bytes() == before
+
+    def test_what_is_missing_is_written_once_there_is_room(self, path):
+        report = JsonReport(path)
+        with room_for(100):
+            for name in "abc":
+                report.add(record(name, message="x" * 40))
+            assert names(path) == ["a"]
+        report.add(record("d"))
+        assert names(path) == list("abcd")
+        assert report.finish() == ""
+
+    def test_a_later_record_of_a_case_is_in_no_file_twice(self, path):
+        report = JsonReport(path)
+        report.add(record("a"))
+        with room_for(50):
+            report.add(record("a", message="x" * 60))
+            report.add(record("b"))
+        assert json.loads(path.read_text()) == [record("a")]
+        report.add(record("c"))
+        assert report.finish() == ""
+        assert json.loads(path.read_text()) == [record("a", message="x" * 60), record("b"), record("c")]
+
+    def test_a_folder_that_is_gone_and_cannot_be_made_again_is_told(self, path):
+        report = JsonReport(path)
+        path.unlink()
+        path.parent.rmdir()
+        path.parent.write_text("a file")
+        report.add(record("a"))
+        assert report.finish() == f"the report {path} is incomplete: 1 of 1 records are missing: File exists"
+
+
+def test_a_link_stays_a_link(path, tmp_path):
+    path.parent.mkdir()
+    path.symlink_to(tmp_path / "real.json")
+    JsonReport(path).add(record("a"))
+    assert path.is_symlink()
+    assert names(tmp_path / "real.json") == ["a"]

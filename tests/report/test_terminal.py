@@ -115,3 +115,149 @@ def test_a_terminal_is_drawn_on_by_time_not_by_case(monkeypatch):
     assert drawn[:3] == [1, 104, 207]  # 0.1 s are more than 102 of these
     assert drawn[-1] == 1000
     assert len(drawn) == 11
+
+
+def console(width):
+    return Console(file=io.StringIO(), width=width)
+
+
+FAMILIES = [
+    "activation", "binary", "convolution", "extremes", "fft", "linalg", "loss", "normalization", "nn", "pooling",
+    "random", "scattering",
+]  # fmt: skip
+CHECKS = ["backward", "batched_forward_grad", "device_consistency", "scalarized_second_order"]
+MIXED = ["passed", "failed", "error", "skipped", "xfailed", "xpassed", "inconclusive"]
+
+
+def many():
+    """Yield records of many families, and of all outcomes in some of them."""
+    for row, check in enumerate(CHECKS):
+        for column, family in enumerate(FAMILIES):
+            for kind in MIXED[: 1 + (row * column) % 7]:
+                for number in range(100 if kind == "passed" else 12):
+                    yield record(number, kind, check=check, family=family)
+
+
+def cells(lines):
+    """Return the cells of all tables in a report, by family and check."""
+    found = {}
+    for line in lines:
+        parts = re.split(r"\s{3,}", line.strip())
+        if parts[0] == "check":
+            families = parts[1:]
+        elif parts[0] in CHECKS:
+            assert len(parts) == 1 + len(families), line
+            found |= {(family, parts[0]): cell for family, cell in zip(families, parts[1:], strict=True)}
+    return found
+
+
+@pytest.mark.parametrize("width", [60, 80, 120, 160, 400])
+def test_the_table_is_whole_at_any_width(width):
+    report = TerminalReport(console(width))
+    for each in many():
+        report.add(each)
+    report.summary(0)
+    lines = shown(report)
+    assert [line for line in lines[1:-1] if len(line.rstrip()) > width] == []
+    assert "…" not in "".join(lines)
+    found = cells(lines)
+    assert set(found) == {(family, check) for family in [*FAMILIES, "all"] for check in CHECKS}
+    assert found["binary", "device_consistency"] == "100 12F 12E"
+    assert found["pooling", "scalarized_second_order"] == "100 12F 12E 12s 12x 12X 12?"
+    assert found["all", "backward"] == "1200"
+    assert lines[0] == (
+        "cases passed by check and family (F failed, E error, s skipped, x xfailed, X xpassed, ? inconclusive)"
+    )
+
+
+def test_one_table_is_shown_where_there_is_room():
+    for width, tables in ((60, 12), (400, 1)):
+        report = TerminalReport(console(width))
+        for family in FAMILIES:
+            for number in range(3):
+                report.add(record(number, family=family))
+        report.summary(0)
+        assert len([line for line in shown(report) if line.split()[:1] == ["check"]]) <= tables
+
+
+def test_names_that_are_too_wide_are_folded_not_cut():
+    report = TerminalReport(console(40))
+    report.add(record(1, family="f" * 100, check="c" * 100))
+    report.summary(0)
+    text = "".join(shown(report))
+    assert (text.count("f") - text.count("of f"), "…" in text) != (0, True)
+    assert text.count("ffffffffff") >= 5
+    assert text.count("cccccccccc") >= 5
+
+
+@pytest.mark.parametrize(
+    ("width", "kinds", "expected"),
+    [
+        (60, 2, "3500 failed"),
+        (80, 7, "1000F 1000E 1000s 1000x 1000X 1000?"),
+        (120, 4, "1750 failed  1750 error  1750 skipped"),
+        (160, 7, "1000 failed  1000 error  1000 skipped  1000 xfailed  1000 xpassed  1000 inconclusive"),
+    ],
+)
+def test_the_bar_has_room_for_all_counts(monkeypatch, width, kinds, expected):
+    report = TerminalReport(console(width))
+    monkeypatch.setattr(report, "_line", lambda *_: None)  # the bar alone
+    report.start(7000)
+    for number in range(7000):
+        report.add(record(number, MIXED[number % kinds]))
+    *_, last = shown(report)
+    assert last.split(" 7000/7000 ")[1].split(maxsplit=1)[1].rstrip() == expected
+    assert len(last) <= width
+
+
+ESCAPES = "\x1b]0;owned\x07\x1b[2J\rpassed \u202eevil [bold]x[/] :smile:"
+SHOWN = r"\x1b]0;owned\x07\x1b[2J\rpassed \u202eevil [bold]x[/] :smile:"
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_nothing_in_a_record_does_anything_to_the_terminal(terminal):
+    report = TerminalReport(Console(file=io.StringIO(), width=400, force_terminal=terminal, color_system=None))
+    report.start(5)
+    texts = {"id": ESCAPES, "family": ESCAPES, "check": ESCAPES, "fields": {"warnings": {ESCAPES: ESCAPES}}}
+    for outcome in ("failed", "error", "skipped", "xfailed", "passed"):
+        report.add({**record(1, outcome, ESCAPES, f"first\n{ESCAPES}"), **texts})
+    report.stop()
+    report.failures()
+    report.summary(1, [ESCAPES])
+    text = report.console.file.getvalue()
+    assert [sign for sign in ("\x07", "\x1b]", "\x1b[2J\r", "\rpassed", "\u202e") if sign in text] == []
+    lines = text.splitlines()
+    assert f"failed {SHOWN}: {SHOWN}" in text
+    assert lines.count(SHOWN) == 2  # the message, with its lines as they are
+    assert f"skipped 1 cases: {SHOWN}" in lines
+    assert f"xfailed 1 cases: {SHOWN}" in lines
+    assert f"warning {SHOWN}: sample {SHOWN}: {SHOWN}" in lines
+    assert f"error {SHOWN}" in lines
+
+
+def test_overlong_names_are_cut_with_a_word_on_how_much():
+    report = TerminalReport(console(100))
+    report.start(1)
+    report.add(record(1, "failed") | {"id": "x" * 100_000, "family": "y" * 100_000})
+    report.stop()
+    report.failures()
+    report.summary(0)
+    text = report.console.file.getvalue()
+    assert "xxx ... (99050 characters left out): " in text
+    assert len(text) < 15_000
+
+
+def test_the_id_of_a_failure_is_whole_however_narrow_the_terminal():
+    report = TerminalReport(console(40))
+    name = "torch.nn.functional.scaled_dot_product_attention::fwd_over_rev[cpu-complex128]"
+    report.add(record(1, "failed", "why", "message") | {"id": name})
+    report.failures()
+    assert shown(report) == ["─" * 40, f"failed {name}", "message"]
+
+
+def test_what_is_wrong_with_other_reports_is_told_at_the_end(report):
+    report.add(record(1))
+    report.summary(0, ["the report a.json is incomplete: 1 of 2 records are missing: No space left on device"])
+    assert shown(report)[-1] == (
+        "error the report a.json is incomplete: 1 of 2 records are missing: No space left on device"
+    )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
+from dataclasses import replace
 
 import pytest
 import torch
@@ -39,6 +41,46 @@ def test_a_record_is_plain_data(case_of):
     assert json.loads(json.dumps(record, allow_nan=False)) == record
 
 
+class Unprintable:
+    def __str__(self):
+        raise ValueError("no")
+
+
+def test_a_record_can_be_encoded_whatever_a_message_consists_of(case_of):
+    fields = {"text": "\udc80", "\udc81": [Unprintable()]}
+    outcome = Outcome.of(case_of(), "failed", "why \udc80", "all\n\udc80", **fields)
+    assert (outcome.reason, outcome.message) == (r"why \udc80", "all\n\\udc80")
+    record = outcome.record()
+    assert record["fields"] == {
+        "text": r"\udc80",
+        r"\udc81": ["(Unprintable that cannot be shown: ValueError: no)"],
+    }
+    assert json.dumps(record, ensure_ascii=False).encode()
+
+
+def test_a_reason_is_one_line(case_of):
+    assert Outcome.of(case_of(), "xfailed", "see\n  issue 3\r\n").reason == "see issue 3"
+
+
+def test_endless_texts_are_cut_with_a_word_on_how_much_and_keep_their_end(case_of):
+    outcome = Outcome.of(case_of(), "failed", "x" * 10**7, "y" * 10**7 + "\n\nrun just this: opcheck run a")
+    assert outcome.reason.endswith("xxx ... (9998050 characters left out)")
+    assert "yyy ... (9900080 characters left out) ... yyy" in outcome.message
+    assert outcome.message.endswith("yyy\n\nrun just this: opcheck run a")
+    assert len(outcome.message) <= 100_000
+    assert replace(outcome, seconds=1.0).message == outcome.message
+
+
 def test_the_command_that_runs_a_case_alone_survives_a_shell():
     assert rerun_command("a b.toml", "x[y]::z[cpu-int8]") == "opcheck run 'a b.toml::x[y]::z[cpu-int8]'"
     assert rerun_command("a.toml", "x::z", "torch") == "opcheck run --engine torch a.toml::x::z"
+
+
+@pytest.mark.parametrize("folder", ["a b", "it's", 'say "x"', "$HOME", "a[1]", "a::b", "a\\b", "`ls`", "!1", "é"])
+def test_the_command_names_files_of_all_kinds(folder):
+    words = shlex.split(rerun_command(f"{folder}/a.toml", "x[y]::z[cpu-int8]"))
+    assert words == ["opcheck", "run", f"{folder}/a.toml::x[y]::z[cpu-int8]"]
+
+
+def test_the_command_does_not_take_a_file_for_an_option():
+    assert rerun_command("-a.toml", "x::z") == "opcheck run ./-a.toml::x::z"

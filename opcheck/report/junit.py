@@ -1,0 +1,67 @@
+"""The JUnit report: pytest writes it, and cuts the ids of cases at `::`; here they are put back."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from xml.etree import ElementTree
+
+
+class JUnitReport:
+    """What opcheck has to do with the file of `--junitxml`."""
+
+    def __init__(self, path: Path, prefix: str = "") -> None:
+        """Make sure that the file can be written, and leave nothing behind. Raises OSError where it cannot."""
+        self.path = path
+        self._prefix = f"{prefix}." if prefix else ""
+        self._cases: dict[str, tuple[str, str]] = {}
+        """Class name and name of test cases, by what pytest makes of their node ids."""
+        if path.is_dir():
+            raise IsADirectoryError(f"{path} is a folder")
+        if path.is_file():
+            path.open("ab").close()
+        elif not path.exists():
+            folder = next(parent for parent in path.parents if parent.exists())
+            tempfile.TemporaryFile(dir=folder).close()
+
+    def add(self, nodeid: str, name: str) -> None:
+        """Note which case a node id means."""
+        file = nodeid.removesuffix(f"::{name}").removesuffix(".toml")
+        place = [part for part in file.split("/") if part not in ("..", "")]
+        self._cases[_dotted(nodeid)] = (".".join(place), name)
+
+    def finish(self) -> str:
+        """Give the test cases their names, and return what is wrong with the report; an empty string for nothing."""
+        if not self._cases or not self.path.is_file():
+            return ""
+        try:
+            self._rename()
+        except (OSError, ElementTree.ParseError) as error:
+            return f"the report {self.path} is incomplete: its tests have not the names of cases: {error}"
+        return ""
+
+    def _rename(self) -> None:
+        tree = ElementTree.parse(self.path)
+        for case in tree.iter("testcase"):
+            address = f"{case.get('classname', '')}.{case.get('name', '')}".removeprefix(self._prefix)
+            place, name = self._cases.get(_dotted(address), ("", ""))
+            if name:
+                case.set("classname", self._prefix + place)
+                case.set("name", name)
+        text = ElementTree.tostring(tree.getroot(), encoding="utf-8", xml_declaration=True)
+        path = self.path.resolve()
+        handle, part = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(text)
+            os.chmod(part, path.stat().st_mode)
+            os.replace(part, path)
+        except BaseException:
+            Path(part).unlink(missing_ok=True)
+            raise
+
+
+def _dotted(address: str) -> str:
+    """Return a node id in a form that does not depend on where pytest splits it into class name and name."""
+    return address.replace("::", ".").replace("/", ".")
