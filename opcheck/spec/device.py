@@ -7,9 +7,10 @@ from pathlib import Path
 from pydantic import Field, ValidationError
 
 from opcheck.spec.claims import USUAL_TOLERANCES, Expect, Strings, Tolerances
-from opcheck.spec.document import Document, shown
+from opcheck.spec.document import Document
 from opcheck.spec.explain import explain
-from opcheck.spec.model import DtypeEntry, Frozen, Identifier, Model
+from opcheck.spec.files import shown
+from opcheck.spec.model import DtypeEntry, Frozen, MarkName, Model
 from opcheck.spec.positions import Path as KeyPath
 from opcheck.spec.problems import Problem, SpecError
 
@@ -32,7 +33,7 @@ class Hint(Model):
 class DeviceProfile(Model):
     """`[device]` of a profile file."""
 
-    name: Identifier = Field(description="name in case ids and for --device")
+    name: MarkName = Field(description="name in case ids and for --device")
     torch: str | None = Field(default=None, description="torch's device string; default: the name")
     about: str = ""
     module: str | None = Field(default=None, description="module to import before use (an out-of-tree backend)")

@@ -18,7 +18,17 @@ from opcheck.spec.claims import (
     Supports,
     Tolerances,
 )
-from opcheck.spec.model import FURTHER_KEYS, Dotted, DtypeEntry, Frozen, Identifier, Model, refuse
+from opcheck.spec.model import (
+    FURTHER_KEYS,
+    Dotted,
+    DtypeEntry,
+    Frozen,
+    Identifier,
+    Keyword,
+    MarkName,
+    Model,
+    refuse,
+)
 from opcheck.spec.values import Layout, Tensor, Value
 
 
@@ -28,8 +38,8 @@ class Grid(Model):
     name: Identifier | None = Field(
         default=None, description="name of the sample in messages and `expect`; default: its number"
     )
-    kwargs: dict[str, Value] = Field(default_factory=dict, description="keyword arguments")
-    grid: dict[str, Annotated[list[Value], Field(min_length=1)]] = Field(
+    kwargs: dict[Keyword, Value] = Field(default_factory=dict, description="keyword arguments")
+    grid: dict[Keyword, Annotated[list[Value], Field(min_length=1)]] = Field(
         default_factory=dict, description="keyword arguments with several values: one sample for each combination"
     )
     skip: list[dict[str, Value]] = Field(default_factory=list, description="combinations of the grid to leave out")
@@ -123,7 +133,7 @@ class Claims(Model):
     check_sparse_nnz: bool | None = Field(
         default=None, description="deprecated: the former name of `masked`", deprecated=True
     )
-    tags: Frozen[Identifier] = Field(default=(), description="names to select by, markers in pytest")
+    tags: Frozen[MarkName] = Field(default=(), description="names to select by, markers in pytest")
     notes: str = Field(default="", description="remarks for readers")
 
     @property

@@ -9,6 +9,7 @@ from pydantic import Field, ValidationError
 from opcheck.spec.claims import Jacobian, Strings
 from opcheck.spec.document import Document
 from opcheck.spec.explain import explain
+from opcheck.spec.files import read_bytes
 from opcheck.spec.model import Model
 from opcheck.spec.problems import Problem, SpecError
 
@@ -63,8 +64,8 @@ class Settings(Model):
     def read(cls, path: Path) -> "Settings":
         """Read the settings of one pyproject.toml. Raises SpecError."""
         raw = None
-        if b"opcheck" in path.read_bytes():  # spares large files of other projects the parsing
-            document = Document.read(path)
+        if b"opcheck" in read_bytes(path):  # spares large files of other projects the parsing
+            document = Document.read(path, within=("tool", "opcheck"))
             tools = document.data.get("tool")
             raw = tools.get("opcheck") if isinstance(tools, dict) else None
 

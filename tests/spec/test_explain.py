@@ -200,9 +200,10 @@ class TestWrongTypes:
     def test_of_arguments(self, about_argument: About, argument: str, said: str) -> None:
         assert about_argument(argument) == [said]
 
-    def test_arrays_nested_beyond_reason_are_refused(self, about_argument: About) -> None:
-        (line,) = about_argument("[" * 380 + "]" * 380)
-        assert line.endswith(" is nested too deeply")
+    @pytest.mark.parametrize("depth", [50, 380, 450])
+    def test_arrays_nested_beyond_reason_are_refused(self, about_argument: About, depth: int) -> None:
+        (line,) = about_argument("[" * depth + "]" * depth)
+        assert line.endswith("this is nested too deeply; expected at most 50 tables and arrays in one another")
 
 
 class TestWrongNames:
