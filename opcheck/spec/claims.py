@@ -116,7 +116,9 @@ class Reference(Model):
     """A callable that gives the same values, from NumPy, SciPy or an allowed module."""
 
     target: Dotted = Field(description="the dotted path of the callable")
-    rename: dict[Keyword, Keyword] = Field(default_factory=dict, description="keywords by other names: `{ dim = 'axis' }`")
+    rename: dict[Keyword, Keyword] = Field(
+        default_factory=dict, description="keywords by other names: `{ dim = 'axis' }`"
+    )
     positional: bool = Field(
         default=False, description="hand over keyword arguments by position, in the order of the sample"
     )

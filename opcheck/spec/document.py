@@ -11,7 +11,7 @@ from typing import Any
 import tomli
 
 from opcheck.spec.extremes import DEEPEST, LARGE, NESTED, extremes
-from opcheck.spec.files import read_text, shown
+from opcheck.spec.files import decoded, read_bytes, shown
 from opcheck.spec.positions import Path as KeyPath
 from opcheck.spec.positions import Positions, Span
 from opcheck.spec.problems import Problem, SpecError
@@ -34,7 +34,7 @@ class Document:
 
         within: the table of the file that is ours, if not all of it is.
         """
-        return cls.parse(shown(path), read_text(path), within)
+        return cls.parse(shown(path), decoded(read_bytes(path), path), within)
 
     @classmethod
     def parse(cls, file: str, text: str, within: KeyPath = ()) -> Document:

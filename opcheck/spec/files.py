@@ -8,6 +8,7 @@ from pathlib import Path
 
 from opcheck.spec.problems import Problem, SpecError
 
+PROJECT = "pyproject.toml"
 MOST_BYTES = 16 * 2**20
 
 
@@ -17,9 +18,8 @@ def shown(path: Path) -> str:
     return full.removeprefix(here) if full.startswith(here) else str(path)
 
 
-def read_text(path: Path) -> str:
-    """Return the text of a file. Raises SpecError where it cannot be read, or is no text."""
-    content = read_bytes(path)
+def decoded(content: bytes, path: Path) -> str:
+    """Return the text of a file. Raises SpecError where it is none."""
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -49,7 +49,10 @@ def read_bytes(path: Path) -> bytes:
 
 
 def toml_files(folder: Path) -> list[Path]:
-    """Return the TOML files below a folder, in order. Raises SpecError where a folder among them cannot be read."""
+    """Return the TOML files below a folder, but pyproject.toml, in order.
+
+    Raises SpecError where a folder among them cannot be read.
+    """
     found: list[Path] = []
     problems: list[Problem] = []
 
@@ -57,7 +60,7 @@ def toml_files(folder: Path) -> list[Path]:
         problems.append(Problem(shown(Path(error.filename)), 1, 1, f"cannot be read: {error.strerror}"))
 
     for place, _, names in os.walk(folder, onerror=unreadable):
-        found += [Path(place, name) for name in names if name.endswith(".toml")]
+        found += [Path(place, name) for name in names if name.endswith(".toml") and name != PROJECT]
     if problems:
         raise SpecError(problems)
     return sorted(found)

@@ -9,7 +9,7 @@ from pydantic import Field, ValidationError
 from opcheck.spec.claims import Jacobian, Strings
 from opcheck.spec.document import Document
 from opcheck.spec.explain import explain
-from opcheck.spec.files import read_bytes
+from opcheck.spec.files import PROJECT, read_bytes
 from opcheck.spec.model import Model
 from opcheck.spec.problems import Problem, SpecError
 
@@ -55,7 +55,7 @@ class Settings(Model):
         """
         start = (start or Path.cwd()).resolve()
         for folder in (start, *start.parents):
-            path = folder / "pyproject.toml"
+            path = folder / PROJECT
             if path.is_file():
                 return cls.read(path)
         return cls()

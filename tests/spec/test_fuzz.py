@@ -10,10 +10,10 @@ import re
 import time
 from pathlib import Path
 
+import planted
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-import planted
 
 from opcheck.plan import load_audited
 from opcheck.spec import Problem, Settings, SpecError
