@@ -57,6 +57,12 @@ def profiles() -> tuple[str, ...]:
     return tuple(file.read_text(encoding="utf-8") for file in sorted((BUILTIN / "devices").glob("*.toml")))
 
 
+@cache
+def tokens() -> tuple[str, ...]:
+    """Return what specs consist of, each once."""
+    return tuple(dict.fromkeys(token for text in operators() for token in TOKEN.findall(text)))
+
+
 def mutated(text: str, edits: list[tuple[str, int, int, str]]) -> str:
     """Return the text with its tokens deleted, doubled, swapped, replaced, or others put between them."""
     tokens = TOKEN.findall(text)
@@ -147,6 +153,8 @@ def planted(text: str, choice: int, mistake: str, *, key: bool) -> tuple[str, Ke
     data = tomli.loads(text)
     candidates = [path for path in places(data) if len(path) > (1 if path[0] == "defaults" else 2)]
     if key:
+        if "samples" in data["operator"][0]:
+            data.get("defaults", {}).pop("samples", None)  # which the operator replaces
         tables = [path for path in places(data) if isinstance(at(data, path), dict)]
         candidates = [path for path in tables if "rename" not in path]
     path = candidates[choice % len(candidates)]

@@ -1,4 +1,4 @@
-"""What TOML has room for and a spec has not: numbers beyond 64 bits, control characters, tables without end in tables.
+"""What TOML has room for and a spec has not: control characters, integers beyond 64 bits, tables in tables without end.
 
 They are refused before anything else looks at the data, which nothing after this need be prepared for.
 """
@@ -12,6 +12,8 @@ from typing import Any
 from opcheck.spec.positions import Path
 
 DEEPEST = 50
+MOST = 200_000
+"""Values in one file; the largest of the library have some thousands."""
 NESTED = ("this is nested too deeply", f"at most {DEEPEST} tables and arrays in one another")
 LARGE = ("an integer beyond 64 bits", "-2^63 to 2^63 - 1")
 INTEGERS = range(-(2**63), 2**63)
@@ -24,33 +26,37 @@ Found = tuple[Path, bool, str, str]
 
 def extremes(data: dict[str, Any]) -> Iterator[Found]:
     """Yield what parsed TOML has of the kind."""
-    if not _is_plain(data):
+    count = _plain(data)
+    if count is None:
         yield from _searched(data)
+    elif count > MOST:
+        yield (), False, f"{count} values are too many for one file", f"at most {MOST}"
 
 
-def _is_plain(data: dict[str, Any]) -> bool:
-    """Tell whether there is nothing of the kind. All files pass here: it has to be fast."""
-    level: list[Any] = [data]
+def _plain(data: dict[str, Any]) -> int | None:
+    """Return the number of values where nothing else is of the kind. All files pass here: it has to be fast."""
+    count, level = 0, list[Any]([data])
     for _ in range(DEEPEST):
         within: list[Any] = []
         for node in level:
+            count += len(node)
             if isinstance(node, dict):
                 if not all(map(str.isprintable, node)):
-                    return False
+                    return None
                 node = node.values()
             for item in node:
                 kind = type(item)
                 if kind is str:
                     if not item.isprintable() and UNSEEN.search(item):
-                        return False
+                        return None
                 elif kind is dict or kind is list:
                     within.append(item)
                 elif kind is int and item not in INTEGERS:
-                    return False
+                    return None
         if not within:
-            return True
+            return count
         level = within
-    return False
+    return None
 
 
 def _searched(data: dict[str, Any]) -> Iterator[Found]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from opcheck.spec.problems import Problem, SpecError
 
 PROJECT = "pyproject.toml"
-MOST_BYTES = 16 * 2**20
+MOST_BYTES = 4 * 2**20
 
 
 def shown(path: Path) -> str:

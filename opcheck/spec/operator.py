@@ -127,7 +127,9 @@ class Claims(Model):
         default=None, description="registered with torch.library; default: where the target starts with torch.ops"
     )
     layouts: Frozen[Layout] = Field(
-        default=("strided",), description="repeat each strided sample with its first tensor in these layouts"
+        default=("strided",),
+        max_length=8,
+        description="repeat each strided sample with its first tensor in these layouts",
     )
     masked: bool = Field(default=False, description="sparse samples are differentiated under masked semantics")
     check_sparse_nnz: bool | None = Field(
