@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import date, datetime, time
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
@@ -166,7 +166,7 @@ def name_of(value: Any) -> str:
 
 def _keys(model: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:
     """Return the keys that are valid where pydantic refused `loc[-1]`."""
-    return [name for found in _models_at(model, loc) for name in found.model_fields]
+    return [name for found in _models_at(model, _names(loc[:-1])) for name in found.model_fields]
 
 
 def _literals(loc: tuple[int | str, ...]) -> tuple[str, ...]:
@@ -178,19 +178,23 @@ def _literals(loc: tuple[int | str, ...]) -> tuple[str, ...]:
 
 def _description(model: type[BaseModel], loc: tuple[int | str, ...]) -> str:
     """Return what the field that pydantic misses is for."""
-    fields = [found.model_fields[str(loc[-1])] for found in _models_at(model, loc) if loc[-1] in found.model_fields]
-    return next((field.description for field in fields if field.description), "")
+    models = [found for found in _models_at(model, _names(loc[:-1])) if loc[-1] in found.model_fields]
+    return next((text for found in models if (text := found.model_fields[str(loc[-1])].description)), "")
 
 
-def _models_at(model: type[BaseModel], loc: tuple[int | str, ...]) -> list[type[BaseModel]]:
-    """Return the models that the table around `loc[-1]` could be an instance of."""
+def _names(loc: tuple[int | str, ...]) -> tuple[str, ...]:
+    return tuple(part for part in loc if isinstance(part, str))
+
+
+@lru_cache(maxsize=256)
+def _models_at(model: type[BaseModel], names: tuple[str, ...]) -> list[type[BaseModel]]:
+    """Return the models that the table at a location could be an instance of."""
     models = [model]
-    for part in loc[:-1]:
-        if isinstance(part, str) and part.startswith("<"):
-            tagged = [found for found in models if _tag(found) == part]
-            models = tagged or models
-        elif isinstance(part, str):
-            fields = [found.model_fields[part] for found in models if part in found.model_fields]
+    for name in names:
+        if name.startswith("<"):
+            models = [found for found in models if _tag(found) == name] or models
+        else:
+            fields = [found.model_fields[name] for found in models if name in found.model_fields]
             models = [found for field in fields for found in _models(field.annotation, set())] or models
     return models
 

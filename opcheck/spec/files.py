@@ -14,8 +14,11 @@ MOST_BYTES = 4 * 2**20
 
 def shown(path: Path) -> str:
     """Return a path as a person would type it: relative to the current folder where it lies below."""
-    full, here = os.path.realpath(path), os.getcwd() + os.sep  # much faster than pathlib's own way
-    return full.removeprefix(here) if full.startswith(here) else str(path)
+    here = os.getcwd() + os.sep
+    for full in (os.path.abspath(path), os.path.realpath(path)):  # much faster than pathlib's own way
+        if full.startswith(here):
+            return full.removeprefix(here)
+    return str(path)
 
 
 def decoded(content: bytes, path: Path) -> str:

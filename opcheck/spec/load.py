@@ -42,6 +42,11 @@ def builtin_folder() -> Path:
     return installed if installed.is_dir() else package.parent / "specs"
 
 
+def _family(file: Path, root: Path) -> str:
+    parts = file.relative_to(root).parts if root in file.parents else ()
+    return parts[0] if len(parts) > 1 else file.stem
+
+
 def _missing(path: Path) -> Problem:
     try:
         siblings = [str(path.parent / name) for name in os.listdir(path.parent)]
@@ -81,7 +86,8 @@ class Loader:
         if not os.path.exists(path):
             self.problems.append(_missing(path))
             return
-        path = Path(os.path.realpath(path))
+        # Of a link to a file, the place is where the link stands: that is what people see, and where it belongs.
+        path = Path(os.path.realpath(path) if path.is_dir() else os.path.join(os.path.realpath(path.parent), path.name))
         root = Path(os.path.realpath(root or self._root(path)))
         try:
             templates = self.catalogue.templates(root, alone=not path.is_dir() and root == path.parent)
@@ -98,8 +104,7 @@ class Loader:
                 find(file.stem)  # for its mistakes, whether it is used or not
             elif file not in self._loaded:
                 self._loaded.add(file)
-                relative = file.relative_to(root)
-                self._add_file(file, relative.parts[0] if len(relative.parts) > 1 else file.stem, find)
+                self._add_file(file, _family(file, root), find)
 
     def _root(self, path: Path) -> Path:
         for root in map(os.path.realpath, (*self.settings.spec_paths(), builtin_folder())):
