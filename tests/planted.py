@@ -151,10 +151,10 @@ def planted(text: str, choice: int, mistake: str, *, key: bool) -> tuple[str, Ke
     mistake: TOML of a value, put in place of any value of the spec; or a key, added to any of its tables.
     """
     data = tomli.loads(text)
+    if "samples" in data["operator"][0]:
+        data.get("defaults", {}).pop("samples", None)  # which the operator replaces: its templates are not looked at
     candidates = [path for path in places(data) if len(path) > (1 if path[0] == "defaults" else 2)]
     if key:
-        if "samples" in data["operator"][0]:
-            data.get("defaults", {}).pop("samples", None)  # which the operator replaces
         tables = [path for path in places(data) if isinstance(at(data, path), dict)]
         candidates = [path for path in tables if "rename" not in path]
     path = candidates[choice % len(candidates)]

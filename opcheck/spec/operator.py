@@ -135,7 +135,9 @@ class Claims(Model):
     check_sparse_nnz: bool | None = Field(
         default=None, description="deprecated: the former name of `masked`", deprecated=True
     )
-    tags: Frozen[MarkName] = Field(default=(), description="names to select by, markers in pytest")
+    tags: Frozen[MarkName] = Field(
+        default=(), description="names to select by, markers in pytest: none that has a meaning there"
+    )
     notes: str = Field(default="", description="remarks for readers")
 
     @property
