@@ -218,7 +218,8 @@ class Expansion:
             return
         self._compared += count * len(skips)
         if self._compared > SKIPPED * self.limits.max_samples:
-            yield source.problem(("skip",), "too much is left out of grids by skip", "grids of what is tested")
+            words = ("skip is held against too many combinations", "fewer of them, or fewer entries of skip")
+            yield source.problem(("skip",), *words)
 
     def _refuse_unused(self, skips: Iterable[Skip], source: Source) -> None:
         self.problems += [problem for skip in skips for problem in skip.problems(source)]

@@ -41,7 +41,7 @@ def _plain(data: dict[str, Any]) -> int | None:
         for node in level:
             count += len(node)
             if isinstance(node, dict):
-                if not all(map(str.isprintable, node)):
+                if not all(map(str.isprintable, node)) and any(map(UNSEEN.search, node)):
                     return None
                 node = node.values()
             for item in node:

@@ -17,7 +17,7 @@ from opcheck.spec.device import DeviceProfile, profiles
 from opcheck.spec.entry import Entry
 from opcheck.spec.expand import Expansion, FindTemplate
 from opcheck.spec.explain import explain
-from opcheck.spec.files import PROJECT, shown
+from opcheck.spec.files import shown
 from opcheck.spec.library import Library, Operator
 from opcheck.spec.limits import Limits, is_allowed, outside
 from opcheck.spec.operator import OperatorSpec
@@ -95,12 +95,12 @@ class Loader:
         except SpecError as error:
             self.problems += error.problems
             return
-        specs = [file for file in files if file not in templates.get(file.stem, ()) and file.name != PROJECT]
-        if path.is_dir() and not specs:
+        shelved = {file for named in templates.values() for file in named}
+        if path.is_dir() and shelved.issuperset(files):
             self.problems.append(Problem(shown(path), 1, 1, "a folder without spec files", "at least one TOML file"))
         find = partial(self._template, templates)
         for file in files:
-            if file not in specs:
+            if file in shelved:
                 find(file.stem)  # for its mistakes, whether it is used or not
             elif file not in self._loaded:
                 self._loaded.add(file)
@@ -117,13 +117,9 @@ class Loader:
         if name in templates:
             first, *others = templates[name]
             try:
-                for other in others:
-                    what = f'template "{name}" is described twice; first in {shown(first)}'
-                    self.problems.append(
-                        self.catalogue.document(other).problem(
-                            ("template",), what, "another name of the file", key=True
-                        )
-                    )
+                for document in map(self.catalogue.document, others):
+                    words = (f'template "{name}" is described twice; first in {shown(first)}', "another file name")
+                    self.problems.append(document.problem(("template",), *words, key=True))
                 return self.catalogue.template(first) if not others else None
             except SpecError as error:
                 self.problems += error.problems

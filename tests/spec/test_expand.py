@@ -248,7 +248,7 @@ class TestBounds:
         lines = mistakes(HEAD + f"samples = [{grids}]")
         assert time.process_time() - started < 4
         assert len(lines) == 10
-        assert all("too much is left out of grids by skip" in line for line in lines)
+        assert all("skip is held against too many combinations" in line for line in lines)
 
     def test_samples_in_further_layouts_count_as_well(self, mistakes: Mistakes) -> None:
         samples = ", ".join(["{ args = [{ shape = [2, 2] }] }"] * 3)

@@ -100,7 +100,7 @@ class TestRecognition:
         write(USE, "specs/a.toml")
         assert lines_of("specs") == [
             'specs/b/mine.toml:1:2: template "mine" is described twice; first in specs/a/mine.toml; '
-            "expected another name of the file"
+            "expected another file name"
         ]
 
 
