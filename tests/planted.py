@@ -156,7 +156,8 @@ def planted(text: str, choice: int, mistake: str, *, key: bool) -> tuple[str, Ke
     candidates = [path for path in places(data) if len(path) > (1 if path[0] == "defaults" else 2)]
     if key:
         tables = [path for path in places(data) if isinstance(at(data, path), dict)]
-        candidates = [path for path in tables if "rename" not in path]
+        # Any name can stand in `rename`; a complex number among `values` is right or wrong as a whole.
+        candidates = [path for path in tables if not {"rename", "values"} & set(path)]
     path = candidates[choice % len(candidates)]
     data = deepcopy(data)
     if key:

@@ -25,10 +25,10 @@ FURTHER_KEYS = ConfigDict(extra="allow")
 """The configuration of a table whose keys are not all known beforehand."""
 
 
-def refuse(what: str, expected: str = "", nearest: str = "", at: tuple[int, ...] = ()) -> PydanticCustomError:
+def refuse(what: str, expected: str = "", nearest: str = "", at: tuple[int | str, ...] = ()) -> PydanticCustomError:
     """Return the exception by which a validator reports a mistake in opcheck's own words.
 
-    at: the indices of what is wrong within the value that was validated.
+    at: the keys and indices of what is wrong within the value that was validated.
     """
     # The text goes through the context: pydantic would read braces in a message as its own placeholders.
     context: dict[str, Any] = {"what": what, "expected": expected, "nearest": nearest, "at": at}

@@ -53,7 +53,7 @@ def _nested(value: Any) -> Any:
     return _rows(value, ())
 
 
-def _rows(value: Any, at: tuple[int, ...]) -> Any:
+def _rows(value: Any, at: tuple[int | str, ...]) -> Any:
     if isinstance(value, (bool, int, float, complex)):
         return value
     if isinstance(value, dict) and _is_complex(value):
@@ -61,11 +61,22 @@ def _rows(value: Any, at: tuple[int, ...]) -> Any:
     if not isinstance(value, (list, tuple)):
         what = json.dumps(value) if isinstance(value, str) else "a table" if isinstance(value, dict) else str(value)
         expected = "numbers, booleans, { complex = [re, im] } or arrays of them"
-        raise refuse(f"{what} is no value of a tensor", expected, at=at)
+        raise refuse(f"{what} is no value of a tensor", expected, at=(*at, *_wrong_part(value)))
     rows = tuple(_rows(item, (*at, index)) for index, item in enumerate(value))
     if len({_sizes(row) for row in rows}) > 1:
         raise refuse("the rows of values differ in length", "a rectangular array", at=at)
     return rows
+
+
+def _wrong_part(value: Any) -> tuple[int | str, ...]:
+    """Return where in a complex number the mistake is, if in one part alone."""
+    if not isinstance(value, dict) or set(value) != {"complex"}:
+        return ()
+    parts = value["complex"]
+    wrong = (
+        [index for index, part in enumerate(parts) if type(part) not in (int, float)] if isinstance(parts, list) else []
+    )
+    return ("complex", *wrong[:1])
 
 
 def _is_complex(table: dict[str, Any]) -> bool:

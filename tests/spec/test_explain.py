@@ -382,6 +382,10 @@ class TestValues:
             '"x"]] } -> "x" is no value of a tensor; '
             "expected numbers, booleans, { complex = [re, im] } or arrays of them"
         ]
+        (line,) = about_argument('{ values = [1, { complex = [1, "x"] }] }')
+        assert line.startswith('"x"] }] } -> a table is no value of a tensor')
+        (line,) = about_argument("{ values = [1, { complex = 3 }] }")
+        assert line.startswith("3 }] } -> a table is no value of a tensor")
         assert about_argument("{ values = [[[1], [2]], [[1], [2, 3]]] }") == [
             "[[1], [2, 3]]] } -> the rows of values differ in length; expected a rectangular array"
         ]
