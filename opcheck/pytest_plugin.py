@@ -22,12 +22,10 @@ if TYPE_CHECKING:
     from opcheck.run.session import RunSession
     from opcheck.run.worker import Worker
     from opcheck.spec import Library, Operator, Problem, Settings
+    from opcheck.spec.catalogue import Catalogue
     from opcheck.spec.device import DeviceProfile
 
 __all__ = ["cases"]
-
-FOREIGN_MARKS = {"filterwarnings", "parametrize", "skip", "skipif", "timeout", "usefixtures", "xdist_group", "xfail"}
-"""Marks that do something: a tag of that name must not, and selects by --opcheck-tag alone."""
 
 OF_LOGGING = (
     "log_auto_indent", "log_cli", "log_cli_date_format", "log_cli_format", "log_cli_level", "log_date_format",
@@ -115,6 +113,13 @@ class Plugin:
             return Settings.find(self.config.invocation_params.dir)
         except SpecError as error:
             raise pytest.UsageError(str(error)) from None
+
+    @cached_property
+    def catalogue(self) -> Catalogue:
+        """The TOML files of the session."""
+        from opcheck.spec.catalogue import Catalogue
+
+        return Catalogue()
 
     @cached_property
     def folders(self) -> list[Path]:
@@ -206,7 +211,7 @@ class Plugin:
         for root in self.given:
             if path == root:
                 return root.parent
-            if root in path.parents and looks_like_specs(path):
+            if root in path.parents and looks_like_specs(path, self.catalogue):
                 return root
         return None
 
@@ -216,7 +221,7 @@ class Plugin:
         from opcheck.spec import SpecError
         from opcheck.spec.load import Loader
 
-        loader = Loader(self.settings)
+        loader = Loader(self.settings, self.catalogue)
         loader.add(path, self.root_of(path))
         library = loader.sound()
         problems: list[Problem] = audit(library, loader.devices.values()) if loader.devices is not None else []
@@ -245,11 +250,13 @@ def _separated(values: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name.strip() for value in values for name in value.split(",") if name.strip()))
 
 
-def looks_like_specs(path: Path) -> bool:
+def looks_like_specs(path: Path, catalogue: Catalogue) -> bool:
     """Tell whether a TOML file, perhaps a broken one, describes an operator by a dotted name."""
+    from opcheck.spec import SpecError
+
     try:
-        text = path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
+        text = catalogue.content(path).decode("utf-8", errors="replace")
+    except SpecError:
         return False
     return all(re.search(pattern, text, re.MULTILINE) for pattern in SIGNS)
 
@@ -392,8 +399,7 @@ class CaseItem(pytest.Item):
         self.outcome: Outcome | None = None
         plugin = self.config.stash[PLUGIN]
         for name in (case.check, case.device.name, case.dtype, *case.operator.spec.tags):
-            if name not in FOREIGN_MARKS:
-                self.add_marker(plugin.mark(name))
+            self.add_marker(plugin.mark(name))
         timed = plugin.worker is not None or getattr(self.config.option, "timeout", None)  # from outside, or for all
         if plugin.settings.timeout is not None and not timed:
             self.add_marker(pytest.mark.timeout(plugin.settings.timeout))

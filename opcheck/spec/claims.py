@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from opcheck.spec import dtypes as names
-from opcheck.spec.model import Dotted, DtypeEntry, Frozen, Model, Pattern, VersionCondition, refuse
+from opcheck.spec.model import Dotted, DtypeEntry, Frozen, Keyword, Model, Pattern, VersionCondition, refuse
 from opcheck.spec.values import Value
 
 Strings = Annotated[tuple[str, ...], Field(strict=False)]
@@ -122,7 +122,9 @@ class Reference(Model):
     """A callable that gives the same values, from NumPy, SciPy or an allowed module."""
 
     target: Dotted = Field(description="the dotted path of the callable")
-    rename: dict[str, str] = Field(default_factory=dict, description="keywords by other names: `{ dim = 'axis' }`")
+    rename: dict[Keyword, Keyword] = Field(
+        default_factory=dict, description="keywords by other names: `{ dim = 'axis' }`"
+    )
     positional: bool = Field(
         default=False, description="hand over keyword arguments by position, in the order of the sample"
     )
@@ -132,7 +134,7 @@ class ErrorClaim(Model):
     """An input that must be refused."""
 
     args: list[Value] = Field(default_factory=list)
-    kwargs: dict[str, Value] = Field(default_factory=dict)
+    kwargs: dict[Keyword, Value] = Field(default_factory=dict)
     raises: str = Field(default="RuntimeError", description="name of the exception, or of one it derives from")
     match: Pattern = Field(description="a regular expression that is found in the message")
 

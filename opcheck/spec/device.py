@@ -1,15 +1,17 @@
 """Device profiles: what a device is called, what it lacks, and what differs on it. Never imports torch."""
 
 import importlib.util
+import os
 from functools import lru_cache
 from pathlib import Path
 
 from pydantic import Field, ValidationError
 
 from opcheck.spec.claims import USUAL_TOLERANCES, Expect, Strings, Tolerances
-from opcheck.spec.document import Document, shown
+from opcheck.spec.document import Document
 from opcheck.spec.explain import explain
-from opcheck.spec.model import DtypeEntry, Frozen, Identifier, Model
+from opcheck.spec.files import shown
+from opcheck.spec.model import DtypeEntry, Frozen, MarkName, Model
 from opcheck.spec.positions import Path as KeyPath
 from opcheck.spec.problems import Problem, SpecError
 
@@ -25,14 +27,21 @@ class Hint(Model):
 
     def holds(self) -> bool:
         """Tell whether any of the signs is there."""
-        found = self.module is not None and importlib.util.find_spec(self.module.split(".")[0]) is not None
-        return self.always or found or any(Path(path).exists() for path in self.paths)
+        found = self.module is not None and _is_installed(self.module)
+        return self.always or found or any(os.path.exists(path) for path in self.paths)
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module.split(".")[0]) is not None
+    except (ImportError, ValueError):  # ValueError: no name of a module, or one without a specification
+        return False
 
 
 class DeviceProfile(Model):
     """`[device]` of a profile file."""
 
-    name: Identifier = Field(description="name in case ids and for --device")
+    name: MarkName = Field(description="name in case ids and for --device")
     torch: str | None = Field(default=None, description="torch's device string; default: the name")
     about: str = ""
     module: str | None = Field(default=None, description="module to import before use (an out-of-tree backend)")
@@ -88,8 +97,9 @@ def profiles(folders: tuple[Path, ...] = ()) -> dict[str, DeviceProfile]:
     found: dict[str, DeviceProfile] = {}
     problems: list[Problem] = []
     for folder in (BUILTIN, *folders):
-        if not folder.is_dir():
+        if not os.path.isdir(folder):
             problems.append(Problem(shown(folder), 1, 1, "no such folder", "a folder of device profiles"))
+            continue
         for path in sorted(folder.glob("*.toml")):
             try:
                 profile = read_profile(path)

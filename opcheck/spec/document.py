@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -10,9 +10,14 @@ from typing import Any
 
 import tomli
 
+from opcheck.spec.extremes import DEEPEST, LARGE, NESTED, extremes
+from opcheck.spec.files import decoded, read_bytes, shown
 from opcheck.spec.positions import Path as KeyPath
 from opcheck.spec.positions import Positions, Span
 from opcheck.spec.problems import Problem, SpecError
+
+ENDLESS = re.compile(r"[+-]?[0-9_]{1000,}")
+"""An integer that Python may refuse to read."""
 
 
 @dataclass(frozen=True)
@@ -24,25 +29,36 @@ class Document:
     data: dict[str, Any]
 
     @classmethod
-    def read(cls, path: Path) -> Document:
-        """Read a file. Raises SpecError where it cannot be read or is no TOML."""
-        name = shown(path)
+    def read(cls, path: Path, within: KeyPath = ()) -> Document:
+        """Read a file. Raises SpecError where it cannot be read, is no TOML, or has more in it than a spec may have.
+
+        within: the table of the file that is ours, if not all of it is.
+        """
+        return cls.parse(shown(path), decoded(read_bytes(path), path), within)
+
+    @classmethod
+    def parse(cls, file: str, text: str, within: KeyPath = ()) -> Document:
+        """Parse the text of a file. Raises SpecError."""
         try:
-            text = path.read_bytes().decode("utf-8")
-        except OSError as error:
-            raise SpecError([Problem(name, 1, 1, f"cannot be read: {error.strerror}")]) from None
-        except UnicodeDecodeError as error:
-            *lines, last = error.object[: error.start].decode("utf-8").split("\n")
-            problem = Problem(name, len(lines) + 1, len(last) + 1, "is not text in UTF-8", "a TOML file")
-            raise SpecError([problem]) from None
-        if text.startswith("\ufeff"):
-            raise SpecError([Problem(name, 1, 1, "begins with a byte order mark", "UTF-8 without one")])
-        try:
-            return cls(name, text, tomli.loads(text))
+            document = cls(file, text, tomli.loads(text))
         except tomli.TOMLDecodeError as error:
-            raise SpecError([Problem(name, error.lineno, error.colno, f"broken TOML: {error.msg}")]) from None
+            raise SpecError([Problem(file, error.lineno, error.colno, f"broken TOML: {error.msg}")]) from None
         except (ValueError, RecursionError) as error:
-            raise SpecError([Problem(name, 1, 1, f"TOML beyond what can be read: {error}")]) from None
+            raise SpecError([_too_much(file, text, str(error))]) from None
+        problems = [
+            document.problem((*within, *path), what, expected, key=key)
+            for path, key, what, expected in extremes(document.at(within))
+        ]
+        if problems:
+            raise SpecError(problems)
+        return document
+
+    def at(self, path: KeyPath) -> dict[str, Any]:
+        """Return the table at a path; an empty one where there is none."""
+        found: Any = self.data
+        for part in path:
+            found = found.get(part) if isinstance(found, dict) else None
+        return found if isinstance(found, dict) else {}
 
     @cached_property
     def positions(self) -> Positions:
@@ -68,10 +84,14 @@ class Document:
         return Problem(self.file, span.line, span.column, what, expected, nearest)
 
 
-def shown(path: Path) -> str:
-    """Return a path as a person would type it: relative to the current folder where it lies below."""
-    full, here = os.path.realpath(path), os.getcwd() + os.sep  # much faster than pathlib's own way
-    return full.removeprefix(here) if full.startswith(here) else str(path)
+def _too_much(file: str, text: str, why: str) -> Problem:
+    """Return the mistake that made the parser give up: an integer without end, or tables without end in tables."""
+    for depth, span in Positions(text).values():
+        if depth > DEEPEST:
+            return Problem(file, span.line, span.column, *NESTED)
+        if ENDLESS.fullmatch(text, span.start, span.end):
+            return Problem(file, span.line, span.column, *LARGE)
+    return Problem(file, 1, 1, f"TOML beyond what can be read: {why}")
 
 
 def holds(data: Any, path: KeyPath) -> bool:

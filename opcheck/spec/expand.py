@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from itertools import product
+from itertools import chain, islice, product
 from math import prod
 from typing import Any
 
@@ -21,6 +21,12 @@ from opcheck.spec.problems import Problem, listing, nearest
 from opcheck.spec.render import render
 from opcheck.spec.templates import Template
 from opcheck.spec.values import Tensor, Value
+
+LONGEST = 300
+"""Characters of the name of a sample."""
+SKIPPED = 100
+"""How often each of as many samples as there may be can be held against an entry of `skip`."""
+QUOTE = '"'
 
 FindTemplate = Callable[[str], "Template | list[str] | None"]
 """Returns a template; or the names there are; or None for a template whose own mistakes are known already."""
@@ -65,7 +71,6 @@ class Skip:
 
     def matches(self, point: dict[str, Value]) -> bool:
         """Tell whether it leaves out a point of a grid, and remember that."""
-        self.keys |= dict.fromkeys(point)
         hit = all(key in point and point[key] == value for key, value in self.wanted.items())
         self.used = self.used or hit
         return hit
@@ -95,26 +100,36 @@ class Expansion:
         self.problems: list[Problem] = []
         self.complete = True
         """Whether all samples could be expanded: false where a template is broken."""
+        self._compared = 0
 
     def samples(self, spec: OperatorSpec) -> tuple[Sample, ...]:
-        """Return all samples of an operator."""
-        found: list[Sample] = []
+        """Return all samples of an operator; those up to the bound where there are more, which is a mistake."""
+        strided = self._bounded(self._written(spec))
+        kept = strided
+        if "strided" not in spec.layouts:
+            kept = [sample for sample in strided if any(tensor.layout != "strided" for tensor in sample.tensors())]
+        others = (sample for name in spec.layouts if name != "strided" for sample in _in_layout(strided, name))
+        found = self._bounded(chain(kept, others))
+        self._refuse_same_names(found)
+        return tuple(found)
+
+    def _bounded(self, samples: Iterable[Sample]) -> list[Sample]:
+        most = self.limits.max_samples
+        found = list(islice(samples, most + 1))
+        if len(found) > most:
+            self.problems.append(self.entry.problem(("samples",), *self.limits.count()))
+        return found[:most]
+
+    def _written(self, spec: OperatorSpec) -> Iterator[Sample]:
         for index, written in enumerate(spec.samples):
             source = Source(self.entry, ("samples", index))
             label = written.name or str(index)
             if isinstance(written, TemplateUse):
-                found.extend(self._used(written, label, source))
+                yield from self._used(written, label, source)
             else:
                 skips = _skips(written.skip)
-                found.extend(self._grid(written, label, source, skips))
+                yield from self._grid(written, label, source, skips)
                 self._refuse_unused(skips, source)
-        found += [sample for layout in spec.layouts if layout != "strided" for sample in _in_layout(found, layout)]
-        if "strided" not in spec.layouts:
-            found = [sample for sample in found if any(tensor.layout != "strided" for tensor in sample.tensors())]
-        if len(found) > self.limits.max_samples:
-            self.problems.append(self.entry.problem(("samples",), *self.limits.count(len(found))))
-        self._refuse_same_names(found)
-        return tuple(found)
 
     def _used(self, use: TemplateUse, label: str, source: Source) -> Iterator[Sample]:
         template = self.find(use.use)
@@ -169,22 +184,24 @@ class Expansion:
         restriction: tuple[str, ...] | None = None,
     ) -> Iterator[Sample]:
         problems = [source.problem(place, *words) for place, *words in self.limits.of_sample(spec)]
-        count = prod(len(values) for values in spec.grid.values())
-        if count > self.limits.max_samples:
-            problems.append(source.problem(("grid",), *self.limits.count(count)))
+        problems += self._too_many(spec, source, skips)
+        named = {key: [(value, f"{key}={render(value).strip(QUOTE)}") for value in spec.grid[key]] for key in spec.grid}
+        problems += _too_long(label, named, source)
         self.problems += problems
         if problems:
             for skip in skips:
                 skip.used = True  # it may be right: nobody knows
             return
+        for skip in skips:
+            skip.keys |= dict.fromkeys(spec.grid)
         allowed = _both(spec.dtypes, restriction)
         path = self.entry.place(source.path)
-        for values in product(*spec.grid.values()):
-            point = dict(zip(spec.grid, values, strict=True))
+        for values in product(*named.values()):
+            point = {key: value for key, (value, _) in zip(spec.grid, values, strict=True)}
             hits = [skip for skip in skips if skip.matches(point)]
             if not hits and allowed != ():
                 yield Sample(
-                    label + _point_name(point),
+                    label + (f"[{','.join(name for _, name in values)}]" if values else ""),
                     tuple(spec.args),
                     spec.kwargs | point,
                     None if spec.grad_outputs is None else tuple(spec.grad_outputs),
@@ -192,6 +209,17 @@ class Expansion:
                     self.entry.document,
                     path,
                 )
+
+    def _too_many(self, spec: SampleSpec, source: Source, skips: list[Skip]) -> Iterator[Problem]:
+        """Yield the mistake of a grid with more combinations than there may be samples, or more than can be skipped."""
+        count = prod(len(values) for values in spec.grid.values())
+        if count > self.limits.max_samples:
+            yield source.problem(("grid",), *self.limits.count(count))
+            return
+        self._compared += count * len(skips)
+        if self._compared > SKIPPED * self.limits.max_samples:
+            words = ("skip is held against too many combinations", "fewer of them, or fewer entries of skip")
+            yield source.problem(("skip",), *words)
 
     def _refuse_unused(self, skips: Iterable[Skip], source: Source) -> None:
         self.problems += [problem for skip in skips for problem in skip.problems(source)]
@@ -217,19 +245,21 @@ def _both(entries: tuple[str, ...] | None, restriction: tuple[str, ...] | None) 
     return tuple(name for name in dtypes.expand(entries) if name in dtypes.expand(restriction))
 
 
-def _point_name(point: dict[str, Value]) -> str:
-    if not point:
-        return ""
-    return "[" + ",".join(f"{key}={render(value).strip(chr(34))}" for key, value in point.items()) + "]"
+def _too_long(label: str, named: dict[str, list[tuple[Value, str]]], source: Source) -> Iterator[Problem]:
+    """Yield the mistake of a grid whose samples would have names that nobody can read or type."""
+    longest = {key: max(len(name) for _, name in values) for key, values in named.items()}
+    length = len(label) + sum(longest.values()) + len(longest) + 1
+    if longest and length > LONGEST:
+        key = max(longest, key=lambda key: longest[key])
+        what = f"the values of this grid give samples names of up to {length} characters"
+        yield source.problem(("grid", key), what, f"at most {LONGEST}; further samples can hold longer values")
 
 
-def _in_layout(samples: Iterable[Sample], layout: str) -> list[Sample]:
+def _in_layout(samples: Iterable[Sample], layout: str) -> Iterator[Sample]:
     """Repeat strided samples with their first tensor in another layout, where its rank allows that."""
     least = 1 if layout in ("sparse_coo", "mkldnn") else 2
-    repeated = []
     for sample in samples:
         first: Any = sample.args[0] if sample.args else None
         if isinstance(first, Tensor) and first.layout == "strided" and len(first.sizes) >= least:
             args = (first.model_copy(update={"layout": layout}), *sample.args[1:])
-            repeated.append(replace(sample, name=f"{sample.name}+{layout}", args=args))
-    return repeated
+            yield replace(sample, name=f"{sample.name}+{layout}", args=args)

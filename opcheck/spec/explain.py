@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from datetime import date, datetime, time
+from functools import lru_cache, partial
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
@@ -43,12 +44,16 @@ def explain(error: ValidationError, model: type[BaseModel], raw: Any, locate: Lo
     for item in error.errors(include_url=False):
         path = _path(item["loc"], raw)
         kind, last = item["type"], item["loc"][-1] if item["loc"] else ""
-        what = "key" if kind == "extra_forbidden" else str(last) if kind == "missing" and isinstance(last, str) else ""
+        # Behind the last key, "[key]" is pydantic's word for that key itself.
+        named = last == "[key]" and len(item["loc"]) > 1 and path[-1:] == item["loc"][-2:-1]
+        what = "key" if kind == "extra_forbidden" or named else str(last) if _is_missing(item) else ""
         places.setdefault((path, what), []).append(item)
+    # Where something within is wrong, the type was refused only because another one of a union fits better.
+    around = {path[:length] for path, what in places for length in range(len(path) + bool(what))}
     found = {
-        (path, what): _problem(path, items, model, raw, locate)
+        (path, what): _problem(path, items, model, raw, partial(locate, key=what == "key"))
         for (path, what), items in places.items()
-        if what or not _is_other_branch(path, items, places)
+        if what or path not in around or not all(_is_type(item) for item in items)
     }
     misspelt = {(path[:-1], problem.nearest) for (path, what), problem in found.items() if what == "key"}
     return [problem for place, problem in found.items() if place not in misspelt]
@@ -62,17 +67,18 @@ def _path(loc: tuple[int | str, ...], raw: Any) -> Path:
             inside = part in raw
         else:
             inside = isinstance(raw, list) and isinstance(part, int) and part < len(raw)
-        if inside and part != "[key]":
+        if inside:
             path.append(part)
             raw = raw[part]
     return tuple(path)
 
 
-def _is_other_branch(path: Path, items: list[Any], places: Iterable[tuple[Path, str]]) -> bool:
-    """Tell whether a type was refused only because another one of a union fits better, up to a mistake inside."""
-    if not all(item["type"] in WANTED or item["type"] == "literal_error" for item in items):
-        return False
-    return any(other[: len(path)] == path and (len(other) > len(path) or what) for other, what in places)
+def _is_missing(item: Any) -> bool:
+    return item["type"] == "missing" and isinstance(item["loc"][-1], str)
+
+
+def _is_type(item: Any) -> bool:
+    return item["type"] in WANTED or item["type"] == "literal_error"
 
 
 def _problem(path: Path, items: list[Any], model: type[BaseModel], raw: Any, locate: Locate) -> Problem:
@@ -84,11 +90,11 @@ def _problem(path: Path, items: list[Any], model: type[BaseModel], raw: Any, loc
     if kind == "extra_forbidden":
         choices = [name for item in items for name in _keys(model, item["loc"])]
         near = nearest(path[-1], [*choices, *_literals(first["loc"])])
-        return locate(path, f'unknown key "{path[-1]}"', listing(dict.fromkeys(choices), MOST), near, key=True)
+        return locate(path, f'unknown key "{path[-1]}"', listing(dict.fromkeys(choices), MOST), near)
     own = next((item["ctx"] for item in items if item["type"] == "opcheck"), None)
     if own:
-        return locate(path, own["what"], own["expected"], own["nearest"])
-    if kind == "missing" and isinstance(first["loc"][-1], str):
+        return locate((*path, *own["at"]), own["what"], own["expected"], own["nearest"])
+    if _is_missing(first):
         return locate(path, f'missing key "{first["loc"][-1]}"', _description(model, first["loc"]))
     if kind in ("missing", "too_short", "too_long", "string_too_short"):
         return locate(path, *_wrong_length(path, items, value))
@@ -101,7 +107,7 @@ def _problem(path: Path, items: list[Any], model: type[BaseModel], raw: Any, loc
         return locate(
             path, f"wrong type for {_called(path)}: {name_of(value)}", "a number, string, boolean, array or table"
         )
-    if all(item["type"] in WANTED or item["type"] == "literal_error" for item in items):
+    if all(_is_type(item) for item in items):
         return locate(path, *_wrong_value(path, items, value))
     return locate(path, f"{_called(path)}: {first['msg'].lower()}")
 
@@ -160,7 +166,7 @@ def name_of(value: Any) -> str:
 
 def _keys(model: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:
     """Return the keys that are valid where pydantic refused `loc[-1]`."""
-    return [name for found in _models_at(model, loc) for name in found.model_fields]
+    return [name for found in _models_at(model, _names(loc[:-1])) for name in found.model_fields]
 
 
 def _literals(loc: tuple[int | str, ...]) -> tuple[str, ...]:
@@ -172,19 +178,23 @@ def _literals(loc: tuple[int | str, ...]) -> tuple[str, ...]:
 
 def _description(model: type[BaseModel], loc: tuple[int | str, ...]) -> str:
     """Return what the field that pydantic misses is for."""
-    fields = [found.model_fields[str(loc[-1])] for found in _models_at(model, loc) if loc[-1] in found.model_fields]
-    return next((field.description for field in fields if field.description), "")
+    models = [found for found in _models_at(model, _names(loc[:-1])) if loc[-1] in found.model_fields]
+    return next((text for found in models if (text := found.model_fields[str(loc[-1])].description)), "")
 
 
-def _models_at(model: type[BaseModel], loc: tuple[int | str, ...]) -> list[type[BaseModel]]:
-    """Return the models that the table around `loc[-1]` could be an instance of."""
+def _names(loc: tuple[int | str, ...]) -> tuple[str, ...]:
+    return tuple(part for part in loc if isinstance(part, str))
+
+
+@lru_cache(maxsize=256)
+def _models_at(model: type[BaseModel], names: tuple[str, ...]) -> list[type[BaseModel]]:
+    """Return the models that the table at a location could be an instance of."""
     models = [model]
-    for part in loc[:-1]:
-        if isinstance(part, str) and part.startswith("<"):
-            tagged = [found for found in models if _tag(found) == part]
-            models = tagged or models
-        elif isinstance(part, str):
-            fields = [found.model_fields[part] for found in models if part in found.model_fields]
+    for name in names:
+        if name.startswith("<"):
+            models = [found for found in models if _tag(found) == name] or models
+        else:
+            fields = [found.model_fields[name] for found in models if name in found.model_fields]
             models = [found for field in fields for found in _models(field.annotation, set())] or models
     return models
 

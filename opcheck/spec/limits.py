@@ -46,10 +46,10 @@ class Limits:
                 what = f"a tensor of {_amount(part.numel)} elements is over the bound"
                 yield (at, what, f"at most {self.max_elements} (max_elements of [tool.opcheck])", "")
 
-    def count(self, samples: int) -> tuple[str, str]:
-        """Return the words for too many samples."""
-        what = f"{_amount(samples)} samples are over the bound"
-        return what, f"at most {self.max_samples} (max_samples of [tool.opcheck])"
+    def count(self, samples: int | None = None) -> tuple[str, str]:
+        """Return the words for too many samples; None: nobody has counted them to the end."""
+        what = f"more than {self.max_samples} samples" if samples is None else f"{_amount(samples)} samples"
+        return f"{what} are over the bound", f"at most {self.max_samples} (max_samples of [tool.opcheck])"
 
 
 def _collect(value: Any, place: Path, found: list[tuple[Path, Tensor | ObjectValue]]) -> None:

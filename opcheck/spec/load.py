@@ -11,22 +11,23 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from opcheck.spec import templates
+from opcheck.spec.catalogue import Catalogue
 from opcheck.spec.claims import Supports
 from opcheck.spec.device import DeviceProfile, profiles
-from opcheck.spec.document import Document, shown
 from opcheck.spec.entry import Entry
-from opcheck.spec.expand import Expansion
+from opcheck.spec.expand import Expansion, FindTemplate
 from opcheck.spec.explain import explain
+from opcheck.spec.files import shown
 from opcheck.spec.library import Library, Operator
 from opcheck.spec.limits import Limits
 from opcheck.spec.names import refused
-from opcheck.spec.operator import Defaults, OperatorSpec
+from opcheck.spec.operator import OperatorSpec
+from opcheck.spec.outline import around_operators
 from opcheck.spec.positions import Path as KeyPath
 from opcheck.spec.problems import Problem, SpecError, listing, nearest
 from opcheck.spec.settings import Settings
+from opcheck.spec.templates import Template, builtin, builtin_names
 
-PROJECT = "pyproject.toml"
 BUILTIN = "builtin"
 """The name by which a path means the shipped library."""
 
@@ -42,6 +43,21 @@ def builtin_folder() -> Path:
     return installed if installed.is_dir() else package.parent / "specs"
 
 
+def _family(file: Path, root: Path) -> str:
+    parts = file.relative_to(root).parts if root in file.parents else ()
+    return parts[0] if len(parts) > 1 else file.stem
+
+
+def _missing(path: Path) -> Problem:
+    try:
+        siblings = [str(path.parent / name) for name in os.listdir(path.parent)]
+    except (OSError, ValueError):
+        siblings = []
+    near = nearest(path, siblings)
+    expected = "a TOML file, a folder of them, or builtin"
+    return Problem(shown(path), 1, 1, "no such file or folder", expected, shown(Path(near)) if near else "")
+
+
 def load(paths: Iterable[Path | str], settings: Settings | None = None) -> Library:
     """Load spec files and folders (`builtin`: the shipped library). Raises SpecError with all mistakes found."""
     loader = Loader(settings or Settings())
@@ -55,14 +71,10 @@ class Loader:
     """Collects operators and mistakes over files."""
 
     settings: Settings
+    catalogue: Catalogue = field(default_factory=Catalogue)
     problems: list[Problem] = field(default_factory=list)
     operators: list[Operator] = field(default_factory=list)
-    _templates: dict[str, templates.Template | None] = field(default_factory=dict)
-    """None: a template whose own mistakes are among the problems."""
-    _beside: dict[str, list[Problem]] = field(default_factory=dict)
-    """Mistakes of templates beside a lone file, which concern it only where it uses them."""
-    _template_files: set[Path] = field(default_factory=set)
-    _spec_files: set[Path] = field(default_factory=set)
+    _loaded: set[Path] = field(default_factory=set)
 
     def add(self, path: Path, root: Path | None = None) -> None:
         """Load a file, or all TOML files below a folder. What was loaded before is not loaded again.
@@ -70,50 +82,52 @@ class Loader:
         root: the folder that families and templates belong to; default: the spec folder of the project that the path
         lies in, else the folder itself.
         """
-        if path.parts and path.parts[0] == BUILTIN and not path.exists():
+        if path.parts and path.parts[0] == BUILTIN and not os.path.exists(path):
             root, path = builtin_folder(), builtin_folder().joinpath(*path.parts[1:])
-        if not path.exists():
-            siblings = [str(other) for other in path.parent.glob("*")] if path.parent.is_dir() else []
-            near = nearest(path, siblings)
-            expected = "a TOML file, a folder of them, or builtin"
-            hint = shown(Path(near)) if near else ""
-            self.problems.append(Problem(shown(path), 1, 1, "no such file or folder", expected, hint))
+        if not os.path.exists(path):
+            self.problems.append(_missing(path))
             return
-        root, path = Path(os.path.realpath(root or self._root(path))), Path(os.path.realpath(path))
-        self._add_templates(root, path)
-        files = [path] if path.is_file() else [file for file in sorted(path.rglob("*.toml")) if file.name != PROJECT]
-        specs = [file for file in files if file not in self._template_files]
-        if path.is_dir() and not specs:
+        # Of a link to a file, the place is where the link stands: that is what people see, and where it belongs.
+        path = Path(os.path.realpath(path) if path.is_dir() else os.path.join(os.path.realpath(path.parent), path.name))
+        root = Path(os.path.realpath(root or self._root(path)))
+        try:
+            templates = self.catalogue.templates(root, alone=not path.is_dir() and root == path.parent)
+            files = self.catalogue.below(path) if path.is_dir() else [path]
+        except SpecError as error:
+            self.problems += error.problems
+            return
+        shelved = {file for named in templates.values() for file in named}
+        if path.is_dir() and shelved.issuperset(files):
             self.problems.append(Problem(shown(path), 1, 1, "a folder without spec files", "at least one TOML file"))
-        for file in specs:
-            document = None if file in self._spec_files else self._read(file)
-            self._spec_files.add(file)
-            if document:
-                relative = file.relative_to(root)
-                self._add_document(document, relative.parts[0] if len(relative.parts) > 1 else file.stem)
+        find = partial(self._template, templates)
+        for file in files:
+            if file in shelved:
+                find(file.stem)  # for its mistakes, whether it is used or not
+            elif file not in self._loaded:
+                self._loaded.add(file)
+                self._add_file(file, _family(file, root), find)
 
     def _root(self, path: Path) -> Path:
-        for root in (*self.settings.spec_paths(), builtin_folder()):
-            if root.is_dir() and root.resolve() in (path.resolve(), *path.resolve().parents):
-                return root
+        for root in map(os.path.realpath, (*self.settings.spec_paths(), builtin_folder())):
+            if os.path.isdir(root) and Path(root) in (path, *path.parents):
+                return Path(root)
         return path if path.is_dir() else path.parent
 
-    def _add_templates(self, root: Path, path: Path) -> None:
-        """Read the templates below a folder: TOML files with a table [template]."""
-        # The folder of a lone file can be anything, a home folder too: nothing below it is searched.
-        lone = path.is_file() and root == path.parent
-        for file in sorted(root.glob("*.toml") if lone else root.rglob("*.toml")):
-            if file in self._template_files or not templates.looks_like_template(file):
-                continue
-            self._template_files.add(file)
+    def _template(self, templates: dict[str, list[Path]], name: str) -> Template | list[str] | None:
+        """Return a template; or the names there are; or None where its own mistakes are among the problems now."""
+        if name in templates:
+            first, *others = templates[name]
             try:
-                self._templates[file.stem] = templates.Template.read(file)
+                for document in map(self.catalogue.document, others):
+                    words = (f'template "{name}" is described twice; first in {shown(first)}', "another file name")
+                    self.problems.append(document.problem(("template",), *words, key=True))
+                return self.catalogue.template(first) if not others else None
             except SpecError as error:
-                self._templates[file.stem] = None
-                if lone and file != path:
-                    self._beside[file.stem] = error.problems
-                else:
-                    self.problems += error.problems
+                self.problems += error.problems
+                return None
+        if name in builtin_names():
+            return builtin(name)
+        return sorted({*templates, *builtin_names()})
 
     def library(self) -> Library:
         """Return what was loaded. Raises SpecError where anything was wrong."""
@@ -141,25 +155,20 @@ class Loader:
             self.problems += error.problems
             return None
 
-    def _read(self, file: Path) -> Document | None:
+    def _add_file(self, file: Path, family: str, find: FindTemplate) -> None:
         try:
-            return Document.read(file)
+            document = self.catalogue.document(file)
         except SpecError as error:
             self.problems += error.problems
-            return None
-
-    def _add_document(self, document: Document, family: str) -> None:
-        problems = list(_top_level(document))
-        problems += _in_defaults(document)
+            return
+        problems = list(around_operators(document))
         self.problems += problems
         entries = document.data.get("operator")
-        if not isinstance(entries, list):
-            return
-        for index, entry in enumerate(entries):
+        for index, entry in enumerate(entries if isinstance(entries, list) else ()):
             if isinstance(entry, dict):
-                self._add_operator(Entry(document, index), family, complete=not problems)
+                self._add_operator(Entry(document, index), family, find, complete=not problems)
 
-    def _add_operator(self, entry: Entry, family: str, *, complete: bool) -> None:
+    def _add_operator(self, entry: Entry, family: str, find: FindTemplate, *, complete: bool) -> None:
         found: list[Problem] = []
         try:
             spec = OperatorSpec.model_validate(entry.raw)
@@ -172,7 +181,7 @@ class Loader:
                 return
             spec = remaining
         limits = Limits.of(self.settings)
-        expansion = Expansion(entry, self._template, limits)
+        expansion = Expansion(entry, find, limits)
         samples = expansion.samples(spec)
         found += [*expansion.problems, *self._claims(spec, entry, limits)]
         if not found and complete and expansion.complete and not samples:
@@ -182,14 +191,6 @@ class Loader:
         self.problems += found
         if not found and samples:
             self.operators.append(Operator(spec, samples, family, entry.document, entry.index))
-
-    def _template(self, name: str) -> templates.Template | list[str] | None:
-        self.problems += self._beside.pop(name, [])
-        if name in self._templates:
-            return self._templates[name]
-        if name in templates.builtin_names():
-            return templates.builtin(name)
-        return sorted({*self._templates, *templates.builtin_names()})
 
     def _claims(self, spec: OperatorSpec, entry: Entry, limits: Limits) -> Iterator[Problem]:
         """Yield the mistakes that a model alone cannot see: names and bounds that depend on the project."""
@@ -230,55 +231,18 @@ class Loader:
                     yield entry.problem(("per_device", device, "supports", name), *words, key=True)
 
 
-def _top_level(document: Document) -> Iterator[Problem]:
-    """Yield the mistakes in the outermost keys of a spec file."""
-    data = document.data
-    known = ("defaults", "operator")
-    unknown = [key for key in data if key not in known]
-    for key in unknown:
-        yield document.problem((key,), f'unknown key "{key}"', "defaults or operator", nearest(key, known), key=True)
-    if not isinstance(data.get("defaults", {}), dict):
-        yield document.problem(("defaults",), "defaults is no table", "[defaults]")
-    entries = data.get("operator")
-    if entries is None:
-        if not any(nearest(key, known) == "operator" for key in unknown):
-            yield document.problem((), "a spec file without operators", "at least one [[operator]]")
-    elif not isinstance(entries, list) or not entries or not all(isinstance(entry, dict) for entry in entries):
-        yield document.problem(("operator",), "operator is no array of tables", "at least one [[operator]]")
-
-
-def _in_defaults(document: Document) -> Iterator[Problem]:
-    """Yield the mistakes in `[defaults]`, also in what every operator of the file replaces."""
-    written = document.data.get("defaults")
-    if not isinstance(written, dict):
-        return
-    locate = partial(_under, document, ("defaults",))
-    known = {key: value for key, value in written.items() if key in Defaults.model_fields}
-    for key in written.keys() - known.keys():
-        words = (f'unknown key "{key}"', listing(Defaults.model_fields, 30), nearest(key, Defaults.model_fields))
-        yield locate((key,), *words, key=True)
-    try:
-        # As an operator: that spares building a second validator. All keys of Defaults are keys of operators.
-        OperatorSpec.model_validate({"name": "some.operator", **known})
-    except ValidationError as error:
-        yield from explain(error, Defaults, known, locate)
-
-
 def _without_mistakes(error: ValidationError, raw: dict[str, Any]) -> OperatorSpec | None:
     """Return an operator from those keys that are right; wrong samples become empty ones. None: that is too little."""
-    kept = dict(raw)
+    kept, wrong = dict(raw), set()
     for item in error.errors(include_url=False, include_context=False):
         key, *rest = item["loc"] or ("",)
-        samples = kept.get("samples")
-        if key == "samples" and rest and isinstance(samples, list):
-            kept["samples"] = [{} if index == rest[0] else sample for index, sample in enumerate(samples)]
+        if key == "samples" and rest:
+            wrong.add(rest[0])
         else:
             kept.pop(str(key), None)
+    if isinstance(kept.get("samples"), list):
+        kept["samples"] = [{} if index in wrong else sample for index, sample in enumerate(kept["samples"])]
     try:
         return OperatorSpec.model_validate(kept)
     except ValidationError:
         return None
-
-
-def _under(document: Document, base: KeyPath, path: KeyPath, *words: str, key: bool = False) -> Problem:
-    return document.problem((*base, *path), *words, key=key)

@@ -1,6 +1,7 @@
 """The base of all spec models: unknown keys are errors, values are frozen, types are exact."""
 
 import re
+import warnings
 from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
@@ -24,17 +25,31 @@ FURTHER_KEYS = ConfigDict(extra="allow")
 """The configuration of a table whose keys are not all known beforehand."""
 
 
-def refuse(what: str, expected: str = "", nearest: str = "") -> PydanticCustomError:
-    """Return the exception by which a validator reports a mistake in opcheck's own words."""
+def refuse(what: str, expected: str = "", nearest: str = "", at: tuple[int | str, ...] = ()) -> PydanticCustomError:
+    """Return the exception by which a validator reports a mistake in opcheck's own words.
+
+    at: the keys and indices of what is wrong within the value that was validated.
+    """
     # The text goes through the context: pydantic would read braces in a message as its own placeholders.
-    context: dict[str, Any] = {"what": what, "expected": expected, "nearest": nearest}
+    context: dict[str, Any] = {"what": what, "expected": expected, "nearest": nearest, "at": at}
     return PydanticCustomError("opcheck", "{what}", context)
 
 
 DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+(:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*)?")
+LONGEST_PATH = 200
+LONGEST_NAME = 100
+LONGEST_PATTERN = 1000
+MOST_GROUPS = 100
+"""Of a regular expression: Python compiles each by a call within a call."""
+
+
+def _bounded(text: str, what: str, most: int) -> None:
+    if len(text) > most:
+        raise refuse(f"{what} of {len(text)} characters is too long", f"at most {most}")
 
 
 def _dotted(text: str) -> str:
+    _bounded(text, "a path", LONGEST_PATH)
     if not DOTTED.fullmatch(text):
         raise refuse(f'"{text}" is no dotted path', "package.attribute or package.module:attribute")
     return text
@@ -49,11 +64,12 @@ def _dtype_entry(text: str) -> str:
 
 def _specifier(text: str) -> str:
     # Imported here: packaging costs 40 ms, and few specs have a version condition.
-    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+    from packaging.specifiers import SpecifierSet
 
+    _bounded(text, "a version condition", LONGEST_NAME)
     try:
         SpecifierSet(text)
-    except InvalidSpecifier:
+    except ValueError:  # InvalidSpecifier among them
         raise refuse(f'"{text}" is no version condition', 'a condition such as "<2.12" or ">=2.6,<3"') from None
     return text
 
@@ -62,18 +78,47 @@ SPECIAL = frozenset("[](){}*+?\\|")
 
 
 def _pattern(text: str) -> str:
+    _bounded(text, "a regular expression", LONGEST_PATTERN)
     if SPECIAL.isdisjoint(text):
         return text  # plain words: spares compiling
+    if text.count("(") > MOST_GROUPS:
+        raise refuse(f"a regular expression of {text.count('(')} groups is too large", f"at most {MOST_GROUPS}")
     try:
-        re.compile(text)
-    except re.error as error:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # what Python has doubts about means something else in its next versions
+            re.compile(text)
+    except (re.error, OverflowError, Warning) as error:
         raise refuse(f'"{text}" is no regular expression: {error}') from None
     return text
 
 
 def _identifier(text: str) -> str:
+    _bounded(text, "a name", LONGEST_NAME)
     if not re.fullmatch(r"[\w.+=-]+", text):
         raise refuse(f'"{text}" cannot stand in a test id', "letters, digits and any of _ . + = -")
+    return text
+
+
+TAKEN_MARKS = frozenset({
+    "filterwarnings", "flaky", "forked", "parameterise", "parameterize", "parametrise", "parametrize", "repeat", "skip",
+    "skipif", "timeout", "tryfirst", "trylast", "usefixtures", "xdist_group", "xfail",
+})  # fmt: skip
+"""Marks that do something in pytest or its common plugins, or that pytest refuses as misspelt."""
+
+
+def _mark_name(text: str) -> str:
+    if text in TAKEN_MARKS:
+        raise refuse(f'"{text}" cannot be a mark of ours: it has a meaning in pytest', "another name")
+    if text.startswith("_") or "=" in text or text in ("and", "not", "or"):
+        expected = "letters, digits and any of _ . + -, without _ in front; not one of and, not, or"
+        raise refuse(f'"{text}" cannot be a mark in pytest', expected)
+    return text
+
+
+def _keyword(text: str) -> str:
+    _bounded(text, "a name", LONGEST_NAME)
+    if not text.isidentifier():
+        raise refuse(f'"{text}" cannot be the name of an argument', "a name as Python has them")
     return text
 
 
@@ -82,3 +127,7 @@ DtypeEntry = Annotated[str, AfterValidator(_dtype_entry)]
 VersionCondition = Annotated[str, AfterValidator(_specifier)]
 Pattern = Annotated[str, AfterValidator(_pattern)]
 Identifier = Annotated[str, AfterValidator(_identifier)]
+MarkName = Annotated[Identifier, AfterValidator(_mark_name)]
+"""A name to select by, which is a mark in pytest."""
+Keyword = Annotated[str, AfterValidator(_keyword)]
+"""The name of a keyword argument."""

@@ -18,7 +18,17 @@ from opcheck.spec.claims import (
     Supports,
     Tolerances,
 )
-from opcheck.spec.model import FURTHER_KEYS, Dotted, DtypeEntry, Frozen, Identifier, Model, refuse
+from opcheck.spec.model import (
+    FURTHER_KEYS,
+    Dotted,
+    DtypeEntry,
+    Frozen,
+    Identifier,
+    Keyword,
+    MarkName,
+    Model,
+    refuse,
+)
 from opcheck.spec.values import Layout, Tensor, Value
 
 
@@ -28,8 +38,8 @@ class Grid(Model):
     name: Identifier | None = Field(
         default=None, description="name of the sample in messages and `expect`; default: its number"
     )
-    kwargs: dict[str, Value] = Field(default_factory=dict, description="keyword arguments")
-    grid: dict[str, Annotated[list[Value], Field(min_length=1)]] = Field(
+    kwargs: dict[Keyword, Value] = Field(default_factory=dict, description="keyword arguments")
+    grid: dict[Keyword, Annotated[list[Value], Field(min_length=1)]] = Field(
         default_factory=dict, description="keyword arguments with several values: one sample for each combination"
     )
     skip: list[dict[str, Value]] = Field(default_factory=list, description="combinations of the grid to leave out")
@@ -117,13 +127,17 @@ class Claims(Model):
         default=None, description="registered with torch.library; default: where the target starts with torch.ops"
     )
     layouts: Frozen[Layout] = Field(
-        default=("strided",), description="repeat each strided sample with its first tensor in these layouts"
+        default=("strided",),
+        max_length=8,
+        description="repeat each strided sample with its first tensor in these layouts",
     )
     masked: bool = Field(default=False, description="sparse samples are differentiated under masked semantics")
     check_sparse_nnz: bool | None = Field(
         default=None, description="deprecated: the former name of `masked`", deprecated=True
     )
-    tags: Frozen[Identifier] = Field(default=(), description="names to select by, markers in pytest")
+    tags: Frozen[MarkName] = Field(
+        default=(), description="names to select by, markers in pytest: none that has a meaning there"
+    )
     notes: str = Field(default="", description="remarks for readers")
 
     @property

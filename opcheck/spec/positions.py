@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import tomli
@@ -61,6 +62,16 @@ class Positions:
         """
         node = self._find(path)
         return self._span(node.value or node.key) if node else None
+
+    def values(self) -> Iterator[tuple[int, Span]]:
+        """Yield the place of every value, and in how many others it lies; the outer ones first."""
+        level, depth = [self._root], 0
+        while level:
+            for node in level:
+                span = self._span(node.value or node.key)
+                if span:
+                    yield depth, span
+            level, depth = [child for node in level for child in node.children.values()], depth + 1
 
     def _find(self, path: Path) -> _Node | None:
         node: _Node | None = self._root

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import difflib
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
+
+LONGEST = 300
+"""Characters of `what` that a line shows; of `expected`, three times as many."""
+SIMILAR = 0.6
+"""The least similarity, by `difflib`, of a word and what it was probably meant to be."""
+COMPARED = 50
+"""Choices that a word is compared with letter by letter, which takes long; of more, those likeliest to be meant."""
 
 
 @dataclass(frozen=True, order=True)
 class Problem:
-    """One mistake. `str()` gives `file:line:column: what; expected ...; did you mean "..."?`."""
+    """One mistake. `str()` gives `file:line:column: what; expected ...; did you mean "..."?`, whatever a spec says:
+    one line without control characters.
+    """
 
     file: str
     line: int
@@ -19,12 +30,12 @@ class Problem:
     nearest: str = ""
 
     def __str__(self) -> str:
-        text = f"{self.file}:{self.line}:{self.column}: {self.what}"
+        text = f"{self.file}:{self.line}:{self.column}: {shortened(self.what)}"
         if self.expected:
-            text += f"; expected {self.expected}"
+            text += f"; expected {shortened(self.expected, 3 * LONGEST)}"
         if self.nearest:
-            text += f'; did you mean "{self.nearest}"?'
-        return " ".join(text.split())
+            text += f'; did you mean "{shortened(self.nearest)}"?'
+        return printable(" ".join(text.split()))
 
 
 class SpecError(Exception):
@@ -35,10 +46,43 @@ class SpecError(Exception):
         super().__init__("\n".join(map(str, self.problems)))
 
 
+def printable(text: str) -> str:
+    r"""Return text with what a terminal would act on, or nobody could see, escaped: `\x1b`, `\u202e`."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
+
+
+def shortened(text: str, longest: int = LONGEST) -> str:
+    """Return text without its middle where it is too long to be read."""
+    half = longest // 2
+    return text if len(text) <= longest else f"{text[:half]} ... {text[-half:]}"
+
+
 def nearest(word: object, choices: Iterable[str]) -> str:
     """Return the choice that `word` was probably meant to be, or an empty string."""
-    found = difflib.get_close_matches(str(word), list(choices), n=1, cutoff=0.6)
+    return _nearest(str(word), tuple(choices))
+
+
+@lru_cache(maxsize=512)
+def _nearest(word: str, choices: tuple[str, ...]) -> str:
+    if len(word) > LONGEST:
+        return ""
+    likely = choices if len(choices) <= COMPARED else _likely(word, choices)
+    found = difflib.get_close_matches(word, likely, n=1, cutoff=SIMILAR)
     return found[0] if found else ""
+
+
+def _likely(word: str, choices: Iterable[str]) -> list[str]:
+    """Return those choices that have most letters in common with a word, in whatever order: that is soon told."""
+    letters = Counter(word)
+    likeness: dict[str, float] = {}
+    for choice in dict.fromkeys(choices):
+        both = len(word) + len(choice)
+        if 2 * min(len(word), len(choice)) >= SIMILAR * both:
+            likeness[choice] = 2 * sum(min(count, choice.count(letter)) for letter, count in letters.items()) / both
+    enough = [choice for choice, value in likeness.items() if value >= SIMILAR]
+    return sorted(enough, key=lambda choice: -likeness[choice])[:COMPARED]
 
 
 def listing(choices: Iterable[str], most: int = 12) -> str:

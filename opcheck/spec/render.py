@@ -30,5 +30,11 @@ def _key(key: str) -> str:
 
 
 def _string(text: str) -> str:
-    # A string of JSON is one of TOML, except that TOML wants DEL escaped.
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+    # A string of JSON is one of TOML, except that TOML wants DEL escaped. What cannot be seen is escaped as well.
+    written = json.dumps(text, ensure_ascii=False)
+    return written if written.isprintable() else "".join(map(_visible, written))
+
+
+def _visible(char: str) -> str:
+    code = ord(char)
+    return char if char.isprintable() else f"\\u{code:04x}" if code < 2**16 else f"\\U{code:08x}"

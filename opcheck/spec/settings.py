@@ -9,6 +9,7 @@ from pydantic import Field, ValidationError
 from opcheck.spec.claims import Jacobian, Strings
 from opcheck.spec.document import Document
 from opcheck.spec.explain import explain
+from opcheck.spec.files import PROJECT, read_bytes
 from opcheck.spec.model import Model
 from opcheck.spec.problems import Problem, SpecError
 
@@ -57,7 +58,7 @@ class Settings(Model):
         """
         start = (start or Path.cwd()).resolve()
         for folder in (start, *start.parents):
-            path = folder / "pyproject.toml"
+            path = folder / PROJECT
             if path.is_file():
                 return cls.read(path)
         return cls()
@@ -66,8 +67,8 @@ class Settings(Model):
     def read(cls, path: Path) -> "Settings":
         """Read the settings of one pyproject.toml. Raises SpecError."""
         raw = None
-        if b"opcheck" in path.read_bytes():  # spares large files of other projects the parsing
-            document = Document.read(path)
+        if b"opcheck" in read_bytes(path):  # spares large files of other projects the parsing
+            document = Document.read(path, within=("tool", "opcheck"))
             tools = document.data.get("tool")
             raw = tools.get("opcheck") if isinstance(tools, dict) else None
 

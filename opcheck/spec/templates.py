@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -127,14 +126,6 @@ def _mentioned(node: Any) -> Iterator[str]:
     elif isinstance(node, (dict, list)):
         for item in node.values() if isinstance(node, dict) else node:
             yield from _mentioned(item)
-
-
-def looks_like_template(path: FilePath) -> bool:
-    """Tell, without parsing it, whether a TOML file is a template."""
-    try:
-        return re.search(rb"^\s*\[\s*template\s*[].]", path.read_bytes(), re.MULTILINE) is not None
-    except OSError:
-        return False
 
 
 @lru_cache(maxsize=1)

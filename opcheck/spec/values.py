@@ -50,17 +50,33 @@ class ComplexValue(Model):
 
 def _nested(value: Any) -> Any:
     """Turn (nested) arrays of numbers into tuples, complex tables into complex numbers; refuse ragged ones."""
+    return _rows(value, ())
+
+
+def _rows(value: Any, at: tuple[int | str, ...]) -> Any:
     if isinstance(value, (bool, int, float, complex)):
         return value
     if isinstance(value, dict) and _is_complex(value):
         return complex(*value["complex"])
     if not isinstance(value, (list, tuple)):
         what = json.dumps(value) if isinstance(value, str) else "a table" if isinstance(value, dict) else str(value)
-        raise refuse(f"{what} is no value of a tensor", "numbers, booleans, { complex = [re, im] } or arrays of them")
-    rows = tuple(_nested(item) for item in value)
+        expected = "numbers, booleans, { complex = [re, im] } or arrays of them"
+        raise refuse(f"{what} is no value of a tensor", expected, at=(*at, *_wrong_part(value)))
+    rows = tuple(_rows(item, (*at, index)) for index, item in enumerate(value))
     if len({_sizes(row) for row in rows}) > 1:
-        raise refuse("the rows of values differ in length", "a rectangular array")
+        raise refuse("the rows of values differ in length", "a rectangular array", at=at)
     return rows
+
+
+def _wrong_part(value: Any) -> tuple[int | str, ...]:
+    """Return where in a complex number the mistake is, if in one part alone."""
+    if not isinstance(value, dict) or set(value) != {"complex"}:
+        return ()
+    parts = value["complex"]
+    wrong = (
+        [index for index, part in enumerate(parts) if type(part) not in (int, float)] if isinstance(parts, list) else []
+    )
+    return ("complex", *wrong[:1])
 
 
 def _is_complex(table: dict[str, Any]) -> bool:
@@ -81,7 +97,9 @@ class Tensor(Model):
     # For the JSON Schema, in which the literals are told apart by their keys.
     model_config = ConfigDict(json_schema_extra={"anyOf": [{"required": ["shape"]}, {"required": ["values"]}]})
 
-    shape: Frozen[Count] | None = Field(default=None, description="sizes; `[]` is rank 0, a 0 makes it empty")
+    shape: Frozen[Count] | None = Field(
+        default=None, max_length=64, description="sizes; `[]` is rank 0, a 0 makes it empty"
+    )
     values: Annotated[Any, BeforeValidator(_nested)] = Field(
         default=None, description="explicit (nested) values instead of random ones"
     )

@@ -54,7 +54,36 @@ BACKWARD = [
 OWN = ["tests/test_own.py::test_own"]
 
 
+COUNTING = """
+import sys
+from collections import Counter
+from pathlib import Path
+
+opened = Counter()
+
+def count(event, arguments):
+    if event == "open" and isinstance(arguments[0], (str, Path)) and Path(arguments[0]).parent.name == "many":
+        opened[str(arguments[0])] += 1
+
+sys.addaudithook(count)
+
+def pytest_sessionfinish():
+    print("opened", len(opened), "at most", max(opened.values()))
+"""
+
+
 class TestCollection:
+    def test_each_file_is_opened_once(self, project, plain_pytest):
+        for number in range(30):
+            text = f'[[operator]]\nname = "torch.sin{number}"\nsamples = [{{ use = "mine" }}]\n'
+            project.write(f"specs/many/{number}.toml", text)
+        project.write("specs/many/mine.toml", '[template]\nabout = "one"\n[[samples]]\nargs = [{ shape = [2] }]\n')
+        project.write("conftest.py", COUNTING)
+        for given in ("specs", "specs/many"):
+            run = plain_pytest("--collect-only", "-q", given)
+            assert run.code == 0, run.out
+            assert "opened 31 at most 1" in run.out
+
     @pytest.mark.parametrize("arguments", [[], ["."], ["specs", "tests"], ["-p", "no:cacheprovider"]])
     def test_specs_of_the_project_and_its_tests_are_collected_and_nothing_else(self, collected, arguments):
         assert sorted(collected("-k", "backward or own", *arguments)) == sorted(BACKWARD + OWN)

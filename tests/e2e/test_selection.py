@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import keyword
+
 import pytest
 
 REPORTS = ("--report-json", "report.json", "--junitxml", "report.xml")
@@ -113,13 +116,34 @@ def test_a_settings_file_with_a_time_out_is_overruled_by_the_command_line(cli, p
     assert set(cli("run", *options, "--timeout=60").outcomes.values()) == {"passed"}
 
 
-def test_a_tag_with_the_name_of_a_mark_of_pytest_does_not_act_as_that(cli, project):
+@pytest.mark.parametrize("name", ["skip", "xfail", "parameterize", "_slow", "not"])
+def test_a_tag_that_cannot_be_a_mark_of_ours_is_refused_at_its_place(cli, plain_pytest, project, name):
     text = (project.folder / "specs/good.toml").read_text()
-    project.write("specs/good.toml", text.replace('["quick"]', '["skip", "xfail", "slow"]'))
-    assert cli("run", "--tag=skip", "--check=variants", *REPORTS).outcomes == {
-        "demo.double::variants[cpu-float64]": "passed"
-    }
-    assert cli("run", "-m", "slow", "--check=variants", *REPORTS).code == 0
+    project.write("specs/good.toml", text.replace('["quick"]', f'["slow", "{name}"]'))
+    place = f'specs/good.toml:{text[: text.index("tags")].count(chr(10)) + 1}:21: "{name}" cannot be a mark '
+    run = cli("validate")
+    assert run.code == 2
+    assert run.err.startswith(place)
+    # The other files of the project are collected all the same.
+    run = plain_pytest("--collect-only", "-q")
+    assert place in run.out
+    assert "specs/bad.toml::demo.wrong::backward[cpu-float64]" in run.out
+
+
+def test_every_other_tag_is_a_mark_to_select_by(plain_pytest, project):
+    names = [
+        *sorted({*keyword.kwlist, *keyword.softkwlist} - {"and", "not", "or", "_"}),
+        "a.b",
+        "a-b",
+        "a+b",
+        "1",
+        "größer",
+    ]
+    text = (project.folder / "specs/good.toml").read_text()
+    project.write("specs/good.toml", text.replace('["quick"]', json.dumps(names, ensure_ascii=False)))
+    run = plain_pytest("--collect-only", "-q", "--strict-markers", "-m", " and ".join(names), "-k", "double::backward")
+    assert run.code == 0, run.out
+    assert "specs/good.toml::demo.double::backward[cpu-float64]" in run.out
 
 
 def test_options_of_the_projects_own_pytest_do_not_get_in_the_way(cli, project):

@@ -35,6 +35,18 @@ def test_a_project_adds_devices_and_replaces_built_in_ones(write: Write, tmp_pat
     assert found["cuda"].about == "ours"
 
 
+@pytest.mark.parametrize("name", ["_npu", "timeout", "not", "x" * 101])
+def test_a_name_can_be_a_mark_in_pytest(write: Write, tmp_path: Path, name: str) -> None:
+    write(f'[device]\nname = "{name}"\n', "devices/npu.toml")
+    (line,) = lines_of(tmp_path / "devices")
+    assert line.startswith("devices/npu.toml:2:8: ")
+
+
+@pytest.mark.parametrize("module", ["", ".", "no_such_module"])
+def test_a_hint_at_no_module_is_no_sign(module: str) -> None:
+    assert not Hint(module=module, paths=("x" * 5000,)).holds()
+
+
 def test_the_mistakes_of_all_profiles_come_at_once(write: Write, tmp_path: Path) -> None:
     write('[device]\nname = "a b"\nlacks = ["flot64"]\n', "devices/a.toml")
     write('[devise]\nname = "b"\n', "devices/b.toml")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -181,7 +182,7 @@ class TestBounds:
     def test_several_grids_count_together(self, mistakes: Mistakes) -> None:
         text = "samples = [{ grid = { a = [1, 2, 3] } }, { grid = { b = [1, 2] } }]"
         assert mistakes(HEAD + text, max_samples=4) == [
-            "spec.toml:3:11: 5 samples are over the bound; expected at most 4 (max_samples of [tool.opcheck])"
+            "spec.toml:3:11: more than 4 samples are over the bound; expected at most 4 (max_samples of [tool.opcheck])"
         ]
 
     @pytest.mark.parametrize(
@@ -202,8 +203,9 @@ class TestBounds:
         ]
 
     def test_a_size_of_thousands_of_digits_is_refused_as_well(self, mistakes: Mistakes) -> None:
-        (line,) = mistakes(HEAD + f"samples = [{{ args = [{{ shape = [{'9' * 4000}, {'9' * 4000}] }}] }}]")
-        assert line.startswith("spec.toml:3:22: a tensor of more than 10^15 elements is over the bound")
+        lines = mistakes(HEAD + f"samples = [{{ args = [{{ shape = [{'9' * 4000}, {'9' * 4000}] }}] }}]")
+        said = "an integer beyond 64 bits; expected -2^63 to 2^63 - 1"
+        assert lines == [f"spec.toml:3:33: {said}", f"spec.toml:3:4035: {said}"]
 
     @pytest.mark.parametrize("where", ["kwargs = { x = %s }", "grid = { x = [%s] }", "grad_outputs = [%s]"])
     def test_tensors_are_bounded_wherever_they_stand(self, mistakes: Mistakes, where: str) -> None:
@@ -219,4 +221,45 @@ class TestBounds:
         assert mistakes(HEAD + text) == [
             "spec.toml:4:21: a tensor of 4900 elements is over the bound; "
             "expected at most 4096 (max_elements of [tool.opcheck])"
+        ]
+
+    @pytest.mark.parametrize(
+        "sample",
+        [
+            "{{ name = 's{0}', grid = {{ a = {1}, b = {1}, c = {1} }} }}",
+            "{{ name = 's{0}', use = 'unary', grid = {{ a = {1}, b = {1}, c = {1} }} }}",
+            "{{ name = 's{0}', grid = {{ a = {1}, b = {1}, c = {1} }}, skip = [{{ a = 1 }}] }}",
+        ],
+    )
+    def test_a_thousand_grids_of_a_thousand_samples_are_refused_soon(self, mistakes: Mistakes, sample: str) -> None:
+        grids = ", ".join(sample.format(number, "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]") for number in range(1000))
+        started = time.process_time()
+        (line,) = mistakes(HEAD + f"samples = [{grids}]")
+        assert time.process_time() - started < 4
+        assert line == (
+            "spec.toml:3:11: more than 1000 samples are over the bound; "
+            "expected at most 1000 (max_samples of [tool.opcheck])"
+        )
+
+    def test_grids_that_are_all_left_out_are_bounded_too(self, mistakes: Mistakes) -> None:
+        skips = ", ".join(f"{{ a = {number} }}" for number in range(1000))
+        grids = ", ".join([f"{{ grid = {{ a = [{', '.join(map(str, range(1000)))}] }}, skip = [{skips}] }}"] * 10)
+        started = time.process_time()
+        lines = mistakes(HEAD + f"samples = [{grids}]")
+        assert time.process_time() - started < 4
+        assert len(lines) == 10
+        assert all("skip is held against too many combinations" in line for line in lines)
+
+    def test_samples_in_further_layouts_count_as_well(self, mistakes: Mistakes) -> None:
+        samples = ", ".join(["{ args = [{ shape = [2, 2] }] }"] * 3)
+        text = HEAD + f'samples = [{samples}]\nlayouts = ["strided", "sparse_coo"]'
+        assert mistakes(text, max_samples=5) == [
+            "spec.toml:3:11: more than 5 samples are over the bound; expected at most 5 (max_samples of [tool.opcheck])"
+        ]
+
+    def test_names_that_follow_from_long_values_are_refused(self, mistakes: Mistakes) -> None:
+        text = f'samples = [{{ grid = {{ a = [1], b = [2, "{"x" * 300}"] }} }}]'
+        assert mistakes(HEAD + text) == [
+            "spec.toml:3:36: the values of this grid give samples names of up to 309 characters; "
+            "expected at most 300; further samples can hold longer values"
         ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import pytest
@@ -9,6 +10,8 @@ import pytest
 Mistakes = Callable[..., list[str]]
 
 HEAD = '[[operator]]\nname = "torch.sin"\n'
+MARKS = "letters, digits and any of _ . + -, without _ in front; not one of and, not, or"
+ANOTHER = "expected another name"
 SAMPLES = 'samples = [{ use = "unary" }]\n'
 TENSOR_KEYS = (
     "one of shape, values, dtype, grad, low, high, exclude, structure, layout, nnz, blocksize, dense_dim, memory, "
@@ -126,6 +129,26 @@ class TestUnknownKeys:
             '3:15: unknown key "targt"; expected one of target, rename, positional; did you mean "target"?'
         ]
 
+    @pytest.mark.parametrize(
+        ("text", "column"),
+        [
+            ('"[key]" = 1', 1),
+            ('supports = { "[key]" = true }', 14),
+            ('samples = [{ "[key]" = 1 }]', 14),
+            ('samples = [{ kwargs = { "[key]" = 1 } }]', 25),
+            ('samples = [{ args = [{ shape = [1], "[key]" = 1 }] }]', 37),
+            ('reference = { target = "numpy.sin", rename = { "[key]" = "x" } }', 48),
+            ('[operator.per_device.cpu.supports]\n"[key]" = true', 1),
+        ],
+    )
+    def test_a_key_that_is_a_word_of_pydantic_is_a_key_like_any_other(
+        self, mistakes: Mistakes, text: str, column: int
+    ) -> None:
+        samples = "" if text.startswith("samples") else SAMPLES
+        (line,) = mistakes(HEAD + samples + text)
+        assert line.split(":")[2] == str(column)
+        assert '"[key]"' in line
+
     def test_a_word_like_no_other_has_no_nearest_name(self, about: About) -> None:
         assert about("outputs = { zzz = 1 }") == ['3:13: unknown key "zzz"; expected one of select, apply']
 
@@ -200,9 +223,10 @@ class TestWrongTypes:
     def test_of_arguments(self, about_argument: About, argument: str, said: str) -> None:
         assert about_argument(argument) == [said]
 
-    def test_arrays_nested_beyond_reason_are_refused(self, about_argument: About) -> None:
-        (line,) = about_argument("[" * 380 + "]" * 380)
-        assert line.endswith(" is nested too deeply")
+    @pytest.mark.parametrize("depth", [50, 380, 450])
+    def test_arrays_nested_beyond_reason_are_refused(self, about_argument: About, depth: int) -> None:
+        (line,) = about_argument("[" * depth + "]" * depth)
+        assert line.endswith("this is nested too deeply; expected at most 50 tables and arrays in one another")
 
 
 class TestWrongNames:
@@ -236,6 +260,16 @@ class TestWrongNames:
                 '10: "torch" is no dotted path; expected package.attribute or package.module:attribute',
             ),
             ('tags = ["a b"]', '9: "a b" cannot stand in a test id; expected letters, digits and any of _ . + = -'),
+            ('tags = ["_slow"]', f'9: "_slow" cannot be a mark in pytest; expected {MARKS}'),
+            ('tags = ["a=b"]', f'9: "a=b" cannot be a mark in pytest; expected {MARKS}'),
+            ('tags = ["x", "not"]', f'14: "not" cannot be a mark in pytest; expected {MARKS}'),
+            *(
+                (f'tags = ["{name}"]', f'9: "{name}" cannot be a mark of ours: it has a meaning in pytest; {ANOTHER}')
+                for name in ("skip", "xfail", "parametrize", "parameterize", "timeout", "flaky")
+            ),
+            (f'variant = "{"x" * 101}"', "11: a name of 101 characters is too long; expected at most 100"),
+            (f'tags = ["{"x" * 101}"]', "9: a name of 101 characters is too long; expected at most 100"),
+            (f'target = "a.{"x" * 200}"', "10: a path of 202 characters is too long; expected at most 200"),
             (
                 'variant = "inplace"',
                 '11: variant cannot be "inplace"; expected a name that is no way of calling: '
@@ -306,9 +340,29 @@ class TestExpect:
             '3:30: "2.x" is no version condition; expected a condition such as "<2.12" or ">=2.6,<3"'
         ]
 
-    def test_patterns_must_be_patterns(self, about: About) -> None:
-        assert about('errors = [{ match = "(" }]') == [
-            '3:21: "(" is no regular expression: missing ), unterminated subpattern at position 0'
+    @pytest.mark.parametrize("condition", ["<2.x", "2", "<" + "9" * 5000, ">=2," * 500])
+    def test_version_conditions_have_a_length(self, about: About, condition: str) -> None:
+        (line,) = about(f'expect = [{{ when = {{ torch = "{condition}" }}, outcome = "fail", reason = "x" }}]')
+        assert line.startswith("3:30: ")
+        assert "version condition" in line
+
+    @pytest.mark.parametrize(
+        ("pattern", "said"),
+        [
+            ("(", "is no regular expression: missing ), unterminated subpattern at position 0"),
+            ("a{99999999999999999999}", "is no regular expression: the repetition number is too large"),
+            ("[[a]", "is no regular expression: Possible nested set at position 1"),
+        ],
+    )
+    def test_patterns_must_be_patterns(self, about: About, pattern: str, said: str) -> None:
+        assert about(f"errors = [{{ match = '{pattern}' }}]") == [f'3:21: "{pattern}" {said}']
+
+    def test_patterns_have_a_size(self, about: About) -> None:
+        assert about(f"errors = [{{ match = '{'(' * 500}{')' * 500}' }}]") == [
+            "3:21: a regular expression of 500 groups is too large; expected at most 100"
+        ]
+        assert about(f"errors = [{{ match = '{'x' * 1001}' }}]") == [
+            "3:21: a regular expression of 1001 characters is too long; expected at most 1000"
         ]
         assert about('expect = [{ when = { check = "vmap" }, outcome = "fail", match = "(", reason = "x" }]') == [
             '3:66: "(" is no regular expression: missing ), unterminated subpattern at position 0'
@@ -318,3 +372,50 @@ class TestExpect:
         assert about('expect = [{ when = { check = "vmap" }, outcome = "skip", match = "x", reason = "x" }]') == [
             '3:11: match says nothing beside outcome = "skip": what is not run says nothing; expected no match'
         ]
+
+
+class TestKeywords:
+    @pytest.mark.parametrize("name", ["a-b", "", "1", "a b", "x" * 101])
+    def test_arguments_have_the_names_that_arguments_can_have(self, mistakes: Mistakes, name: str) -> None:
+        for key, value in (("kwargs", "1"), ("grid", "[1]")):
+            text = f'samples = [{{ {key} = {{ ok = {value}, "{name}" = {value} }} }}]'
+            (line,) = mistakes(HEAD + text)
+            assert line.startswith(f"spec.toml:3:{text.index(chr(34)) + 1}: ")
+            assert "cannot be the name of an argument" in line or "too long" in line
+
+
+class TestValues:
+    def test_a_wrong_one_is_reported_where_it_stands(self, about_argument: About) -> None:
+        assert about_argument('{ values = [[1, 2], [3, "x"]] }') == [
+            '"x"]] } -> "x" is no value of a tensor; '
+            "expected numbers, booleans, { complex = [re, im] } or arrays of them"
+        ]
+        (line,) = about_argument('{ values = [1, { complex = [1, "x"] }] }')
+        assert line.startswith('"x"] }] } -> a table is no value of a tensor')
+        (line,) = about_argument("{ values = [1, { complex = 3 }] }")
+        assert line.startswith("3 }] } -> a table is no value of a tensor")
+        assert about_argument("{ values = [[[1], [2]], [[1], [2, 3]]] }") == [
+            "[[1], [2, 3]]] } -> the rows of values differ in length; expected a rectangular array"
+        ]
+
+    def test_a_tensor_has_as_many_dimensions_as_torch_knows(self, about_argument: About) -> None:
+        (line,) = about_argument(f"{{ shape = [{', '.join(['1'] * 65)}] }}")
+        assert line.endswith("shape is too long; expected at most 64 elements")
+
+
+class TestManyMistakes:
+    """Ten thousand mistakes take ten times as long as a thousand, and hardly longer than to read them in."""
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            f"{SAMPLES}tags = [{'1, ' * 10_000}]",
+            f"samples = [{'3, ' * 10_000}]",
+            f"samples = [{'{ args = [{ shpe = [2] }] }, ' * 10_000}]",
+        ],
+        ids=["tags", "samples", "arguments"],
+    )
+    def test_are_reported_soon(self, mistakes: Mistakes, text: str) -> None:
+        started = time.process_time()
+        assert len(mistakes(HEAD + text)) >= 10_000
+        assert time.process_time() - started < 4

@@ -65,6 +65,45 @@ class TestBuiltin:
         ]
 
 
+class TestRecognition:
+    """A template is a file that has a key `template`, whatever its text looks like."""
+
+    @pytest.mark.parametrize(
+        "head",
+        [
+            'template = { about = "x" }',
+            'template.about = "x"',
+            '[ "template" ]\nabout = "x"',
+            '["\\u0074emplate"]\nabout = "x"',
+            '# [[operator]]\n[template]\nabout = "x"',
+        ],
+    )
+    def test_it_may_be_written_in_any_way(self, write: Write, head: str) -> None:
+        write(f"{head}\n[[samples]]\nargs = []\n", "specs/mine.toml")
+        write(USE.replace(", shape = [2]", ""), "specs/a.toml")
+        assert len(load(["specs"])) == 1
+
+    @pytest.mark.parametrize("notes", ['"""\n[template]\n"""', "'[template]' # [template]", '"""\n[template.x]\n"""'])
+    def test_text_that_looks_like_one_is_none(self, write: Write, notes: str) -> None:
+        write('[[operator]]\nname = "torch.sin"\nsamples = [{ use = "unary" }]\nnotes = ' + notes, "specs/a.toml")
+        assert len(load(["specs"])) == 1
+
+    def test_a_broken_one_is_the_mistake_of_its_uses(self, write: Write) -> None:
+        write(TEMPLATE + "x = [", "specs/mine.toml")
+        write(USE, "specs/a.toml")
+        (line,) = lines_of("specs/a.toml")
+        assert line.startswith("specs/mine.toml:9:6: broken TOML: ")
+
+    def test_two_of_one_name_are_refused(self, write: Write) -> None:
+        write(TEMPLATE, "specs/b/mine.toml")
+        write(TEMPLATE, "specs/a/mine.toml")
+        write(USE, "specs/a.toml")
+        assert lines_of("specs") == [
+            'specs/b/mine.toml:1:2: template "mine" is described twice; first in specs/a/mine.toml; '
+            "expected another file name"
+        ]
+
+
 class TestOfAProject:
     def test_templates_of_a_folder_are_known_to_its_specs_in_any_order(self, write: Write) -> None:
         write(TEMPLATE, "specs/zzz/mine.toml")

@@ -1,0 +1,81 @@
+"""The TOML files of a session: each is read once, and is a spec or a template by what it says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from opcheck.spec.document import Document
+from opcheck.spec.files import PROJECT, decoded, read_bytes, shown, toml_files
+from opcheck.spec.problems import SpecError
+from opcheck.spec.templates import Template
+
+T = TypeVar("T")
+Read = dict[Path, "T | SpecError"]
+"""What came of files, be it their mistakes."""
+
+
+@dataclass
+class Catalogue:
+    """Keeps files as they were when they were first asked for."""
+
+    _contents: Read[bytes] = field(default_factory=dict)
+    _documents: Read[Document] = field(default_factory=dict)
+    _templates: Read[Template] = field(default_factory=dict)
+    _folders: Read[list[Path]] = field(default_factory=dict)
+    _shelves: dict[tuple[Path, bool], dict[str, list[Path]]] = field(default_factory=dict)
+
+    def content(self, file: Path) -> bytes:
+        """Return what a file consists of. Raises SpecError."""
+        return _once(self._contents, file, read_bytes)
+
+    def document(self, file: Path) -> Document:
+        """Return a file as TOML. Raises SpecError."""
+        return _once(self._documents, file, lambda file: Document.parse(shown(file), decoded(self.content(file), file)))
+
+    def template(self, file: Path) -> Template:
+        """Return a template. Raises SpecError."""
+        return _once(self._templates, file, lambda file: Template.of(file.stem, self.document(file)))
+
+    def below(self, folder: Path) -> list[Path]:
+        """Return the TOML files below a folder. Raises SpecError where a folder among them cannot be read."""
+        return _once(self._folders, folder, toml_files)
+
+    def templates(self, root: Path, *, alone: bool = False) -> dict[str, list[Path]]:
+        """Return the templates for the specs of a folder, by name: more than one of a name is a mistake.
+
+        alone: for a file whose folder can be anything, a home folder too. Nothing below that is searched.
+        """
+        if (root, alone) not in self._shelves:
+            shelf = self._shelves[root, alone] = {}
+            for file in sorted(root.glob("*.toml")) if alone else self.below(root):
+                if file.name != PROJECT and self._is_template(file):
+                    shelf.setdefault(file.stem, []).append(file)
+        return self._shelves[root, alone]
+
+    def _is_template(self, file: Path) -> bool:
+        """Tell whether a file has a key `template`, or might have one if it were not broken."""
+        try:
+            content = self.content(file)
+        except SpecError:
+            return False
+        if b"template" not in content and b"\\" not in content:  # an escape could be part of the key
+            return False
+        try:
+            return "template" in self.document(file).data
+        except SpecError:
+            return b"template" in content
+
+
+def _once(read: Read[T], path: Path, make: Callable[[Path], T]) -> T:
+    if path not in read:
+        try:
+            read[path] = make(path)
+        except SpecError as error:
+            read[path] = error
+    found = read[path]
+    if isinstance(found, SpecError):
+        raise SpecError(found.problems)
+    return found

@@ -1,0 +1,69 @@
+"""Reads files that anybody may have written: regular ones of a sensible size, in UTF-8."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from opcheck.spec.problems import Problem, SpecError
+
+PROJECT = "pyproject.toml"
+MOST_BYTES = 4 * 2**20
+
+
+def shown(path: Path) -> str:
+    """Return a path as a person would type it: relative to the current folder where it lies below."""
+    here = os.getcwd() + os.sep
+    for full in (os.path.abspath(path), os.path.realpath(path)):  # much faster than pathlib's own way
+        if full.startswith(here):
+            return full.removeprefix(here)
+    return str(path)
+
+
+def decoded(content: bytes, path: Path) -> str:
+    """Return the text of a file. Raises SpecError where it is none."""
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        *lines, last = content[: error.start].decode("utf-8").split("\n")
+        problem = Problem(shown(path), len(lines) + 1, len(last) + 1, "is not text in UTF-8", "a TOML file")
+        raise SpecError([problem]) from None
+    if text.startswith("\ufeff"):
+        raise SpecError([Problem(shown(path), 1, 1, "begins with a byte order mark", "UTF-8 without one")])
+    return text
+
+
+def read_bytes(path: Path) -> bytes:
+    """Return the content of a file. Raises SpecError where it cannot be read.
+
+    What is no regular file is not opened: a pipe would wait for its writer, a device may have no end.
+    """
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise SpecError([Problem(shown(path), 1, 1, "is no regular file", "a TOML file")])
+        with open(path, "rb") as file:
+            content = file.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise SpecError([Problem(shown(path), 1, 1, f"cannot be read: {error.strerror}")]) from None
+    if len(content) > MOST_BYTES:
+        raise SpecError([Problem(shown(path), 1, 1, "is too large", f"at most {MOST_BYTES // 2**20} MiB")])
+    return content
+
+
+def toml_files(folder: Path) -> list[Path]:
+    """Return the TOML files below a folder, but pyproject.toml, in order.
+
+    Raises SpecError where a folder among them cannot be read.
+    """
+    found: list[Path] = []
+    problems: list[Problem] = []
+
+    def unreadable(error: OSError) -> None:
+        problems.append(Problem(shown(Path(error.filename)), 1, 1, f"cannot be read: {error.strerror}"))
+
+    for place, _, names in os.walk(folder, onerror=unreadable):
+        found += [Path(place, name) for name in names if name.endswith(".toml") and name != PROJECT]
+    if problems:
+        raise SpecError(problems)
+    return sorted(found)
