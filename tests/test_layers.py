@@ -15,7 +15,7 @@ PACKAGE = Path(__file__).resolve().parent.parent / "opcheck"
 LAYERS = ("text", "spec", "plan", "samples", "derivatives", "checks", "devices", "run", "report")
 """Each imports only from those before it."""
 
-ENTRANCES = ("__init__", "__main__", "cli", "parametrize", "pytest_plugin")
+ENTRANCES = ("__init__", "__main__", "cli", "parametrize", "pytest_plugin", "suite")
 """The ways in: they import from everywhere, and while they run, so that a command loads no more than it needs."""
 
 TORCHLESS = ("text", "spec", "plan", "report")

@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import io
 import os
-import signal
 import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from opcheck.cli.output import Output, terminated_as_interrupt
 from opcheck.cli.paths import add_paths, split_id
-from opcheck.cli.selecting import RequestError, add_selection, devices, loaded, selection
+from opcheck.cli.run_reporter import RunReporter
+from opcheck.cli.selecting import RequestError, add_selection
 from opcheck.cli.workers import Workers
-from opcheck.plan import Case, plan
-from opcheck.pytest_plugin import PLUGIN
-from opcheck.report.from_pytest import record_of, troubles
 from opcheck.run.watchdog import Limits, default_memory
-from opcheck.spec import Library, Settings, SpecError
-from opcheck.spec.device import DeviceProfile
+from opcheck.spec import Settings
 from opcheck.spec.load import BUILTIN, builtin_folder
 
 MOST_CRASHES = 1000
@@ -87,12 +78,12 @@ def _pytest(options: argparse.Namespace, settings: Settings) -> int:
     from opcheck.report.terminal import TerminalReport
 
     # A descriptor of its own: pytest redirects the usual one while tests run.
-    with _Output(os.fdopen(os.dup(sys.stdout.fileno()), "wb"), encoding="utf-8") as out:
+    with Output(os.fdopen(os.dup(sys.stdout.fileno()), "wb"), encoding="utf-8") as out:
         wide = None if out.isatty() else 160
         report = TerminalReport(Console(file=out, width=wide))
         workers = None if options.in_process else Workers(_limits(options, settings))
-        reporter = _Reporter(report, options, workers)
-        with _terminated_as_interrupt():
+        reporter = RunReporter(report, options, workers)
+        with terminated_as_interrupt():
             code = pytest.main(_arguments(options, settings), plugins=[reporter, *([workers] if workers else [])])
         if workers is not None and workers.stillborn:
             raise RequestError([workers.stillborn])
@@ -150,161 +141,3 @@ def _pytest_path(path: str) -> str:
     if parts and parts[0] == BUILTIN and not Path(split_id(path)[0]).exists():
         return str(builtin_folder().joinpath(*parts[1:]))
     return f"./{path}" if path.startswith("-") else path  # which would be an option
-
-
-class _Output(io.TextIOWrapper):
-    """Standard output that ends the run when nobody reads it any more, as in `opcheck run | head`.
-
-    Where it goes to a disk that is full, the run goes on, for the sake of its other reports.
-    """
-
-    is_cut = False
-
-    def write(self, text: str) -> int:
-        """Write text."""
-        with self._surviving():
-            super().write(text)
-        return len(text)
-
-    def flush(self) -> None:
-        """Write what is buffered."""
-        with self._surviving():
-            super().flush()
-
-    @contextmanager
-    def _surviving(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
-            if isinstance(error, BrokenPipeError):
-                raise KeyboardInterrupt from None
-            self.is_cut = True
-            print(f"opcheck: the output is incomplete: {error.strerror}", file=sys.stderr)
-
-
-class _Reporter:
-    """A pytest plugin that feeds the terminal report, in place of pytest's own."""
-
-    def __init__(self, report: Any, options: argparse.Namespace, workers: Workers | None) -> None:
-        self.report = report
-        self.options = options
-        self.workers = workers
-        self.start = time.monotonic()
-        self.mistake: SpecError | None = None
-        """Why there is nothing to run."""
-        self.collect_errors: list[str] = []
-        self.total = 0
-
-    @pytest.hookimpl(trylast=True)
-    def pytest_configure(self, config: pytest.Config) -> None:
-        """Silence pytest's own terminal report. Other plugins, that of time-outs among them, rely on its presence."""
-        self.config = config
-        config.pluginmanager.unregister(name="terminalreporter")
-        silent: Any = pytest.TerminalReporter(config, io.StringIO())
-        silent.pytest_runtest_logreport = None  # which nobody would see: it need not keep account of each case
-        config.pluginmanager.register(silent, "terminalreporter")
-        self._look_for_mistakes(config)
-
-    def _look_for_mistakes(self, config: pytest.Config) -> None:
-        """Load the specs and look at the selection, before any process is started. Workers load them themselves."""
-        settings = Settings.find()
-        options = argparse.Namespace(**vars(self.options))
-        options.paths = [str(path) for path in config.stash[PLUGIN].requested]
-        try:
-            library = loaded(options, settings)
-            selection(options, library)
-            profiles = devices(options, settings)
-        except SpecError as error:
-            self.mistake = error
-            raise pytest.UsageError from None
-        if self.workers is not None:
-            engine = options.engine or settings.engine
-            self.workers.case_of = lambda name: _case(library, profiles, name, engine)
-
-    def pytest_internalerror(self, excrepr: object) -> None:
-        """Show what went wrong in pytest or a plugin of it."""
-        print(excrepr, file=sys.stderr)
-
-    def pytest_collection_finish(self, session: Any) -> None:
-        """Start the progress bar; under pytest-xdist the controlling process learns the number from its workers."""
-        if session.items and not hasattr(session.config, "workerinput"):
-            self.begin(len(session.items))
-
-    def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
-        """Start the progress bar under pytest-xdist; stop where names that specs mention do not exist."""
-        if self.collect_errors:
-            pytest.exit("a worker could not collect", returncode=2)
-        if not self.total:
-            self.begin(len(ids))
-
-    def begin(self, total: int) -> None:
-        """Start the progress bar."""
-        self.total = total
-        self.report.start(total)
-
-    def pytest_collectreport(self, report: Any) -> None:
-        """Keep what went wrong while collecting."""
-        if report.failed:
-            self.collect_errors.append(str(report.longrepr))
-
-    def pytest_runtest_logreport(self, report: Any) -> None:
-        """Take the record of a finished case."""
-        record = record_of(report)
-        if record is not None:
-            self.report.add(record)
-
-    def finish(self, code: int) -> int:
-        """Print failures and summary, and return opcheck's exit code for pytest's. Raises SpecError, RequestError."""
-        self.report.stop()
-        if self.mistake is not None:
-            raise self.mistake
-        if self.collect_errors:
-            raise RequestError(list(dict.fromkeys(self.collect_errors)))
-        if code == pytest.ExitCode.NO_TESTS_COLLECTED:
-            raise RequestError(["the request selects no case"])
-        if code == pytest.ExitCode.USAGE_ERROR:
-            return 2  # pytest has said why
-        self.report.failures()
-        self.report.summary(time.monotonic() - self.start, troubles(self.config))
-        return self._exit_code(code, len(self.report.records))
-
-    def _exit_code(self, code: int, done: int) -> int:
-        say = self.report.console.print
-        if self.options.x and self.report.has_failed:
-            say(f"stopped at a failure, after {done} of {self.total} cases")
-            return 1
-        if code == pytest.ExitCode.INTERRUPTED:
-            say(f"interrupted after {done} of {self.total} cases")
-            return 2
-        if done < self.total:
-            say(f"incomplete: {done} of {self.total} cases have an outcome")
-            return code if code > 1 else 2
-        if self.report.has_failed:
-            return 1
-        return code if code in (0, 1) else 2
-
-
-def _case(library: Library, profiles: list[DeviceProfile], name: str, engine: str) -> Case | None:
-    """Return the case of an id, with the expectations that hold under an engine."""
-    about = (operator for operator in library if name.startswith(operator.id))
-    for case in plan(Library(tuple(about)), profiles):
-        if case.id == name:
-            return replace(case, expectations=tuple(e for e in case.expectations if e.when.engine in (None, engine)))
-    return None
-
-
-class _terminated_as_interrupt:
-    """Within it, SIGTERM ends a run like Ctrl-C does: reports are written."""
-
-    def __enter__(self) -> None:
-        def interrupt(*_: object) -> None:
-            signal.raise_signal(signal.SIGINT)
-
-        self.before: Any = None
-        with suppress(ValueError):  # only the main thread may set handlers
-            self.before = signal.signal(signal.SIGTERM, interrupt)
-
-    def __exit__(self, *_: object) -> None:
-        if self.before is not None:
-            signal.signal(signal.SIGTERM, self.before)

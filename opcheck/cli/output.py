@@ -1,0 +1,58 @@
+"""The output of `opcheck run`, and its signals: a run ends with its reports written, whoever goes away."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+
+class Output(io.TextIOWrapper):
+    """Standard output that ends the run when nobody reads it any more, as in `opcheck run | head`.
+
+    Where it goes to a disk that is full, the run goes on, for the sake of its other reports.
+    """
+
+    is_cut = False
+
+    def write(self, text: str) -> int:
+        """Write text."""
+        with self._surviving():
+            super().write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Write what is buffered."""
+        with self._surviving():
+            super().flush()
+
+    @contextmanager
+    def _surviving(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
+            if isinstance(error, BrokenPipeError):
+                raise KeyboardInterrupt from None
+            self.is_cut = True
+            print(f"opcheck: the output is incomplete: {error.strerror}", file=sys.stderr)
+
+
+class terminated_as_interrupt:
+    """Within it, SIGTERM ends a run like Ctrl-C does: reports are written."""
+
+    def __enter__(self) -> None:
+        def interrupt(*_: object) -> None:
+            signal.raise_signal(signal.SIGINT)
+
+        self.before: Any = None
+        with suppress(ValueError):  # only the main thread may set handlers
+            self.before = signal.signal(signal.SIGTERM, interrupt)
+
+    def __exit__(self, *_: object) -> None:
+        if self.before is not None:
+            signal.signal(signal.SIGTERM, self.before)

@@ -1,0 +1,131 @@
+"""Shows a run of `opcheck run` as it goes: a plugin of pytest in the controlling process."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import sys
+import time
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from opcheck.cli.selecting import RequestError, devices, loaded, selection
+from opcheck.cli.workers import Workers
+from opcheck.plan import Case, plan
+from opcheck.report.from_pytest import record_of, troubles
+from opcheck.spec import Library, Settings, SpecError
+from opcheck.spec.device import DeviceProfile
+from opcheck.suite.project import PLUGIN
+
+
+class RunReporter:
+    """A pytest plugin that feeds the terminal report, in place of pytest's own."""
+
+    def __init__(self, report: Any, options: argparse.Namespace, workers: Workers | None) -> None:
+        self.report = report
+        self.options = options
+        self.workers = workers
+        self.start = time.monotonic()
+        self.mistake: SpecError | None = None
+        """Why there is nothing to run."""
+        self.collect_errors: list[str] = []
+        self.total = 0
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_configure(self, config: pytest.Config) -> None:
+        """Silence pytest's own terminal report. Other plugins, that of time-outs among them, rely on its presence."""
+        self.config = config
+        config.pluginmanager.unregister(name="terminalreporter")
+        silent: Any = pytest.TerminalReporter(config, io.StringIO())
+        silent.pytest_runtest_logreport = None  # which nobody would see: it need not keep account of each case
+        config.pluginmanager.register(silent, "terminalreporter")
+        self._look_for_mistakes(config)
+
+    def _look_for_mistakes(self, config: pytest.Config) -> None:
+        """Load the specs and look at the selection, before any process is started. Workers load them themselves."""
+        settings = Settings.find()
+        options = argparse.Namespace(**vars(self.options))
+        options.paths = [str(path) for path in config.stash[PLUGIN].requested]
+        try:
+            library = loaded(options, settings)
+            selection(options, library)
+            profiles = devices(options, settings)
+        except SpecError as error:
+            self.mistake = error
+            raise pytest.UsageError from None
+        if self.workers is not None:
+            engine = options.engine or settings.engine
+            self.workers.case_of = lambda name: _case(library, profiles, name, engine)
+
+    def pytest_internalerror(self, excrepr: object) -> None:
+        """Show what went wrong in pytest or a plugin of it."""
+        print(excrepr, file=sys.stderr)
+
+    def pytest_collection_finish(self, session: Any) -> None:
+        """Start the progress bar; under pytest-xdist the controlling process learns the number from its workers."""
+        if session.items and not hasattr(session.config, "workerinput"):
+            self.begin(len(session.items))
+
+    def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
+        """Start the progress bar under pytest-xdist; stop where names that specs mention do not exist."""
+        if self.collect_errors:
+            pytest.exit("a worker could not collect", returncode=2)
+        if not self.total:
+            self.begin(len(ids))
+
+    def begin(self, total: int) -> None:
+        """Start the progress bar."""
+        self.total = total
+        self.report.start(total)
+
+    def pytest_collectreport(self, report: Any) -> None:
+        """Keep what went wrong while collecting."""
+        if report.failed:
+            self.collect_errors.append(str(report.longrepr))
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        """Take the record of a finished case."""
+        record = record_of(report)
+        if record is not None:
+            self.report.add(record)
+
+    def finish(self, code: int) -> int:
+        """Print failures and summary, and return opcheck's exit code for pytest's. Raises SpecError, RequestError."""
+        self.report.stop()
+        if self.mistake is not None:
+            raise self.mistake
+        if self.collect_errors:
+            raise RequestError(list(dict.fromkeys(self.collect_errors)))
+        if code == pytest.ExitCode.NO_TESTS_COLLECTED:
+            raise RequestError(["the request selects no case"])
+        if code == pytest.ExitCode.USAGE_ERROR:
+            return 2  # pytest has said why
+        self.report.failures()
+        self.report.summary(time.monotonic() - self.start, troubles(self.config))
+        return self._exit_code(code, len(self.report.records))
+
+    def _exit_code(self, code: int, done: int) -> int:
+        say = self.report.console.print
+        if self.options.x and self.report.has_failed:
+            say(f"stopped at a failure, after {done} of {self.total} cases")
+            return 1
+        if code == pytest.ExitCode.INTERRUPTED:
+            say(f"interrupted after {done} of {self.total} cases")
+            return 2
+        if done < self.total:
+            say(f"incomplete: {done} of {self.total} cases have an outcome")
+            return code if code > 1 else 2
+        if self.report.has_failed:
+            return 1
+        return code if code in (0, 1) else 2
+
+
+def _case(library: Library, profiles: list[DeviceProfile], name: str, engine: str) -> Case | None:
+    """Return the case of an id, with the expectations that hold under an engine."""
+    about = (operator for operator in library if name.startswith(operator.id))
+    for case in plan(Library(tuple(about)), profiles):
+        if case.id == name:
+            return replace(case, expectations=tuple(e for e in case.expectations if e.when.engine in (None, engine)))
+    return None

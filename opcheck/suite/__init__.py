@@ -1,0 +1,1 @@
+"""A suite of cases in pytest: what `opcheck.pytest_plugin` hooks into it."""

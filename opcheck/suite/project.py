@@ -1,0 +1,198 @@
+"""What one run of pytest knows about the specs of its project."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from opcheck.suite.options import separated
+
+if TYPE_CHECKING:
+    from opcheck.plan import Case, Selection
+    from opcheck.run.session import RunSession
+    from opcheck.run.worker import Worker
+    from opcheck.spec import Library, Operator, Problem, Settings
+    from opcheck.spec.catalogue import Catalogue
+    from opcheck.spec.device import DeviceProfile
+
+OVERRIDES = ("eps", "atol", "rtol", "nondeterminism", "fast_mode", "raise_exception", "jacobian")
+
+
+class Plugin:
+    """What one pytest run knows about its specs."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+        self.selected: dict[Path, set[str]] = {}
+        """Case ids asked for on the command line as FILE::ID, by file."""
+        self.requested: list[Path] = []
+        """The files and folders that pytest was asked for."""
+        self.is_partial = False
+        """Whether pytest was given a folder around one of them in its place."""
+        self.described: dict[str, Operator] = {}
+        """The operators collected so far, by id."""
+        self._marks: dict[str, pytest.MarkDecorator] = {}
+        self._prepared: set[str] = set()
+        """Ids of the operators whose modules have been imported."""
+        self.worker: Worker | None = None
+        """This process, where it is a worker of `opcheck run`."""
+
+    @cached_property
+    def settings(self) -> Settings:
+        """The project's settings."""
+        from opcheck.spec import Settings, SpecError
+
+        try:
+            return Settings.find(self.config.invocation_params.dir)
+        except SpecError as error:
+            raise pytest.UsageError(str(error)) from None
+
+    @cached_property
+    def catalogue(self) -> Catalogue:
+        """The TOML files of the session."""
+        from opcheck.spec.catalogue import Catalogue
+
+        return Catalogue()
+
+    @cached_property
+    def folders(self) -> list[Path]:
+        """The files and folders of specs that the project names."""
+        base = self.config.invocation_params.dir
+        values = self.config.option.opcheck_specs
+        whole = [value for value in values if (base / value).exists()]  # a comma in it is part of its name
+        several = separated(value for value in values if value not in whole)
+        named = [*self.settings.spec_paths(), *self.config.getini("opcheck_specs"), *whole, *several]
+        folders = [(base / path).resolve() for path in named]
+        if not folders and self.config.option.opcheck_alone:
+            folders = [path for path in [base / "specs"] if path.is_dir()]
+        return folders
+
+    @cached_property
+    def given(self) -> list[Path]:
+        """What the command line names, but folders around the whole project: those mean its tests, of whatever kind."""
+        if self.config.args_source != pytest.Config.ArgsSource.ARGS:
+            return []
+        base = self.config.invocation_params.dir
+        return [path for path in self.requested if path not in (base, self.config.rootpath, *base.parents)]
+
+    @cached_property
+    def devices(self) -> list[DeviceProfile]:
+        """The devices to plan for. Raises UsageError for unknown names."""
+        from opcheck.cli.selecting import unknown_devices
+        from opcheck.plan import default_devices
+        from opcheck.spec.device import profiles
+
+        known = profiles(self.settings.device_folders())
+        names = self.names("device")
+        mistakes = unknown_devices(names, known)
+        if mistakes:
+            raise pytest.UsageError("\n".join(mistakes))
+        return [known[name] for name in names] or default_devices(known.values())
+
+    @cached_property
+    def selection(self) -> Selection:
+        """What the options select."""
+        from opcheck.plan import Selection
+
+        return Selection(self.names("operator"), self.names("check"), self.names("dtype"), self.names("tag"))
+
+    @cached_property
+    def session(self) -> RunSession:
+        """What running shares. The first use imports torch."""
+        from opcheck.run.session import RunSession
+
+        option = self.config.option
+        overrides = {name: getattr(option, f"opcheck_{name}") for name in OVERRIDES}
+        given = {name: value for name, value in overrides.items() if value is not None}
+        return RunSession.start(self.settings, option.opcheck_engine, **given)
+
+    def prepare(self, cases: Iterable[Case]) -> list[Problem]:
+        """Import what the operators of cases are defined in. Returns a mistake for each name that names nothing."""
+        operators = {case.operator.id: case.operator for case in cases}
+        fresh = [operator for name, operator in operators.items() if name not in self._prepared]
+        self._prepared.update(operators)
+        if self.worker is not None:
+            self.worker.imports(", ".join(operator.variants[0].path for operator in fresh))
+        return self.session.prepare(fresh)
+
+    def look_up(self, cases: Iterable[Case]) -> None:
+        """Import what the operators of cases are defined in. Raises SpecError for names that name nothing."""
+        from opcheck.spec import SpecError
+
+        problems = self.prepare(cases)
+        if problems:
+            raise SpecError(problems)
+
+    def names(self, option: str) -> tuple[str, ...]:
+        """Return the values of an option that takes names separated by commas, once or several times."""
+        return separated(getattr(self.config.option, f"opcheck_{option}"))
+
+    def root_of(self, path: Path) -> Path | None:
+        """Return the spec folder that makes a TOML file a spec; None where it is none.
+
+        Below the folders of the project every TOML file is a spec, and so is a file given by name. In another folder
+        given on the command line a TOML file is a spec where it looks like one.
+        """
+        from opcheck.spec.load import builtin_folder
+
+        path = path.resolve()
+        if builtin_folder() in path.parents and any(root in (path, *path.parents) for root in self.given):
+            return builtin_folder()
+        for root in self.folders:
+            if path == root or root in path.parents:
+                return root if root.is_dir() else root.parent
+        for root in self.given:
+            if path == root:
+                return root.parent
+            if root in path.parents and looks_like_specs(path, self.catalogue):
+                return root
+        return None
+
+    def load(self, path: Path) -> Library:
+        """Load one spec file. Raises SpecError with all its mistakes."""
+        from opcheck.plan import audit
+        from opcheck.spec import SpecError
+        from opcheck.spec.load import Loader
+
+        loader = Loader(self.settings, self.catalogue)
+        loader.add(path, self.root_of(path))
+        library = loader.sound()
+        problems: list[Problem] = audit(library, loader.devices.values()) if loader.devices is not None else []
+        for operator in library:
+            first = self.described.setdefault(operator.id, operator)
+            if first.document.file != operator.document.file:
+                what = f'operator "{operator.id}" is described twice; first at {first.document.file}:{first.line}'
+                problems.append(operator.problem(("name",), what, "another name, or a key variant"))
+        if loader.problems or problems:
+            raise SpecError([*loader.problems, *problems])
+        return library
+
+    def mark(self, name: str, about: str = "a check, device, dtype or tag") -> pytest.MarkDecorator:
+        """Return a mark, which is made known to pytest."""
+        if name not in self._marks:
+            self.config.addinivalue_line("markers", f"{name}: opcheck: {about}")
+            self._marks[name] = getattr(pytest.mark, name)
+        return self._marks[name]
+
+
+PLUGIN = pytest.StashKey[Plugin]()
+
+
+def looks_like_specs(path: Path, catalogue: Catalogue) -> bool:
+    """Tell whether a TOML file, perhaps a broken one, describes an operator by a dotted name."""
+    from opcheck.spec import SpecError
+
+    try:
+        text = catalogue.content(path).decode("utf-8", errors="replace")
+    except SpecError:
+        return False
+    return all(re.search(pattern, text, re.MULTILINE) for pattern in SIGNS)
+
+
+SIGNS = (r"^\s*\[\[\s*operator\s*\]\]", r"""^\s*["']?name["']?\s*=\s*["']\w+\.""")
+"""What every spec file has, and few other TOML files have."""
