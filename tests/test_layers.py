@@ -148,6 +148,7 @@ def test_a_project_that_does_not_use_opcheck_loads_little_of_it(tmp_path):
         cwd=tmp_path, env=environment, capture_output=True, text=True, check=True,
     )  # fmt: skip
     imported = {line.rsplit("|", 1)[-1].strip() for line in done.stderr.splitlines()}
-    known = {"opcheck", "opcheck.pytest_plugin", "opcheck.parametrize"}
+    known = {"opcheck", "opcheck.pytest_plugin", "opcheck.parametrize", "opcheck.suite"}
+    known |= {f"opcheck.suite.{name}" for name in ("arguments", "items", "options", "project")}  # the plugin itself
     assert {name for name in imported if name.startswith("opcheck")} - known == set()
     assert "pydantic" not in imported

@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
+from opcheck.text import printable, shortened
+
 LONGEST = 300
 """Characters of `what` that a line shows; of `expected`, three times as many."""
 SIMILAR = 0.6
@@ -18,9 +20,7 @@ COMPARED = 50
 
 @dataclass(frozen=True, order=True)
 class Problem:
-    """One mistake. `str()` gives `file:line:column: what; expected ...; did you mean "..."?`, whatever a spec says:
-    one line without control characters.
-    """
+    """One mistake. `str()` is one printable line: `file:line:column: what; expected ...; did you mean "..."?`."""
 
     file: str
     line: int
@@ -30,12 +30,12 @@ class Problem:
     nearest: str = ""
 
     def __str__(self) -> str:
-        text = f"{self.file}:{self.line}:{self.column}: {shortened(self.what)}"
+        text = f"{self.file}:{self.line}:{self.column}: {shortened(self.what, LONGEST, end=LONGEST // 3)}"
         if self.expected:
-            text += f"; expected {shortened(self.expected, 3 * LONGEST)}"
+            text += f"; expected {shortened(self.expected, 3 * LONGEST, end=LONGEST)}"
         if self.nearest:
-            text += f'; did you mean "{shortened(self.nearest)}"?'
-        return printable(" ".join(text.split()))
+            text += f'; did you mean "{shortened(self.nearest, LONGEST)}"?'
+        return printable(" ".join(text.split()), most=None)
 
 
 class SpecError(Exception):
@@ -44,19 +44,6 @@ class SpecError(Exception):
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = sorted(set(problems))
         super().__init__("\n".join(map(str, self.problems)))
-
-
-def printable(text: str) -> str:
-    r"""Return text with what a terminal would act on, or nobody could see, escaped: `\x1b`, `\u202e`."""
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
-
-
-def shortened(text: str, longest: int = LONGEST) -> str:
-    """Return text without its middle where it is too long to be read."""
-    half = longest // 2
-    return text if len(text) <= longest else f"{text[:half]} ... {text[-half:]}"
 
 
 def nearest(word: object, choices: Iterable[str]) -> str:
