@@ -38,8 +38,8 @@ run: $(VENV)/.installed
 test: $(VENV)/.developing
 	$(BIN)/python -m pytest -q -n $(JOBS) $(ARGS)
 
-# The lowest versions of all but torch: indexes offer old builds of it for many devices, of gigabytes, and CI has one, for the
-# CPU, which is pinned. A stamp for each torch, of which the last made stays.
+# All in the lowest version that is declared, but for torch, which stays as pinned unless TORCH says otherwise: not every index
+# has old builds of it for the CPU alone, and the others take gigabytes. The stamp names the torch that was installed last.
 FLOORS := .venv-floors
 TORCH  ?= $(shell sed -n 's/^torch==//p' constraints.txt)
 
@@ -55,7 +55,7 @@ floors: $(FLOORS)/.installed-$(TORCH)
 	@echo torch==$(TORCH) $$(cat $(FLOORS)/floors.txt)
 	$(FLOORS)/bin/python -m pytest -q -n $(JOBS) $(ARGS)
 
-# For interpreters that torch has no build for at hand.
+# For interpreters without a build of torch at hand. Each has an environment of its own.
 FREE := .venv-torch-free-$(notdir $(PYTHON))
 
 $(FREE)/.installed: pyproject.toml constraints.txt tools/declared.py
