@@ -1,8 +1,11 @@
-# make run    every shipped spec on the CPU, with a progress bar and a summary
-# make test   the tests of opcheck itself, without the operator library
-# make lint   ruff and mypy
-# make bench  what derivative evidence costs, beside torch's own functions
-# make clean  removes the virtual environment and caches
+# make run         every shipped spec on the CPU, with a progress bar and a summary
+# make test        the tests of opcheck itself, without the operator library
+# make floors      the same tests on the lowest versions that pyproject.toml declares; TORCH=2.6.0 for torch's, too
+# make torch-free  what needs no torch, under PYTHON=python3.13 for example
+# make lint        ruff and mypy
+# make bench       what derivative evidence costs, beside torch's own functions
+# make docs        writes the reference tables of docs/ anew
+# make clean       removes the virtual environments and caches
 #
 # A virtual environment is made on first use; nothing but Python 3.10+ and make is needed.
 
@@ -12,7 +15,7 @@ BIN     := $(VENV)/bin
 JOBS    ?= auto
 ARGS    ?=
 
-.PHONY: run test lint bench clean docs
+.PHONY: run test floors torch-free lint bench clean docs
 .DEFAULT_GOAL := run
 
 # A stamp is newer than what it was installed from; a change of either installs again. torch comes first and exactly as
@@ -35,6 +38,42 @@ run: $(VENV)/.installed
 test: $(VENV)/.developing
 	$(BIN)/python -m pytest -q -n $(JOBS) $(ARGS)
 
+# All in the lowest version that is declared, but for torch, which stays as pinned unless TORCH says otherwise: not every index
+# has old builds of it for the CPU alone, and the others take gigabytes. The stamp names the torch that was installed last.
+FLOORS := .venv-floors
+TORCH  ?= $(shell sed -n 's/^torch==//p' constraints.txt)
+
+$(FLOORS)/.installed-$(TORCH): pyproject.toml constraints.txt tools/declared.py
+	test -x $(FLOORS)/bin/python || $(PYTHON) -m venv $(FLOORS)
+	rm -f $(FLOORS)/.installed-*
+	$(FLOORS)/bin/python -m pip install --quiet 'torch==$(TORCH)' packaging tomli
+	$(FLOORS)/bin/python tools/declared.py --lowest --without torch test > $(FLOORS)/floors.txt
+	$(FLOORS)/bin/python -m pip install --quiet --constraint $(FLOORS)/floors.txt --editable '.[test]'
+	touch $@
+
+floors: $(FLOORS)/.installed-$(TORCH)
+	@echo torch==$(TORCH) $$(cat $(FLOORS)/floors.txt)
+	$(FLOORS)/bin/python -m pytest -q -n $(JOBS) $(ARGS)
+
+# For interpreters without a build of torch at hand. Each has an environment of its own.
+FREE := .venv-torch-free-$(notdir $(PYTHON))
+
+$(FREE)/.installed: pyproject.toml constraints.txt tools/declared.py
+	test -x $(FREE)/bin/python || $(PYTHON) -m venv $(FREE)
+	$(FREE)/bin/python -m pip install --quiet --constraint constraints.txt packaging tomli
+	$(FREE)/bin/python tools/declared.py --without torch dev > $(FREE)/declared.txt
+	$(FREE)/bin/python -m pip install --quiet --constraint constraints.txt --requirement $(FREE)/declared.txt
+	$(FREE)/bin/python -m pip install --quiet --no-deps --editable .
+	touch $@
+
+torch-free: $(FREE)/.installed
+	$(FREE)/bin/opcheck validate builtin
+	$(FREE)/bin/opcheck list builtin > $(FREE)/list.txt
+	$(FREE)/bin/opcheck schema > $(FREE)/schema.json
+	$(FREE)/bin/python -m pytest -qq --collect-only specs
+	$(FREE)/bin/python -m pytest -q -n $(JOBS) tests/spec tests/plan tests/report tests/test_layers.py \
+	  tests/tools/test_declared.py $(ARGS)
+
 lint: $(VENV)/.developing
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -47,5 +86,5 @@ docs: $(VENV)/.developing
 	$(BIN)/python tools/generate_docs.py
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .opcheck_cache build dist *.egg-info
+	rm -rf $(VENV) .venv-* .pytest_cache .mypy_cache .ruff_cache .hypothesis .opcheck_cache build dist *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -41,6 +41,11 @@ class TestFiles:
     def test_broken_toml_is_placed_where_it_breaks(self, mistakes: Mistakes) -> None:
         assert mistakes('[[operator]]\nname = "torch.sin\n') == ["spec.toml:2:18: broken TOML: Illegal character '\\n'"]
 
+    def test_inline_tables_may_go_over_several_lines_as_in_toml_1_1(self, mistakes: Mistakes) -> None:
+        text = '[[operator]]\nname = "torch.sin"\nsamples = [{\n  use = "unary",\n  lo = 1,\n}]\n'
+        (line,) = mistakes(text)
+        assert line.startswith('spec.toml:5:3: unknown key "lo"')
+
     def test_bytes_that_are_not_utf8_are_placed_at_the_first_of_them(self, write: Write) -> None:
         write("", "spec.toml").write_bytes(b'# \xc3\xa9\nname = "\xc3\xa9\xff"\n')
         assert lines_of("spec.toml") == ["spec.toml:2:10: is not text in UTF-8; expected a TOML file"]
