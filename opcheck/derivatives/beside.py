@@ -115,8 +115,9 @@ def memory_of_cotangents(evidence: Evidence) -> str:
             ("a non-contiguous", gaps, evidence.ordinary_reverse),
             ("an expanded (stride 0)", one, evidence.pulled_back(vector(one))),
         ):
+            values = vector(special)  # before somebody writes to it
             found = vector(vjp(outputs, evidence.leaves, special))
-            if _close(found, plain, evidence) or _close(found, evidence.pull_back(vector(special)), evidence):
+            if _close(found, plain, evidence) or _close(found, evidence.pull_back(values), evidence):
                 continue
             off = (found - plain).abs().nan_to_num(nan=float("inf"))
             leaf, _ = located(int(off.argmax()), evidence.leaves)

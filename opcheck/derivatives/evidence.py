@@ -294,8 +294,7 @@ class Evidence:
     def push_forward(self, tangent: Tensor) -> Tensor:
         """Return J u for a tangent u of shape (N,), by an ordinary call in forward mode."""
         points = tuple(leaf.detach() for leaf in self.leaves)
-        # A copy: the outputs may be views of what is captured, which changes with the next call.
-        return vector(pushforward(self.function)(*points, *tensors_of(tangent, self.leaves))).clone()
+        return vector(pushforward(self.function)(*points, *tensors_of(tangent, self.leaves)))
 
     def pulled_back(self, cotangents: Tensor) -> Tensor:
         """Return V J for cotangents V of shape (K, M) or (M,): by the Jacobian where it is whole, else one by one."""
