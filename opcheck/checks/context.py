@@ -13,7 +13,7 @@ from torch import Tensor
 
 from opcheck.checks.arguments import names_of
 from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, told
-from opcheck.derivatives import Amount, Engine, Numbers, Request, default_numbers, order
+from opcheck.derivatives import Amount, Engine, Numbers, Request, TooLarge, default_numbers, order
 from opcheck.plan.case import Case
 from opcheck.plan.kinds import check_kinds
 from opcheck.samples import Inputs, TestedFunction, realize, resolve
@@ -163,8 +163,14 @@ class Subject:
 
     @cached_property
     def outputs(self) -> tuple[Tensor, ...]:
-        """The outputs under test. Exceptions are the operator's."""
-        return self.function(*self.leaves)
+        """The outputs under test. Exceptions are the operator's, and TooLarge."""
+        outputs, most = self.function(*self.leaves), self.context.settings.max_outputs
+        count = sum(output.numel() for output in outputs)
+        if count > most:
+            raise TooLarge(
+                f"the outputs have {count:,} elements, at most {most:,} are allowed (max_outputs of [tool.opcheck])"
+            )
+        return outputs
 
     @property
     def differentiable_outputs(self) -> tuple[Tensor, ...]:
@@ -278,12 +284,21 @@ def _judged_subject(subject: Subject, judge: Callable[[Subject], Verdict | None]
             else:
                 subject.outputs  # noqa: B018
     except Exception as error:
-        return cannot(f"the operator refuses the sample: {told(error)}")
+        return refused(error)
     try:
         return judge(subject)
+    except TooLarge as error:
+        return refused(error)
     except Exception as error:
         check = subject.context.case.check
         return fails(f"{check} raised {told(error)}", remedy(check))
+
+
+def refused(error: Exception) -> Verdict:
+    """Return the verdict on a sample that the operator refuses, or that is more than opcheck may take on."""
+    if isinstance(error, TooLarge):
+        return cannot(f"the sample is too large: {error}")
+    return cannot(f"the operator refuses the sample: {told(error)}")
 
 
 def remedy(check: str) -> str:

@@ -7,8 +7,9 @@ from dataclasses import fields, replace
 
 import torch
 
-from opcheck.checks.context import Context, Subject, judged
+from opcheck.checks.context import Context, Subject, judged, refused
 from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, told
+from opcheck.derivatives import NO_REFUSAL
 from opcheck.samples.outputs import differentiable, flatten
 from opcheck.spec.dtypes import is_differentiable
 from opcheck.spec.library import Sample
@@ -86,6 +87,8 @@ def _refused(context: Context, what: str) -> Verdict:
                     return HOLDS
             else:
                 flatten(subject.function.result(*(leaf.detach() for leaf in subject.leaves)))
+        except NO_REFUSAL as error:
+            return refused(error)
         except Exception:
             return HOLDS
     if not tried:

@@ -8,9 +8,10 @@ from enum import Enum
 import torch
 
 from opcheck.checks import vmap
-from opcheck.checks.context import Context, Subject
+from opcheck.checks.context import Context, Subject, refused
 from opcheck.checks.masked import under
 from opcheck.checks.verdict import Verdict, cannot, fails, told
+from opcheck.derivatives import NO_REFUSAL
 from opcheck.derivatives.dual import dual_level, make_dual, tangent_of
 from opcheck.samples import realize
 from opcheck.spec.claims import Supports
@@ -61,9 +62,9 @@ def _verdict(context: Context, feature: str) -> Verdict:
             if not applies(feature, subject):
                 continue
             subject.outputs  # noqa: B018 - evaluated here, so that its exceptions are told apart
+            answer, text = _answer(probe, subject)
         except Exception as error:
-            return _placed(cannot(f"the operator refuses the sample: {told(error)}"), context, sample.name)
-        answer, text = _answer(probe, subject)
+            return _placed(refused(error), context, sample.name)
         if answer is Answer.WRONG:
             title = f"unsupported: {feature} is disclaimed, but instead of an error it gives wrong numbers"
             return _placed(fails(title, text, feature=feature), context, sample.name)
@@ -78,6 +79,8 @@ def _verdict(context: Context, feature: str) -> Verdict:
 def _answer(probe: Probe, subject: Subject) -> tuple[Answer, str]:
     try:
         return probe(subject)
+    except NO_REFUSAL:
+        raise
     except Exception as error:
         return Answer.REFUSED, told(error)
 

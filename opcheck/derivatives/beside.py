@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from opcheck.derivatives.amount import NO_REFUSAL
 from opcheck.derivatives.analytical import vjp
 from opcheck.derivatives.comparison import same
 from opcheck.derivatives.coordinates import (
@@ -40,6 +41,8 @@ def undefined_cotangents(evidence: Evidence) -> str:
     for missing in [range(len(outputs)), *([index] for index in range(len(outputs)) if len(outputs) > 1)]:
         try:
             found = _pulled_without(evidence, missing)
+        except NO_REFUSAL:
+            raise
         except Exception as error:
             return f"{_which(missing, outputs, 'cotangent')} undefined: backward raised {type(error).__name__}: {error}"
         # None at all: zeros, whatever the formula makes of zeros (0 * inf, say).
@@ -159,6 +162,8 @@ def _batched_grad(evidence: Evidence, request: Request) -> Disagreement | None:
     directions = with_probe(evidence.size[0], evidence.projections, "outputs")
     try:
         batched = evidence.pull_back_vmapped(directions)
+    except NO_REFUSAL:
+        raise
     except Exception as error:
         return Disagreement(f"While computing batched gradients, got: {error}", "refused")
     if same(batched, evidence.pulled_back(directions), 1e-5, 1e-8):
@@ -172,6 +177,8 @@ def _batched_forward_grad(evidence: Evidence, request: Request) -> Disagreement 
     directions = torch.stack([probe(evidence.size[1], number) for number in range(3)])
     try:
         batched = evidence.push_forward_vmapped(directions)
+    except NO_REFUSAL:
+        raise
     except Exception as error:
         return Disagreement(f"While computing batched gradients, got: {error}", "refused")
     if same(batched, evidence.pushed_forward(directions), 1e-5, 1e-8):

@@ -146,10 +146,15 @@ class Evidence:
 
     @cached_property
     def projections(self) -> int | None:
-        """How many random directions stand for the units on each side; None: the whole Jacobian is computed."""
+        """How many random directions stand for the units on each side; None: the whole Jacobian is computed.
+
+        Raises TooLarge where a whole one is wanted that would not fit into the memory allowed.
+        """
         wanted = self.amount.jacobian
-        whole = wanted == "full" or (wanted == "auto" and max(self.size) <= self.amount.largest)
-        return None if whole else self.amount.projections
+        if wanted == "full":
+            self.amount.allow_whole(self.size)
+            return None
+        return None if wanted == "auto" and max(self.size) <= self.amount.largest else self.amount.projections
 
     @cached_property
     def point(self) -> Tensor:
