@@ -162,3 +162,33 @@ def test_one_percent_of_one_row_is_found_which_torchs_fast_mode_allows(seed):
     torch.manual_seed(seed)
     assert TorchEngine().ask("backward", asked.with_(fast_mode=True)) is None
     assert BatchedEngine().ask("backward", asked).kind == "wrong"
+
+
+# what a random direction does not see by itself
+
+
+def clipped(v):
+    """Clip a vector that is longer than a random direction, as gradients are clipped before a step."""
+    return v * (20 / v.norm()).clamp(max=1)
+
+
+@BOTH
+@pytest.mark.parametrize("check", ["backward", "forward_ad"])
+def test_what_is_right_in_each_random_direction_and_wrong_in_their_sum_is_found(check, dtype):
+    gradient = (lambda x, v: faulty.right_vjp(x, clipped(v))) if check == "backward" else faulty.right_vjp
+    tangent = (lambda x, t: faulty.right_jvp(x, clipped(t))) if check == "forward_ad" else faulty.right_jvp
+    # A random direction of 2 * 200 coordinates has a length of about 12, the sum of eight of about 33.
+    x = leaf(400 if dtype is REAL else 200, dtype=dtype)
+    found = ask(check, squared(gradient, tangent), x, amount=Amount("projected"))
+    assert found.kind == "wrong"
+    assert "not linear" in found.text
+    other = {"backward": "forward_ad", "forward_ad": "backward"}[check]
+    assert ask(other, squared(gradient, tangent), x, amount=Amount("projected")) is None
+
+
+def test_directions_of_inputs_and_of_outputs_have_nothing_to_do_with_each_other():
+    # v^T E v is 0 for every antisymmetric E.
+    generator = torch.Generator().manual_seed(0)
+    off = torch.rand(20, 20, dtype=REAL, generator=generator)
+    function = faulty.function(lambda x: x * 1, lambda x, v: v + (off - off.T) @ v)
+    assert ask("backward", function, leaf(20), amount=Amount("projected", projections=1)).kind == "wrong"

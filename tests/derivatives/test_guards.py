@@ -1,0 +1,116 @@
+"""What guards a batch: it is held against ordinary calls to rounding, whatever the tolerance of the comparison."""
+
+import pytest
+import torch
+from operators import faulty
+from operators.closed_forms import leaf
+
+from opcheck.derivatives import Amount, BatchedEngine, Request
+from opcheck.derivatives.evidence import Evidence
+from opcheck.derivatives.functions import Primal
+from opcheck.derivatives.numbers import DOUBLE
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*jit.script:DeprecationWarning")
+
+REAL = torch.float64
+AMOUNTS = pytest.mark.parametrize("amount", [Amount(), Amount("projected")], ids=["full", "projected"])
+
+
+class Scaled(torch.autograd.Function):
+    """2x, whose batching rule is off by a factor, as one in single precision is."""
+
+    factor = 1.0
+
+    @staticmethod
+    def forward(x):
+        return 2 * x
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
+
+    @staticmethod
+    def backward(ctx, v):
+        return Scaled.apply(v)
+
+    @staticmethod
+    def jvp(ctx, t):
+        return Scaled.apply(t)
+
+    @staticmethod
+    def vmap(info, in_dims, x):
+        return 2 * Scaled.factor * x, in_dims[0]
+
+
+@AMOUNTS
+@pytest.mark.parametrize("check", ["backward", "forward_ad"])
+@pytest.mark.parametrize("off", [1e-10, 1e-7, 1e-5])
+def test_digits_that_a_batching_rule_loses_are_not_those_of_the_derivative(monkeypatch, check, off, amount):
+    monkeypatch.setattr(Scaled, "factor", 1 + off)
+    x = leaf(5)
+    assert BatchedEngine().ask(check, Request(lambda x: (Scaled.apply(x),), (x,), DOUBLE, amount=amount)) is None
+    found = Evidence(Primal(lambda x: (Scaled.apply(x),), (0,)), (x,), amount=amount)
+    assert not found.analytical("reverse" if check == "backward" else "forward").batched
+
+
+@pytest.mark.parametrize("check", ["backward", "forward_ad"])
+def test_rounding_is_no_reason_to_leave_the_batch(monkeypatch, check):
+    monkeypatch.setattr(Scaled, "factor", 1 + 1e-15)
+    found = Evidence(Primal(lambda x: (Scaled.apply(x),), (0,)), (leaf(5),))
+    assert found.analytical("reverse" if check == "backward" else "forward").batched
+
+
+class Tripled(torch.autograd.Function):
+    """2x, with a gradient, a tangent and a batching rule of 3x."""
+
+    @staticmethod
+    def forward(x):
+        return 2 * x
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
+
+    @staticmethod
+    def backward(ctx, v):
+        return 3 * v
+
+    @staticmethod
+    def jvp(ctx, t):
+        return 3 * t
+
+    @staticmethod
+    def vmap(info, in_dims, x):
+        return 3 * x, in_dims[0]
+
+
+@AMOUNTS
+@pytest.mark.parametrize("check", ["backward", "forward_ad"])
+@pytest.mark.parametrize("size", [1.0, 1e-3, 1e-4])
+def test_a_wrong_batching_rule_that_agrees_with_a_wrong_derivative_hides_nothing(check, size, amount):
+    x = torch.full((5,), size, dtype=REAL, requires_grad=True)
+    found = BatchedEngine().ask(check, Request(lambda x: (Tripled.apply(x),), (x,), DOUBLE, amount=amount))
+    assert found.kind == "wrong"
+
+
+# cotangents in other memory
+
+
+def stride_zero(v):
+    return v.dim() > 0 and not any(v.stride())
+
+
+def with_gaps(v):
+    return any(v.stride()) and not v.is_contiguous()
+
+
+@pytest.mark.parametrize("dtype", [REAL, torch.complex128], ids=["real", "complex"])
+@pytest.mark.parametrize(
+    ("special", "memory"), [(stride_zero, "an expanded (stride 0)"), (with_gaps, "a non-contiguous")]
+)
+def test_a_gradient_that_is_wrong_for_one_kind_of_memory_alone_is_found(special, memory, dtype):
+    function = faulty.function(faulty.square, lambda x, v: faulty.right_vjp(x, v) * (1.01 if special(v) else 1))
+    asked = Request(lambda x: (function(x),), (leaf(2, 3, dtype=dtype),), DOUBLE)
+    text = BatchedEngine().ask("backward", asked).text
+    assert text.startswith("the gradient of input 0 depends on the memory of the cotangent")
+    assert f"{memory} cotangent gives one" in text
