@@ -74,27 +74,6 @@ def test_curvature_alone_is_no_reason():
             assert ask(check, function, at(0.05, 0.1, 0.2)) is None
 
 
-class NeverAlone:
-    """A function with a second derivative that a step can see, which may be called only so many times."""
-
-    def __init__(self, most):
-        self.calls, self.most = 0, most
-
-    def __call__(self, x):
-        self.calls += 1
-        assert self.calls <= self.most
-        return (1e3 * x**2,)
-
-
-def test_curvature_is_told_from_a_kink_by_batches_alone():
-    # The outputs, an ordinary call in forward mode, one batch for both modes, and differences at two steps.
-    function = NeverAlone(most=5)
-    engine, request = BatchedEngine(), Request(function, (at(0.0, 0.1, -0.1, 0.2),), DOUBLE, key="one#0")
-    assert engine.ask("backward", request) is None
-    assert engine.ask("forward_ad", request) is None
-    assert function.calls == 5
-
-
 @BOTH
 def test_one_wrong_entry_of_many_is_found(dtype):
     found = ask("backward", lambda x: (faulty.one_wrong_entry(x),), leaf(3, 3, dtype=dtype))
@@ -125,6 +104,14 @@ def test_a_jvp_that_is_not_linear_is_found(dtype):
     assert found.kind == "wrong"
     assert "not linear in the tangent" in found.text
     assert ask("backward", function, leaf(4, dtype=dtype)) is None
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64], ids=["float32", "complex64"])
+def test_what_is_not_linear_is_found_in_single_precision(dtype):
+    function = one_input(lambda x: 2 * x, lambda x, v: 2 * v * few(v), lambda x, t: 2 * t * few(t))
+    for check in ("backward", "forward_ad"):
+        asked = Request(function, (leaf(4, dtype=dtype),), BY_PRECISION[dtype])
+        assert "not linear" in BatchedEngine().ask(check, asked).text
 
 
 def test_what_is_not_linear_within_the_tolerance_is_no_reason():
