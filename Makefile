@@ -1,6 +1,7 @@
 # make run    every shipped spec on the CPU, with a progress bar and a summary
 # make test   the tests of opcheck itself, without the operator library
 # make lint   ruff and mypy
+# make mutants ARGS=opcheck/checks/vmap.py   which small changes of a module no test notices
 # make bench  what derivative evidence costs, beside torch's own functions
 # make clean  removes the virtual environment and caches
 #
@@ -12,7 +13,7 @@ BIN     := $(VENV)/bin
 JOBS    ?= auto
 ARGS    ?=
 
-.PHONY: run test lint bench clean docs
+.PHONY: run test lint mutants bench clean docs
 .DEFAULT_GOAL := run
 
 # A stamp is newer than what it was installed from; a change of either installs again. torch comes first and exactly as
@@ -39,6 +40,9 @@ lint: $(VENV)/.developing
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy opcheck
+
+mutants: $(VENV)/.developing
+	$(BIN)/python tools/mutate.py $(ARGS)
 
 bench: $(VENV)/.installed
 	$(BIN)/python tools/bench_derivatives.py $(ARGS)
