@@ -73,6 +73,8 @@ def _verdict(context: Context, feature: str) -> Verdict:
     if works and not refusals:
         title = f"unsupported: {feature} is disclaimed, but works on all samples"
         return fails(title, f"take supports.{feature} out of the spec", feature=feature)
+    if not refusals:
+        return cannot(f"unsupported: {feature} is disclaimed, but no sample can show whether it is refused")
     return Verdict(True)
 
 

@@ -49,3 +49,14 @@ def test_each_disclaimed_feature_is_probed(verdict_of, monkeypatch):
     found = verdict_of("operators.right.scale", "unsupported", keys="supports = { forward_ad = false, vmap = false }")
     assert "forward_ad is disclaimed, but works" in found.message
     assert "vmap is disclaimed, but works" in found.message
+
+
+@pytest.mark.parametrize(
+    ("feature", "samples"),
+    [("masked", BOTH_RANKS), ("backward", "samples = [{ args = [{ shape = [0] }] }, { args = [{ shape = [2, 0] }] }]")],
+)
+def test_where_no_sample_can_show_a_refusal_there_is_an_error(verdict_of, feature, samples):
+    keys = f"supports = {{ {feature} = false, forward_ad = false }}"
+    outcome = verdict_of("operators.right.first_order_only", "unsupported", keys=keys, samples=samples)
+    assert outcome.outcome == "error", outcome.message
+    assert "is disclaimed, but no sample can show whether it is refused" in outcome.message
