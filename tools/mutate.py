@@ -97,7 +97,7 @@ def _changes(tree: ast.AST) -> Iterator[tuple[Any, Any]]:
             yield from ((node.test, new) for new in ("True", "False"))
         elif isinstance(node, ast.comprehension):
             yield from ((test, "True") for test in node.ifs)
-        elif isinstance(node, ast.Return) and node.value is not None and not _is_none(node.value):
+        elif isinstance(node, ast.Return) and node.value is not None and not _is_none_or_false(node.value):
             yield node, "return None"
         elif isinstance(node, (ast.AugAssign, ast.Raise, ast.Continue, ast.Break, ast.Expr)) and not _is_text(node):
             yield node, "pass"
@@ -123,8 +123,8 @@ def _is_text(node: ast.stmt) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
-def _is_none(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None
+def _is_none_or_false(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value in (None, False)
 
 
 def _expressions(node: ast.expr) -> Iterator[Any]:

@@ -60,6 +60,14 @@ def test_rounding_is_no_reason_to_leave_the_batch(monkeypatch, check):
     assert found.analytical("reverse" if check == "backward" else "forward").batched
 
 
+@AMOUNTS
+@pytest.mark.parametrize("check", ["backward", "forward_ad"])
+def test_no_derivative_is_blamed_for_a_wrong_batching_rule_that_no_value_shows(monkeypatch, check, amount):
+    monkeypatch.setattr(Scaled, "factor", 1.5)
+    x = torch.full((5,), 1e-8, dtype=REAL, requires_grad=True)  # 2x and 3x are the same to six digits after the point
+    assert BatchedEngine().ask(check, Request(lambda x: (Scaled.apply(x),), (x,), DOUBLE, amount=amount)) is None
+
+
 class Tripled(torch.autograd.Function):
     """2x, with a gradient, a tangent and a batching rule of 3x."""
 
@@ -114,3 +122,15 @@ def test_a_gradient_that_is_wrong_for_one_kind_of_memory_alone_is_found(special,
     text = BatchedEngine().ask("backward", asked).text
     assert text.startswith("the gradient of input 0 depends on the memory of the cotangent")
     assert f"{memory} cotangent gives one" in text
+
+
+# kinks
+
+
+@AMOUNTS
+@pytest.mark.parametrize(("height", "kind"), [(1e-6, None), (1e-3, "inconclusive")])
+def test_a_kink_that_bends_by_less_than_the_tolerance_is_none(height, kind, amount):
+    x = torch.zeros(5, dtype=REAL, requires_grad=True)
+    function = lambda x: (1e-3 * x + height * x.abs(),)  # noqa: E731
+    found = BatchedEngine().ask("backward", Request(function, (x,), DOUBLE, amount=amount))
+    assert (found and found.kind) == kind
