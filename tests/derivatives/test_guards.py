@@ -127,10 +127,22 @@ def test_a_gradient_that_is_wrong_for_one_kind_of_memory_alone_is_found(special,
 # kinks
 
 
+def bent(steep, height):
+    return lambda x: steep * x + height * x.abs()
+
+
 @AMOUNTS
-@pytest.mark.parametrize(("height", "kind"), [(1e-6, None), (1e-3, "inconclusive")])
-def test_a_kink_that_bends_by_less_than_the_tolerance_is_none(height, kind, amount):
+@pytest.mark.parametrize(
+    ("function", "kind"),
+    [
+        (bent(1e-3, 1e-6), None),
+        (bent(1e-3, 1e-3), "inconclusive"),
+        (bent(1e3, 0.2), None),  # beside a large derivative
+        (bent(1e3, 10), "inconclusive"),
+        (lambda x: (1e3 * x).sin().abs(), "inconclusive"),  # far away there is nothing like it
+    ],
+)
+def test_a_kink_is_one_where_it_bends_by_more_than_the_tolerance(function, kind, amount):
     x = torch.zeros(5, dtype=REAL, requires_grad=True)
-    function = lambda x: (1e-3 * x + height * x.abs(),)  # noqa: E731
-    found = BatchedEngine().ask("backward", Request(function, (x,), DOUBLE, amount=amount))
+    found = BatchedEngine().ask("backward", Request(lambda x: (function(x),), (x,), DOUBLE, amount=amount))
     assert (found and found.kind) == kind
