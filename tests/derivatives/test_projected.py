@@ -6,6 +6,7 @@ from operators import faulty
 from operators.closed_forms import leaf, numbers
 
 from opcheck.derivatives import Amount, BatchedEngine, Request, TorchEngine
+from opcheck.derivatives.directions import directions
 from opcheck.derivatives.numbers import DOUBLE
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*jit.script:DeprecationWarning")
@@ -67,6 +68,16 @@ def test_a_wrong_gradient_is_found(gradient, dtype):
     assert found.kind == "wrong"
     assert "v J u is" in found.text
     assert 'jacobian = "full"' in found.text
+
+
+def test_the_numbers_shown_are_those_that_differ_most():
+    x = leaf(SIZE)
+    v, u = directions(SIZE, 8, "outputs"), directions(SIZE, 8, "inputs")
+    right = v @ torch.diag(2 * x.detach()) @ u.T
+    row, column = divmod(int(right.abs().argmax()), 8)
+    text = ask("backward", squared(FAULTS["factor"]), x).text
+    assert f"for random directions {row} and {column}\n" in text
+    assert f"{float(1.01 * right[row, column]):.8g} analytically" in text
 
 
 @BOTH
