@@ -136,6 +136,12 @@ def test_at_a_kink_or_a_jump_nothing_can_be_said(function, check):
     assert "move the sample away from input 0[1] = 0" in found.text
 
 
+def test_where_jacobians_differ_at_a_kink_they_are_shown():
+    x = at(0.5, 0.0)
+    assert ask("backward", lambda x: (x.relu(),), x).mismatch.analytical == 0  # and 1/2 by central differences
+    assert ask("backward", lambda x: (x.abs(),), x).mismatch is None
+
+
 def test_at_a_jump_with_its_value_in_the_middle_nothing_can_be_said():
     assert ask("backward", lambda x: (x.sign(),), at(0.5, 0.0)).kind == "inconclusive"
 
@@ -160,6 +166,7 @@ def test_all_inputs_at_a_kink_are_named_with_their_values():
 def test_of_many_inputs_at_a_kink_the_first_are_named():
     text = ask("backward", lambda x: (x.abs(),), at(*[0.0] * 11)).text
     assert "input 0[7] = 0 and 3 more" in text
+    assert "more" not in ask("backward", lambda x: (x.abs(),), at(*[0.0] * 8)).text
 
 
 def test_complex_coordinates_are_named_by_their_part():

@@ -146,3 +146,17 @@ def test_a_kink_is_one_where_it_bends_by_more_than_the_tolerance(function, kind,
     x = torch.zeros(5, dtype=REAL, requires_grad=True)
     found = BatchedEngine().ask("backward", Request(lambda x: (function(x),), (x,), DOUBLE, amount=amount))
     assert (found and found.kind) == kind
+
+
+# confirmed by ordinary calls
+
+
+def few(v):
+    return 1 + 1e-6 * (v.ne(0).sum() < 2).to(v.dtype)
+
+
+def test_what_an_undefined_cotangent_or_tangent_gives_is_held_against_an_ordinary_call():
+    # Within the tolerance, and yet not what the Jacobian, made of unit vectors, says to rounding.
+    function = faulty.function(lambda x: 2 * x, lambda x, v: 2 * v * few(v), lambda x, t: 2 * t * few(t))
+    asked = Request(lambda x, y: (function(x), function(y)), (leaf(3), leaf(3, seed=1)), DOUBLE)
+    assert BatchedEngine().ask("undefined_grad", asked) is None
