@@ -4,6 +4,9 @@ import pytest
 import torch
 from operators import faulty, right
 
+from opcheck.checks.unsupported import disclaimed
+from opcheck.spec.claims import Supports
+
 BOTH_RANKS = "samples = [{ args = [{ shape = [3] }] }, { args = [{ shape = [2, 3] }] }]"
 REFUSED_FIRST = "samples = [{ args = [{ shape = [2, 3] }] }, { args = [{ shape = [3] }] }]"
 
@@ -60,3 +63,23 @@ def test_where_no_sample_can_show_a_refusal_there_is_an_error(verdict_of, featur
     outcome = verdict_of("operators.right.first_order_only", "unsupported", keys=keys, samples=samples)
     assert outcome.outcome == "error", outcome.message
     assert "is disclaimed, but no sample can show whether it is refused" in outcome.message
+
+
+@pytest.mark.parametrize(
+    ("variant", "disclaimed_by_the_spec", "probed"),
+    [
+        ("function", {}, set()),
+        ("function", {"vmap", "out", "inplace_backward"}, {"vmap"}),
+        ("method", {"vmap", "forward_ad"}, {"vmap", "forward_ad"}),
+        ("inplace", {"vmap", "inplace_backward", "forward_ad"}, {"inplace_backward"}),
+        ("inplace", {"vmap", "forward_ad"}, {"forward_ad"}),
+        ("function", {"backward", "batched_grad", "second_order", "undefined_grad", "masked"}, {"backward"}),
+        ("function", {"backward", "forward_ad", "batched_forward_grad"}, {"backward", "forward_ad"}),
+        ("function", {"forward_ad", "fwd_over_rev"}, {"forward_ad"}),
+        ("function", {"second_order", "fwd_over_rev", "batched_grad"}, {"second_order", "batched_grad"}),
+        ("function", {"fwd_over_rev"}, {"fwd_over_rev"}),
+    ],
+)
+def test_what_rests_on_something_disclaimed_is_not_probed_apart(variant, disclaimed_by_the_spec, probed):
+    supports = Supports.model_validate(dict.fromkeys(disclaimed_by_the_spec, False))
+    assert set(disclaimed(supports, variant)) == probed
