@@ -45,6 +45,7 @@ def test_a_wrong_number_on_one_sample_is_enough_to_fail(verdict_of, monkeypatch,
     outcome = verdict_of("operators.right.scale", "unsupported", keys=keys, samples=samples)
     assert outcome.outcome == "failed"
     assert "wrong numbers" in outcome.reason
+    assert outcome.fields["feature"] == "backward"
 
 
 def test_each_disclaimed_feature_is_probed(verdict_of, monkeypatch):
@@ -74,6 +75,7 @@ def test_where_no_sample_can_show_a_refusal_there_is_an_error(verdict_of, featur
         ("inplace", {"vmap", "inplace_backward", "forward_ad"}, {"inplace_backward"}),
         ("inplace", {"vmap", "forward_ad"}, {"forward_ad"}),
         ("function", {"backward", "batched_grad", "second_order", "undefined_grad", "masked"}, {"backward"}),
+        ("function", {"backward", "fwd_over_rev"}, {"backward"}),
         ("function", {"backward", "forward_ad", "batched_forward_grad"}, {"backward", "forward_ad"}),
         ("function", {"forward_ad", "fwd_over_rev"}, {"forward_ad"}),
         ("function", {"second_order", "fwd_over_rev", "batched_grad"}, {"second_order", "batched_grad"}),
