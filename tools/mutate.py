@@ -186,6 +186,7 @@ BESIDES = {
     "directions": ("shared_memory", "projected"),
     "dtypes": ("too_large",),
     "evidence": ("guards", "amount"),
+    "projected": ("guards",),
     "unsupported": ("disclaimed_in_part", "too_large"),
     "vmap": ("values",),
 }
@@ -284,7 +285,9 @@ def chosen(modules: Iterable[str], sample: int, seed: int) -> Iterator[tuple[Mut
         yield from ((mutant, source) for mutant in sorted(picked, key=lambda mutant: mutant.start))
 
 
-def run(modules: list[str], sample: int, seed: int, *, minutes: float, seconds: float, near: bool) -> int:
+def run(
+    modules: list[str], sample: int, seed: int, *, minutes: float, seconds: float, near: bool, again: bool = False
+) -> int:  # fmt: skip
     """Run the mutants of some modules, and print those that survive. Return how many do."""
     remembered, end, copied, sound = known(), time.monotonic() + 60 * minutes, Copy(), set()
     tried, survivors, left = 0, 0, 0
@@ -292,8 +295,8 @@ def run(modules: list[str], sample: int, seed: int, *, minutes: float, seconds: 
         with KNOWN.open("a") as file:
             for mutant, source in chosen(modules, sample, seed):
                 record = remembered.get(key(mutant, source))
-                if record and record["survived"] and record["near"] > near:
-                    record = None  # the other tests have not been asked
+                if record and record["survived"] and (again or record["near"] > near):
+                    record = None  # there are new tests, or more of them are asked
                 if record is None and time.monotonic() > end:
                     left += 1
                     continue
@@ -323,6 +326,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, default=60, help="start no mutant after so many; default: 60")
     parser.add_argument("--timeout", type=float, default=300, metavar="SECONDS", help="for the tests of one; 300")
     parser.add_argument("--near", action="store_true", help="only the tests that are about the module itself")
+    parser.add_argument("--again", action="store_true", help="try those that survived before once more")
     parser.add_argument("--list", action="store_true", help="print the mutants, and run none")
     options = parser.parse_args(arguments)
     modules = [str(Path(module).resolve().relative_to(ROOT)) for module in options.modules]
@@ -336,7 +340,7 @@ def main(arguments: list[str] | None = None) -> int:
 
     torch.set_num_threads(1)
     bounds = {"minutes": options.minutes, "seconds": options.timeout}
-    return 1 if run(modules, options.sample, options.seed, near=options.near, **bounds) else 0
+    return 1 if run(modules, options.sample, options.seed, near=options.near, again=options.again, **bounds) else 0
 
 
 if __name__ == "__main__":

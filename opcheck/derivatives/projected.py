@@ -33,8 +33,8 @@ def contradiction(evidence: Evidence, mode: Mode, numbers: Numbers) -> Disagreem
             break
     wanted = numbers.atol + numbers.rtol * numerical.jacobian.abs()
     if bool((numerical.bend.abs() > wanted).any()):
-        kinky = kinks(numerical, evidence.numerical(2 * numbers.eps, looped=True), wanted)
-        if bool(kinky.any()):
+        fine, coarse = (evidence.numerical(step, looped=True) for step in (numbers.eps, 2 * numbers.eps))
+        if bool(kinks(fine, coarse, wanted).any()):
             text = "the function has a kink or a jump near here: one-sided differences disagree"
             return Disagreement(text, "inconclusive")
     if not bool(wrong.any()):

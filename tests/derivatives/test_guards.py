@@ -148,6 +148,25 @@ def test_a_kink_is_one_where_it_bends_by_more_than_the_tolerance(function, kind,
     assert (found and found.kind) == kind
 
 
+class BentInBatches(Tripled):
+    """2x, whose batching rule has a kink at 0."""
+
+    @staticmethod
+    def backward(ctx, v):
+        return 2 * v
+
+    @staticmethod
+    def vmap(info, in_dims, x):
+        return 2 * x + 10 * x.abs(), in_dims[0]
+
+
+@AMOUNTS
+def test_a_kink_of_the_batching_rule_is_none_of_the_function(amount):
+    x = torch.zeros(5, dtype=REAL, requires_grad=True)
+    asked = Request(lambda x: (BentInBatches.apply(x),), (x,), DOUBLE, amount=amount)
+    assert BatchedEngine().ask("backward", asked) is None
+
+
 # confirmed by ordinary calls
 
 

@@ -94,8 +94,8 @@ def project(mutate, monkeypatch, tmp_path):
     return tmp_path
 
 
-def run(mutate, minutes=5.0):
-    return mutate.run(["opcheck/checks/size.py"], 0, 0, minutes=minutes, seconds=60, near=True)
+def run(mutate, minutes=5.0, **more):
+    return mutate.run(["opcheck/checks/size.py"], 0, 0, minutes=minutes, seconds=60, near=True, **more)
 
 
 def test_survivors_are_printed_with_their_places_and_what_is_known_is_not_tried_again(mutate, project, capsys):
@@ -109,6 +109,15 @@ def test_survivors_are_printed_with_their_places_and_what_is_known_is_not_tried_
     assert run(mutate, minutes=0) == survivors
     assert "left" not in capsys.readouterr().out
     assert mutate.KNOWN.read_text().splitlines() == lines
+
+
+def test_a_survivor_can_be_tried_again(mutate, project, capsys):
+    run(mutate)
+    test = project / "tests" / "checks" / "test_size.py"
+    more = "from opcheck.checks.size import LARGE\n\n\ndef test_large():\n    assert LARGE == 30\n"
+    test.write_text(test.read_text() + more)
+    assert run(mutate) == 1
+    assert run(mutate, again=True) == 0
 
 
 def test_without_time_nothing_is_started(mutate, project, capsys):
