@@ -73,11 +73,14 @@ def test_a_wrong_gradient_is_found(gradient, dtype):
 def test_the_numbers_shown_are_those_that_differ_most():
     x = leaf(SIZE)
     v, u = directions(SIZE, 8, "outputs"), directions(SIZE, 8, "inputs")
-    right = v @ torch.diag(2 * x.detach()) @ u.T
-    row, column = divmod(int(right.abs().argmax()), 8)
-    text = ask("backward", squared(FAULTS["factor"]), x).text
+    jacobian = torch.diag(2 * x.detach())
+    wrong = jacobian.clone()
+    wrong[7] *= 1.5
+    right, said = v @ jacobian @ u.T, v @ wrong @ u.T
+    row, column = divmod(int((said - right).abs().argmax()), 8)
+    text = ask("backward", squared(FAULTS["one wrong row"]), x).text
     assert f"for random directions {row} and {column}\n" in text
-    assert f"{float(1.01 * right[row, column]):.8g} analytically" in text
+    assert f"{float(said[row, column]):.8g} analytically" in text
 
 
 @BOTH
@@ -195,6 +198,21 @@ def test_what_is_right_in_each_random_direction_and_wrong_in_their_sum_is_found(
     assert "not linear" in found.text
     other = {"backward": "forward_ad", "forward_ad": "backward"}[check]
     assert ask(other, squared(gradient, tangent), x, amount=Amount("projected")) is None
+
+
+@pytest.mark.parametrize("mode", ["backward", "forward_ad"])
+@pytest.mark.parametrize(("factor", "found"), [(1 + 1e-4, False), (1 + 1e-2, True)])
+def test_what_is_not_linear_within_the_tolerance_is_no_reason(mode, factor, found):
+    def bent(v):
+        return v * torch.where(v.norm() > 20, factor, 1.0)
+
+    function = faulty.function(
+        lambda x: 1e3 * x,
+        (lambda x, v: 1e3 * bent(v)) if mode == "backward" else lambda x, v: 1e3 * v,
+        (lambda x, t: 1e3 * bent(t)) if mode == "forward_ad" else lambda x, t: 1e3 * t,
+    )
+    objection = ask(mode, function, leaf(400), amount=Amount("projected"))
+    assert (objection is not None) is found
 
 
 def test_directions_of_inputs_and_of_outputs_have_nothing_to_do_with_each_other():
