@@ -1,8 +1,7 @@
 """A feature is rightly disclaimed where one sample at least is refused, and no sample gives a wrong number."""
 
 import pytest
-import torch
-from operators import faulty, right
+from operators.partial import OfVectors
 
 from opcheck.checks.unsupported import disclaimed
 from opcheck.spec.claims import Supports
@@ -11,46 +10,25 @@ BOTH_RANKS = "samples = [{ args = [{ shape = [3] }] }, { args = [{ shape = [2, 3
 REFUSED_FIRST = "samples = [{ args = [{ shape = [2, 3] }] }, { args = [{ shape = [3] }] }]"
 
 
-class OfVectors(torch.autograd.Function):
-    """2x, with a backward pass for vectors alone."""
-
-    @staticmethod
-    def forward(ctx, x):
-        return 2 * x
-
-    @staticmethod
-    def backward(ctx, v):
-        if v.dim() > 1:
-            raise NotImplementedError("vectors only")
-        return 2 * v
-
-
 @pytest.mark.parametrize("samples", [BOTH_RANKS, REFUSED_FIRST], ids=["works first", "refused first"])
-def test_what_works_on_one_sample_and_is_refused_on_another_is_disclaimed_rightly(verdict_of, monkeypatch, samples):
-    monkeypatch.setattr(right, "scale", OfVectors.apply)
+def test_what_works_on_one_sample_and_is_refused_on_another_is_disclaimed_rightly(verdict_of, samples):
     keys = "supports = { backward = false, forward_ad = false }"
-    outcome = verdict_of("operators.right.scale", "unsupported", keys=keys, samples=samples)
+    outcome = verdict_of("operators.partial.of_vectors", "unsupported", keys=keys, samples=samples)
     assert outcome.outcome == "passed", outcome.message
 
 
 @pytest.mark.parametrize("samples", [BOTH_RANKS, REFUSED_FIRST], ids=["first", "last"])
 def test_a_wrong_number_on_one_sample_is_enough_to_fail(verdict_of, monkeypatch, samples):
-    class Wrong(OfVectors):
-        @staticmethod
-        def backward(ctx, v):
-            return OfVectors.backward(ctx, v) * 1.5
-
-    monkeypatch.setattr(right, "scale", Wrong.apply)
+    monkeypatch.setattr(OfVectors, "factor", 3.0)
     keys = "supports = { backward = false, forward_ad = false }"
-    outcome = verdict_of("operators.right.scale", "unsupported", keys=keys, samples=samples)
+    outcome = verdict_of("operators.partial.of_vectors", "unsupported", keys=keys, samples=samples)
     assert outcome.outcome == "failed"
     assert "wrong numbers" in outcome.reason
     assert outcome.fields["feature"] == "backward"
 
 
-def test_each_disclaimed_feature_is_probed(verdict_of, monkeypatch):
-    monkeypatch.setattr(right, "scale", faulty.square)
-    found = verdict_of("operators.right.scale", "unsupported", keys="supports = { forward_ad = false, vmap = false }")
+def test_each_disclaimed_feature_is_probed(verdict_of):
+    found = verdict_of("operators.right.square", "unsupported", keys="supports = { forward_ad = false, vmap = false }")
     assert "forward_ad is disclaimed, but works" in found.message
     assert "vmap is disclaimed, but works" in found.message
 

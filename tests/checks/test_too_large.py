@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from operators import right
+from operators.partial import Exhausts
 
 from opcheck.spec import Settings
 
@@ -45,27 +45,12 @@ def test_nor_of_a_dtype(verdict_of, claimed):
     assert "max_outputs" in outcome.message
 
 
-class Exhausts(torch.autograd.Function):
-    """2x, with a backward pass that runs out of memory."""
-
-    error: type[Exception] = MemoryError
-
-    @staticmethod
-    def forward(ctx, x):
-        return x * 2
-
-    @staticmethod
-    def backward(ctx, v):
-        raise Exhausts.error("too much")
-
-
 @pytest.mark.parametrize("error", [MemoryError, torch.OutOfMemoryError])
 @pytest.mark.parametrize("feature", ["backward", "batched_grad", "undefined_grad", "second_order"])
 def test_memory_that_is_exhausted_is_none_either(verdict_of, monkeypatch, feature, error):
-    monkeypatch.setattr(right, "scale", Exhausts.apply)
     monkeypatch.setattr(Exhausts, "error", error)
     keys = f"supports = {{ {feature} = false, forward_ad = false }}"
-    outcome = verdict_of("operators.right.scale", "unsupported", keys=keys)
+    outcome = verdict_of("operators.partial.exhausts", "unsupported", keys=keys)
     assert outcome.outcome == "error"
     assert error.__name__ in outcome.reason
 
