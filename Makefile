@@ -3,6 +3,7 @@
 # make floors      the same tests on the lowest versions that pyproject.toml declares; TORCH=2.6.0 for torch's, too
 # make torch-free  what needs no torch, under PYTHON=python3.13 for example
 # make lint        ruff and mypy
+# make mutants     which small changes of a module no test notices: ARGS=opcheck/checks/vmap.py
 # make bench       what derivative evidence costs, beside torch's own functions
 # make docs        writes the reference tables of docs/ anew
 # make clean       removes the virtual environments and caches
@@ -15,7 +16,7 @@ BIN     := $(VENV)/bin
 JOBS    ?= auto
 ARGS    ?=
 
-.PHONY: run test floors torch-free lint bench clean docs
+.PHONY: run test floors torch-free lint mutants bench clean docs
 .DEFAULT_GOAL := run
 
 # A stamp is newer than what it was installed from; a change of either installs again. torch comes first and exactly as
@@ -78,6 +79,9 @@ lint: $(VENV)/.developing
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy opcheck
+
+mutants: $(VENV)/.developing
+	$(BIN)/python tools/mutate.py $(ARGS)
 
 bench: $(VENV)/.installed
 	$(BIN)/python tools/bench_derivatives.py $(ARGS)

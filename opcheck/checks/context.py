@@ -13,7 +13,7 @@ from torch import Tensor
 
 from opcheck.checks.arguments import names_of
 from opcheck.checks.verdict import Verdict
-from opcheck.derivatives import Amount, Engine, Numbers, Request, default_numbers, order
+from opcheck.derivatives import Amount, Engine, Numbers, Request, TooLarge, default_numbers, order
 from opcheck.plan.case import Case
 from opcheck.plan.kinds import check_kinds
 from opcheck.samples import Inputs, TestedFunction, realize
@@ -186,8 +186,16 @@ class Subject:
 
     @cached_property
     def outputs(self) -> tuple[Tensor, ...]:
-        """The outputs under test. Exceptions are the operator's, and Untestable where there are none."""
-        return self.function.tested(self.result)
+        """The outputs under test. Exceptions are the operator's, Untestable where there are none, and TooLarge."""
+        return self._bounded(self.function.tested(self.result))
+
+    def _bounded(self, outputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        count, most = sum(output.numel() for output in outputs), self.context.settings.max_outputs
+        if count > most:
+            raise TooLarge(
+                f"the outputs have {count:,} elements, at most {most:,} are allowed (max_outputs of [tool.opcheck])"
+            )
+        return outputs
 
     @property
     def seen(self) -> Seen:
@@ -197,7 +205,7 @@ class Subject:
     def _look(self) -> Seen:
         with torch.enable_grad():
             result = self.function.result(*self.leaves)
-            outputs = self.function.tested(result)
+            outputs = self._bounded(self.function.tested(result))
         found = differentiable(outputs)
         return Seen(
             self.function.names(result),

@@ -9,8 +9,9 @@ from functools import partial
 import torch
 
 from opcheck.checks.context import Context, Subject
-from opcheck.checks.per_sample import each
+from opcheck.checks.per_sample import each, too_much
 from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, told, untested
+from opcheck.derivatives import NO_REFUSAL
 from opcheck.samples.results import WHAT_IS_TESTED, Untestable
 from opcheck.spec.dtypes import is_differentiable
 from opcheck.spec.library import Sample
@@ -87,6 +88,8 @@ def _refused(context: Context, what: str) -> Verdict:
                 subject.function.result(*(leaf.detach() for leaf in subject.leaves))
         except Untestable as error:
             return cannot(str(error), WHAT_IS_TESTED)
+        except NO_REFUSAL as error:
+            return too_much(error)
         except Exception:
             return HOLDS
     if not tried:

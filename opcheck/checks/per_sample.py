@@ -9,6 +9,7 @@ import torch
 
 from opcheck.checks.context import Check, Context, Subject
 from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, inapplicable, told, untested
+from opcheck.derivatives import NO_REFUSAL, TooLarge
 from opcheck.samples.results import WHAT_IS_TESTED, Untestable
 from opcheck.spec.library import Sample
 
@@ -79,6 +80,8 @@ def prepared(context: Context, sample: Sample, derivative: bool, refusal: Refusa
             _ = subject.seen if derivative else subject.outputs
     except Untestable as error:
         return placed(cannot(str(error), WHAT_IS_TESTED), sample, subject)
+    except NO_REFUSAL as error:
+        return placed(too_much(error), sample, subject)
     except Exception as error:
         verdict = refusal(f"the operator refuses the sample: {told(error)}")
         return placed(replace(verdict, cause=error), sample, subject)
@@ -88,12 +91,21 @@ def prepared(context: Context, sample: Sample, derivative: bool, refusal: Refusa
 def _judged(subject: Subject, judge: Judge, derivative: bool) -> Verdict:
     try:
         verdict = judge(subject)
+    except NO_REFUSAL as error:
+        return too_much(error)
     except Exception as error:
         check = subject.context.case.check
         return replace(fails(f"{check} raised {told(error)}", remedy(check)), cause=error)
     if verdict is None:
         return inapplicable("the claim does not apply")
     return untested("inputs or outputs are empty") if verdict.passed and _is_empty(subject, derivative) else verdict
+
+
+def too_much(error: Exception) -> Verdict:
+    """Return the verdict on a sample that takes more than there is, or than it may: the operator did not refuse it."""
+    if isinstance(error, TooLarge):
+        return cannot(f"the sample is too large: {error}")
+    return replace(cannot(f"out of memory: {told(error)}"), cause=error)
 
 
 def _is_empty(subject: Subject, derivative: bool) -> bool:

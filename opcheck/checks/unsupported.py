@@ -10,8 +10,9 @@ import torch
 from opcheck.checks import vmap
 from opcheck.checks.context import Context, Subject
 from opcheck.checks.masked import under
-from opcheck.checks.per_sample import placed, prepared
+from opcheck.checks.per_sample import placed, prepared, too_much
 from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, inapplicable, told, untested
+from opcheck.derivatives import NO_REFUSAL
 from opcheck.derivatives.dual import dual_level, make_dual, tangent_of
 from opcheck.samples import realize
 from opcheck.spec.claims import Supports
@@ -68,7 +69,12 @@ def _probed(context: Context, feature: str) -> Iterator[Verdict]:
             untried = untried or not subject.passed
             yield subject
             continue
-        answer, text = _answer(feature, subject)
+        try:
+            answer, text = _answer(feature, subject)
+        except NO_REFUSAL as error:
+            untried = True
+            yield placed(too_much(error), sample, subject)
+            continue
         answers.add(answer)
         verdict = HOLDS
         if answer is Answer.SILENT:
@@ -83,7 +89,8 @@ def _probed(context: Context, feature: str) -> Iterator[Verdict]:
         title = f"unsupported: {feature} is disclaimed, but works on all samples"
         yield fails(title, f"take supports.{feature} out of the spec", feature=feature)
     else:
-        yield cannot(f"unsupported: no sample shows whether {feature} is refused", "give one that could do it")
+        what = f"unsupported: {feature} is disclaimed, but no sample can show whether it is refused"
+        yield cannot(what, "give one that could do it")
 
 
 def _answer(feature: str, subject: Subject) -> tuple[Answer, str]:
@@ -91,6 +98,8 @@ def _answer(feature: str, subject: Subject) -> tuple[Answer, str]:
         return Answer.SILENT, f"the sample shows nothing about {feature}"
     try:
         return PROBES[feature](subject)
+    except NO_REFUSAL:
+        raise
     except Exception as error:
         return Answer.REFUSED, told(error)
 

@@ -67,7 +67,7 @@ def _inplace(subject: Subject, callee: Callable[..., Any], path: str, expected: 
 
 def _out(subject: Subject, expected: tuple[Tensor, ...]) -> Verdict:
     claimed = subject.context.case.claims.supports.out
-    buffers = tuple(torch.empty_like(tensor) for tensor in expected)
+    buffers = tuple(map(_with_other_values, expected))
     try:
         _call(subject, subject.context.operator, out=buffers if len(buffers) > 1 else buffers[0] if buffers else None)
     except Exception as error:
@@ -77,6 +77,13 @@ def _out(subject: Subject, expected: tuple[Tensor, ...]) -> Verdict:
     if not claimed:
         return fails("variants: out= is disclaimed, but accepted", "take supports.out out of the spec")
     return _same(subject, buffers, expected, "out=")
+
+
+def _with_other_values(tensor: Tensor) -> Tensor:
+    """Return a buffer like a tensor with another value for each element: fresh memory may hold the right ones."""
+    if tensor.layout is not torch.strided:
+        return torch.empty_like(tensor)
+    return torch.empty_like(tensor).copy_(tensor != 1)
 
 
 def _same(subject: Subject, got: tuple[Tensor, ...], expected: tuple[Tensor, ...], way: str) -> Verdict:

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from opcheck.derivatives.amount import NO_REFUSAL
 from opcheck.derivatives.analytical import vjp
 from opcheck.derivatives.comparison import same
 from opcheck.derivatives.coordinates import (
@@ -41,6 +42,8 @@ def undefined_cotangents(evidence: Evidence) -> str:
     for missing in [range(len(outputs)), *([index] for index in range(len(outputs)) if len(outputs) > 1)]:
         try:
             found = _pulled_without(evidence, missing)
+        except NO_REFUSAL:
+            raise
         except Exception as error:
             which = _which(missing, outputs, "cotangent")
             return f"{which} undefined: backward raised {class_of(error)}: {message_of(error)}"
@@ -117,8 +120,9 @@ def memory_of_cotangents(evidence: Evidence) -> str:
             ("a non-contiguous", gaps, evidence.ordinary_reverse),
             ("an expanded (stride 0)", one, evidence.pulled_back(vector(one))),
         ):
+            values = vector(special)  # before somebody writes to it
             found = vector(vjp(outputs, evidence.leaves, special))
-            if _close(found, plain, evidence) or _close(found, evidence.pull_back(vector(special)), evidence):
+            if _close(found, plain, evidence) or _close(found, evidence.pull_back(values), evidence):
                 continue
             off = (found - plain).abs().nan_to_num(nan=float("inf"))
             leaf, _ = located(int(off.argmax()), evidence.leaves)
@@ -160,6 +164,8 @@ def _batched_grad(evidence: Evidence, request: Request) -> Disagreement | None:
     directions = with_probe(evidence.size[0], evidence.projections, "outputs")
     try:
         batched = evidence.pull_back_vmapped(directions)
+    except NO_REFUSAL:
+        raise
     except Exception as error:
         return Disagreement(f"While computing batched gradients, got: {message_of(error)}", "refused")
     if same(batched, evidence.pulled_back(directions), 1e-5, 1e-8):
@@ -173,6 +179,8 @@ def _batched_forward_grad(evidence: Evidence, request: Request) -> Disagreement 
     directions = torch.stack([probe(evidence.size[1], number) for number in range(3)])
     try:
         batched = evidence.push_forward_vmapped(directions)
+    except NO_REFUSAL:
+        raise
     except Exception as error:
         return Disagreement(f"While computing batched gradients, got: {message_of(error)}", "refused")
     if same(batched, evidence.pushed_forward(directions), 1e-5, 1e-8):

@@ -52,9 +52,17 @@ def allowed(numerical: Tensor, leaves: Sequence[Tensor], numbers: Numbers) -> Te
 def wrong_entries(
     analytical: Tensor, numerical: Tensor, leaves: Sequence[Tensor], numbers: Numbers, numerical_allowed: Tensor
 ) -> Tensor:
-    """Return the entries that differ by more than `allowed`, as a mask of shape (M, N). NaN differs from everything."""
+    """Return the entries that differ by more than `allowed`, as a mask of shape (M, N).
+
+    NaN differs from everything, and what is infinite from everything but itself.
+    """
     off = _modulus(analytical - numerical, leaves)
-    return ~((off <= numerical_allowed) | (analytical == numerical))
+    return ~(within(off, numerical_allowed) | (analytical == numerical))
+
+
+def within(off: Tensor, bound: Tensor) -> Tensor:
+    """Tell which differences are within a bound. It is infinite for an infinite entry: that allows for nothing."""
+    return off.isfinite() & (off <= bound)
 
 
 def _modulus(matrix: Tensor, leaves: Sequence[Tensor]) -> Tensor:

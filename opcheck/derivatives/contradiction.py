@@ -37,12 +37,15 @@ def contradiction(evidence: Evidence, mode: Mode, request: Request, name: str = 
     if right and analytical.holds(1e4 * evidence.unit):
         bound = allowed(numerical.jacobian, leaves, numbers)
         bent = numerical.bend.abs() > bound
-        if not bool(bent.any()) or not bool(kinks(numerical, evidence.numerical(2 * numbers.eps), bound).any()):
-            return _inaccurate(analytical.jacobian, numerical, evidence)
+        smooth = not bool(bent.any()) or not bool(kinks(numerical, evidence.numerical(2 * numbers.eps), bound).any())
+        if smooth and _inaccurate(analytical.jacobian, numerical, evidence) is None:
+            return None
     return confirmed(evidence, mode, request, name)
 
 
-def _inaccurate(analytical: Tensor, numerical: Differences, evidence: Evidence) -> Disagreement | None:
+def _inaccurate(
+    analytical: Tensor, numerical: Differences, evidence: Evidence, *, looped: bool = False
+) -> Disagreement | None:  # fmt: skip
     """Return that a right Jacobian has lost digits, where the finite differences can tell; None where it has not.
 
     Their own error is estimated from a second step; it is of the size of 1e-10 in double precision, four digits less
@@ -51,7 +54,7 @@ def _inaccurate(analytical: Tensor, numerical: Differences, evidence: Evidence) 
     if agree(analytical, numerical.jacobian, (), ACCURATE, ACCURATE) or evidence.unit > 1e-12:
         return None
     off = (analytical - numerical.jacobian).abs()
-    error = float(error_estimate(numerical, evidence.numerical(2 * numerical.step)).max())
+    error = float(error_estimate(numerical, evidence.numerical(2 * numerical.step, looped=looped)).max())
     scale = float(numerical.jacobian.abs().max())
     # The points themselves are rounded, which two steps may have in common.
     error += evidence.unit * float(evidence.point.abs().max()) / numerical.step * scale
@@ -81,7 +84,7 @@ def confirmed(evidence: Evidence, mode: Mode, request: Request, name: str = "") 
     if bool(wrong.any()):
         return _diagnosed(evidence, analytical, numerical, request, name)
     found = _not_linear(analytical, numerical.jacobian, evidence, mode, request)
-    return found or _inaccurate(analytical.jacobian, numerical, evidence)
+    return found or _inaccurate(analytical.jacobian, numerical, evidence, looped=True)
 
 
 def _not_linear(

@@ -1,4 +1,8 @@
-"""Complex as R^2: tensors of any dtype as vectors of real coordinates, and back."""
+"""Complex as R^2: tensors of any dtype as vectors of real coordinates, and back.
+
+Coordinates and tensors never share memory. A function under test may write to the tensors that it is given, and hand
+out tensors that it will write to: neither may change what is known about it, or about another function.
+"""
 
 from __future__ import annotations
 
@@ -30,15 +34,16 @@ def place(index: tuple[int, ...], part: str) -> str:
 
 def vector(tensors: Sequence[Tensor]) -> Tensor:
     """Return the real coordinates of several tensors, one after another: float64, on the CPU, of shape (N,)."""
+    # cat() copies, also where there is one tensor only.
     found = [_plain(tensor).reshape(-1) for tensor in tensors]
-    return found[0] if len(found) == 1 else torch.cat(found) if found else torch.zeros(0, dtype=torch.float64)
+    return torch.cat(found) if found else torch.zeros(0, dtype=torch.float64)
 
 
 def rows_of(batches: Sequence[Tensor], count: int) -> Tensor:
     """Return the real coordinates of batches of tensors, each of shape (count, ...), as the rows of a matrix."""
     plain = [_plain(batch) for batch in batches]
     found = [batch.reshape(count, batch.numel() // count) for batch in plain]
-    return found[0] if len(found) == 1 else torch.cat(found, 1) if found else torch.zeros(count, 0, dtype=torch.float64)
+    return torch.cat(found, 1) if found else torch.zeros(count, 0, dtype=torch.float64)
 
 
 def _plain(tensor: Tensor) -> Tensor:
@@ -65,20 +70,17 @@ def batches_of(matrix: Tensor, like: Sequence[Tensor]) -> tuple[Tensor, ...]:
 
 
 def tensors_of(row: Tensor, like: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """Return the inverse of `vector`: tensors in the dtype and memory format of `like`, each in memory of its own."""
-    own = [row] if len(like) == 1 else parts(row, map(real_size, like))
-    return tuple(_batch(part.clone().unsqueeze(0), tensor)[0] for part, tensor in zip(own, like, strict=True))
+    """Return the inverse of `vector`: tensors in the dtype and memory format of `like`."""
+    return tuple(batch[0] for batch in batches_of(row.unsqueeze(0), like))
 
 
 def _batch(part: Tensor, like: Tensor) -> Tensor:
     shape = (part.shape[0], *like.shape)
+    dtype = like.dtype.to_real() if like.is_complex() else like.dtype
+    values = part.to(like.device, dtype, copy=True, memory_format=torch.contiguous_format)
     if like.is_complex():
-        real = part.to(like.device, like.dtype.to_real())
-        if real.storage_offset() % 2 or not real.is_contiguous():  # not to be had as complex numbers
-            real = real.clone(memory_format=torch.contiguous_format)
-        values = torch.view_as_complex(real.view(part.shape[0], like.numel(), 2)).view(shape)
-    else:
-        values = part.to(like.device, like.dtype).reshape(shape)
+        values = torch.view_as_complex(values.view(part.shape[0], like.numel(), 2))
+    values = values.view(shape)
     if like.is_contiguous() and not like.is_conj() and not like.is_neg():
         return values
     return _in_memory_of(values, like)

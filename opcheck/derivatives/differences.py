@@ -67,12 +67,11 @@ def looped(function: Differentiable, leaves: Sequence[Tensor], points: Tensor) -
 
 def _looped(function: Differentiable, leaves: Sequence[Tensor], points: Tensor) -> Iterator[Tensor]:
     with torch.no_grad():
-        memory = [batch[0] for batch in batches_of(points[-1:].clone(), leaves)]
+        memory = [batch[0] for batch in batches_of(points[-1:], leaves)]
         for point in points:
             for own, batch in zip(memory, batches_of(point.unsqueeze(0), leaves), strict=True):
                 own.copy_(batch[0])
-            # An output may be a view of an input, which changes with the next point.
-            yield vector(function(*memory)).clone().unsqueeze(0)
+            yield vector(function(*memory)).unsqueeze(0)
 
 
 def kinks(fine: Differences, coarse: Differences, allowed: Tensor) -> Tensor:

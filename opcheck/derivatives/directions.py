@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Literal
 
 import torch
@@ -12,14 +11,12 @@ from torch.nn import functional
 Side = Literal["inputs", "outputs"]
 
 
-@lru_cache(maxsize=256)
 def probe(size: int, number: int = 0) -> Tensor:
     """Return a random direction of shape (size,) with coordinates in [-1, 1): the same one whenever it is asked for."""
     generator = torch.Generator().manual_seed(1000 * size + number)
     return torch.rand(size, generator=generator, dtype=torch.float64) * 2 - 1
 
 
-@lru_cache(maxsize=64)
 def directions(size: int, count: int | None = None, side: Side = "inputs") -> Tensor:
     """Return the unit vectors, of shape (size, size), or `count` random directions, of shape (count, size).
 
@@ -31,13 +28,11 @@ def directions(size: int, count: int | None = None, side: Side = "inputs") -> Te
     return torch.stack([probe(size, first + number) for number in range(count)])
 
 
-@lru_cache(maxsize=64)
 def with_probe(size: int, count: int | None = None, side: Side = "inputs") -> Tensor:
     """Return the directions and, in the last row, the probe."""
     return torch.cat([directions(size, count, side), probe(size).unsqueeze(0)])
 
 
-@lru_cache(maxsize=64)
 def stencil(size: int, step: float, count: int | None = None) -> Tensor:
     """Return the moves of central differences as rows: h u for each direction u, then -h u, then none at all."""
     above = directions(size, count) * step
@@ -52,7 +47,6 @@ def asked(size: int, count: int | None, side: Side) -> Tensor:
     return directions(size, None, side) if count is None else with_probe(size, count, side)
 
 
-@lru_cache(maxsize=64)
 def side_by_side(size: tuple[int, int], count: int | None = None) -> tuple[Tensor, Tensor]:
     """Return tangents of shape (K, N) and cotangents of shape (K, M), for a Jacobian of shape (M, N).
 

@@ -146,10 +146,15 @@ class Evidence:
 
     @cached_property
     def projections(self) -> int | None:
-        """How many random directions stand for the units on each side; None: the whole Jacobian is computed."""
+        """How many random directions stand for the units on each side; None: the whole Jacobian is computed.
+
+        Raises TooLarge where a whole one is wanted that would not fit into the memory allowed.
+        """
         wanted = self.amount.jacobian
-        whole = wanted == "full" or (wanted == "auto" and max(self.size) <= self.amount.largest)
-        return None if whole else self.amount.projections
+        if wanted == "full":
+            self.amount.allow_whole(self.size)
+            return None
+        return None if wanted == "auto" and max(self.size) <= self.amount.largest else self.amount.projections
 
     @cached_property
     def point(self) -> Tensor:
@@ -294,8 +299,7 @@ class Evidence:
     def push_forward(self, tangent: Tensor) -> Tensor:
         """Return J u for a tangent u of shape (N,), by an ordinary call in forward mode."""
         points = tuple(leaf.detach() for leaf in self.leaves)
-        # A copy: the outputs may be views of what is captured, which changes with the next call.
-        return vector(pushforward(self.function)(*points, *tensors_of(tangent, self.leaves))).clone()
+        return vector(pushforward(self.function)(*points, *tensors_of(tangent, self.leaves)))
 
     def pulled_back(self, cotangents: Tensor) -> Tensor:
         """Return V J for cotangents V of shape (K, M) or (M,): by the Jacobian where it is whole, else one by one."""

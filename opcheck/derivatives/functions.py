@@ -128,12 +128,13 @@ class GradientSum:
 
     def __call__(self, *arguments: Tensor) -> Tensors:
         """Return the sum at one point, of rank 0."""
-        return (sum((_summed(g, 1)[0] for g in self.pullback(*arguments, *self.cotangents)), torch.zeros(())),)
+        cotangents = (v.clone() for v in self.cotangents)  # a backward pass may write to them
+        return (sum((_summed(g, 1)[0] for g in self.pullback(*arguments, *cotangents)), torch.zeros(())),)
 
     def rows(self, *batches: Tensor) -> Tensors:
         """Return the sum at each point of a batch."""
         count = batches[0].shape[0]
-        cotangents = (v.expand(count, *v.shape) for v in self.cotangents)
+        cotangents = (v.expand(count, *v.shape).clone() for v in self.cotangents)
         found = self.pullback.rows(*batches, *cotangents)
         return (sum((_summed(g, count) for g in found), torch.zeros(())),)
 

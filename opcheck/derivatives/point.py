@@ -9,6 +9,7 @@ from typing import Literal
 
 import torch
 
+from opcheck.derivatives.amount import TooLarge
 from opcheck.derivatives.coordinates import real_size, tensors_of, with_gaps
 from opcheck.derivatives.directions import probe
 from opcheck.derivatives.engine import Request
@@ -118,4 +119,7 @@ class Point:
             return None  # whoever asks about the pullback will hear of it
         function = Pullback(first.function, len(first.leaves), with_outputs=True)
         both = Evidence(function, second.leaves, amount=self.request.amount, graph=graph, modes=first.modes)
-        return both if both.projections is None else None
+        try:
+            return both if both.projections is None else None
+        except TooLarge:
+            return None

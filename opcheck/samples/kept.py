@@ -26,7 +26,7 @@ class _Entry:
         pairs = zip(self.tensors, self.copies, strict=True)
         try:
             with torch.no_grad():
-                return all(now.grad is None and torch.equal(now, before) for now, before in pairs)
+                return all(_is_as(now, before) for now, before in pairs)
         except RuntimeError:  # of dtypes that torch cannot compare
             return False
 
@@ -56,13 +56,21 @@ class Kept:
             tensors = tuple(_tensors([*inputs.args, *inputs.kwargs.values(), *inputs.leaves]))
             if inputs.grad_outputs is not None or any(tensor.layout is not torch.strided for tensor in tensors):
                 return inputs
-            entry = _Entry(inputs, tensors, tuple(tensor.detach().clone() for tensor in tensors))
+            entry = _Entry(inputs, tensors, tuple(map(_copy, tensors)))
         self._entries[name] = entry
         return entry.inputs
 
     def _enter(self, group: tuple[object, ...]) -> None:
         if group != self._group:
             self._group, self._entries, self._made = group, {}, {}
+
+
+def _copy(tensor: Tensor) -> Tensor:
+    return tensor.detach().clone().requires_grad_(tensor.requires_grad)
+
+
+def _is_as(now: Tensor, before: Tensor) -> bool:
+    return now.grad is None and now.requires_grad == before.requires_grad and torch.equal(now, before)
 
 
 def _tensors(items: Iterable[Any]) -> Iterator[Tensor]:

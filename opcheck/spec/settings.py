@@ -21,10 +21,13 @@ class Settings(Model):
     modules: Strings = Field(default=("torch",), description="modules that specs may take callables and objects from")
     devices: Strings = Field(default=(), description="folders of device profiles")
     max_elements: Annotated[int, Field(ge=1)] = Field(4096, description="most elements of one tensor of a sample")
+    max_outputs: Annotated[int, Field(ge=1)] = Field(65536, description="most elements of all outputs of a sample")
     max_samples: Annotated[int, Field(ge=1)] = Field(1000, description="most samples of one operator")
     engine: Literal["batched", "torch"] = Field(default="batched", description="what computes the derivative evidence")
     jacobian: Jacobian = Field(default="auto", description="whole Jacobians, random projections, or by size")
-    batch_memory: Annotated[int, Field(ge=1)] = Field(256, description="MiB that a batch of evaluations may take")
+    batch_memory: Annotated[int, Field(ge=1)] = Field(
+        256, description="MiB that a batch of evaluations, or a Jacobian wanted in full, may take"
+    )
     timeout: Annotated[float, Field(gt=0)] | None = Field(default=None, description="seconds that a case may take")
     memory: Annotated[int, Field(ge=1)] | None = Field(
         default=None, description="MiB that the process of a case may take in `opcheck run`"

@@ -11,9 +11,13 @@ from opcheck.spec.claims import Tolerance
 NAN, INFINITE = float("nan"), float("inf")
 
 
+def verdict_of_all(got, expected, tolerance=Tolerance(), **more):  # noqa: B008 - frozen
+    context = SimpleNamespace(case=SimpleNamespace(check="variants"), value_tolerance=lambda: tolerance)
+    return agree(SimpleNamespace(context=context), got, expected, "the function", **more)
+
+
 def verdict(got, expected, **more):
-    context = SimpleNamespace(case=SimpleNamespace(check="variants"), value_tolerance=Tolerance)
-    return agree(SimpleNamespace(context=context), [got], [expected], "the function", **more)
+    return verdict_of_all([got], [expected], **more)
 
 
 def t(*values, dtype=torch.float64):
@@ -59,3 +63,28 @@ def test_other_values_shapes_dtypes_and_layouts_do_not(got, expected, words):
 
 def test_another_dtype_may_be_allowed():
     assert verdict(t(1.0), t(1.0, dtype=torch.float32), check_dtype=False).passed
+
+
+@pytest.mark.parametrize(("got", "expected"), [([], [t(1.0)]), ([t(1.0)], []), ([t(1.0)], [t(1.0), t(2.0)])])
+def test_another_number_of_outputs_is_a_failure(got, expected):
+    found = verdict_of_all(got, expected)
+    assert not found.passed
+    assert found.title == f"variants: {len(got)} outputs, not {len(expected)} as those of the function"
+
+
+@pytest.mark.parametrize("index", [0, 1, 2])
+def test_each_output_is_compared(index):
+    expected = [t(1.0), t(2.0), t(3.0)]
+    got = [2 * value if at == index else value for at, value in enumerate(expected)]
+    assert verdict_of_all(got, expected).title == f"variants: output {index} is not that of the function"
+    assert verdict_of_all(expected, expected).passed
+
+
+@pytest.mark.parametrize(("atol", "rtol", "passes"), [(0.2, 0.0, True), (0.0, 0.2, True), (0.05, 0.02, False)])
+def test_a_tolerance_of_the_spec_counts(atol, rtol, passes):
+    tolerance = Tolerance(atol=atol, rtol=rtol)
+    assert verdict_of_all([t(1.1)], [t(1.0)], tolerance).passed is passes
+
+
+def test_identical_numbers_of_another_dtype_are_not_the_same():
+    assert not verdict(t(1.0), t(1.0, dtype=torch.float16)).passed

@@ -75,13 +75,20 @@ def test_one_wrong_entry_of_a_large_jacobian_is_found_and_named(verdict_of):
     assert "d output[19, 9] / d input[19, 9]" in outcome.message
 
 
-def test_fast_mode_lets_the_one_wrong_entry_through_or_not_but_is_reachable(outcomes):
-    text = (
-        '[[operator]]\nname = "operators.right.square"\nsamples = [{ args = [{ shape = [2] }] }]\n'
-        "gradcheck = { fast_mode = true }\n"
-    )
-    found = outcomes(text, checks=("backward", "rev_over_rev"))
-    assert {outcome.outcome for outcome in found.values()} == {"passed"}
+def test_fast_mode_lets_one_wrong_entry_through_that_the_whole_jacobian_shows(verdict_of):
+    samples = "samples = [{ args = [{ shape = [20, 10] }] }]"
+    for fast, outcome in (("true", "passed"), ("false", "failed")):
+        keys = f"{NO_FORWARD}\ngradcheck = {{ fast_mode = {fast} }}"
+        found = verdict_of("operators.faulty.one_wrong_entry", "backward", keys=keys, samples=samples)
+        assert found.outcome == outcome
+
+
+@pytest.mark.parametrize("check", ["backward", "rev_over_rev"])
+def test_fast_mode_passes_a_right_operator_and_finds_a_wrong_one(verdict_of, check):
+    keys = f"{NO_FORWARD}\ngradcheck = {{ fast_mode = true }}"
+    assert verdict_of("operators.right.square", check, keys="gradcheck = { fast_mode = true }").outcome == "passed"
+    wrong = {"backward": "wrong_sign", "rev_over_rev": "second_order_wrong"}[check]
+    assert verdict_of(f"operators.faulty.{wrong}", check, keys=keys).outcome == "failed"
 
 
 def test_a_nondeterministic_gradient_passes_within_a_claimed_tolerance(verdict_of):

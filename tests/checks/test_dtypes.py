@@ -14,6 +14,7 @@ def test_exact_claims_pass_for_every_standard_dtype(outcomes):
     found = statuses(outcomes, "torch.sin", 'dtypes = { forward = ["all"], backward = ["floating", "complex"] }')
     assert len(found) == 12
     assert {outcome.outcome for outcome in found.values()} == {"passed"}
+    assert not any(outcome.fields for outcome in found.values())  # nor is there a remark
 
 
 @pytest.mark.parametrize("missing", ["int64", "float16", "complex128"])
@@ -43,3 +44,19 @@ def test_where_a_spec_says_nothing_about_dtypes_only_the_default_is_tested(outco
     assert set(statuses(outcomes, "torch.sin", "")) == {
         "float16", "bfloat16", "float32", "float64", "complex64", "complex128"
     }  # fmt: skip
+
+
+def test_without_a_claim_about_backward_forward_is_tried_with_inputs_that_do_not_require_grad(outcomes):
+    claims = (
+        'dtypes = { forward = ["floating", "complex", "integral", "bool"], '
+        'backward = ["floating", "complex", "-float32"] }'
+    )
+    found = statuses(outcomes, "operators.partial.no_leaves_in_single", claims)
+    assert found["float32"].outcome == "passed", found["float32"].message
+    assert found["float64"].outcome == "passed"
+
+
+def test_outputs_that_do_not_require_grad_are_passed_over(outcomes):
+    keys = 'dtypes = { forward = ["all"], backward = ["floating", "complex"] }'
+    found = statuses(outcomes, "operators.partial.value_and_copy", keys)
+    assert found["float64"].outcome == "passed", found["float64"].message

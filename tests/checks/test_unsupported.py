@@ -82,3 +82,10 @@ def test_masked_semantics_that_hold_must_not_be_disclaimed(verdict_of):
     outcome = verdict_of("operators.right.scale", "unsupported", keys=keys, samples=samples)
     assert outcome.outcome == "failed"
     assert "masked is disclaimed, but works" in outcome.reason
+
+
+def test_masked_semantics_that_do_not_hold_are_disclaimed_rightly(verdict_of):
+    keys = 'supports = { masked = false }\noutputs = { apply = "to_dense" }'
+    samples = 'samples = [{ args = [{ shape = [2, 3], layout = "sparse_coo" }] }]'
+    outcome = verdict_of("operators.faulty.wrong_sparse", "unsupported", keys=keys, samples=samples)
+    assert outcome.outcome == "passed", outcome.message

@@ -60,6 +60,17 @@ def test_a_disclaimed_out_that_exists_fails(verdict_of):
     assert "out= is disclaimed, but accepted" in outcome.reason
 
 
+@pytest.mark.parametrize("dtype", ["float64", "complex128", "int64"])
+@pytest.mark.parametrize("values", ["[[0, 1], [2, 1]]", "[[1, 1], [1, 1]]", "[[0, 0], [0, 0]]"])
+@pytest.mark.parametrize("operator", ["ignores_out", "writes_half_of_out"])
+def test_an_out_that_is_not_written_to_fails_whatever_was_in_its_memory(verdict_of, operator, values, dtype):
+    samples = f"samples = [{{ args = [{{ values = {values} }}] }}]"
+    keys = 'dtypes = { forward = ["float64", "complex128", "int64"] }'
+    outcome = verdict_of(f"operators.faulty.{operator}", "variants", dtype, keys, samples)
+    assert outcome.outcome == "failed"
+    assert "output 0 is not that of the function, called by out=" in outcome.reason
+
+
 def test_derivatives_of_the_inplace_variant_are_checked_on_a_clone(outcomes):
     text = '[[operator]]\nname = "torch.sin"\nvariants = ["inplace"]\nsamples = [{ args = [{ shape = [2] }] }]\n'
     found = outcomes(text, checks=("backward", "rev_over_rev"), dtypes=("complex128",))

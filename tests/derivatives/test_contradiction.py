@@ -74,27 +74,6 @@ def test_curvature_alone_is_no_reason():
             assert ask(check, function, at(0.05, 0.1, 0.2)) is None
 
 
-class NeverAlone:
-    """A function with a second derivative that a step can see, which may be called only so many times."""
-
-    def __init__(self, most):
-        self.calls, self.most = 0, most
-
-    def __call__(self, x):
-        self.calls += 1
-        assert self.calls <= self.most
-        return (1e3 * x**2,)
-
-
-def test_curvature_is_told_from_a_kink_by_batches_alone():
-    # The outputs, an ordinary call in forward mode, one batch for both modes, and differences at two steps.
-    function = NeverAlone(most=5)
-    engine, request = BatchedEngine(), Request(function, (at(0.0, 0.1, -0.1, 0.2),), DOUBLE, key="one#0")
-    assert engine.ask("backward", request) is None
-    assert engine.ask("forward_ad", request) is None
-    assert function.calls == 5
-
-
 @BOTH
 def test_one_wrong_entry_of_many_is_found(dtype):
     found = ask("backward", lambda x: (faulty.one_wrong_entry(x),), leaf(3, 3, dtype=dtype))
@@ -127,6 +106,14 @@ def test_a_jvp_that_is_not_linear_is_found(dtype):
     assert ask("backward", function, leaf(4, dtype=dtype)) is None
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64], ids=["float32", "complex64"])
+def test_what_is_not_linear_is_found_in_single_precision(dtype):
+    function = one_input(lambda x: 2 * x, lambda x, v: 2 * v * few(v), lambda x, t: 2 * t * few(t))
+    for check in ("backward", "forward_ad"):
+        asked = Request(function, (leaf(4, dtype=dtype),), BY_PRECISION[dtype])
+        assert "not linear" in BatchedEngine().ask(check, asked).text
+
+
 def test_what_is_not_linear_within_the_tolerance_is_no_reason():
     function = one_input(lambda x: 2 * x, lambda x, v: 2 * v * (1 + 1e-6 * (few(v) - 1)))
     assert ask("backward", function, leaf(20)) is None
@@ -147,6 +134,12 @@ def test_at_a_kink_or_a_jump_nothing_can_be_said(function, check):
     found = ask(check, lambda x: (function(x),), at(0.5, 0.0, -0.25))
     assert found.kind == "inconclusive"
     assert "move the sample away from input 0[1] = 0" in found.text
+
+
+def test_where_jacobians_differ_at_a_kink_they_are_shown():
+    x = at(0.5, 0.0)
+    assert ask("backward", lambda x: (x.relu(),), x).mismatch.analytical == 0  # and 1/2 by central differences
+    assert ask("backward", lambda x: (x.abs(),), x).mismatch is None
 
 
 def test_at_a_jump_with_its_value_in_the_middle_nothing_can_be_said():
@@ -173,6 +166,7 @@ def test_all_inputs_at_a_kink_are_named_with_their_values():
 def test_of_many_inputs_at_a_kink_the_first_are_named():
     text = ask("backward", lambda x: (x.abs(),), at(*[0.0] * 11)).text
     assert "input 0[7] = 0 and 3 more" in text
+    assert "more" not in ask("backward", lambda x: (x.abs(),), at(*[0.0] * 8)).text
 
 
 def test_complex_coordinates_are_named_by_their_part():

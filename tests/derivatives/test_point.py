@@ -8,7 +8,7 @@ import torch
 from operators import faulty
 from operators.closed_forms import leaf, real_jacobian
 
-from opcheck.derivatives import Amount, Request, order
+from opcheck.derivatives import Amount, BatchedEngine, Request, order
 from opcheck.derivatives.numbers import DOUBLE
 from opcheck.derivatives.point import Point
 
@@ -111,27 +111,27 @@ def test_both_orders_share_a_batch_where_the_same_modes_are_claimed_of_both(clai
     assert found.evidence("rev", "rev").part is None
 
 
-class Counted:
-    def __init__(self):
-        self.calls = 0
-
-    def __call__(self, x):
-        self.calls += 1
-        return (x.sin() * x.sum(),)
+FAULTY = ("missing_conjugate", "one_wrong_entry", "second_order_lost", "second_order_wrong", "wrong_jvp", "wrong_sign")
 
 
-def calls(jacobians):
-    function = Counted()
-    found = Point(Request(function, (leaf(4),), DOUBLE, jacobians=jacobians))
-    for steps in ((), ("rev",)):
-        found.evidence(*steps).numerical(1e-6)
-        for mode in MODES:
-            assert found.evidence(*steps).analytical(mode).batched
-    return function.calls
+@pytest.mark.parametrize("name", FAULTY)
+def test_what_is_wrong_is_wrong_whether_or_not_both_orders_share_a_batch(name):
+    x = leaf(3, dtype=COMPLEX)
+    asked = Request(lambda x: (getattr(faulty, name)(x),), (x,), DOUBLE)
 
+    def kinds(jacobians):
+        engine, found = BatchedEngine(), {}
+        for check in BOTH:
+            try:
+                objection = engine.ask(check, asked.with_(jacobians=jacobians, key="one#0"))
+                found[check] = objection and objection.kind
+            except Exception as error:
+                found[check] = type(error).__name__
+        return found
 
-def test_it_saves_two_batches():
-    assert calls(()) - calls(BOTH) == 2
+    shared = kinds(BOTH)
+    assert shared == kinds(())
+    assert "wrong" in shared.values()
 
 
 def refuse(x, v):

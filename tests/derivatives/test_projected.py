@@ -6,6 +6,7 @@ from operators import faulty
 from operators.closed_forms import leaf, numbers
 
 from opcheck.derivatives import Amount, BatchedEngine, Request, TorchEngine
+from opcheck.derivatives.directions import directions
 from opcheck.derivatives.numbers import DOUBLE
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*jit.script:DeprecationWarning")
@@ -67,6 +68,19 @@ def test_a_wrong_gradient_is_found(gradient, dtype):
     assert found.kind == "wrong"
     assert "v J u is" in found.text
     assert 'jacobian = "full"' in found.text
+
+
+def test_the_numbers_shown_are_those_that_differ_most():
+    x = leaf(SIZE)
+    v, u = directions(SIZE, 8, "outputs"), directions(SIZE, 8, "inputs")
+    jacobian = torch.diag(2 * x.detach())
+    wrong = jacobian.clone()
+    wrong[7] *= 1.5
+    right, said = v @ jacobian @ u.T, v @ wrong @ u.T
+    row, column = divmod(int((said - right).abs().argmax()), 8)
+    text = ask("backward", squared(FAULTS["one wrong row"]), x).text
+    assert f"for random directions {row} and {column}\n" in text
+    assert f"{float(said[row, column]):.8g} analytically" in text
 
 
 @BOTH
@@ -162,3 +176,48 @@ def test_one_percent_of_one_row_is_found_which_torchs_fast_mode_allows(seed):
     torch.manual_seed(seed)
     assert TorchEngine().ask("backward", asked.with_(fast_mode=True)) is None
     assert BatchedEngine().ask("backward", asked).kind == "wrong"
+
+
+# what a random direction does not see by itself
+
+
+def clipped(v):
+    """Clip a vector that is longer than a random direction, as gradients are clipped before a step."""
+    return v * (20 / v.norm()).clamp(max=1)
+
+
+@BOTH
+@pytest.mark.parametrize("check", ["backward", "forward_ad"])
+def test_what_is_right_in_each_random_direction_and_wrong_in_their_sum_is_found(check, dtype):
+    gradient = (lambda x, v: faulty.right_vjp(x, clipped(v))) if check == "backward" else faulty.right_vjp
+    tangent = (lambda x, t: faulty.right_jvp(x, clipped(t))) if check == "forward_ad" else faulty.right_jvp
+    # A random direction of 2 * 200 coordinates has a length of about 12, the sum of eight of about 33.
+    x = leaf(400 if dtype is REAL else 200, dtype=dtype)
+    found = ask(check, squared(gradient, tangent), x, amount=Amount("projected"))
+    assert found.kind == "wrong"
+    assert "not linear" in found.text
+    other = {"backward": "forward_ad", "forward_ad": "backward"}[check]
+    assert ask(other, squared(gradient, tangent), x, amount=Amount("projected")) is None
+
+
+@pytest.mark.parametrize("mode", ["backward", "forward_ad"])
+@pytest.mark.parametrize(("factor", "found"), [(1 + 1e-4, False), (1 + 1e-2, True)])
+def test_what_is_not_linear_within_the_tolerance_is_no_reason(mode, factor, found):
+    def bent(v):
+        return v * torch.where(v.norm() > 20, factor, 1.0)
+
+    function = faulty.function(
+        lambda x: 1e3 * x,
+        (lambda x, v: 1e3 * bent(v)) if mode == "backward" else lambda x, v: 1e3 * v,
+        (lambda x, t: 1e3 * bent(t)) if mode == "forward_ad" else lambda x, t: 1e3 * t,
+    )
+    objection = ask(mode, function, leaf(400), amount=Amount("projected"))
+    assert (objection is not None) is found
+
+
+def test_directions_of_inputs_and_of_outputs_have_nothing_to_do_with_each_other():
+    # v^T E v is 0 for every antisymmetric E.
+    generator = torch.Generator().manual_seed(0)
+    off = torch.rand(20, 20, dtype=REAL, generator=generator)
+    function = faulty.function(lambda x: x * 1, lambda x, v: v + (off - off.T) @ v)
+    assert ask("backward", function, leaf(20), amount=Amount("projected", projections=1)).kind == "wrong"

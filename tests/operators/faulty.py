@@ -226,6 +226,20 @@ def square_other_values_(x: Tensor) -> Tensor:
     return x.mul_(x).add_(1)
 
 
+def ignores_out(x: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Takes an out= that it does not write to."""
+    return x * x
+
+
+def writes_half_of_out(x: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Writes to out= what is not in its last row."""
+    y = x * x
+    if out is None:
+        return y
+    out[:-1] = y[:-1]
+    return out
+
+
 def accepts_anything(x: Tensor) -> Tensor:
     return x
 

@@ -93,6 +93,17 @@ class TestTorchVersions:
         found = spoken_of(planned(expecting('check = "vmap", dtype = "float64", torch = "<2.12"')))
         assert bool(found) is holds
 
+    @pytest.mark.parametrize(
+        ("condition", "holds"),
+        [(">=2.12", True), (">=2.13.0.dev20260101", True), (">=2.13", False), ("<2.13", False), (">2.14", False)],
+    )
+    def test_a_nightly_comes_before_its_release_and_after_the_one_before(
+        self, planned: Plan, torch_is: TorchIs, condition: str, holds: bool
+    ) -> None:
+        torch_is("2.13.0.dev20260301+cu130")
+        found = spoken_of(planned(expecting(f'check = "vmap", dtype = "float64", torch = "{condition}"')))
+        assert bool(found) is holds
+
     def test_an_expectation_for_another_torch_still_matches_its_cases(
         self, audited: Audited, torch_is: TorchIs
     ) -> None:

@@ -28,6 +28,10 @@ def leave_gradient(inputs: Inputs) -> None:
     inputs.leaves[0].sum().backward()
 
 
+def cut_off(inputs: Inputs) -> None:
+    inputs.leaves[0].requires_grad_(False)
+
+
 def reshape(inputs: Inputs) -> None:
     inputs.args[1][0].unsqueeze_(0)
 
@@ -39,7 +43,7 @@ class TestKept:
         assert kept.inputs(("group",), "a", lambda: first) is first
         assert kept.inputs(("group",), "a", lambda: made(SAMPLE)) is first
 
-    @pytest.mark.parametrize("write", [spoil_leaf, spoil_argument, leave_gradient, reshape])
+    @pytest.mark.parametrize("write", [spoil_leaf, spoil_argument, leave_gradient, cut_off, reshape])
     def test_what_was_written_to_is_made_anew(
         self, made: Callable[..., Inputs], write: Callable[[Inputs], None]
     ) -> None:

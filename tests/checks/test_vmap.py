@@ -1,0 +1,21 @@
+"""Vmapping is held against the loop with all inputs batched, and with each one alone."""
+
+import pytest
+from operators.partial import Product
+
+
+@pytest.mark.parametrize(
+    ("wrong_for", "outcome", "words"),
+    [
+        ((), "passed", ""),
+        ((True, True), "failed", "batched over inputs [0, 1]"),
+        ((True, False), "failed", "batched over inputs [0]"),
+        ((False, True), "failed", "batched over inputs [1]"),
+    ],
+)
+def test_a_batching_rule_must_be_right_whichever_inputs_are_batched(verdict_of, monkeypatch, wrong_for, outcome, words):
+    monkeypatch.setattr(Product, "wrong_for", wrong_for)
+    samples = "samples = [{ args = [{ shape = [3] }, { shape = [3] }] }]"
+    found = verdict_of("operators.partial.product", "vmap", samples=samples)
+    assert found.outcome == outcome, found.message
+    assert words in found.message

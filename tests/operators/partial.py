@@ -1,0 +1,83 @@
+"""Operators that are right, or wrong, in part: for some ranks, dtypes, outputs, or inputs of a batch."""
+
+import torch
+from torch import Tensor
+
+
+class OfVectors(torch.autograd.Function):
+    """2x, with a backward pass for vectors alone."""
+
+    factor = 2.0
+
+    @staticmethod
+    def forward(ctx, x):
+        return 2 * x
+
+    @staticmethod
+    def backward(ctx, v):
+        if v.dim() > 1:
+            raise NotImplementedError("vectors only")
+        return OfVectors.factor * v
+
+
+def of_vectors(x: Tensor) -> Tensor:
+    return OfVectors.apply(x)
+
+
+class Exhausts(torch.autograd.Function):
+    """2x, with a backward pass that runs out of memory."""
+
+    error: type[Exception] = MemoryError
+
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, v):
+        raise Exhausts.error("too much")
+
+
+def exhausts(x: Tensor) -> Tensor:
+    return Exhausts.apply(x)
+
+
+class Product(torch.autograd.Function):
+    """x y, whose batching rule is wrong where certain inputs are batched."""
+
+    wrong_for: tuple[bool, ...] = ()
+    """Which ones."""
+
+    @staticmethod
+    def forward(x, y):
+        return x * y
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx, v):
+        x, y = ctx.saved_tensors
+        return v * y, v * x
+
+    @staticmethod
+    def vmap(info, in_dims, x, y):
+        rows = x * y
+        return (rows.flip(0) if tuple(dim is not None for dim in in_dims) == Product.wrong_for else rows), 0
+
+
+def product(x: Tensor, y: Tensor) -> Tensor:
+    return Product.apply(x, y)
+
+
+def no_leaves_in_single(x: Tensor) -> Tensor:
+    """2x, which takes no leaves in single precision, having no derivative there."""
+    if x.requires_grad and x.dtype is torch.float32:
+        raise TypeError("no derivative in single precision")
+    return 2 * x
+
+
+def value_and_copy(x: Tensor) -> tuple[Tensor, Tensor]:
+    """2x, and x without a graph."""
+    return 2 * x, x.detach() * 1.0
