@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -106,14 +107,16 @@ class Context:
         """Make a sample real on the device, with the leaves that have a derivative by the spec."""
         claim = self.case.claims.supports.backward
         wanted = claim if isinstance(claim, tuple) else None
-        return realize(
-            sample,
-            self.case.dtype,
-            self.device,
-            self.case.seed(sample),
-            modules=self.settings.modules,
-            wrt=None if wanted is None else self.among(wanted),
-        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about the making: the operator has not been called
+            return realize(
+                sample,
+                self.case.dtype,
+                self.device,
+                self.case.seed(sample),
+                modules=self.settings.modules,
+                wrt=None if wanted is None else self.among(wanted),
+            )
 
     def among(self, wanted: tuple[str | int, ...]) -> Callable[[tuple[int | str, ...]], bool]:
         """Return a predicate on places of arguments: those that a list of names and positions means."""

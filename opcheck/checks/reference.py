@@ -67,11 +67,8 @@ def _as_tuple(result: Any) -> tuple[Any, ...]:
 
 
 def _to_tensor(value: Any) -> Tensor:
-    return (
-        value
-        if isinstance(value, Tensor)
-        else torch.from_numpy(numpy.ascontiguousarray(value).reshape(numpy.shape(value)))
-    )
+    # A copy: torch warns of arrays that nobody may write to.
+    return value if isinstance(value, Tensor) else torch.from_numpy(numpy.array(value, order="C"))
 
 
 check = per_sample(judge, derivative=False)

@@ -57,7 +57,7 @@ class RunReporter:
             raise pytest.UsageError from None
         if self.workers is not None:
             engine = options.engine or settings.engine
-            self.workers.case_of = lambda name: _case(library, profiles, name, engine)
+            self.workers.case_of = lambda nodeid: _case(library, profiles, nodeid, engine)
 
     def pytest_internalerror(self, excrepr: object) -> None:
         """Show what went wrong in pytest or a plugin of it."""
@@ -97,7 +97,7 @@ class RunReporter:
         if self.mistake is not None:
             raise self.mistake
         if self.collect_errors:
-            raise RequestError(list(dict.fromkeys(self.collect_errors)))
+            raise RequestError(list(dict.fromkeys(self.collect_errors)), prefix="")
         if code == pytest.ExitCode.NO_TESTS_COLLECTED:
             raise RequestError(["the request selects no case"])
         if code == pytest.ExitCode.USAGE_ERROR:
@@ -122,10 +122,10 @@ class RunReporter:
         return code if code in (0, 1) else 2
 
 
-def _case(library: Library, profiles: list[DeviceProfile], name: str, engine: str) -> Case | None:
-    """Return the case of an id, with the expectations that hold under an engine."""
-    about = (operator for operator in library if name.startswith(operator.id))
+def _case(library: Library, profiles: list[DeviceProfile], nodeid: str, engine: str) -> Case | None:
+    """Return the case of a node id, with the expectations that hold under an engine."""
+    about = (operator for operator in library if f"::{operator.id}" in nodeid)
     for case in plan(Library(tuple(about)), profiles):
-        if case.id == name:
+        if nodeid.endswith(f".toml::{case.id}"):
             return replace(case, expectations=tuple(e for e in case.expectations if e.when.engine in (None, engine)))
     return None

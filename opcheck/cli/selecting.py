@@ -74,8 +74,11 @@ def planned(options: argparse.Namespace, settings: Settings) -> list[Case]:
 
 
 class RequestError(SpecError):
-    """A request that names something that does not exist: lines without a place in a file."""
+    """A request that names something that does not exist: lines without a place in a file.
 
-    def __init__(self, lines: list[str]) -> None:
+    prefix: says who speaks, where the lines do not begin with the place of a mistake.
+    """
+
+    def __init__(self, lines: list[str], prefix: str = "opcheck: ") -> None:
         super().__init__([])
-        self.args = ("\n".join(printable(f"opcheck: {line}", lines=True, most=100_000) for line in lines),)
+        self.args = ("\n".join(printable(f"{prefix}{line}", lines=True, most=100_000) for line in lines),)

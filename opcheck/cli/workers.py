@@ -13,6 +13,7 @@ import pytest
 
 from opcheck.plan import Case
 from opcheck.report.from_pytest import crashed
+from opcheck.run.outcome import Outcome, rerun_command
 from opcheck.run.watchdog import Death, Limits, Watchdog
 
 MOST_STARTS = 3
@@ -30,8 +31,8 @@ class Workers:
         self.stillborn = ""
         """Why workers die before they have collected their cases; empty: they do not."""
         self._collected: set[str] = set()
-        self.case_of: Callable[[str], Case | None] = lambda name: None
-        """Gives the case of an id, with the expectations that hold for it."""
+        self.case_of: Callable[[str], Case | None] = lambda nodeid: None
+        """Gives the case of a node id, with the expectations that hold for it."""
 
     def pytest_sessionstart(self) -> None:
         """Begin to watch."""
@@ -70,8 +71,8 @@ class Workers:
             return
         from opcheck.run.expectations import expected  # imports torch, which the controlling process can do without
 
-        outcome = crashed(report, death.cause, death.trace)
-        case = self.case_of(outcome.id)
+        case = self.case_of(crashitem)
+        outcome = crashed(report, death.cause, death.trace) if case is None else _outcome(case, death)
         outcome = outcome if case is None else expected(case, outcome)
         if outcome.outcome == "xfailed":
             report.outcome, report.wasxfail = "skipped", outcome.reason
@@ -84,3 +85,9 @@ class Workers:
     def pytest_unconfigure(self) -> None:
         """Take the lifelines away."""
         shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _outcome(case: Case, death: Death) -> Outcome:
+    rerun = rerun_command(case.operator.document.file, case.id)
+    lines = [f"{case.id}: {death.cause}", *([death.trace] if death.trace else []), "", f"run just this: {rerun}"]
+    return Outcome.of(case, "error", death.cause, "\n".join(lines))

@@ -55,6 +55,9 @@ class JsonReport:
         except OSError as error:
             if error.errno in NO_ROOM:  # which some file systems do not say before
                 self.trouble = error
+        if self._file is not None:
+            self._file.close()
+            self._file = None
         if self.trouble is None:
             return ""
         count = f"{len(self._missing)} of {len(self.records)} records are missing: " if self._missing else ""

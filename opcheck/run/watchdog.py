@@ -80,6 +80,8 @@ class Watchdog:
         path = self.path_of(worker)
         sign = read_sign(path)
         cause = self._killed.get(worker) or ("the process is gone" if sign is None else _ending(sign.pid))
+        if sign is not None and sign.doing == "idle":
+            cause += f", before this case began, after {sign.what}" if sign.what else ", before its first case"
         return Death(cause, sign, read_trace(path, self._old.get(worker, 0)))
 
     def _watch(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
@@ -113,12 +114,23 @@ class Plugin:
 
     def prepare(self, cases: Iterable[Case]) -> list[Problem]:
         """Import what the operators of cases are defined in. Returns a mistake for each name that names nothing."""
+        if self._can_be_interrupted:
+            from opcheck.run.late_imports import import_what_is_late
+
+            import_what_is_late()
         operators = {case.operator.id: case.operator for case in cases}
         fresh = [operator for name, operator in operators.items() if name not in self._prepared]
         self._prepared.update(operators)
         if self.worker is not None:
             self.worker.imports(", ".join(operator.variants[0].path for operator in fresh))
         return self.session.prepare(fresh)
+
+    @cached_property
+    def _can_be_interrupted(self) -> bool:
+        """Whether a case may be interrupted and the process go on: by pytest-timeout, or a warning that is an error."""
+        timed = self.worker is None and (getattr(self.config.option, "timeout", None) or self.settings.timeout)
+        filters = [*(self.config.option.pythonwarnings or ()), *self.config.getini("filterwarnings"), *sys.warnoptions]
+        return bool(timed) or any(filter.startswith("error") for filter in filters)
 
     def look_up(self, cases: Iterable[Case]) -> None:
         """Import what the operators of cases are defined in. Raises SpecError for names that name nothing."""

@@ -89,7 +89,7 @@ class TestWarnings:
     def test_what_opcheck_itself_does_is_no_warning(self, shared):
         def run(project):
             project.write("pytest.ini", "[pytest]\nfilterwarnings = error\n")
-            return project.run("opcheck", "run", "specs/good.toml", "--report-json", "report.json")
+            return project.run("opcheck", "run", "specs/good.toml", "--dtype=float64", "--report-json", "report.json")
 
         run = shared("strict", run)
         assert set(run.outcomes.values()) == {"passed"}
