@@ -207,8 +207,7 @@ class Subject:
 
     def _look(self) -> Seen:
         with torch.enable_grad():
-            result = self.function.result(*self.leaves)
-            outputs = self._bounded(self.function.tested(result))
+            result, outputs = self.result, self.outputs
         found = differentiable(outputs)
         return Seen(
             self.function.names(result),

@@ -119,6 +119,7 @@ def _arguments(options: argparse.Namespace, settings: Settings) -> list[str]:
     if options.in_process:
         arguments += ["--timeout", str(options.timeout)] if options.timeout else []
     else:
+        arguments += ["--capture=no"]  # workers keep what operators print to themselves
         arguments += ["-n", options.n if options.n != "0" else "1", f"--max-worker-restart={MOST_CRASHES}"]
     arguments += ["--junitxml", options.junitxml] if options.junitxml else []
     arguments += ["--opcheck-report-json", options.report_json] if options.report_json else []

@@ -39,7 +39,8 @@ class RunReporter:
         self.config = config
         config.pluginmanager.unregister(name="terminalreporter")
         silent: Any = pytest.TerminalReporter(config, io.StringIO())
-        silent.pytest_runtest_logreport = None  # which nobody would see: it need not keep account of each case
+        for hook in ("logstart", "logreport", "logfinish"):  # which nobody would see: no account of each case is kept
+            setattr(silent, f"pytest_runtest_{hook}", None)
         config.pluginmanager.register(silent, "terminalreporter")
         self._look_for_mistakes(config)
 

@@ -40,6 +40,7 @@ class Lifeline:
         """Open the files. From now on a crash of the process leaves its traceback there."""
         self._file: Any = open(path, "wb", buffering=0)  # noqa: SIM115 - stays open as long as the process
         self._trace: Any = open(trace_path(path), "w")  # noqa: SIM115
+        self.output = path.with_suffix(".out")
         self._length = 0
         self.say("starting")
 
@@ -60,6 +61,15 @@ class Lifeline:
 def trace_path(path: Path) -> Path:
     """Return the file of tracebacks that belongs to a lifeline."""
     return path.with_suffix(".trace")
+
+
+def read_output(path: Path, most: int = 2000) -> str:
+    """Return the end of what a worker has printed since its last case began; an empty string for nothing."""
+    try:
+        text = path.with_suffix(".out").read_bytes()
+    except OSError:
+        return ""
+    return text[-most:].decode(errors="backslashreplace").strip()
 
 
 def read_sign(path: Path) -> Sign | None:

@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, fields, replace
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -42,7 +43,6 @@ class ProcessState:
     @classmethod
     def read(cls, device: str = "cpu") -> ProcessState:
         """Return the settings as they are. device: torch's device string, whose autocast is looked at."""
-        kinds = dict.fromkeys(("cpu", torch.device(device).type))
         return cls(
             torch.is_grad_enabled(),
             torch.is_inference_mode_enabled(),
@@ -55,7 +55,7 @@ class ProcessState:
             torch.is_anomaly_check_nan_enabled(),
             torch.get_float32_matmul_precision(),
             torch.is_warn_always_enabled(),
-            tuple((kind, torch.is_autocast_enabled(kind)) for kind in kinds),
+            tuple((kind, torch.is_autocast_enabled(kind)) for kind in _kinds(device)),
             sys.getrecursionlimit(),
         )
 
@@ -68,6 +68,8 @@ class ProcessState:
 
     def changes(self, now: ProcessState) -> list[str]:
         """Return what differs now, each as "grad mode False instead of True"."""
+        if self == now:
+            return []
         names = [item.name for item in fields(self) if getattr(self, item.name) != getattr(now, item.name)]
         return [f"{name.replace('_', ' ')} {getattr(now, name)} instead of {getattr(self, name)}" for name in names]
 
@@ -132,7 +134,7 @@ def put_back(neutral: ProcessState, device: str = "cpu") -> Iterator[Left]:
     generators = [(module, module.get_rng_state()) for module in _generators(device)]
     # torch warns of most things once a process: where warnings are errors, only who comes first would have one.
     strict = any(action == "error" for action, *_ in warnings.filters)
-    neutral = replace(neutral, autocast=tuple((kind, False) for kind, _ in before.autocast), warn_always=strict)
+    neutral = _on_device(neutral, device, strict)
     neutral.restore(before)
     try:
         yield left
@@ -143,6 +145,17 @@ def put_back(neutral: ProcessState, device: str = "cpu") -> Iterator[Left]:
         before.restore(now)
         for module, state in generators:
             module.set_rng_state(state)
+
+
+@lru_cache(maxsize=16)
+def _on_device(neutral: ProcessState, device: str, warn_always: bool) -> ProcessState:
+    return replace(neutral, autocast=tuple((kind, False) for kind in _kinds(device)), warn_always=warn_always)
+
+
+@lru_cache(maxsize=16)
+def _kinds(device: str) -> tuple[str, ...]:
+    """Return the types of device whose autocast matters to a case: the CPU's and its own."""
+    return tuple(dict.fromkeys(("cpu", torch.device(device).type)))
 
 
 def _generators(device: str) -> list[Any]:
@@ -178,16 +191,13 @@ def open_contexts() -> list[str]:
 def transform_is_open() -> bool:
     """Tell whether a transform of torch.func is open. Nobody but who opened it can close it.
 
-    The first one is level 1, as its tensors say.
+    Within a transform, torch refuses `requires_grad_`.
     """
-    texts: list[str] = []
-
-    def look(x: torch.Tensor) -> torch.Tensor:
-        texts.append(repr(x))
-        return x
-
-    torch.func.vmap(look)(torch.zeros(1, 0))
-    return not texts[0].startswith("BatchedTensor(lvl=1,")
+    try:
+        torch.empty(0).requires_grad_()
+    except RuntimeError:
+        return True
+    return False
 
 
 def _no_hooks() -> bool:

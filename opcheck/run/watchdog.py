@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from opcheck.run.lifeline import ASK_FOR_TRACEBACK, Sign, read_sign, read_trace, trace_path
+from opcheck.run.lifeline import ASK_FOR_TRACEBACK, Sign, read_output, read_sign, read_trace, trace_path
 
 PERIOD = 0.1
 """Seconds between two looks."""
@@ -37,7 +37,7 @@ class Death:
     """In one line."""
     sign: Sign | None = None
     trace: str = ""
-    """Where it was, as Python's faulthandler tells."""
+    """Where it was, as Python's faulthandler tells, and the last that it printed."""
 
 
 class Watchdog:
@@ -82,7 +82,8 @@ class Watchdog:
         cause = self._killed.get(worker) or ("the process is gone" if sign is None else _ending(sign.pid))
         if sign is not None and sign.doing == "idle":
             cause += f", before this case began, after {sign.what}" if sign.what else ", before its first case"
-        return Death(cause, sign, read_trace(path, self._old.get(worker, 0)))
+        said = [read_trace(path, self._old.get(worker, 0)), read_output(path)]
+        return Death(cause, sign, "\n".join(filter(None, said)))
 
     def _watch(self) -> None:
         while not self._stopped.wait(PERIOD):

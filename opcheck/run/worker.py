@@ -18,6 +18,10 @@ class Worker:
     def __init__(self, lifeline: Path) -> None:
         """Begin. Interrupts are left to the controlling process, which ends the workers."""
         self.lifeline = Lifeline(lifeline)
+        # What operators print has nowhere to be shown, but may say why the process ends.
+        self._output = os.open(self.lifeline.output, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        for descriptor in (1, 2):
+            os.dup2(self._output, descriptor)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         gc.disable()  # what is made until the first case stays; to look for garbage in it takes a quarter of the time
 
@@ -38,6 +42,8 @@ class Worker:
         if spoilt_by:
             self.lifeline.say("spoilt", spoilt_by)
             os._exit(1)
+        if os.fstat(self._output).st_size:
+            os.ftruncate(self._output, 0)
         self.lifeline.say("case", case)
         try:
             yield
