@@ -6,6 +6,7 @@ import dataclasses
 import os
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -134,6 +135,32 @@ def pytest_runtest_makereport(
 
         report.sections = [(title, well_formed(text)) for title, text in report.sections]  # pytest-xdist sends them
     return report
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_report_to_serializable(
+    config: pytest.Config, report: pytest.CollectReport | pytest.TestReport
+) -> dict[str, Any] | None:
+    """Send less of a set-up or tear-down that went well: a case has no fixtures, and there are thousands of cases."""
+    plugin = config.stash.get(PLUGIN, None)
+    if plugin is None or plugin.worker is None or not isinstance(report, pytest.TestReport):
+        return None
+    if report.when == "call" or not report.passed:
+        return None
+    kept = {name: getattr(report, name) for name in ("nodeid", "location", "when", "outcome", "duration")}
+    return {"$report_type": BRIEF, **kept}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_report_from_serializable(config: pytest.Config, data: dict[str, Any]) -> pytest.TestReport | None:
+    """Make a report again of what was sent of it."""
+    if data.get("$report_type") != BRIEF:
+        return None
+    del data["$report_type"]
+    return pytest.TestReport(keywords={}, longrepr=None, **data)
+
+
+BRIEF = "opcheck phase"
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

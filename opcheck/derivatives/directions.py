@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Literal
 
 import torch
@@ -13,8 +14,15 @@ Side = Literal["inputs", "outputs"]
 
 def probe(size: int, number: int = 0) -> Tensor:
     """Return a random direction of shape (size,) with coordinates in [-1, 1): the same one whenever it is asked for."""
+    return torch.tensor(_numbers(size, number), dtype=torch.float64)
+
+
+@lru_cache(maxsize=1024)
+def _numbers(size: int, number: int) -> tuple[float, ...]:
+    # Numbers can be kept: unlike a tensor, nobody can write to them.
     generator = torch.Generator().manual_seed(1000 * size + number)
-    return torch.rand(size, generator=generator, dtype=torch.float64) * 2 - 1
+    numbers: list[float] = (torch.rand(size, generator=generator, dtype=torch.float64) * 2 - 1).tolist()
+    return tuple(numbers)
 
 
 def directions(size: int, count: int | None = None, side: Side = "inputs") -> Tensor:

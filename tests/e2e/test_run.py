@@ -159,7 +159,7 @@ class TestInParallel:
             f"demo.aborts::{check}[cpu-float64]" for check in ("backward", "grad_dtypes", "variants")
         }
         for name, record in crashed.items():
-            assert (record["outcome"], record["reason"]) == ("error", "the process crashed")
+            assert (record["outcome"], record["reason"]) == ("error", "the process crashed (SIGABRT)")
             assert f"run just this: opcheck run 'crash.toml::{name}'" in record["message"]
             assert f"{record['operator']}::{record['check']}[{record['device']}-{record['dtype']}]" == name
 
