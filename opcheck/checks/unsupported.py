@@ -89,8 +89,7 @@ def _probed(context: Context, feature: str) -> Iterator[Verdict]:
         title = f"unsupported: {feature} is disclaimed, but works on all samples"
         yield fails(title, f"take supports.{feature} out of the spec", feature=feature)
     else:
-        what = f"unsupported: {feature} is disclaimed, but no sample can show whether it is refused"
-        yield cannot(what, "give one that could do it")
+        yield cannot(f"unsupported: no sample shows whether {feature} is refused", "give one that could do it")
 
 
 def _answer(feature: str, subject: Subject) -> tuple[Answer, str]:

@@ -76,4 +76,5 @@ def inapplicable(why: str) -> Verdict:
 
 def told(error: BaseException) -> str:
     """Return an exception of somebody else's code as one line, however odd or long it is."""
-    return shortened(f"{class_of(error)}: {' '.join(message_of(error).split())}", 500)
+    text = " ".join(message_of(error).split())
+    return shortened(f"{class_of(error)}: {text}" if text else class_of(error), 500)

@@ -40,8 +40,15 @@ class RunSession:
     _devices: dict[str, Availability] = field(default_factory=dict)
 
     @classmethod
-    def start(cls, settings: Settings, engine: str | None = None, **overrides: Any) -> RunSession:
-        """Return a session with the engine of a name (default: that of the settings)."""
+    def start(
+        cls, settings: Settings, engine: str | None = None, *, own_process: bool = False, **overrides: Any
+    ) -> RunSession:
+        """Return a session with the engine of a name (default: that of the settings).
+
+        own_process: whether the process is there for cases alone, so that what all of them need can be set for good.
+        """
+        if own_process:
+            ProcessState.read().for_cases().restore(ProcessState.read())
         settings.put_on_path()
         return cls(settings, ENGINES[engine or settings.engine](), overrides)
 

@@ -28,6 +28,7 @@ class Worker:
     def imports(self, what: str) -> None:
         """Say that what specs name is being imported: an import may end the process, too."""
         self.lifeline.catch_crashes()  # pytest has set up its own way of doing so by now
+        self._forget_output()
         self.lifeline.say("starting", what)
 
     def settle(self) -> None:
@@ -42,13 +43,16 @@ class Worker:
         if spoilt_by:
             self.lifeline.say("spoilt", spoilt_by)
             os._exit(1)
-        if os.fstat(self._output).st_size:
-            os.ftruncate(self._output, 0)
+        self._forget_output()
         self.lifeline.say("case", case)
         try:
             yield
         finally:
             self.lifeline.say("idle", case)
+
+    def _forget_output(self) -> None:
+        if os.fstat(self._output).st_size:
+            os.ftruncate(self._output, 0)
 
     def leave(self) -> None:
         """End soon: what goes with the process is no garbage to look for."""

@@ -110,7 +110,7 @@ class Plugin:
         option = self.config.option
         overrides = {name: getattr(option, f"opcheck_{name}") for name in OVERRIDES}
         given = {name: value for name, value in overrides.items() if value is not None}
-        return RunSession.start(self.settings, option.opcheck_engine, **given)
+        return RunSession.start(self.settings, option.opcheck_engine, own_process=self.worker is not None, **given)
 
     def prepare(self, cases: Iterable[Case]) -> list[Problem]:
         """Import what the operators of cases are defined in. Returns a mistake for each name that names nothing."""

@@ -117,7 +117,7 @@ def test_exceptions_that_would_end_a_run_or_hollow_it_out_are_errors(shared):
     run = shared("raises", run)
     assert run.code == 1
     assert {r["reason"] for r in run.records.values() if r["outcome"] == "error"} == {
-        "the operator ends the process: KeyboardInterrupt: ",
+        "the operator ends the process: KeyboardInterrupt",
         "the operator ends the process: Skipped: not me",
     }
     assert len(run.records) == COUNT

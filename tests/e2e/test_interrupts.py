@@ -52,12 +52,27 @@ def test_a_signal_leaves_a_report_of_what_had_finished(shared, request, number, 
     assert "Traceback" not in run.out + run.err
 
 
-def test_a_crash_of_the_only_process_keeps_the_report_of_what_had_finished(shared):
+def test_a_crash_of_the_only_process_costs_the_cases_that_crash(shared):
     def run(project):
         project.write("crash.toml", SLOW.replace("demo.hangs", "demo.aborts"))
         return project.run("opcheck", "run", "crash.toml", "--check", "variants,grad_dtypes", *REPORT)
 
     run = shared("crash", run)
+    assert run.code == 1
+    assert run.outcomes == {
+        "demo.slow::grad_dtypes[cpu-float64]": "passed",
+        "demo.slow::variants[cpu-float64]": "passed",
+        "demo.aborts::grad_dtypes[cpu-float64]": "error",
+        "demo.aborts::variants[cpu-float64]": "error",
+    }
+
+
+def test_a_crash_in_process_keeps_the_report_of_what_had_finished(shared):
+    def run(project):
+        project.write("crash.toml", SLOW.replace("demo.hangs", "demo.aborts"))
+        return project.run("opcheck", "run", "crash.toml", "--in-process", "--check", "variants,grad_dtypes", *REPORT)
+
+    run = shared("crash-in-process", run)
     assert run.code == -signal.SIGABRT
     assert run.outcomes == {
         "demo.slow::grad_dtypes[cpu-float64]": "passed",

@@ -263,6 +263,26 @@ class TestParts:
         }
         assert counts(run) == "1 failed, 1 passed"
 
+    def test_a_debugger_stops_where_the_operator_raised(self, project, plain_pytest, monkeypatch):
+        project.write("stops.py", STOPS)
+        monkeypatch.syspath_prepend(project.folder)
+        project.write("more/raises.toml", '[[operator]]\nname = "demo.raises"\nsamples = [{ use = "unary" }]\n')
+        options = ("--opcheck-check=backward", "--opcheck-dtype=float64", "--pdb", "--pdbcls=stops:Stop")
+        plain_pytest("more", *options)
+        assert (project.folder / "stopped").read_text() == "raises: not today"
+
+
+STOPS = """
+import pdb
+
+
+class Stop(pdb.Pdb):
+    def interaction(self, frame, error):
+        trace = error.__traceback__ if isinstance(error, BaseException) else error
+        while trace.tb_next is not None:
+            trace = trace.tb_next
+        open("stopped", "w").write(f"{trace.tb_frame.f_code.co_name}: not today")
+"""
 
 RENAMED = """
 import _pytest.runner

@@ -103,7 +103,7 @@ samples  = [{{ args = [{{ shape = [2] }}] }}]
 TOLD = {
     "surrogate": r"RuntimeError: half a pair: \udc80",
     "mute": "Mute: (its message cannot be had: __str__ raised Mute)",
-    "masked": "Masked:",
+    "masked": "Masked",
     "worded": r"Worded: of a class of its own \udc81",
     "endless": "xxx ... (9999564 characters left out)",
     "escapes": "RuntimeError: \x1b]0;owned\x07\x1b[2J passed \u202eevil \x00",

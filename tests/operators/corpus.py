@@ -34,7 +34,12 @@ BLIND_SPOTS: tuple[Fault, ...] = corpus_cotangents.BLIND_SPOTS
 
 RIGHT: tuple[Right, ...] = corpus_right.RIGHT
 
-functions = SimpleNamespace(**{entry.name: entry.function for entry in (*FAULTS, *LOW_ACCURACY, *RIGHT)})
+
+class Functions(SimpleNamespace):
+    """Of this module, as what a spec names has to be."""
+
+
+functions = Functions(**{entry.name: entry.function for entry in (*FAULTS, *LOW_ACCURACY, *RIGHT)})
 """The functions by name, for specs: `operators.corpus.functions.wrong_sign_in_the_gradient`."""
 
 __all__ = [

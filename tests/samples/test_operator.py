@@ -34,7 +34,7 @@ def test_the_apply_of_a_function_of_autograd_is_an_operator() -> None:
             "is a torch.autograd.Function; name what is called",
             "operators.results.Cube.apply",
         ),
-        ("operators.results.__doc__", "is no function, but str", ""),
+        ("torch.pi", "is no function, but float", ""),
     ],
 )
 def test_what_is_no_function_is_refused_with_the_reason(path: str, what: str, hint: str) -> None:
