@@ -170,6 +170,22 @@ def test_a_case_whose_process_was_spoilt_by_another_one_runs_in_a_fresh_one(shar
     assert len(run.records) == COUNT
 
 
+def test_a_crash_that_the_spec_expects_is_no_failure_and_another_end_is_one(shared):
+    def run(project):
+        expect = (
+            '[[operator.expect]]\nwhen = {{ check = "vmap" }}\noutcome = "error"\nmatch = "status 0"\nreason = "{}"\n'
+        )
+        written(project, ["exits"])
+        entries = [f'[[operator]]\nname = "ends.{name}"\n{expect.format(name)}' for name in ("exits", "crashes")]
+        project.write("many.toml", DEFAULTS + "".join(entries))
+        return project.run("opcheck", "run", *LIMITS)
+
+    run = shared("expected", run)
+    assert run.outcomes == {"ends.exits::vmap[cpu-float64]": "xfailed", "ends.crashes::vmap[cpu-float64]": "error"}
+    assert run.records["ends.exits::vmap[cpu-float64]"]["reason"] == "exits"
+    assert run.code == 1
+
+
 TRANSFORM = """
 
 KEPT = []
