@@ -33,7 +33,7 @@ def spec_paths(options: argparse.Namespace, settings: Settings) -> list[Path]:
         return [Path(path) for path in options.paths]
     found = settings.spec_paths() or [path for path in [Path("specs")] if path.is_dir()]
     if not found:
-        from opcheck.cli.selecting import RequestError
+        from opcheck.cli.request import RequestError
 
         raise RequestError([NO_SPECS])
     return found

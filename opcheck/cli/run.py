@@ -11,8 +11,9 @@ import pytest
 
 from opcheck.cli.output import Output, terminated_as_interrupt
 from opcheck.cli.paths import add_paths, split_id
+from opcheck.cli.request import RequestError
 from opcheck.cli.run_reporter import RunReporter
-from opcheck.cli.selecting import RequestError, add_selection
+from opcheck.cli.selecting import add_selection
 from opcheck.cli.workers import Workers
 from opcheck.run.watchdog import Limits, default_memory
 from opcheck.spec import Settings

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from opcheck.cli.selecting import RequestError, devices, loaded, selection
+from opcheck.cli.request import RequestError
+from opcheck.cli.selecting import devices, loaded, selection
 from opcheck.cli.workers import Workers
 from opcheck.plan import Case, plan
 from opcheck.report.from_pytest import record_of, troubles

@@ -6,11 +6,11 @@ import argparse
 from collections.abc import Iterable
 
 from opcheck.cli.paths import spec_paths
+from opcheck.cli.request import RequestError
 from opcheck.plan import Case, Selection, default_devices, load_audited, plan
-from opcheck.spec import Library, Settings, SpecError
+from opcheck.spec import Library, Settings
 from opcheck.spec.device import DeviceProfile, profiles
 from opcheck.spec.problems import listing, nearest
-from opcheck.text import printable
 
 
 def add_selection(parser: argparse.ArgumentParser) -> None:
@@ -71,14 +71,3 @@ def planned(options: argparse.Namespace, settings: Settings) -> list[Case]:
     """Return the cases of a command."""
     library = loaded(options, settings)
     return plan(library, devices(options, settings), selection(options, library))
-
-
-class RequestError(SpecError):
-    """A request that names something that does not exist: lines without a place in a file.
-
-    prefix: says who speaks, where the lines do not begin with the place of a mistake.
-    """
-
-    def __init__(self, lines: list[str], prefix: str = "opcheck: ") -> None:
-        super().__init__([])
-        self.args = ("\n".join(printable(f"{prefix}{line}", lines=True, most=100_000) for line in lines),)

@@ -6,7 +6,8 @@ import argparse
 from itertools import groupby
 
 from opcheck.cli.paths import add_paths
-from opcheck.cli.selecting import RequestError, add_selection, devices, loaded, selection
+from opcheck.cli.request import RequestError
+from opcheck.cli.selecting import add_selection, devices, loaded, selection
 from opcheck.plan import plan
 from opcheck.spec import Library, Operator, Settings
 from opcheck.spec.device import DeviceProfile

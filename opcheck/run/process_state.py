@@ -120,7 +120,7 @@ class Left:
     """What a case left changed."""
 
     changes: list[str] = field(default_factory=list)
-    """Settings and contexts, in words. All of them have been put back, but for `transform`."""
+    """Settings and contexts, in words, which have been put back."""
 
 
 @contextmanager
