@@ -78,8 +78,9 @@ class Workers:
             report.outcome, report.wasxfail = "skipped", outcome.reason
         report.opcheck = outcome.record()
 
+    @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:
-        """End the workers that are still busy: after an interrupt nobody waits for them."""
+        """End the workers that are still busy: after an interrupt nobody waits for them, pytest-xdist would."""
         self._watchdog.stop()
 
     def pytest_unconfigure(self) -> None:
