@@ -104,11 +104,8 @@ def _count(processes: str) -> int:
 
 def _arguments(options: argparse.Namespace, settings: Settings) -> list[str]:
     """Return the command line for pytest. No conftest.py is run: a folder of specs is data."""
-    arguments = [
-        "--opcheck-alone",
-        "--rootdir",
-        os.path.relpath(settings.root),
-    ]  # relative: pytest replaces $NAME in it
+    root = os.path.relpath(settings.root)  # relative: pytest replaces $NAME in it
+    arguments = ["--opcheck-alone", "--rootdir", root]
     arguments += ["--noconftest", "-o", "norecursedirs=", "--disable-warnings"]
     arguments += ["-p", "no:hypothesispytest", "-p", "no:logging"]
     for name in ("k", "m"):
