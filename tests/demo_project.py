@@ -20,6 +20,9 @@ from filelock import FileLock
 
 BIN = Path(sys.executable).parent
 
+LENGTHENING = ("CI", "BUILD_NUMBER")
+"""Variables under which pytest repeats whole messages in its summary."""
+
 PYPROJECT = """
 [tool.opcheck]
 specs = ["specs"]
@@ -141,7 +144,9 @@ class Project:
         for name in ("report.json", "report.xml"):
             (self.folder / name).unlink(missing_ok=True)
         hidden = ("PYTEST_", "COVERAGE_", "COV_", "COLUMNS")
-        environment = {key: value for key, value in os.environ.items() if not key.startswith(hidden)}
+        environment = {
+            key: value for key, value in os.environ.items() if not key.startswith(hidden) and key not in LENGTHENING
+        }
         environment |= {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
         environment["PYTEST_ADDOPTS"] = "-p no:hypothesispytest"  # takes as long to load as torch
         return subprocess.Popen(
@@ -173,6 +178,8 @@ class Project:
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     """The project, in the current folder."""
     monkeypatch.chdir(tmp_path)
+    for name in LENGTHENING:
+        monkeypatch.delenv(name, raising=False)
     return written(tmp_path)
 
 
