@@ -31,18 +31,24 @@ from opcheck.samples.seeding import seed_device
 KEPT = Kept()
 
 
-def run(case: Case, session: RunSession) -> Outcome:
+def run(case: Case, session: RunSession, limit: float | None = None) -> Outcome:
     """Return the outcome of a case. Only an interrupt from outside passes through.
 
     The case runs in the settings of the process that the session started from. What the operator leaves changed is put
-    back, and is a failure of its own.
+    back, and is a failure of its own. limit: the seconds after which somebody interrupts the case. One that took longer
+    does not pass: the operator, or a finalizer that happened to run, may have swallowed the exception that interrupts.
     """
     start = time.perf_counter()
     session.cause = None
     foreseen = tuple(e for e in case.expectations if e.when.engine in (None, session.engine.name))
     case = case if len(foreseen) == len(case.expectations) else replace(case, expectations=foreseen)
     outcome = _skipped(case, session) or _spoilt(case, session) or _judged(case, session)
-    return replace(outcome, seconds=round(time.perf_counter() - start, 6))
+    seconds = time.perf_counter() - start
+    if limit and seconds > limit and outcome.outcome == "passed":
+        reason = f"time-out: it took {seconds:.1f} s, longer than {limit:g} s, and swallowed what interrupted it"
+        message = f"{case.id}: {reason}\n\nrun just this: {_rerun(case, session)}"
+        outcome = expected(case, Outcome.of(case, "error", reason, message))
+    return replace(outcome, seconds=round(seconds, 6))
 
 
 def _skipped(case: Case, session: RunSession) -> Outcome | None:

@@ -78,7 +78,7 @@ class CaseItem(pytest.Item):
         plugin = self.config.stash[PLUGIN]
         busy = nullcontext() if plugin.worker is None else plugin.worker.busy(self.nodeid, plugin.session.spoilt_by)
         with busy:
-            outcome = self.outcome = run(self.case, plugin.session)
+            outcome = self.outcome = run(self.case, plugin.session, self._limit)
         if outcome.outcome == "skipped":
             pytest.skip(printable(outcome.reason))
         if outcome.outcome == "xfailed":
@@ -87,6 +87,15 @@ class CaseItem(pytest.Item):
             # --pdb stops where the operator raised, if it did.
             cause = plugin.session.cause if self.config.option.usepdb else None
             raise CaseFailed(outcome).with_traceback(cause.__traceback__ if cause else None)
+
+    @property
+    def _limit(self) -> float | None:
+        """The seconds after which pytest-timeout interrupts the case; None where it does not, as under a debugger."""
+        if self.config.stash[PLUGIN].worker is not None or self.config.option.usepdb:
+            return None
+        marker = self.get_closest_marker("timeout")
+        given = marker.args[0] if marker and marker.args else getattr(self.config.option, "timeout", None)
+        return float(given) if given else None
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """Show the message of the outcome."""

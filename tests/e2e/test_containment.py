@@ -65,12 +65,12 @@ samples  = [{ args = [{ shape = [2] }] }]
 ENDS = {
     "crashes": "the process crashed (SIGSEGV)",
     "exits": "the process exited, with status 0",
-    "hangs": "time-out: it takes longer than 10 s",
-    "hangs_in_c": "time-out: it takes longer than 10 s",
+    "hangs": "time-out: it takes longer than 6 s",
+    "hangs_in_c": "time-out: it takes longer than 6 s",
     "hoards": "out of memory: the process takes more than 1500 MiB",
 }
 COUNT = 200
-LIMITS = ("--check=vmap", "--timeout=10", "--memory=1500", "--report-json", "report.json")
+LIMITS = ("--check=vmap", "--timeout=6", "--memory=1500", "--report-json", "report.json")
 
 
 def spec(ends):

@@ -80,6 +80,36 @@ def test_a_crash_in_process_keeps_the_report_of_what_had_finished(shared):
     }
 
 
+@pytest.mark.parametrize("program", ["opcheck", "pytest"])
+def test_an_operator_that_swallows_its_time_out_does_not_pass(cli, plain_pytest, project, program):
+    project.write("demo.py", SWALLOWS)
+    project.write("slow.toml", SLOW.partition("\n\n")[0].replace("demo.slow", "demo.swallows"))
+    if program == "opcheck":
+        run = cli("run", "slow.toml", "--timeout=0.3", "--check=grad_dtypes", *REPORT)
+    else:
+        run = plain_pytest(
+            "slow.toml", "--timeout=0.3", "--opcheck-check=grad_dtypes", "--opcheck-report-json=report.json"
+        )
+    (record,) = run.records.values()
+    assert record["outcome"] == "error"
+    assert record["reason"].startswith("time-out: it took ")
+    assert record["reason"].endswith(" s, longer than 0.3 s, and swallowed what interrupted it")
+    assert run.code == 1
+
+
+SWALLOWS = """
+import time
+
+
+def swallows(x):
+    try:
+        time.sleep(1)
+    except BaseException:
+        pass
+    return 2 * x
+"""
+
+
 def test_a_time_out_ends_the_case_alone(cli, project):
     project.write("hang", "")
     project.write("slow.toml", SLOW)
