@@ -9,7 +9,7 @@ from torch import Tensor
 
 from opcheck.checks.context import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, fails
-from opcheck.derivatives.mismatch import called
+from opcheck.derivatives.disagreement import called
 
 
 def agree(

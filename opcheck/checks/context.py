@@ -14,15 +14,14 @@ from torch import Tensor
 
 from opcheck.checks.arguments import names_of
 from opcheck.checks.verdict import Verdict
-from opcheck.derivatives import Amount, Engine, Numbers, Request, TooLarge, default_numbers, order
+from opcheck.derivatives import Coverage, Engine, Numbers, Request, TooLarge, default_numbers
 from opcheck.plan.case import Case
-from opcheck.plan.kinds import check_kinds
 from opcheck.samples import Inputs, TestedFunction, realize
 from opcheck.samples.kept import Kept
 from opcheck.samples.operator import resolve_operator
 from opcheck.samples.outputs import differentiable
 from opcheck.samples.results import flatten
-from opcheck.spec.claims import Jacobian, Supports, Tolerance
+from opcheck.spec.claims import Jacobian, Tolerance
 from opcheck.spec.library import Sample
 from opcheck.spec.settings import Settings
 
@@ -77,20 +76,10 @@ class Context:
         return replace(base, **given) if given else base
 
     @cached_property
-    def amount(self) -> Amount:
+    def coverage(self) -> Coverage:
         """How much evidence is gathered: by the command line, else the spec, else the project."""
         own: Jacobian | None = self.overrides.get("jacobian", self.case.operator.spec.jacobian)
-        return Amount(own or self.settings.jacobian, budget=self.settings.batch_memory << 20)
-
-    @cached_property
-    def beside_the_jacobian(self) -> tuple[str, ...]:
-        """The checks beside the Jacobian that the operator makes the claims for."""
-        return tuple(name for name in BESIDE_THE_JACOBIAN if _claimed(name, self.case.claims.supports))
-
-    @cached_property
-    def jacobians(self) -> tuple[str, ...]:
-        """The checks of Jacobians that the case and those beside it are about."""
-        return tuple(filter(order, self.case.checks))
+        return Coverage(own or self.settings.jacobian, memory=self.settings.batch_memory << 20)
 
     def value_tolerance(self) -> Tolerance:
         """Return rtol and atol for comparisons of values: both None, unless the spec sets one for this very check."""
@@ -140,13 +129,6 @@ class Context:
         """Make a sample real. Exceptions are those of the sample's maker."""
         inputs = self.inputs(sample)
         return Subject(self, sample, inputs, self.function(sample, inputs))
-
-
-BESIDE_THE_JACOBIAN = ("batched_grad", "batched_forward_grad", "undefined_grad", "grad_dtypes", "nondeterminism")
-
-
-def _claimed(check: str, supports: Supports) -> bool:
-    return all(getattr(supports, name) for name in check_kinds()[check].needs)
 
 
 TOLERANCES = {"eps", "atol", "rtol", "nondeterminism"}
@@ -241,9 +223,7 @@ class Subject:
             fast_mode=bool(overrides.get("fast_mode", settings.fast_mode)),
             raise_exception=bool(overrides.get("raise_exception", settings.raise_exception)),
             non_contiguous=(False, True) if generated == "both" else (generated,),
-            amount=context.amount,
-            together=context.beside_the_jacobian,
-            jacobians=context.jacobians,
+            coverage=context.coverage,
             names=self.seen.names,
             key=f"{context.case.subject}[{context.device}-{context.case.dtype}]#{self.sample.name}",
         )

@@ -9,7 +9,7 @@ from opcheck.checks.context import Subject
 from opcheck.checks.per_sample import remedy
 from opcheck.checks.verdict import HOLDS, Verdict, fails, untested
 from opcheck.derivatives import Disagreement
-from opcheck.derivatives.mismatch import Mismatch
+from opcheck.derivatives.disagreement import Mismatch
 
 Mode = Literal["reverse", "forward"]
 
@@ -58,10 +58,17 @@ def _headline(mode: Mode | None, order: int) -> str:
 
 
 def _fields(mismatch: Mismatch, found: Disagreement) -> dict[str, Any]:
-    names = ("output", "leaf", "row", "column", "numerical", "analytical", "wrong", "entries")
-    fields: dict[str, Any] = {name: getattr(mismatch, name) for name in names}
-    if mismatch.name:
-        fields["name"] = mismatch.name
+    worst = mismatch.worst
+    fields: dict[str, Any] = {
+        "output": worst.output,
+        "leaf": worst.leaf,
+        "row": mismatch.row,
+        "column": mismatch.column,
+    }
+    fields |= {"numerical": worst.numerical, "analytical": worst.analytical}
+    fields |= {"wrong": mismatch.wrong, "entries": mismatch.entries}
+    if worst.name:
+        fields["name"] = worst.name
     if found.findings:
         fields["diagnosis"] = [asdict(finding) for finding in found.findings]
     if found.worst:

@@ -6,7 +6,7 @@ from opcheck.checks.context import Subject
 from opcheck.checks.evidence import ask
 from opcheck.checks.per_sample import per_sample
 from opcheck.checks.verdict import HOLDS, Verdict, fails
-from opcheck.derivatives.raw_gradients import raw_gradients
+from opcheck.derivatives.gradients import raw_gradients
 
 
 def judge(subject: Subject) -> Verdict:

@@ -13,7 +13,7 @@ from opcheck.checks.masked import under
 from opcheck.checks.per_sample import placed, prepared, too_much
 from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, inapplicable, told, untested
 from opcheck.derivatives import NO_REFUSAL
-from opcheck.derivatives.dual import dual_level, make_dual, tangent_of
+from opcheck.derivatives.autodiff import dual_level, make_dual, tangent_of
 from opcheck.samples import realize
 from opcheck.spec.claims import Supports
 

@@ -1,19 +1,98 @@
-"""The engine: claims are held against evidence that is computed once for all checks of a sample."""
+"""The default engine: claims are held against evidence that is computed once for all checks of a sample."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Literal
+
 import torch
 
-from opcheck.derivatives.beside import BESIDE, beyond_torch, undefined_cotangents
-from opcheck.derivatives.comparison import same
-from opcheck.derivatives.contradiction import contradiction
-from opcheck.derivatives.engine import Disagreement, Request
-from opcheck.derivatives.evidence import Evidence, Mode
-from opcheck.derivatives.point import Point, order
+from opcheck.derivatives.autodiff import Differentiable, Primal, Pullback, gradient_sum, pushforward
+from opcheck.derivatives.compare import contradiction
+from opcheck.derivatives.coordinates import probe, real_size, same, tensors_of, with_gaps
+from opcheck.derivatives.disagreement import Disagreement
+from opcheck.derivatives.evidence import MODES, Evidence, Mode
+from opcheck.derivatives.gradients import GRADIENT_CLAIMS, attributes, memory_of_cotangents, undefined_cotangents
+from opcheck.derivatives.question import Request
 from opcheck.derivatives.torch_engine import SPARSE, TorchEngine
 
+Step = Literal["rev", "rev with gaps", "fwd", "sum"]
+"""From a function to the next: its pullback, for cotangents that may have gaps in memory, its pushforward, or the sum
+of its gradients for cotangents of ones."""
+
+FIRST: dict[str, tuple[tuple[Step, ...], Mode]] = {
+    "backward": ((), "reverse"),
+    "masked": ((), "reverse"),
+    "forward_ad": ((), "forward"),
+    "scalarized_second_order": (("sum",), "reverse"),
+}
+"""The checks of Jacobians that are not named by their modes: of which derivative, and by which mode."""
+
+REVERSE: tuple[Mode, ...] = ("reverse",)
+
 OF_GRADIENTS = ("batched_grad", "nondeterminism", "undefined_grad", "grad_dtypes")
-"""The checks that look at gradients alone. They need no move of an input, which sparse ones are not made for."""
+"""The checks that look at gradients alone: they move no input, so that sparse ones are welcome."""
+
+
+@lru_cache(maxsize=64)
+def order(check: str) -> tuple[tuple[Step, ...], Mode] | None:
+    """Return of which derivative a check looks at the Jacobian, and by which mode; None: it looks at something else.
+
+    `fwd_over_rev` is about that of the pullback, by forward mode; there may be any number of modes.
+    """
+    last, *before = check.split("_over_")
+    steps: dict[str, Step] = {"rev": "rev", "fwd": "fwd"}
+    if not before or not {last, *before} <= set(steps):
+        return FIRST.get(check)
+    return tuple(steps[name] for name in reversed(before)), "reverse" if last == "rev" else "forward"
+
+
+@dataclass
+class Point:
+    """A function at its leaves, with the evidence about it and about its derivatives."""
+
+    request: Request
+    _evidence: dict[tuple[Step, ...], Evidence] = field(default_factory=dict)
+
+    def evidence(self, *steps: Step) -> Evidence:
+        """Return the evidence of the function (no steps), or of the derivative that some steps lead to."""
+        if steps not in self._evidence:
+            self._evidence[steps] = self._derived(steps) if steps else self._first()
+        return self._evidence[steps]
+
+    def _first(self) -> Evidence:
+        request = self.request
+        outputs = request.function(*request.leaves)
+        chosen = tuple(index for index, output in enumerate(outputs) if output.requires_grad)
+        if not chosen:
+            # Nothing has a backward pass: all that could have a derivative must then have none.
+            chosen = tuple(i for i, y in enumerate(outputs) if y.is_floating_point() or y.is_complex())
+        graph = tuple(outputs[index] for index in chosen)
+        function = Primal(request.function, chosen)
+        return Evidence(function, request.leaves, coverage=request.coverage, graph=graph, modes=self._modes)
+
+    @property
+    def _modes(self) -> tuple[Mode, ...]:
+        return MODES if self.request.forward_ad else REVERSE
+
+    def _derived(self, steps: tuple[Step, ...]) -> Evidence:
+        base, step, coverage = self.evidence(*steps[:-1]), steps[-1], self.request.coverage
+        if step == "sum":
+            total = gradient_sum(base.function, base.outputs, len(base.leaves))
+            return Evidence(total, base.leaves, coverage=coverage, modes=REVERSE)
+        reverse = step != "fwd"
+        like = base.outputs if reverse else base.leaves
+        function: Differentiable
+        function = Pullback(base.function, len(base.leaves)) if reverse else pushforward(base.function)
+        given = self.request.grad_outputs if reverse and base is self.evidence() else None
+        if given is None:
+            plain = [torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device) for tensor in like]
+            given = tensors_of(probe(sum(map(real_size, like)), 1), plain)
+        if step == "rev with gaps":
+            given = tuple(with_gaps(v) for v in given)
+        linear = tuple(v.detach().requires_grad_() for v in given)
+        return Evidence(function, (*base.leaves, *linear), coverage=coverage, modes=self._modes)
 
 
 class BatchedEngine:
@@ -30,16 +109,26 @@ class BatchedEngine:
         """Return why a claim does not hold; None where it holds. See `Engine.ask`."""
         known = (torch.strided, *SPARSE) if check in OF_GRADIENTS else (torch.strided,)
         if request.fast_mode or any(leaf.layout not in known for leaf in request.leaves):
-            return self._torch.ask(check, request)
+            return self._by_torch(check, request)
         point = self._point(request)
         place = order(check)
         if place is None:
-            return BESIDE[check](point.evidence(), request)
+            return GRADIENT_CLAIMS[check](point.evidence(), request)
         if check == "rev_over_rev" or check == "fwd_over_rev":
             return _of_pullback(point, request, place[1], check)
         found = contradiction(point.evidence(*place[0]), place[1], request, check if place[0] else "")
-        held = found is None or found.kind == "low accuracy"
-        return (beyond_torch(check, point.evidence()) or found) if held else found
+        if check == "backward" and (found is None or found.kind == "low accuracy"):
+            return memory_of_cotangents(point.evidence()) or found
+        return found
+
+    def _by_torch(self, check: str, request: Request) -> Disagreement | None:
+        """Leave the Jacobian to torch; what torch's functions leave out of a check is added."""
+        found = self._torch.ask(check, request)
+        if found is None and check == "backward":
+            return memory_of_cotangents(Point(request).evidence())
+        if found is None and check == "grad_dtypes":
+            return attributes(Point(request).evidence())
+        return found
 
     def _point(self, request: Request) -> Point:
         """Return what is known about a sample. Evidence of other operators is dropped."""
@@ -55,27 +144,26 @@ class BatchedEngine:
 
 def _is_same(one: Request, other: Request) -> bool:
     """Tell whether two requests of the same key are about the same tensors. They may allow for different errors."""
-    if (one.masked, one.amount) != (other.masked, other.amount) or one.grad_outputs is not other.grad_outputs:
+    if (one.masked, one.coverage) != (other.masked, other.coverage) or one.grad_outputs is not other.grad_outputs:
         return False
     return len(one.leaves) == len(other.leaves) and all(a is b for a, b in zip(one.leaves, other.leaves, strict=True))
 
 
-def _of_pullback(point: Point, request: Request, mode: Mode, name: str) -> Disagreement | None:
+def _of_pullback(point: Point, request: Request, mode: Mode, check: str) -> Disagreement | None:
     """Compare the Jacobians of the pullback, for cotangents in each kind of memory."""
     first, *others = request.non_contiguous if request.grad_outputs is None else (False,)
     evidence = point.evidence("rev with gaps" if first else "rev")
-    found = contradiction(evidence, mode, request, name)
+    found = contradiction(evidence, mode, request, check)
     if found or mode == "forward":
         return found
     for _ in others:
         # The whole Jacobian is known to be right: that it is the same one, a random direction tells.
         again = point.evidence("rev with gaps")
         if not _agree(evidence, again):
-            found = contradiction(again, mode, request, name)
+            found = contradiction(again, mode, request, check)
             if found:
                 return found
-    text = undefined_cotangents(evidence) if request.undefined_grad else ""
-    return Disagreement(text) if text else None
+    return undefined_cotangents(evidence) if request.undefined_grad else None
 
 
 def _agree(one: Evidence, other: Evidence) -> bool:

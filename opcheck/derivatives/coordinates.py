@@ -1,4 +1,4 @@
-"""Complex as R^2: tensors of any dtype as vectors of real coordinates, and back.
+"""Complex as R^2: tensors of any dtype as vectors of real coordinates and back, and directions in these coordinates.
 
 Coordinates and tensors never share memory. A function under test may write to the tensors that it is given, and hand
 out tensors that it will write to: neither may change what is known about it, or about another function.
@@ -7,9 +7,14 @@ out tensors that it will write to: neither may change what is known about it, or
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Literal
 
 import torch
 from torch import Tensor
+from torch.nn import functional
+
+Side = Literal["inputs", "outputs"]
 
 
 def real_size(tensor: Tensor) -> int:
@@ -27,7 +32,7 @@ def split(coordinate: int, tensor: Tensor) -> tuple[tuple[int, ...], str]:
     return tuple(index), ("real", "imag")[part] if tensor.is_complex() else ""
 
 
-def place(index: tuple[int, ...], part: str) -> str:
+def index_text(index: tuple[int, ...], part: str) -> str:
     """Return an index and a part as text: `[1, 2]`, `[1, 2].imag`, or `[]` for rank 0."""
     return f"{[*index]}{'.' if part else ''}{part}"
 
@@ -134,3 +139,75 @@ def located(coordinate: int, tensors: Sequence[Tensor]) -> tuple[int, int]:
 def with_gaps(tensor: Tensor) -> Tensor:
     """Return the same values with gaps between them in memory."""
     return torch.stack((torch.zeros_like(tensor), tensor), dim=-1)[..., 1]
+
+
+def blocks(matrix: Tensor, outputs: Sequence[Tensor], leaves: Sequence[Tensor]) -> list[list[Tensor]]:
+    """Return the blocks J[output][leaf] of a Jacobian over all outputs and leaves."""
+    return [parts(row, map(real_size, leaves), 1) for row in parts(matrix, map(real_size, outputs))]
+
+
+def largest_difference(one: Tensor, other: Tensor) -> float:
+    """Return the largest absolute difference of two tensors of the same shape; NaN where there is one."""
+    return float((one - other).abs_().max()) if one.numel() else 0.0
+
+
+def same(one: Tensor, other: Tensor, rtol: float, atol: float) -> bool:
+    """Tell whether two tensors of the same shape agree up to rounding: as `torch.allclose`, NaN equal to NaN."""
+    return largest_difference(one, other) <= atol or torch.allclose(one, other, rtol, atol, equal_nan=True)
+
+
+# directions, as rows of matrices: unit vectors for whole Jacobians, random ones for projections
+
+
+def probe(size: int, number: int = 0) -> Tensor:
+    """Return a random direction of shape (size,) with coordinates in [-1, 1): the same one whenever it is asked for."""
+    return torch.tensor(_numbers(size, number), dtype=torch.float64)
+
+
+@lru_cache(maxsize=1024)
+def _numbers(size: int, number: int) -> tuple[float, ...]:
+    # Numbers can be kept: unlike a tensor, nobody can write to them.
+    generator = torch.Generator().manual_seed(1000 * size + number)
+    numbers: list[float] = (torch.rand(size, generator=generator, dtype=torch.float64) * 2 - 1).tolist()
+    return tuple(numbers)
+
+
+def directions(size: int, count: int | None = None, side: Side = "inputs") -> Tensor:
+    """Return the unit vectors, of shape (size, size), or `count` random directions, of shape (count, size).
+
+    Those of inputs and outputs have nothing to do with each other, also where there are as many of both.
+    """
+    if count is None:
+        return torch.eye(size, dtype=torch.float64)
+    first = 100 if side == "inputs" else 200
+    return torch.stack([probe(size, first + number) for number in range(count)])
+
+
+def with_probe(size: int, count: int | None = None, side: Side = "inputs") -> Tensor:
+    """Return the directions and, in the last row, the probe."""
+    return torch.cat([directions(size, count, side), probe(size).unsqueeze(0)])
+
+
+def stencil(size: int, step: float, count: int | None = None) -> Tensor:
+    """Return the moves of central differences as rows: h u for each direction u, then -h u, then none at all."""
+    above = directions(size, count) * step
+    return torch.cat([above, -above, torch.zeros(1, size, dtype=torch.float64)])
+
+
+def asked(size: int, count: int | None, side: Side) -> Tensor:
+    """Return the directions that a batch is asked about on one side, as rows: of projections the probe as well.
+
+    What a whole Jacobian makes of the probe, its columns or rows tell.
+    """
+    return directions(size, None, side) if count is None else with_probe(size, count, side)
+
+
+def side_by_side(size: tuple[int, int], count: int | None = None) -> tuple[Tensor, Tensor]:
+    """Return tangents of shape (K, N) and cotangents of shape (K, M), for a Jacobian of shape (M, N).
+
+    They are what a batch is asked about on each side, and zeros on the side that has fewer.
+    """
+    tangents, cotangents = asked(size[1], count, "inputs"), asked(size[0], count, "outputs")
+    rows = max(len(tangents), len(cotangents))
+    padded = [functional.pad(some, (0, 0, 0, rows - len(some))) for some in (tangents, cotangents)]
+    return padded[0], padded[1]

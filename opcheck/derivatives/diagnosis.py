@@ -11,110 +11,46 @@ from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import combinations
-from math import inf, prod
+from math import prod
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from opcheck.derivatives.comparison import blocks
-from opcheck.derivatives.coordinates import place, split
-from opcheck.derivatives.mismatch import called
-from opcheck.derivatives.numbers import Numbers
+from opcheck.derivatives.coordinates import blocks, index_text, split
+from opcheck.derivatives.disagreement import Entry, Finding, Pair, called
+from opcheck.derivatives.question import Numbers
 
 CUT = "the gradient is zero: it is cut by detach, .data, item() or an integer cast on the way"
 LOST = (
     "the second derivative is zero: the backward pass uses data saved without a graph"
     " (ctx attributes, .detach(), or numbers computed outside autograd)"
 )
-LISTED = 8
-"""How many places are listed; the rest is counted."""
-Look = tuple[str, str, dict[str, Any]]
-"""Kind, sentence and plain data of a finding."""
+LISTED = 8  # places; the rest is counted
+Look = tuple[str, str, dict[str, Any]]  # kind, sentence and plain data of a finding
 
 
-@dataclass(frozen=True)
-class Finding:
-    """What the disagreement of a block looks like."""
+def diagnose(pair: Pair, numbers: Numbers, *, check: str = "") -> list[Finding]:
+    """Say what the disagreement of two Jacobians looks like; blocks that look alike share a finding.
 
-    kind: str
-    text: str
-    output: int
-    leaf: int
-    fields: dict[str, Any]
-    """Plain data; "blocks" are the pairs [output, leaf] that look like this, of which this one is the first."""
-
-
-@dataclass(frozen=True)
-class Entry:
-    """An entry of a Jacobian. Parts are "real" or "imag", and empty for real dtypes."""
-
-    output: int
-    leaf: int
-    output_index: tuple[int, ...]
-    output_part: str
-    leaf_index: tuple[int, ...]
-    leaf_part: str
-    numerical: float
-    analytical: float
-    name: str = ""
-    """What the output is called, as in `.loss`; empty: it has a position."""
-
-    def describe(self) -> str:
-        """Return the entry as a line of text."""
-        above = f"{called(self.output, self.name)}{place(self.output_index, self.output_part)}"
-        below = f"input {self.leaf}{place(self.leaf_index, self.leaf_part)}"
-        return f"d {above} / d {below} = {self.numerical:.8g} numerically, {self.analytical:.8g} analytically"
-
-
-def diagnose(
-    numerical: Tensor,
-    analytical: Tensor,
-    outputs: Sequence[Tensor],
-    leaves: Sequence[Tensor],
-    numbers: Numbers,
-    *,
-    order: str = "",
-    names: Sequence[str] = (),
-) -> list[Finding]:
-    """Say what the disagreement of two Jacobians of shape (M, N) looks like; blocks that look alike share a finding.
-
-    order: empty for first derivatives, else as in "rev_over_rev": leaves are inputs, then cotangents (or tangents).
-    names: of the outputs, as in `.loss`; empty: they have positions.
+    check: empty for first derivatives, else as in "rev_over_rev": leaves are inputs, then cotangents (or tangents).
     """
-    forward = order.endswith("_fwd")
-    inputs = len(leaves) if not order else len(leaves) // 2 if forward else len(outputs)
+    outputs, leaves = pair.outputs, pair.leaves
+    forward = check.endswith("_fwd")
+    inputs = len(leaves) if not check else len(leaves) // 2 if forward else len(outputs)
     vectors = [f"{'tangent' if forward else 'cotangent'} {k}" for k in range(len(leaves) - inputs)]
     below = [f"input {j}" for j in range(inputs)] + vectors
-    above = [called(i, names[i] if names else "") for i in range(len(outputs))]
+    above = [called(i, pair.names[i] if pair.names else "") for i in range(len(outputs))]
     found: dict[str, Finding] = {}
-    for block in _blocks(numerical, analytical, outputs, leaves, numbers, names):
-        if not bool((block.excess > 0).any()):
+    for block in _blocks(pair, numbers):
+        if not bool(block.wrong.any()):
             continue
         kind, says, fields = _look(block)
-        if kind == "zero" and order and block.j < inputs:
+        if kind == "zero" and check and block.j < inputs:
             kind, says = "second_order_lost", LOST
         first = Finding(kind, says, block.i, block.j, {**fields, "blocks": []})
         found.setdefault(f"{says} {fields}", first).fields["blocks"].append([block.i, block.j])
     return [replace(one, text=f"{_where(one, above, below)}: {one.text}") for one in found.values()]
-
-
-def worst_entries(
-    numerical: Tensor,
-    analytical: Tensor,
-    outputs: Sequence[Tensor],
-    leaves: Sequence[Tensor],
-    numbers: Numbers,
-    most: int = 5,
-    names: Sequence[str] = (),
-) -> list[Entry]:
-    """Return the entries that exceed their tolerance by most; of each element of a complex leaf the worse part."""
-    found: list[tuple[float, Entry]] = []
-    for block in _blocks(numerical, analytical, outputs, leaves, numbers, names):
-        excess = block.excess.flatten()
-        worst = excess.argsort(descending=True, stable=True)[:most].tolist()
-        found += [(float(excess[k]), block.entry(k)) for k in worst if excess[k] > 0]
-    return [entry for _, entry in sorted(found, key=lambda pair: -pair[0])[:most]]
 
 
 @dataclass(frozen=True)
@@ -138,14 +74,10 @@ class _Block:
     leaf: Tensor
     n: Tensor
     a: Tensor
+    wrong: Tensor
+    """Which entries exceed their tolerance, of shape (output elements, parts, leaf elements)."""
     numbers: Numbers
     name: str
-
-    @cached_property
-    def excess(self) -> Tensor:
-        """By how much entries exceed their tolerance, of shape (output elements, parts, leaf elements)."""
-        beyond = _modulus(self.a - self.n) - self.numbers.atol - self.numbers.rtol * _modulus(self.n)
-        return beyond.clamp_min(0).masked_fill(~(self.a.isfinite() & self.n.isfinite()).all(3), inf)
 
     @cached_property
     def zero(self) -> Tensor:
@@ -158,7 +90,7 @@ class _Block:
         return bool((_modulus(off) <= bound).all()) and bool(off.norm() <= 0.1 * (self.a - self.n).norm())
 
     def entry(self, position: int) -> Entry:
-        """Return the entry at a position of the flattened `excess`."""
+        """Return the entry at a position of the flattened `wrong`; of a complex leaf the worse part."""
         row, element = divmod(position, self.n.shape[2])
         n, a = (matrix.flatten(0, 1)[row, element] for matrix in (self.n, self.a))
         worse = int((a - n).abs().argmax())  # NaN is the greatest
@@ -166,22 +98,16 @@ class _Block:
         return Entry(self.i, self.j, *places, float(n[worse]), float(a[worse]), self.name)
 
 
-def _blocks(
-    numerical: Tensor,
-    analytical: Tensor,
-    outputs: Sequence[Tensor],
-    leaves: Sequence[Tensor],
-    numbers: Numbers,
-    names: Sequence[str],
-) -> Iterator[_Block]:
-    # The same infinity, or NaN, on both sides is agreement.
-    same = ~analytical.isfinite() & ((analytical == numerical) | (analytical.isnan() & numerical.isnan()))
-    n, a = (blocks(matrix.masked_fill(same, 0), outputs, leaves) for matrix in (numerical, analytical))
-    for i, output in enumerate(outputs):
-        for j, leaf in enumerate(leaves):
+def _blocks(pair: Pair, numbers: Numbers) -> Iterator[_Block]:
+    # The same infinity on both sides is agreement.
+    same = pair.analytical.isinf() & (pair.analytical == pair.numerical)
+    matrices = pair.numerical.masked_fill(same, 0), pair.analytical.masked_fill(same, 0), pair.excess > 0
+    n, a, wrong = (blocks(matrix, pair.outputs, pair.leaves) for matrix in matrices)
+    for i, output in enumerate(pair.outputs):
+        for j, leaf in enumerate(pair.leaves):
             shape = (output.numel(), 1 + output.is_complex(), leaf.numel(), 1 + leaf.is_complex())
-            entries = n[i][j].reshape(shape), a[i][j].reshape(shape)
-            yield _Block(i, j, output, leaf, *entries, numbers, names[i] if names else "")
+            entries = n[i][j].reshape(shape), a[i][j].reshape(shape), wrong[i][j].reshape(shape).any(3)
+            yield _Block(i, j, output, leaf, *entries, numbers, pair.names[i] if pair.names else "")
 
 
 def _modulus(entries: Tensor) -> Tensor:
@@ -333,7 +259,7 @@ def _not_finite(block: _Block) -> Look:
 
 def _somewhere(block: _Block) -> Look:
     """Say where a block is wrong that no mistake explains. That zeros agree elsewhere says nothing."""
-    wrong, size = block.excess > 0, _modulus(block.n)
+    wrong, size = block.wrong, _modulus(block.n)
     active = wrong | (torch.maximum(size, _modulus(block.a)) > block.numbers.atol)
     bad = {"entries": wrong, "columns": wrong.any(0).any(0), "rows": wrong.any(2)}
     of = {"entries": active, "columns": active.any(0).any(0), "rows": active.any(2)}
@@ -351,9 +277,8 @@ def _somewhere(block: _Block) -> Look:
     zero = bool(block.zero[wrong].all())
     places, fields[kind] = _listed(block, kind, bad[kind])
     what = {"entries": "entries", "columns": "elements of the input", "rows": "elements of the output"}[kind]
-    says = (
-        f"only {count[kind]} of {bad[kind].numel()} {what} are wrong{', the gradient zero' if zero else ''}: {places}"
-    )
+    how = ", the gradient zero" if zero else ""
+    says = f"only {count[kind]} of {bad[kind].numel()} {what} are wrong{how}: {places}"
     return kind, says, {**fields, "count": count[kind], "zero": zero}
 
 
@@ -363,8 +288,8 @@ def _listed(block: _Block, kind: str, bad: Tensor) -> tuple[str, list[dict[str, 
     entries = [block.entry(k * block.n.shape[2] if kind == "rows" else k) for k in positions[:LISTED]]
     shown = {
         "entries": Entry.describe,
-        "rows": lambda entry: place(entry.output_index, entry.output_part),
-        "columns": lambda entry: place(entry.leaf_index, ""),
+        "rows": lambda entry: index_text(entry.output_index, entry.output_part),
+        "columns": lambda entry: index_text(entry.leaf_index, ""),
     }[kind]
     own = {"entries": "_", "rows": "output_", "columns": "leaf_index"}[kind]
     more = f" and {len(positions) - LISTED} more" if len(positions) > LISTED else ""

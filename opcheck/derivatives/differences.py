@@ -9,8 +9,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from opcheck.derivatives.autodiff import Differentiable
 from opcheck.derivatives.coordinates import batches_of, vector
-from opcheck.derivatives.functions import Differentiable
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,12 @@ from torch.autograd import gradcheck as torch_gradcheck
 from torch.autograd import gradgradcheck as torch_gradgradcheck
 from torch.autograd.gradcheck import GradcheckError as TorchGradcheckError
 
-from opcheck.derivatives.beside import BESIDE
-from opcheck.derivatives.contradiction import contradiction
-from opcheck.derivatives.engine import Disagreement, Request
+from opcheck.derivatives.batched_engine import Point
+from opcheck.derivatives.compare import contradiction
+from opcheck.derivatives.disagreement import Disagreement
 from opcheck.derivatives.evidence import Evidence
-from opcheck.derivatives.numbers import Numbers
-from opcheck.derivatives.point import Point
+from opcheck.derivatives.gradients import GRADIENT_CLAIMS
+from opcheck.derivatives.question import Numbers, Request
 
 Tensors = Tensor | Sequence[Any]
 
@@ -79,9 +79,7 @@ def gradcheck(
     }
     chosen = [check for check, wanted in checks.items() if wanted]
     numbers = Numbers(eps, atol, rtol, nondet_tol)
-    request = Request(
-        _function(func, values), _leaves(values), numbers, forward_ad=check_forward_ad, jacobians=tuple(chosen)
-    )
+    request = Request(_function(func, values), _leaves(values), numbers, forward_ad=check_forward_ad)
     evidence = Point(request).evidence()
     _check_outputs(evidence)
     return _verdict(_objections(evidence, request, chosen), raise_exception)
@@ -133,19 +131,15 @@ def gradgradcheck(
     }
     chosen = [check for check, wanted in checks.items() if wanted]
     numbers = Numbers(eps, atol, rtol, nondet_tol)
-    asked = {"fwd_over_rev": check_fwd_over_rev, "rev_over_rev": check_rev_over_rev}
-    request = Request(
-        _function(func, values), _leaves(values), numbers, grad_outputs=given, forward_ad=False,
-        jacobians=tuple(name for name, wanted in asked.items() if wanted),
-    )  # fmt: skip
+    request = Request(_function(func, values), _leaves(values), numbers, grad_outputs=given, forward_ad=False)
     evidence = Point(request).evidence("rev with gaps" if gen_non_contig_grad_outputs else "rev")
     return _verdict(_objections(evidence, request, chosen), raise_exception)
 
 
 def _objections(evidence: Evidence, request: Request, checks: Sequence[str]) -> Iterator[Disagreement]:
     for check in checks:
-        if check in BESIDE:
-            found = BESIDE[check](evidence, request)
+        if check in GRADIENT_CLAIMS:
+            found = GRADIENT_CLAIMS[check](evidence, request)
         else:
             found = contradiction(evidence, "forward" if check == "forward_ad" else "reverse", request)
         if found is not None:

@@ -1,48 +1,52 @@
-"""The reference engine: every claim is put to `torch.autograd.gradcheck` and `gradgradcheck`."""
+"""The reference engine: every claim is put to `torch.autograd.gradcheck` and `gradgradcheck`.
+
+It is slow, and the yardstick for the other engine: it shares no calculus with it. What torch's two functions cannot be
+asked (orders beyond theirs, gradients of sparse layouts, batching by the public vmap) is put together here from torch's
+other functions, one point and one direction at a time.
+"""
 
 from __future__ import annotations
 
 import math
 import re
 import warnings
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import torch
+import torch.autograd.forward_ad as fwad
 from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
 from torch.autograd.gradcheck import GradcheckError
 
-from opcheck.derivatives.amount import Amount
-from opcheck.derivatives.beside import BESIDE, BEYOND, beyond_torch
-from opcheck.derivatives.contradiction import confirmed, contradiction
-from opcheck.derivatives.engine import Disagreement, Function, Request
-from opcheck.derivatives.functions import Primal, Pullback
-from opcheck.derivatives.numbers import Numbers
-from opcheck.derivatives.point import Point, Step, order
-from opcheck.derivatives.real_form import in_real_form
+from opcheck.derivatives.disagreement import Disagreement
+from opcheck.derivatives.question import Function, Request
 
 # torch's functions test much at once. So that each claim fails under its own name, a check switches everything else
 # off: other features by their parameters, non-determinism by an infinite tolerance, and, for claims beside the
 # Jacobian, the comparison of Jacobians by a tolerance that only NaN exceeds (an infinite one would become NaN where
 # torch scales it by 0).
-ALL_OFF: dict[str, Any] = {
-    "check_undefined_grad": False,
-    "check_grad_dtypes": False,
-    "check_batched_grad": False,
-    "nondet_tol": math.inf,
-}
+ALL_OFF: dict[str, Any] = dict.fromkeys(("check_undefined_grad", "check_grad_dtypes", "check_batched_grad"), False)
+ALL_OFF["nondet_tol"] = math.inf
 WITHOUT_JACOBIAN: dict[str, Any] = {"atol": 1e300, "fast_mode": True}
-
-KEPT = 256
-"""For how many samples the engine remembers that the claims beside the Jacobian hold: more than an operator has."""
-
 FORWARD: dict[str, Any] = {"check_forward_ad": True, "check_backward_ad": False}
 
-LEGACY = ("batched_grad", "batched_forward_grad")
-"""The checks that gradcheck runs on its legacy vmap."""
+OBJECTIONS = {
+    "Jacobian": "Jacobian.*mismatch|expected to be zero",
+    "nondeterminism": "not reentrant",
+    "batching": "batched grad",
+    "backward": "not multiplied by grad_output",
+    "grad_dtypes": "dtype mismatch|is incorrect|has incorrect",
+    "undefined_grad": "undefined",
+}
+"""What torch objects to, in the order in which gradcheck looks at it, by a pattern of its messages."""
+REFUSED = "While computing batched gradients, got|Expected backward function to handle undefined"
+"""Messages that mean an error was raised, not a wrong number returned."""
 
 SPARSE = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
+
+Step = Literal["rev", "fwd", "sum"]
 
 
 @dataclass(frozen=True)
@@ -51,120 +55,59 @@ class Question:
 
     second_order: bool = False
     of: tuple[Step, ...] = ()
-    """The derivative that is asked about."""
+    """The derivative that is asked about: the function's vjp, its jvp, or the sum of its gradients."""
     parameters: dict[str, Any] = field(default_factory=dict)
-    own: str = ""
-    """Pattern of torch's messages that concern this claim; others belong to another check. Empty: all."""
-    refusal: str = ""
-    """Pattern of messages that mean an error was raised, not a wrong number returned."""
+    claim: str = ""
+    """Which of OBJECTIONS contradict the claim; empty: all of them."""
 
 
 QUESTIONS = {
     "backward": Question(),
     "forward_ad": Question(parameters=FORWARD),
-    "batched_grad": Question(
-        parameters={**WITHOUT_JACOBIAN, "check_batched_grad": True},
-        own="batched grad",
-        refusal="While computing batched gradients, got",
-    ),
+    "batched_grad": Question(parameters={**WITHOUT_JACOBIAN, "check_batched_grad": True}, claim="batching"),
     "batched_forward_grad": Question(
-        parameters={
-            **WITHOUT_JACOBIAN,
-            **FORWARD,
-            "check_batched_forward_grad": True,
-        },
-        own="batched grad",
-        refusal="While computing batched gradients, got",
+        parameters={**WITHOUT_JACOBIAN, **FORWARD, "check_batched_forward_grad": True}, claim="batching"
     ),
-    "undefined_grad": Question(
-        parameters={**WITHOUT_JACOBIAN, "check_undefined_grad": True},
-        own="undefined",
-        refusal="Expected backward function to handle undefined",
-    ),
-    "grad_dtypes": Question(
-        parameters={**WITHOUT_JACOBIAN, "check_grad_dtypes": True},
-        own="dtype mismatch|is incorrect|has incorrect",
-    ),
-    "nondeterminism": Question(parameters=WITHOUT_JACOBIAN, own="not reentrant"),
+    "undefined_grad": Question(parameters={**WITHOUT_JACOBIAN, "check_undefined_grad": True}, claim="undefined_grad"),
+    "grad_dtypes": Question(parameters={**WITHOUT_JACOBIAN, "check_grad_dtypes": True}, claim="grad_dtypes"),
+    "nondeterminism": Question(parameters=WITHOUT_JACOBIAN, claim="nondeterminism"),
     "rev_over_rev": Question(second_order=True, parameters={"check_rev_over_rev": True}),
-    "fwd_over_rev": Question(
-        second_order=True, parameters={"check_rev_over_rev": False, "check_fwd_over_rev": True}
-    ),
+    "fwd_over_rev": Question(second_order=True, parameters={"check_rev_over_rev": False, "check_fwd_over_rev": True}),
     "masked": Question(),
     # The orders that torch's functions leave out are put as questions about a derivative made by hand.
     "rev_over_fwd": Question(of=("fwd",)),
     "scalarized_second_order": Question(of=("sum",)),
     "rev_over_rev_over_rev": Question(of=("rev", "rev")),
-}  # fmt: skip
+}
 
 
 class TorchEngine:
-    """Puts claims to torch's own functions: slow, and the yardstick for every other engine."""
+    """Puts claims to torch's own functions."""
 
     name = "torch"
-
-    def __init__(self) -> None:
-        self._settled: dict[tuple[str, Numbers], bool] = {}
 
     def ask(self, check: str, request: Request) -> Disagreement | None:
         """Return why a claim does not hold; None where it holds. See `Engine.ask`."""
         if check == "fwd_over_fwd":  # dual numbers do not nest: gradcheck cannot ask for it
-            return contradiction(Point(request).evidence("fwd"), "forward", request)
-        found = self._asked(check, request)
-        if found is None:
-            return beyond_torch(check, Point(request).evidence()) if check in BEYOND else None
-        return _shown(check, request, found)
-
-    def _asked(self, check: str, request: Request) -> Disagreement | None:
+            return _forward_over_forward(request)
         question = QUESTIONS[check]
-        if check in request.together and self._all_hold(request):
-            return None
-        if check in ("forward_ad", "fwd_over_rev") and _is_strided(request):
-            request = in_real_form(request)
-        if question.of:
-            evidence = Point(request).evidence(*question.of)
-            request = request.with_(function=evidence.function, leaves=evidence.leaves)
+        for step in question.of:
+            request = _derivative(request, step)
         parameters = self._parameters(check, question, request)
         if not question.second_order:
-            if check in LEGACY:
-                return _of_batching(check, request, question, parameters)
-            return _put(gradcheck, request, question, parameters)
-        given = {**parameters, "grad_outputs": request.grad_outputs}
+            found = _put(gradcheck, request, question, parameters)
+            # gradcheck's vmap lacks rules that operators do have: https://github.com/pytorch/pytorch/issues/130768
+            return _batching(check, request) if found and question.claim == "batching" else found
         if any(leaf.layout in SPARSE for leaf in request.leaves):
-            return _put(gradgradcheck_of_sparse, request, question, given)
+            return _put(gradcheck, _dense_gradients(request), question, _first_order(parameters))
         if request.grad_outputs is not None:
-            return _put(gradgradcheck, request, question, given)
+            return _put(gradgradcheck, request, question, {**parameters, "grad_outputs": request.grad_outputs})
         for non_contiguous in request.non_contiguous:
-            given = {**parameters, "gen_non_contig_grad_outputs": non_contiguous}
-            found = _put(gradgradcheck, request, question, given)
+            given = {"grad_outputs": None, "gen_non_contig_grad_outputs": non_contiguous}
+            found = _put(gradgradcheck, request, question, {**parameters, **given})
             if found or check != "rev_over_rev":
                 return found
         return None
-
-    def _all_hold(self, request: Request) -> bool:
-        """Put all claims beside the Jacobian in one call, once. Where it fails, each is asked on its own."""
-        if not request.key:
-            return False
-        key = request.key, request.numbers
-        if key not in self._settled:
-            if len(self._settled) >= KEPT:
-                del self._settled[next(iter(self._settled))]
-            self._settled[key] = self._hold_together(request)
-        return self._settled[key]
-
-    def _hold_together(self, request: Request) -> bool:
-        parameters = self._parameters("", Question(), request)
-        for check in request.together:
-            parameters |= QUESTIONS[check].parameters
-        parameters |= {
-            "check_backward_ad": True,
-            "check_forward_ad": "batched_forward_grad" in request.together or request.forward_ad,
-            "nondet_tol": request.numbers.nondeterminism,
-        }
-        try:
-            return _put(gradcheck, request, Question(), parameters) is None
-        except Exception:
-            return False
 
     def _parameters(self, check: str, question: Question, request: Request) -> dict[str, Any]:
         numbers = request.numbers
@@ -189,64 +132,6 @@ class TorchEngine:
         return parameters
 
 
-def _is_strided(request: Request) -> bool:
-    return all(leaf.layout is torch.strided for leaf in request.leaves)
-
-
-def _shown(check: str, request: Request, found: Disagreement) -> Disagreement:
-    """Return what torch objects to with both Jacobians, where they can be had and do differ."""
-    place = order(check)
-    # The coordinates of sparse leaves are their specified elements; torch's message shows them.
-    if place is None or found.kind != "wrong" or not _is_strided(request):
-        return found
-    whole = request.with_(amount=Amount("full"))
-    try:
-        seen = confirmed(Point(whole).evidence(*place[0]), place[1], whole, check if place[0] else "")
-    except Exception:
-        return found  # evidence for the reader only: the verdict stands without it
-    return replace(found, mismatch=seen.mismatch, findings=seen.findings, worst=seen.worst) if seen else found
-
-
-def _of_batching(
-    check: str, request: Request, question: Question, parameters: dict[str, Any]
-) -> Disagreement | None:  # fmt: skip
-    """Ask again with the public vmap where gradcheck objects: its legacy vmap lacks rules that operators do have.
-
-    See https://github.com/pytorch/pytorch/issues/130768.
-    """
-    try:
-        if _put(gradcheck, request, question, parameters) is None:
-            return None
-    except Exception:
-        pass
-    return BESIDE[check](Point(request).evidence(), request)
-
-
-def gradgradcheck_of_sparse(
-    function: Function,
-    leaves: tuple[Tensor, ...],
-    grad_outputs: tuple[Tensor, ...] | None,
-    *,
-    masked: bool,
-    check_rev_over_rev: bool,
-    check_fwd_over_rev: bool = False,
-    **parameters: Any,
-) -> bool:
-    """Do what gradgradcheck does, which refuses gradients of sparse layouts: the backward pass returns them dense."""
-    outputs = function(*leaves)
-    chosen = tuple(index for index, output in enumerate(outputs) if output.requires_grad)
-    cotangents = grad_outputs or tuple(torch.rand_like(outputs[index]) - 0.5 for index in chosen)
-    pulled_back = Pullback(Primal(function, chosen), len(leaves))
-
-    def dense(*arguments: Tensor) -> tuple[Tensor, ...]:
-        found = pulled_back(*arguments)
-        return tuple(g.to_dense(masked_grad=masked) if g.layout in SPARSE else g for g in found)
-
-    arguments = (*leaves, *(v.detach().requires_grad_() for v in cotangents))
-    modes = {"check_backward_ad": check_rev_over_rev, "check_forward_ad": check_fwd_over_rev}
-    return bool(gradcheck(dense, arguments, masked=masked, **modes, **parameters))
-
-
 def _put(function: Any, request: Request, question: Question, parameters: dict[str, Any]) -> Disagreement | None:
     try:
         with warnings.catch_warnings():
@@ -256,7 +141,161 @@ def _put(function: Any, request: Request, question: Question, parameters: dict[s
             held = function(request.function, request.leaves, **parameters)
     except GradcheckError as error:
         text = " ".join(str(part) for part in error.args).strip()
-        if question.own and not re.search(question.own, text):
-            return None
-        return Disagreement(text, "refused" if question.refusal and re.search(question.refusal, text) else "wrong")
+        return _objection(text, question.claim)
+    except Exception as error:
+        if question.claim != "batching":
+            raise
+        return Disagreement(str(error), "refused")
     return None if held else Disagreement(f"torch.autograd.{function.__name__} returned False")
+
+
+def _objection(text: str, claim: str) -> Disagreement | None:
+    """Return what a message of torch says about a claim; None where gradcheck came to another one after it held."""
+    order = list(OBJECTIONS)
+    about = next((name for name in reversed(order) if re.search(OBJECTIONS[name], text)), "")
+    if not claim or about == claim:
+        return Disagreement(text, "refused" if re.search(REFUSED, text) else "wrong")
+    if about and order.index(about) > order.index(claim):
+        return None
+    return Disagreement(f"torch did not come to this claim; it objects to something else: {text}", "inconclusive")
+
+
+# what torch's functions cannot be asked
+
+
+def _chosen(function: Function, leaves: tuple[Tensor, ...]) -> Callable[..., tuple[Tensor, ...]]:
+    """Return a function with the outputs that have a backward pass, or, where none has, that could have one."""
+    outputs = function(*leaves)
+    places = [k for k, y in enumerate(outputs) if y.requires_grad]
+    places = places or [k for k, y in enumerate(outputs) if y.is_floating_point() or y.is_complex()]
+
+    def chosen(*points: Tensor) -> tuple[Tensor, ...]:
+        found = function(*points)
+        return tuple(found[k] for k in places)
+
+    return chosen
+
+
+def _gradients(outputs: tuple[Tensor, ...], leaves: tuple[Tensor, ...], cotangents: Any, **how: Any) -> Any:
+    return torch.autograd.grad(outputs, leaves, cotangents, allow_unused=True, materialize_grads=True, **how)
+
+
+def _jvp(function: Function, points: tuple[Tensor, ...], tangents: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    untyped: Any = fwad
+    with fwad.dual_level():
+        outputs = function(*map(untyped.make_dual, points, tangents))
+        found = [untyped.unpack_dual(y).tangent for y in outputs]
+    return tuple(torch.zeros_like(y) if t is None else t for y, t in zip(outputs, found, strict=True))
+
+
+def _random(like: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    return tuple(torch.rand_like(tensor, memory_format=torch.contiguous_format) - 0.5 for tensor in like)
+
+
+def _derivative(request: Request, step: Step) -> Request:
+    """Return the same question about a derivative of the function, with random vectors as further leaves."""
+    function, count = _chosen(request.function, request.leaves), len(request.leaves)
+
+    def vjp(*arguments: Tensor) -> tuple[Tensor, ...]:
+        leaves, cotangents = arguments[:count], arguments[count:]
+        found: tuple[Tensor, ...] = _gradients(function(*leaves), leaves, cotangents, create_graph=True)
+        return found
+
+    def total(*leaves: Tensor) -> tuple[Tensor, ...]:
+        outputs = function(*leaves)
+        found = _gradients(outputs, leaves, tuple(map(torch.ones_like, outputs)), create_graph=True)
+        sums = [torch.view_as_real(g).sum() if g.is_complex() else g.sum() for g in found]
+        return (torch.stack(sums).sum(),)
+
+    def jvp(*arguments: Tensor) -> tuple[Tensor, ...]:
+        return _jvp(function, arguments[:count], arguments[count:])
+
+    if step == "sum":
+        return request.with_(function=total)
+    given = request.grad_outputs if step == "rev" else None
+    vectors = given or _random(function(*request.leaves) if step == "rev" else request.leaves)
+    leaves = (*request.leaves, *(v.detach().requires_grad_() for v in vectors))
+    return request.with_(function=vjp if step == "rev" else jvp, leaves=leaves, grad_outputs=None)
+
+
+def _dense_gradients(request: Request) -> Request:
+    """Return the question about the vjp, its gradients made dense: gradgradcheck refuses those of sparse layouts."""
+    derived = _derivative(request, "rev")
+
+    def dense(*arguments: Tensor) -> tuple[Tensor, ...]:
+        found = derived.function(*arguments)
+        return tuple(g.to_dense(masked_grad=request.masked) if g.layout in SPARSE else g for g in found)
+
+    return derived.with_(function=dense)
+
+
+def _first_order(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Return what gradcheck is to be told about a vjp, from the parameters of gradgradcheck."""
+    names = {"check_rev_over_rev": "check_backward_ad", "check_fwd_over_rev": "check_forward_ad"}
+    return {names.get(name, name): value for name, value in parameters.items()}
+
+
+def _forward_over_forward(request: Request) -> Disagreement | None:
+    """Compare the jvp of the jvp with differences of the jvp, along each real coordinate in turn."""
+    function, numbers = _chosen(request.function, request.leaves), request.numbers
+    leaves = tuple(leaf.detach() for leaf in request.leaves)
+    arguments = (*leaves, *_random(leaves))
+
+    def jvp(*moved: Tensor) -> tuple[Tensor, ...]:
+        found: tuple[Tensor, ...] = torch.func.jvp(function, moved[: len(leaves)], moved[len(leaves) :])[1]
+        return found
+
+    for number, units in enumerate(map(_units, arguments)):
+        for unit in units:
+            tangents = tuple(unit if k == number else torch.zeros_like(x) for k, x in enumerate(arguments))
+            above, below = (
+                jvp(*(x + sign * numbers.eps * t for x, t in zip(arguments, tangents, strict=True))) for sign in (1, -1)
+            )
+            for output, found in enumerate(torch.func.jvp(jvp, arguments, tangents)[1]):
+                expected = (above[output] - below[output]) / (2 * numbers.eps)
+                if not torch.allclose(found, expected, numbers.rtol, numbers.atol):
+                    off = float((found - expected).abs().max())
+                    where = f"output {output} with respect to argument {number} of the jvp"
+                    return Disagreement(f"forward over forward: {where} is off by up to {off:.4g}")
+    return None
+
+
+def _units(tensor: Tensor) -> Iterator[Tensor]:
+    """Yield a tensor for each real coordinate of another: 1 there, or 1j, and 0 elsewhere."""
+    for index in range(tensor.numel()):
+        for value in (1, 1j) if tensor.is_complex() else (1,):
+            unit = torch.zeros(tensor.shape, dtype=tensor.dtype, device=tensor.device)
+            unit.view(-1)[index].fill_(value)
+            yield unit
+
+
+def _batching(check: str, request: Request) -> Disagreement | None:
+    """Compare three derivatives by `torch.func.vmap` with those one by one."""
+    function, leaves = _chosen(request.function, request.leaves), request.leaves
+    outputs = function(*leaves)
+    if not outputs:
+        return None
+    if check == "batched_grad":
+
+        def derivative(*vectors: Tensor) -> Any:
+            return _gradients(outputs, leaves, vectors, retain_graph=True)
+
+        like = outputs
+    else:
+        leaves = like = tuple(leaf.detach() for leaf in leaves)
+
+        def derivative(*vectors: Tensor) -> Any:
+            return torch.func.jvp(function, leaves, vectors)[1]
+
+    rows = [_random(like) for _ in range(3)]
+    stacked = tuple(map(torch.stack, zip(*rows, strict=True)))
+    try:
+        batched = torch.func.vmap(derivative, randomness="same")(*stacked)
+    except Exception as error:
+        return Disagreement(f"While computing batched gradients, got: {error}", "refused")
+    for number, row in enumerate(rows):
+        for found, expected in zip(batched, derivative(*row), strict=True):
+            one, other = (t.to_dense() if t.layout in SPARSE else t for t in (found[number], expected))
+            if not torch.allclose(one, other, 1e-5, 1e-8, equal_nan=True):
+                return Disagreement("a vmapped derivative is not that of the loop")
+    return None

@@ -10,7 +10,7 @@ from operators.closed_forms import leaf
 
 from opcheck.derivatives import BatchedEngine, Request, TorchEngine
 from opcheck.derivatives.batched_engine import order
-from opcheck.derivatives.numbers import DOUBLE
+from opcheck.derivatives.question import DOUBLE
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*jit.script:DeprecationWarning")
 

@@ -6,19 +6,9 @@ from operators.corpus import BESIDE, BLIND_SPOTS, FAULTS, JACOBIANS, LOW_ACCURAC
 from operators.looped import forward_jacobian, reverse_jacobian, to_real
 
 from opcheck.derivatives import BatchedEngine, TorchEngine
-from opcheck.derivatives.analytical import vjp
+from opcheck.derivatives.autodiff import vjp
 
-
-class AllAtOnce(BatchedEngine):
-    """Knows that both orders will be asked for in both modes: one batch answers for the function and its pullback."""
-
-    def ask(self, check, request):
-        return super().ask(check, request.with_(jacobians=("backward", "forward_ad", "rev_over_rev", "fwd_over_rev")))
-
-
-engines = pytest.mark.parametrize(
-    "engine", [TorchEngine(), BatchedEngine(), AllAtOnce()], ids=["torch", "batched", "all at once"]
-)
+engines = pytest.mark.parametrize("engine", [TorchEngine(), BatchedEngine()], ids=["torch", "batched"])
 
 # The corpus asks for strange things, of which torch warns.
 pytestmark = [pytest.mark.filterwarnings("ignore::UserWarning"), pytest.mark.filterwarnings("ignore::FutureWarning")]

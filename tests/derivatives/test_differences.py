@@ -4,11 +4,10 @@ import pytest
 import torch
 from operators.closed_forms import leaf, numbers, real_jacobian
 
-from opcheck.derivatives.coordinates import vector
+from opcheck.derivatives.autodiff import Primal
+from opcheck.derivatives.batching import sweep
+from opcheck.derivatives.coordinates import asked, directions, probe, side_by_side, stencil, vector, with_probe
 from opcheck.derivatives.differences import differences, error_estimate, kinks, looped
-from opcheck.derivatives.directions import asked, directions, probe, side_by_side, stencil, with_probe
-from opcheck.derivatives.functions import Primal
-from opcheck.derivatives.sweep import sweep
 
 REAL, COMPLEX = torch.float64, torch.complex128
 STEP = 1e-6

@@ -7,22 +7,24 @@ from operators.closed_forms import leaf, numbers, real_jacobian
 from operators.faulty import not_batchable, not_batchable_forward, wrong_batching_rule
 from operators.right import Square
 
-from opcheck.derivatives import Amount
-from opcheck.derivatives.directions import directions, probe, with_probe
+from opcheck.derivatives import Coverage
+from opcheck.derivatives.autodiff import Primal, Pullback, pushforward
+from opcheck.derivatives.coordinates import directions, probe, with_probe
 from opcheck.derivatives.evidence import Evidence
-from opcheck.derivatives.functions import Primal, Pullback, pushforward
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*jit.script:DeprecationWarning")
 
 REAL, COMPLEX = torch.float64, torch.complex128
 STEP = 1e-6
-ONE_AT_A_TIME = Amount(budget=1)
-AMOUNTS = pytest.mark.parametrize("amount", [Amount(), ONE_AT_A_TIME, Amount(budget=3000)], ids=["all", "one", "some"])
+ONE_AT_A_TIME = Coverage(memory=1)
+COVERAGES = pytest.mark.parametrize(
+    "coverage", [Coverage(), ONE_AT_A_TIME, Coverage(memory=3000)], ids=["all", "one", "some"]
+)
 MODES = pytest.mark.parametrize("mode", ["reverse", "forward"])
 
 
-def evidence(function, *leaves, amount=Amount()):  # noqa: B008 - frozen
-    return Evidence(Primal(function, tuple(range(len(function(*leaves))))), leaves, amount=amount)
+def evidence(function, *leaves, coverage=Coverage()):  # noqa: B008 - frozen
+    return Evidence(Primal(function, tuple(range(len(function(*leaves))))), leaves, coverage=coverage)
 
 
 def mixed(x, z):
@@ -52,9 +54,9 @@ EACH = pytest.mark.parametrize(("function", "leaves"), FUNCTIONS.values(), ids=F
 
 
 @EACH
-@AMOUNTS
-def test_by_either_mode_and_numerically_it_is_the_jacobian(function, leaves, amount):
-    found, expected = evidence(function, *leaves, amount=amount), real_jacobian(function, leaves)
+@COVERAGES
+def test_by_either_mode_and_numerically_it_is_the_jacobian(function, leaves, coverage):
+    found, expected = evidence(function, *leaves, coverage=coverage), real_jacobian(function, leaves)
     assert found.size == expected.shape
     for looped in (False, True):
         for mode in ("reverse", "forward"):
@@ -77,7 +79,7 @@ def test_it_is_what_torch_func_says(transform):
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_projected_it_is_the_jacobian_times_random_directions(name):
     function, leaves = FUNCTIONS[name]
-    found, expected = evidence(function, *leaves, amount=Amount("projected")), real_jacobian(function, leaves)
+    found, expected = evidence(function, *leaves, coverage=Coverage("projected")), real_jacobian(function, leaves)
     v, u = directions(found.size[0], 8, "outputs"), directions(found.size[1], 8, "inputs")
     for looped in (False, True):
         reverse, forward = (found.analytical(mode, looped=looped) for mode in ("reverse", "forward"))
@@ -101,17 +103,17 @@ def test_the_rounding_unit_is_that_of_the_coarsest_leaf():
     assert evidence(lambda z: (z,), leaf(1, dtype=COMPLEX)).unit == torch.finfo(REAL).eps
 
 
-@pytest.mark.parametrize(("amount", "whole"), [
-    (Amount(), False), (Amount("full"), True), (Amount("projected"), False), (Amount(largest=600), True),
+@pytest.mark.parametrize(("coverage", "whole"), [
+    (Coverage(), False), (Coverage("full"), True), (Coverage("projected"), False), (Coverage(largest=600), True),
 ])  # fmt: skip
-def test_the_amount_says_whether_all_of_it_is_computed(amount, whole):
-    found = evidence(lambda x: (x.sum(),), leaf(600), amount=amount)
+def test_the_amount_says_whether_all_of_it_is_computed(coverage, whole):
+    found = evidence(lambda x: (x.sum(),), leaf(600), coverage=coverage)
     assert (found.projections is None) is whole
 
 
 def test_small_jacobians_are_whole_unless_projections_are_wished_for():
     assert evidence(lambda x: (x,), leaf(3)).projections is None
-    assert evidence(lambda x: (x,), leaf(3), amount=Amount("projected", projections=5)).projections == 5
+    assert evidence(lambda x: (x,), leaf(3), coverage=Coverage("projected", projections=5)).projections == 5
 
 
 # batches
@@ -144,8 +146,8 @@ class Watched(torch.autograd.Function):
         return Watched.apply(x), in_dims[0]
 
 
-def sizes_of(amount, ask):
-    found = evidence(lambda x: (Watched.apply(x),), leaf(12), amount=amount)
+def sizes_of(coverage, ask):
+    found = evidence(lambda x: (Watched.apply(x),), leaf(12), coverage=coverage)
     Watched.sizes.clear()
     ask(found)
     return list(Watched.sizes)
@@ -165,7 +167,7 @@ ASKED = pytest.mark.parametrize(
 
 @ASKED
 def test_differences_make_one_batch_and_both_modes_another(ask, rows):
-    assert list(dict.fromkeys(sizes_of(Amount(), ask))) == rows
+    assert list(dict.fromkeys(sizes_of(Coverage(), ask))) == rows
 
 
 @ASKED
@@ -177,22 +179,22 @@ def test_a_budget_too_small_for_anything_gives_rows_one_at_a_time(ask, rows):
 
 @ASKED
 def test_no_batch_is_larger_than_the_budget(ask, rows):
-    amount = Amount(budget=5 * 8 * 16 * 24)  # five points of 12 inputs and 12 outputs
-    assert max(sizes_of(amount, ask)) == 5
+    coverage = Coverage(memory=5 * 8 * 16 * 24)  # five points of 12 inputs and 12 outputs
+    assert max(sizes_of(coverage, ask)) == 5
 
 
-@pytest.mark.parametrize("together", [Evidence.pull_back_vmapped, Evidence.push_forward_vmapped])
+@pytest.mark.parametrize("together", [Evidence.vjp_vmapped, Evidence.jvp_vmapped])
 def test_many_directions_at_one_point_keep_to_the_budget(together):
     sizes = sizes_of(ONE_AT_A_TIME, lambda found: together(found, with_probe(12)))
     assert set(sizes) == {1}
     assert len(sizes) >= 13
-    assert set(sizes_of(Amount(), lambda found: together(found, with_probe(12)))) == {13}
+    assert set(sizes_of(Coverage(), lambda found: together(found, with_probe(12)))) == {13}
 
 
-@pytest.mark.parametrize(("amount", "most"), [(Amount(), 6), (ONE_AT_A_TIME, 1)], ids=["all", "one"])
-def test_forward_over_forward_keeps_to_the_budget(amount, most):
+@pytest.mark.parametrize(("coverage", "most"), [(Coverage(), 6), (ONE_AT_A_TIME, 1)], ids=["all", "one"])
+def test_forward_over_forward_keeps_to_the_budget(coverage, most):
     function = pushforward(Primal(lambda x: (Watched.apply(x * x),), (0,)))
-    found = Evidence(function, (leaf(3), leaf(3, seed=1)), amount=amount)
+    found = Evidence(function, (leaf(3), leaf(3, seed=1)), coverage=coverage)
     assert found.size == (3, 6)
     Watched.sizes.clear()
     assert found.analytical("forward").batched
@@ -200,8 +202,8 @@ def test_forward_over_forward_keeps_to_the_budget(amount, most):
 
 
 def test_projections_are_fewer_rows():
-    assert set(sizes_of(Amount("projected"), lambda found: found.numerical(STEP))) == {2 * 8 + 1}
-    assert set(sizes_of(Amount("projected"), lambda found: found.analytical("reverse"))) == {8 + 1}
+    assert set(sizes_of(Coverage("projected"), lambda found: found.numerical(STEP))) == {2 * 8 + 1}
+    assert set(sizes_of(Coverage("projected"), lambda found: found.analytical("reverse"))) == {8 + 1}
 
 
 class RefusesForward(Square):
@@ -323,13 +325,13 @@ def test_where_a_function_writes_to_captured_tensors_the_graph_is_made_again(mod
         torch.testing.assert_close(found.analytical(mode).jacobian, expected)
         torch.testing.assert_close(found.analytical(mode, looped=True).jacobian, expected)
         on_scratch(x)  # somebody else's call, which spoils what the graph has saved
-        torch.testing.assert_close(found.pull_back(torch.ones(3, dtype=REAL)), x.detach() ** 2)
+        torch.testing.assert_close(found.vjp(torch.ones(3, dtype=REAL)), x.detach() ** 2)
 
 
 def test_errors_of_a_graph_just_made_are_passed_on_at_once():
     function = Counted(lambda x: (NoBackward.apply(x),))
     with pytest.raises(RuntimeError, match="no backward pass"):
-        Evidence(Primal(function, (0,)), (leaf(3),)).pull_back(torch.ones(3, dtype=REAL))
+        Evidence(Primal(function, (0,)), (leaf(3),)).vjp(torch.ones(3, dtype=REAL))
     assert function.calls <= 2
 
 
@@ -404,7 +406,7 @@ def test_a_wrong_batching_rule_of_the_backward_pass_spoils_no_gradient():
     x = leaf(4)
     function = faulty.function(faulty.square, lambda x, v: TwiceInBatches.apply(v, 2 * x))
     found = evidence(lambda x: (function(x),), x)
-    torch.testing.assert_close(found.pull_back_vmapped(torch.eye(4, dtype=REAL)), torch.diag(4 * x.detach()))
+    torch.testing.assert_close(found.vjp_vmapped(torch.eye(4, dtype=REAL)), torch.diag(4 * x.detach()))
     assert not found.analytical("reverse").batched
     torch.testing.assert_close(found.analytical("reverse").jacobian, torch.diag(2 * x.detach()))
 

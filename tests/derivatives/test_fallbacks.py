@@ -6,9 +6,9 @@ from operators import faulty
 from operators.closed_forms import leaf
 
 from opcheck.derivatives import BatchedEngine, Request
+from opcheck.derivatives.autodiff import Primal
 from opcheck.derivatives.evidence import Evidence
-from opcheck.derivatives.functions import Primal
-from opcheck.derivatives.numbers import DOUBLE
+from opcheck.derivatives.question import DOUBLE
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*jit.script:DeprecationWarning")
 

@@ -5,15 +5,15 @@ import torch
 from operators import faulty
 from operators.closed_forms import leaf
 
-from opcheck.derivatives import Amount, BatchedEngine, Request
+from opcheck.derivatives import BatchedEngine, Coverage, Request
+from opcheck.derivatives.autodiff import Primal
 from opcheck.derivatives.evidence import Evidence
-from opcheck.derivatives.functions import Primal
-from opcheck.derivatives.numbers import DOUBLE
+from opcheck.derivatives.question import DOUBLE
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*jit.script:DeprecationWarning")
 
 REAL = torch.float64
-AMOUNTS = pytest.mark.parametrize("amount", [Amount(), Amount("projected")], ids=["full", "projected"])
+COVERAGES = pytest.mark.parametrize("coverage", [Coverage(), Coverage("projected")], ids=["full", "projected"])
 
 
 class Scaled(torch.autograd.Function):
@@ -42,14 +42,14 @@ class Scaled(torch.autograd.Function):
         return 2 * Scaled.factor * x, in_dims[0]
 
 
-@AMOUNTS
+@COVERAGES
 @pytest.mark.parametrize("check", ["backward", "forward_ad"])
 @pytest.mark.parametrize("off", [1e-10, 1e-7, 1e-5])
-def test_digits_that_a_batching_rule_loses_are_not_those_of_the_derivative(monkeypatch, check, off, amount):
+def test_digits_that_a_batching_rule_loses_are_not_those_of_the_derivative(monkeypatch, check, off, coverage):
     monkeypatch.setattr(Scaled, "factor", 1 + off)
     x = leaf(5)
-    assert BatchedEngine().ask(check, Request(lambda x: (Scaled.apply(x),), (x,), DOUBLE, amount=amount)) is None
-    found = Evidence(Primal(lambda x: (Scaled.apply(x),), (0,)), (x,), amount=amount)
+    assert BatchedEngine().ask(check, Request(lambda x: (Scaled.apply(x),), (x,), DOUBLE, coverage=coverage)) is None
+    found = Evidence(Primal(lambda x: (Scaled.apply(x),), (0,)), (x,), coverage=coverage)
     assert not found.analytical("reverse" if check == "backward" else "forward").batched
 
 
@@ -60,12 +60,12 @@ def test_rounding_is_no_reason_to_leave_the_batch(monkeypatch, check):
     assert found.analytical("reverse" if check == "backward" else "forward").batched
 
 
-@AMOUNTS
+@COVERAGES
 @pytest.mark.parametrize("check", ["backward", "forward_ad"])
-def test_no_derivative_is_blamed_for_a_wrong_batching_rule_that_no_value_shows(monkeypatch, check, amount):
+def test_no_derivative_is_blamed_for_a_wrong_batching_rule_that_no_value_shows(monkeypatch, check, coverage):
     monkeypatch.setattr(Scaled, "factor", 1.5)
     x = torch.full((5,), 1e-8, dtype=REAL, requires_grad=True)  # 2x and 3x are the same to six digits after the point
-    assert BatchedEngine().ask(check, Request(lambda x: (Scaled.apply(x),), (x,), DOUBLE, amount=amount)) is None
+    assert BatchedEngine().ask(check, Request(lambda x: (Scaled.apply(x),), (x,), DOUBLE, coverage=coverage)) is None
 
 
 class Tripled(torch.autograd.Function):
@@ -92,12 +92,12 @@ class Tripled(torch.autograd.Function):
         return 3 * x, in_dims[0]
 
 
-@AMOUNTS
+@COVERAGES
 @pytest.mark.parametrize("check", ["backward", "forward_ad"])
 @pytest.mark.parametrize("size", [1.0, 1e-3, 1e-4])
-def test_a_wrong_batching_rule_that_agrees_with_a_wrong_derivative_hides_nothing(check, size, amount):
+def test_a_wrong_batching_rule_that_agrees_with_a_wrong_derivative_hides_nothing(check, size, coverage):
     x = torch.full((5,), size, dtype=REAL, requires_grad=True)
-    found = BatchedEngine().ask(check, Request(lambda x: (Tripled.apply(x),), (x,), DOUBLE, amount=amount))
+    found = BatchedEngine().ask(check, Request(lambda x: (Tripled.apply(x),), (x,), DOUBLE, coverage=coverage))
     assert found.kind == "wrong"
 
 
@@ -131,7 +131,7 @@ def bent(steep, height):
     return lambda x: steep * x + height * x.abs()
 
 
-@AMOUNTS
+@COVERAGES
 @pytest.mark.parametrize(
     ("function", "kind"),
     [
@@ -142,9 +142,9 @@ def bent(steep, height):
         (lambda x: (1e3 * x).sin().abs(), "inconclusive"),  # far away there is nothing like it
     ],
 )
-def test_a_kink_is_one_where_it_bends_by_more_than_the_tolerance(function, kind, amount):
+def test_a_kink_is_one_where_it_bends_by_more_than_the_tolerance(function, kind, coverage):
     x = torch.zeros(5, dtype=REAL, requires_grad=True)
-    found = BatchedEngine().ask("backward", Request(lambda x: (function(x),), (x,), DOUBLE, amount=amount))
+    found = BatchedEngine().ask("backward", Request(lambda x: (function(x),), (x,), DOUBLE, coverage=coverage))
     assert (found and found.kind) == kind
 
 
@@ -160,10 +160,10 @@ class BentInBatches(Tripled):
         return 2 * x + 10 * x.abs(), in_dims[0]
 
 
-@AMOUNTS
-def test_a_kink_of_the_batching_rule_is_none_of_the_function(amount):
+@COVERAGES
+def test_a_kink_of_the_batching_rule_is_none_of_the_function(coverage):
     x = torch.zeros(5, dtype=REAL, requires_grad=True)
-    asked = Request(lambda x: (BentInBatches.apply(x),), (x,), DOUBLE, amount=amount)
+    asked = Request(lambda x: (BentInBatches.apply(x),), (x,), DOUBLE, coverage=coverage)
     assert BatchedEngine().ask("backward", asked) is None
 
 

@@ -4,8 +4,7 @@ import pytest
 import torch
 from operators.looped import forward_jacobian, numerical_jacobian, reverse_jacobian
 
-from opcheck.derivatives.analytical import vjp
-from opcheck.derivatives.functions import Primal, Pullback
+from opcheck.derivatives.autodiff import Primal, Pullback, vjp
 
 METHODS = {
     "numerical": lambda function, leaves: numerical_jacobian(function, leaves, 1e-6),

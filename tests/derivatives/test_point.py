@@ -1,45 +1,35 @@
-"""A point knows the function and its derivatives, and which modes of each will be asked for."""
-
-import gc
-import weakref
+"""A point knows a function and its derivatives, and what it knows does not depend on who else asks."""
 
 import pytest
 import torch
 from operators import faulty
 from operators.closed_forms import leaf, real_jacobian
 
-from opcheck.derivatives import Amount, BatchedEngine, Request, order
-from opcheck.derivatives.numbers import DOUBLE
-from opcheck.derivatives.point import Point
+from opcheck.derivatives import BatchedEngine, Request, order
+from opcheck.derivatives.batched_engine import Point
+from opcheck.derivatives.question import DOUBLE
 
 COMPLEX = torch.complex128
-BOTH = ("backward", "forward_ad", "rev_over_rev", "fwd_over_rev")
-MODES = ("reverse", "forward")
-
-
-def point(*jacobians):
-    return Point(Request(lambda x: (x.sin(),), (leaf(3),), DOUBLE, jacobians=jacobians))
+JACOBIANS = ("backward", "forward_ad", "rev_over_rev", "fwd_over_rev")
 
 
 @pytest.mark.parametrize(
-    ("claimed", "steps", "modes"),
+    ("forward_ad", "steps", "modes"),
     [
-        (("backward",), (), {"reverse"}),
-        (("backward", "forward_ad", "grad_dtypes"), (), {"reverse", "forward"}),
-        (("backward", "rev_over_rev"), ("rev",), {"reverse"}),
-        (("rev_over_rev", "fwd_over_rev"), ("rev",), {"reverse", "forward"}),
-        (("rev_over_rev",), ("rev with gaps",), {"reverse"}),
-        (("rev_over_rev", "fwd_over_fwd"), ("fwd",), {"forward"}),
-        ((), (), {"reverse", "forward"}),
-        (("backward",), ("rev",), {"reverse", "forward"}),  # nobody has said
+        (True, (), ("reverse", "forward")),
+        (False, (), ("reverse",)),
+        (True, ("rev",), ("reverse", "forward")),
+        (False, ("rev with gaps",), ("reverse",)),
+        (True, ("sum",), ("reverse",)),
     ],
 )
-def test_the_modes_are_those_of_the_claims_about_the_same_derivative(claimed, steps, modes):
-    assert set(point(*claimed).evidence(*steps).modes) == modes
+def test_the_modes_are_those_that_the_function_is_claimed_to_support(forward_ad, steps, modes):
+    asked = Request(lambda x: (x.sin(),), (leaf(3),), DOUBLE, forward_ad=forward_ad)
+    assert tuple(Point(asked).evidence(*steps).modes) == modes
 
 
 def test_evidence_is_made_once_for_each_derivative():
-    found = point()
+    found = Point(Request(lambda x: (x.sin(),), (leaf(3),), DOUBLE))
     assert found.evidence("rev") is found.evidence("rev")
     assert found.evidence("rev") is not found.evidence("rev with gaps")
     torch.testing.assert_close(found.evidence("rev").leaves[1], found.evidence("rev with gaps").leaves[1])
@@ -50,88 +40,35 @@ def test_other_checks_are_about_no_jacobian(name):
     assert order(name) is None
 
 
-# both orders in one batch
-
-
-def mixed(x, z):
-    return (x[:, None] * z.exp(), (z.conj() * z).real.sum(), x.sin() * x.sum())
-
-
-FUNCTIONS = {
-    "real": (lambda x: (x.sin() * x.sum(),), (leaf(5),)),
-    "complex": (lambda z: (z.exp(),), (leaf(3, dtype=COMPLEX),)),
-    "several": (mixed, (leaf(2), leaf(3, dtype=COMPLEX, seed=1))),
-    "a number": (lambda x, y: ((x * y).sum(),), (leaf(3), leaf(3, seed=1))),
-    "linear": (lambda x: (x.cumsum(0),), (leaf(4),)),
-}
-SHARED = pytest.mark.parametrize("name", FUNCTIONS)
-
-
-def both_ways(name, jacobians=BOTH, **more):
-    """Return points that know what will be asked for, and that do not."""
-    function, leaves = FUNCTIONS[name]
-    return (Point(Request(function, leaves, DOUBLE, jacobians=some, **more)) for some in (jacobians, ()))
-
-
-@SHARED
-@pytest.mark.parametrize("steps", [(), ("rev",)], ids=["function", "pullback"])
-def test_one_batch_for_both_orders_says_what_one_for_each_says(name, steps):
-    shared, apart = both_ways(name)
-    one, other = shared.evidence(*steps), apart.evidence(*steps)
-    assert one.part
-    assert not other.part
-    for mode in MODES:
-        torch.testing.assert_close(
-            one.part.rows(mode),
-            other.analytical(mode).jacobian.mT if mode == "forward" else other.analytical(mode).jacobian,
-        )
-        assert one.analytical(mode).batched
-        torch.testing.assert_close(one.analytical(mode).jacobian, other.analytical(mode).jacobian)
-    torch.testing.assert_close(one.part.differences(1e-6).jacobian, one.numerical(1e-6).jacobian, rtol=0, atol=0)
-    torch.testing.assert_close(one.numerical(1e-6).jacobian, other.numerical(1e-6).jacobian, rtol=1e-9, atol=1e-9)
-
-
-@pytest.mark.parametrize(
-    ("claimed", "shared"),
-    [
-        (BOTH, True),
-        (("backward", "rev_over_rev"), True),
-        (("forward_ad", "fwd_over_rev"), True),
-        (("backward", "forward_ad", "rev_over_rev"), False),  # forward over reverse may well be refused
-        (("backward", "forward_ad"), False),
-        (("rev_over_rev", "fwd_over_rev"), False),
-        ((), False),
-    ],
-)
-def test_both_orders_share_a_batch_where_the_same_modes_are_claimed_of_both(claimed, shared):
-    found = point(*claimed)
-    assert (found.evidence().part is not None) is shared
-    assert (found.evidence("rev").part is not None) is shared
-    assert found.evidence("rev with gaps").part is None
-    assert found.evidence("rev", "rev").part is None
+def kinds(function, checks, dtype):
+    """Return what one engine says to some checks of a function, one after another."""
+    engine, found = BatchedEngine(), {}
+    asked = Request(lambda x: (function(x),), (leaf(3, dtype=dtype),), DOUBLE, key="one#0")
+    for check in checks:
+        try:
+            objection = engine.ask(check, asked)
+            found[check] = objection and objection.kind
+        except Exception as error:
+            found[check] = type(error).__name__
+    return found
 
 
 FAULTY = ("missing_conjugate", "one_wrong_entry", "second_order_lost", "second_order_wrong", "wrong_jvp", "wrong_sign")
+OTHERS = {
+    "another function without a graph": lambda x: x.sin() if torch.is_grad_enabled() else 2 * x.sin(),
+    "right": lambda x: x.sin() * x.sum(),
+}
+FUNCTIONS = {**{name: getattr(faulty, name) for name in FAULTY}, **OTHERS}
 
 
-@pytest.mark.parametrize("name", FAULTY)
-def test_what_is_wrong_is_wrong_whether_or_not_both_orders_share_a_batch(name):
-    x = leaf(3, dtype=COMPLEX)
-    asked = Request(lambda x: (getattr(faulty, name)(x),), (x,), DOUBLE)
-
-    def kinds(jacobians):
-        engine, found = BatchedEngine(), {}
-        for check in BOTH:
-            try:
-                objection = engine.ask(check, asked.with_(jacobians=jacobians, key="one#0"))
-                found[check] = objection and objection.kind
-            except Exception as error:
-                found[check] = type(error).__name__
-        return found
-
-    shared = kinds(BOTH)
-    assert shared == kinds(())
-    assert "wrong" in shared.values()
+@pytest.mark.parametrize("dtype", [torch.float64, COMPLEX], ids=["real", "complex"])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_verdict_is_the_same_alone_and_after_others_in_any_order(name, dtype):
+    function = FUNCTIONS[name]
+    every = kinds(function, JACOBIANS, dtype)
+    assert kinds(function, JACOBIANS[::-1], dtype) == every
+    assert {check: kinds(function, [check], dtype)[check] for check in JACOBIANS} == every
+    assert any(every.values()) is (name != "right") or dtype is not COMPLEX  # a missing conj() shows in complex alone
 
 
 def refuse(x, v):
@@ -144,28 +81,6 @@ def test_what_is_wrong_with_the_second_order_spoils_no_first_order(second, dtype
     double = faulty.function(lambda x: 2 * x, second)
     function = faulty.function(faulty.square, lambda x, v: v * double(x).conj())
     x = leaf(3, dtype=dtype)
-    found = Point(Request(lambda x: (function(x),), (x,), DOUBLE, jacobians=("backward", "rev_over_rev")))
-    shared = found.evidence().part.rows("reverse")
-    assert shared is None or bool(shared.isnan().any())
+    found = Point(Request(lambda x: (function(x),), (x,), DOUBLE))
     assert found.evidence().analytical("reverse").batched
     torch.testing.assert_close(found.evidence().analytical("reverse").jacobian, real_jacobian(lambda x: (x * x,), [x]))
-
-
-def test_where_both_together_are_too_large_each_has_its_own_batch():
-    shared, _ = both_ways("real", amount=Amount(largest=5))
-    assert shared.evidence().part.rows("reverse") is None
-    assert shared.evidence().part.differences(1e-6) is None
-    assert shared.evidence().analytical("reverse").batched
-    assert shared.evidence().projections is None
-
-
-def test_evidence_does_not_keep_its_point():
-    shared, _ = both_ways("real")
-    held, gone = shared.evidence(), weakref.ref(shared)
-    assert held.analytical("reverse").batched
-    gc.disable()
-    try:
-        del shared
-        assert gone() is None
-    finally:
-        gc.enable()

@@ -5,9 +5,9 @@ import torch
 from operators import faulty
 from operators.closed_forms import leaf, numbers
 
-from opcheck.derivatives import Amount, BatchedEngine, Request, TorchEngine
-from opcheck.derivatives.directions import directions
-from opcheck.derivatives.numbers import DOUBLE
+from opcheck.derivatives import BatchedEngine, Coverage, Request, TorchEngine
+from opcheck.derivatives.coordinates import directions
+from opcheck.derivatives.question import DOUBLE
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*jit.script:DeprecationWarning")
 
@@ -132,36 +132,40 @@ def test_functions_that_cannot_be_batched_are_judged_one_by_one(dtype):
 # how much
 
 
-AMOUNTS = [(Amount("full"), "entries differ"), (Amount("projected"), "v J u is"), (Amount("auto"), "entries differ")]
+COVERAGES = [
+    (Coverage("full"), "entries differ"),
+    (Coverage("projected"), "v J u is"),
+    (Coverage("auto"), "entries differ"),
+]
 
 
-@pytest.mark.parametrize(("amount", "says"), AMOUNTS, ids=["full", "projected", "auto"])
-def test_of_a_small_jacobian_the_amount_decides_what_is_said(amount, says):
-    assert says in ask("backward", faulty.wrong_sign, leaf(6), amount=amount).text
+@pytest.mark.parametrize(("coverage", "says"), COVERAGES, ids=["full", "projected", "auto"])
+def test_of_a_small_jacobian_the_amount_decides_what_is_said(coverage, says):
+    assert says in ask("backward", faulty.wrong_sign, leaf(6), coverage=coverage).text
 
 
 @pytest.mark.parametrize(
-    ("amount", "says"),
-    [(Amount("full"), "entries differ"), (Amount("auto"), "v J u is"), (Amount(largest=SIZE), "entries differ")],
+    ("coverage", "says"),
+    [(Coverage("full"), "entries differ"), (Coverage("auto"), "v J u is"), (Coverage(largest=SIZE), "entries differ")],
     ids=["full", "auto", "auto up to its size"],
 )
-def test_of_a_large_jacobian_auto_is_projected(amount, says):
-    assert says in ask("backward", faulty.wrong_sign, leaf(SIZE), amount=amount).text
+def test_of_a_large_jacobian_auto_is_projected(coverage, says):
+    assert says in ask("backward", faulty.wrong_sign, leaf(SIZE), coverage=coverage).text
 
 
 @BOTH
 @pytest.mark.parametrize("projections", [2, 16])
 def test_more_or_fewer_directions_may_be_asked_for(projections, dtype):
-    amount = Amount("projected", projections=projections)
-    assert ask("backward", lambda x: x.sin(), leaf(9, dtype=dtype), amount=amount) is None
-    text = ask("backward", faulty.wrong_sign, leaf(9, dtype=dtype), amount=amount).text
+    coverage = Coverage("projected", projections=projections)
+    assert ask("backward", lambda x: x.sin(), leaf(9, dtype=dtype), coverage=coverage) is None
+    text = ask("backward", faulty.wrong_sign, leaf(9, dtype=dtype), coverage=coverage).text
     assert f"of {projections**2} such projections" in text
 
 
 def test_a_budget_for_one_row_at_a_time_gives_the_same_answer():
-    amount = Amount("projected", budget=1)
-    assert ask("backward", lambda x: x.sin(), leaf(20), amount=amount) is None
-    assert ask("backward", faulty.wrong_sign, leaf(20), amount=amount).kind == "wrong"
+    coverage = Coverage("projected", memory=1)
+    assert ask("backward", lambda x: x.sin(), leaf(20), coverage=coverage) is None
+    assert ask("backward", faulty.wrong_sign, leaf(20), coverage=coverage).kind == "wrong"
 
 
 # beside torch's fast mode
@@ -193,11 +197,11 @@ def test_what_is_right_in_each_random_direction_and_wrong_in_their_sum_is_found(
     tangent = (lambda x, t: faulty.right_jvp(x, clipped(t))) if check == "forward_ad" else faulty.right_jvp
     # A random direction of 2 * 200 coordinates has a length of about 12, the sum of eight of about 33.
     x = leaf(400 if dtype is REAL else 200, dtype=dtype)
-    found = ask(check, squared(gradient, tangent), x, amount=Amount("projected"))
+    found = ask(check, squared(gradient, tangent), x, coverage=Coverage("projected"))
     assert found.kind == "wrong"
     assert "not linear" in found.text
     other = {"backward": "forward_ad", "forward_ad": "backward"}[check]
-    assert ask(other, squared(gradient, tangent), x, amount=Amount("projected")) is None
+    assert ask(other, squared(gradient, tangent), x, coverage=Coverage("projected")) is None
 
 
 @pytest.mark.parametrize("mode", ["backward", "forward_ad"])
@@ -211,7 +215,7 @@ def test_what_is_not_linear_within_the_tolerance_is_no_reason(mode, factor, foun
         (lambda x, v: 1e3 * bent(v)) if mode == "backward" else lambda x, v: 1e3 * v,
         (lambda x, t: 1e3 * bent(t)) if mode == "forward_ad" else lambda x, t: 1e3 * t,
     )
-    objection = ask(mode, function, leaf(400), amount=Amount("projected"))
+    objection = ask(mode, function, leaf(400), coverage=Coverage("projected"))
     assert (objection is not None) is found
 
 
@@ -220,4 +224,4 @@ def test_directions_of_inputs_and_of_outputs_have_nothing_to_do_with_each_other(
     generator = torch.Generator().manual_seed(0)
     off = torch.rand(20, 20, dtype=REAL, generator=generator)
     function = faulty.function(lambda x: x * 1, lambda x, v: v + (off - off.T) @ v)
-    assert ask("backward", function, leaf(20), amount=Amount("projected", projections=1)).kind == "wrong"
+    assert ask("backward", function, leaf(20), coverage=Coverage("projected", projections=1)).kind == "wrong"

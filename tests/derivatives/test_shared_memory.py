@@ -6,16 +6,25 @@ import pytest
 import torch
 from operators.closed_forms import leaf, numbers
 
-from opcheck.derivatives import Amount, BatchedEngine, Request
-from opcheck.derivatives.coordinates import batches_of, rows_of, tensors_of, vector
-from opcheck.derivatives.directions import directions, probe, side_by_side, stencil, with_probe
-from opcheck.derivatives.numbers import DOUBLE
+from opcheck.derivatives import BatchedEngine, Coverage, Request
+from opcheck.derivatives.coordinates import (
+    batches_of,
+    directions,
+    probe,
+    rows_of,
+    side_by_side,
+    stencil,
+    tensors_of,
+    vector,
+    with_probe,
+)
+from opcheck.derivatives.question import DOUBLE
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*jit.script:DeprecationWarning")
 
 REAL, COMPLEX = torch.float64, torch.complex128
 BOTH = pytest.mark.parametrize("dtype", [REAL, COMPLEX], ids=["real", "complex"])
-AMOUNTS = pytest.mark.parametrize("amount", [Amount(), Amount("projected")], ids=["full", "projected"])
+COVERAGES = pytest.mark.parametrize("coverage", [Coverage(), Coverage("projected")], ids=["full", "projected"])
 JACOBIANS = ("backward", "forward_ad", "rev_over_rev", "fwd_over_rev")
 BESIDE = ("batched_grad", "batched_forward_grad", "undefined_grad", "grad_dtypes", "nondeterminism")
 FURTHER = ("rev_over_fwd", "fwd_over_fwd", "scalarized_second_order")
@@ -63,16 +72,16 @@ def spoils_plainly(x):
 
 
 @BOTH
-@AMOUNTS
+@COVERAGES
 @pytest.mark.parametrize("spoiler", [Spoils.apply, spoils_plainly], ids=["all", "input"])
-def test_a_function_that_writes_to_what_it_is_given_spoils_no_other(spoiler, amount, dtype):
+def test_a_function_that_writes_to_what_it_is_given_spoils_no_other(spoiler, coverage, dtype):
     engine = BatchedEngine()
     for check in (*JACOBIANS, *BESIDE, *FURTHER):
-        spoiling = Request(lambda x: (spoiler(x),), (leaf(5, dtype=dtype),), DOUBLE, amount=amount)
+        spoiling = Request(lambda x: (spoiler(x),), (leaf(5, dtype=dtype),), DOUBLE, coverage=coverage)
         with suppress(Exception):  # whatever becomes of it: the next function is another
             engine.ask(check, spoiling)
     for check in (*JACOBIANS, *BESIDE, *FURTHER):
-        right = Request(lambda x: (x.sin(),), (leaf(5, dtype=dtype),), DOUBLE, amount=amount)
+        right = Request(lambda x: (x.sin(),), (leaf(5, dtype=dtype),), DOUBLE, coverage=coverage)
         assert engine.ask(check, right) is None
 
 
@@ -130,11 +139,11 @@ class IntoOneBuffer(torch.autograd.Function):
 
 
 @BOTH
-@AMOUNTS
+@COVERAGES
 @pytest.mark.parametrize("check", ["backward", "forward_ad"])
 def test_gradients_that_are_views_of_a_buffer_are_right_although_the_next_one_overwrites_them(
-    monkeypatch, check, amount, dtype
+    monkeypatch, check, coverage, dtype
 ):
     monkeypatch.setattr(IntoOneBuffer, "buffer", torch.zeros(5, dtype=dtype))
-    asked = Request(lambda x: (IntoOneBuffer.apply(x),), (leaf(5, dtype=dtype),), DOUBLE, amount=amount)
+    asked = Request(lambda x: (IntoOneBuffer.apply(x),), (leaf(5, dtype=dtype),), DOUBLE, coverage=coverage)
     assert BatchedEngine().ask(check, asked) is None

@@ -1,6 +1,8 @@
 """Every parameter of torch's two functions arrives where it should. One test a row of docs/parameters.md."""
 
 import math
+import re
+from pathlib import Path
 
 import pytest
 import torch
@@ -122,52 +124,55 @@ def test_a_message_about_another_claim_is_left_to_the_check_of_that_claim():
     assert "Jacobian mismatch" in TorchEngine().ask("backward", request).text
 
 
-BESIDE = ("batched_grad", "batched_forward_grad", "undefined_grad", "grad_dtypes", "nondeterminism")
+@pytest.mark.parametrize(
+    ("message", "claim", "kind"),
+    [
+        ("Jacobian mismatch for output 0", "", "wrong"),
+        ("something that nobody has heard of", "", "wrong"),
+        ("Backward is not reentrant", "nondeterminism", "wrong"),
+        ("grad is incorrect layout", "nondeterminism", None),  # which gradcheck looks at later
+        ("grad is incorrect layout", "undefined_grad", "inconclusive"),  # which gradcheck looks at before
+        ("Jacobian mismatch for output 0", "batching", "inconclusive"),
+        ("something that nobody has heard of", "batching", "inconclusive"),
+        ("Expected backward function to handle undefined output grads", "undefined_grad", "refused"),
+        ("Expected all input grads to be undefined or zero", "undefined_grad", "wrong"),
+        ("Mismatch in tangent values ... has an undefined tangent value", "undefined_grad", "wrong"),
+        ("While computing batched gradients, got: Jacobian mismatch", "batching", "refused"),
+        ("gradcheck failed while testing batched gradient computation. batched grad", "batching", "wrong"),
+    ],
+)
+def test_a_message_contradicts_a_claim_or_leaves_it_untested_unless_the_claim_was_tested_before(message, claim, kind):
+    found = torch_engine._objection(message, claim)
+    assert (found and found.kind) == kind
 
 
-def count_calls(monkeypatch):
-    calls = []
-    own = torch_engine.gradcheck
-
-    def counted(*args, **parameters):
-        calls.append(parameters)
-        return own(*args, **parameters)
-
-    monkeypatch.setattr(torch_engine, "gradcheck", counted)
-    return calls
+def test_a_claim_that_torch_did_not_come_to_is_not_held():
+    leaf = torch.ones(1, dtype=torch.float64, requires_grad=True)
+    request = Request(lambda x: (x * float("nan"),), (leaf,), NUMBERS)
+    found = TorchEngine().ask("undefined_grad", request)
+    assert found.kind == "inconclusive"
+    assert "Jacobian" in found.text
 
 
-def test_claims_beside_the_jacobian_are_settled_in_one_call_where_all_hold(monkeypatch):
-    calls, engine = count_calls(monkeypatch), TorchEngine()
-    leaf = torch.ones(2, dtype=torch.float64, requires_grad=True)
-    request = Request(lambda x: (x.sin(),), (leaf,), NUMBERS, together=BESIDE, key="sin#0")
-    assert [engine.ask(check, request) for check in BESIDE] == [None] * 5
-    ((parameters),) = calls
-    for name in ("check_batched_grad", "check_batched_forward_grad", "check_undefined_grad", "check_grad_dtypes"):
-        assert parameters[name] is True
-    assert parameters["nondet_tol"] == NUMBERS.nondeterminism
-    engine.ask("backward", request)
-    assert len(calls) == 2
+def test_each_claim_is_a_question_of_its_own(asked):
+    for check in ("batched_grad", "batched_forward_grad", "undefined_grad", "grad_dtypes", "nondeterminism"):
+        assert only(asked(check, key="sin#0"))[0] == "gradcheck"
 
 
-def test_where_one_of_them_fails_each_is_asked_on_its_own(monkeypatch):
-    calls, engine = count_calls(monkeypatch), TorchEngine()
-    leaf = torch.ones(2, dtype=torch.float64, requires_grad=True)
-
-    def noisy(x):
-        y = x.sin()
-        y.register_hook(lambda v: v * (1 + torch.rand(())))
-        return (y,)
-
-    request = Request(noisy, (leaf,), NUMBERS, together=("grad_dtypes", "nondeterminism"), key="noisy#0")
-    assert engine.ask("grad_dtypes", request) is None
-    assert "not reentrant" in engine.ask("nondeterminism", request).text
-    assert len(calls) == 3
+def test_it_imports_nothing_that_it_measures():
+    text = Path(torch_engine.__file__).read_text()
+    own = re.findall(r"^from (opcheck\.\S+) import", text, re.MULTILINE)
+    assert own == ["opcheck.derivatives.disagreement", "opcheck.derivatives.question"]
 
 
-def test_another_sample_is_another_question(monkeypatch):
-    calls, engine = count_calls(monkeypatch), TorchEngine()
-    leaf = torch.ones(2, dtype=torch.float64, requires_grad=True)
-    for key in ("sin#0", "sin#1", "", ""):
-        engine.ask("grad_dtypes", Request(lambda x: (x.sin(),), (leaf,), NUMBERS, together=("grad_dtypes",), key=key))
-    assert len(calls) == 4
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
+def test_forward_over_forward_is_asked_of_torch_func(dtype):
+    z = torch.tensor([0.5, 1.5], dtype=dtype, requires_grad=True)
+    assert TorchEngine().ask("fwd_over_fwd", Request(lambda z: (z * z.sin(),), (z,), NUMBERS)) is None
+    found = TorchEngine().ask("fwd_over_fwd", Request(lambda z: (forgetting(z),), (z,), NUMBERS))
+    assert "forward over forward: output 0 with respect to argument 0" in found.text
+
+
+def forgetting(z):
+    """z^2, whose second derivative is lost."""
+    return z.detach() * (2 * z) - z.detach() ** 2

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from opcheck.derivatives import projected
+from opcheck.derivatives import compare
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*jit.script:DeprecationWarning")
 
@@ -103,8 +103,8 @@ def test_faults_of_further_orders_are_told_apart(verdict_of, operator, order, ou
 
 @pytest.mark.parametrize(("jacobian", "times"), [("full", 0), ("projected", 1), ("auto", 0)])
 def test_projections_are_asked_for_by_the_spec(verdict_of, monkeypatch, jacobian, times):
-    asked, own = [], projected.contradiction
-    monkeypatch.setattr(projected, "contradiction", lambda *args: asked.append(args) or own(*args))
+    asked, own = [], compare._projected
+    monkeypatch.setattr(compare, "_projected", lambda *args: asked.append(args) or own(*args))
     keys = f'jacobian = "{jacobian}"\n{NO_FORWARD}'
     assert verdict_of("operators.faulty.wrong_sign", "backward", keys=keys).outcome == "failed"
     assert len(asked) == times

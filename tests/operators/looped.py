@@ -7,10 +7,9 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from opcheck.derivatives.analytical import vjp
+from opcheck.derivatives.autodiff import dual_level, make_dual, tangent_of, vjp
 from opcheck.derivatives.coordinates import real_size
-from opcheck.derivatives.dual import dual_level, make_dual, tangent_of
-from opcheck.derivatives.engine import Function
+from opcheck.derivatives.question import Function
 
 
 def to_real(tensor: Tensor) -> Tensor:

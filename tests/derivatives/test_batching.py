@@ -5,9 +5,9 @@ import torch
 from operators.closed_forms import leaf, real_jacobian
 from operators.faulty import not_batchable
 
+from opcheck.derivatives.autodiff import Primal, Pullback
+from opcheck.derivatives.batching import sweep
 from opcheck.derivatives.coordinates import vector
-from opcheck.derivatives.functions import Primal, Pullback
-from opcheck.derivatives.sweep import sweep
 
 REAL, COMPLEX = torch.float64, torch.complex128
 BATCHES = pytest.mark.parametrize("batch", [1, 2, 100])

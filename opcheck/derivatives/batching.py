@@ -13,10 +13,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from opcheck.derivatives.analytical import vjp
+from opcheck.derivatives.autodiff import Differentiable, Tensors, value_and_jvp, vjp
 from opcheck.derivatives.coordinates import batches_of, chunks, rows_of
-from opcheck.derivatives.dual import pushed
-from opcheck.derivatives.functions import Differentiable, Tensors
 
 
 @dataclass(frozen=True)
@@ -70,7 +68,9 @@ def _swept(function: Differentiable, points: Tensors, tangents: Tensors | None, 
     with torch.set_grad_enabled(cotangents is not None):
         if cotangents is not None:
             points = tuple(point.requires_grad_() for point in points)
-        outputs, moved = (function.rows(*points), None) if tangents is None else pushed(function.rows, points, tangents)
+        outputs, moved = (
+            (function.rows(*points), None) if tangents is None else value_and_jvp(function.rows, points, tangents)
+        )
         # Out of the dual numbers: a backward pass would carry tangents too, which nobody asked for.
         gradients = None if cotangents is None else vjp(outputs, points, cotangents)
     return Sweep(

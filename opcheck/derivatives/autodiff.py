@@ -1,26 +1,78 @@
-"""Functions that can be evaluated at one point and at a batch of points, and the derivatives that are such again.
+"""Derivatives by torch: one backward pass, one call in forward mode, and the functions that compose of them.
 
 The derivative of a function is a function: `Pullback` and `Pushforward` take what they differentiate in the same form
 in which they are given themselves, so that any order and any mix of modes is a composition of the two. Both are linear
 in their second half of arguments. A batch is evaluated by one `torch.func.vmap` of the function itself; derivatives are
-taken around it, by torch's plain autograd: rows of a batch have nothing to do with each other, so that one backward
-pass pulls all of them back.
+taken around it, by torch's plain autograd: the rows of a batch are independent, so that one backward pass pulls all of
+them back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
+import torch.autograd.forward_ad as fwad
 from torch import Tensor
 
-from opcheck.derivatives.analytical import vjp
-from opcheck.derivatives.dual import jvp, tangent_of
-from opcheck.derivatives.engine import Function
+from opcheck.derivatives.question import Function
 
 Tensors = tuple[Tensor, ...]
+
+_untyped: Any = fwad  # torch.autograd.forward_ad has no annotations
+dual_level = fwad.dual_level
+
+
+def vjp(
+    outputs: Sequence[Tensor], leaves: Sequence[Tensor], cotangents: Sequence[Tensor], *, create_graph: bool = False
+) -> Tensors:
+    """Return J^T v for each leaf by one backward pass, zeros where a leaf is not used. The graph is kept.
+
+    A gradient g that torch returns for a cotangent v satisfies Re<v, J dx> = Re<g, dx>, so that in real coordinates
+    g = J^T v for complex tensors too (https://pytorch.org/docs/stable/notes/autograd.html, complex autograd).
+    """
+    pairs = [(output, v) for output, v in zip(outputs, cotangents, strict=True) if output.requires_grad]
+    if not pairs:
+        return tuple(torch.zeros_like(leaf) for leaf in leaves)
+    found = torch.autograd.grad(
+        [output for output, _ in pairs], leaves, [v for _, v in pairs],
+        retain_graph=True, create_graph=create_graph, allow_unused=True,
+    )  # fmt: skip
+    return tuple(torch.zeros_like(leaf) if g is None else g for g, leaf in zip(found, leaves, strict=True))
+
+
+def make_dual(primal: Tensor, tangent: Tensor) -> Tensor:
+    """Return a tensor that carries a tangent of its shape."""
+    dual: Tensor = _untyped.make_dual(primal, tangent)
+    return dual
+
+
+def tangent_of(tensor: Tensor) -> Tensor | None:
+    """Return the tangent that a tensor carries; None where it carries none, which stands for zero."""
+    tangent: Tensor | None = _untyped.unpack_dual(tensor).tangent
+    # torch represents zeros that nobody has looked at by tensors without memory.
+    return None if tangent is None or tangent._is_zerotensor() else tangent
+
+
+def value_and_jvp(
+    function: Callable[..., Tensors], primals: Sequence[Tensor], tangents: Sequence[Tensor | None]
+) -> tuple[Tensors, Tensors]:
+    """Return the outputs and their tangents by one call with dual numbers, zeros where there is none.
+
+    A primal whose tangent is None goes in without one.
+    """
+    with dual_level():
+        given = zip(primals, tangents, strict=True)
+        outputs = function(*(primal if t is None else make_dual(primal, t) for primal, t in given))
+        found = [tangent_of(output) for output in outputs]
+    return outputs, tuple(torch.zeros_like(y) if t is None else t for t, y in zip(found, outputs, strict=True))
+
+
+def jvp(function: Callable[..., Tensors], primals: Sequence[Tensor], tangents: Sequence[Tensor | None]) -> Tensors:
+    """Return the tangents of the outputs: see `value_and_jvp`."""
+    return value_and_jvp(function, primals, tangents)[1]
 
 
 class Differentiable(Protocol):
@@ -64,9 +116,7 @@ class Pullback:
     inner: Differentiable
     count: int
     transform: bool = False
-    """Whether it is differentiated by `torch.func`, and so has to be made of it."""
-    with_outputs: bool = False
-    """Whether it gives the outputs of `inner`, too, before the gradients: (y, J^T v)."""
+    """Whether it is made of `torch.func`, so that `torch.func` can differentiate it."""
 
     def __call__(self, *arguments: Tensor) -> Tensors:
         """Return the gradients at one point."""
@@ -86,8 +136,7 @@ class Pullback:
             outputs = function(*leaves)
             # Some backward passes can be differentiated, in either mode, only if they are told that they will be.
             again = any(argument.requires_grad or tangent_of(argument) is not None for argument in arguments)
-            gradients = vjp(outputs, leaves, arguments[self.count :], create_graph=again)
-            return (*outputs, *gradients) if self.with_outputs else gradients
+            return vjp(outputs, leaves, arguments[self.count :], create_graph=again)
 
 
 @dataclass(frozen=True)
@@ -96,7 +145,7 @@ class Pushforward:
 
     inner: Differentiable
     transform: bool = False
-    """Whether it is differentiated by `torch.func`, and so has to be made of it."""
+    """Whether it is made of `torch.func`, so that `torch.func` can differentiate it."""
 
     def __call__(self, *arguments: Tensor) -> Tensors:
         """Return the tangents at one point."""

@@ -16,9 +16,9 @@ from operators.closed_forms import (
 )
 
 from opcheck.derivatives import Request
-from opcheck.derivatives.functions import Primal, Pullback, gradient_sum, pushforward
-from opcheck.derivatives.numbers import DOUBLE
-from opcheck.derivatives.point import Point
+from opcheck.derivatives.autodiff import Primal, Pullback, gradient_sum, pushforward
+from opcheck.derivatives.batched_engine import Point
+from opcheck.derivatives.question import DOUBLE
 
 # torch.func scripts its decompositions when forward mode is first used.
 pytestmark = pytest.mark.filterwarnings("ignore:.*jit.script:DeprecationWarning")

@@ -1,0 +1,229 @@
+"""Where a Jacobian by automatic differentiation contradicts the numerical one, confirmed before it is said.
+
+One rule decides: |a - n| <= atol + rtol |n| for an analytical entry a and the numerical one n. For a complex leaf these
+are moduli over the columns of real and imaginary part, as in torch's gradcheck.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from opcheck.derivatives.autodiff import Primal
+from opcheck.derivatives.coordinates import (
+    directions,
+    index_text,
+    largest_difference,
+    located,
+    parts,
+    probe,
+    real_size,
+    split,
+)
+from opcheck.derivatives.diagnosis import diagnose
+from opcheck.derivatives.differences import Differences, error_estimate, kinks
+from opcheck.derivatives.disagreement import Disagreement, Pair
+from opcheck.derivatives.evidence import Analytical, Evidence, Mode
+from opcheck.derivatives.question import Numbers, Request
+
+ACCURATE = 1e-8
+"""The usual error of finite differences in double precision, at most."""
+KINK = "the function has a kink or a jump {}: one-sided differences disagree"
+NOT_LINEAR: dict[Mode, str] = {
+    "reverse": "backward pass is not linear in the cotangent",
+    "forward": "jvp is not linear in the tangent",
+}
+
+# the rule
+
+
+def allowed(numerical: Tensor, leaves: Sequence[Tensor], numbers: Numbers) -> Tensor:
+    """Return atol + rtol |n| for each entry of a numerical Jacobian of shape (M, N)."""
+    return _modulus(numerical, leaves).mul(numbers.rtol).add_(numbers.atol)
+
+
+def excess(analytical: Tensor, numerical: Tensor, leaves: Sequence[Tensor], numbers: Numbers) -> Tensor:
+    """Return by how much |a - n| exceeds what is allowed, for each entry of two Jacobians of shape (M, N); else zero.
+
+    NaN differs from everything, and what is infinite from everything but itself, by an infinite amount.
+    """
+    beyond = _beyond(_modulus(analytical - numerical, leaves), allowed(numerical, leaves, numbers))
+    return beyond.masked_fill_(analytical == numerical, 0.0)
+
+
+def _beyond(difference: Tensor, bound: Tensor) -> Tensor:
+    """Return by how much differences exceed a bound. It is infinite for an infinite entry: that allows for nothing."""
+    return (difference - bound).clamp_min_(0.0).masked_fill_(~difference.isfinite(), float("inf"))
+
+
+def _modulus(matrix: Tensor, leaves: Sequence[Tensor]) -> Tensor:
+    if not any(leaf.is_complex() for leaf in leaves):
+        return matrix.abs()
+    if all(leaf.is_complex() for leaf in leaves):
+        pairs = matrix.reshape(matrix.shape[0], matrix.shape[1] // 2, 2)
+        moduli: Tensor = torch.linalg.vector_norm(pairs, dim=2, keepdim=True)
+        return moduli.expand_as(pairs).reshape(matrix.shape)
+    own = parts(matrix, map(real_size, leaves), 1)
+    return torch.cat([_modulus(part, [leaf]) for part, leaf in zip(own, leaves, strict=True)], dim=1)
+
+
+# whole Jacobians
+
+
+def contradiction(evidence: Evidence, mode: Mode, request: Request, check: str = "") -> Disagreement | None:
+    """Return where the Jacobian by one of the modes contradicts the numerical one; None where it does not."""
+    numbers = request.numbers
+    analytical = evidence.analytical(mode)
+    numerical = evidence.numerical(numbers.eps)
+    if evidence.projections is not None:
+        return _projected(evidence, mode, numbers)
+    off = largest_difference(analytical.jacobian, numerical.jacobian)
+    close, linear = off <= min(ACCURATE, numbers.atol), analytical.holds(1e4 * evidence.unit)
+    if close and linear and numerical.most_bend <= numbers.atol:
+        return None  # as almost always
+    if linear and not bool((excess(analytical.jacobian, numerical.jacobian, evidence.leaves, numbers) > 0).any()):
+        bound = allowed(numerical.jacobian, evidence.leaves, numbers)
+        bent = bool((numerical.bend.abs() > bound).any())
+        smooth = not bent or not bool(kinks(numerical, evidence.numerical(2 * numbers.eps), bound).any())
+        if smooth and _inaccurate(analytical.jacobian, numerical, evidence) is None:
+            return None
+    return _confirmed(evidence, mode, request, check)
+
+
+def _confirmed(evidence: Evidence, mode: Mode, request: Request, check: str) -> Disagreement | None:
+    """Look again, one point and one direction at a time, before anything is reported."""
+    numbers, leaves = request.numbers, evidence.leaves
+    analytical = evidence.analytical(mode, looped=True)
+    numerical = evidence.numerical(numbers.eps, looped=True)
+    bound = allowed(numerical.jacobian, leaves, numbers)
+    beyond = excess(analytical.jacobian, numerical.jacobian, leaves, numbers)
+    wrong, kinky = beyond > 0, torch.zeros_like(beyond, dtype=torch.bool)
+    if bool((wrong | (numerical.bend.abs() > bound)).any()):
+        kinky = kinks(numerical, evidence.numerical(2 * numbers.eps, looped=True), bound)
+    pair = Pair(
+        numerical.jacobian, analytical.jacobian, beyond, evidence.outputs, leaves, _names(evidence, request)
+    )  # fmt: skip
+    if bool(kinky.any()) and not bool((wrong & ~kinky).any()):
+        return Disagreement(at_kink(kinky, evidence), "inconclusive", pair.mismatch())
+    if bool(wrong.any()):
+        findings = tuple(diagnose(pair, numbers, check=check))
+        found = Disagreement("the Jacobians differ", "wrong", pair.mismatch(), findings, tuple(pair.worst()))
+        return replace(found, text=found.shown())
+    found_linear = _not_linear(analytical, numerical.jacobian, evidence, mode, numbers)
+    return found_linear or _inaccurate(analytical.jacobian, numerical, evidence, looped=True)
+
+
+def _inaccurate(
+    analytical: Tensor, numerical: Differences, evidence: Evidence, *, looped: bool = False
+) -> Disagreement | None:  # fmt: skip
+    """Return that a right Jacobian has lost digits, where the finite differences can tell; None where it has not.
+
+    Their own error is estimated from a second step; it is about 1e-10 in double precision, four digits less than what
+    single precision somewhere inside a formula leaves.
+    """
+    if evidence.unit > 1e-12 or torch.allclose(analytical, numerical.jacobian, ACCURATE, ACCURATE):
+        return None
+    greatest = largest_difference(analytical, numerical.jacobian)
+    error = float(error_estimate(numerical, evidence.numerical(2 * numerical.step, looped=looped)).max())
+    scale = float(numerical.jacobian.abs().max())
+    # The points themselves are rounded, which two steps may have in common.
+    error += evidence.unit * float(evidence.point.abs().max()) / numerical.step * scale
+    if not greatest > 20 * error + 1e-9 * scale:
+        return None
+    return Disagreement(
+        f"low accuracy: a derivative is off by {greatest:.2g}, where finite differences can tell {error:.1g}: single "
+        "precision, or a coarse approximation, somewhere in its formula",
+        "low accuracy",
+    )
+
+
+def _not_linear(
+    analytical: Analytical, numerical: Tensor, evidence: Evidence, mode: Mode, numbers: Numbers
+) -> Disagreement | None:
+    """The Jacobian is right for each unit vector. Return why it is not for a sum of them; None where it is."""
+    direction = probe(evidence.size[0 if mode == "reverse" else 1])
+    off = (analytical.predicted - analytical.ordinary).abs()
+    magnitudes = numerical.abs().T if mode == "reverse" else numerical.abs()
+    bound = numbers.atol * direction.abs().sum() + numbers.rtol * (magnitudes @ direction.abs())
+    if not bool((_beyond(off, bound) > 0).any()):
+        return None
+    return Disagreement(
+        f"the {NOT_LINEAR[mode]}: right for each unit vector, off by up to {float(off.max()):.4g} for a random one"
+    )
+
+
+def _names(evidence: Evidence, request: Request) -> tuple[str, ...]:
+    """Return the names of the outputs; the gradients that a pullback returns have none."""
+    function = evidence.function
+    if not request.names or not isinstance(function, Primal):
+        return ()
+    return tuple(request.names[index] for index in function.chosen)
+
+
+def at_kink(kinky: Tensor, evidence: Evidence) -> str:
+    """Return where one-sided differences disagree: the inputs to move, with their values."""
+    columns = kinky.any(dim=0).nonzero().flatten().tolist()
+    places = []
+    for column in columns[:8]:
+        leaf, own = located(column, evidence.leaves)
+        place = index_text(*split(own, evidence.leaves[leaf]))
+        places.append(f"input {leaf}{place} = {float(evidence.point[column]):.8g}")
+    more = f" and {len(columns) - 8} more" if len(columns) > 8 else ""
+    return KINK.format("here, and no derivative") + f"\nmove the sample away from {', '.join(places)}{more}"
+
+
+# projections: k random directions on each side, k x k numbers v^T J u instead of M x N
+
+
+def _projected(evidence: Evidence, mode: Mode, numbers: Numbers) -> Disagreement | None:
+    """Return where the projected Jacobian by one of the modes contradicts the numerical one; None where it does not.
+
+    Errors e of the entries that stay within atol and are independent of each other make v^T e u about atol |v| |u|
+    (Euclidean norms): that much is allowed, and rtol of the number itself. torch's fast mode allows
+    atol |v|_1 |u|_1, as if all errors had the worst sign: for n inputs and outputs about 3 n / 4 times as much. A wrong
+    entry is multiplied by two random numbers: k x k pairs of them make it unlikely that all are small.
+    """
+    for looped in (False, True):  # what the batch objects to is confirmed one by one
+        analytical = evidence.analytical(mode, looped=looped)
+        numerical = evidence.numerical(numbers.eps, looped=looped)
+        u = directions(evidence.size[1], evidence.projections, "inputs")
+        v = directions(evidence.size[0], evidence.projections, "outputs")
+        n = v @ numerical.jacobian
+        a = analytical.jacobian @ u.T if mode == "reverse" else v @ analytical.jacobian
+        bound = numbers.atol * torch.outer(v.norm(dim=1), u.norm(dim=1)) + numbers.rtol * n.abs()
+        wrong = _beyond((a - n).abs(), bound) > 0
+        if not bool(wrong.any()):
+            break
+    wanted = numbers.atol + numbers.rtol * numerical.jacobian.abs()
+    if bool((numerical.bend.abs() > wanted).any()):
+        fine, coarse = (evidence.numerical(step, looped=True) for step in (numbers.eps, 2 * numbers.eps))
+        if bool(kinks(fine, coarse, wanted).any()):
+            return Disagreement(KINK.format("near here"), "inconclusive")
+    if not bool(wrong.any()):
+        return _projected_not_linear(evidence, mode, numbers, n, u, v)
+    row, column = divmod(int((a - n).abs().nan_to_num(nan=float("inf")).argmax()), n.shape[1])
+    return Disagreement(
+        f"v J u is {float(n[row, column]):.8g} numerically, {float(a[row, column]):.8g} analytically, for random "
+        f"directions {row} and {column}\n{int(wrong.sum())} of {wrong.numel()} such projections of a Jacobian of shape "
+        f'{tuple(evidence.size)} differ\nwhich entries are wrong: run a smaller sample, or jacobian = "full"'
+    )
+
+
+def _projected_not_linear(
+    evidence: Evidence, mode: Mode, numbers: Numbers, n: Tensor, u: Tensor, v: Tensor
+) -> Disagreement | None:  # fmt: skip
+    """The derivative is right for each of the directions. Return why it is not for their sum; None where it is."""
+    if mode == "reverse":
+        found, expected, lengths = evidence.vjp(v.sum(0)) @ u.T, n.sum(0), v.sum(0).norm() * u.norm(dim=1)
+    else:
+        found, expected, lengths = v @ evidence.jvp(u.sum(0)), n.sum(1), v.norm(dim=1) * u.sum(0).norm()
+    off = (found - expected).abs()
+    if not bool((_beyond(off, numbers.atol * lengths + numbers.rtol * expected.abs()) > 0).any()):
+        return None
+    return Disagreement(
+        f"the {NOT_LINEAR[mode]}: right for each of {evidence.projections} random directions, off by up to "
+        f"{float(off.max()):.4g} for their sum"
+    )

@@ -1,0 +1,191 @@
+"""What an engine answers where a claim does not hold: where two Jacobians differ, and what the mistake looks like."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import torch
+from torch import Tensor
+
+from opcheck.derivatives.coordinates import blocks, index_text, located, parts, real_size, split
+from opcheck.derivatives.question import Request
+
+Kind = Literal["wrong", "refused", "inconclusive", "low accuracy"]
+"""wrong: another number; refused: an error instead of a number; inconclusive: the function has no derivative at the
+point, so that there is nothing to compare; low accuracy: a remark, the claim holds."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An entry of a Jacobian. Parts are "real" or "imag", and empty for real dtypes."""
+
+    output: int
+    leaf: int
+    output_index: tuple[int, ...]
+    output_part: str
+    leaf_index: tuple[int, ...]
+    leaf_part: str
+    numerical: float
+    analytical: float
+    name: str = ""
+    """The name of the output, as in `.loss`; empty: it has a position."""
+
+    def describe(self) -> str:
+        """Return the entry as a line of text."""
+        above = f"{called(self.output, self.name)}{index_text(self.output_index, self.output_part)}"
+        below = f"input {self.leaf}{index_text(self.leaf_index, self.leaf_part)}"
+        return f"d {above} / d {below} = {self.numerical:.8g} numerically, {self.analytical:.8g} analytically"
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """The worst entry of a pair of Jacobians, and the block around it: one output with respect to one leaf."""
+
+    worst: Entry
+    row: int
+    """Of the block, in real coordinates."""
+    column: int
+    wrong: int
+    """How many entries of the block differ."""
+    entries: int
+    window: str
+
+    def describe(self) -> str:
+        """Return the mismatch as text of several lines."""
+        entry = self.worst
+        share = f"{self.wrong} of {self.entries} entries differ" if self.entries > 1 else "the only entry differs"
+        return (
+            f"{called(entry.output, entry.name)} with respect to input {entry.leaf}: {share}\n"
+            f"worst entry: d output{entry.name}{index_text(entry.output_index, entry.output_part)}"
+            f" / d input{index_text(entry.leaf_index, entry.leaf_part)}"
+            f" = {entry.numerical:.8g} numerically, {entry.analytical:.8g} analytically\n{self.window}"
+        )
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What the disagreement of a block looks like."""
+
+    kind: str
+    text: str
+    output: int
+    leaf: int
+    fields: dict[str, Any]
+    """Plain data; "blocks" are the pairs [output, leaf] that look like this, of which this one is the first."""
+
+
+@dataclass(frozen=True)
+class Disagreement:
+    """Why a claim about derivatives does not hold."""
+
+    text: str
+    kind: Kind = "wrong"
+    mismatch: Mismatch | None = None
+    """The Jacobians around the entry that differs most."""
+    findings: tuple[Finding, ...] = ()
+    """What the mistake looks like."""
+    worst: tuple[Entry, ...] = ()
+    """The entries that differ most, the worst one first."""
+
+    def shown(self) -> str:
+        """Return the Jacobians around the worst entry, further entries and what the mistake looks like, as lines."""
+        lines = [self.mismatch.describe() if self.mismatch else self.text]
+        lines += [f"also: {entry.describe()}" for entry in self.worst[1:]]
+        lines += [f"it looks like this: {finding.text}" for finding in self.findings if finding.kind != "unlike"]
+        return "\n".join(lines)
+
+
+class Engine(Protocol):
+    """Computes derivative evidence and says where it contradicts a claim."""
+
+    @property
+    def name(self) -> str:
+        """The name for `--engine`."""
+        ...
+
+    def ask(self, check: str, request: Request) -> Disagreement | None:
+        """Return why the claim of a derivative check does not hold for a request; None where it holds.
+
+        Exceptions of the function and of its derivatives are passed on.
+        """
+        ...
+
+
+def called(output: int, name: str) -> str:
+    """Return what an output is called: `output 0`, or `output.loss` where it has a name."""
+    return f"output{name}" if name else f"output {output}"
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two Jacobians of shape (M, N), and by how much each entry exceeds its tolerance: see `compare.excess`."""
+
+    numerical: Tensor
+    analytical: Tensor
+    excess: Tensor
+    outputs: Sequence[Tensor]
+    leaves: Sequence[Tensor]
+    names: Sequence[str] = ()
+    """Of the outputs, as in `.loss`; empty: they have positions."""
+
+    def worst(self, most: int = 5) -> list[Entry]:
+        """Return the entries that exceed their tolerance by most; of each element of a complex leaf the worse part."""
+        ranked = torch.where(self._worse_parts(), self.excess, 0.0).flatten()
+        order = ranked.argsort(descending=True, stable=True)[:most].tolist()
+        return [self.entry(*divmod(k, self.excess.shape[1])) for k in order if ranked[k] > 0]
+
+    def mismatch(self) -> Mismatch | None:
+        """Return the worst entry, with what surrounds it; None where no entry exceeds its tolerance."""
+        if not bool((self.excess > 0).any()):
+            return None
+        ranked = torch.where(self._worse_parts(), self.excess, 0.0)
+        row, column = divmod(int(ranked.argmax()), ranked.shape[1])
+        (i, own_row), (j, own_column) = located(row, self.outputs), located(column, self.leaves)
+        matrices = self.numerical, self.analytical, self.excess
+        n, a, excess = (blocks(matrix, self.outputs, self.leaves)[i][j] for matrix in matrices)
+        return Mismatch(
+            self.entry(row, column), own_row, own_column, int((excess > 0).sum()), n.numel(),
+            _window(n, a, own_row, own_column),
+        )  # fmt: skip
+
+    def entry(self, row: int, column: int) -> Entry:
+        """Return an entry of the whole Jacobian."""
+        (i, own_row), (j, own_column) = located(row, self.outputs), located(column, self.leaves)
+        places = *split(own_row, self.outputs[i]), *split(own_column, self.leaves[j])
+        n, a = float(self.numerical[row, column]), float(self.analytical[row, column])
+        return Entry(i, j, *places, n, a, self.names[i] if self.names else "")
+
+    def _worse_parts(self) -> Tensor:
+        """Return a mask that leaves out the better part of each entry of a complex leaf."""
+        off = (self.analytical - self.numerical).abs().nan_to_num(nan=float("inf"))
+        worse = torch.ones_like(off, dtype=torch.bool)
+        for leaf, own, mask in zip(
+            self.leaves, *(parts(matrix, map(real_size, self.leaves), 1) for matrix in (off, worse)), strict=True
+        ):
+            if leaf.is_complex():
+                real, imag = own[:, ::2], own[:, 1::2]
+                mask[:, ::2], mask[:, 1::2] = real >= imag, real < imag
+        return worse
+
+
+def _window(numerical: Tensor, analytical: Tensor, row: int, column: int, radius: int = 2) -> str:
+    """Return both matrices around an entry, side by side, the entry marked."""
+    rows = range(max(0, row - radius), min(numerical.shape[0], row + radius + 1))
+    columns = range(max(0, column - radius), min(numerical.shape[1], column + radius + 1))
+
+    def line(matrix: Tensor, r: int) -> str:
+        cells = []
+        for c in columns:
+            mark = "*" if (r, c) == (row, column) else " "
+            cells.append(f"{float(matrix[r, c]):>11.4g}{mark}")
+        return "".join(cells)
+
+    left = [line(numerical, r) for r in rows]
+    right = [line(analytical, r) for r in rows]
+    width = max(len(text) for text in left)
+    title = f"rows {rows[0]}-{rows[-1]}, columns {columns[0]}-{columns[-1]} of {tuple(numerical.shape)}"
+    head = f"{'':6}{'numerical'.center(width)} | {'analytical'.center(width)}   ({title})"
+    body = [f"{r:>5} {a} | {b}" for r, a, b in zip(rows, left, right, strict=True)]
+    return "\n".join([head, *body])

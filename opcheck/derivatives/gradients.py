@@ -1,0 +1,286 @@
+"""Claims about gradients beside their numbers: undefined cotangents, attributes, memory, determinism, batching."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import BackwardCFunction
+
+from opcheck.derivatives.autodiff import Tensors, jvp, vjp
+from opcheck.derivatives.coordinates import (
+    located,
+    parts,
+    probe,
+    real_size,
+    same,
+    tensors_of,
+    vector,
+    with_gaps,
+    with_probe,
+)
+from opcheck.derivatives.disagreement import Disagreement
+from opcheck.derivatives.evidence import Evidence
+from opcheck.derivatives.question import NO_REFUSAL, Request
+from opcheck.text import class_of, message_of
+
+_untyped: Any = torch._C._functions  # what torch's gradcheck uses too: nothing public hands over an undefined cotangent
+
+
+def undefined_cotangents(evidence: Evidence) -> Disagreement | None:
+    """Return why undefined cotangents are not treated as zeros; None where they are.
+
+    All of them undefined must give zeros; one of several must give what a zero in its place gives.
+    """
+    evidence.ordinary_reverse  # noqa: B018 - its exceptions are those of any backward pass
+    outputs = evidence.outputs
+    if not any(output.requires_grad for output in outputs):
+        return None
+    sizes = [real_size(output) for output in outputs]
+    for missing in [range(len(outputs)), *([index] for index in range(len(outputs)) if len(outputs) > 1)]:
+        which = "the cotangent is" if len(outputs) == 1 else f"cotangents {list(missing)} are"
+        try:
+            found = _vjp_without(evidence, missing)
+        except NO_REFUSAL:
+            raise
+        except Exception as error:
+            return Disagreement(f"{which} undefined: backward raised {class_of(error)}: {message_of(error)}", "refused")
+        zeroed = _without(probe(evidence.size[0]), missing, sizes)
+        nothing = len(missing) == len(outputs)
+        if not _as_for_zeros(found, zeroed, nothing, evidence.vjp_by_jacobian, evidence.vjp, evidence):
+            return Disagreement(f"{which} undefined: the gradient is not that of zeros in its place")
+    return None
+
+
+def undefined_tangents(evidence: Evidence) -> Disagreement | None:
+    """Return why an input without a tangent is not treated as one with a tangent of zeros; None where it is."""
+    evidence.ordinary_forward  # noqa: B018 - its exceptions are those of any call in forward mode
+    leaves = [leaf.detach() for leaf in evidence.leaves]
+    direction, sizes = probe(evidence.size[1]), [real_size(leaf) for leaf in leaves]
+    tangents = tensors_of(direction, leaves)
+    for missing in range(len(leaves)):
+        found = vector(jvp(evidence.function, leaves, [None if k == missing else t for k, t in enumerate(tangents)]))
+        zeroed = _without(direction, [missing], sizes)
+        if not _as_for_zeros(found, zeroed, len(leaves) == 1, evidence.jvp_by_jacobian, evidence.jvp, evidence):
+            return Disagreement(
+                f"input {missing} without a tangent: the tangent of the outputs is not that for zeros in its place"
+            )
+    return None
+
+
+def _as_for_zeros(
+    found: Tensor, zeroed: Tensor, nothing: bool, by_jacobian: Callable[[Tensor], Tensor],
+    ordinary: Callable[[Tensor], Tensor], evidence: Evidence,
+) -> bool:  # fmt: skip
+    """Tell whether a derivative without some vectors is that for zeros in their place, the direction `zeroed`.
+
+    nothing: no vector was given at all. That means zeros, whatever the formula makes of zeros (0 * inf, say).
+    """
+    if nothing:
+        return _close(found, torch.zeros_like(found), evidence)
+    return _close(found, by_jacobian(zeroed), evidence) or _close(found, ordinary(zeroed), evidence)
+
+
+def _vjp_without(evidence: Evidence, missing: Sequence[int]) -> Tensor:
+    """Return the gradients for the probe, with undefined cotangents for some outputs."""
+
+    def pulled(outputs: Tensors) -> Tensor:
+        marked = tuple(_undefined(y) if index in missing else y for index, y in enumerate(outputs))
+        return vector(vjp(marked, evidence.leaves, tensors_of(probe(evidence.size[0]), outputs)))
+
+    return evidence.on_graph(pulled)
+
+
+def _without(direction: Tensor, missing: Sequence[int], sizes: Sequence[int]) -> Tensor:
+    """Return a direction with zeros for some of the tensors whose real sizes are given."""
+    pieces = parts(direction, sizes)
+    return torch.cat([piece * 0 if index in missing else piece for index, piece in enumerate(pieces)])
+
+
+def _undefined(output: Tensor) -> Tensor:
+    marked: Tensor = _untyped.UndefinedGrad()(output) if output.requires_grad else output
+    return marked
+
+
+def _close(found: Tensor, expected: Tensor, evidence: Evidence) -> bool:
+    rounding = 1e4 * evidence.unit
+    return same(found, expected, rounding, rounding)
+
+
+def memory_of_cotangents(evidence: Evidence) -> Disagreement | None:
+    """Return which gradient depends on how the cotangent lies in memory; None where none does.
+
+    Cotangents have gaps, or are one number expanded: what the backward pass of sum() hands over.
+    """
+
+    def compare(outputs: Tensors) -> Disagreement | None:
+        gaps = tuple(with_gaps(v) for v in tensors_of(probe(evidence.size[0]), outputs))
+        one = tuple(torch.ones((), dtype=y.dtype, device=y.device).expand(y.shape) for y in outputs)
+        for memory, special, plain in (
+            ("a non-contiguous", gaps, evidence.ordinary_reverse),
+            ("an expanded (stride 0)", one, evidence.vjp_by_jacobian(vector(one))),
+        ):
+            values = vector(special)  # before somebody writes to it
+            found = vector(vjp(outputs, evidence.leaves, special))
+            if _close(found, plain, evidence) or _close(found, evidence.vjp(values), evidence):
+                continue
+            off = (found - plain).abs().nan_to_num(nan=float("inf"))
+            leaf, _ = located(int(off.argmax()), evidence.leaves)
+            return Disagreement(
+                f"the gradient of input {leaf} depends on the memory of the cotangent\n{memory} cotangent gives one "
+                f"that is off by up to {float(off.max()):.4g} from that of a contiguous one with the same values"
+            )
+        return None
+
+    return evidence.on_graph(compare) if any(y.requires_grad for y in evidence.outputs) else None
+
+
+def attributes(evidence: Evidence) -> Disagreement | None:
+    """Return which gradient has not the dtype, shape, layout or device of its input; None where all have."""
+
+    def compare(outputs: Tensors) -> Disagreement | None:
+        gradients = vjp(outputs, evidence.leaves, tuple(torch.ones_like(output) for output in outputs))
+        for index, (gradient, leaf) in enumerate(zip(gradients, evidence.leaves, strict=True)):
+            for what in ("dtype", "shape", "device", "layout"):
+                got, expected = getattr(gradient, what), getattr(leaf, what)
+                if got != expected and not (what == "layout" and got is torch.strided):
+                    return Disagreement(f"the gradient of input {index} has the {what} {got}, not {expected}")
+        return None
+
+    return evidence.on_graph(compare)
+
+
+def _undefined_grad(evidence: Evidence, request: Request) -> Disagreement | None:
+    return undefined_cotangents(evidence) or (undefined_tangents(evidence) if request.forward_ad else None)
+
+
+def _grad_dtypes(evidence: Evidence, request: Request) -> Disagreement | None:
+    return attributes(evidence)
+
+
+def _nondeterminism(evidence: Evidence, request: Request) -> Disagreement | None:
+    first, again = evidence.ordinary_reverse, evidence.vjp(probe(evidence.size[0]))
+    equal = (first == again) | (first.isnan() & again.isnan())
+    off = torch.where(equal, torch.zeros_like(first), (first - again).abs())
+    if bool((off <= request.numbers.nondeterminism).all()):
+        return None
+    return Disagreement(f"Backward is not reentrant: two backward passes differ by up to {float(off.max()):.4g}")
+
+
+def _batched_grad(evidence: Evidence, request: Request) -> Disagreement | None:
+    directions = with_probe(evidence.size[0], evidence.projections, "outputs")
+    vmapped, expected, looped = evidence.vjp_vmapped, evidence.vjp_by_jacobian, evidence.vjp_looped
+    return _batching(evidence, directions, vmapped, (expected, looped), "backward pass")
+
+
+def _batched_forward_grad(evidence: Evidence, request: Request) -> Disagreement | None:
+    directions = torch.stack([probe(evidence.size[1], number) for number in range(3)])
+    vmapped, expected, looped = evidence.jvp_vmapped, evidence.jvp_by_jacobian, evidence.jvp_looped
+    return _batching(evidence, directions, vmapped, (expected, looped), "jvp")
+
+
+def _batching(
+    evidence: Evidence, directions: Tensor, vmapped: Callable[[Tensor], Tensor],
+    unbatched: tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]], what: str,
+) -> Disagreement | None:  # fmt: skip
+    """Return why a derivative cannot be vmapped, or is another one then; None where it can."""
+    if not evidence.outputs:
+        return None
+    try:
+        batched = vmapped(directions)
+    except NO_REFUSAL:
+        raise
+    except Exception as error:
+        return Disagreement(f"While computing batched gradients, got: {message_of(error)}", "refused")
+    for expected in (way(directions) for way in unbatched):  # what the Jacobian objects to, ordinary calls confirm
+        if same(batched, expected, 1e-5, 1e-8):
+            return None
+    off = float((batched - expected).abs().max())
+    return Disagreement(f"the vmapped {what} is not that of the loop: off by up to {off:.4g}")
+
+
+GRADIENT_CLAIMS: dict[str, Callable[[Evidence, Request], Disagreement | None]] = {
+    "batched_grad": _batched_grad,
+    "batched_forward_grad": _batched_forward_grad,
+    "undefined_grad": _undefined_grad,
+    "grad_dtypes": _grad_dtypes,
+    "nondeterminism": _nondeterminism,
+}
+"""How each claim beside the Jacobian is tested, by the name of its check."""
+
+
+# what backward functions in Python return, before autograd casts it to the dtype of the input
+
+
+@dataclass(frozen=True)
+class RawGradient:
+    """One gradient, as a backward function returned it, and the dtype and device that its input has."""
+
+    function: str
+    position: int
+    gradient: Tensor
+    dtype: torch.dtype
+    device: torch.device
+
+
+def raw_gradients(outputs: tuple[Tensor, ...], leaves: tuple[Tensor, ...]) -> list[RawGradient]:
+    """Run one backward pass over `outputs`, and return the gradients of every Python function met on the way.
+
+    The engine of autograd silently converts a gradient of the wrong dtype (`validate_outputs` in
+    torch/csrc/autograd/engine.cpp), so that a float32 gradient for a float64 input shows only as lost digits. Here the
+    gradient is looked at where it is returned.
+    """
+    found: list[RawGradient] = []
+    nodes = list(_python_nodes(outputs))
+    if not nodes:
+        return found
+    for node in nodes:
+        _watch(node, found)
+    differentiable = [output for output in outputs if output.requires_grad]
+    if differentiable:
+        cotangents = [torch.ones_like(output) for output in differentiable]
+        torch.autograd.grad(differentiable, leaves, cotangents, allow_unused=True)
+    return found
+
+
+def _python_nodes(outputs: tuple[Tensor, ...]) -> Iterator[Any]:
+    waiting: list[Any] = [output.grad_fn for output in outputs if output.grad_fn is not None]
+    seen = set()
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if isinstance(node, BackwardCFunction):
+            yield node
+        waiting.extend(following for following, _ in node.next_functions)
+
+
+def _watch(node: Any, found: list[RawGradient]) -> None:
+    """Record what a node's backward returns. The engine looks `apply` up on the node itself."""
+    apply = node.apply
+    # Arguments that need a gradient and edges that lead somewhere stand in the same order.
+    needing = [position for position, needed in enumerate(node.needs_input_grad) if needed]
+    edges = [edge for edge in node.next_functions if edge[0] is not None]
+    expected = {position: _expected(*edge) for position, edge in zip(needing, edges, strict=False)}
+
+    def watched(*cotangents: Any) -> Any:
+        result = apply(*cotangents)
+        for position, gradient in enumerate(result if isinstance(result, tuple) else (result,)):
+            target = expected.get(position)
+            if isinstance(gradient, Tensor) and target is not None:
+                found.append(RawGradient(type(node).__name__, position, gradient.detach(), *target))
+        return result
+
+    node.apply = watched
+
+
+def _expected(node: Any, number: int) -> tuple[torch.dtype, torch.device] | None:
+    variable = getattr(node, "variable", None)
+    if variable is not None:
+        return variable.dtype, variable.device
+    metadata = getattr(node, "_input_metadata", ())
+    return (metadata[number].dtype, metadata[number].device) if number < len(metadata) else None

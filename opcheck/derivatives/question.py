@@ -1,0 +1,116 @@
+"""What an engine is asked: a function at some leaves, step and tolerances, and how much of the Jacobian is covered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+Function = Callable[..., tuple[Tensor, ...]]
+"""Leaves in, outputs out, both tensors of any shape."""
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Step and tolerances: an analytical entry a passes where |a - n| <= atol + rtol |n| for the numerical entry n."""
+
+    eps: float
+    """Step of the central differences, in the units of the input."""
+    atol: float
+    rtol: float
+    nondeterminism: float = 0.0
+    """The largest difference allowed between two backward passes."""
+
+
+DOUBLE = Numbers(eps=1e-6, atol=1e-5, rtol=1e-3)
+"""The defaults of `torch.autograd.gradcheck`."""
+
+BY_PRECISION = {
+    torch.float64: DOUBLE,
+    torch.complex128: DOUBLE,
+    # Central differences are most accurate at a step of about the cube root of the rounding unit.
+    torch.float32: Numbers(eps=5e-3, atol=1e-2, rtol=2e-2),
+    torch.complex64: Numbers(eps=5e-3, atol=1e-2, rtol=2e-2),
+}
+
+
+def default_numbers(dtype: torch.dtype) -> Numbers | None:
+    """Return the defaults for a dtype; None where finite differences in it say nothing (half precision)."""
+    return BY_PRECISION.get(dtype)
+
+
+MATRICES = 32
+"""How many matrices of the size of the whole Jacobian are assumed to be in memory at a time: directions, values at the
+stencil, the Jacobian by each mode, and temporaries of the comparison. Measured: 22 to 37."""
+
+
+class TooLarge(Exception):
+    """A sample needs more than the settings allow. The text says what, and which setting allows more."""
+
+
+NO_REFUSAL = (TooLarge, MemoryError, torch.OutOfMemoryError)
+"""Exceptions that say nothing about what a function supports."""
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How much of a Jacobian is computed, and in how much memory."""
+
+    jacobian: Literal["full", "projected", "auto"] = "auto"
+    """The whole Jacobian, or its products with random directions; auto: the whole one up to `largest`."""
+    largest: int = 512
+    """The most real coordinates of inputs, or of outputs, for which auto means the whole Jacobian."""
+    projections: int = 8
+    """The number of random directions on each side."""
+    memory: int = 1 << 28
+    """The bytes that a batch may take, by the estimate of `Evidence.chunk`, and a whole Jacobian asked for as such."""
+
+    def allow_whole(self, size: tuple[int, int]) -> None:
+        """Raise TooLarge where the whole Jacobian of a shape (M, N) does not fit into `memory`."""
+        needed = 8 * MATRICES * size[0] * size[1]
+        if needed > self.memory:
+            raise TooLarge(
+                f"the whole Jacobian of shape {tuple(size)} takes about {_mebibytes(needed)} MiB, at most "
+                f"{_mebibytes(self.memory)} are allowed (batch_memory of [tool.opcheck]): make the sample smaller, or "
+                'choose jacobian = "projected"'
+            )
+
+
+def _mebibytes(count: int) -> int:
+    return -(-count >> 20)
+
+
+AUTO = Coverage()
+
+
+@dataclass(frozen=True)
+class Request:
+    """A function at some leaves, which require grad, and how to compare its derivatives."""
+
+    function: Function
+    leaves: tuple[Tensor, ...]
+    numbers: Numbers
+    grad_outputs: tuple[Tensor, ...] | None = None
+    """Cotangents for second order; None: random ones."""
+    masked: bool = False
+    """Whether unspecified elements of sparse leaves are left out of the derivative."""
+    forward_ad: bool = True
+    """Whether the function is claimed to support forward mode. Checks of both modes leave it out where it is not."""
+    undefined_grad: bool = True
+    """Whether second order includes undefined cotangents."""
+    fast_mode: bool = False
+    raise_exception: bool = True
+    non_contiguous: tuple[bool, ...] = (False, True)
+    """For second order: whether generated cotangents have gaps in memory; each kind in turn."""
+    coverage: Coverage = AUTO
+    names: tuple[str, ...] = ()
+    """The names of the outputs, as in `.loss` and `['logits']`; empty: they have positions."""
+    key: str = ""
+    """The same text for the same function and leaves, so that their evidence is shared; empty: it is not."""
+
+    def with_(self, **changes: Any) -> Request:
+        """Return the same request with some fields changed."""
+        return replace(self, **changes)
