@@ -1,6 +1,6 @@
 """Changes opcheck's own code, one small change at a time, and says which changes no test notices.
 
-    python tools/mutate.py opcheck/derivatives/comparison.py
+    python tools/mutate.py opcheck/derivatives/compare.py
     python tools/mutate.py opcheck/checks/*.py --sample 10 --seed 1 --minutes 20
 
 A changed module (a mutant) lives in a copy of the package; the working tree stays as it is. Its tests run in a fork of
@@ -179,14 +179,14 @@ def _with(node: ast.expr, **changes: Any) -> ast.expr:
 
 
 BESIDES = {
-    "beside": ("batched_engine", "guards"),
-    "comparison": ("contradiction",),
-    "contradiction": ("guards",),
-    "coordinates": ("shared_memory",),
-    "directions": ("shared_memory", "projected"),
+    "autodiff": ("jacobians",),
+    "batched_engine": ("point",),
+    "compare": ("contradiction", "projected", "guards"),
+    "coordinates": ("shared_memory", "projected"),
+    "disagreement": ("diagnosis",),
     "dtypes": ("too_large",),
-    "evidence": ("guards", "amount"),
-    "projected": ("guards",),
+    "evidence": ("guards", "fallbacks", "question"),
+    "gradients": ("batched_engine", "guards"),
     "unsupported": ("disclaimed_in_part", "too_large"),
     "vmap": ("values",),
 }

@@ -80,18 +80,6 @@ def test_generated_cotangents_follow_the_spec(requests, keys, expected):
     assert requests(keys)[0].non_contiguous == expected
 
 
-@pytest.mark.parametrize(
-    ("checks", "expected"),
-    [
-        (("backward",), ("backward",)),
-        (("grad_dtypes", "backward", "fwd_over_rev"), ("backward", "fwd_over_rev")),
-        (("grad_dtypes", "undefined_grad"), ()),
-    ],
-)
-def test_an_engine_is_told_which_jacobians_will_be_asked_for(requests, checks, expected):
-    assert {request.jacobians for request in requests(checks=checks)} == {expected}
-
-
 def test_grad_outputs_of_a_sample_become_cotangents(requests):
     (request,) = requests(
         sample="args = [{ shape = [2] }], grad_outputs = [{ values = [3.0, 4.0] }]", checks=("rev_over_rev",)

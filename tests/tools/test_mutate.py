@@ -61,10 +61,10 @@ def test_letters_beyond_ascii_move_no_change(mutate):
 
 
 def test_tests_are_those_of_the_same_name_and_then_those_of_the_folder(mutate):
-    near, all_of_them = mutate.stages("opcheck/derivatives/comparison.py")
-    assert "tests/derivatives/test_comparison.py" in near
+    near, all_of_them = mutate.stages("opcheck/derivatives/compare.py")
+    assert "tests/derivatives/test_compare.py" in near
     assert all_of_them[0] == "tests/derivatives"
-    assert mutate.stages("opcheck/derivatives/comparison.py", near=True) == [near]
+    assert mutate.stages("opcheck/derivatives/compare.py", near=True) == [near]
     for stem, others in mutate.BESIDES.items():
         folders = [
             folder for folder in ("derivatives", "checks") if (mutate.ROOT / "opcheck" / folder / f"{stem}.py").exists()
