@@ -1,12 +1,12 @@
 """What a disagreement of two Jacobians looks like: a lost sign, a factor, a missing sum, a cut graph.
 
-A block, one output by one leaf, is held against what common mistakes would make of the numerical one. A mistake is
-named only where it predicts the analytical block: within tolerance, and far better than the numerical block does.
+What common mistakes would make of a numerical block, one output by one leaf, is held against the analytical one. A
+mistake is named only where it predicts that within tolerance, and far better than the numerical block does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -48,9 +48,10 @@ def diagnose(pair: Pair, numbers: Numbers, *, check: str = "") -> list[Finding]:
         kind, says, fields = _look(block)
         if kind == "zero" and check and block.j < inputs:
             kind, says = "second_order_lost", LOST
-        first = Finding(kind, says, block.i, block.j, {**fields, "blocks": []})
-        found.setdefault(f"{says} {fields}", first).fields["blocks"].append([block.i, block.j])
-    return [replace(one, text=f"{_where(one, above, below)}: {one.text}") for one in found.values()]
+        alike = found.setdefault(f"{says} {fields}", Finding(kind, says, block.i, block.j, {**fields, "blocks": []}))
+        alike.fields["blocks"].append([block.i, block.j])
+    where = [", ".join(f"{above[i]} with respect to {below[j]}" for i, j in f.fields["blocks"]) for f in found.values()]
+    return [replace(one, text=f"{place}: {one.text}") for one, place in zip(found.values(), where, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -167,7 +168,7 @@ def _conjugated(block: _Block) -> Iterator[_Mistake]:
 
 def _real_factor(block: _Block) -> Iterator[_Mistake]:
     factor = float((block.n * block.a).sum() / (block.n**2).sum())
-    yield from _times(block, complex(factor), "gradient", factor * block.n, block.n)
+    yield from _times(block, factor, "gradient", factor * block.n, block.n)
 
 
 def _complex_factor(block: _Block) -> Iterator[_Mistake]:
@@ -189,7 +190,7 @@ def _times(block: _Block, factor: complex, what: str, predicted: Tensor, n: Tens
     given = complex(real or 0, imag or 0) if simple else complex(f"{factor:.4g}")
     if given in (0, 1, -1):
         return
-    text, count, sizes = f"{given:.4g}", 0.0, []
+    text, count, sizes = f"{given:.4g}", 0.0, list[str]()
     if given.imag == 0:
         text = str(Fraction(given.real).limit_denominator(10**9)) if simple else f"{given.real:.4g}"
         count = round(max(given.real, 1 / given.real), 6)
@@ -266,8 +267,8 @@ def _somewhere(block: _Block) -> Look:
     count, total = ({kind: int(mask.sum()) for kind, mask in masks.items()} for masks in (bad, of))
     most = {kind: total[kind] // 4 if kind == "entries" else total[kind] - 1 for kind in bad}
     partial = [kind for kind in bad if count[kind] <= most[kind]]
-    relative = (_modulus(block.a - block.n) / size)[wrong & (size > block.numbers.atol)]
-    greatest = float(f"{float(relative.max()):.3g}") if relative.numel() else None
+    relative = (_modulus(block.a - block.n) / size)[wrong & (size > block.numbers.atol)].tolist()
+    greatest = float(f"{max(relative):.3g}") if relative else None
     fields: dict[str, Any] = {"wrong": count["entries"], "of": wrong.numel(), "relative_error": greatest}
     if not partial:
         how = "all of which should be zero" if greatest is None else f"by up to {greatest:g} times their size"
@@ -295,7 +296,3 @@ def _listed(block: _Block, kind: str, bad: Tensor) -> tuple[str, list[dict[str, 
     more = f" and {len(positions) - LISTED} more" if len(positions) > LISTED else ""
     data = [{name: value for name, value in asdict(entry).items() if own in name} for entry in entries]
     return ("; " if kind == "entries" else ", ").join(map(shown, entries)) + more, data
-
-
-def _where(finding: Finding, outputs: Sequence[str], leaves: Sequence[str]) -> str:
-    return ", ".join(f"{outputs[i]} with respect to {leaves[j]}" for i, j in finding.fields["blocks"])

@@ -43,8 +43,6 @@ T = TypeVar("T")
 
 FEW = 2
 """Up to how many directions ordinary calls take less time than a batch."""
-COPIES = 16
-"""How many tensors of the size of inputs and outputs an operator is assumed to need at a time."""
 
 
 @dataclass(frozen=True)
@@ -126,11 +124,7 @@ class Evidence:
 
         Raises TooLarge where a whole one is wanted that would not fit into the memory allowed.
         """
-        wanted = self.coverage.jacobian
-        if wanted == "full":
-            self.coverage.allow_whole(self.size)
-            return None
-        return None if wanted == "auto" and max(self.size) <= self.coverage.largest else self.coverage.projections
+        return self.coverage.directions(self.size)
 
     @cached_property
     def point(self) -> Tensor:
@@ -145,7 +139,7 @@ class Evidence:
     @property
     def chunk(self) -> int:
         """How many points may be evaluated at once."""
-        return max(1, self.coverage.memory // (8 * COPIES * max(1, sum(self.size))))
+        return self.coverage.chunk(self.size)
 
     def numerical(self, step: float, *, looped: bool = False) -> Differences:
         """Return the differences for all unit directions."""
@@ -154,17 +148,15 @@ class Evidence:
         return self._numerical[step, looped]
 
     def _differences(self, step: float, one_by_one: bool) -> Differences:
+        points = self.point + stencil(self.size[1], step, self.projections)
         if one_by_one or not all(self.size):  # an empty Jacobian needs no batch
-            return differences(looped(self.function, self.leaves, self._stencil(step)), step)
+            return differences(looped(self.function, self.leaves, points), step)
         try:
-            values = sweep(self.function, self.leaves, self._stencil(step), batch=self.chunk).values
+            values = sweep(self.function, self.leaves, points, batch=self.chunk).values
         except Exception:  # it cannot be batched
             return self.numerical(step, looped=True)
         found = differences(values, step)
         return found if same(found.base, self.value, 1e-6, 1e-6) else self.numerical(step, looped=True)
-
-    def _stencil(self, step: float) -> Tensor:
-        return self.point + stencil(self.size[1], step, self.projections)
 
     def analytical(self, mode: Mode, *, looped: bool = False) -> Analytical:
         """Return the Jacobian by one of the modes. Exceptions are those of the derivative."""

@@ -46,6 +46,9 @@ MATRICES = 32
 """How many matrices of the size of the whole Jacobian are assumed to be in memory at a time: directions, values at the
 stencil, the Jacobian by each mode, and temporaries of the comparison. Measured: 22 to 37."""
 
+COPIES = 16
+"""How many tensors of the size of inputs and outputs an operator is assumed to need at a time."""
+
 
 class TooLarge(Exception):
     """A sample needs more than the settings allow. The text says what, and which setting allows more."""
@@ -66,10 +69,23 @@ class Coverage:
     projections: int = 8
     """The number of random directions on each side."""
     memory: int = 1 << 28
-    """The bytes that a batch may take, by the estimate of `Evidence.chunk`, and a whole Jacobian asked for as such."""
+    """The bytes that a batch may take, by the estimate of `chunk`, and a whole Jacobian that is asked for as such."""
 
-    def allow_whole(self, size: tuple[int, int]) -> None:
-        """Raise TooLarge where the whole Jacobian of a shape (M, N) does not fit into `memory`."""
+    def directions(self, size: tuple[int, int]) -> int | None:
+        """Return the number of random directions on each side of a Jacobian of shape (M, N); None: it is whole.
+
+        Raises TooLarge where "full" is wanted and does not fit into `memory`.
+        """
+        if self.jacobian == "full":
+            self._allow_whole(size)
+            return None
+        return None if self.jacobian == "auto" and max(size) <= self.largest else self.projections
+
+    def chunk(self, size: tuple[int, int]) -> int:
+        """Return how many points may be evaluated at once, for a Jacobian of shape (M, N)."""
+        return max(1, self.memory // (8 * COPIES * max(1, sum(size))))
+
+    def _allow_whole(self, size: tuple[int, int]) -> None:
         needed = 8 * MATRICES * size[0] * size[1]
         if needed > self.memory:
             raise TooLarge(

@@ -241,9 +241,8 @@ def _forward_over_forward(request: Request) -> Disagreement | None:
     leaves = tuple(leaf.detach() for leaf in request.leaves)
     arguments = (*leaves, *_random(leaves))
 
-    def jvp(*moved: Tensor) -> tuple[Tensor, ...]:
-        found: tuple[Tensor, ...] = torch.func.jvp(function, moved[: len(leaves)], moved[len(leaves) :])[1]
-        return found
+    def jvp(*moved: Tensor) -> Any:
+        return torch.func.jvp(function, moved[: len(leaves)], moved[len(leaves) :])[1]
 
     for number, units in enumerate(map(_units, arguments)):
         for unit in units:
