@@ -55,3 +55,8 @@ class Slope(torch.autograd.Function):
 
 def cube_wrong_at_third_order(x: Tensor) -> Tensor:
     return Cube.apply(x)
+
+
+def doubled_without_a_graph(x):
+    """sin x where autograd records it, and 2 sin x where it does not."""
+    return x.sin() if torch.is_grad_enabled() else 2 * x.sin()
