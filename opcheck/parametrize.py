@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from opcheck.checks import Context
     from opcheck.plan import Case
     from opcheck.samples import Inputs
-    from opcheck.spec import Sample, Settings
+    from opcheck.settings import Settings
+    from opcheck.spec import Sample
     from opcheck.spec.library import DeviceClaims
 
 Names = str | Sequence[str] | None
@@ -60,7 +61,7 @@ class BoundCase:
     def _context(self) -> Context:
         from opcheck.checks import Context
         from opcheck.derivatives import TorchEngine
-        from opcheck.devices import availability
+        from opcheck.devices.availability import availability
 
         case = self.case
         present = availability(case.device)
@@ -84,15 +85,15 @@ def cases(
     operator, check, device, dtype, tag: a name, or several; default: all (of devices: cpu).
     Raises SpecError where a spec is wrong, ValueError where a name does not exist, or names together select no case.
     """
-    from opcheck.cli.selecting import unknown_devices
-    from opcheck.plan import Selection, load_audited, plan
-    from opcheck.spec import Settings
+    from opcheck.plan import Selection, load, plan
+    from opcheck.plan.selection import unknown_devices
+    from opcheck.settings import Settings
     from opcheck.spec.device import profiles
 
     folder = Path(sys._getframe(1).f_code.co_filename).parent
     settings = Settings.find(folder)
     settings.put_on_path()
-    library = load_audited([_found(spec, folder) for spec in specs] or settings.spec_paths(), settings)
+    library = load([_found(spec, folder) for spec in specs] or settings.spec_paths(), settings)
     selection = Selection(_names(operator), _names(check), _names(dtype), _names(tag))
     known = profiles(settings.device_folders())
     mistakes = selection.mistakes(library) + unknown_devices(_names(device), known)

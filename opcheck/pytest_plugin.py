@@ -36,7 +36,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.option.opcheck_alone and config.args_source != pytest.Config.ArgsSource.ARGS:
         config.args[:] = map(str, plugin.folders)
         if not config.args:
-            from opcheck.cli.paths import NO_SPECS
+            from opcheck.settings import NO_SPECS
 
             raise pytest.UsageError(NO_SPECS)
     take_apart(plugin)

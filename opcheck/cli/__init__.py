@@ -62,11 +62,10 @@ def _guarded(options: argparse.Namespace) -> int:
 
 
 def _unknown(word: str) -> int:
-    from opcheck.spec.problems import nearest
+    from opcheck.spec.problems import suggestion
 
-    near = nearest(word, COMMANDS)
-    hint = f'; did you mean "{near}"?' if near else ""
-    print(f'opcheck: unknown command "{word}"; expected one of {", ".join(COMMANDS)}{hint}', file=sys.stderr)
+    expected = f"one of {', '.join(COMMANDS)}{suggestion(word, COMMANDS)}"
+    print(f'opcheck: unknown command "{word}"; expected {expected}', file=sys.stderr)
     return 2
 
 

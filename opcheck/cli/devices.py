@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
-from opcheck.spec import Settings
+from opcheck.settings import Settings
 from opcheck.spec.device import profiles
 
 
@@ -16,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print one line, or one object, a device. Imports torch."""
-    from opcheck.devices import availability
+    from opcheck.devices.availability import availability
 
     records = []
     for profile in profiles(Settings.find().device_folders()).values():

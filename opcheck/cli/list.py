@@ -9,7 +9,7 @@ from typing import Any
 from opcheck.cli.paths import add_paths
 from opcheck.cli.selecting import add_selection, planned
 from opcheck.plan import Case
-from opcheck.spec import Settings
+from opcheck.settings import Settings
 from opcheck.text import printable
 
 

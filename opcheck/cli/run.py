@@ -10,14 +10,15 @@ from pathlib import Path
 import pytest
 
 from opcheck.cli.output import Output, terminated_as_interrupt
-from opcheck.cli.paths import add_paths, split_id
+from opcheck.cli.paths import add_paths
 from opcheck.cli.request import RequestError
 from opcheck.cli.run_reporter import RunReporter
 from opcheck.cli.selecting import add_selection
 from opcheck.cli.workers import Workers
 from opcheck.run.watchdog import Limits, default_memory
-from opcheck.spec import Settings
+from opcheck.settings import Settings
 from opcheck.spec.load import BUILTIN, builtin_folder
+from opcheck.suite.arguments import split_id
 
 MOST_CRASHES = 1000
 """Cases that may end their process before a run gives up. pytest-xdist would after a few."""

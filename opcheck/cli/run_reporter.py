@@ -16,7 +16,8 @@ from opcheck.cli.selecting import devices, loaded, selection
 from opcheck.cli.workers import Workers
 from opcheck.plan import Case, plan
 from opcheck.report.from_pytest import record_of, troubles
-from opcheck.spec import Library, Settings, SpecError
+from opcheck.settings import Settings
+from opcheck.spec import Library, SpecError
 from opcheck.spec.device import DeviceProfile
 from opcheck.suite.project import PLUGIN
 

@@ -6,7 +6,8 @@ import argparse
 
 from opcheck.cli.paths import add_paths
 from opcheck.cli.selecting import loaded
-from opcheck.spec import Library, Settings, SpecError
+from opcheck.settings import Settings
+from opcheck.spec import Library, SpecError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, get_args
 
 from opcheck.spec.claims import Order, Supports
 from opcheck.spec.library import Operator
@@ -36,7 +36,7 @@ class CheckKind:
     torch_parameter: str = ""
     """The parameter of torch's gradcheck or gradgradcheck that it stands for."""
     needs: tuple[str, ...] = ()
-    """Keys of `supports` that must not be disclaimed."""
+    """Keys of `supports` that must not be disclaimed, the most specific one last."""
     dtypes: DtypeRule = "derivative"
     every_variant: bool = True
     methods: bool = False
@@ -47,6 +47,13 @@ class CheckKind:
     def claimed(self, operator: Operator, supports: Supports) -> bool:
         """Tell whether the operator makes the claim that this check tests."""
         return all(getattr(supports, name) for name in self.needs) and self.applies(operator, supports)
+
+    @property
+    def remedy(self) -> str:
+        """How a spec says that the claim is not meant to hold. Empty: no key of `supports` says so."""
+        if self.name in get_args(Order):
+            return f'if this is how it should be, take "{self.name}" out of orders'
+        return f"if this is how it should be, write supports.{self.needs[-1]} = false" if self.needs else ""
 
 
 def _has_sparse_samples(operator: Operator, supports: Supports) -> bool:

@@ -70,8 +70,8 @@ class Outcome:
 
 def rerun_command(file: str, name: str, engine: str = "") -> str:
     """Return the command that runs the case of a name alone."""
-    place = f"./{file}" if file.startswith("-") else file
-    return f"opcheck run{f' --engine {engine}' if engine else ''} {shlex.quote(f'{place}::{name}')}"
+    path = f"./{file}" if file.startswith("-") else file
+    return f"opcheck run{f' --engine {engine}' if engine else ''} {shlex.quote(f'{path}::{name}')}"
 
 
 def _plain(value: Any) -> Any:

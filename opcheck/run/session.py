@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from opcheck.derivatives import BatchedEngine, Engine, TorchEngine
-from opcheck.devices import Availability, availability
+from opcheck.devices.availability import Availability, availability
 from opcheck.run.process_state import ProcessState
 from opcheck.samples import Unresolved
 from opcheck.samples.operator import resolve_operator
+from opcheck.settings import Settings
 from opcheck.spec.device import DeviceProfile
 from opcheck.spec.library import Operator
 from opcheck.spec.positions import Path as KeyPath
 from opcheck.spec.problems import Problem
-from opcheck.spec.settings import Settings
 
 ENGINES: dict[str, type[Engine]] = {"batched": BatchedEngine, "torch": TorchEngine}
 
@@ -78,16 +78,16 @@ class RunSession:
 def unresolved(operator: Operator, settings: Settings) -> list[Problem]:
     """Return a mistake for each callable of an operator that does not exist. Imports what they are defined in."""
     own = "target" if operator.spec.target else "name"
-    places: list[tuple[KeyPath, str]] = [((own,), operator.variants[0].path)]
-    places += [(("variants", i), variant.path) for i, variant in enumerate(operator.variants[1:])]
-    places += [(("aliases", i), path) for i, path in enumerate(operator.spec.aliases)]
+    named: list[tuple[KeyPath, str]] = [((own,), operator.variants[0].path)]
+    named += [(("variants", i), variant.path) for i, variant in enumerate(operator.variants[1:])]
+    named += [(("aliases", i), path) for i, path in enumerate(operator.spec.aliases)]
     problems = []
-    for place, path in places:
+    for keys, path in named:
         try:
             resolve_operator(path, settings.modules)
         except Unresolved as error:
-            at = ("operator", operator.index, *place)
+            at = ("operator", operator.index, *keys)
             problems.append(operator.document.problem(at, str(error), nearest=error.hint))
-            if place == (own,):
+            if keys == (own,):
                 break  # its method and in-place variant would be missing for the same reason
     return problems

@@ -28,11 +28,10 @@ class SpecCollector(pytest.File):
         wanted = plugin.selected.get(self.path.resolve())
         found = [case for case in plan(library, plugin.devices, plugin.selection) if not wanted or case.id in wanted]
         for name in sorted((wanted or set()) - {case.id for case in found}):
-            from opcheck.spec.problems import nearest
+            from opcheck.spec.problems import suggestion
 
-            near = nearest(name, [case.id for case in plan(library, plugin.devices)])
-            hint = f'; did you mean "{near}"?' if near else ""
-            raise pytest.UsageError(f'{self.nodeid} has no case "{name}"{hint}')
+            known = [case.id for case in plan(library, plugin.devices)]
+            raise pytest.UsageError(f'{self.nodeid} has no case "{name}"{suggestion(name, known)}')
         if self.config.option.opcheck_alone:
             plugin.look_up(found)
         # The node id as text, which is what --lf remembers: put together from parts it would not be the same to pytest.
@@ -118,8 +117,8 @@ class CaseItem(pytest.Item):
         from opcheck.text import printable
 
         operator = self.case.operator
-        place = printable(f"{operator.document.file}:{operator.line}")
-        return self.path, operator.line - 1, f"{self.case.id} ({place})"
+        where = printable(f"{operator.document.file}:{operator.line}")
+        return self.path, operator.line - 1, f"{self.case.id} ({where})"
 
     def record_of(self, report: pytest.TestReport) -> dict[str, Any]:
         """Return the record for reports; also where the case did not come to an outcome of its own."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
 
 import pytest
 
@@ -58,10 +57,5 @@ def leave_out_addopts(early_config: pytest.Config, args: list[str]) -> None:
         parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
         parser.add_argument("-p", action="append", default=[])
         parser.add_argument("-W", "--pythonwarnings", action="append", default=[])
-        kept, _ = parser.parse_known_args(args[: len(args) - len(own)])
-        args[:] = [*(f"-p{name}" for name in kept.p), *(f"-W{filter}" for filter in kept.pythonwarnings), *own]
-
-
-def separated(values: Iterable[str]) -> tuple[str, ...]:
-    """Return the names that are separated by commas in some values, each once."""
-    return tuple(dict.fromkeys(name.strip() for value in values for name in value.split(",") if name.strip()))
+        allowed, _ = parser.parse_known_args(args[: len(args) - len(own)])
+        args[:] = [*(f"-p{name}" for name in allowed.p), *(f"-W{filter}" for filter in allowed.pythonwarnings), *own]

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from opcheck.suite.options import separated
+from opcheck.text import separated
 
 if TYPE_CHECKING:
     from opcheck.plan import Case, Selection
     from opcheck.run.session import RunSession
     from opcheck.run.worker import Worker
-    from opcheck.spec import Library, Operator, Problem, Settings
+    from opcheck.settings import Settings
+    from opcheck.spec import Library, Operator, Problem
     from opcheck.spec.catalogue import Catalogue
     from opcheck.spec.device import DeviceProfile
 
@@ -46,7 +47,8 @@ class Plugin:
     @cached_property
     def settings(self) -> Settings:
         """The project's settings."""
-        from opcheck.spec import Settings, SpecError
+        from opcheck.settings import Settings
+        from opcheck.spec import SpecError
 
         try:
             return Settings.find(self.config.invocation_params.dir)
@@ -84,8 +86,8 @@ class Plugin:
     @cached_property
     def devices(self) -> list[DeviceProfile]:
         """The devices to plan for. Raises UsageError for unknown names."""
-        from opcheck.cli.selecting import unknown_devices
-        from opcheck.plan import default_devices
+        from opcheck.devices.presence import default_devices
+        from opcheck.plan.selection import unknown_devices
         from opcheck.spec.device import profiles
 
         known = profiles(self.settings.device_folders())
@@ -167,21 +169,17 @@ class Plugin:
 
     def load(self, path: Path) -> Library:
         """Load one spec file. Raises SpecError with all its mistakes."""
-        from opcheck.plan import audit
+        from opcheck.plan.loading import examine
         from opcheck.spec import SpecError
-        from opcheck.spec.load import Loader
 
-        loader = Loader(self.settings, self.catalogue)
-        loader.add(path, self.root_of(path))
-        library = loader.sound()
-        problems: list[Problem] = audit(library, loader.devices.values()) if loader.devices is not None else []
+        library, problems = examine([path], self.settings, self.catalogue, self.root_of(path))
         for operator in library:
             first = self.described.setdefault(operator.id, operator)
             if first.document.file != operator.document.file:
                 what = f'operator "{operator.id}" is described twice; first at {first.document.file}:{first.line}'
                 problems.append(operator.problem(("name",), what, "another name, or a key variant"))
-        if loader.problems or problems:
-            raise SpecError([*loader.problems, *problems])
+        if problems:
+            raise SpecError(problems)
         return library
 
     def mark(self, name: str, about: str = "a check, device, dtype or tag") -> pytest.MarkDecorator:
