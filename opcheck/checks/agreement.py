@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from opcheck.checks.context import Subject
+from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, fails
 from opcheck.derivatives.mismatch import called
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from opcheck.checks.context import Subject
-from opcheck.checks.evidence import ask
+from opcheck.checks.engine_verdict import engine_verdict
 from opcheck.checks.per_sample import per_sample
+from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, fails
 from opcheck.derivatives.raw_gradients import raw_gradients
 
 
 def judge(subject: Subject) -> Verdict:
     """Look at the gradients that users get, and at those that Python backward functions return."""
-    verdict = ask(subject)
+    verdict = engine_verdict(subject)
     return _raw_gradients(subject) or HOLDS if verdict.passed and not verdict.untested else verdict
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from opcheck.checks.context import Subject
 from opcheck.checks.per_sample import per_sample
+from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, fails, inapplicable, untested
 from opcheck.derivatives import Request
 
@@ -17,7 +17,7 @@ def judge(subject: Subject) -> Verdict:
     """Ask under both semantics; the non-masked one must fail where the spec says `masked = true`."""
     if not subject.sample.is_sparse:
         return inapplicable("no input is sparse")
-    if not subject.seen.has_derivative:
+    if not subject.output_info.has_derivative:
         return untested("no output is of a floating or complex dtype")
     engine = subject.context.engine
     masked = engine.ask("masked", under(subject, masked=True))

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from opcheck.checks.agreement import agree
-from opcheck.checks.context import Subject
 from opcheck.checks.per_sample import per_sample
+from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import Verdict, cannot, told
 from opcheck.samples import Unresolved, resolve
 from opcheck.samples.results import leaves_of, named, names_among

@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
-from opcheck.checks.context import Subject
 from opcheck.checks.per_sample import per_sample
+from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, fails
 
 

@@ -8,9 +8,10 @@ from enum import Enum
 import torch
 
 from opcheck.checks import vmap
-from opcheck.checks.context import Context, Subject
+from opcheck.checks.context import Context
 from opcheck.checks.masked import under
-from opcheck.checks.per_sample import placed, prepared, too_much
+from opcheck.checks.per_sample import prepared, too_coarse, too_much, with_sample
+from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, inapplicable, told, untested
 from opcheck.derivatives import NO_REFUSAL
 from opcheck.derivatives.dual import dual_level, make_dual, tangent_of
@@ -34,7 +35,7 @@ Probe = Callable[[Subject], tuple[Answer, str]]
 def check(context: Context) -> Iterator[Verdict]:
     """Probe each disclaimed feature on all samples: none may give a wrong number, one at least must be refused."""
     if context.numbers is None:
-        yield cannot(f"{context.case.dtype} is too coarse for finite differences, and no finer dtype is claimed")
+        yield too_coarse(context)
         return
     features = disclaimed(context.case.claims.supports, context.case.variant.kind)
     if not features:
@@ -73,7 +74,7 @@ def _probed(context: Context, feature: str) -> Iterator[Verdict]:
             answer, text = _answer(feature, subject)
         except NO_REFUSAL as error:
             untried = True
-            yield placed(too_much(error), sample, subject)
+            yield with_sample(too_much(error), sample, subject)
             continue
         answers.add(answer)
         verdict = HOLDS
@@ -82,7 +83,7 @@ def _probed(context: Context, feature: str) -> Iterator[Verdict]:
         elif answer is Answer.WRONG:
             title = f"unsupported: {feature} is disclaimed, but instead of an error it gives wrong numbers"
             verdict = fails(title, text, feature=feature)
-        yield placed(verdict, sample, subject)
+        yield with_sample(verdict, sample, subject)
     if untried or answers & {Answer.REFUSED, Answer.WRONG}:
         return
     if Answer.WORKS in answers:

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from opcheck.checks.agreement import agree
-from opcheck.checks.context import Subject
 from opcheck.checks.per_sample import per_sample
+from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, fails, told
 from opcheck.samples import Unresolved
 from opcheck.samples.results import flatten, named, names_among

@@ -30,8 +30,7 @@ class Verdict:
     fields: dict[str, Any] = field(default_factory=dict)
     """For reports."""
     inconclusive: bool = False
-    """The function has no derivative at the sample, so that nothing can be said about it: the sample should move."""
-
+    """The function has no derivative at the sample. The sample should move."""
     untested: bool = False
     """Nothing was compared, so that it is no evidence for the claim; the title says why."""
     applies: bool = True

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import torch
 
 from opcheck.checks.agreement import agree
-from opcheck.checks.context import Subject
 from opcheck.checks.per_sample import per_sample
+from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict
 
 BATCH = 2
@@ -30,7 +30,7 @@ def judge(subject: Subject) -> Verdict:
         vmapped = torch.func.vmap(subject.function.__call__, in_dims=in_dims, randomness="same")(*batched)
         expected = [torch.stack(rows) for rows in zip(*looped, strict=True)]
         verdict = agree(
-            subject, vmapped, expected, f"the loop, batched over inputs {list(chosen)}", names=subject.seen.names
+            subject, vmapped, expected, f"the loop, batched over inputs {list(chosen)}", names=subject.output_info.names
         )
         if not verdict.passed:
             return verdict

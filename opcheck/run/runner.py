@@ -25,10 +25,10 @@ from opcheck.run.outcome import Outcome, rerun_command
 from opcheck.run.process_state import open_contexts, put_back, transform_is_open
 from opcheck.run.session import RunSession
 from opcheck.samples import Unresolved
-from opcheck.samples.kept import Kept
+from opcheck.samples.cache import Cache
 from opcheck.samples.seeding import seed_device
 
-KEPT = Kept()
+CACHE = Cache()
 
 
 def run(case: Case, session: RunSession, limit: float | None = None) -> Outcome:
@@ -162,7 +162,13 @@ def _checked(case: Case, session: RunSession) -> Sequence[Verdict]:
     # torch's gradcheck draws cotangents from the global generator.
     seed_device(zlib.crc32(case.id.encode()), case.device.device_string)
     context = Context(
-        case, session.engine, session.settings, samples_to_run(case), case.device.device_string, session.overrides, KEPT
+        case,
+        session.engine,
+        session.settings,
+        samples_to_run(case),
+        case.device.device_string,
+        session.overrides,
+        CACHE,
     )
     context.operator  # noqa: B018 - resolved first, so that a wrong name is reported as that
     return list(implementation(case.kind.implementation)(context))

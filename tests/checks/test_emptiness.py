@@ -12,7 +12,7 @@ DERIVATIVES = (
     "nondeterminism", "rev_over_rev", "fwd_over_rev",
 )  # fmt: skip
 ORDERS = ("rev_over_fwd", "fwd_over_fwd", "scalarized_second_order", "rev_over_rev_over_rev")
-NOTHING = "no sample shows whether the claim holds"
+NOTHING = "no sample tests the claim"
 EMPTY = "samples = [{ args = [{ shape = [0, 2] }] }]"
 
 

@@ -3,10 +3,12 @@
 What the engine then hands to torch is tested in tests/derivatives/test_torch_engine.py.
 """
 
+from dataclasses import replace
+
 import pytest
 
 from opcheck.run.session import RunSession
-from opcheck.spec import Settings
+from opcheck.settings import Settings
 
 
 class Recorder:
@@ -80,16 +82,13 @@ def test_generated_cotangents_follow_the_spec(requests, keys, expected):
     assert requests(keys)[0].non_contiguous == expected
 
 
-@pytest.mark.parametrize(
-    ("checks", "expected"),
-    [
-        (("backward",), ("backward",)),
-        (("grad_dtypes", "backward", "fwd_over_rev"), ("backward", "fwd_over_rev")),
-        (("grad_dtypes", "undefined_grad"), ()),
-    ],
-)
-def test_an_engine_is_told_which_jacobians_will_be_asked_for(requests, checks, expected):
-    assert {request.jacobians for request in requests(checks=checks)} == {expected}
+def test_a_request_does_not_depend_on_what_else_is_selected(requests):
+    (alone,) = requests(checks=("backward",))
+    first, *others = requests(checks=("backward", "batched_grad", "grad_dtypes", "rev_over_rev"))
+    assert len(others) == 3
+    for request in (first, *others):
+        same = replace(alone, function=request.function, leaves=request.leaves)
+        assert request == same
 
 
 def test_grad_outputs_of_a_sample_become_cotangents(requests):
