@@ -1,4 +1,4 @@
-"""One module a check: evidence and a claim in, a verdict out."""
+"""The checks, one module each. A check takes a claim and evidence, and gives verdicts."""
 
 from opcheck.checks.context import Context
 from opcheck.checks.per_sample import per_sample

@@ -9,7 +9,7 @@ from opcheck.checks.verdict import Verdict
 
 
 def judge(subject: Subject) -> Verdict:
-    """Compare the Jacobians; the memory of cotangents must not matter."""
+    """Compare the reverse-mode Jacobian with the numerical one, for cotangents of any memory layout."""
     return engine_verdict(subject, "reverse")
 
 

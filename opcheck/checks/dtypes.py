@@ -1,4 +1,4 @@
-"""Forward and backward work for exactly the dtypes claimed: the others are refused."""
+"""Forward and backward work for exactly the dtypes claimed; all others are refused."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from opcheck.spec.dtypes import is_differentiable
 
 
 def check(context: Context) -> Iterator[Verdict]:
-    """Test the claim about the dtype of the case, whichever way it goes."""
+    """Test what the spec claims about the dtype of the case: that it works, or that it is refused."""
     claims, dtype = context.case.claims, context.case.dtype
     if dtype not in claims.forward:
         yield _refused(context, "forward")
@@ -49,7 +49,7 @@ def _backward(subject: Subject) -> Verdict:
     try:
         _run_backward(subject)
     except Exception as error:
-        return fails(f"dtypes: backward is claimed for {dtype}, and refused: {told(error)}")
+        return fails(f"dtypes: backward is claimed for {dtype}, but is refused: {told(error)}")
     return HOLDS
 
 
@@ -67,7 +67,7 @@ def _refused(context: Context, what: str) -> Verdict:
         try:
             subject = Subject.of(context, sample)
         except Exception:
-            continue  # the sample has no meaning in this dtype
+            continue  # the sample does not exist in this dtype
         tried += 1
         try:
             if what == "backward":
@@ -83,7 +83,7 @@ def _refused(context: Context, what: str) -> Verdict:
         except Exception:
             return HOLDS
     if not tried:
-        return cannot(f"dtypes: no sample can be made in {dtype}, so that nothing shows whether it is refused")
+        return cannot(f"dtypes: no sample can be made in {dtype}, so it is unknown whether {dtype} is refused")
     return fails(
         f"dtypes: {what} is not claimed for {dtype}, but works on all samples",
         f'add "{dtype}" to dtypes.{what}',

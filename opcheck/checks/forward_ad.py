@@ -9,7 +9,7 @@ from opcheck.checks.verdict import Verdict
 
 
 def judge(subject: Subject) -> Verdict:
-    """Compare the Jacobians."""
+    """Compare the forward-mode Jacobian with the numerical one."""
     return engine_verdict(subject, "forward")
 
 

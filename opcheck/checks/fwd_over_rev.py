@@ -9,7 +9,7 @@ from opcheck.checks.verdict import Verdict
 
 
 def judge(subject: Subject) -> Verdict:
-    """Compare the Jacobians of the backward pass, by forward mode."""
+    """Compare the Jacobian of the backward pass, taken in forward mode, with the numerical one."""
     return engine_verdict(subject, "forward", order=2)
 
 

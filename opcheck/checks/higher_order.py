@@ -1,4 +1,4 @@
-"""Second derivatives in the orders that torch's gradgradcheck leaves out, and third ones where a spec asks for them."""
+"""Second derivatives in the orders that torch's gradgradcheck leaves out, and third derivatives."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from opcheck.checks.verdict import Verdict, inapplicable
 
 
 def judge(subject: Subject) -> Verdict:
-    """Put the claim of the case to the engine, for dense inputs."""
+    """Compare derivatives of higher order with numerical ones, for dense inputs."""
     if any(leaf.layout is not torch.strided for leaf in subject.leaves):
         return inapplicable("derivatives of higher order are taken of dense inputs only")
     return engine_verdict(subject)

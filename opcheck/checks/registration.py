@@ -1,4 +1,4 @@
-"""Operators of torch.library: schema, autograd registration, fake tensors, AOT dispatch, by `torch.library.opcheck`."""
+"""Operators registered with torch.library pass `torch.library.opcheck`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from opcheck.checks.verdict import HOLDS, Verdict, fails
 
 
 def judge(subject: Subject) -> Verdict:
-    """Run torch's own tests of a registration."""
+    """Run torch's own tests: schema, autograd registration, fake tensors, AOT dispatch."""
     args, kwargs = subject.inputs.fill()
     operator: Any = subject.context.operator
     results = torch.library.opcheck(operator, args, kwargs, raise_exception=False)

@@ -1,4 +1,4 @@
-"""Vmapping the operator equals looping over it, with all inputs batched and with each one alone."""
+"""Vmapping the operator equals looping over it, with all inputs batched and with each one batched alone."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ BATCH = 2
 
 
 def judge(subject: Subject) -> Verdict:
-    """Compare values over a batch of slightly different inputs."""
+    """Compare values on a batch of slightly different inputs."""
     leaves = [leaf.detach() for leaf in subject.leaves]
     for chosen in _batchings(len(leaves)):
         batched = [
             torch.stack([leaf, leaf * (1 + 1 / 64)]) if index in chosen else leaf for index, leaf in enumerate(leaves)
         ]
         looped = [
-            # Clones: a row has a storage of its own, as as_strided and its like see it under vmap.
+            # A clone has storage of its own. Under vmap, as_strided sees each row like that, too.
             subject.function(*(leaf[row].clone() if index in chosen else leaf for index, leaf in enumerate(batched)))
             for row in range(BATCH)
         ]

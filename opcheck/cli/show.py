@@ -1,4 +1,4 @@
-"""`opcheck show OPERATOR`: its claims, its samples expanded, and the cases they become. Without torch."""
+"""`opcheck show OPERATOR`: shows its claims, its expanded samples and its cases, without torch."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from opcheck.text import printable
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
+    """Add the arguments."""
     parser.add_argument("name", metavar="OPERATOR", help="id or name of an operator")
     add_paths(parser)
     add_selection(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the operators of a name."""
+    """Print the operators with an id or name."""
     settings = Settings.find()
     library = loaded(options, settings)
     found = library.find(options.name)

@@ -1,4 +1,4 @@
-"""Expands claims x devices x variants x checks x dtypes into cases, in a fixed order."""
+"""Plans the cases of operators: claims x devices x variants x dtypes x checks, in a fixed order."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def plan(library: Library, devices: Iterable[DeviceProfile], selection: Selectio
 
 
 def cases_of(operator: Operator, device: DeviceProfile, wanted: Selection) -> Iterator[Case]:
-    """Yield the selected cases of one operator on one device."""
+    """Yield the selected cases of an operator on a device."""
     claims = operator.on(device)
     expects = (*operator.spec.expect, *device.expect)
     for variant, dtype, kind in combinations(operator, device):
@@ -93,6 +93,6 @@ COMPLEX_BY_PRECISION = ("complex128", "complex64", "complex32")
 
 @lru_cache(maxsize=256)
 def _best(claimed: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the most precise real and the most precise complex dtype among those claimed."""
+    """Return the most precise real dtype and the most precise complex dtype among those claimed."""
     kinds = (REAL_BY_PRECISION, COMPLEX_BY_PRECISION)
     return tuple(next(name for name in kind if name in claimed) for kind in kinds if set(kind) & set(claimed))
