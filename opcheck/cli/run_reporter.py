@@ -23,7 +23,7 @@ from opcheck.suite.project import PLUGIN
 
 
 class RunReporter:
-    """A pytest plugin that replaces pytest's terminal report by that of opcheck."""
+    """A pytest plugin that replaces pytest's terminal report with opcheck's."""
 
     def __init__(self, report: Any, options: argparse.Namespace, workers: Workers | None) -> None:
         self.report = report

@@ -112,7 +112,7 @@ class CaseItem(pytest.Item):
     def reportinfo(self) -> tuple[Path, int, str]:
         """Return the position of the operator in its spec, and a name.
 
-        The name is no suffix of the node id: otherwise `pytest -v` would replace dots in the id by `::`.
+        The name is no suffix of the node id: otherwise `pytest -v` would replace dots in the id with `::`.
         """
         from opcheck.text import printable
 
