@@ -1,4 +1,4 @@
-"""`@opcheck.cases`: one's own tests, parametrized over the cases of specs."""
+"""`@opcheck.cases`: parametrizes your own tests over the cases of specs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from opcheck.checks import Context
     from opcheck.plan import Case
     from opcheck.samples import Inputs
-    from opcheck.spec import Sample, Settings
+    from opcheck.settings import Settings
+    from opcheck.spec import Sample
     from opcheck.spec.library import DeviceClaims
 
 Names = str | Sequence[str] | None
@@ -22,7 +23,7 @@ Names = str | Sequence[str] | None
 
 @dataclass(frozen=True, eq=False)
 class BoundCase:
-    """A case, ready for use in a test: the callable, its inputs, and what the spec claims."""
+    """A case for use in a test: the callable, its inputs, and what the spec claims."""
 
     case: Case
     settings: Settings
@@ -34,25 +35,25 @@ class BoundCase:
 
     @property
     def claims(self) -> DeviceClaims:
-        """What the operator claims on the device: `supports`, dtypes `forward` and `backward`, `tolerance(...)`."""
+        """What the operator claims on the device: `supports`, the dtypes `forward` and `backward`, `tolerance(...)`."""
         return self.case.claims
 
     @property
     def callable(self) -> Callable[..., Any]:
-        """The operator, in the variant of the case. Raises Unresolved where the spec names nothing.
+        """The operator, in the variant of the case. Raises Unresolved if its name cannot be found.
 
-        Skips the test where the device of the case is absent.
+        Skips the test if the device of the case is absent.
         """
         return self._context().operator
 
     def samples(self) -> tuple[Sample, ...]:
-        """Return the samples that go with the dtype."""
+        """Return the samples meant for the dtype."""
         return self.case.samples
 
     def inputs(self) -> list[Inputs]:
-        """Return the samples made real: `args, kwargs = inputs.fill()`; `inputs.leaves` require grad.
+        """Return the inputs of each sample. `inputs.fill()` gives args and kwargs; `inputs.leaves` require grad.
 
-        Skips the test where the device of the case is absent.
+        Skips the test if the device of the case is absent.
         """
         context = self._context()
         return [context.realize(sample) for sample in self.case.samples]
@@ -60,7 +61,7 @@ class BoundCase:
     def _context(self) -> Context:
         from opcheck.checks import Context
         from opcheck.derivatives import TorchEngine
-        from opcheck.devices import availability
+        from opcheck.devices.availability import availability
 
         case = self.case
         present = availability(case.device)
@@ -77,22 +78,22 @@ def cases(
     dtype: Names = None,
     tag: Names = None,
 ) -> Callable[[Callable[..., Any]], Any]:
-    """Parametrize a test function over the cases of specs. It gets each as its argument `case`, a BoundCase.
+    """Parametrize a test function over the cases of specs. Its argument `case` is a BoundCase.
 
-    specs: files and folders, relative to the folder of the test file (or the current one), or "builtin"; default: those
-    of [tool.opcheck].
-    operator, check, device, dtype, tag: a name, or several; default: all (of devices: cpu).
-    Raises SpecError where a spec is wrong, ValueError where a name does not exist, or names together select no case.
+    specs: files and folders, relative to the folder of the test file or to the current folder, or "builtin"; default:
+    those of [tool.opcheck].
+    operator, check, device, dtype, tag: one name or several; default: all, but for device: cpu.
+    Raises SpecError if a spec has mistakes, ValueError if a name is unknown or no case is selected.
     """
-    from opcheck.cli.selecting import unknown_devices
-    from opcheck.plan import Selection, load_audited, plan
-    from opcheck.spec import Settings
+    from opcheck.plan import Selection, load, plan
+    from opcheck.plan.selection import unknown_devices
+    from opcheck.settings import Settings
     from opcheck.spec.device import profiles
 
     folder = Path(sys._getframe(1).f_code.co_filename).parent
     settings = Settings.find(folder)
     settings.put_on_path()
-    library = load_audited([_found(spec, folder) for spec in specs] or settings.spec_paths(), settings)
+    library = load([_found(spec, folder) for spec in specs] or settings.spec_paths(), settings)
     selection = Selection(_names(operator), _names(check), _names(dtype), _names(tag))
     known = profiles(settings.device_folders())
     mistakes = selection.mistakes(library) + unknown_devices(_names(device), known)

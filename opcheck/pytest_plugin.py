@@ -1,4 +1,4 @@
-"""The pytest plugin: its hooks. What they do is in `opcheck.suite`."""
+"""The hooks of the pytest plugin. `opcheck.suite` has what they do."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ __all__ = ["cases"]
 
 
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
-    """Declare options."""
+    """Add the options."""
     add_options(parser, pluginmanager)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config, args: list[str]) -> None:
-    """Leave out of addopts what could select other tests than those that `opcheck run` was asked for."""
+    """Remove options from addopts that could select other tests than those requested of `opcheck run`."""
     leave_out_addopts(early_config, args)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Set up the plugin: ids given on the command line, the selection, the reports."""
+    """Set up the plugin: the arguments, the selection, the reports."""
     plugin = config.stash[PLUGIN] = Plugin(config)
     if config.option.opcheck_alone and config.args_source != pytest.Config.ArgsSource.ARGS:
         config.args[:] = map(str, plugin.folders)
         if not config.args:
-            from opcheck.cli.paths import NO_SPECS
+            from opcheck.settings import NO_SPECS
 
             raise pytest.UsageError(NO_SPECS)
     take_apart(plugin)
@@ -50,7 +50,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
         for kind in check_kinds().values():
             plugin.mark(kind.name, kind.claim)
-    if not config.option.opcheck_alone:  # `opcheck run` has its own words for them
+    if not config.option.opcheck_alone:  # `opcheck run` reports them itself
         _refuse_unknown_names(plugin)
     asked = config.option.opcheck_report_json or getattr(config.option, "xmlpath", None)  # without -p no:junitxml
     if asked and not hasattr(config, "workerinput"):
@@ -60,13 +60,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Ignore what nobody asked for, where pytest was given a folder around it."""
+    """If pytest was given a larger folder than requested, ignore the rest of it."""
     plugin = config.stash[PLUGIN]
     return None if not plugin.is_partial or was_asked_for(plugin, collection_path) else True
 
 
 def _refuse_unknown_names(plugin: Plugin) -> None:
-    """Raise UsageError for checks, dtypes and devices that do not exist: they would select nothing without a word."""
+    """Raise UsageError for unknown checks, dtypes and devices. Otherwise they would silently select nothing."""
     if plugin.names("device"):
         plugin.devices  # noqa: B018
     if plugin.names("check") or plugin.names("dtype"):
@@ -79,20 +79,20 @@ def _refuse_unknown_names(plugin: Plugin) -> None:
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-    """Take TOML files that are specs."""
+    """Collect TOML files that are specs."""
     if file_path.suffix != ".toml" or file_path.name == "pyproject.toml":
         return None
     root = parent.config.stash[PLUGIN].root_of(file_path)
     if root is None:
         return None
-    # Also for specs outside the project: pytest would name them by the folder that it was given, and not find them.
+    # For specs outside of the project, the default is relative to the argument, and pytest would not find it again.
     nodeid = os.path.relpath(file_path, parent.config.rootpath).replace(os.sep, "/")
     return SpecCollector.from_parent(parent, path=file_path, nodeid=nodeid)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> None:
-    """Import torch, and what specs name, before the first case, which would otherwise pay for it with its own time."""
+    """Import torch and the modules of operators. Otherwise, that would count as time of the first case."""
     cases = [item.case for item in session.items if isinstance(item, CaseItem)]
     if cases and not session.config.option.collectonly:
         plugin = session.config.stash[PLUGIN]
@@ -103,14 +103,14 @@ def pytest_runtestloop(session: pytest.Session) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Let a worker of `opcheck run` end at once."""
+    """Let a worker of `opcheck run` end soon."""
     plugin = session.config.stash.get(PLUGIN, None)
     if plugin is not None and plugin.worker is not None:
         plugin.worker.leave()
 
 
 def pytest_report_collectionfinish(config: pytest.Config, items: list[pytest.Item]) -> str | None:
-    """Say what plain pytest cannot contain."""
+    """Say what plain pytest does not protect against."""
     if any(isinstance(item, CaseItem) for item in items) and not hasattr(config, "workerinput"):
         return (
             "opcheck: cases run in this process, which an operator that crashes, exits or hangs takes with it; "
@@ -123,9 +123,9 @@ def pytest_report_collectionfinish(config: pytest.Config, items: list[pytest.Ite
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Attach the record of a case to its report, which pytest-xdist carries to the controlling process.
+    """Attach the record of a case to its report, which pytest-xdist sends to the controlling process.
 
-    A set-up or tear-down that fails has a record of its own, which takes the place of that of the case.
+    A set-up or tear-down that fails has a record that replaces that of the case.
     """
     report = yield
     if isinstance(item, CaseItem) and (report.when == "call" or not report.passed):
@@ -133,7 +133,7 @@ def pytest_runtest_makereport(
     if isinstance(item, CaseItem) and report.sections:
         from opcheck.text import well_formed
 
-        report.sections = [(title, well_formed(text)) for title, text in report.sections]  # pytest-xdist sends them
+        report.sections = [(title, well_formed(text)) for title, text in report.sections]  # for pytest-xdist
     return report
 
 
@@ -141,19 +141,19 @@ def pytest_runtest_makereport(
 def pytest_report_to_serializable(
     config: pytest.Config, report: pytest.CollectReport | pytest.TestReport
 ) -> dict[str, Any] | None:
-    """Send less of a set-up or tear-down that went well: a case has no fixtures, and there are thousands of cases."""
+    """Shorten the report of a set-up or tear-down that succeeded: a run has thousands of them."""
     plugin = config.stash.get(PLUGIN, None)
     if plugin is None or plugin.worker is None or not isinstance(report, pytest.TestReport):
         return None
     if report.when == "call" or not report.passed:
         return None
-    kept = {name: getattr(report, name) for name in ("nodeid", "location", "when", "outcome", "duration")}
-    return {"$report_type": BRIEF, **kept}
+    brief = {name: getattr(report, name) for name in ("nodeid", "location", "when", "outcome", "duration")}
+    return {"$report_type": BRIEF, **brief}
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_report_from_serializable(config: pytest.Config, data: dict[str, Any]) -> pytest.TestReport | None:
-    """Make a report again of what was sent of it."""
+    """Restore a report that was shortened."""
     if data.get("$report_type") != BRIEF:
         return None
     del data["$report_type"]
@@ -164,7 +164,7 @@ BRIEF = "opcheck phase"
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say once for each absent device that its cases were skipped, and what is wrong with the reports."""
+    """Say once per absent device that its cases were skipped, and what is wrong with the reports."""
     if terminalreporter.stats.get("skipped") or terminalreporter.config.pluginmanager.hasplugin("opcheck_reports"):
         from opcheck.report.from_pytest import absent_devices, troubles
         from opcheck.text import printable

@@ -1,7 +1,8 @@
-"""Text of somebody else, made fit for a report, a pipe or a terminal. Needs nothing but Python."""
+"""Text from elsewhere: made fit for a report, a pipe or a terminal. Needs nothing but Python."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 MOST = 1000
@@ -57,3 +58,8 @@ def _escape(sign: str) -> str:
 
 _SPACES = "\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
 """Spaces that Python counts among what is not printable, and which do no harm."""
+
+
+def separated(values: Iterable[str]) -> tuple[str, ...]:
+    """Split values at commas. Return each name once, in order."""
+    return tuple(dict.fromkeys(name.strip() for value in values for name in value.split(",") if name.strip()))

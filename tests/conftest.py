@@ -1,24 +1,40 @@
-"""Fixtures that run specs written inside tests."""
+"""Fixtures that write specs, and run them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 
 pytest_plugins = ["pytester"]
 
 Outcomes = Callable[..., "dict"]
+Write = Callable[..., Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
+    """Write a file into the current folder, which is an empty one."""
+    monkeypatch.chdir(tmp_path)
+
+    def write_file(text: str, name: str = "spec.toml") -> Path:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(dedent(text).lstrip("\n"), encoding="utf-8")
+        return path
+
+    return write_file
 
 
 @pytest.fixture
 def outcomes(tmp_path: Path) -> Outcomes:
     """Return a function that runs a spec on the CPU and gives outcomes by case id. Keywords select, as in Selection."""
-    from opcheck.plan import Selection, plan
+    from opcheck.plan import Selection, load, plan
     from opcheck.run.runner import run
     from opcheck.run.session import RunSession
-    from opcheck.spec import Settings, load
+    from opcheck.settings import Settings
     from opcheck.spec.device import profiles
 
     def run_spec(text: str, *, overrides: dict | None = None, **selection: tuple[str, ...]) -> dict:

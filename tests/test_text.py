@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from opcheck.text import class_of, message_of, printable, shortened, well_formed
+from opcheck.text import class_of, message_of, printable, separated, shortened, well_formed
 
 DISGUISED = {
     "colours": ("\x1b[31mred\x1b[0m", r"\x1b[31mred\x1b[0m"),
@@ -105,3 +105,7 @@ def test_a_message_is_plain_text():
 
 def test_a_class_without_a_name_has_one():
     assert class_of(Mute()) == "Mute"
+
+
+def test_names_are_separated_by_commas_and_told_once():
+    assert separated(["a, b", "b,,c ", ""]) == ("a", "b", "c")

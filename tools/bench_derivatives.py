@@ -27,9 +27,10 @@ from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
 
 from opcheck.checks.context import Context
+from opcheck.checks.subject import Subject
 from opcheck.derivatives import BatchedEngine, Engine, Numbers, Request, TorchEngine
-from opcheck.plan import Selection, default_devices, plan
-from opcheck.spec import Settings, load
+from opcheck.plan import Selection, load, plan
+from opcheck.settings import Settings
 from opcheck.spec.device import profiles
 
 CHECKS = ("backward", "forward_ad", "rev_over_rev", "fwd_over_rev")
@@ -55,13 +56,13 @@ def shipped(settings: Settings) -> Iterator[tuple[str, list[str], Request]]:
     """Yield the dtype, the checks and the request of each strided sample of the shipped specs."""
     library = load(["specs"], settings)
     cases: dict[tuple[str, str], dict[str, Any]] = defaultdict(dict)
-    for case in plan(library, default_devices([profiles()["cpu"]]), Selection(checks=CHECKS, dtypes=DTYPES)):
+    for case in plan(library, [profiles()["cpu"]], Selection(checks=CHECKS, dtypes=DTYPES)):
         if case.variant.kind == "function" and not case.expectations:
             cases[case.subject, case.dtype][case.check] = case
     for (_, dtype), checks in cases.items():
         context = Context(next(iter(checks.values())), TorchEngine(), settings, (), "cpu")
         for sample in context.case.samples:
-            request = context.subject(sample).request.with_(key="", undefined_grad=False, non_contiguous=(False,))
+            request = Subject.of(context, sample).request.with_(key="", undefined_grad=False, non_contiguous=(False,))
             if request.leaves and all(leaf.layout is torch.strided for leaf in request.leaves):
                 yield dtype, [check for check in CHECKS if check in checks], request
 

@@ -12,12 +12,12 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from opcheck.plan.kinds import BUILTIN as CHECKS
+from opcheck.settings import Settings
 from opcheck.spec import dtypes, templates, values
 from opcheck.spec.claims import Dtypes, ErrorClaim, Expect, Gradcheck, Outputs, Reference, Supports, Tolerance, When
 from opcheck.spec.device import DeviceProfile, Hint
 from opcheck.spec.operator import OperatorSpec, SampleSpec, TemplateUse
 from opcheck.spec.render import render
-from opcheck.spec.settings import Settings
 from opcheck.spec.values import Tensor
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"

@@ -1,4 +1,4 @@
-"""Whether values agree, by `torch.testing.assert_close`."""
+"""Compares values with `torch.testing.assert_close`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from opcheck.checks.context import Subject
+from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, fails
 from opcheck.derivatives.disagreement import called
 
@@ -21,10 +21,12 @@ def agree(
     names: Sequence[str] = (),
     check_dtype: bool = True,
 ) -> Verdict:
-    """Compare outputs one by one. `whose`: what the outputs should be, as in "output 0 is not that of the loop".
+    """Compare outputs one by one.
 
-    names: of the outputs, as in `.loss`; empty: they have positions.
-    The tolerance is the default of assert_close for the dtype, unless the spec names one for this very check.
+    The tolerance is the default of assert_close for the dtype, unless the spec sets one for this check.
+
+    whose: where the expected values come from, as in "output 0 is not that of the loop".
+    names: the names of the outputs, as in `.loss`; empty if they have positions instead.
     """
     check = subject.context.case.check
     if len(got) != len(expected):
@@ -32,7 +34,7 @@ def agree(
     tolerance = subject.context.value_tolerance()
     for index, (g, e) in enumerate(zip(got, expected, strict=True)):
         if _identical(g, e):
-            continue  # as most often; assert_close takes 100 microseconds, and imports half of torch.distributed
+            continue  # the usual case: assert_close takes 100 microseconds, and imports torch.distributed
         try:
             torch.testing.assert_close(
                 g, e, rtol=tolerance.rtol, atol=tolerance.atol, equal_nan=True, check_dtype=check_dtype
@@ -44,7 +46,7 @@ def agree(
 
 
 def _identical(one: Tensor, other: Tensor) -> bool:
-    """Tell whether two tensors are the same to the last bit. NaN is not."""
+    """Tell whether two tensors are equal. NaN is not equal to itself."""
     if not (one.layout is other.layout is torch.strided):
         return False
     return one.dtype == other.dtype and one.device == other.device and torch.equal(one, other)

@@ -1,4 +1,4 @@
-"""Names of an operator's positional parameters, for claims about single arguments."""
+"""The names of positional parameters, for claims about single arguments."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import torch
 
 
 def names_of(operator: Callable[..., Any], path: str) -> tuple[str, ...]:
-    """Return the names of the positional parameters; empty where they cannot be known.
+    """Return the names of an operator's positional parameters; an empty tuple if they are unknown.
 
-    Builtin functions of torch have no Python signature; the schema of the ATen operator of the same name has the names.
+    Built-in functions of torch have no Python signature. Their names come from the ATen operator of the same name.
     """
     schema = getattr(operator, "_schema", None)
     if schema is None:
@@ -25,7 +25,7 @@ def names_of(operator: Callable[..., Any], path: str) -> tuple[str, ...]:
             return tuple(parameter.name for parameter in parameters if parameter.kind in kinds)
     if schema is None:
         return ()
-    # ATen calls the first argument self; the documentation calls it input.
+    # ATen calls the first argument `self`, the documentation calls it `input`.
     return tuple("input" if argument.name == "self" else argument.name for argument in schema.arguments)
 
 

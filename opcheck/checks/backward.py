@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from opcheck.checks.context import Subject
-from opcheck.checks.evidence import ask
+from opcheck.checks.engine_verdict import engine_verdict
 from opcheck.checks.per_sample import per_sample
+from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import Verdict
 
 
 def judge(subject: Subject) -> Verdict:
-    """Compare the Jacobians; the memory of cotangents must not matter."""
-    return ask(subject, "reverse")
+    """Compare the reverse-mode Jacobian with the numerical one, for cotangents of any memory layout."""
+    return engine_verdict(subject, "reverse")
 
 
 check = per_sample(judge)

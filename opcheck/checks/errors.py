@@ -14,7 +14,7 @@ from opcheck.text import message_of
 
 
 def check(context: Context) -> Iterator[Verdict]:
-    """Try each listed input."""
+    """Call the operator with each listed input."""
     for index, claim in enumerate(context.case.operator.spec.errors):
         yield _tried(context, claim, index)
 
@@ -28,19 +28,19 @@ def _tried(context: Context, claim: ErrorClaim, index: int) -> Verdict:
             sample, context.case.dtype, context.device, context.case.seed(sample), modules=context.settings.modules
         )
     except Exception as error:
-        return _placed(cannot(f"errors: the input cannot be made: {told(error)}"), sample)
+        return _with_sample(cannot(f"errors: the input cannot be made: {told(error)}"), sample)
     args, kwargs = inputs.detached().fill()
     try:
         context.operator(*args, **kwargs)
     except Exception as error:
-        # torch.linalg.LinAlgError calls itself _LinAlgError.
+        # The name of the class torch.linalg.LinAlgError is _LinAlgError.
         if claim.raises not in {base.__name__.lstrip("_") for base in type(error).__mro__}:
-            return _placed(fails(f"errors: expected {claim.raises}, got {told(error)}"), sample)
+            return _with_sample(fails(f"errors: expected {claim.raises}, got {told(error)}"), sample)
         if not re.search(claim.match, message_of(error)):
-            return _placed(fails(f'errors: the message does not match "{claim.match}"', told(error)), sample)
+            return _with_sample(fails(f'errors: the message does not match "{claim.match}"', told(error)), sample)
         return Verdict(True, sample=sample.name)
-    return _placed(fails(f"errors: the input is accepted; expected {claim.raises}"), sample)
+    return _with_sample(fails(f"errors: the input is accepted; expected {claim.raises}"), sample)
 
 
-def _placed(verdict: Verdict, sample: Sample) -> Verdict:
+def _with_sample(verdict: Verdict, sample: Sample) -> Verdict:
     return Verdict(False, verdict.title, verdict.detail, sample.name, verdict.is_error, sample.where, sample.toml())

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from opcheck.checks.context import Subject
-from opcheck.checks.evidence import ask
+from opcheck.checks.engine_verdict import engine_verdict
 from opcheck.checks.per_sample import per_sample
+from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import Verdict
 
 
 def judge(subject: Subject) -> Verdict:
-    """Compare the Jacobians of the backward pass, by forward mode."""
-    return ask(subject, "forward", order=2)
+    """Compare the Jacobian of the backward pass, taken in forward mode, with the numerical one."""
+    return engine_verdict(subject, "forward", order=2)
 
 
 check = per_sample(judge)

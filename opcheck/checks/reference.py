@@ -1,4 +1,4 @@
-"""Values agree with the reference: NumPy, SciPy or any callable."""
+"""Values agree with a reference: a function of NumPy or SciPy, or any other callable."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from opcheck.checks.agreement import agree
-from opcheck.checks.context import Subject
 from opcheck.checks.per_sample import per_sample
+from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import Verdict, cannot, told
 from opcheck.samples import Unresolved, resolve
 from opcheck.samples.results import leaves_of, named, names_among
@@ -20,7 +20,7 @@ from opcheck.spec.load import REFERENCE_MODULES
 
 
 def judge(subject: Subject) -> Verdict:
-    """Compare values, not dtypes: promotion rules differ between libraries."""
+    """Compare values but not dtypes: libraries promote types by different rules."""
     spec = subject.context.case.operator.spec.reference
     reference = spec if isinstance(spec, Reference) else Reference(target=str(spec))
     try:
@@ -67,7 +67,7 @@ def _as_tuple(result: Any) -> tuple[Any, ...]:
 
 
 def _to_tensor(value: Any) -> Tensor:
-    # A copy: torch warns of arrays that nobody may write to.
+    # A copy, since torch warns about arrays that are not writable.
     return value if isinstance(value, Tensor) else torch.from_numpy(numpy.array(value, order="C"))
 
 

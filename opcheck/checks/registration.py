@@ -1,4 +1,4 @@
-"""Operators of torch.library: schema, autograd registration, fake tensors, AOT dispatch, by `torch.library.opcheck`."""
+"""Operators registered with torch.library pass `torch.library.opcheck`."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import Any
 
 import torch
 
-from opcheck.checks.context import Subject
 from opcheck.checks.per_sample import per_sample
+from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, fails
 
 
 def judge(subject: Subject) -> Verdict:
-    """Run torch's own tests of a registration."""
+    """Run torch's own tests: schema, autograd registration, fake tensors, AOT dispatch."""
     args, kwargs = subject.inputs.fill()
     operator: Any = subject.context.operator
     results = torch.library.opcheck(operator, args, kwargs, raise_exception=False)

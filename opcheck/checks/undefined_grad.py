@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from opcheck.checks.evidence import ask
+from opcheck.checks.engine_verdict import engine_verdict
 from opcheck.checks.per_sample import per_sample
 
-check = per_sample(ask)
+check = per_sample(engine_verdict)

@@ -1,4 +1,4 @@
-"""What a spec disclaims is refused with an error, never answered with a wrong number, and does not work after all."""
+"""What a spec disclaims is refused with an error: it neither works nor gives wrong numbers."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from enum import Enum
 import torch
 
 from opcheck.checks import vmap
-from opcheck.checks.context import Context, Subject
+from opcheck.checks.context import Context
 from opcheck.checks.masked import under
-from opcheck.checks.per_sample import placed, prepared, too_much
+from opcheck.checks.per_sample import prepared, too_coarse, too_much, with_sample
+from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, inapplicable, told, untested
 from opcheck.derivatives import NO_REFUSAL
 from opcheck.derivatives.autodiff import dual_level, make_dual, tangent_of
@@ -19,32 +20,32 @@ from opcheck.spec.claims import Supports
 
 
 class Answer(Enum):
-    """What an operator does when asked for something disclaimed."""
+    """What an operator does when it is asked for a disclaimed feature."""
 
     REFUSED = "refused"
     WORKS = "works"
     WRONG = "wrong"
     SILENT = "silent"
-    """The sample shows nothing about it."""
+    """The sample cannot show anything about it."""
 
 
 Probe = Callable[[Subject], tuple[Answer, str]]
 
 
 def check(context: Context) -> Iterator[Verdict]:
-    """Probe each disclaimed feature on all samples: none may give a wrong number, one at least must be refused."""
+    """Try each disclaimed feature on all samples. None may give wrong numbers, and at least one must be refused."""
     if context.numbers is None:
-        yield cannot(f"{context.case.dtype} is too coarse for finite differences, and no finer dtype is claimed")
+        yield too_coarse(context)
         return
     features = disclaimed(context.case.claims.supports, context.case.variant.kind)
     if not features:
-        yield untested("what the spec disclaims is about other variants")
+        yield untested("what the spec disclaims concerns other variants")
     for feature in features:
         yield from _probed(context, feature)
 
 
 def disclaimed(supports: Supports, variant: str) -> list[str]:
-    """Return the features to probe. What rests on something disclaimed is disclaimed with it, and not probed apart."""
+    """Return the features to try. A feature that builds on a disclaimed one is not tried separately."""
     names = [name for name in supports.disclaimed() if name not in ("out", "vmap", "inplace_backward")]
     if variant == "inplace":
         names = ["inplace_backward"] if not supports.inplace_backward else names
@@ -61,7 +62,7 @@ def disclaimed(supports: Supports, variant: str) -> list[str]:
 
 
 def _probed(context: Context, feature: str) -> Iterator[Verdict]:
-    """Yield the verdict on each sample, and one on the feature where no sample refuses it."""
+    """Yield a verdict for each sample, and one more for the feature if no sample refuses it."""
     answers, untried = set(), False
     for sample in context.samples:
         subject = prepared(context, sample, derivative=True)
@@ -73,23 +74,23 @@ def _probed(context: Context, feature: str) -> Iterator[Verdict]:
             answer, text = _answer(feature, subject)
         except NO_REFUSAL as error:
             untried = True
-            yield placed(too_much(error), sample, subject)
+            yield with_sample(too_much(error), sample, subject)
             continue
         answers.add(answer)
         verdict = HOLDS
         if answer is Answer.SILENT:
             verdict = inapplicable(text)
         elif answer is Answer.WRONG:
-            title = f"unsupported: {feature} is disclaimed, but instead of an error it gives wrong numbers"
+            title = f"unsupported: {feature} is disclaimed, but gives wrong numbers instead of an error"
             verdict = fails(title, text, feature=feature)
-        yield placed(verdict, sample, subject)
+        yield with_sample(verdict, sample, subject)
     if untried or answers & {Answer.REFUSED, Answer.WRONG}:
         return
     if Answer.WORKS in answers:
         title = f"unsupported: {feature} is disclaimed, but works on all samples"
         yield fails(title, f"take supports.{feature} out of the spec", feature=feature)
     else:
-        yield cannot(f"unsupported: no sample shows whether {feature} is refused", "give one that could do it")
+        yield cannot(f"unsupported: no sample shows whether {feature} is refused", "add a sample that does")
 
 
 def _answer(feature: str, subject: Subject) -> tuple[Answer, str]:
@@ -104,7 +105,7 @@ def _answer(feature: str, subject: Subject) -> tuple[Answer, str]:
 
 
 def applies(feature: str, subject: Subject) -> bool:
-    """Tell whether a sample can show anything about a feature."""
+    """Tell whether a sample can show if a feature works."""
     if feature == "masked":
         return subject.sample.is_sparse
     has_leaves = isinstance(subject.context.case.claims.supports.backward, tuple) or bool(subject.leaves)
@@ -130,7 +131,7 @@ def _backward(subject: Subject) -> tuple[Answer, str]:
 
 
 def _backward_of_others(subject: Subject) -> tuple[Answer, str]:
-    """Ask for the derivatives with respect to the arguments that the spec leaves out."""
+    """Ask for the derivatives with respect to the arguments that supports.backward leaves out."""
     context = subject.context
     claim = context.case.claims.supports.backward
     chosen = context.among(claim if isinstance(claim, tuple) else ())
@@ -160,8 +161,8 @@ def _forward_ad(subject: Subject) -> tuple[Answer, str]:
 
 
 def _second_order(subject: Subject) -> tuple[Answer, str]:
-    # The error of @once_differentiable is raised by an ordinary second backward, where cotangents require grad. Asked
-    # for single inputs, as torch's gradgradcheck does, autograd passes it by and gives zeros.
+    # @once_differentiable raises its error in an ordinary second backward pass, if cotangents require grad. If only
+    # some inputs are asked for, as in torch's gradgradcheck, autograd skips that node and returns zeros.
     fresh = [leaf.detach().clone().requires_grad_() for leaf in subject.leaves]
     outputs = [output for output in subject.function(*fresh) if output.requires_grad]
     cotangents = [torch.ones_like(output).requires_grad_() for output in outputs]
@@ -174,7 +175,7 @@ def _second_order(subject: Subject) -> tuple[Answer, str]:
 
 def _masked(subject: Subject) -> tuple[Answer, str]:
     found = subject.context.engine.ask("masked", under(subject, masked=True))
-    # Semantics are a convention: where they do not hold there is nothing that could raise.
+    # Semantics are a convention: an operator that does not follow them has no reason to raise.
     return (Answer.WORKS, "") if found is None else (Answer.REFUSED, found.text)
 
 

@@ -1,4 +1,4 @@
-"""Function, method, in-place, out= and aliases give the same values; what cannot hold the result is refused."""
+"""Function, method, in-place, out= and aliases give the same values. A tensor that cannot hold them is refused."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from opcheck.checks.agreement import agree
-from opcheck.checks.context import Subject
 from opcheck.checks.per_sample import per_sample
+from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, fails, told
 from opcheck.samples import Unresolved
 from opcheck.samples.results import flatten, named, names_among
@@ -19,7 +19,7 @@ Call = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 
 
 def judge(subject: Subject) -> Verdict:
-    """Compare each way of calling with the function."""
+    """Compare each way to call the operator with the function."""
     expected = flatten(_call(subject, subject.context.operator))
     for verdict in (_ways(subject, expected), _out(subject, expected)):
         if not verdict.passed:
@@ -59,7 +59,7 @@ def _inplace(subject: Subject, callee: Callable[..., Any], path: str, expected: 
     except Exception as error:
         return fails(f"variants: {path} raised {told(error)}") if fits else HOLDS
     if not fits:
-        return fails(f"variants: {path} accepts an input that cannot hold the result", "it should raise")
+        return fails(f"variants: {path} accepts an input that cannot hold the result", "it should raise an error")
     if returned is not target:
         return fails(f"variants: {path} does not return its first argument")
     return _same(subject, (target,), expected[:1], path)
@@ -73,14 +73,14 @@ def _out(subject: Subject, expected: tuple[Tensor, ...]) -> Verdict:
     except Exception as error:
         if not claimed:
             return HOLDS
-        return fails(f"variants: out= raised {told(error)}", "if there is no out=, write supports.out = false")
+        return fails(f"variants: out= raised {told(error)}", "if the operator has no out=, write supports.out = false")
     if not claimed:
         return fails("variants: out= is disclaimed, but accepted", "take supports.out out of the spec")
     return _same(subject, buffers, expected, "out=")
 
 
 def _with_other_values(tensor: Tensor) -> Tensor:
-    """Return a buffer like a tensor with another value for each element: fresh memory may hold the right ones."""
+    """Return a buffer in which each element differs from that of a tensor. Fresh memory might hold the right values."""
     if tensor.layout is not torch.strided:
         return torch.empty_like(tensor)
     return torch.empty_like(tensor).copy_(tensor != 1)

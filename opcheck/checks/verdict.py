@@ -1,4 +1,4 @@
-"""What a check says about one sample."""
+"""The result of a check at one sample."""
 
 from __future__ import annotations
 
@@ -10,37 +10,36 @@ from opcheck.text import class_of, message_of, shortened
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a claim holds at a sample, and if not, why."""
+    """Whether a claim holds at a sample, and if not, why not."""
 
     passed: bool
     title: str = ""
     """What is wrong, in one line."""
     detail: str = ""
-    """What helps to mend it, in as many lines as it takes."""
+    """What helps to fix it, in several lines."""
     sample: str | None = None
-    """Name of the sample; None: the verdict is about the case as a whole."""
+    """The name of the sample; None if the verdict is about the case as a whole."""
     is_error: bool = False
-    """The claim could not be tested: the operator refused its own sample, or the sample cannot be made."""
+    """The claim could not be tested: the operator refused the sample, or the sample cannot be made."""
     where: str = ""
     """`file:line` of the sample."""
     recipe: str = ""
     """The sample as TOML."""
     realized: str = ""
-    """The arguments as the operator got them."""
+    """The arguments that the operator was called with."""
     fields: dict[str, Any] = field(default_factory=dict)
-    """For reports."""
+    """Data for reports."""
     inconclusive: bool = False
-    """The function has no derivative at the sample, so that nothing can be said about it: the sample should move."""
-
+    """The function has no derivative at the sample. The sample should move."""
     untested: bool = False
-    """Nothing was compared, so that it is no evidence for the claim; the title says why."""
+    """Nothing was compared: the verdict is no evidence for the claim. The title says why."""
     applies: bool = True
-    """Whether the claim says anything about the sample; where it does not, nothing is compared."""
+    """Whether the claim says anything about the sample. If not, nothing is compared."""
     cause: BaseException | None = field(default=None, repr=False, compare=False)
-    """The exception that it is about, for debuggers."""
+    """The exception behind it, for debuggers."""
 
     def text(self) -> str:
-        """Return the verdict as text of several lines."""
+        """Return the verdict as several lines of text."""
         head = f"sample {self.sample} ({self.where})" if self.sample is not None else ""
         lines = [
             head,
@@ -65,7 +64,7 @@ def cannot(title: str, detail: str = "") -> Verdict:
 
 
 def untested(why: str) -> Verdict:
-    """Return the verdict that there was nothing to compare. A claim with no other verdict is not tested."""
+    """Return the verdict that there was nothing to compare."""
     return Verdict(True, why, untested=True)
 
 
@@ -75,6 +74,6 @@ def inapplicable(why: str) -> Verdict:
 
 
 def told(error: BaseException) -> str:
-    """Return an exception of somebody else's code as one line, however odd or long it is."""
+    """Return an exception as one line, even if its text is long or cannot be had."""
     text = " ".join(message_of(error).split())
     return shortened(f"{class_of(error)}: {text}" if text else class_of(error), 500)

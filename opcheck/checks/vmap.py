@@ -1,4 +1,4 @@
-"""Vmapping the operator equals looping over it, with all inputs batched and with each one alone."""
+"""Vmapping the operator equals looping over it, with all inputs batched and with each one batched alone."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from collections.abc import Iterator
 import torch
 
 from opcheck.checks.agreement import agree
-from opcheck.checks.context import Subject
 from opcheck.checks.per_sample import per_sample
+from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict
 
 BATCH = 2
 
 
 def judge(subject: Subject) -> Verdict:
-    """Compare values over a batch of slightly different inputs."""
+    """Compare values on a batch of slightly different inputs."""
     leaves = [leaf.detach() for leaf in subject.leaves]
     for chosen in _batchings(len(leaves)):
         batched = [
             torch.stack([leaf, leaf * (1 + 1 / 64)]) if index in chosen else leaf for index, leaf in enumerate(leaves)
         ]
         looped = [
-            # Clones: a row has a storage of its own, as as_strided and its like see it under vmap.
+            # A clone has storage of its own. Under vmap, as_strided sees each row like that, too.
             subject.function(*(leaf[row].clone() if index in chosen else leaf for index, leaf in enumerate(batched)))
             for row in range(BATCH)
         ]
@@ -30,7 +30,7 @@ def judge(subject: Subject) -> Verdict:
         vmapped = torch.func.vmap(subject.function.__call__, in_dims=in_dims, randomness="same")(*batched)
         expected = [torch.stack(rows) for rows in zip(*looped, strict=True)]
         verdict = agree(
-            subject, vmapped, expected, f"the loop, batched over inputs {list(chosen)}", names=subject.seen.names
+            subject, vmapped, expected, f"the loop, batched over inputs {list(chosen)}", names=subject.output_info.names
         )
         if not verdict.passed:
             return verdict

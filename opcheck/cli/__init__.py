@@ -1,4 +1,4 @@
-"""The command `opcheck`: one module a subcommand, imported when it is asked for."""
+"""The command `opcheck`: one module per subcommand, imported when it is used."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from collections.abc import Sequence
 from importlib import import_module
 
 COMMANDS = {
-    "run": "run the cases of specs and report",
+    "run": "run the cases of specs",
     "validate": "check specs for mistakes, without running anything",
     "list": "list the cases of specs",
-    "show": "show one operator: its claims, samples and cases",
+    "show": "show the claims, samples and cases of an operator",
     "schema": "print the JSON Schema of spec files",
-    "devices": "list the devices that are known, and which are present",
+    "devices": "list known devices, and whether they are present",
 }
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line. Returns 0: all held, 1: something failed, 2: the request or a spec was wrong."""
-    arguments = [*(sys.argv[1:] if argv is None else argv)]  # list: by now perhaps the module of that command
+    """Run the command line. Return 0: all claims held, 1: something failed, 2: the request or a spec was wrong."""
+    arguments = [*(sys.argv[1:] if argv is None else argv)]  # `list` may be the module of that command
     chosen = next((word for word in arguments if not word.startswith("-")), None)
     parser = argparse.ArgumentParser(
-        prog="opcheck", description="Tests that operators differentiate correctly, from specs in TOML.",
+        prog="opcheck", description="Test that operators differentiate correctly, from specs in TOML.",
         epilog="Exit codes: 0 all held, 1 something failed, 2 the request or a spec was wrong.",
     )  # fmt: skip
     parser.add_argument("--version", action="version", version=_version())
@@ -45,7 +45,7 @@ def _guarded(options: argparse.Namespace) -> int:
         sys.stdout.flush()
         return code
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # spares the interpreter's own complaint at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else the interpreter complains at exit
         return 0
     except OSError as error:
         print(f"opcheck: {error}", file=sys.stderr)
@@ -53,7 +53,7 @@ def _guarded(options: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         return 2
     except Exception as error:
-        from opcheck.spec.problems import SpecError  # by now it is loaded: a recalled answer needs nothing of specs
+        from opcheck.spec.problems import SpecError
 
         if not isinstance(error, SpecError):
             raise
@@ -62,11 +62,10 @@ def _guarded(options: argparse.Namespace) -> int:
 
 
 def _unknown(word: str) -> int:
-    from opcheck.spec.problems import nearest
+    from opcheck.spec.problems import suggestion
 
-    near = nearest(word, COMMANDS)
-    hint = f'; did you mean "{near}"?' if near else ""
-    print(f'opcheck: unknown command "{word}"; expected one of {", ".join(COMMANDS)}{hint}', file=sys.stderr)
+    expected = f"one of {', '.join(COMMANDS)}{suggestion(word, COMMANDS)}"
+    print(f'opcheck: unknown command "{word}"; expected {expected}', file=sys.stderr)
     return 2
 
 

@@ -1,22 +1,22 @@
-"""`opcheck devices`: the devices that profiles describe, and which are present."""
+"""`opcheck devices`: the devices that have a profile, and whether they are present."""
 
 from __future__ import annotations
 
 import argparse
 import json
 
-from opcheck.spec import Settings
+from opcheck.settings import Settings
 from opcheck.spec.device import profiles
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
+    """Add the arguments."""
     parser.add_argument("--json", action="store_true", help="print an array of objects")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print one line, or one object, a device. Imports torch."""
-    from opcheck.devices import availability
+    """Print one line or one JSON object per device. Imports torch."""
+    from opcheck.devices.availability import availability
 
     records = []
     for profile in profiles(Settings.find().device_folders()).values():

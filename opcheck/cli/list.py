@@ -1,4 +1,4 @@
-"""`opcheck list`: the cases of specs, without torch."""
+"""`opcheck list`: lists the cases of specs, without torch."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Any
 from opcheck.cli.paths import add_paths
 from opcheck.cli.selecting import add_selection, planned
 from opcheck.plan import Case
-from opcheck.spec import Settings
+from opcheck.settings import Settings
 from opcheck.text import printable
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
+    """Add the arguments."""
     add_paths(parser)
     add_selection(parser)
     parser.add_argument("--json", action="store_true", help="print an array of objects")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print one line, or one object, a case."""
+    """Print one line or one JSON object per case."""
     cases = planned(options, Settings.find())
     if options.json:
         print(json.dumps([record(case) for case in cases], indent=1))

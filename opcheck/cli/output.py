@@ -1,4 +1,4 @@
-"""The output of `opcheck run`, and its signals: a run ends with its reports written, whoever goes away."""
+"""The output and the signals of `opcheck run`: a run always ends with its reports written."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Any
 
 
 class Output(io.TextIOWrapper):
-    """Standard output that ends the run when nobody reads it any more, as in `opcheck run | head`.
+    """Standard output that ends the run when its reader is gone, as in `opcheck run | head`.
 
-    Where it goes to a disk that is full, the run goes on, for the sake of its other reports.
+    If the disk is full, the run continues, for the sake of its other reports.
     """
 
     is_cut = False
@@ -26,7 +26,7 @@ class Output(io.TextIOWrapper):
         return len(text)
 
     def flush(self) -> None:
-        """Write what is buffered."""
+        """Write the buffer."""
         with self._surviving():
             super().flush()
 
@@ -43,14 +43,14 @@ class Output(io.TextIOWrapper):
 
 
 class terminated_as_interrupt:
-    """Within it, SIGTERM ends a run like Ctrl-C does: reports are written."""
+    """A context in which SIGTERM acts like Ctrl-C: the run ends, and its reports are written."""
 
     def __enter__(self) -> None:
         def interrupt(*_: object) -> None:
             signal.raise_signal(signal.SIGINT)
 
         self.before: Any = None
-        with suppress(ValueError):  # only the main thread may set handlers
+        with suppress(ValueError):  # only the main thread can set handlers
             self.before = signal.signal(signal.SIGTERM, interrupt)
 
     def __exit__(self, *_: object) -> None:

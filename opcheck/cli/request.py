@@ -1,4 +1,4 @@
-"""What is wrong with a request: lines for the person who made it."""
+"""The error for requests that cannot be fulfilled."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from opcheck.text import printable
 
 
 class RequestError(SpecError):
-    """A request that names something that does not exist: lines without a place in a file.
+    """A request for something that does not exist. Unlike other mistakes, it has no position in a file.
 
-    prefix: says who speaks, where the lines do not begin with the place of a mistake.
+    lines: the messages. prefix: goes before each of them.
     """
 
     def __init__(self, lines: list[str], prefix: str = "opcheck: ") -> None:

@@ -1,4 +1,4 @@
-"""`opcheck run`: pytest underneath, with a progress bar and a summary of its own."""
+"""`opcheck run`: runs cases with pytest, and shows a progress bar and a summary."""
 
 from __future__ import annotations
 
@@ -10,60 +10,64 @@ from pathlib import Path
 import pytest
 
 from opcheck.cli.output import Output, terminated_as_interrupt
-from opcheck.cli.paths import add_paths, split_id
+from opcheck.cli.paths import add_paths
 from opcheck.cli.request import RequestError
 from opcheck.cli.run_reporter import RunReporter
 from opcheck.cli.selecting import add_selection
 from opcheck.cli.workers import Workers
 from opcheck.run.watchdog import Limits, default_memory
-from opcheck.spec import Settings
+from opcheck.settings import Settings
 from opcheck.spec.load import BUILTIN, builtin_folder
+from opcheck.suite.arguments import split_id
 
 MOST_CRASHES = 1000
-"""Cases that may end their process before a run gives up. pytest-xdist would after a few."""
+"""The number of crashes after which a run gives up. By default, pytest-xdist allows only a few."""
 
 TIMEOUT = 300.0
-"""Seconds that a case may take, where nobody says otherwise."""
+"""The default time limit for a case, in seconds."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
+    """Add the arguments."""
     add_paths(parser)
     add_selection(parser)
-    parser.add_argument("-k", metavar="EXPRESSION", help="select by words in case ids, as in pytest")
+    parser.add_argument("-k", metavar="EXPRESSION", help="select by case ids, as in pytest")
     parser.add_argument(
         "-m", metavar="EXPRESSION", help="select by markers (checks, devices, dtypes, tags), as in pytest"
     )
-    parser.add_argument("-n", metavar="PROCESSES", type=_processes, default="1", help="processes, or auto; default 1")
+    parser.add_argument("-n", metavar="PROCESSES", type=_processes, default="1", help="processes, or auto; default: 1")
     parser.add_argument(
-        "--in-process", action="store_true", help="run cases in this process, for debuggers: what ends it ends the run"
+        "--in-process", action="store_true", help="run cases in this process, for debuggers; a crash ends the run"
     )
     parser.add_argument(
-        "-W", metavar="FILTER", action="append", default=[], help="what becomes of warnings, as in Python and pytest"
+        "-W", metavar="FILTER", action="append", default=[], help="how to treat warnings, as in Python and pytest"
     )
     parser.add_argument("-x", action="store_true", help="stop at the first failure")
-    parser.add_argument("--lf", action="store_true", help="run what failed last time")
-    parser.add_argument("--report-json", metavar="FILE", help="write one record a case, also when interrupted")
+    parser.add_argument("--lf", action="store_true", help="run only what failed last time")
+    parser.add_argument("--report-json", metavar="FILE", help="write one record per case, even if interrupted")
     parser.add_argument("--junitxml", metavar="FILE", help="write a JUnit report")
     parser.add_argument(
-        "--timeout", type=float, metavar="SECONDS", help=f"end a case that takes longer; default {TIMEOUT:g}, 0: never"
+        "--timeout", type=float, metavar="SECONDS", help=f"time limit for a case; default: {TIMEOUT:g}; 0: none"
     )
     parser.add_argument(
-        "--memory", type=int, metavar="MIB", help="end a case whose process takes more; default: by what is available"
+        "--memory",
+        type=int,
+        metavar="MIB",
+        help="memory limit for a case; default: depends on what is available",
     )
-    numbers = parser.add_argument_group("derivatives", "these win over the specs")
+    numbers = parser.add_argument_group("derivatives", "these take precedence over the specs")
     numbers.add_argument("--engine", choices=["batched", "torch"], help="what computes derivative evidence")
     for name in ("eps", "atol", "rtol", "nondeterminism"):
         numbers.add_argument(f"--{name}", type=float, metavar="X")
     numbers.add_argument(
-        "--jacobian", choices=["full", "projected", "auto"], help="whole Jacobians, random ones, or by size"
+        "--jacobian", choices=["full", "projected", "auto"], help="whole Jacobians, random projections, or by size"
     )
     numbers.add_argument("--fast-mode", action="store_true", help="fast_mode of torch's gradcheck")
     numbers.add_argument("--no-raise-exception", action="store_true", help="do not ask gradcheck for explanations")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the selected cases. Returns the exit code. Raises SpecError."""
+    """Run the selected cases. Return the exit code. Raises SpecError."""
     return _pytest(options, Settings.find())
 
 
@@ -78,7 +82,7 @@ def _pytest(options: argparse.Namespace, settings: Settings) -> int:
 
     from opcheck.report.terminal import TerminalReport
 
-    # A descriptor of its own: pytest redirects the usual one while tests run.
+    # A separate descriptor, since pytest redirects the standard one while tests run.
     with Output(os.fdopen(os.dup(sys.stdout.fileno()), "wb"), encoding="utf-8") as out:
         wide = None if out.isatty() else 160
         report = TerminalReport(Console(file=out, width=wide))
@@ -103,8 +107,8 @@ def _count(processes: str) -> int:
 
 
 def _arguments(options: argparse.Namespace, settings: Settings) -> list[str]:
-    """Return the command line for pytest. No conftest.py is run: a folder of specs is data."""
-    root = os.path.relpath(settings.root)  # relative: pytest replaces $NAME in it
+    """Return the command line for pytest. Without conftest.py files: a folder of specs is data."""
+    root = os.path.relpath(settings.root)  # relative, since pytest expands $NAME in it
     arguments = ["--opcheck-alone", "--rootdir", root]
     arguments += ["--noconftest", "-o", "norecursedirs=", "--disable-warnings"]
     arguments += ["-p", "no:hypothesispytest", "-p", "no:logging"]
@@ -117,7 +121,7 @@ def _arguments(options: argparse.Namespace, settings: Settings) -> list[str]:
     if options.in_process:
         arguments += ["--timeout", str(options.timeout)] if options.timeout else []
     else:
-        arguments += ["--capture=no"]  # workers keep what operators print to themselves
+        arguments += ["--capture=no"]  # workers redirect their output themselves
         arguments += ["-n", options.n if options.n != "0" else "1", f"--max-worker-restart={MOST_CRASHES}"]
     arguments += ["--junitxml", options.junitxml] if options.junitxml else []
     arguments += ["--opcheck-report-json", options.report_json] if options.report_json else []
@@ -135,8 +139,8 @@ def _arguments(options: argparse.Namespace, settings: Settings) -> list[str]:
 
 
 def _pytest_path(path: str) -> str:
-    """Return a path that pytest can find: `builtin` stands for the shipped library."""
+    """Return a path that pytest can find. `builtin` becomes the folder of the shipped library."""
     parts = Path(path).parts
     if parts and parts[0] == BUILTIN and not Path(split_id(path)[0]).exists():
         return str(builtin_folder().joinpath(*parts[1:]))
-    return f"./{path}" if path.startswith("-") else path  # which would be an option
+    return f"./{path}" if path.startswith("-") else path  # not an option

@@ -1,4 +1,4 @@
-"""Shows a run of `opcheck run` as it goes: a plugin of pytest in the controlling process."""
+"""Shows the progress of `opcheck run`: a pytest plugin in the controlling process."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from opcheck.cli.selecting import devices, loaded, selection
 from opcheck.cli.workers import Workers
 from opcheck.plan import Case, plan
 from opcheck.report.from_pytest import record_of, troubles
-from opcheck.spec import Library, Settings, SpecError
+from opcheck.settings import Settings
+from opcheck.spec import Library, SpecError
 from opcheck.spec.device import DeviceProfile
 from opcheck.suite.project import PLUGIN
 
 
 class RunReporter:
-    """A pytest plugin that feeds the terminal report, in place of pytest's own."""
+    """A pytest plugin that replaces pytest's terminal report with opcheck's."""
 
     def __init__(self, report: Any, options: argparse.Namespace, workers: Workers | None) -> None:
         self.report = report
@@ -30,23 +31,23 @@ class RunReporter:
         self.workers = workers
         self.start = time.monotonic()
         self.mistake: SpecError | None = None
-        """Why there is nothing to run."""
+        """The reason not to run anything."""
         self.collect_errors: list[str] = []
         self.total = 0
 
     @pytest.hookimpl(trylast=True)
     def pytest_configure(self, config: pytest.Config) -> None:
-        """Silence pytest's own terminal report. Other plugins, that of time-outs among them, rely on its presence."""
+        """Silence pytest's terminal report. It stays registered, since pytest-timeout and other plugins rely on it."""
         self.config = config
         config.pluginmanager.unregister(name="terminalreporter")
         silent: Any = pytest.TerminalReporter(config, io.StringIO())
-        for hook in ("logstart", "logreport", "logfinish"):  # which nobody would see: no account of each case is kept
+        for hook in ("logstart", "logreport", "logfinish"):  # saves the time and the memory for each case
             setattr(silent, f"pytest_runtest_{hook}", None)
         config.pluginmanager.register(silent, "terminalreporter")
         self._look_for_mistakes(config)
 
     def _look_for_mistakes(self, config: pytest.Config) -> None:
-        """Load the specs and look at the selection, before any process is started. Workers load them themselves."""
+        """Load the specs and check the selection before any process starts. Workers load the specs again."""
         settings = Settings.find()
         options = argparse.Namespace(**vars(self.options))
         options.paths = [str(path) for path in config.stash[PLUGIN].requested]
@@ -62,16 +63,16 @@ class RunReporter:
             self.workers.case_of = lambda nodeid: _case(library, profiles, nodeid, engine)
 
     def pytest_internalerror(self, excrepr: object) -> None:
-        """Show what went wrong in pytest or a plugin of it."""
+        """Show an error in pytest or in one of its plugins."""
         print(excrepr, file=sys.stderr)
 
     def pytest_collection_finish(self, session: Any) -> None:
-        """Start the progress bar; under pytest-xdist the controlling process learns the number from its workers."""
+        """Start the progress bar. With pytest-xdist, the workers tell the number of cases later."""
         if session.items and not hasattr(session.config, "workerinput"):
             self.begin(len(session.items))
 
     def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
-        """Start the progress bar under pytest-xdist; stop where names that specs mention do not exist."""
+        """Start the progress bar with pytest-xdist. Stop the run if the workers could not collect."""
         if self.collect_errors:
             pytest.exit("a worker could not collect", returncode=2)
         if not self.total:
@@ -83,18 +84,21 @@ class RunReporter:
         self.report.start(total)
 
     def pytest_collectreport(self, report: Any) -> None:
-        """Keep what went wrong while collecting."""
+        """Record an error in collection."""
         if report.failed:
             self.collect_errors.append(str(report.longrepr))
 
     def pytest_runtest_logreport(self, report: Any) -> None:
-        """Take the record of a finished case."""
+        """Report a finished case."""
         record = record_of(report)
         if record is not None:
             self.report.add(record)
 
     def finish(self, code: int) -> int:
-        """Print failures and summary, and return opcheck's exit code for pytest's. Raises SpecError, RequestError."""
+        """Print the failures and the summary. Return the exit code of opcheck.
+
+        code: the exit code of pytest. Raises SpecError or RequestError if nothing could be run.
+        """
         self.report.stop()
         if self.mistake is not None:
             raise self.mistake
@@ -103,7 +107,7 @@ class RunReporter:
         if code == pytest.ExitCode.NO_TESTS_COLLECTED:
             raise RequestError(["the request selects no case"])
         if code == pytest.ExitCode.USAGE_ERROR:
-            return 2  # pytest has said why
+            return 2  # pytest has printed the reason
         self.report.failures()
         self.report.summary(time.monotonic() - self.start, troubles(self.config))
         return self._exit_code(code, len(self.report.records))
@@ -125,7 +129,7 @@ class RunReporter:
 
 
 def _case(library: Library, profiles: list[DeviceProfile], nodeid: str, engine: str) -> Case | None:
-    """Return the case of a node id, with the expectations that hold under an engine."""
+    """Return the case with a node id, with the expectations that hold for an engine; None if there is none."""
     about = (operator for operator in library if f"::{operator.id}" in nodeid)
     for case in plan(Library(tuple(about)), profiles):
         if nodeid.endswith(f".toml::{case.id}"):

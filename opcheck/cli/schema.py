@@ -10,7 +10,7 @@ from opcheck.spec.schema import json_schema
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
+    """Add the arguments."""
     parser.add_argument("--output", metavar="FILE", help="write it to a file, for a line `#:schema FILE` in specs")
 
 

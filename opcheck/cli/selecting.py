@@ -1,16 +1,18 @@
-"""Arguments that several commands share: which specs, and which of their cases."""
+"""The cases that a command is about: options that select them, and what they select."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
 
 from opcheck.cli.paths import spec_paths
 from opcheck.cli.request import RequestError
-from opcheck.plan import Case, Selection, default_devices, load_audited, plan
-from opcheck.spec import Library, Settings
+from opcheck.devices.presence import default_devices
+from opcheck.plan import Case, Selection, load, plan
+from opcheck.plan.selection import unknown_devices
+from opcheck.settings import Settings
+from opcheck.spec import Library
 from opcheck.spec.device import DeviceProfile, profiles
-from opcheck.spec.problems import listing, nearest
+from opcheck.text import separated
 
 
 def add_selection(parser: argparse.ArgumentParser) -> None:
@@ -26,41 +28,27 @@ def add_selection(parser: argparse.ArgumentParser) -> None:
         group.add_argument(f"--{name}", action="append", default=[], metavar="NAMES", help=about)
 
 
-def names(values: list[str]) -> tuple[str, ...]:
-    """Return the names that an option was given, in order, each once."""
-    return tuple(dict.fromkeys(name.strip() for value in values for name in value.split(",") if name.strip()))
-
-
 def loaded(options: argparse.Namespace, settings: Settings) -> Library:
-    """Load the specs of a command, with every mistake that can be seen without torch. Raises SpecError."""
-    return load_audited(spec_paths(options, settings), settings)
+    """Return the operators of a command. Raises SpecError with all the mistakes in its specs."""
+    return load(spec_paths(options, settings), settings)
 
 
 def devices(options: argparse.Namespace, settings: Settings) -> list[DeviceProfile]:
-    """Return the devices of a command. Raises RequestError for unknown names."""
+    """Return the devices of a command: those it names, or all that may be present.
+
+    Raises RequestError for unknown names.
+    """
     known = profiles(settings.device_folders())
-    wanted = names(options.device)
+    wanted = separated(options.device)
     mistakes = unknown_devices(wanted, known)
     if mistakes:
         raise RequestError(mistakes)
     return [known[name] for name in wanted] or default_devices(known.values())
 
 
-def unknown_devices(wanted: Iterable[str], known: Iterable[str]) -> list[str]:
-    """Return a line for each name that no device has."""
-    choices = list(known)
-    lines = []
-    for name in wanted:
-        if name not in choices:
-            near = nearest(name, choices)
-            hint = f'; did you mean "{near}"?' if near else ""
-            lines.append(f'unknown device "{name}"; expected {listing(choices)}{hint}')
-    return lines
-
-
 def selection(options: argparse.Namespace, library: Library) -> Selection:
-    """Return the selection of a command. Raises RequestError for names that do not exist."""
-    chosen = Selection(*(names(getattr(options, key)) for key in ("operator", "check", "dtype", "tag")))
+    """Return the selection of a command. Raises RequestError for unknown names."""
+    chosen = Selection(*(separated(getattr(options, key)) for key in ("operator", "check", "dtype", "tag")))
     mistakes = chosen.mistakes(library)
     if mistakes:
         raise RequestError(mistakes)
@@ -68,6 +56,6 @@ def selection(options: argparse.Namespace, library: Library) -> Selection:
 
 
 def planned(options: argparse.Namespace, settings: Settings) -> list[Case]:
-    """Return the cases of a command."""
+    """Return the cases of a command. Raises SpecError for mistakes in its specs, RequestError for unknown names."""
     library = loaded(options, settings)
     return plan(library, devices(options, settings), selection(options, library))

@@ -1,4 +1,4 @@
-"""`opcheck show OPERATOR`: its claims, its samples expanded, and the cases they become. Without torch."""
+"""`opcheck show OPERATOR`: shows its claims, its expanded samples and its cases, without torch."""
 
 from __future__ import annotations
 
@@ -9,29 +9,28 @@ from opcheck.cli.paths import add_paths
 from opcheck.cli.request import RequestError
 from opcheck.cli.selecting import add_selection, devices, loaded, selection
 from opcheck.plan import plan
-from opcheck.spec import Library, Operator, Settings
+from opcheck.settings import Settings
+from opcheck.spec import Library, Operator
 from opcheck.spec.device import DeviceProfile
-from opcheck.spec.problems import nearest
+from opcheck.spec.problems import suggestion
 from opcheck.text import printable
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
+    """Add the arguments."""
     parser.add_argument("name", metavar="OPERATOR", help="id or name of an operator")
     add_paths(parser)
     add_selection(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the operators of a name."""
+    """Print the operators with an id or name."""
     settings = Settings.find()
     library = loaded(options, settings)
     found = library.find(options.name)
     if not found:
         known = [operator.id for operator in library]
-        near = nearest(options.name, known)
-        hint = f'; did you mean "{near}"?' if near else ""
-        raise RequestError([f'no operator "{options.name}" among {len(known)}{hint}'])
+        raise RequestError([f'no operator "{options.name}" among {len(known)}{suggestion(options.name, known)}'])
     for operator in found:
         _show(operator, devices(options, settings), options)
     return 0
@@ -60,8 +59,8 @@ def _show(operator: Operator, profiles: list[DeviceProfile], options: argparse.N
     cases = plan(own, profiles, selection(options, own))
     _say(f"  {len(cases)} cases:")
     for (subject, check), group in groupby(cases, key=lambda case: (case.subject, case.check)):
-        places = " ".join(f"[{case.device.name}-{case.dtype}]" for case in group)
-        _say(f"    {subject}::{check} {places}")
+        shown = " ".join(f"[{case.device.name}-{case.dtype}]" for case in group)
+        _say(f"    {subject}::{check} {shown}")
 
 
 def _say(line: str) -> None:

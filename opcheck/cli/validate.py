@@ -1,4 +1,4 @@
-"""`opcheck validate`: checks specs for mistakes, without running anything and without torch."""
+"""`opcheck validate`: finds the mistakes in specs, without torch."""
 
 from __future__ import annotations
 
@@ -6,19 +6,20 @@ import argparse
 
 from opcheck.cli.paths import add_paths
 from opcheck.cli.selecting import loaded
-from opcheck.spec import Library, Settings, SpecError
+from opcheck.settings import Settings
+from opcheck.spec import Library, SpecError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
+    """Add the arguments."""
     add_paths(parser)
     parser.add_argument(
-        "--resolve", action="store_true", help="import torch, and look up every name that specs mention"
+        "--resolve", action="store_true", help="import torch, and look up every operator that specs name"
     )
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the number of operators and samples. Raises SpecError."""
+    """Print the number of operators and samples. Raises SpecError if there are mistakes."""
     settings = Settings.find()
     library = loaded(options, settings)
     if options.resolve:
@@ -28,7 +29,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def resolve_names(library: Library, settings: Settings) -> None:
-    """Look up the callables of all operators, variants and aliases. Imports torch. Raises SpecError."""
+    """Look up all operators, variants and aliases. Imports torch. Raises SpecError for those not found."""
     from opcheck.run.session import unresolved
 
     settings.put_on_path()

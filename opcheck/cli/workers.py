@@ -1,4 +1,4 @@
-"""The workers of `opcheck run`: what becomes of a case whose process dies, hangs, or takes all the memory."""
+"""The workers of `opcheck run`: a case whose process crashes, hangs or uses too much memory gets an outcome."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from opcheck.run.outcome import Outcome, rerun_command
 from opcheck.run.watchdog import Death, Limits, Watchdog
 
 MOST_STARTS = 3
-"""How often a case is begun anew, in a fresh process, after others have spoilt theirs."""
+"""How often a case is restarted because another one has spoilt its process."""
 
 
 class Workers:
-    """A pytest plugin for the controlling process, beside pytest-xdist, which starts the workers and replaces them."""
+    """A pytest plugin for the controlling process. pytest-xdist starts the workers and replaces them."""
 
     def __init__(self, limits: Limits) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="opcheck-"))
@@ -29,31 +29,31 @@ class Workers:
         self._deaths: dict[str, Death] = {}
         self._starts: Counter[str] = Counter()
         self.stillborn = ""
-        """Why workers die before they have collected their cases; empty: they do not."""
+        """Why a worker died before it had collected its cases; empty if none did."""
         self._collected: set[str] = set()
         self.case_of: Callable[[str], Case | None] = lambda nodeid: None
-        """Gives the case of a node id, with the expectations that hold for it."""
+        """Returns the case with a node id, with the expectations that hold for it."""
 
     def pytest_sessionstart(self) -> None:
-        """Begin to watch."""
+        """Start watching."""
         self._watchdog.start()
 
     def pytest_configure_node(self, node: Any) -> None:
-        """Give a worker its lifeline."""
+        """Tell a worker where its lifeline file is."""
         node.workerinput["opcheck_lifeline"] = str(self._watchdog.path_of(node.gateway.id))
 
     def pytest_xdist_node_collection_finished(self, node: Any) -> None:
-        """Note that a worker is ready for cases."""
+        """Record that a worker is ready to run cases."""
         self._collected.add(node.gateway.id)
 
     def pytest_testnodedown(self, node: Any, error: object) -> None:
-        """Find out why a worker is gone, while its process can still be asked."""
+        """Find out why a worker has ended, before its process is reaped."""
         name = node.gateway.id
         if error is None:
             return
         death = self._deaths[name] = self._watchdog.death_of(name)
         if name not in self._collected:
-            # It would happen to the next one as well.
+            # Its replacement would die as well.
             what = f", importing {death.sign.what}" if death.sign is not None and death.sign.what else ""
             self.stillborn = f"a process ended before its first case{what}: {death.cause}"
             self.stillborn += f"\n{death.trace}" if death.trace else ""
@@ -61,7 +61,7 @@ class Workers:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_handlecrashitem(self, crashitem: str, report: Any, sched: Any) -> None:
-        """Give a case that took its process with it its outcome; begin anew one that another kept from starting."""
+        """Give a case that ended its process an outcome. Restart a case whose process was spoilt by another one."""
         death = self._deaths.get(report.node.gateway.id, Death("the process is gone"))
         spoilt = death.sign is not None and death.sign.doing == "spoilt"
         if spoilt and self._starts[crashitem] < MOST_STARTS:
@@ -69,7 +69,7 @@ class Workers:
             report.outcome = "rescheduled"
             sched.mark_test_pending(crashitem)
             return
-        from opcheck.run.expectations import expected  # imports torch, which the controlling process can do without
+        from opcheck.run.expectations import expected  # imports torch
 
         case = self.case_of(crashitem)
         outcome = crashed(report, death.cause, death.trace) if case is None else _outcome(case, death)
@@ -80,11 +80,11 @@ class Workers:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:
-        """End the workers that are still busy: after an interrupt nobody waits for them, pytest-xdist would."""
+        """Kill the workers that are still busy after an interrupt. pytest-xdist would wait for them."""
         self._watchdog.stop()
 
     def pytest_unconfigure(self) -> None:
-        """Take the lifelines away."""
+        """Remove the lifeline files."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
 

@@ -1,5 +1,1 @@
-"""Which of the devices that profiles describe are present."""
-
-from opcheck.devices.availability import Availability, availability
-
-__all__ = ["Availability", "availability"]
+"""Which devices are present: `presence` guesses without torch, `availability` asks torch."""

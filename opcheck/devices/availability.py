@@ -1,4 +1,4 @@
-"""Asks torch whether a device is there, and if not, why not."""
+"""Asks torch whether a device is present, and if not, why not."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from opcheck.spec.device import DeviceProfile
 
 @dataclass(frozen=True)
 class Availability:
-    """Whether a device can be used. `reason` says why not; `count` and `detail` describe what is there."""
+    """Whether a device can be used. If not, `reason` says why; else `count` and `detail` describe it."""
 
     present: bool
     reason: str = ""
@@ -21,7 +21,7 @@ class Availability:
 
 
 def availability(profile: DeviceProfile) -> Availability:
-    """Return whether the device of a profile can be used. Never raises: what goes wrong becomes the reason."""
+    """Return whether the device of a profile can be used. Imports its module. Errors become the reason."""
     if profile.module is not None:
         try:
             importlib.import_module(profile.module)

@@ -13,7 +13,7 @@ from opcheck.spec.library import DeviceClaims, Operator, Sample, Variant
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """A test, decided before anything is imported or computed. Two cases with the same id are the same test."""
+    """A test, planned before anything is imported or computed. Cases with the same id are the same test."""
 
     operator: Operator
     variant: Variant
@@ -22,18 +22,16 @@ class Case:
     dtype: str
     claims: DeviceClaims = field(repr=False)
     expectations: tuple[Expect, ...] = field(default=(), repr=False)
-    """Known failures that speak of this case."""
-    checks: tuple[str, ...] = field(default=(), repr=False)
-    """All that were selected for the variant, the device and the dtype: what they need may be computed at once."""
+    """The known failures that are about this case."""
 
     @cached_property
     def id(self) -> str:
-        """`torch.sin[inplace]::backward[cpu-float64]`: the same in terminal, JUnit, JSON and for -k."""
+        """`torch.sin[inplace]::backward[cpu-float64]`, the same in the terminal, in JUnit, in JSON and for -k."""
         return f"{self.subject}::{self.kind.name}[{self.device.name}-{self.dtype}]"
 
     @property
     def subject(self) -> str:
-        """`torch.sin[inplace]`: operator and variant."""
+        """`torch.sin[inplace]`: the operator and the variant."""
         return self.operator.id + ("" if self.variant.kind == "function" else f"[{self.variant.kind}]")
 
     @property
@@ -43,14 +41,14 @@ class Case:
 
     @property
     def samples(self) -> tuple[Sample, ...]:
-        """The samples that go with the dtype."""
+        """The samples meant for the dtype."""
         return tuple(sample for sample in self.operator.samples if sample.goes_with(self.dtype))
 
     def seed(self, sample: Sample) -> str:
-        """Return what a sample's numbers are drawn from.
+        """Return the seed for the numbers in a sample.
 
-        It names the operator, the dtype and the sample, but neither check, variant nor device: their cases see the
-        same numbers, whatever the order, process or shard.
+        It names the operator, the dtype and the sample, but not the check, the variant or the device: all of them get
+        the same numbers, in any order and in any process.
         """
         return f"{self.operator.id}[{self.dtype}]#{sample.name}"
 

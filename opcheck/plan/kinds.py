@@ -1,7 +1,7 @@
-"""The checks there are, as far as planning needs to know them: names, what they claim, where they apply.
+"""The checks, as planning sees them: their names, what they claim, and what they apply to.
 
-Implementations are named by import path and loaded when a case runs, so that planning needs no torch. A plugin adds a
-check by an entry point of the group `opcheck.checks` that gives a CheckKind.
+A check names its implementation by import path. It is imported when a case runs, so that planning needs no torch. A
+plugin adds a check with an entry point of the group `opcheck.checks` that refers to a CheckKind.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, get_args
 
 from opcheck.spec.claims import Order, Supports
 from opcheck.spec.library import Operator
 
 Applies = Callable[[Operator, Supports], bool]
 DtypeRule = Literal["derivative", "values", "every", "one"]
-"""derivative: the double precision ones of backward (else the best claimed); values: those and an integer one;
-every: all dtypes that the spec makes a claim about; one: the first of `values`."""
+"""derivative: the most precise real and complex dtypes of backward; values: those of forward, and int64; every: all
+dtypes that the spec makes a claim about; one: the first of `values`."""
 
 
 def _always(operator: Operator, supports: Supports) -> bool:
@@ -26,27 +26,34 @@ def _always(operator: Operator, supports: Supports) -> bool:
 
 @dataclass(frozen=True)
 class CheckKind:
-    """A check, seen from the plan."""
+    """A check, as planning sees it."""
 
     name: str
     claim: str
-    """What a pass says, in one line."""
+    """What a pass means, in one line."""
     implementation: str
     """`package.module:function`."""
     torch_parameter: str = ""
-    """The parameter of torch's gradcheck or gradgradcheck that it stands for."""
+    """The parameter of torch's gradcheck or gradgradcheck that corresponds to it."""
     needs: tuple[str, ...] = ()
-    """Keys of `supports` that must not be disclaimed."""
+    """Keys of `supports` that must not be disclaimed, the most specific one last."""
     dtypes: DtypeRule = "derivative"
     every_variant: bool = True
     methods: bool = False
-    """Whether methods are tested as well. A method differs from its function in how it is called, not in its graph: its
-    Jacobians are tested, once in each mode, and what follows from the graph is tested on the function."""
+    """Whether methods are tested too. A method records the same graph as its function, so one check in each mode is
+    enough."""
     applies: Applies = _always
 
     def claimed(self, operator: Operator, supports: Supports) -> bool:
         """Tell whether the operator makes the claim that this check tests."""
         return all(getattr(supports, name) for name in self.needs) and self.applies(operator, supports)
+
+    @property
+    def remedy(self) -> str:
+        """How a spec says that the claim is not meant to hold. Empty: no key of `supports` says so."""
+        if self.name in get_args(Order):
+            return f'if this is how it should be, take "{self.name}" out of orders'
+        return f"if this is how it should be, write supports.{self.needs[-1]} = false" if self.needs else ""
 
 
 def _has_sparse_samples(operator: Operator, supports: Supports) -> bool:
@@ -54,9 +61,9 @@ def _has_sparse_samples(operator: Operator, supports: Supports) -> bool:
 
 
 def _has_disclaimers(operator: Operator, supports: Supports) -> bool:
-    silent = {"out"}  # tested where it belongs to: with the other ways of calling
+    silent = {"out"}  # tested by `variants`
     if not _has_sparse_samples(operator, supports):
-        silent.add("masked")  # speaks of sparse samples only
+        silent.add("masked")  # it concerns sparse samples only
     if not any(variant.kind == "inplace" for variant in operator.variants):
         silent.add("inplace_backward")
     return bool(set(supports.disclaimed()) - silent)
@@ -236,7 +243,7 @@ BUILTIN = (
 
 @lru_cache(maxsize=1)
 def check_kinds() -> dict[str, CheckKind]:
-    """Return all checks by name: the built-in ones, then those of plugins."""
+    """Return all checks by name: the built-in ones first, then those of plugins."""
     from importlib.metadata import entry_points
 
     kinds = {kind.name: kind for kind in BUILTIN}

@@ -1,4 +1,4 @@
-"""Expands claims x devices x variants x checks x dtypes into cases, in a fixed order."""
+"""Plans the cases of operators: claims x devices x variants x dtypes x checks, in a fixed order."""
 
 from __future__ import annotations
 
@@ -14,13 +14,8 @@ from opcheck.spec.dtypes import STANDARD, expand
 from opcheck.spec.library import DeviceClaims, Library, Operator, Variant
 
 
-def default_devices(profiles: Iterable[DeviceProfile]) -> list[DeviceProfile]:
-    """Return the devices that may be present, as far as can be told without torch."""
-    return [profile for profile in profiles if profile.may_be_present()]
-
-
 def plan(library: Library, devices: Iterable[DeviceProfile], selection: Selection | None = None) -> list[Case]:
-    """Return the cases of a library on some devices: by operator, device, variant, dtype, check, in that order."""
+    """Return the cases of a library on some devices, ordered by operator, device, variant, dtype and check."""
     known = list(devices)
     wanted = selection or Selection()
     return [
@@ -33,19 +28,20 @@ def plan(library: Library, devices: Iterable[DeviceProfile], selection: Selectio
 
 
 def cases_of(operator: Operator, device: DeviceProfile, wanted: Selection) -> Iterator[Case]:
-    """Yield the selected cases of one operator on one device."""
+    """Yield the selected cases of an operator on a device."""
     claims = operator.on(device)
     expects = (*operator.spec.expect, *device.expect)
-    for variant, dtype, kinds in places_of(operator, device):
-        chosen = [kind for kind in kinds if wanted.takes(kind.name, dtype)]
-        checks = tuple(kind.name for kind in chosen)
-        for kind in chosen:
+    for variant, dtype, kind in combinations(operator, device):
+        if wanted.takes(kind.name, dtype):
             matching = applying(expects, kind.name, variant.kind, device.name, dtype) if expects else ()
-            yield Case(operator, variant, kind, device, dtype, claims, matching, checks)
+            yield Case(operator, variant, kind, device, dtype, claims, matching)
 
 
-def places_of(operator: Operator, device: DeviceProfile) -> Iterator[tuple[Variant, str, list[CheckKind]]]:
-    """Yield each variant and dtype of one operator on one device, with its checks, which share their samples."""
+def combinations(operator: Operator, device: DeviceProfile) -> Iterator[tuple[Variant, str, CheckKind]]:
+    """Yield the variant, dtype and check of each case of an operator on a device.
+
+    The checks of one variant in one dtype follow one another: they share samples.
+    """
     if not _runs_on(operator, device):
         return
     claims = operator.on(device)
@@ -55,7 +51,7 @@ def places_of(operator: Operator, device: DeviceProfile) -> Iterator[tuple[Varia
             if _tested(operator, variant, kind, claims):
                 for dtype in _dtypes(kind, claims, device):
                     checks.setdefault(dtype, []).append(kind)
-        yield from ((variant, dtype, kinds) for dtype, kinds in checks.items())
+        yield from ((variant, dtype, kind) for dtype, kinds in checks.items() for kind in kinds)
 
 
 def _runs_on(operator: Operator, device: DeviceProfile) -> bool:
@@ -97,6 +93,6 @@ COMPLEX_BY_PRECISION = ("complex128", "complex64", "complex32")
 
 @lru_cache(maxsize=256)
 def _best(claimed: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the most precise real and the most precise complex dtype among those claimed."""
+    """Return the most precise real dtype and the most precise complex dtype among those claimed."""
     kinds = (REAL_BY_PRECISION, COMPLEX_BY_PRECISION)
     return tuple(next(name for name in kind if name in claimed) for kind in kinds if set(kind) & set(claimed))

@@ -1,19 +1,23 @@
-"""Which cases a person wants: by operator, check, device, dtype, tag."""
+"""Selects cases by operator, check, device, dtype and tag."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from opcheck.plan.kinds import check_kinds
 from opcheck.spec.dtypes import GROUPS, KNOWN, expand
 from opcheck.spec.library import Library, Operator
-from opcheck.spec.problems import listing, nearest
+from opcheck.spec.problems import listing, suggestion
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Each empty tuple selects everything. Operators are ids, names or glob patterns of them; dtypes may be groups."""
+    """What to select. An empty tuple selects everything.
+
+    operators: ids, names, or glob patterns for them. dtypes: dtypes, or groups of them.
+    """
 
     operators: tuple[str, ...] = ()
     checks: tuple[str, ...] = ()
@@ -21,16 +25,16 @@ class Selection:
     tags: tuple[str, ...] = ()
 
     def takes_operator(self, operator: Operator) -> bool:
-        """Tell whether any case of an operator can be selected."""
+        """Tell whether cases of an operator are selected."""
         by_name = not self.operators or any(names_operator(wanted, operator) for wanted in self.operators)
         return by_name and (not self.tags or bool(set(self.tags) & set(operator.spec.tags)))
 
     def takes(self, check: str, dtype: str) -> bool:
-        """Tell whether a check of a selected operator in some dtype is selected."""
+        """Tell whether a check is selected in a dtype, for a selected operator."""
         return (not self.checks or check in self.checks) and (not self.dtypes or dtype in expand(self.dtypes))
 
     def mistakes(self, library: Library) -> list[str]:
-        """Return a line for each name that selects nothing because it does not exist."""
+        """Return a message for each name that does not exist."""
         ids = [name for operator in library for name in (operator.id, operator.spec.name)]
         tags = sorted({tag for operator in library for tag in operator.spec.tags})
         asked: list[tuple[str, tuple[str, ...], list[str]]] = [
@@ -39,26 +43,31 @@ class Selection:
             ("tag", self.tags, tags),
         ]
         lines = [
-            f'unknown {what} "{name}"; expected {listing(choices, 30)}' + _hint(name, choices)
+            f'unknown {what} "{name}"; expected {listing(choices, 30)}' + suggestion(name, choices)
             for what, names, choices in asked
             for name in names
             if name not in choices and not (what == "dtype" and name.removeprefix("-") in choices)
         ]
         for wanted in self.operators:
             if not any(names_operator(wanted, operator) for operator in library):
-                lines.append(f'no operator matches "{wanted}"' + _hint(wanted, ids))
+                lines.append(f'no operator matches "{wanted}"' + suggestion(wanted, ids))
         return lines
 
 
 def names_operator(pattern: str, operator: Operator) -> bool:
-    """Tell whether a pattern matches the id or the name of an operator: `torch.div`, `torch.div[floor]`, `*.div*`.
+    """Tell whether a glob pattern matches the id or the name of an operator.
 
-    Brackets stand for themselves, as they occur in ids.
+    Brackets match themselves, since ids contain them: `torch.div`, `torch.div[floor]`, `*.div*`.
     """
     literal = pattern.replace("[", "[[]")
     return any(fnmatchcase(name, literal) for name in (operator.id, operator.spec.name))
 
 
-def _hint(name: str, choices: list[str]) -> str:
-    found = nearest(name, choices)
-    return f'; did you mean "{found}"?' if found else ""
+def unknown_devices(names: Iterable[str], known: Iterable[str]) -> list[str]:
+    """Return a message for each name that no device has."""
+    choices = list(known)
+    return [
+        f'unknown device "{name}"; expected {listing(choices)}' + suggestion(name, choices)
+        for name in names
+        if name not in choices
+    ]

@@ -1,4 +1,4 @@
-"""Runs a case and yields its outcome. Import `runner` for the running: this package alone needs no torch."""
+"""Runs a case and returns its outcome. The package itself needs no torch; `runner` does."""
 
 from opcheck.run.outcome import Outcome, OutcomeKind
 

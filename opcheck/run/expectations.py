@@ -1,4 +1,4 @@
-"""Which failures of a case its expectations cover, and which expectations are not met."""
+"""Compares failures with the known ones: which failures are expected, and which expected failures are missing."""
 
 from __future__ import annotations
 
@@ -18,35 +18,38 @@ MET_BY: dict[str, OutcomeKind] = {
     "error": "error",
     "inconclusive": "inconclusive",
 }
-"""The kind of failure that each expected outcome means. None of them means another one too."""
+"""The kind of failure that each expected outcome stands for."""
 
 MISSED = {
     "fail": "expected to fail, but holds",
     "error": "expected to be an error, but is none",
     "inconclusive": "expected to be inconclusive, but is not",
 }
-"""What is said of the strict ones where nothing meets them."""
+"""The message if nothing meets a strict expectation."""
 
 
 def kind_of(verdict: Verdict) -> OutcomeKind:
-    """Return what a failing verdict makes of a case."""
+    """Return the kind of outcome that a failing verdict leads to."""
     return "inconclusive" if verdict.inconclusive else "error" if verdict.is_error else "failed"
 
 
 def expectations(case: Case) -> list[Expect]:
-    """Return the expectations of a case about what runs."""
+    """Return the expectations of a case that do not skip it."""
     return [expect for expect in case.expectations if expect.outcome != "skip"]
 
 
 def about(expect: Expect, sample: str | None) -> bool:
-    """Tell whether an expectation speaks of a sample, by its name or that of its grid; None: of the case as a whole."""
+    """Tell whether an expectation is about a sample, by the name of the sample or of its grid.
+
+    sample: None for the case as a whole.
+    """
     if expect.when.sample is None:
         return True
     return sample is not None and any(expect.when.matches("sample", name) for name in names_of(sample))
 
 
 def covers(expect: Expect, verdict: Verdict) -> bool:
-    """Tell whether a failing verdict is what an expectation foresees: on this sample, of this kind, in these words."""
+    """Tell whether an expectation covers a failing verdict: its sample, its kind, and its text."""
     return about(expect, verdict.sample) and _fits(expect, kind_of(verdict), f"{verdict.title}\n{verdict.detail}")
 
 
@@ -55,9 +58,9 @@ def _fits(expect: Expect, kind: OutcomeKind, text: str) -> bool:
 
 
 def missed(expect: Expect, verdicts: Sequence[Verdict]) -> str:
-    """Return what a strict expectation waits for in vain; an empty string where it is met.
+    """Return the message that a strict expectation is not met; an empty string if it is met.
 
-    One that names samples must be met by each of them that the case tests, any other one by one verdict at least.
+    If it names samples, each of them that is tested must fail as expected; otherwise, one sample must.
     """
     if expect.outcome not in MISSED:
         return ""
@@ -70,9 +73,9 @@ def missed(expect: Expect, verdicts: Sequence[Verdict]) -> str:
 
 
 def expected(case: Case, outcome: Outcome) -> Outcome:
-    """Return an error that was seen from outside of the check as `xfailed`, where the spec expects it; else as it is.
+    """Return `xfailed` for an error that the spec expects; any other outcome as it is.
 
-    A crash, an exit or a time-out belongs to no sample: only an expectation of the case as a whole can mean it.
+    For crashes, exits and time-outs. They belong to no sample: only an expectation about the whole case covers them.
     """
     if outcome.outcome != "error":
         return outcome

@@ -1,4 +1,4 @@
-"""From the verdicts on samples to the outcome of a case: what was expected to fail counts the other way."""
+"""Makes the outcome of a case from the verdicts on its samples and from its known failures."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ from opcheck.spec.library import Sample
 def judge(case: Case, verdicts: Sequence[Verdict], rerun: str = "") -> Outcome:
     """Return the outcome of a case.
 
-    Each failure must be covered by an expectation, and each strict expectation must be met. Nothing passes by being
-    left out: no verdict at all is an error, and verdicts none of which tested anything skip the case.
+    Each failure must be expected, and each strict expectation must be met. A case passes only if something was tested:
+    without any verdict it is an error; if no verdict tested anything, it is skipped.
+
+    rerun: the command that runs the case, for the message.
     """
     verdicts = verdicts or [cannot(f"{case.check} gave no verdict: nothing was tested")]
     known = expectations(case)
@@ -56,12 +58,12 @@ def _samples(verdicts: Sequence[Verdict]) -> int:
 
 
 def samples_to_run(case: Case) -> tuple[Sample, ...]:
-    """Return the samples of a case but those that an expectation skips by name."""
+    """Return the samples of a case, except those that an expectation skips by name."""
     return tuple(sample for sample in case.samples if not _skips(case, sample))
 
 
 def nothing_to_run(case: Case) -> str:
-    """Return why a case has no samples to run; an empty string where it has some."""
+    """Return why a case has no samples to run; an empty string if it has some."""
     if samples_to_run(case):
         return ""
     reasons = dict.fromkeys(expect.reason for sample in case.samples for expect in _skips(case, sample))
@@ -74,7 +76,7 @@ def _skips(case: Case, sample: Sample) -> list[Expect]:
 
 
 def _message(case: Case, failures: list[Verdict], count: int, rerun: str, most: int = 3) -> str:
-    """Return the failure as a person reads it: each failing sample with its evidence, and how to run it again."""
+    """Return the message of a failure: each failing sample with its evidence, and the command to run it again."""
     samples = [verdict for verdict in failures if verdict.sample is not None]
     what = f"{len(samples)} of {count} samples failed" if samples and count > 1 else "failed"
     parts = [f"{case.id}: {what}"]
@@ -84,7 +86,7 @@ def _message(case: Case, failures: list[Verdict], count: int, rerun: str, most: 
         parts.append(f"also: {names}")
     near = [expect for expect in expectations(case) if any(about(expect, verdict.sample) for verdict in failures)]
     if near:
-        parts.append("\n".join(f"not what the spec expects: {_told(expect)}" for expect in near))
+        parts.append("\n".join(f"the spec expects something else: {_told(expect)}" for expect in near))
     if rerun:
         parts.append(f"run just this: {rerun}")
     return "\n\n".join(parts)

@@ -1,4 +1,4 @@
-"""What became of a case. Plain data: it travels between processes and into reports."""
+"""The outcome of a case, as plain data that can be sent to other processes and written to reports."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BAD: frozenset[str] = frozenset({"failed", "error", "xpassed", "inconclusive"})
 """The outcomes that fail a run."""
 
 MOST = {"reason": 2_000, "message": 100_000}
-"""Characters that are kept of a text."""
+"""The most characters of a text. The rest is cut."""
 
 
 @dataclass(frozen=True)
@@ -38,12 +38,12 @@ class Outcome:
     """One line: why it failed, was skipped, or was expected to fail."""
     seconds: float = 0.0
     message: str = ""
-    """Everything a person needs to act on a failure."""
+    """All that helps to fix a failure, in several lines."""
     fields: dict[str, Any] = field(default_factory=dict)
     """The diagnosis as data."""
 
     def __post_init__(self) -> None:
-        """Make all text such that it can be encoded, and is no longer than a person, a report and a pipe can take."""
+        """Make sure that all text can be encoded, and shorten it."""
         reason = shortened(" ".join(well_formed(self.reason).split()), MOST["reason"])
         message = shortened(well_formed(self.message), MOST["message"], end=MOST["message"] // 4)
         object.__setattr__(self, "reason", reason)
@@ -55,7 +55,7 @@ class Outcome:
         return self.outcome in BAD
 
     def record(self) -> dict[str, Any]:
-        """Return it as plain data, for JSON and for the way between processes."""
+        """Return the outcome as plain data, for JSON and for other processes."""
         record: dict[str, Any] = _plain(vars(self))
         return record
 
@@ -69,13 +69,13 @@ class Outcome:
 
 
 def rerun_command(file: str, name: str, engine: str = "") -> str:
-    """Return the command that runs the case of a name alone."""
-    place = f"./{file}" if file.startswith("-") else file
-    return f"opcheck run{f' --engine {engine}' if engine else ''} {shlex.quote(f'{place}::{name}')}"
+    """Return the command that runs one case of a spec file."""
+    path = f"./{file}" if file.startswith("-") else file
+    return f"opcheck run{f' --engine {engine}' if engine else ''} {shlex.quote(f'{path}::{name}')}"
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as what JSON knows: infinities and what is no plain data as text."""
+    """Return a value as JSON can hold it. Infinities and other objects become text."""
     if value is None or type(value) in (bool, int):
         return value
     if isinstance(value, float):

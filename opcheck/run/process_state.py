@@ -1,6 +1,6 @@
-"""Settings of the whole process that change what tensors do: set for a case, put back after it.
+"""Settings of the process that affect what operators compute. They are set for a case and restored after it.
 
-An operator that leaves one of them changed would spoil the verdict on whatever runs next.
+An operator that leaves one of them changed would spoil the verdicts on later cases.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from torch.autograd import forward_ad
 from torch.autograd.graph import disable_saved_tensors_hooks, saved_tensors_hooks
 
 MOST_LEFT = 100
-"""How many contexts of one kind, left open, are closed at most."""
+"""The most open contexts of one kind to close."""
 
 
 @dataclass(frozen=True)
 class ProcessState:
-    """The settings, as torch's and Python's public functions tell them."""
+    """The settings of the process."""
 
     grad_mode: bool
     inference_mode: bool
@@ -37,12 +37,15 @@ class ProcessState:
     matmul_precision: str
     warn_always: bool
     autocast: tuple[tuple[str, bool], ...]
-    """By type of device: the CPU's and that of the case."""
+    """Whether autocast is on, by device type: for the CPU and for the device of the case."""
     recursion_limit: int
 
     @classmethod
     def read(cls, device: str = "cpu") -> ProcessState:
-        """Return the settings as they are. device: torch's device string, whose autocast is looked at."""
+        """Return the current settings.
+
+        device: the device string whose autocast setting to include.
+        """
         return cls(
             torch.is_grad_enabled(),
             torch.is_inference_mode_enabled(),
@@ -60,24 +63,24 @@ class ProcessState:
         )
 
     def for_cases(self) -> ProcessState:
-        """Return these settings with what every case needs: gradients, and one thread.
+        """Return these settings with what every case needs: gradients on, and one thread.
 
-        The tensors are tiny: more threads cost more than they bring, and processes use the cores better.
+        Tensors are tiny: more threads would cost more time than they save.
         """
         return replace(self, grad_mode=True, inference_mode=False, threads=1, anomaly_mode=False)
 
     def changes(self, now: ProcessState) -> list[str]:
-        """Return what differs now, each as "grad mode False instead of True"."""
+        """Return what differs now, as in "grad mode False instead of True"."""
         if self == now:
             return []
         names = [item.name for item in fields(self) if getattr(self, item.name) != getattr(now, item.name)]
         return [f"{name.replace('_', ' ')} {getattr(now, name)} instead of {getattr(self, name)}" for name in names]
 
     def restore(self, now: ProcessState) -> None:
-        """Put these settings in place of those of now. Those that are equal are not touched."""
+        """Restore these settings, given the current ones. Equal ones are not set again."""
         if self.inference_mode != now.inference_mode:
             _LEFT_OPEN.enter_context(torch.inference_mode(self.inference_mode))
-            now = replace(now, grad_mode=torch.is_grad_enabled())  # which inference mode changes, too
+            now = replace(now, grad_mode=torch.is_grad_enabled())  # inference mode changes it, too
         if self.grad_mode != now.grad_mode:
             torch.set_grad_enabled(self.grad_mode)
         if self.default_dtype != now.default_dtype:
@@ -102,9 +105,9 @@ class ProcessState:
 
 
 def _set_default_device(device: torch.device) -> None:
-    """Make a device the default, also over those that `with torch.device(...)` has left in place."""
+    """Make a device the default, even if a `with torch.device(...)` has been left open."""
     for _ in range(MOST_LEFT):
-        # None takes away a default; the CPU, set as one, would watch each call of torch.
+        # None, not "cpu": a default device, even the CPU, slows down every call of torch.
         torch.set_default_device(None if device.type == "cpu" else device)
         if torch.get_default_device() == device:
             return
@@ -112,27 +115,27 @@ def _set_default_device(device: torch.device) -> None:
 
 
 _LEFT_OPEN = ExitStack()
-"""Inference mode has no setter: a mode that was left is covered by another one, which stays open."""
+"""Inference mode has no setter: to restore it, another mode is entered and stays open."""
 
 
 @dataclass
 class Left:
-    """What a case left changed."""
+    """What a case has left changed."""
 
     changes: list[str] = field(default_factory=list)
-    """Settings and contexts, in words, which have been put back."""
+    """Descriptions of the settings and contexts, which have been restored."""
 
 
 @contextmanager
 def put_back(neutral: ProcessState, device: str = "cpu") -> Iterator[Left]:
-    """Run what is inside in the settings `neutral`; then note what it left changed, and put back what was before.
+    """Apply the settings `neutral` inside the context. On exit, record what has changed, and restore what was before.
 
-    The states of torch's generators of random numbers, on the CPU and on the device, are put back as well: to draw
-    numbers is no mistake.
+    The states of the random number generators, on the CPU and on the device, are restored but not recorded: an operator
+    may draw numbers.
     """
     before, left = ProcessState.read(device), Left()
     generators = [(module, module.get_rng_state()) for module in _generators(device)]
-    # torch warns of most things once a process: where warnings are errors, only who comes first would have one.
+    # torch emits most warnings once per process. If warnings are errors, only the first case would fail.
     strict = any(action == "error" for action, *_ in warnings.filters)
     neutral = _on_device(neutral, device, strict)
     neutral.restore(before)
@@ -154,12 +157,12 @@ def _on_device(neutral: ProcessState, device: str, warn_always: bool) -> Process
 
 @lru_cache(maxsize=16)
 def _kinds(device: str) -> tuple[str, ...]:
-    """Return the types of device whose autocast matters to a case: the CPU's and its own."""
+    """Return the device types whose autocast matters to a case: the CPU and its own."""
     return tuple(dict.fromkeys(("cpu", torch.device(device).type)))
 
 
 def _generators(device: str) -> list[Any]:
-    """Return the modules whose random numbers a case may draw."""
+    """Return the modules with the random number generators that a case may use."""
     found: list[Any] = [torch.random]
     if torch.device(device).type != "cpu":
         module = torch.get_device_module(device)
@@ -168,11 +171,11 @@ def _generators(device: str) -> list[Any]:
 
 
 def _close_contexts() -> list[str]:
-    """Close what was opened and left open: saved-tensor hooks, dual levels. Return what there was, in words."""
+    """Close the saved-tensor hooks and the dual level that are still open. Return a description of each kind."""
     found = []
     hooks = 0
     while hooks < MOST_LEFT and not _no_hooks():
-        saved_tensors_hooks(_unchanged, _unchanged).__exit__()  # takes off the uppermost, whoever put it on
+        saved_tensors_hooks(_unchanged, _unchanged).__exit__()  # removes the innermost pair of hooks
         hooks += 1
     if hooks:
         found.append("saved-tensor hooks on")
@@ -183,15 +186,15 @@ def _close_contexts() -> list[str]:
 
 
 def open_contexts() -> list[str]:
-    """Return the contexts that are open, in which no derivative can be trusted, in words."""
+    """Return a description of each open context that would falsify derivatives."""
     found = [] if _no_hooks() else ["saved-tensor hooks on"]
     return found + ([] if _no_dual_level() else ["a dual level open"])
 
 
 def transform_is_open() -> bool:
-    """Tell whether a transform of torch.func is open. Nobody but who opened it can close it.
+    """Tell whether a transform of torch.func is open. It cannot be closed from outside.
 
-    Within a transform, torch refuses `requires_grad_`.
+    Inside a transform, torch refuses `requires_grad_`.
     """
     try:
         torch.empty(0).requires_grad_()
@@ -204,7 +207,7 @@ def _no_hooks() -> bool:
     try:
         with disable_saved_tensors_hooks("asked by opcheck"):
             return True
-    except RuntimeError:  # there are some
+    except RuntimeError:  # there are hooks
         return False
 
 
@@ -212,7 +215,7 @@ def _no_dual_level() -> bool:
     try:
         with forward_ad.dual_level():
             return True
-    except RuntimeError:  # there is one, and they do not nest
+    except RuntimeError:  # a level is open, and levels do not nest
         return False
 
 

@@ -1,4 +1,4 @@
-"""Runs one case, from its samples to its outcome. Whatever goes wrong becomes an outcome, never a traceback."""
+"""Runs one case and returns its outcome. Anything that goes wrong becomes an outcome, not a traceback."""
 
 from __future__ import annotations
 
@@ -25,18 +25,20 @@ from opcheck.run.outcome import Outcome, rerun_command
 from opcheck.run.process_state import open_contexts, put_back, transform_is_open
 from opcheck.run.session import RunSession
 from opcheck.samples import Unresolved
-from opcheck.samples.kept import Kept
+from opcheck.samples.cache import Cache
 from opcheck.samples.seeding import seed_device
 
-KEPT = Kept()
+CACHE = Cache()
 
 
 def run(case: Case, session: RunSession, limit: float | None = None) -> Outcome:
-    """Return the outcome of a case. Only an interrupt from outside passes through.
+    """Run a case. Raises nothing but an interrupt from outside.
 
-    The case runs in the settings of the process that the session started from. What the operator leaves changed is put
-    back, and is a failure of its own. limit: the seconds after which somebody interrupts the case. One that took longer
-    does not pass: the operator, or a finalizer that happened to run, may have swallowed the exception that interrupts.
+    The case runs with the process settings of the session. If the operator changes one, it is restored, and the case
+    fails.
+
+    limit: the seconds after which the case is interrupted. A case that takes longer does not pass, even if the
+    operator, or a finalizer that ran meanwhile, has swallowed the interrupt.
     """
     start = time.perf_counter()
     session.cause = None
@@ -45,7 +47,7 @@ def run(case: Case, session: RunSession, limit: float | None = None) -> Outcome:
     outcome = _skipped(case, session) or _spoilt(case, session) or _judged(case, session)
     seconds = time.perf_counter() - start
     if limit and seconds > limit and outcome.outcome == "passed":
-        reason = f"time-out: it took {seconds:.1f} s, longer than {limit:g} s, and swallowed what interrupted it"
+        reason = f"time-out: it took {seconds:.1f} s, longer than {limit:g} s, and swallowed the interrupt"
         message = f"{case.id}: {reason}\n\nrun just this: {_rerun(case, session)}"
         outcome = expected(case, Outcome.of(case, "error", reason, message))
     return replace(outcome, seconds=round(seconds, 6))
@@ -63,7 +65,7 @@ def _skipped(case: Case, session: RunSession) -> Outcome | None:
 
 
 def _spoilt(case: Case, session: RunSession) -> Outcome | None:
-    """Return an error where no derivative can be trusted in this process any more."""
+    """Return an error if derivatives can no longer be trusted in this process; else None."""
     if session.spoilt_by:
         reason = f"nothing can be tested in this process since {session.spoilt_by} left a transform of torch.func open"
     else:
@@ -75,8 +77,8 @@ def _spoilt(case: Case, session: RunSession) -> Outcome | None:
 
 
 def _judged(case: Case, session: RunSession) -> Outcome:
-    with put_back(session.neutral, case.device.device_string) as left, _interrupts_told_apart() as told_apart:
-        found = _verdicts(case, session, told_apart=told_apart)
+    with put_back(session.neutral, case.device.device_string) as left, _distinct_interrupts() as distinct:
+        found = _verdicts(case, session, distinct=distinct)
         if transform_is_open():
             session.spoilt_by = case.id
             left.changes.append("a transform of torch.func open")
@@ -96,11 +98,11 @@ def _side_effect(change: str) -> str:
     return f"the operator leaves {change}"
 
 
-def _verdicts(case: Case, session: RunSession, *, told_apart: bool) -> Sequence[Verdict] | Outcome:
-    """Return what a check says; an outcome where it does not come to say anything."""
+def _verdicts(case: Case, session: RunSession, *, distinct: bool) -> Sequence[Verdict] | Outcome:
+    """Return the verdicts of the check; an outcome if it ends early."""
     try:
         with warnings.catch_warnings():
-            # About opcheck's own batches, which fall back to a loop inside: nobody can act on it.
+            # It is about opcheck's own use of vmap: users cannot act on it.
             warnings.filterwarnings("ignore", "There is a performance drop because we have not yet implemented")
             return _checked(case, session)
     except Unresolved as error:
@@ -116,8 +118,8 @@ def _verdicts(case: Case, session: RunSession, *, told_apart: bool) -> Sequence[
         where = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else ""
         reason = f"the check itself broke: {told(error)}"
         return Outcome.of(case, "error", reason, f"{case.id}: {reason}\nat {where}\nthis is a defect of the check")
-    except BaseException as error:  # SystemExit, KeyboardInterrupt, those of pytest: no operator has a reason for them
-        if isinstance(error, _Interrupted) or (isinstance(error, KeyboardInterrupt) and not told_apart):
+    except BaseException as error:  # SystemExit, KeyboardInterrupt, those of pytest: operators must not raise them
+        if isinstance(error, _Interrupted) or (isinstance(error, KeyboardInterrupt) and not distinct):
             raise
         return _ended(case, session, error)
 
@@ -131,14 +133,14 @@ def _ended(case: Case, session: RunSession, error: BaseException) -> Outcome:
 
 
 class _Interrupted(KeyboardInterrupt):
-    """An interrupt that came from outside, by a signal: no operator raised it."""
+    """An interrupt by a signal, from outside of the operator."""
 
 
 @contextmanager
-def _interrupts_told_apart() -> Iterator[bool]:
-    """Yield whether a KeyboardInterrupt that is no _Interrupted was raised by the operator.
+def _distinct_interrupts() -> Iterator[bool]:
+    """Raise _Interrupted instead of KeyboardInterrupt for a signal. Yield whether that is possible.
 
-    Where somebody else handles the signal, nobody can tell.
+    If so, a plain KeyboardInterrupt comes from the operator. It is impossible if there is another handler.
     """
     handler = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or handler is signal.SIG_IGN:
@@ -159,17 +161,23 @@ def _interrupts_told_apart() -> Iterator[bool]:
 
 
 def _checked(case: Case, session: RunSession) -> Sequence[Verdict]:
-    # torch's gradcheck draws cotangents from the global generator.
+    # torch's gradcheck draws cotangents from the global random number generator.
     seed_device(zlib.crc32(case.id.encode()), case.device.device_string)
     context = Context(
-        case, session.engine, session.settings, samples_to_run(case), case.device.device_string, session.overrides, KEPT
+        case,
+        session.engine,
+        session.settings,
+        samples_to_run(case),
+        case.device.device_string,
+        session.overrides,
+        CACHE,
     )
-    context.operator  # noqa: B018 - resolved first, so that a wrong name is reported as that
+    context.operator  # noqa: B018 - resolved first, to report a wrong name as such
     return list(implementation(case.kind.implementation)(context))
 
 
 def implementation(path: str) -> Check:
-    """Return the check that a plan names as `package.module:function`."""
+    """Import a check by its path, `package.module:function`."""
     module, _, name = path.partition(":")
     found: Any = getattr(import_module(module), name)
     check: Check = found
@@ -177,6 +185,6 @@ def implementation(path: str) -> Check:
 
 
 def _rerun(case: Case, session: RunSession) -> str:
-    """Return the command that runs a case alone."""
+    """Return the command that runs only this case."""
     engine = "" if session.engine.name == session.settings.engine else session.engine.name
     return rerun_command(case.operator.document.file, case.id, engine)

@@ -1,4 +1,4 @@
-"""What the cases of one process share: the engine, the settings, the state they start from, which devices are there."""
+"""What the cases of one process share: the engine, the settings, the initial process state, the devices."""
 
 from __future__ import annotations
 
@@ -7,45 +7,46 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from opcheck.derivatives import BatchedEngine, Engine, TorchEngine
-from opcheck.devices import Availability, availability
+from opcheck.devices.availability import Availability, availability
 from opcheck.run.process_state import ProcessState
 from opcheck.samples import Unresolved
 from opcheck.samples.operator import resolve_operator
+from opcheck.settings import Settings
 from opcheck.spec.device import DeviceProfile
 from opcheck.spec.library import Operator
 from opcheck.spec.positions import Path as KeyPath
 from opcheck.spec.problems import Problem
-from opcheck.spec.settings import Settings
 
 ENGINES: dict[str, type[Engine]] = {"batched": BatchedEngine, "torch": TorchEngine}
 
 
 @dataclass
 class RunSession:
-    """The surroundings of running cases."""
+    """What is needed to run cases."""
 
     settings: Settings
     engine: Engine
     overrides: dict[str, Any] = field(default_factory=dict)
-    """Tolerances and settings that win over the specs: eps, atol, rtol, nondeterminism, fast_mode, raise_exception,
-    jacobian."""
+    """Tolerances and settings that take precedence over the specs: eps, atol, rtol, nondeterminism, fast_mode,
+    raise_exception, jacobian."""
     neutral: ProcessState = field(default_factory=lambda: ProcessState.read().for_cases())
-    """What every case starts from."""
+    """The process state that every case starts from."""
     imports: dict[str, list[str]] = field(default_factory=dict)
-    """What the import of an operator's module left changed in the process, in words, by id of the operator."""
+    """What the import of an operator's modules has changed in the process, by id of the operator."""
     cause: BaseException | None = None
-    """The exception behind the failure of the last case, where there is one: for debuggers."""
+    """The exception behind the failure of the last case, for debuggers."""
     spoilt_by: str = ""
-    """The case that left behind what cannot be put back; empty: none did."""
+    """The id of a case that has changed something that cannot be restored; empty if there is none."""
     _devices: dict[str, Availability] = field(default_factory=dict)
 
     @classmethod
     def start(
         cls, settings: Settings, engine: str | None = None, *, own_process: bool = False, **overrides: Any
     ) -> RunSession:
-        """Return a session with the engine of a name (default: that of the settings).
+        """Start a session.
 
-        own_process: whether the process is there for cases alone, so that what all of them need can be set for good.
+        engine: the name of the engine; default: that of the settings.
+        own_process: whether the process only runs cases, so that its settings can be changed for good.
         """
         if own_process:
             ProcessState.read().for_cases().restore(ProcessState.read())
@@ -53,10 +54,10 @@ class RunSession:
         return cls(settings, ENGINES[engine or settings.engine](), overrides)
 
     def prepare(self, operators: Iterable[Operator]) -> list[Problem]:
-        """Import what operators, their variants and aliases are defined in, before any case runs.
+        """Import the modules that operators, their variants and aliases are defined in, before any case runs.
 
-        What an import changes in the process is put back, and remembered: it would make verdicts depend on which
-        operators are tested together. Returns a mistake for each name that names nothing.
+        Settings that an import changes are restored and recorded: otherwise, verdicts would depend on which operators
+        are tested together. Returns a mistake for each name that cannot be found.
         """
         problems = []
         for operator in operators:
@@ -69,25 +70,25 @@ class RunSession:
         return problems
 
     def availability(self, device: DeviceProfile) -> Availability:
-        """Return whether a device is there, asked once."""
+        """Return whether a device is present. Asks torch once per device."""
         if device.name not in self._devices:
             self._devices[device.name] = availability(device)
         return self._devices[device.name]
 
 
 def unresolved(operator: Operator, settings: Settings) -> list[Problem]:
-    """Return a mistake for each callable of an operator that does not exist. Imports what they are defined in."""
+    """Import the callables of an operator. Return a mistake for each one that cannot be found."""
     own = "target" if operator.spec.target else "name"
-    places: list[tuple[KeyPath, str]] = [((own,), operator.variants[0].path)]
-    places += [(("variants", i), variant.path) for i, variant in enumerate(operator.variants[1:])]
-    places += [(("aliases", i), path) for i, path in enumerate(operator.spec.aliases)]
+    named: list[tuple[KeyPath, str]] = [((own,), operator.variants[0].path)]
+    named += [(("variants", i), variant.path) for i, variant in enumerate(operator.variants[1:])]
+    named += [(("aliases", i), path) for i, path in enumerate(operator.spec.aliases)]
     problems = []
-    for place, path in places:
+    for keys, path in named:
         try:
             resolve_operator(path, settings.modules)
         except Unresolved as error:
-            at = ("operator", operator.index, *place)
+            at = ("operator", operator.index, *keys)
             problems.append(operator.document.problem(at, str(error), nearest=error.hint))
-            if place == (own,):
-                break  # its method and in-place variant would be missing for the same reason
+            if keys == (own,):
+                break  # the method and the in-place variant are missing for the same reason
     return problems

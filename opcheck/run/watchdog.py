@@ -1,4 +1,4 @@
-"""Watches worker processes from outside: ends those that hang or take too much memory, and says why one is gone."""
+"""Watches worker processes: kills those that hang or use too much memory, and finds out why a worker has ended."""
 
 from __future__ import annotations
 
@@ -14,51 +14,51 @@ import psutil
 from opcheck.run.lifeline import ASK_FOR_TRACEBACK, Sign, read_output, read_sign, read_trace, trace_path
 
 PERIOD = 0.1
-"""Seconds between two looks."""
+"""Seconds between two checks of the workers."""
 
 PATIENCE = 2.0
-"""Seconds that a process has to be gone after its pipe was closed, and to write down where it hangs."""
+"""Seconds that a process gets to end after its pipe has closed, or to write a traceback."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What a case may take. None: as much as it likes."""
+    """How much time and memory a case may use. None: no limit."""
 
     seconds: float | None = None
     memory: int | None = None
-    """MiB that its process may hold."""
+    """The memory of its process, in MiB."""
 
 
 @dataclass(frozen=True)
 class Death:
-    """Why a worker is gone, and what it was doing."""
+    """Why a worker has ended, and what it was doing."""
 
     cause: str
-    """In one line."""
+    """The reason, in one line."""
     sign: Sign | None = None
     trace: str = ""
-    """Where it was, as Python's faulthandler tells, and the last that it printed."""
+    """The traceback by faulthandler, and the last output."""
 
 
 class Watchdog:
-    """Looks after workers by their lifelines, in a thread."""
+    """Watches workers through their lifeline files, in a thread."""
 
     def __init__(self, folder: Path, limits: Limits) -> None:
         self.folder = folder
         self.limits = limits
         self._killed: dict[str, str] = {}
-        """Why a worker was ended, by name."""
+        """Why a worker was killed, by name."""
         self._old: dict[str, int] = {}
-        """Bytes of a worker's tracebacks that are about a case which came to its end after all."""
+        """The bytes of a worker's traceback file about cases that ended after all, by name."""
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="opcheck watchdog", daemon=True)
 
     def start(self) -> None:
-        """Begin to look."""
+        """Start watching."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop looking, and end every worker that still runs a case: nobody waits for it."""
+        """Stop watching, and kill every worker that still runs a case."""
         self._stopped.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -68,22 +68,22 @@ class Watchdog:
                 _kill(sign.pid)
 
     def lifelines(self) -> list[Path]:
-        """Return the files of all workers that there have been."""
+        """Return the lifeline files of all workers, past ones included."""
         return sorted(self.folder.glob("*.sign"))
 
     def path_of(self, worker: str) -> Path:
-        """Return the file of a worker."""
+        """Return the lifeline file of a worker."""
         return self.folder / f"{worker}.sign"
 
     def death_of(self, worker: str) -> Death:
-        """Return why a worker is gone."""
+        """Return why a worker has ended."""
         path = self.path_of(worker)
         sign = read_sign(path)
         cause = self._killed.get(worker) or ("the process is gone" if sign is None else _ending(sign.pid))
         if sign is not None and sign.doing == "idle":
             cause += f", before this case began, after {sign.what}" if sign.what else ", before its first case"
-        said = [read_trace(path, self._old.get(worker, 0)), read_output(path)]
-        return Death(cause, sign, "\n".join(filter(None, said)))
+        output = [read_trace(path, self._old.get(worker, 0)), read_output(path)]
+        return Death(cause, sign, "\n".join(filter(None, output)))
 
     def _watch(self) -> None:
         while not self._stopped.wait(PERIOD):
@@ -96,7 +96,7 @@ class Watchdog:
         limits = self.limits
         if limits.seconds is not None and time.monotonic() - sign.since > limits.seconds:
             if not self._asked_for_trace(path, sign):
-                return  # the case has come to its end meanwhile
+                return  # the case has ended meanwhile
             cause = f"time-out: it takes longer than {limits.seconds:g} s"
         elif limits.memory is not None and _resident(sign.pid) > limits.memory:
             cause = f"out of memory: the process takes more than {limits.memory} MiB"
@@ -106,7 +106,7 @@ class Watchdog:
         _kill(sign.pid)
 
     def _asked_for_trace(self, path: Path, sign: Sign) -> bool:
-        """Let a process that hangs write down where; tell whether it is still busy with the same case."""
+        """Ask a process for a traceback. Tell whether it is still busy with the same case."""
         if ASK_FOR_TRACEBACK is not None:
             try:
                 os.kill(sign.pid, ASK_FOR_TRACEBACK)
@@ -115,7 +115,7 @@ class Watchdog:
             deadline = time.monotonic() + PATIENCE
             while not read_trace(path, self._old.get(path.stem, 0)) and time.monotonic() < deadline:
                 time.sleep(0.02)
-            time.sleep(0.05)  # the rest of what it writes
+            time.sleep(0.05)  # for the rest of the traceback
         if read_sign(path) == sign:
             return True
         self._old[path.stem] = trace_path(path).stat().st_size
@@ -123,7 +123,7 @@ class Watchdog:
 
 
 def _resident(pid: int) -> float:
-    """Return the memory that a process holds, in MiB; 0 where it is gone."""
+    """Return the resident memory of a process in MiB; 0 if it has ended."""
     try:
         return float(psutil.Process(pid).memory_info().rss) / 2**20
     except psutil.Error:
@@ -134,11 +134,11 @@ def _kill(pid: int) -> None:
     try:
         psutil.Process(pid).kill()
     except psutil.Error:
-        return  # gone already
+        return  # it has ended already
 
 
 def _ending(pid: int) -> str:
-    """Return how a child process has ended. It is not reaped: that is for who started it."""
+    """Return how a child process has ended. It is not reaped: execnet, which started it, does that."""
     if not hasattr(os, "waitid"):  # Windows
         return "the process is gone"
     deadline = time.monotonic() + PATIENCE
@@ -163,5 +163,5 @@ def _told(exited: bool, status: int) -> str:
 
 
 def default_memory(workers: int) -> int:
-    """Return the MiB that each of some workers may take by default: together, four fifths of what is available."""
+    """Return the default memory limit of each worker, in MiB. All together get four fifths of what is available."""
     return int(psutil.virtual_memory().available * 0.8 / workers / 2**20)

@@ -1,4 +1,4 @@
-"""A process that exists to run cases, watched from outside: what it may do to itself, which no other process may."""
+"""What a worker of `opcheck run` does to its own process, which only runs cases."""
 
 from __future__ import annotations
 
@@ -16,30 +16,33 @@ class Worker:
     """This process, as a worker of `opcheck run`."""
 
     def __init__(self, lifeline: Path) -> None:
-        """Begin. Interrupts are left to the controlling process, which ends the workers."""
+        """Set up the process. It ignores interrupts: the controlling process ends its workers."""
         self.lifeline = Lifeline(lifeline)
-        # What operators print has nowhere to be shown, but may say why the process ends.
+        # The output of operators is not shown, but may tell why the process has ended.
         self._output = os.open(self.lifeline.output, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         for descriptor in (1, 2):
             os.dup2(self._output, descriptor)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        gc.disable()  # what is made until the first case stays; to look for garbage in it takes a quarter of the time
+        gc.disable()  # what is created before the first case stays; collecting garbage would take a quarter of the time
 
     def imports(self, what: str) -> None:
-        """Say that what specs name is being imported: an import may end the process, too."""
-        self.lifeline.catch_crashes()  # pytest has set up its own way of doing so by now
+        """Record that names in specs are being imported, since an import can end the process."""
+        self.lifeline.catch_crashes()  # overrides what pytest has set up by now
         self._forget_output()
         self.lifeline.say("starting", what)
 
     def settle(self) -> None:
-        """Get ready for the first case. torch and the items stay until the end: no garbage is looked for among them."""
+        """Get ready for the first case. From now on, garbage is collected, except among the objects that exist."""
         gc.freeze()
         gc.enable()
         self.lifeline.say("idle")
 
     @contextmanager
     def busy(self, case: str, spoilt_by: str = "") -> Iterator[None]:
-        """Say that a case runs. Where another one has spoilt this process, end it: a fresh one takes the case over."""
+        """Record that a case runs.
+
+        spoilt_by: the case that has spoilt this process. If there is one, the process ends, and another one takes over.
+        """
         if spoilt_by:
             self.lifeline.say("spoilt", spoilt_by)
             os._exit(1)
@@ -55,5 +58,5 @@ class Worker:
             os.ftruncate(self._output, 0)
 
     def leave(self) -> None:
-        """End soon: what goes with the process is no garbage to look for."""
+        """Make the process end soon: no garbage is collected at exit."""
         gc.freeze()

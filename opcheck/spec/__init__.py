@@ -1,8 +1,7 @@
 """What an operator claims: the spec format, its loading and its errors. Never imports torch."""
 
 from opcheck.spec.library import Library, Operator, Sample
-from opcheck.spec.load import load
+from opcheck.spec.load import Loader
 from opcheck.spec.problems import Problem, SpecError
-from opcheck.spec.settings import Settings
 
-__all__ = ["Library", "Operator", "Problem", "Sample", "Settings", "SpecError", "load"]
+__all__ = ["Library", "Loader", "Operator", "Problem", "Sample", "SpecError"]

@@ -1,6 +1,5 @@
-"""Device profiles: what a device is called, what it lacks, and what differs on it. Never imports torch."""
+"""Device profiles: the name of a device, what it lacks, and what differs on it."""
 
-import importlib.util
 import os
 from functools import lru_cache
 from pathlib import Path
@@ -19,23 +18,11 @@ BUILTIN = Path(__file__).parent / "builtin" / "devices"
 
 
 class Hint(Model):
-    """Signs, readable without torch, that a device may be present; torch has the last word when tests run."""
+    """Signs that a device may be present, found without torch. When a case runs, torch has the last word."""
 
     always: bool = Field(default=False, description="it is part of every machine")
     paths: Strings = Field(default=(), description="device files, one of which exists")
     module: str | None = Field(default=None, description="a Python module that can be found")
-
-    def holds(self) -> bool:
-        """Tell whether any of the signs is there."""
-        found = self.module is not None and _is_installed(self.module)
-        return self.always or found or any(os.path.exists(path) for path in self.paths)
-
-
-def _is_installed(module: str) -> bool:
-    try:
-        return importlib.util.find_spec(module.split(".")[0]) is not None
-    except (ImportError, ValueError):  # ValueError: no name of a module, or one without a specification
-        return False
 
 
 class DeviceProfile(Model):
@@ -55,24 +42,24 @@ class DeviceProfile(Model):
     _document: Document | None = None
 
     def problem(self, path: KeyPath, *words: str, key: bool = False) -> Problem:
-        """Return a mistake at the place of a value (or key) of its file."""
+        """Return a mistake at a value (or key) of the profile's file."""
         if self._document is None:
             return Problem(f"device {self.name}", 1, 1, *words)
         return self._document.problem(("device", *path), *words, key=key)
 
-    def may_be_present(self) -> bool:
-        """Tell, without torch, whether the device may be present: by its hint, else by its module."""
-        hint = self.hint if "hint" in self.model_fields_set else Hint(module=self.module)
-        return hint.holds()
+    @property
+    def signs(self) -> Hint:
+        """The hint; if the profile gives none, its module is one."""
+        return self.hint if "hint" in self.model_fields_set else Hint(module=self.module)
 
     @property
     def device_string(self) -> str:
-        """What `torch.device` takes."""
+        """The string for `torch.device`."""
         return self.torch or self.name
 
 
 class ProfileFile(Model):
-    """A device profile as a file."""
+    """A file that holds a device profile."""
 
     device: DeviceProfile
 
@@ -90,9 +77,9 @@ def read_profile(path: Path) -> DeviceProfile:
 
 @lru_cache(maxsize=8)
 def profiles(folders: tuple[Path, ...] = ()) -> dict[str, DeviceProfile]:
-    """Return the built-in profiles and those in the given folders, by name; later ones replace earlier ones.
+    """Return the built-in profiles and those in some folders, by name. Later ones replace earlier ones.
 
-    Raises SpecError with the mistakes of all of them.
+    Raises SpecError with the mistakes in all of them.
     """
     found: dict[str, DeviceProfile] = {}
     problems: list[Problem] = []

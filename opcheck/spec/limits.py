@@ -9,7 +9,6 @@ from typing import Any
 from opcheck.spec.names import refused
 from opcheck.spec.operator import SampleSpec
 from opcheck.spec.positions import Path
-from opcheck.spec.settings import Settings
 from opcheck.spec.values import ObjectValue, Tensor, TupleValue
 
 
@@ -17,14 +16,9 @@ from opcheck.spec.values import ObjectValue, Tensor, TupleValue
 class Limits:
     """Holds values against the limits, before anything is imported or allocated."""
 
-    modules: tuple[str, ...]
-    max_elements: int
-    max_samples: int
-
-    @classmethod
-    def of(cls, settings: Settings) -> Limits:
-        """Return the limits that a project sets."""
-        return cls(settings.modules, settings.max_elements, settings.max_samples)
+    modules: tuple[str, ...] = ("torch",)
+    max_elements: int = 4096
+    max_samples: int = 1000
 
     def of_sample(self, spec: SampleSpec) -> Iterator[tuple[Path, str, str, str]]:
         """Yield the place and the words of each mistake in the values of a sample."""

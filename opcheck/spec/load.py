@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,6 @@ from pydantic import ValidationError
 
 from opcheck.spec.catalogue import Catalogue
 from opcheck.spec.claims import Supports
-from opcheck.spec.device import DeviceProfile, profiles
 from opcheck.spec.entry import Entry
 from opcheck.spec.expand import Expansion, FindTemplate
 from opcheck.spec.explain import explain
@@ -25,7 +24,6 @@ from opcheck.spec.operator import OperatorSpec
 from opcheck.spec.outline import around_operators
 from opcheck.spec.positions import Path as KeyPath
 from opcheck.spec.problems import Problem, SpecError, listing, nearest
-from opcheck.spec.settings import Settings
 from opcheck.spec.templates import Template, builtin, builtin_names
 
 BUILTIN = "builtin"
@@ -58,19 +56,15 @@ def _missing(path: Path) -> Problem:
     return Problem(shown(path), 1, 1, "no such file or folder", expected, shown(Path(near)) if near else "")
 
 
-def load(paths: Iterable[Path | str], settings: Settings | None = None) -> Library:
-    """Load spec files and folders (`builtin`: the shipped library). Raises SpecError with all mistakes found."""
-    loader = Loader(settings or Settings())
-    for path in paths:
-        loader.add(Path(path))
-    return loader.library()
-
-
 @dataclass
 class Loader:
     """Collects operators and mistakes over files."""
 
-    settings: Settings
+    limits: Limits = field(default_factory=Limits)
+    roots: tuple[Path, ...] = ()
+    """The spec folders of the project."""
+    devices: Collection[str] | None = None
+    """The names of all devices; None: unknown, so that names of devices are not checked."""
     catalogue: Catalogue = field(default_factory=Catalogue)
     problems: list[Problem] = field(default_factory=list)
     operators: list[Operator] = field(default_factory=list)
@@ -108,7 +102,7 @@ class Loader:
                 self._add_file(file, _family(file, root), find)
 
     def _root(self, path: Path) -> Path:
-        for root in map(os.path.realpath, (*self.settings.spec_paths(), builtin_folder())):
+        for root in map(os.path.realpath, (*self.roots, builtin_folder())):
             if os.path.isdir(root) and Path(root) in (path, *path.parents):
                 return Path(root)
         return path if path.is_dir() else path.parent
@@ -146,15 +140,6 @@ class Loader:
                 self.problems.append(operator.problem(("name",), what, "another name, or a key variant"))
         return Library(tuple(seen.values()))
 
-    @cached_property
-    def devices(self) -> dict[str, DeviceProfile] | None:
-        """The device profiles of the project; None where they have mistakes, which are then among the problems."""
-        try:
-            return profiles(self.settings.device_folders())
-        except SpecError as error:
-            self.problems += error.problems
-            return None
-
     def _add_file(self, file: Path, family: str, find: FindTemplate) -> None:
         try:
             document = self.catalogue.document(file)
@@ -180,10 +165,9 @@ class Loader:
             if remaining is None:
                 return
             spec = remaining
-        limits = Limits.of(self.settings)
-        expansion = Expansion(entry, find, limits)
+        expansion = Expansion(entry, find, self.limits)
         samples = expansion.samples(spec)
-        found += [*expansion.problems, *self._claims(spec, entry, limits)]
+        found += [*expansion.problems, *self._claims(spec, entry)]
         if not found and complete and expansion.complete and not samples:
             what = f'operator "{spec.id}" has no samples' + (" left" if spec.samples else "")
             expected = "a skip, dtypes or layouts that leave some" if spec.samples else "samples = [...]"
@@ -192,7 +176,7 @@ class Loader:
         if not found and samples:
             self.operators.append(Operator(spec, samples, family, entry.document, entry.index))
 
-    def _claims(self, spec: OperatorSpec, entry: Entry, limits: Limits) -> Iterator[Problem]:
+    def _claims(self, spec: OperatorSpec, entry: Entry) -> Iterator[Problem]:
         """Yield the mistakes that a model alone cannot see: names and bounds that depend on the project."""
         own: list[tuple[KeyPath, str]] = [(("target",) if spec.target else ("name",), spec.callable_path)]
         own += [(("aliases", index), alias) for index, alias in enumerate(spec.aliases)]
@@ -202,14 +186,14 @@ class Loader:
             foreign = [(("reference",), spec.reference)]
         elif spec.reference is not None:
             foreign = [(("reference", "target"), spec.reference.target)]
-        for paths, modules in ((own, limits.modules), (foreign, (*limits.modules, *REFERENCE_MODULES))):
+        for paths, modules in ((own, self.limits.modules), (foreign, (*self.limits.modules, *REFERENCE_MODULES))):
             for place, path in paths:
                 refusal = refused(path, modules)
                 if refusal:
                     yield entry.problem(place, *refusal)
         for index, claim in enumerate(spec.errors):
             values = {"args": claim.args, "kwargs": claim.kwargs}
-            for place, *words in limits.of_values(values, ("errors", index)):
+            for place, *words in self.limits.of_values(values, ("errors", index)):
                 yield entry.problem(place, *words)
         yield from self._devices_named(spec, entry)
 

@@ -51,6 +51,12 @@ def nearest(word: object, choices: Iterable[str]) -> str:
     return _nearest(str(word), tuple(choices))
 
 
+def suggestion(word: object, choices: Iterable[str]) -> str:
+    """Return `; did you mean "..."?` for the end of a message, or an empty string."""
+    found = nearest(word, choices)
+    return f'; did you mean "{found}"?' if found else ""
+
+
 @lru_cache(maxsize=512)
 def _nearest(word: str, choices: tuple[str, ...]) -> str:
     if len(word) > LONGEST:

@@ -1,1 +1,1 @@
-"""A suite of cases in pytest: what `opcheck.pytest_plugin` hooks into it."""
+"""A suite of cases in pytest: what the hooks in `opcheck.pytest_plugin` do."""

@@ -1,23 +1,23 @@
-"""Ids and paths on the command line, which pytest would split at `::` and `[`."""
+"""Paths and case ids on the command line. pytest would split them at `::` and `[`."""
 
 from __future__ import annotations
 
+import os
+import re
 from pathlib import Path
 
 from opcheck.suite.project import Plugin
 
 
 def take_apart(plugin: Plugin) -> None:
-    """Keep ids apart from files, and let pytest see of paths what it does not split: at :: and [, which occur in both.
+    """Split `FILE::ID` arguments into files and case ids, and leave pytest only paths that it does not split.
 
-    Where that is a folder around what was asked for, the rest of it is ignored: see `was_asked_for`.
+    Such a path may be a folder around the requested one. The rest of it is then ignored: see `was_asked_for`.
     """
     config, base = plugin.config, plugin.config.invocation_params.dir
     for index, arg in enumerate(map(str, config.args)):
         path = base / arg
         if "::" in str(path) or "[" in str(path):
-            from opcheck.cli.paths import split_id, unsplit
-
             file, wanted = split_id(arg, base)
             path = (base / file).resolve()
             if wanted:
@@ -30,6 +30,34 @@ def take_apart(plugin: Plugin) -> None:
 
 
 def was_asked_for(plugin: Plugin, path: Path) -> bool:
-    """Tell whether a path is one that was asked for, or around or below one."""
+    """Tell whether a path was requested, or lies above or below one that was."""
     here = path.resolve()
     return any(path in (here, *here.parents) or here in path.parents for path in plugin.requested)
+
+
+def split_id(text: str, base: Path = Path()) -> tuple[str, str]:
+    """Split `FILE::ID` into the file and the id. The id is empty if `text` is only a path.
+
+    Folders may have `::` in their names: the file is the first one that exists.
+    """
+    if not (base / text).exists():
+        files = [text[: found.end() - 2] for found in re.finditer(r"\.toml::", text)]
+        for file in [file for file in files if (base / file).is_file()] or files[:1]:
+            return file, text[len(file) + 2 :]
+    return text, ""
+
+
+def unsplit(path: str, base: Path) -> str:
+    """Return a path, relative to `base`, that pytest does not split: it splits arguments at `[` and `::`.
+
+    It is the given path if possible, else the nearest folder around it.
+    """
+    if not any(sign in str(base / path) for sign in SPLIT_AT):
+        return path
+    relative = os.path.relpath(base / path, base)
+    while any(sign in relative for sign in SPLIT_AT):
+        relative = os.path.dirname(relative) or os.curdir
+    return relative
+
+
+SPLIT_AT = ("[", "::")

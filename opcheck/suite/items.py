@@ -1,4 +1,4 @@
-"""Spec files as collectors of pytest, and their cases as its items."""
+"""Spec files as pytest collectors, and cases as pytest items."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class SpecCollector(pytest.File):
     """A spec file."""
 
     def collect(self) -> list[pytest.Item]:
-        """Return its selected cases. Never imports torch."""
+        """Return the selected cases of the file. Does not import torch, except for `opcheck run`."""
         from opcheck.plan import plan
 
         plugin = self.config.stash[PLUGIN]
@@ -28,18 +28,17 @@ class SpecCollector(pytest.File):
         wanted = plugin.selected.get(self.path.resolve())
         found = [case for case in plan(library, plugin.devices, plugin.selection) if not wanted or case.id in wanted]
         for name in sorted((wanted or set()) - {case.id for case in found}):
-            from opcheck.spec.problems import nearest
+            from opcheck.spec.problems import suggestion
 
-            near = nearest(name, [case.id for case in plan(library, plugin.devices)])
-            hint = f'; did you mean "{near}"?' if near else ""
-            raise pytest.UsageError(f'{self.nodeid} has no case "{name}"{hint}')
+            known = [case.id for case in plan(library, plugin.devices)]
+            raise pytest.UsageError(f'{self.nodeid} has no case "{name}"{suggestion(name, known)}')
         if self.config.option.opcheck_alone:
             plugin.look_up(found)
-        # The node id as text, which is what --lf remembers: put together from parts it would not be the same to pytest.
+        # The node id is given as text, since --lf remembers it as text. pytest would build a different one from parts.
         return [CaseItem.from_parent(self, name=c.id, nodeid=f"{self.nodeid}::{c.id}", case=c) for c in found]
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """Show mistakes of a spec as lines, without a traceback."""
+        """Show mistakes in a spec without a traceback."""
         from opcheck.spec import SpecError
 
         if isinstance(excinfo.value, (SpecError, pytest.UsageError)):
@@ -48,7 +47,7 @@ class SpecCollector(pytest.File):
 
 
 class CaseFailed(Exception):
-    """Carries a bad outcome through pytest."""
+    """Raised for a case with a bad outcome."""
 
     def __init__(self, outcome: Outcome) -> None:
         super().__init__(outcome.reason)
@@ -65,16 +64,16 @@ class CaseItem(pytest.Item):
         plugin = self.config.stash[PLUGIN]
         for name in (case.check, case.device.name, case.dtype, *case.operator.spec.tags):
             self.add_marker(plugin.mark(name))
-        timed = plugin.worker is not None or getattr(self.config.option, "timeout", None)  # from outside, or for all
+        timed = plugin.worker is not None or getattr(self.config.option, "timeout", None)  # a limit for all cases
         if plugin.settings.timeout is not None and not timed:
             self.add_marker(pytest.mark.timeout(plugin.settings.timeout))
 
     def runtest(self) -> None:
-        """Run the case, and tell pytest what came of it."""
+        """Run the case, and report its outcome to pytest."""
         from opcheck.run.runner import run
         from opcheck.text import printable
 
-        self.outcome = None  # of an earlier try: other plugins may run an item again
+        self.outcome = None  # other plugins may run an item again
         plugin = self.config.stash[PLUGIN]
         busy = nullcontext() if plugin.worker is None else plugin.worker.busy(self.nodeid, plugin.session.spoilt_by)
         with busy:
@@ -84,13 +83,13 @@ class CaseItem(pytest.Item):
         if outcome.outcome == "xfailed":
             pytest.xfail(printable(outcome.reason))
         if outcome.is_bad:
-            # --pdb stops where the operator raised, if it did.
+            # With --pdb, the debugger stops where the operator raised.
             cause = plugin.session.cause if self.config.option.usepdb else None
             raise CaseFailed(outcome).with_traceback(cause.__traceback__ if cause else None)
 
     @property
     def _limit(self) -> float | None:
-        """The seconds after which pytest-timeout interrupts the case; None where it does not, as under a debugger."""
+        """The seconds after which pytest-timeout interrupts the case; None if it does not, as with a debugger."""
         if self.config.stash[PLUGIN].worker is not None or self.config.option.usepdb:
             return None
         marker = self.get_closest_marker("timeout")
@@ -98,31 +97,31 @@ class CaseItem(pytest.Item):
         return float(given) if given else None
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """Show the message of the outcome."""
+        """Show the message of the outcome, without a traceback."""
         from opcheck.text import printable, well_formed
 
         if isinstance(excinfo.value, CaseFailed):
             outcome = excinfo.value.outcome
             return printable(outcome.message or outcome.reason, lines=True, most=None)
-        if isinstance(excinfo.value, pytest.fail.Exception):  # a time-out: where it struck says little
+        if isinstance(excinfo.value, pytest.fail.Exception):  # a time-out: its traceback does not help
             return str(excinfo.value)
         shown = super().repr_failure(excinfo, style)
         text = well_formed(str(shown))
-        return shown if text == str(shown) else text  # which pytest-xdist could not send
+        return shown if text == str(shown) else text  # pytest-xdist cannot send ill-formed text
 
     def reportinfo(self) -> tuple[Path, int, str]:
-        """Return the place of the operator in its spec.
+        """Return the position of the operator in its spec, and a name.
 
-        With a name that no node id ends in: `pytest -v` would write the dots of it as `::`, in what should be an id.
+        The name is no suffix of the node id: otherwise `pytest -v` would replace dots in the id with `::`.
         """
         from opcheck.text import printable
 
         operator = self.case.operator
-        place = printable(f"{operator.document.file}:{operator.line}")
-        return self.path, operator.line - 1, f"{self.case.id} ({place})"
+        where = printable(f"{operator.document.file}:{operator.line}")
+        return self.path, operator.line - 1, f"{self.case.id} ({where})"
 
     def record_of(self, report: pytest.TestReport) -> dict[str, Any]:
-        """Return the record for reports; also where the case did not come to an outcome of its own."""
+        """Return the record for reports, even if the case has ended without an outcome."""
         from opcheck.run.outcome import Outcome, rerun_command
 
         if self.outcome is not None and (self.outcome.is_bad or not report.failed):
@@ -131,5 +130,5 @@ class CaseItem(pytest.Item):
         reason = text.splitlines()[-1] if text else f"{report.when} did not finish"
         kind: OutcomeKind = "skipped" if report.skipped else "error"
         message = f"{text}\n\nrun just this: {rerun_command(self.case.operator.document.file, self.case.id)}"
-        outcome = Outcome.of(self.case, kind, reason, message)  # a time-out, a fixture of the project, an interrupt
+        outcome = Outcome.of(self.case, kind, reason, message)  # by a time-out, a fixture, an interrupt
         return dataclasses.replace(outcome, seconds=report.duration).record()

@@ -1,9 +1,8 @@
-"""The options of the pytest plugin, and what becomes of those that a project adds to every call of pytest."""
+"""The options of the pytest plugin, and how `opcheck run` treats the options in addopts."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
 
 import pytest
 
@@ -11,11 +10,11 @@ OF_LOGGING = (
     "log_auto_indent", "log_cli", "log_cli_date_format", "log_cli_format", "log_cli_level", "log_date_format",
     "log_file", "log_file_date_format", "log_file_format", "log_file_level", "log_file_mode", "log_format", "log_level",
 )  # fmt: skip
-"""Settings of pytest's own plugin for logs, which takes up all loggers of torch in each phase of a case."""
+"""The settings of pytest's logging plugin. `opcheck run` blocks it: it handles all of torch's loggers in each phase."""
 
 
 def add_options(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
-    """Declare options. All begin with --opcheck, so that none collides with those of a project's own conftest."""
+    """Add the options. All begin with --opcheck, to avoid conflicts with options in a project's conftest.py."""
     group = parser.getgroup("opcheck", "opcheck: tests of operators from TOML specs")
     many = {"action": "append", "default": [], "metavar": "NAMES"}
     group.addoption("--opcheck-device", **many, help="devices to test on, separated by commas; default: all present")
@@ -27,10 +26,10 @@ def add_options(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager
     group.addoption(
         "--opcheck-alone",
         action="store_true",
-        help="run nothing but specs, whatever addopts say, but for plugins (-p) and warnings (-W): for `opcheck run`",
+        help="run only specs, and ignore addopts except for plugins (-p) and warnings (-W): for `opcheck run`",
     )
     group.addoption("--opcheck-engine", choices=["batched", "torch"], help="what computes derivative evidence")
-    group.addoption("--opcheck-report-json", metavar="FILE", help="write one record a case")
+    group.addoption("--opcheck-report-json", metavar="FILE", help="write one record per case")
     for name in ("eps", "atol", "rtol", "nondeterminism"):
         group.addoption(f"--opcheck-{name}", type=float, metavar="X", help=f"use this {name} for all derivatives")
     group.addoption(
@@ -43,25 +42,20 @@ def add_options(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager
         "--opcheck-no-raise-exception", action="store_false", dest="opcheck_raise_exception", default=None,
         help="do not ask torch's gradcheck for explanations",
     )  # fmt: skip
-    if pluginmanager.is_blocked("logging"):  # by `opcheck run`: a project's settings for it are no mistakes
+    if pluginmanager.is_blocked("logging"):  # by `opcheck run`: a project may still have settings for it
         for name in OF_LOGGING:
-            parser.addini(name, "unused: nothing is logged here")
+            parser.addini(name, "unused: logging is disabled")
     parser.addini(
         "opcheck_specs", "files and folders of specs, besides those of [tool.opcheck]", type="paths", default=[]
     )
 
 
 def leave_out_addopts(early_config: pytest.Config, args: list[str]) -> None:
-    """Leave out of addopts what could select other tests than those that `opcheck run` was asked for."""
+    """Remove options from addopts that could select other tests than those requested of `opcheck run`."""
     own = list(early_config.invocation_params.args)
     if "--opcheck-alone" in own:
         parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
         parser.add_argument("-p", action="append", default=[])
         parser.add_argument("-W", "--pythonwarnings", action="append", default=[])
-        kept, _ = parser.parse_known_args(args[: len(args) - len(own)])
-        args[:] = [*(f"-p{name}" for name in kept.p), *(f"-W{filter}" for filter in kept.pythonwarnings), *own]
-
-
-def separated(values: Iterable[str]) -> tuple[str, ...]:
-    """Return the names that are separated by commas in some values, each once."""
-    return tuple(dict.fromkeys(name.strip() for value in values for name in value.split(",") if name.strip()))
+        allowed, _ = parser.parse_known_args(args[: len(args) - len(own)])
+        args[:] = [*(f"-p{name}" for name in allowed.p), *(f"-W{filter}" for filter in allowed.pythonwarnings), *own]

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from opcheck.suite.options import separated
+from opcheck.text import separated
 
 if TYPE_CHECKING:
     from opcheck.plan import Case, Selection
     from opcheck.run.session import RunSession
     from opcheck.run.worker import Worker
-    from opcheck.spec import Library, Operator, Problem, Settings
+    from opcheck.settings import Settings
+    from opcheck.spec import Library, Operator, Problem
     from opcheck.spec.catalogue import Catalogue
     from opcheck.spec.device import DeviceProfile
 
@@ -25,28 +26,29 @@ OVERRIDES = ("eps", "atol", "rtol", "nondeterminism", "fast_mode", "raise_except
 
 
 class Plugin:
-    """What one pytest run knows about its specs."""
+    """The state of the plugin in one run of pytest."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
         self.selected: dict[Path, set[str]] = {}
-        """Case ids asked for on the command line as FILE::ID, by file."""
+        """The case ids requested on the command line as FILE::ID, by file."""
         self.requested: list[Path] = []
-        """The files and folders that pytest was asked for."""
+        """The files and folders requested on the command line."""
         self.is_partial = False
-        """Whether pytest was given a folder around one of them in its place."""
+        """Whether pytest was given a larger folder in place of one of them."""
         self.described: dict[str, Operator] = {}
         """The operators collected so far, by id."""
         self._marks: dict[str, pytest.MarkDecorator] = {}
         self._prepared: set[str] = set()
-        """Ids of the operators whose modules have been imported."""
+        """The ids of the operators whose modules have been imported."""
         self.worker: Worker | None = None
-        """This process, where it is a worker of `opcheck run`."""
+        """This process, if it is a worker of `opcheck run`."""
 
     @cached_property
     def settings(self) -> Settings:
-        """The project's settings."""
-        from opcheck.spec import Settings, SpecError
+        """The settings of the project. Raises UsageError for mistakes in them."""
+        from opcheck.settings import Settings
+        from opcheck.spec import SpecError
 
         try:
             return Settings.find(self.config.invocation_params.dir)
@@ -55,17 +57,17 @@ class Plugin:
 
     @cached_property
     def catalogue(self) -> Catalogue:
-        """The TOML files of the session."""
+        """The TOML files read so far."""
         from opcheck.spec.catalogue import Catalogue
 
         return Catalogue()
 
     @cached_property
     def folders(self) -> list[Path]:
-        """The files and folders of specs that the project names."""
+        """The files and folders of specs that the project or an option names."""
         base = self.config.invocation_params.dir
         values = self.config.option.opcheck_specs
-        whole = [value for value in values if (base / value).exists()]  # a comma in it is part of its name
+        whole = [value for value in values if (base / value).exists()]  # its name may contain commas
         several = separated(value for value in values if value not in whole)
         named = [*self.settings.spec_paths(), *self.config.getini("opcheck_specs"), *whole, *several]
         folders = [(base / path).resolve() for path in named]
@@ -75,7 +77,7 @@ class Plugin:
 
     @cached_property
     def given(self) -> list[Path]:
-        """What the command line names, but folders around the whole project: those mean its tests, of whatever kind."""
+        """The paths on the command line, except for folders around the whole project: those mean all of its tests."""
         if self.config.args_source != pytest.Config.ArgsSource.ARGS:
             return []
         base = self.config.invocation_params.dir
@@ -84,8 +86,8 @@ class Plugin:
     @cached_property
     def devices(self) -> list[DeviceProfile]:
         """The devices to plan for. Raises UsageError for unknown names."""
-        from opcheck.cli.selecting import unknown_devices
-        from opcheck.plan import default_devices
+        from opcheck.devices.presence import default_devices
+        from opcheck.plan.selection import unknown_devices
         from opcheck.spec.device import profiles
 
         known = profiles(self.settings.device_folders())
@@ -97,14 +99,14 @@ class Plugin:
 
     @cached_property
     def selection(self) -> Selection:
-        """What the options select."""
+        """The selection by options."""
         from opcheck.plan import Selection
 
         return Selection(self.names("operator"), self.names("check"), self.names("dtype"), self.names("tag"))
 
     @cached_property
     def session(self) -> RunSession:
-        """What running shares. The first use imports torch."""
+        """What cases share when they run. The first use imports torch."""
         from opcheck.run.session import RunSession
 
         option = self.config.option
@@ -113,7 +115,10 @@ class Plugin:
         return RunSession.start(self.settings, option.opcheck_engine, own_process=self.worker is not None, **given)
 
     def prepare(self, cases: Iterable[Case]) -> list[Problem]:
-        """Import what the operators of cases are defined in. Returns a mistake for each name that names nothing."""
+        """Import the modules that the operators of cases are defined in.
+
+        Returns a mistake for each name that cannot be found.
+        """
         if self._can_be_interrupted:
             from opcheck.run.late_imports import import_what_is_late
 
@@ -127,13 +132,13 @@ class Plugin:
 
     @cached_property
     def _can_be_interrupted(self) -> bool:
-        """Whether a case may be interrupted and the process go on: by pytest-timeout, or a warning that is an error."""
+        """Whether a case may be interrupted while the process goes on: by pytest-timeout, or a warning as an error."""
         timed = self.worker is None and (getattr(self.config.option, "timeout", None) or self.settings.timeout)
         filters = [*(self.config.option.pythonwarnings or ()), *self.config.getini("filterwarnings"), *sys.warnoptions]
         return bool(timed) or any(filter.startswith("error") for filter in filters)
 
     def look_up(self, cases: Iterable[Case]) -> None:
-        """Import what the operators of cases are defined in. Raises SpecError for names that name nothing."""
+        """Import the modules that the operators of cases are defined in. Raises SpecError for names not found."""
         from opcheck.spec import SpecError
 
         problems = self.prepare(cases)
@@ -141,14 +146,14 @@ class Plugin:
             raise SpecError(problems)
 
     def names(self, option: str) -> tuple[str, ...]:
-        """Return the values of an option that takes names separated by commas, once or several times."""
+        """Return the names that an option was given, separated by commas or by repeating it."""
         return separated(getattr(self.config.option, f"opcheck_{option}"))
 
     def root_of(self, path: Path) -> Path | None:
-        """Return the spec folder that makes a TOML file a spec; None where it is none.
+        """Return the spec folder that a TOML file belongs to; None if the file is not a spec.
 
-        Below the folders of the project every TOML file is a spec, and so is a file given by name. In another folder
-        given on the command line a TOML file is a spec where it looks like one.
+        All TOML files in the spec folders of the project are specs, and so are files on the command line. In other
+        folders on the command line, a TOML file is a spec if it looks like one.
         """
         from opcheck.spec.load import builtin_folder
 
@@ -166,26 +171,22 @@ class Plugin:
         return None
 
     def load(self, path: Path) -> Library:
-        """Load one spec file. Raises SpecError with all its mistakes."""
-        from opcheck.plan import audit
+        """Load one spec file. Raises SpecError with all the mistakes in it."""
+        from opcheck.plan.loading import examine
         from opcheck.spec import SpecError
-        from opcheck.spec.load import Loader
 
-        loader = Loader(self.settings, self.catalogue)
-        loader.add(path, self.root_of(path))
-        library = loader.sound()
-        problems: list[Problem] = audit(library, loader.devices.values()) if loader.devices is not None else []
+        library, problems = examine([path], self.settings, self.catalogue, self.root_of(path))
         for operator in library:
             first = self.described.setdefault(operator.id, operator)
             if first.document.file != operator.document.file:
                 what = f'operator "{operator.id}" is described twice; first at {first.document.file}:{first.line}'
                 problems.append(operator.problem(("name",), what, "another name, or a key variant"))
-        if loader.problems or problems:
-            raise SpecError([*loader.problems, *problems])
+        if problems:
+            raise SpecError(problems)
         return library
 
     def mark(self, name: str, about: str = "a check, device, dtype or tag") -> pytest.MarkDecorator:
-        """Return a mark, which is made known to pytest."""
+        """Return a mark. The first call for a name registers it."""
         if name not in self._marks:
             self.config.addinivalue_line("markers", f"{name}: opcheck: {about}")
             self._marks[name] = getattr(pytest.mark, name)
@@ -196,7 +197,7 @@ PLUGIN = pytest.StashKey[Plugin]()
 
 
 def looks_like_specs(path: Path, catalogue: Catalogue) -> bool:
-    """Tell whether a TOML file, perhaps a broken one, describes an operator by a dotted name."""
+    """Tell whether a TOML file, valid or not, describes an operator with a dotted name."""
     from opcheck.spec import SpecError
 
     try:
@@ -207,4 +208,4 @@ def looks_like_specs(path: Path, catalogue: Catalogue) -> bool:
 
 
 SIGNS = (r"^\s*\[\[\s*operator\s*\]\]", r"""^\s*["']?name["']?\s*=\s*["']\w+\.""")
-"""What every spec file has, and few other TOML files have."""
+"""Patterns found in every spec file, but in few other TOML files."""

@@ -12,7 +12,7 @@ DERIVATIVES = (
     "nondeterminism", "rev_over_rev", "fwd_over_rev",
 )  # fmt: skip
 ORDERS = ("rev_over_fwd", "fwd_over_fwd", "scalarized_second_order", "rev_over_rev_over_rev")
-NOTHING = "no sample shows whether the claim holds"
+NOTHING = "no sample tests the claim"
 EMPTY = "samples = [{ args = [{ shape = [0, 2] }] }]"
 
 
@@ -79,7 +79,7 @@ def test_a_list_of_arguments_that_leaves_none_out_disclaims_nothing(verdict_of):
 def test_a_disclaimer_about_another_variant_leaves_the_function_with_the_reason(verdict_of):
     keys = 'supports = { inplace_backward = false }\nvariants = ["inplace"]'
     outcome = verdict_of("torch.sin", "unsupported", keys=keys)
-    assert (outcome.outcome, outcome.reason) == ("skipped", "what the spec disclaims is about other variants")
+    assert (outcome.outcome, outcome.reason) == ("skipped", "what the spec disclaims concerns other variants")
 
 
 def test_an_inplace_variant_that_fits_no_sample_shows_nothing(outcomes):

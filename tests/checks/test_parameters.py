@@ -3,10 +3,12 @@
 What the engine then hands to torch is tested in tests/derivatives/test_torch_engine.py.
 """
 
+from dataclasses import replace
+
 import pytest
 
 from opcheck.run.session import RunSession
-from opcheck.spec import Settings
+from opcheck.settings import Settings
 
 
 class Recorder:
@@ -78,6 +80,15 @@ def test_settings_of_gradcheck_come_from_the_spec_and_the_command_line(requests,
 )
 def test_generated_cotangents_follow_the_spec(requests, keys, expected):
     assert requests(keys)[0].non_contiguous == expected
+
+
+def test_a_request_does_not_depend_on_what_else_is_selected(requests):
+    (alone,) = requests(checks=("backward",))
+    first, *others = requests(checks=("backward", "batched_grad", "grad_dtypes", "rev_over_rev"))
+    assert len(others) == 3
+    for request in (first, *others):
+        same = replace(alone, function=request.function, leaves=request.leaves)
+        assert request == same
 
 
 def test_grad_outputs_of_a_sample_become_cotangents(requests):

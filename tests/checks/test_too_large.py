@@ -4,7 +4,7 @@ import pytest
 import torch
 from operators.partial import Exhausts
 
-from opcheck.spec import Settings
+from opcheck.settings import Settings
 
 LARGE = "samples = [{ args = [{ shape = [4] }, [20_000]] }]"
 FULL = 'jacobian = "full"'

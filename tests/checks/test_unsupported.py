@@ -38,7 +38,7 @@ def test_a_disclaimed_feature_that_works_after_all_fails(verdict_of, feature, dt
 def test_a_wrong_number_instead_of_a_refusal_fails(verdict_of, operator, feature, dtype):
     outcome = verdict_of(f"operators.faulty.{operator}", "unsupported", dtype, f"supports = {{ {feature} = false }}")
     assert outcome.outcome == "failed"
-    assert f"{feature} is disclaimed, but instead of an error it gives wrong numbers" in outcome.reason
+    assert f"{feature} is disclaimed, but gives wrong numbers instead of an error" in outcome.reason
 
 
 @BOTH

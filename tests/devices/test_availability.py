@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from opcheck.devices import Availability, availability
+from opcheck.devices.availability import Availability, availability
 from opcheck.spec.device import DeviceProfile, profiles
 
 

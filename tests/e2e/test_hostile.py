@@ -14,11 +14,12 @@ import numpy
 import pytest
 import torch
 
+from opcheck.plan import load
 from opcheck.samples import Unresolved, realize, resolve
-from opcheck.spec import SpecError, load
+from opcheck.settings import Settings
+from opcheck.spec import SpecError
 from opcheck.spec.load import REFERENCE_MODULES
 from opcheck.spec.names import NAMESPACES
-from opcheck.spec.settings import Settings
 
 MODULES = ("torch", "careless")
 CARELESS = """

@@ -93,7 +93,7 @@ def test_an_operator_that_swallows_its_time_out_does_not_pass(cli, plain_pytest,
     (record,) = run.records.values()
     assert record["outcome"] == "error"
     assert record["reason"].startswith("time-out: it took ")
-    assert record["reason"].endswith(" s, longer than 0.3 s, and swallowed what interrupted it")
+    assert record["reason"].endswith(" s, longer than 0.3 s, and swallowed the interrupt")
     assert run.code == 1
 
 

@@ -57,6 +57,6 @@ def cube_wrong_at_third_order(x: Tensor) -> Tensor:
     return Cube.apply(x)
 
 
-def doubled_without_a_graph(x):
-    """sin x where autograd records it, and 2 sin x where it does not."""
+def depends_on_grad_mode(x):
+    """Return other values when no gradients are recorded."""
     return x.sin() if torch.is_grad_enabled() else 2 * x.sin()

@@ -9,7 +9,7 @@ from textwrap import dedent
 import pytest
 
 from opcheck.plan import Case, Selection, expectations, plan
-from opcheck.spec import Library, Settings, load
+from opcheck.spec import Library, Loader
 from opcheck.spec.device import DeviceProfile, profiles, read_profile
 
 Device = Callable[..., DeviceProfile]
@@ -23,7 +23,9 @@ def loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], L
 
     def load_text(text: str) -> Library:
         (tmp_path / "spec.toml").write_text(dedent(text).lstrip("\n"))
-        return load(["spec.toml"], Settings())
+        loader = Loader()  # not `load`, which would refuse the mistakes that tests of audits are about
+        loader.add(Path("spec.toml"))
+        return loader.library()
 
     return load_text
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 import opcheck
 from opcheck.plan import CheckKind, check_kinds
 from opcheck.plan.kinds import BUILTIN
-from opcheck.spec.claims import Supports
+from opcheck.spec.claims import Order, Supports
 
 
 @pytest.fixture
@@ -61,3 +61,33 @@ def test_a_plugin_adds_a_check_after_the_built_in_ones(plugins: list[CheckKind])
 def test_a_plugin_cannot_replace_a_built_in_check(plugins: list[CheckKind]) -> None:
     plugins.append(CheckKind("backward", "anything goes", "mylib.checks:check"))
     assert check_kinds()["backward"] is next(kind for kind in BUILTIN if kind.name == "backward")
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("backward", "backward"),
+        ("batched_forward_grad", "batched_forward_grad"),
+        ("rev_over_rev", "second_order"),
+        ("fwd_over_rev", "fwd_over_rev"),
+        ("masked", "masked"),
+        ("vmap", "vmap"),
+        ("grad_dtypes", "backward"),
+    ],
+)
+def test_the_remedy_disclaims_the_most_specific_claim_that_a_check_needs(name: str, key: str) -> None:
+    assert check_kinds()[name].remedy == f"if this is how it should be, write supports.{key} = false"
+
+
+@pytest.mark.parametrize("name", get_args(Order))
+def test_the_remedy_for_an_order_that_a_spec_asks_for_is_not_to_ask(name: str) -> None:
+    assert check_kinds()[name].remedy == f'if this is how it should be, take "{name}" out of orders'
+
+
+def test_a_check_that_needs_no_claim_has_no_remedy() -> None:
+    assert check_kinds()["variants"].remedy == ""
+
+
+def test_the_check_of_a_plugin_has_a_remedy(plugins: list[CheckKind]) -> None:
+    plugins.append(CheckKind("mine", "it is fine", "mylib.checks:check", needs=("backward", "second_order")))
+    assert check_kinds()["mine"].remedy == "if this is how it should be, write supports.second_order = false"

@@ -7,7 +7,7 @@ from typing import get_args
 
 import pytest
 
-from opcheck.plan import Case, check_kinds, default_devices, plan
+from opcheck.plan import Case, check_kinds, plan
 from opcheck.spec import Library
 from opcheck.spec.claims import Order
 from opcheck.spec.device import DeviceProfile, profiles
@@ -166,10 +166,6 @@ class TestDevices:
         assert "torch.sin::backward[cuda-float64]" in ids
         assert all("[cuda-" in id for id in ids)
 
-    def test_default_devices_are_those_with_a_sign_of_being_there(self, device: Device) -> None:
-        known = [profiles()["cpu"], device('hint.paths = ["/no/such/device"]'), device("hint.always = true", "xpu")]
-        assert [profile.name for profile in default_devices(known)] == ["cpu", "xpu"]
-
     def test_dtypes_that_a_device_lacks_are_taken_out(self, planned: Plan, device: Device) -> None:
         cases = planned(SIN, device('lacks = ["double", "bfloat16"]'))
         assert dtypes_of(cases) == ["float32", "complex64"]
@@ -219,22 +215,3 @@ class TestDevices:
     ) -> None:
         cases = planned(SIN + DIV, device(rule))
         assert list(dict.fromkeys(case.operator.id for case in cases)) == left
-
-
-class TestChecksBeside:
-    """A case knows the checks that were selected for its variant, device and dtype."""
-
-    def test_they_are_those_of_the_same_variant_and_dtype(self, planned: Plan) -> None:
-        cases = planned(SIN)
-        assert {case.variant.kind for case in cases} == {"function", "method", "inplace"}
-        for case in cases:
-            beside = [other.check for other in cases if (other.variant, other.dtype) == (case.variant, case.dtype)]
-            assert case.checks == tuple(beside)
-
-    def test_what_is_not_selected_is_not_among_them(self, planned: Plan) -> None:
-        cases = planned(SIN, checks=("rev_over_rev", "backward"), dtypes=("double",))
-        assert {(case.variant.kind, case.checks) for case in cases} == {
-            ("function", ("backward", "rev_over_rev")),
-            ("method", ("backward",)),
-            ("inplace", ("backward", "rev_over_rev")),
-        }

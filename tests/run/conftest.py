@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from opcheck.plan import Selection, plan
-from opcheck.spec import Settings, load
+from opcheck.plan import Selection, load, plan
+from opcheck.settings import Settings
 from opcheck.spec.device import profiles
 
 SPEC = """

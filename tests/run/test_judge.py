@@ -103,7 +103,7 @@ class TestExpectationsOfTheCase:
         outcome = judge(case_of((None, "fail", "known")), verdicts(a=WRONG, b=REFUSED))
         assert (outcome.outcome, outcome.fields["sample"]) == ("error", "b")
         assert "1 of 4 samples failed" in outcome.message
-        assert 'not what the spec expects: outcome = "fail" (known)' in outcome.message
+        assert 'the spec expects something else: outcome = "fail" (known)' in outcome.message
 
     @pytest.mark.parametrize(
         ("pattern", "is_then"), [("slope", "xfailed"), ("by a l.t", "xfailed"), ("sign", "failed")]

@@ -15,7 +15,7 @@ from opcheck.checks.verdict import Verdict
 from opcheck.run.process_state import ProcessState, open_contexts
 from opcheck.run.runner import run
 from opcheck.run.session import RunSession
-from opcheck.spec import Settings
+from opcheck.settings import Settings
 
 NAME = "operators.right.square::backward[cpu-float64]"
 

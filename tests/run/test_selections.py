@@ -12,7 +12,7 @@ OPERATORS = (
     "torch.sin",
     "operators.right.square",
     "operators.awkward.coarse_gradient",
-    "operators.awkward.doubled_without_a_graph",
+    "operators.awkward.depends_on_grad_mode",
     "operators.awkward.wrong_abs",
     "operators.faulty.forgets_tangent",
     "operators.faulty.missing_conjugate",

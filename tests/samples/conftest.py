@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import torch
 
+from opcheck.plan import load
 from opcheck.samples import Inputs, realize
-from opcheck.spec import load
+from opcheck.settings import Settings
 from opcheck.spec.library import Sample
-from opcheck.spec.settings import Settings
 
 
 @pytest.fixture(scope="session", autouse=True)

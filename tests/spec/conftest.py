@@ -4,29 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from textwrap import dedent
 
 import pytest
 
-from opcheck.spec import Library, Settings, SpecError, load
+from opcheck.plan import load
+from opcheck.settings import Settings
+from opcheck.spec import Library, SpecError
 
 Write = Callable[..., Path]
 Load = Callable[..., Library]
 Mistakes = Callable[..., list[str]]
-
-
-@pytest.fixture
-def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
-    """Write a file into the current folder, which is an empty one."""
-    monkeypatch.chdir(tmp_path)
-
-    def write_file(text: str, name: str = "spec.toml") -> Path:
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(dedent(text).lstrip("\n"), encoding="utf-8")
-        return path
-
-    return write_file
 
 
 @pytest.fixture

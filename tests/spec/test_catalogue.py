@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from opcheck.spec import Settings
 from opcheck.spec.catalogue import Catalogue
 from opcheck.spec.load import Loader
 
@@ -39,7 +38,7 @@ def test_each_file_is_read_once_for_all_loaders(write: Write, reads: Counter[str
     files = [write(SIN.replace("sin", f"sin{number}"), f"specs/{number}.toml") for number in range(20)]
     catalogue = Catalogue()
     for file in files:
-        loader = Loader(Settings(), catalogue)
+        loader = Loader(catalogue=catalogue)
         loader.add(file, tmp_path / "specs")
         assert len(loader.library()) == 1
     assert reads == dict.fromkeys(["mine.toml", *(file.name for file in files)], 1)
@@ -50,7 +49,7 @@ def test_mistakes_are_told_to_everyone_who_meets_them(write: Write, reads: Count
     files = [write(SIN.replace("sin", name), f"specs/{name}.toml") for name in ("sin", "cos")]
     catalogue = Catalogue()
     for file in files:
-        loader = Loader(Settings(), catalogue)
+        loader = Loader(catalogue=catalogue)
         loader.add(file, tmp_path / "specs")
         assert [problem.file for problem in loader.problems] == ["specs/mine.toml"]
     assert reads["mine.toml"] == 1
@@ -59,6 +58,6 @@ def test_mistakes_are_told_to_everyone_who_meets_them(write: Write, reads: Count
 def test_a_template_with_mistakes_concerns_the_specs_that_use_it(write: Write, tmp_path: Path) -> None:
     write(TEMPLATE.replace("about", "abut"), "specs/mine.toml")
     other = write(SIN.replace("mine", "unary"), "specs/other.toml")
-    loader = Loader(Settings())
+    loader = Loader()
     loader.add(other, tmp_path / "specs")
     assert len(loader.library()) == 1

@@ -22,7 +22,7 @@ def lines_of(*folders: Path) -> list[str]:
 def test_cpu_and_cuda_are_built_in() -> None:
     found = profiles()
     assert list(found)[:2] == ["cpu", "cuda"]
-    assert found["cpu"].hint.holds()
+    assert found["cpu"].hint.always
     assert found["cuda"].device_string == "cuda"
 
 
@@ -40,11 +40,6 @@ def test_a_name_can_be_a_mark_in_pytest(write: Write, tmp_path: Path, name: str)
     write(f'[device]\nname = "{name}"\n', "devices/npu.toml")
     (line,) = lines_of(tmp_path / "devices")
     assert line.startswith("devices/npu.toml:2:8: ")
-
-
-@pytest.mark.parametrize("module", ["", ".", "no_such_module"])
-def test_a_hint_at_no_module_is_no_sign(module: str) -> None:
-    assert not Hint(module=module, paths=("x" * 5000,)).holds()
 
 
 def test_the_mistakes_of_all_profiles_come_at_once(write: Write, tmp_path: Path) -> None:
@@ -69,16 +64,7 @@ def test_a_profile_knows_where_its_keys_stand(write: Write) -> None:
     assert str(profile.problem(("tolerance", "atol"), "wrong")) == "npu.toml:3:18: wrong"
 
 
-def test_a_hint_holds_where_any_of_its_signs_is_there(tmp_path: Path) -> None:
-    assert Hint(always=True).holds()
-    assert Hint(paths=(str(tmp_path / "nothing"), str(tmp_path))).holds()
-    assert Hint(module="pytest").holds()
-    assert not Hint().holds()
-    assert not Hint(paths=(str(tmp_path / "nothing"),), module="no_such_module.at_all").holds()
-
-
-def test_a_profile_without_a_hint_may_be_present_where_its_module_is() -> None:
-    assert DeviceProfile(name="one", module="tomli").may_be_present()
-    assert not DeviceProfile(name="one", module="no_such_module").may_be_present()
-    assert not DeviceProfile(name="one").may_be_present()
-    assert DeviceProfile(name="one", hint=Hint(always=True)).may_be_present()
+def test_without_a_hint_the_module_is_the_sign() -> None:
+    assert DeviceProfile(name="one", module="tomli").signs == Hint(module="tomli")
+    assert DeviceProfile(name="one", module="tomli", hint=Hint(always=True)).signs == Hint(always=True)
+    assert DeviceProfile(name="one").signs == Hint()

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from opcheck.spec import Library, load
+from opcheck.plan import load
+from opcheck.spec import Library
 
 Write = Callable[..., Path]
 Load = Callable[..., Library]

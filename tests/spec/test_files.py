@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from opcheck.spec import Settings, SpecError, load
+from opcheck.plan import load
+from opcheck.settings import Settings
+from opcheck.spec import SpecError
 from opcheck.spec.device import profiles
 from opcheck.spec.files import MOST_BYTES, read_bytes
 

@@ -15,8 +15,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from opcheck.plan import load_audited
-from opcheck.spec import Problem, Settings, SpecError
+from opcheck.plan import load
+from opcheck.settings import Settings
+from opcheck.spec import Problem, SpecError
 from opcheck.spec.device import read_profile
 
 EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "0"))
@@ -49,7 +50,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("fuzz")
 
 
-def problems_of(path: Path, read=lambda path: load_audited([path], Settings())) -> list[Problem]:
+def problems_of(path: Path, read=lambda path: load([path], Settings())) -> list[Problem]:
     """Load a file, and return the mistakes; they are held to what every mistake has to be."""
     started = time.process_time()
     try:

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from opcheck.spec import Library, Settings, SpecError, load
+from opcheck.plan import load
+from opcheck.settings import Settings
+from opcheck.spec import Library, SpecError
 from opcheck.spec.load import BUILTIN, builtin_folder
 
 Write = Callable[..., Path]
@@ -288,14 +290,3 @@ class TestDevices:
         (line,) = mistakes(SIN + "per_device.cuda.supports.vmapp = false\n")
         assert line.startswith('spec.toml:4:26: unknown key "vmapp"; expected one of backward, forward_ad, ')
         assert line.endswith('; did you mean "vmap"?')
-
-    def test_broken_profiles_come_with_the_mistakes_of_the_specs(self, write: Write) -> None:
-        write(SIN + 'devices = ["npu"]\nreseed = 1\n')
-        write('[device]\nname = "npu"\nlack = ["float64"]\n', "devices/npu.toml")
-        settings = Settings.model_validate({"devices": ["devices", "nowhere"]})
-        lines = [line.split(";")[0] for line in lines_of("spec.toml", settings=settings)]
-        assert lines == [
-            'devices/npu.toml:3:1: unknown key "lack"',
-            "nowhere:1:1: no such folder",
-            "spec.toml:5:10: wrong type for reseed: an integer (1)",
-        ]

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from opcheck.spec import Library, Settings, SpecError, load
+from opcheck.plan import load
+from opcheck.settings import Settings
+from opcheck.spec import Library, SpecError
 from opcheck.spec.document import Document
 from opcheck.spec.operator import SampleSpec, TemplateUse
 from opcheck.spec.templates import Template, builtin, builtin_names

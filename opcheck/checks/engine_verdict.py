@@ -1,53 +1,52 @@
-"""Words a disagreement of derivatives: the engine's, and the two Jacobians around the worst entry."""
+"""Puts a claim about derivatives to the engine, and makes a verdict of its answer."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
 from typing import Any, Literal
 
-from opcheck.checks.context import Subject
-from opcheck.checks.per_sample import remedy
+from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, fails, untested
 from opcheck.derivatives import Disagreement
 from opcheck.derivatives.disagreement import Mismatch
 
 Mode = Literal["reverse", "forward"]
 
-
 WITHOUT_A_GRAPH = ("backward", "forward_ad", "batched_forward_grad")
-"""Checks with something to compare where no output requires grad: the derivative must then be zero."""
+"""Checks that compare something even if no output requires grad: the derivative must then be zero."""
 
 
-def ask(subject: Subject, mode: Mode | None = None, *, order: int = 1) -> Verdict:
-    """Put the case's claim to the engine. Where it does not hold, show the Jacobians of the given mode and order."""
-    check, seen = subject.context.case.check, subject.seen
-    if not seen.has_derivative:
+def engine_verdict(subject: Subject, mode: Mode | None = None, *, order: int = 1) -> Verdict:
+    """Ask the engine whether the claim of the case holds at a sample.
+
+    mode, order: of the Jacobian that the check is about, for the message; None: of none in particular.
+    """
+    check, outputs = subject.context.case.check, subject.output_info
+    if not outputs.has_derivative:
         return untested("no output is of a floating or complex dtype")
-    if not seen.requires_grad and check not in WITHOUT_A_GRAPH:
+    if not outputs.requires_grad and check not in WITHOUT_A_GRAPH:
         return untested("no output requires grad: there is no backward pass")
     found = subject.context.engine.ask(check, subject.request)
-    if found is None and not seen.differentiable:
+    if found is None and not outputs.differentiable:
         return untested("the outputs that have a derivative are empty")
     if found is not None and found.kind == "low accuracy":
         return Verdict(True, found.text)
-    return HOLDS if found is None else contradicted(subject, found, mode, order=order)
+    return HOLDS if found is None else _contradicted(subject, found, mode, order)
 
 
-def contradicted(subject: Subject, found: Disagreement, mode: Mode | None, *, order: int = 1) -> Verdict:
-    """Return the verdict for a disagreement."""
-    check = subject.context.case.check
+def _contradicted(subject: Subject, found: Disagreement, mode: Mode | None, order: int) -> Verdict:
+    kind = subject.context.case.kind
+    title, rest = f"{kind.name}: {_first_line(found.text)}", _rest(found.text)
     if found.kind == "inconclusive":
-        return Verdict(False, f"{check}: {_first_line(found.text)}", _rest(found.text), inconclusive=True)
-    first = _first_line(found.text)
+        return Verdict(False, title, rest, inconclusive=True)
     if found.kind == "refused":
-        return fails(f"{check}: {first}", remedy(check))
+        return fails(title, kind.remedy)
     if found.mismatch is None:
-        return fails(f"{check}: {first}", _rest(found.text))
+        return fails(title, rest)
     numbers = subject.request.numbers
     allowed = f"allowed: {numbers.atol:g} + {numbers.rtol:g} |numerical|, step {numbers.eps:g}"
-    return fails(
-        f"{check}: {_headline(mode, order)}", f"{found.shown()}\n{allowed}", **_fields(found.mismatch, found)
-    )  # fmt: skip
+    title = f"{kind.name}: {_headline(mode, order)}"
+    return fails(title, f"{found.shown()}\n{allowed}", **_fields(found.mismatch, found))
 
 
 def _headline(mode: Mode | None, order: int) -> str:

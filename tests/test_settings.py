@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from opcheck.spec import Settings, SpecError
+from opcheck.settings import Settings
+from opcheck.spec import SpecError
 
 Write = Callable[..., Path]
 

@@ -1,4 +1,4 @@
-"""`[tool.opcheck]` of a project's pyproject.toml."""
+"""The settings of a project: `[tool.opcheck]` in its pyproject.toml."""
 
 import sys
 from pathlib import Path
@@ -10,19 +10,30 @@ from opcheck.spec.claims import Jacobian, Strings
 from opcheck.spec.document import Document
 from opcheck.spec.explain import explain
 from opcheck.spec.files import PROJECT, read_bytes
+from opcheck.spec.limits import Limits
 from opcheck.spec.model import Model
 from opcheck.spec.problems import Problem, SpecError
 
+NO_SPECS = (
+    "no specs here: name files or folders of them, or write `specs = [...]` under [tool.opcheck] in pyproject.toml; "
+    "`builtin` is the shipped library"
+)
+"""The message for a request that names no specs in a project that names none either."""
+
 
 class Settings(Model):
-    """What a project says about its specs. Paths are relative to its pyproject.toml."""
+    """The settings of a project. Paths are relative to its pyproject.toml."""
 
     specs: Strings = Field(default=(), description="files and folders of specs")
-    modules: Strings = Field(default=("torch",), description="modules that specs may take callables and objects from")
+    modules: Strings = Field(
+        default=Limits.modules, description="modules that specs may take callables and objects from"
+    )
     devices: Strings = Field(default=(), description="folders of device profiles")
-    max_elements: Annotated[int, Field(ge=1)] = Field(4096, description="most elements of one tensor of a sample")
+    max_elements: Annotated[int, Field(ge=1)] = Field(
+        Limits.max_elements, description="most elements of one tensor of a sample"
+    )
     max_outputs: Annotated[int, Field(ge=1)] = Field(65536, description="most elements of all outputs of a sample")
-    max_samples: Annotated[int, Field(ge=1)] = Field(1000, description="most samples of one operator")
+    max_samples: Annotated[int, Field(ge=1)] = Field(Limits.max_samples, description="most samples of one operator")
     engine: Literal["batched", "torch"] = Field(default="batched", description="what computes the derivative evidence")
     jacobian: Jacobian = Field(default="auto", description="whole Jacobians, random projections, or by size")
     batch_memory: Annotated[int, Field(ge=1)] = Field(
@@ -40,6 +51,11 @@ class Settings(Model):
         """The folder that paths are relative to."""
         return self._root or Path.cwd()
 
+    @property
+    def limits(self) -> Limits:
+        """The limits that specs must keep to."""
+        return Limits(self.modules, self.max_elements, self.max_samples)
+
     def spec_paths(self) -> list[Path]:
         """Return the files and folders of specs."""
         return [self.root / path for path in self.specs]
@@ -49,7 +65,7 @@ class Settings(Model):
         return tuple(self.root / path for path in self.devices)
 
     def put_on_path(self) -> None:
-        """Let modules of the project be imported without installing it: its root comes last on sys.path."""
+        """Append the root to sys.path, so that the project's modules can be imported without being installed."""
         if str(self.root) not in sys.path:
             sys.path.append(str(self.root))
 
@@ -57,7 +73,7 @@ class Settings(Model):
     def find(cls, start: Path | None = None) -> "Settings":
         """Read the settings of the project that `start` (default: the current folder) belongs to.
 
-        Raises SpecError where `[tool.opcheck]` has a mistake.
+        Raises SpecError if `[tool.opcheck]` has a mistake.
         """
         start = (start or Path.cwd()).resolve()
         for folder in (start, *start.parents):
@@ -68,15 +84,15 @@ class Settings(Model):
 
     @classmethod
     def read(cls, path: Path) -> "Settings":
-        """Read the settings of one pyproject.toml. Raises SpecError."""
+        """Read the settings in a pyproject.toml. Raises SpecError."""
         raw = None
-        if b"opcheck" in read_bytes(path):  # spares large files of other projects the parsing
+        if b"opcheck" in read_bytes(path):  # large files of other projects need no parsing
             document = Document.read(path, within=("tool", "opcheck"))
             tools = document.data.get("tool")
             raw = tools.get("opcheck") if isinstance(tools, dict) else None
 
-        def locate(place: tuple[str | int, ...], *words: str, key: bool = False) -> Problem:
-            return document.problem(("tool", "opcheck", *place), *words, key=key)
+        def locate(key_path: tuple[str | int, ...], *words: str, key: bool = False) -> Problem:
+            return document.problem(("tool", "opcheck", *key_path), *words, key=key)
 
         try:
             settings = cls() if raw is None else cls.model_validate(raw)

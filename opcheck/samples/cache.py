@@ -1,4 +1,4 @@
-"""Keeps what one group of cases has in common, whose checks follow one another: inputs, which most only read."""
+"""Lets the checks of one operator share inputs, instead of making them anew for each check."""
 
 from __future__ import annotations
 
@@ -19,20 +19,23 @@ class _Entry:
     inputs: Inputs
     tensors: tuple[Tensor, ...]
     copies: tuple[Tensor, ...]
-    """The tensors as they were made."""
+    """The tensors as they were when they were made."""
 
     def is_unchanged(self) -> bool:
-        """Tell whether nobody has written to the inputs: an operator, or a derivative taken in place that broke off."""
+        """Tell whether the inputs are still as they were made: nothing has written to them."""
         pairs = zip(self.tensors, self.copies, strict=True)
         try:
             with torch.no_grad():
                 return all(_is_as(now, before) for now, before in pairs)
-        except RuntimeError:  # of dtypes that torch cannot compare
+        except RuntimeError:  # torch cannot compare tensors of some dtypes
             return False
 
 
-class Kept:
-    """What a group has in common: the inputs of its samples, by name, and more. Another group takes its place."""
+class Cache:
+    """Holds what the cases of one group share. When another group begins, it is emptied.
+
+    A group is a tuple of what the cases must have in common. Groups are compared by `==`.
+    """
 
     def __init__(self) -> None:
         self._group: tuple[object, ...] = ()
@@ -40,7 +43,7 @@ class Kept:
         self._made: dict[Hashable, Any] = {}
 
     def once(self, group: tuple[object, ...], key: Hashable, make: Callable[[], T]) -> T:
-        """Return what is made only once for a group. Exceptions are those of making it."""
+        """Return what `make` returns, calling it once for a group and key. Passes on its exceptions."""
         self._enter(group)
         if key not in self._made:
             self._made[key] = make()
@@ -48,7 +51,7 @@ class Kept:
         return found
 
     def inputs(self, group: tuple[object, ...], name: str, make: Callable[[], Inputs]) -> Inputs:
-        """Return the inputs of a sample: those of the last time where they are as they were, else new ones."""
+        """Return the inputs of the sample `name`: the last ones if nothing has changed them, else new ones."""
         self._enter(group)
         entry = self._entries.pop(name, None)
         if entry is None or not entry.is_unchanged():

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from opcheck.samples import Inputs
-from opcheck.samples.kept import Kept
+from opcheck.samples.cache import Cache
 
 pytestmark = pytest.mark.filterwarnings("ignore:Sparse.*beta:UserWarning")
 
@@ -36,67 +36,67 @@ def reshape(inputs: Inputs) -> None:
     inputs.args[1][0].unsqueeze_(0)
 
 
-class TestKept:
+class TestCache:
     def test_inputs_that_were_only_read_are_used_again(self, made: Callable[..., Inputs]) -> None:
-        kept, first = Kept(), made(SAMPLE)
+        cache, first = Cache(), made(SAMPLE)
         torch.autograd.grad((first.leaves[0] * 2).sum(), first.leaves)
-        assert kept.inputs(("group",), "a", lambda: first) is first
-        assert kept.inputs(("group",), "a", lambda: made(SAMPLE)) is first
+        assert cache.inputs(("group",), "a", lambda: first) is first
+        assert cache.inputs(("group",), "a", lambda: made(SAMPLE)) is first
 
     @pytest.mark.parametrize("write", [spoil_leaf, spoil_argument, leave_gradient, cut_off, reshape])
     def test_what_was_written_to_is_made_anew(
         self, made: Callable[..., Inputs], write: Callable[[Inputs], None]
     ) -> None:
-        kept = Kept()
-        first = kept.inputs(("group",), "a", lambda: made(SAMPLE))
+        cache = Cache()
+        first = cache.inputs(("group",), "a", lambda: made(SAMPLE))
         write(first)
-        again = kept.inputs(("group",), "a", lambda: made(SAMPLE))
+        again = cache.inputs(("group",), "a", lambda: made(SAMPLE))
         assert again is not first
         assert torch.equal(again.leaves[0], made(SAMPLE).leaves[0])
 
     def test_another_sample_or_group_has_its_own(self, made: Callable[..., Inputs]) -> None:
-        kept = Kept()
-        found = [kept.inputs((group,), name, lambda: made(SAMPLE)) for group, name in [(1, "a"), (1, "b"), (2, "a")]]
+        cache = Cache()
+        found = [cache.inputs((group,), name, lambda: made(SAMPLE)) for group, name in [(1, "a"), (1, "b"), (2, "a")]]
         assert len({id(inputs) for inputs in found}) == 3
 
     @pytest.mark.parametrize(
         "recipe", ["{ shape = [2, 2], layout = 'sparse_coo' }", "{ shape = [2, 2], layout = 'sparse_csr' }"]
     )
     def test_sparse_tensors_are_made_each_time(self, made: Callable[..., Inputs], recipe: Any) -> None:
-        kept = Kept()
-        first = kept.inputs((), "a", lambda: made(recipe))
-        assert kept.inputs((), "a", lambda: made(recipe)) is not first
+        cache = Cache()
+        first = cache.inputs((), "a", lambda: made(recipe))
+        assert cache.inputs((), "a", lambda: made(recipe)) is not first
 
     def test_dtypes_that_cannot_be_compared_are_made_each_time(self, made: Callable[..., Inputs], monkeypatch) -> None:
         def refuse(*_: object) -> bool:
             raise RuntimeError("not implemented")
 
-        kept = Kept()
-        first = kept.inputs((), "a", lambda: made(SAMPLE))
+        cache = Cache()
+        first = cache.inputs((), "a", lambda: made(SAMPLE))
         monkeypatch.setattr(torch, "equal", refuse)
-        assert kept.inputs((), "a", lambda: made(SAMPLE)) is not first
+        assert cache.inputs((), "a", lambda: made(SAMPLE)) is not first
 
 
 class TestOnce:
     def test_what_is_made_for_a_group_is_made_once(self) -> None:
-        kept, made = Kept(), []
+        cache, made = Cache(), []
         for _ in range(2):
-            assert kept.once(("group",), "a", lambda: made.append(1) or len(made)) == 1
-        assert kept.once(("group",), "b", lambda: "another") == "another"
+            assert cache.once(("group",), "a", lambda: made.append(1) or len(made)) == 1
+        assert cache.once(("group",), "b", lambda: "another") == "another"
 
     def test_another_group_has_its_own(self) -> None:
-        kept = Kept()
-        first = kept.once(("x",), "a", object)
-        assert kept.once(("y",), "a", object) is not first
-        assert kept.once(("x",), "a", object) is not first  # nothing is kept of a group that is over
+        cache = Cache()
+        first = cache.once(("x",), "a", object)
+        assert cache.once(("y",), "a", object) is not first
+        assert cache.once(("x",), "a", object) is not first  # nothing is kept of a group that is over
 
     def test_what_cannot_be_made_is_tried_again(self) -> None:
-        kept = Kept()
+        cache = Cache()
 
         def fail() -> None:
             raise ValueError("not today")
 
         for _ in range(2):
             with pytest.raises(ValueError, match="not today"):
-                kept.once(("group",), "a", fail)
-        assert kept.once(("group",), "a", lambda: 1) == 1
+                cache.once(("group",), "a", fail)
+        assert cache.once(("group",), "a", lambda: 1) == 1

@@ -1,0 +1,90 @@
+"""Finds mistakes in specs that show only when cases are planned: unknown names, expectations that match no case."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from opcheck.plan.expectations import matches
+from opcheck.plan.kinds import check_kinds
+from opcheck.plan.planner import combinations
+from opcheck.spec.claims import Tolerances, When
+from opcheck.spec.device import DeviceProfile
+from opcheck.spec.dtypes import GROUPS, KNOWN
+from opcheck.spec.library import Library, Operator, names_of
+from opcheck.spec.positions import Path
+from opcheck.spec.problems import Problem, listing, nearest
+
+Locate = Callable[..., Problem]
+"""Makes a mistake at a path of keys: `problem` of an operator or of a device profile."""
+
+
+def audit(library: Library, devices: Iterable[DeviceProfile]) -> list[Problem]:
+    """Return the mistakes in expectations and in tolerances by check or dtype.
+
+    devices: all that are known, present or not.
+    """
+    known = list(devices)
+    found = [problem for device in known for problem in _audit_profile(device)]
+    return found + [problem for operator in library for problem in _audit_operator(operator, known)]
+
+
+def _audit_profile(device: DeviceProfile) -> Iterator[Problem]:
+    yield from _unknown_overrides(device.tolerance, ("tolerance",), device.problem)
+    for index, expect in enumerate(device.expect):
+        choices = {
+            "check": list(check_kinds()),
+            "variant": ["function", "method", "inplace"],
+            "device": [device.name],
+            "dtype": [*GROUPS, *KNOWN],
+        }
+        yield from _unknown_names(expect.when, ("expect", index, "when"), choices, device.problem)
+
+
+def _audit_operator(operator: Operator, devices: list[DeviceProfile]) -> Iterator[Problem]:
+    yield from _unknown_overrides(operator.spec.tolerance, ("tolerance",), operator.problem)
+    for name, special in operator.spec.per_device.items():
+        if special.tolerance is not None:
+            yield from _unknown_overrides(special.tolerance, ("per_device", name, "tolerance"), operator.problem)
+    for index, expect in enumerate(operator.spec.expect):
+        path: Path = ("expect", index, "when")
+        unknown = list(_unknown_names(expect.when, path, _choices(operator, devices), operator.problem))
+        yield from unknown
+        if not unknown and not any(
+            matches(expect.when, kind.name, variant.kind, device.name, dtype)
+            for device in devices
+            for variant, dtype, kind in combinations(operator, device)
+        ):
+            what = "this expectation matches no case of the operator"
+            yield operator.problem(path, what, "a case that `opcheck show` lists")
+
+
+def _unknown_overrides(tolerance: Tolerances, path: Path, locate: Locate) -> Iterator[Problem]:
+    for key, names, choices in (
+        ("check", list(tolerance.check), list(check_kinds()) if tolerance.check else []),
+        ("dtype", list(tolerance.dtype), list(KNOWN)),
+    ):
+        for name in names:
+            if name not in choices:
+                words = (f'unknown {key} "{name}"', listing(choices, 30), nearest(name, choices))
+                yield locate((*path, key, name), *words, key=True)
+
+
+def _unknown_names(when: When, path: Path, choices: dict[str, list[str]], locate: Locate) -> Iterator[Problem]:
+    for key, known in choices.items():
+        wanted = getattr(when, key)
+        listed = isinstance(wanted, tuple)
+        for index, name in enumerate(wanted if isinstance(wanted, tuple) else (wanted,)):
+            if name is not None and name not in known:
+                words = (f'unknown {key} "{name}"', listing(known, 30), nearest(name, known))
+                yield locate((*path, key, index) if listed else (*path, key), *words)
+
+
+def _choices(operator: Operator, devices: list[DeviceProfile]) -> dict[str, list[str]]:
+    samples = dict.fromkeys(name for sample in operator.samples for name in names_of(sample.name))
+    return {
+        "check": list(check_kinds()),
+        "variant": [variant.kind for variant in operator.variants],
+        "device": [device.name for device in devices],
+        "dtype": [*GROUPS, *KNOWN],
+        "sample": list(samples),
+    }
