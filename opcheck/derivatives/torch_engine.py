@@ -204,7 +204,7 @@ def _derivative(request: Request, step: Step) -> Request:
     def total(*leaves: Tensor) -> tuple[Tensor, ...]:
         outputs = function(*leaves)
         found = _gradients(outputs, leaves, tuple(map(torch.ones_like, outputs)), create_graph=True)
-        sums = [torch.view_as_real(g).sum() if g.is_complex() else g.sum() for g in found]
+        sums = [g.real.sum() + g.imag.sum() if g.is_complex() else g.sum() for g in found]
         return (torch.stack(sums).sum(),)
 
     def jvp(*arguments: Tensor) -> tuple[Tensor, ...]:

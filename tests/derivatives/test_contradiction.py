@@ -125,11 +125,20 @@ def test_errors_within_the_tolerance_for_each_unit_may_add_up():
     assert found is None or found.kind == "low accuracy"
 
 
+def test_names_are_those_of_the_outputs_and_not_of_the_gradients_of_second_order():
+    x = leaf(3)
+    named = Request(lambda x: (faulty.second_order_wrong(x),), (x,), DOUBLE, names=(".loss",))
+    found = BatchedEngine().ask("rev_over_rev", named)
+    assert found.kind == "wrong"
+    assert ".loss" not in found.text
+    assert ".loss" in BatchedEngine().ask("backward", named.with_(function=lambda x: (faulty.wrong_sign(x),))).text
+
+
 # kinks
 
 
 @pytest.mark.parametrize("check", ["backward", "forward_ad"])
-@pytest.mark.parametrize("function", [torch.abs, torch.relu, lambda x: x.clamp(min=0), torch.floor])
+@pytest.mark.parametrize("function", [torch.abs, lambda x: -x.abs(), torch.relu, lambda x: x.clamp(min=0), torch.floor])
 def test_at_a_kink_or_a_jump_nothing_can_be_said(function, check):
     found = ask(check, lambda x: (function(x),), at(0.5, 0.0, -0.25))
     assert found.kind == "inconclusive"
