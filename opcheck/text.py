@@ -43,7 +43,7 @@ def message_of(error: BaseException) -> str:
     try:
         return well_formed(str(error))
     except Exception as broken:
-        return f"(its message cannot be had: __str__ raised {class_of(broken)})"
+        return f"(the message is unavailable: __str__ raised {class_of(broken)})"
 
 
 def class_of(value: Any) -> str:

@@ -24,7 +24,7 @@ class JsonReport:
     def __init__(self, path: Path) -> None:
         """Begin an empty report. Raises OSError where the file cannot be written."""
         if path.exists() and not path.is_file():
-            raise OSError(f"{path} is no regular file")
+            raise OSError(f"{path} is not a regular file")
         self.path = path.resolve()  # a link stays one
         self.records: dict[str, dict[str, Any]] = {}
         self.trouble: OSError | None = None

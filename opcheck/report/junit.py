@@ -38,7 +38,7 @@ class JUnitReport:
         try:
             self._rename()
         except (OSError, ElementTree.ParseError) as error:
-            return f"the report {self.path} is incomplete: its tests have not the names of cases: {error}"
+            return f"the report {self.path} is incomplete: its tests do not have the names of the cases: {error}"
         return ""
 
     def _rename(self) -> None:

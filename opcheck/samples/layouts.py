@@ -66,7 +66,7 @@ def _specified(shape: torch.Size, recipe: Recipe, block: tuple[int, int]) -> tor
         return _mask(shape.numel(), recipe.nnz).reshape(shape)
     rows, columns = shape[-2] // block[0], shape[-1] // block[1]
     if (rows * block[0], columns * block[1]) != shape[-2:]:
-        raise ValueError(f"blocks of {list(block)} do not fill a matrix of {list(shape[-2:])}")
+        raise ValueError(f"blocks of {list(block)} do not tile a matrix of shape {list(shape[-2:])}")
     blocks = _mask(rows * columns, recipe.nnz).reshape(rows, columns)
     matrix = blocks.repeat_interleave(block[0], 0).repeat_interleave(block[1], 1)
     return matrix.expand(shape)

@@ -18,13 +18,13 @@ def resolve_operator(path: str, modules: Sequence[str]) -> Callable[..., Any]:
     found = resolve(path, modules)
     if isinstance(found, type):
         if issubclass(found, torch.autograd.Function):
-            raise Unresolved(f'"{path}" is a torch.autograd.Function; name what is called', f"{path}.apply")
+            raise Unresolved(f'"{path}" is a torch.autograd.Function; name its apply', f"{path}.apply")
         if issubclass(found, torch.nn.Module):
-            what = "modules cannot be tested yet: name a function that calls one"
+            what = "modules cannot be tested yet; name a function that calls one"
         else:
-            what = "calling it makes an object: name a function"
+            what = "calling it creates an object; name a function"
         raise Unresolved(f'"{path}" is a class, and {what}')
     if not callable(found):
-        raise Unresolved(f'"{path}" is no function, but {type(found).__name__}')
+        raise Unresolved(f'"{path}" is not a function but {type(found).__name__}')
     operator: Callable[..., Any] = found
     return operator

@@ -27,7 +27,7 @@ def precisely(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor
     def mapped(x: Tensor) -> Tensor:
         result = function(x.to(computable(x.dtype)))
         if result.shape != x.shape:
-            raise ValueError(f"{function.__name__} makes {list(result.shape)} of a tensor of shape {list(x.shape)}")
+            raise ValueError(f"{function.__name__} changes the shape {list(x.shape)} to {list(result.shape)}")
         return result.to(x.dtype)
 
     return mapped

@@ -162,7 +162,7 @@ class _Maker:
     def jagged_offsets(self, shape: tuple[int, ...]) -> torch.Tensor:
         """Return the offsets of a jagged tensor: the same for all of a sample that agree in batch and longest row."""
         if len(shape) < 2:
-            raise ValueError(f"a jagged tensor has at least 2 dimensions, not shape {list(shape)}")
+            raise ValueError(f"a jagged tensor needs at least 2 dimensions, not shape {list(shape)}")
         if shape[:2] not in self.offsets:
             self.offsets[shape[:2]] = jagged_offsets(*shape[:2]).to(self.device)
         return self.offsets[shape[:2]]

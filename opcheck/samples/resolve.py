@@ -71,7 +71,7 @@ def _of_library(path: str, dotted: str, namespace: str) -> Any:
         raise Unresolved(f'"{path}" is a module')
     if not offers(namespace, parts[-1], found):
         what = "tensors" if namespace.startswith("torch") else "arrays and numbers"
-        raise Unresolved(f'"{path}" may not be named in a spec: it is no function of {what}, and no constant')
+        raise Unresolved(f'"{path}" may not be named in a spec: it is neither a function of {what} nor a constant')
     return found
 
 
@@ -86,9 +86,9 @@ def _dispatched(path: str, dotted: str) -> Any:
         except Exception as error:
             raise _missing(path, parent, parts, index, error) from None
         if not is_dispatched(found):
-            raise Unresolved(f'"{path}": {".".join(parts[: index + 1])} is no operator')
+            raise Unresolved(f'"{path}": {".".join(parts[: index + 1])} is not an operator')
     if parts[2] in names.OPERATORS_OF_TORCH and not takes_and_gives_tensors(found):
-        raise Unresolved(f'"{path}" may not be named in a spec: it does not take and give tensors')
+        raise Unresolved(f'"{path}" may not be named in a spec: it does not take and return tensors')
     return found
 
 
@@ -122,7 +122,7 @@ def _attribute(path: str, parent: Any, parts: list[str], index: int) -> Any:
     except Exception as error:  # lazy modules raise whatever their import does
         raise _missing(path, parent, parts, index, error) from None
     if hasattr(type(found), "__get__"):
-        raise Unresolved(f'"{path}": "{name}" is computed when it is looked up, and so may not be named in a spec')
+        raise Unresolved(f'"{path}": "{name}" is computed on access, so a spec may not name it')
     return found
 
 
@@ -136,11 +136,11 @@ def _refuse_foreign(path: str, parent: Any, name: str, found: Any, modules: Sequ
     what = f'"{path}" is defined in the module {origin}, outside the allowed modules'
     ways = []
     if isinstance(parent, ModuleType) and inside(parent.__name__, modules):
-        ways.append(f'"{name}" in __all__ of {parent.__name__}')
+        ways.append(f'"{name}" to __all__ of {parent.__name__}')
     package = origin.partition(".")[0]
     if package not in (*sys.stdlib_module_names, *names.NAMESPACES):
-        ways.append(f'"{origin}" among the modules of [tool.opcheck]')
-    raise Unresolved(what + (f"; where that is meant: {', or '.join(ways)}" if ways else ""))
+        ways.append(f'"{origin}" to the modules of [tool.opcheck]')
+    raise Unresolved(what + (f"; if this is intended, add {', or '.join(ways)}" if ways else ""))
 
 
 def _exports(module: ModuleType) -> Sequence[str]:

@@ -41,9 +41,9 @@ def named(result: Any) -> list[tuple[str, Tensor]]:
             found.append((path, part))
         elif not isinstance(part, PLAIN):
             where = f" at output{path}" if path else ""
-            raise Untestable(f"the operator returned {_what(part)}{where}; no tensor in it can be found")
+            raise Untestable(f"the operator returned {_what(part)}{where}; opcheck cannot look for tensors in it")
     if not found:
-        raise Untestable(f"the operator returned {_what(result)}; there is no tensor in it")
+        raise Untestable(f"the operator returned {_what(result)}; it contains no tensor")
     return found
 
 

@@ -63,14 +63,14 @@ def permutation(base: Tensor) -> Tensor:
     if not (base.is_floating_point() or base.is_complex()):
         return torch.rand(base.shape, dtype=torch.float64).argsort(dim=-1).to(base.dtype)
     if base.dim() < 2 or base.shape[-1] != base.shape[-2]:
-        raise ValueError(f"a permutation matrix is square, not of shape {list(base.shape)}")
+        raise ValueError(f"a permutation matrix must be square, not of shape {list(base.shape)}")
     return _ones_at(torch.rand(base.shape[:-1], dtype=torch.float64).argsort(dim=-1), base)
 
 
 def one_hot(base: Tensor) -> Tensor:
     """One 1 among zeros along the last dimension."""
     if base.dim() == 0:
-        raise ValueError("a one-hot tensor has at least 1 dimension")
+        raise ValueError("a one-hot tensor needs at least 1 dimension")
     return _ones_at(torch.randint(max(base.shape[-1], 1), base.shape[:-1]), base)
 
 

@@ -183,5 +183,5 @@ class Expect(Model):
     @model_validator(mode="after")
     def _has_something_to_match(self) -> "Expect":
         if self.match is not None and self.outcome == "skip":
-            raise refuse('match says nothing beside outcome = "skip": what is not run says nothing', "no match")
+            raise refuse('match has no effect with outcome = "skip": nothing is run', "no match")
         return self

@@ -42,7 +42,7 @@ class Document:
         try:
             document = cls(file, text, tomli.loads(text))
         except tomli.TOMLDecodeError as error:
-            raise SpecError([Problem(file, error.lineno, error.colno, f"broken TOML: {error.msg}")]) from None
+            raise SpecError([Problem(file, error.lineno, error.colno, f"invalid TOML: {error.msg}")]) from None
         except (ValueError, RecursionError) as error:
             raise SpecError([_too_much(file, text, str(error))]) from None
         problems = [
@@ -91,7 +91,7 @@ def _too_much(file: str, text: str, why: str) -> Problem:
             return Problem(file, span.line, span.column, *NESTED)
         if ENDLESS.fullmatch(text, span.start, span.end):
             return Problem(file, span.line, span.column, *LARGE)
-    return Problem(file, 1, 1, f"TOML beyond what can be read: {why}")
+    return Problem(file, 1, 1, f"TOML that cannot be read: {why}")
 
 
 def holds(data: Any, path: KeyPath) -> bool:

@@ -80,13 +80,13 @@ class Skip:
         unknown = [key for key in self.wanted if key not in self.keys]
         place: KeyPath = ("skip", self.index)
         if not self.wanted:
-            yield source.problem(place, "an empty skip would leave out every sample", "keys and values of the grid")
+            yield source.problem(place, "an empty skip would skip every sample", "keys and values of the grid")
         if self.used or not self.wanted:
             return
         for key in unknown:
             expected = listing(self.keys) if self.keys else "a sample with a grid"
             yield source.problem(
-                (*place, key), f'"{key}" is no key of the grid', expected, nearest(key, self.keys), key=True
+                (*place, key), f'"{key}" is not a key of the grid', expected, nearest(key, self.keys), key=True
             )
         if not unknown:
             yield source.problem(place, "this skip matches no combination of the grid", "values of the grid")
@@ -218,7 +218,7 @@ class Expansion:
             return
         self._compared += count * len(skips)
         if self._compared > SKIPPED * self.limits.max_samples:
-            words = ("skip is held against too many combinations", "fewer of them, or fewer entries of skip")
+            words = ("skip is compared with too many combinations", "fewer combinations, or fewer entries of skip")
             yield source.problem(("skip",), *words)
 
     def _refuse_unused(self, skips: Iterable[Skip], source: Source) -> None:
@@ -251,8 +251,8 @@ def _too_long(label: str, named: dict[str, list[tuple[Value, str]]], source: Sou
     length = len(label) + sum(longest.values()) + len(longest) + 1
     if longest and length > LONGEST:
         key = max(longest, key=lambda key: longest[key])
-        what = f"the values of this grid give samples names of up to {length} characters"
-        yield source.problem(("grid", key), what, f"at most {LONGEST}; further samples can hold longer values")
+        what = f"the values of this grid make sample names of up to {length} characters"
+        yield source.problem(("grid", key), what, f"at most {LONGEST}; put longer values into separate samples")
 
 
 def _in_layout(samples: Iterable[Sample], layout: str) -> Iterator[Sample]:

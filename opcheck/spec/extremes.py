@@ -83,4 +83,4 @@ def _searched(data: dict[str, Any]) -> Iterator[Found]:
 def _unseen(what: str, text: str) -> tuple[str, str]:
     found = UNSEEN.search(text)
     assert found is not None
-    return f"{what} has a control character ({ascii(found[0])[1:-1]})", "text that can be read"
+    return f"{what} contains a control character ({ascii(found[0])[1:-1]})", "printable text"

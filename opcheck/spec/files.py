@@ -27,7 +27,7 @@ def decoded(content: bytes, path: Path) -> str:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
         *lines, last = content[: error.start].decode("utf-8").split("\n")
-        problem = Problem(shown(path), len(lines) + 1, len(last) + 1, "is not text in UTF-8", "a TOML file")
+        problem = Problem(shown(path), len(lines) + 1, len(last) + 1, "is not UTF-8 text", "a TOML file")
         raise SpecError([problem]) from None
     if text.startswith("\ufeff"):
         raise SpecError([Problem(shown(path), 1, 1, "begins with a byte order mark", "UTF-8 without one")])
@@ -37,11 +37,11 @@ def decoded(content: bytes, path: Path) -> str:
 def read_bytes(path: Path) -> bytes:
     """Return the content of a file. Raises SpecError where it cannot be read.
 
-    What is no regular file is not opened: a pipe would wait for its writer, a device may have no end.
+    What is not a regular file is not opened: a pipe would wait for its writer, a device may have no end.
     """
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
-            raise SpecError([Problem(shown(path), 1, 1, "is no regular file", "a TOML file")])
+            raise SpecError([Problem(shown(path), 1, 1, "is not a regular file", "a TOML file")])
         with open(path, "rb") as file:
             content = file.read(MOST_BYTES + 1)
     except OSError as error:

@@ -43,13 +43,13 @@ class Limits:
                 if words:
                     yield ((*at, "object"), *words)
             elif part.numel > self.max_elements:
-                what = f"a tensor of {_amount(part.numel)} elements is over the bound"
+                what = f"a tensor of {_amount(part.numel)} elements is too large"
                 yield (at, what, f"at most {self.max_elements} (max_elements of [tool.opcheck])", "")
 
     def count(self, samples: int | None = None) -> tuple[str, str]:
         """Return the words for too many samples; None: nobody has counted them to the end."""
-        what = f"more than {self.max_samples} samples" if samples is None else f"{_amount(samples)} samples"
-        return f"{what} are over the bound", f"at most {self.max_samples} (max_samples of [tool.opcheck])"
+        count = f"more than {self.max_samples}" if samples is None else _amount(samples)
+        return f"too many samples: {count}", f"at most {self.max_samples} (max_samples of [tool.opcheck])"
 
 
 def _collect(value: Any, place: Path, found: list[tuple[Path, Tensor | ObjectValue]]) -> None:

@@ -186,7 +186,7 @@ class Loader:
         found += [*expansion.problems, *self._claims(spec, entry, limits)]
         if not found and complete and expansion.complete and not samples:
             what = f'operator "{spec.id}" has no samples' + (" left" if spec.samples else "")
-            expected = "a skip, dtypes or layouts that leave some" if spec.samples else "samples = [...]"
+            expected = "a skip, dtypes or layouts that leave at least one" if spec.samples else "samples = [...]"
             found = [entry.problem(("samples",) if spec.samples else (), what, expected)]
         self.problems += found
         if not found and samples:

@@ -51,7 +51,7 @@ def _bounded(text: str, what: str, most: int) -> None:
 def _dotted(text: str) -> str:
     _bounded(text, "a path", LONGEST_PATH)
     if not DOTTED.fullmatch(text):
-        raise refuse(f'"{text}" is no dotted path', "package.attribute or package.module:attribute")
+        raise refuse(f'"{text}" is not a dotted path', "package.attribute or package.module:attribute")
     return text
 
 
@@ -70,7 +70,7 @@ def _specifier(text: str) -> str:
     try:
         SpecifierSet(text)
     except ValueError:  # InvalidSpecifier among them
-        raise refuse(f'"{text}" is no version condition', 'a condition such as "<2.12" or ">=2.6,<3"') from None
+        raise refuse(f'"{text}" is not a version condition', 'a condition such as "<2.12" or ">=2.6,<3"') from None
     return text
 
 
@@ -88,14 +88,14 @@ def _pattern(text: str) -> str:
             warnings.simplefilter("error")  # what Python has doubts about means something else in its next versions
             re.compile(text)
     except (re.error, OverflowError, Warning) as error:
-        raise refuse(f'"{text}" is no regular expression: {error}') from None
+        raise refuse(f'"{text}" is not a regular expression: {error}') from None
     return text
 
 
 def _identifier(text: str) -> str:
     _bounded(text, "a name", LONGEST_NAME)
     if not re.fullmatch(r"[\w.+=-]+", text):
-        raise refuse(f'"{text}" cannot stand in a test id', "letters, digits and any of _ . + = -")
+        raise refuse(f'"{text}" cannot be part of a test id', "letters, digits and any of _ . + = -")
     return text
 
 
@@ -108,17 +108,17 @@ TAKEN_MARKS = frozenset({
 
 def _mark_name(text: str) -> str:
     if text in TAKEN_MARKS:
-        raise refuse(f'"{text}" cannot be a mark of ours: it has a meaning in pytest', "another name")
+        raise refuse(f'"{text}" cannot be a marker: it has a meaning of its own in pytest', "another name")
     if text.startswith("_") or "=" in text or text in ("and", "not", "or"):
-        expected = "letters, digits and any of _ . + -, without _ in front; not one of and, not, or"
-        raise refuse(f'"{text}" cannot be a mark in pytest', expected)
+        expected = "letters, digits and any of _ . + -, no leading _; not one of and, not, or"
+        raise refuse(f'"{text}" cannot be a pytest marker', expected)
     return text
 
 
 def _keyword(text: str) -> str:
     _bounded(text, "a name", LONGEST_NAME)
     if not text.isidentifier():
-        raise refuse(f'"{text}" cannot be the name of an argument', "a name as Python has them")
+        raise refuse(f'"{text}" cannot be the name of an argument', "a Python identifier")
     return text
 
 

@@ -119,7 +119,7 @@ def _not_dispatched(path: str, dotted: str, modules: Sequence[str]) -> Words:
     if len(parts) < 4:
         return f'"{path}" is a module', "", ""
     if _is_open(parts[2], modules):
-        return f'"{path}" is no public operator', "torch.ops.<namespace>.<operator>[.<overload>]", ""
+        return f'"{path}" is not a public operator', "torch.ops.<namespace>.<operator>[.<overload>]", ""
     what = f'"{path}": the operators of "{parts[2]}" are outside the allowed modules'
     return what, f'"{DISPATCHER}.{parts[2]}" among the modules of [tool.opcheck]', ""
 
@@ -131,4 +131,4 @@ def _unlisted(path: str, dotted: str, root: str) -> Words:
     beside = [known.rpartition(".")[2] for known in NAMESPACES[root] if known.rpartition(".")[0] == parent]
     near = nearest(last, beside)
     hint = ".".join(filter(None, (parent, near, name))) if near else ""
-    return f'"{path}" is in no part of {root} that specs may name', f"a name in {', '.join(NAMESPACES[root])}", hint
+    return f'"{path}" is not in a part of {root} that specs may name', f"a name in {', '.join(NAMESPACES[root])}", hint

@@ -161,7 +161,7 @@ class Defaults(Claims):
 def _no_kind(name: str) -> str:
     if name in ("function", "method", "inplace"):
         raise refuse(
-            f'variant cannot be "{name}"', "a name that is no way of calling: ids end in [method] and [inplace]"
+            f'variant cannot be "{name}"', "another name: ids of variants end in [method] and [inplace]"
         )
     return name
 

@@ -28,13 +28,13 @@ def _top_level(document: Document) -> Iterator[Problem]:
     for key in unknown:
         yield document.problem((key,), f'unknown key "{key}"', "defaults or operator", nearest(key, known), key=True)
     if not isinstance(data.get("defaults", {}), dict):
-        yield document.problem(("defaults",), "defaults is no table", "[defaults]")
+        yield document.problem(("defaults",), "defaults is not a table", "[defaults]")
     entries = data.get("operator")
     if entries is None:
         if not any(nearest(key, known) == "operator" for key in unknown):
             yield document.problem((), "a spec file without operators", "at least one [[operator]]")
     elif not isinstance(entries, list) or not entries or not all(isinstance(entry, dict) for entry in entries):
-        yield document.problem(("operator",), "operator is no array of tables", "at least one [[operator]]")
+        yield document.problem(("operator",), "operator is not an array of tables", "at least one [[operator]]")
 
 
 def _in_defaults(document: Document) -> Iterator[Problem]:

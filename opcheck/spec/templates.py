@@ -101,7 +101,7 @@ class Template:
             self.document.problem(
                 ("template", *place),
                 f'a parameter cannot be called "{name}"',
-                "no key that every use of a template has",
+                "a name other than the keys that every use of a template has",
             )
             for place, name in places
             if name in TemplateUse.model_fields

@@ -61,7 +61,7 @@ def _rows(value: Any, at: tuple[int | str, ...]) -> Any:
     if not isinstance(value, (list, tuple)):
         what = json.dumps(value) if isinstance(value, str) else "a table" if isinstance(value, dict) else str(value)
         expected = "numbers, booleans, { complex = [re, im] } or arrays of them"
-        raise refuse(f"{what} is no value of a tensor", expected, at=(*at, *_wrong_part(value)))
+        raise refuse(f"{what} is not a valid tensor value", expected, at=(*at, *_wrong_part(value)))
     rows = tuple(_rows(item, (*at, index)) for index, item in enumerate(value))
     if len({_sizes(row) for row in rows}) > 1:
         raise refuse("the rows of values differ in length", "a rectangular array", at=at)
@@ -148,16 +148,16 @@ class Tensor(Model):
         """Yield what is wrong and what was expected, for keys that do not go together."""
         given, rank, layout = self.model_fields_set, len(self.sizes), self.layout
         if self.blocksize is not None and layout not in BLOCKED:
-            yield f"blocksize has no meaning for the layout {layout}", f"layout {' or '.join(BLOCKED)}"
+            yield f"blocksize does not apply to the layout {layout}", f"layout {' or '.join(BLOCKED)}"
         for key in ("nnz", "dense_dim"):
             if key in given and layout not in SPARSE_LAYOUTS:
-                yield f"{key} has no meaning for the layout {layout}", "a sparse layout"
+                yield f"{key} does not apply to the layout {layout}", "a sparse layout"
         for key in ("memory", "conj", "neg"):
             if key in given and layout not in ("strided", "jagged"):
-                yield f"{key} has no meaning for the layout {layout}", "the layout strided or jagged"
+                yield f"{key} does not apply to the layout {layout}", "the layout strided or jagged"
         least = 0 if layout in ("strided", "mkldnn", "sparse_coo") else 2
         if rank < least:
-            yield f"the layout {layout} has at least {least} dimensions, not {rank}", "a larger shape"
+            yield f"the layout {layout} needs at least {least} dimensions, not {rank}", "a larger shape"
         square: list[str | None] = [self.structure] if self.structure in SQUARE_STRUCTURES else []
         square += [self.through] if self.through in SQUARE_THROUGH else []
         if square and (rank < 2 or self.sizes[-1] != self.sizes[-2]):
@@ -165,9 +165,9 @@ class Tensor(Model):
         if "values" in given:
             for key in ("low", "high", "exclude"):
                 if key in given:
-                    yield f"{key} has no meaning for explicit values", "either"
+                    yield f"{key} does not apply to explicit values", f"either values or {key}"
             if self.structure in ("distinct", "permutation", "one_hot"):
-                yield f"the structure {self.structure} would replace the explicit values", "either"
+                yield f"the structure {self.structure} would replace the explicit values", "either values or structure"
 
     @property
     def sizes(self) -> tuple[int, ...]:

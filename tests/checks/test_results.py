@@ -51,14 +51,14 @@ def test_right_values_in_a_container_pass(verdict_of, check):
 
 
 REFUSED = {
-    "as_generator": "a generator; no tensor in it can be found",
-    "as_object": "an object of operators.results.Opaque; no tensor in it can be found",
-    "as_none": "None; there is no tensor in it",
-    "as_number": "3.5 (float); there is no tensor in it",
-    "as_empty_list": "an empty list; there is no tensor in it",
-    "as_dataclass_of_none": "an object of operators.results.Result; there is no tensor in it",
-    "as_set": "a set; no tensor in it can be found",
-    "beside_an_object": "an object of operators.results.Opaque at output[1]['rest']; no tensor in it can be found",
+    "as_generator": "a generator; opcheck cannot look for tensors in it",
+    "as_object": "an object of operators.results.Opaque; opcheck cannot look for tensors in it",
+    "as_none": "None; it contains no tensor",
+    "as_number": "3.5 (float); it contains no tensor",
+    "as_empty_list": "an empty list; it contains no tensor",
+    "as_dataclass_of_none": "an object of operators.results.Result; it contains no tensor",
+    "as_set": "a set; opcheck cannot look for tensors in it",
+    "beside_an_object": "an object of operators.results.Opaque at output[1]['rest']; opcheck cannot look for tensors in it",
 }
 
 
