@@ -1,4 +1,4 @@
-"""Keeps what one group of cases has in common, whose checks follow one another: inputs, which most only read."""
+"""Caches what a group of consecutive cases shares, above all inputs, which most operators only read."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ class _Entry:
     inputs: Inputs
     tensors: tuple[Tensor, ...]
     copies: tuple[Tensor, ...]
-    """The tensors as they were made."""
+    """Copies of the tensors as created."""
 
     def is_unchanged(self) -> bool:
-        """Tell whether nobody has written to the inputs: an operator, or a derivative taken in place that broke off."""
+        """Return whether the inputs are unchanged. An operator or an aborted in-place derivative may write to them."""
         pairs = zip(self.tensors, self.copies, strict=True)
         try:
             with torch.no_grad():
                 return all(_is_as(now, before) for now, before in pairs)
-        except RuntimeError:  # of dtypes that torch cannot compare
+        except RuntimeError:  # torch cannot compare some dtypes
             return False
 
 
 class Kept:
-    """What a group has in common: the inputs of its samples, by name, and more. Another group takes its place."""
+    """What a group shares: the inputs of its samples, by name, and other values. A new group replaces the last one."""
 
     def __init__(self) -> None:
         self._group: tuple[object, ...] = ()
@@ -40,7 +40,7 @@ class Kept:
         self._made: dict[Hashable, Any] = {}
 
     def once(self, group: tuple[object, ...], key: Hashable, make: Callable[[], T]) -> T:
-        """Return what is made only once for a group. Exceptions are those of making it."""
+        """Return the value for a key, created once per group. Raises what `make` raises."""
         self._enter(group)
         if key not in self._made:
             self._made[key] = make()
@@ -48,7 +48,7 @@ class Kept:
         return found
 
     def inputs(self, group: tuple[object, ...], name: str, make: Callable[[], Inputs]) -> Inputs:
-        """Return the inputs of a sample: those of the last time where they are as they were, else new ones."""
+        """Return the inputs of a sample: the cached ones if they are unchanged, else new ones."""
         self._enter(group)
         entry = self._entries.pop(name, None)
         if entry is None or not entry.is_unchanged():

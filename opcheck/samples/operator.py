@@ -1,4 +1,4 @@
-"""The callable that a spec names as an operator."""
+"""Resolves the operator that a spec names."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from opcheck.samples.resolve import Unresolved, resolve
 
 
 def resolve_operator(path: str, modules: Sequence[str]) -> Callable[..., Any]:
-    """Return the callable that a dotted path names. Raises Unresolved, for classes as well.
+    """Return the callable that a dotted path names.
 
-    A class is called to make an object: testing it as an operator would test its constructor.
+    Raises Unresolved if there is none, and for classes: testing a class as an operator would test its constructor.
     """
     found = resolve(path, modules)
     if isinstance(found, type):

@@ -1,4 +1,4 @@
-"""Reads files that anybody may have written: regular ones of a sensible size, in UTF-8."""
+"""Reads files from untrusted authors: only regular files, of bounded size, in UTF-8."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOST_BYTES = 4 * 2**20
 
 
 def shown(path: Path) -> str:
-    """Return a path as a person would type it: relative to the current folder where it lies below."""
+    """Return a path as a person would type it: relative to the current folder if it is inside."""
     here = os.getcwd() + os.sep
     for full in (os.path.abspath(path), os.path.realpath(path)):  # much faster than pathlib's own way
         if full.startswith(here):
@@ -22,7 +22,7 @@ def shown(path: Path) -> str:
 
 
 def decoded(content: bytes, path: Path) -> str:
-    """Return the text of a file. Raises SpecError where it is none."""
+    """Return the text of a file. Raises SpecError if it is not UTF-8."""
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -35,9 +35,9 @@ def decoded(content: bytes, path: Path) -> str:
 
 
 def read_bytes(path: Path) -> bytes:
-    """Return the content of a file. Raises SpecError where it cannot be read.
+    """Return the content of a file. Raises SpecError if it cannot be read.
 
-    What is not a regular file is not opened: a pipe would wait for its writer, a device may have no end.
+    Only regular files are opened: a pipe would wait for its writer, and a device may never end.
     """
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
@@ -52,9 +52,9 @@ def read_bytes(path: Path) -> bytes:
 
 
 def toml_files(folder: Path) -> list[Path]:
-    """Return the TOML files below a folder, but pyproject.toml, in order.
+    """Return the TOML files below a folder, except pyproject.toml, in order.
 
-    Raises SpecError where a folder among them cannot be read.
+    Raises SpecError if a subfolder cannot be read.
     """
     found: list[Path] = []
     problems: list[Problem] = []

@@ -1,4 +1,4 @@
-"""Loads spec files and folders into a Library, and reports every mistake of a run at once."""
+"""Loads spec files and folders into a Library, and reports all mistakes at once."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from opcheck.spec.settings import Settings
 from opcheck.spec.templates import Template, builtin, builtin_names
 
 BUILTIN = "builtin"
-"""The name by which a path means the shipped library."""
+"""The path that refers to the shipped library."""
 
 
 REFERENCE_MODULES = ("numpy", "scipy", "math", "torch._refs")
-"""References may come from these without further ado. torch._refs has torch's operators in terms of simpler ones."""
+"""Modules always allowed for references. torch._refs implements torch's operators in terms of simpler ones."""
 
 
 def builtin_folder() -> Path:
-    """Return the folder of the shipped specs: inside the wheel, or beside the package in a checkout."""
+    """Return the folder of the shipped specs, inside an installed package or beside it in a checkout."""
     package = Path(__file__).resolve().parent.parent
     installed = package / "library"
     return installed if installed.is_dir() else package.parent / "specs"
@@ -59,7 +59,7 @@ def _missing(path: Path) -> Problem:
 
 
 def load(paths: Iterable[Path | str], settings: Settings | None = None) -> Library:
-    """Load spec files and folders (`builtin`: the shipped library). Raises SpecError with all mistakes found."""
+    """Load spec files and folders; `builtin` is the shipped library. Raises SpecError with all mistakes."""
     loader = Loader(settings or Settings())
     for path in paths:
         loader.add(Path(path))
@@ -68,7 +68,7 @@ def load(paths: Iterable[Path | str], settings: Settings | None = None) -> Libra
 
 @dataclass
 class Loader:
-    """Collects operators and mistakes over files."""
+    """Collects operators and mistakes from files."""
 
     settings: Settings
     catalogue: Catalogue = field(default_factory=Catalogue)
@@ -77,17 +77,17 @@ class Loader:
     _loaded: set[Path] = field(default_factory=set)
 
     def add(self, path: Path, root: Path | None = None) -> None:
-        """Load a file, or all TOML files below a folder. What was loaded before is not loaded again.
+        """Load a file, or all TOML files below a folder. Files that are already loaded are skipped.
 
-        root: the folder that families and templates belong to; default: the spec folder of the project that the path
-        lies in, else the folder itself.
+        root: the folder that families and templates belong to. Default: the project's spec folder around the path, or
+        else the folder itself.
         """
         if path.parts and path.parts[0] == BUILTIN and not os.path.exists(path):
             root, path = builtin_folder(), builtin_folder().joinpath(*path.parts[1:])
         if not os.path.exists(path):
             self.problems.append(_missing(path))
             return
-        # Of a link to a file, the place is where the link stands: that is what people see, and where it belongs.
+        # A link to a file counts where the link is, not where it points: that is the path people see.
         path = Path(os.path.realpath(path) if path.is_dir() else os.path.join(os.path.realpath(path.parent), path.name))
         root = Path(os.path.realpath(root or self._root(path)))
         try:
@@ -102,7 +102,7 @@ class Loader:
         find = partial(self._template, templates)
         for file in files:
             if file in shelved:
-                find(file.stem)  # for its mistakes, whether it is used or not
+                find(file.stem)  # reports its mistakes even if it is not used
             elif file not in self._loaded:
                 self._loaded.add(file)
                 self._add_file(file, _family(file, root), find)
@@ -114,7 +114,7 @@ class Loader:
         return path if path.is_dir() else path.parent
 
     def _template(self, templates: dict[str, list[Path]], name: str) -> Template | list[str] | None:
-        """Return a template; or the names there are; or None where its own mistakes are among the problems now."""
+        """Return a template; the known names if there is none; or None if it is invalid, after reporting that."""
         if name in templates:
             first, *others = templates[name]
             try:
@@ -130,14 +130,14 @@ class Loader:
         return sorted({*templates, *builtin_names()})
 
     def library(self) -> Library:
-        """Return what was loaded. Raises SpecError where anything was wrong."""
+        """Return the loaded operators. Raises SpecError if there was any mistake."""
         library = self.sound()
         if self.problems:
             raise SpecError(self.problems)
         return library
 
     def sound(self) -> Library:
-        """Return the operators without mistakes; those of the others are in `problems`."""
+        """Return the operators without mistakes. The mistakes of the others are in `problems`."""
         seen: dict[str, Operator] = {}
         for operator in self.operators:
             first = seen.setdefault(operator.id, operator)
@@ -148,7 +148,7 @@ class Loader:
 
     @cached_property
     def devices(self) -> dict[str, DeviceProfile] | None:
-        """The device profiles of the project; None where they have mistakes, which are then among the problems."""
+        """The device profiles of the project, or None if they have mistakes, which are added to `problems`."""
         try:
             return profiles(self.settings.device_folders())
         except SpecError as error:
@@ -175,7 +175,7 @@ class Loader:
         except ValidationError as error:
             found = explain(error, OperatorSpec, entry.raw, entry.problem)
             self.problems += found
-            # What is right is looked at further, so that all mistakes come to light at once.
+            # Check what is valid further, to report all mistakes at once.
             remaining = _without_mistakes(error, entry.raw)
             if remaining is None:
                 return
@@ -193,7 +193,7 @@ class Loader:
             self.operators.append(Operator(spec, samples, family, entry.document, entry.index))
 
     def _claims(self, spec: OperatorSpec, entry: Entry, limits: Limits) -> Iterator[Problem]:
-        """Yield the mistakes that a model alone cannot see: names and bounds that depend on the project."""
+        """Yield the mistakes that a model alone cannot find: names and bounds that depend on the project."""
         own: list[tuple[KeyPath, str]] = [(("target",) if spec.target else ("name",), spec.callable_path)]
         own += [(("aliases", index), alias) for index, alias in enumerate(spec.aliases)]
         own += [(("variants", i, "target"), v.target) for i, v in enumerate(spec.variants) if not isinstance(v, str)]
@@ -232,7 +232,7 @@ class Loader:
 
 
 def _without_mistakes(error: ValidationError, raw: dict[str, Any]) -> OperatorSpec | None:
-    """Return an operator from those keys that are right; wrong samples become empty ones. None: that is too little."""
+    """Return an operator made of the valid keys, with invalid samples emptied; None if too little is valid."""
     kept, wrong = dict(raw), set()
     for item in error.errors(include_url=False, include_context=False):
         key, *rest = item["loc"] or ("",)

@@ -58,7 +58,8 @@ REFUSED = {
     "as_empty_list": "an empty list; it contains no tensor",
     "as_dataclass_of_none": "an object of operators.results.Result; it contains no tensor",
     "as_set": "a set; opcheck cannot look for tensors in it",
-    "beside_an_object": "an object of operators.results.Opaque at output[1]['rest']; opcheck cannot look for tensors in it",
+    "beside_an_object": "an object of operators.results.Opaque at output[1]['rest']; "
+    "opcheck cannot look for tensors in it",
 }
 
 

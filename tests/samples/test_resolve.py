@@ -270,8 +270,8 @@ class TestReexports:
         write("elsewhere", "def double(x): return 2 * x")
         write("reexports", "from elsewhere import double")
         assert str(refusal("reexports.double", "reexports")) == (
-            '"reexports.double" is defined in the module elsewhere, outside the allowed modules; if this is intended, add '
-            '"double" to __all__ of reexports, or "elsewhere" to the modules of [tool.opcheck]'
+            '"reexports.double" is defined in the module elsewhere, outside the allowed modules; if this is intended, '
+            'add "double" to __all__ of reexports, or "elsewhere" to the modules of [tool.opcheck]'
         )
         assert resolve("reexports.double", ("reexports", "elsewhere"))(4) == 8
 

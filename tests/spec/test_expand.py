@@ -237,8 +237,7 @@ class TestBounds:
         (line,) = mistakes(HEAD + f"samples = [{grids}]")
         assert time.process_time() - started < 4
         assert line == (
-            "spec.toml:3:11: too many samples: more than 1000; "
-            "expected at most 1000 (max_samples of [tool.opcheck])"
+            "spec.toml:3:11: too many samples: more than 1000; expected at most 1000 (max_samples of [tool.opcheck])"
         )
 
     def test_grids_that_are_all_left_out_are_bounded_too(self, mistakes: Mistakes) -> None:

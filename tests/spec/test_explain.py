@@ -253,7 +253,7 @@ class TestWrongNames:
             (
                 'dtypes.forward = ["floating", "-hafl"]',
                 '31: unknown dtype "-hafl"; expected a dtype or a group (all, floating, complex, half, single, '
-                'double, integral, signed, bool), with - in front to take it out; did you mean "-half"?',
+                'double, integral, signed, bool), with a leading - to remove it; did you mean "-half"?',
             ),
             (
                 'target = "torch"',
@@ -264,7 +264,10 @@ class TestWrongNames:
             ('tags = ["a=b"]', f'9: "a=b" cannot be a pytest marker; expected {MARKS}'),
             ('tags = ["x", "not"]', f'14: "not" cannot be a pytest marker; expected {MARKS}'),
             *(
-                (f'tags = ["{name}"]', f'9: "{name}" cannot be a marker: it has a meaning of its own in pytest; {ANOTHER}')
+                (
+                    f'tags = ["{name}"]',
+                    f'9: "{name}" cannot be a marker: it has a meaning of its own in pytest; {ANOTHER}',
+                )
                 for name in ("skip", "xfail", "parametrize", "parameterize", "timeout", "flaky")
             ),
             (f'variant = "{"x" * 101}"', "11: a name of 101 characters is too long; expected at most 100"),
@@ -272,8 +275,7 @@ class TestWrongNames:
             (f'target = "a.{"x" * 200}"', "10: a path of 202 characters is too long; expected at most 200"),
             (
                 'variant = "inplace"',
-                '11: variant cannot be "inplace"; expected another name: '
-                "ids of variants end in [method] and [inplace]",
+                '11: variant cannot be "inplace"; expected another name: ids of variants end in [method] and [inplace]',
             ),
         ],
     )
@@ -311,7 +313,7 @@ class TestNumbers:
 class TestExpect:
     def test_a_reason_is_needed(self, about: About) -> None:
         assert about('expect = [{ when = { check = "vmap" }, outcome = "fail" }]') == [
-            '3:11: missing key "reason"; expected why, best with a link'
+            '3:11: missing key "reason"; expected the reason, ideally a link'
         ]
 
     def test_an_empty_reason_is_none(self, about: About) -> None:

@@ -39,7 +39,9 @@ class TestFiles:
         assert mistakes("") == ["spec.toml:1:1: a spec file without operators; expected at least one [[operator]]"]
 
     def test_broken_toml_is_placed_where_it_breaks(self, mistakes: Mistakes) -> None:
-        assert mistakes('[[operator]]\nname = "torch.sin\n') == ["spec.toml:2:18: invalid TOML: Illegal character '\\n'"]
+        assert mistakes('[[operator]]\nname = "torch.sin\n') == [
+            "spec.toml:2:18: invalid TOML: Illegal character '\\n'"
+        ]
 
     def test_inline_tables_may_go_over_several_lines_as_in_toml_1_1(self, mistakes: Mistakes) -> None:
         text = '[[operator]]\nname = "torch.sin"\nsamples = [{\n  use = "unary",\n  lo = 1,\n}]\n'
@@ -193,7 +195,7 @@ class TestOperators:
 
     def test_a_missing_name_is_reported_at_the_table(self, mistakes: Mistakes) -> None:
         assert mistakes('[[operator]]\nsamples = [{ use = "unary" }]\n') == [
-            'spec.toml:1:1: missing key "name"; expected a dotted path: name and target in one'
+            'spec.toml:1:1: missing key "name"; expected a dotted path such as torch.sin; also the target by default'
         ]
 
     def test_a_mistake_in_one_key_does_not_hide_those_of_other_stages(self, mistakes: Mistakes) -> None:

@@ -111,7 +111,8 @@ class TestTensors:
     )
     def test_other_values_are_refused(self, refused: Read, text: str, shown: str) -> None:
         assert refused(f"{{ values = {text} }}") == (
-            f"{shown} is not a valid tensor value; expected numbers, booleans, {{ complex = [re, im] }} or arrays of them"
+            f"{shown} is not a valid tensor value; "
+            "expected numbers, booleans, { complex = [re, im] } or arrays of them"
         )
 
     @pytest.mark.parametrize("text", ["{}", "{ low = 1 }", "{ shape = [1], values = [1] }"])
