@@ -17,7 +17,7 @@ class Untestable(TypeError):
 
 
 WHAT_IS_TESTED = (
-    "an operator returns tensors: alone, or in tuples, lists, dicts, named tuples, dataclasses or attrs classes"
+    "an operator must return tensors, alone or in tuples, lists, dicts, named tuples, dataclasses or attrs classes"
 )
 
 PLAIN = (Number, str, bytes, NoneType, torch.dtype, torch.device, torch.layout, torch.memory_format)

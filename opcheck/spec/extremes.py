@@ -14,7 +14,7 @@ from opcheck.spec.positions import Path
 DEEPEST = 50
 MOST = 200_000
 """The most values in one file. The largest shipped specs have a few thousand."""
-NESTED = ("this is nested too deeply", f"at most {DEEPEST} tables and arrays in one another")
+NESTED = ("this is nested too deeply", f"at most {DEEPEST} levels of tables and arrays")
 LARGE = ("an integer beyond 64 bits", "-2^63 to 2^63 - 1")
 INTEGERS = range(-(2**63), 2**63)
 UNSEEN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")

@@ -88,7 +88,7 @@ class VariantTarget(Model):
 def _one_of_a_kind(variants: list[str | VariantTarget]) -> list[str | VariantTarget]:
     kinds = [entry if isinstance(entry, str) else entry.kind for entry in variants]
     if len(set(kinds)) < len(kinds):
-        raise refuse("variants names one kind twice", "method and inplace at most once each")
+        raise refuse("variants lists a kind twice", "method and inplace at most once each")
     return variants
 
 

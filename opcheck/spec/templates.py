@@ -101,7 +101,7 @@ class Template:
             self.document.problem(
                 ("template", *place),
                 f'a parameter cannot be called "{name}"',
-                "a name other than the keys that every use of a template has",
+                f"a name other than {', '.join(TemplateUse.model_fields)}",
             )
             for place, name in places
             if name in TemplateUse.model_fields

@@ -81,7 +81,7 @@ orders = ["rev_over_fwd", "fwd_over_fwd", "scalarized_second_order", "rev_over_r
     assert {outcome.check for outcome in found.values()} == set(EVERY)
     for outcome in found.values():
         assert (outcome.outcome, outcome.reason) == ("error", f"the operator returned {REFUSED[operator]}"), outcome.id
-        assert "an operator returns tensors: alone, or in tuples, lists, dicts" in outcome.message
+        assert "an operator must return tensors, alone or in tuples, lists, dicts" in outcome.message
 
 
 def test_a_refused_dtype_is_not_one_in_which_no_tensor_is_returned(outcomes):

@@ -226,7 +226,7 @@ class TestWrongTypes:
     @pytest.mark.parametrize("depth", [50, 380, 450])
     def test_arrays_nested_beyond_reason_are_refused(self, about_argument: About, depth: int) -> None:
         (line,) = about_argument("[" * depth + "]" * depth)
-        assert line.endswith("this is nested too deeply; expected at most 50 tables and arrays in one another")
+        assert line.endswith("this is nested too deeply; expected at most 50 levels of tables and arrays")
 
 
 class TestWrongNames:

@@ -14,7 +14,7 @@ Mistakes = Callable[..., list[str]]
 
 SIN = '[[operator]]\nname = "torch.sin"\nsamples = [{ use = "unary" }]\n'
 LARGE = "an integer beyond 64 bits; expected -2^63 to 2^63 - 1"
-NESTED = f"this is nested too deeply; expected at most {DEEPEST} tables and arrays in one another"
+NESTED = f"this is nested too deeply; expected at most {DEEPEST} levels of tables and arrays"
 
 
 class TestIntegers:
