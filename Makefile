@@ -5,7 +5,7 @@
 # make lint        ruff and mypy
 # make mutants     which small changes of a module no test notices: ARGS=opcheck/checks/vmap.py
 # make bench       what derivative evidence costs, beside torch's own functions
-# make docs        writes the reference tables of docs/ anew
+# make docs        writes the reference tables of docs anew, and draws the run that README.md shows
 # make clean       removes the virtual environments and caches
 #
 # A virtual environment is made on first use; nothing but Python 3.10+ and make is needed.
@@ -88,6 +88,7 @@ bench: $(VENV)/.installed
 
 docs: $(VENV)/.developing
 	$(BIN)/python tools/generate_docs.py
+	$(BIN)/python tools/draw_run.py
 
 clean:
 	rm -rf $(VENV) .venv-* .pytest_cache .mypy_cache .ruff_cache .hypothesis .opcheck_cache build dist *.egg-info

@@ -1,4 +1,4 @@
-"""Text from elsewhere: made fit for a report, a pipe or a terminal. Needs nothing but Python."""
+"""Makes text from specs and operators safe for reports, pipes and terminals. Needs only the standard library."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from collections.abc import Iterable
 from typing import Any
 
 MOST = 1000
-"""Characters of a name or a line that a person is shown."""
+"""The most characters of a name or a line that are shown to a person."""
 
 ROOM = 50
-"""Characters that it takes to say that some were left out."""
+"""Characters reserved for the note that some were left out."""
 
 
 def well_formed(text: str) -> str:
-    r"""Return text that every encoding of Unicode can hold: a lone surrogate becomes its escape, `\udc80`."""
+    r"""Return text that every Unicode encoding can represent: a lone surrogate becomes its escape, `\udc80`."""
     return str.encode(text, "utf-8", "backslashreplace").decode()
 
 
 def shortened(text: str, most: int, end: int = 0) -> str:
-    """Return text of at most `most` characters, `end` of them from its end; what is cut says how much was left out."""
+    """Return text of at most `most` characters, `end` of them from its end, with a note on how many were left out."""
     if len(text) <= most:
         return text
     begin = max(most - end - ROOM, 0)
@@ -27,10 +27,10 @@ def shortened(text: str, most: int, end: int = 0) -> str:
 
 
 def printable(text: str, *, lines: bool = False, most: int | None = MOST) -> str:
-    r"""Return text that shows on a terminal as what it is, and does nothing to it.
+    r"""Return text that a terminal shows literally.
 
-    What would move the cursor, change colours or the order of letters becomes an escape: `\x1b`, `\r`, `\u202e`. Line
-    ends and tabs stay where `lines` is true. What is over `most` characters is cut, with a word on how much.
+    Characters that would move the cursor, change colors or reorder letters become escapes: `\x1b`, `\r`, `\u202e`. If
+    `lines` is true, line ends and tabs are kept. Text beyond `most` characters is cut, with a note on how much.
     """
     text = text if most is None else shortened(text, most)
     if text.isprintable():
@@ -40,15 +40,15 @@ def printable(text: str, *, lines: bool = False, most: int | None = MOST) -> str
 
 
 def message_of(error: BaseException) -> str:
-    """Return the message of an exception, whatever its class makes of `str`."""
+    """Return the message of an exception, even if its `__str__` raises."""
     try:
         return well_formed(str(error))
     except Exception as broken:
-        return f"(its message cannot be had: __str__ raised {class_of(broken)})"
+        return f"(the message is unavailable: __str__ raised {class_of(broken)})"
 
 
 def class_of(value: Any) -> str:
-    """Return the name of the class of a value, whatever the class makes of its name."""
+    """Return the name of the class of a value, even if the class overrides `__name__`."""
     return well_formed(type.__dict__["__name__"].__get__(type(value)))
 
 
@@ -57,7 +57,7 @@ def _escape(sign: str) -> str:
 
 
 _SPACES = "\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
-"""Spaces that Python counts among what is not printable, and which do no harm."""
+"""Harmless spaces that Python does not count as printable."""
 
 
 def separated(values: Iterable[str]) -> tuple[str, ...]:

@@ -89,7 +89,7 @@ def test_a_table_is_needed(write: Write) -> None:
 
 def test_a_broken_project_file_is_reported_only_where_it_speaks_of_opcheck(write: Write) -> None:
     assert lines_of(write("[tool.opcheck\n", "pyproject.toml")) == [
-        "pyproject.toml:1:14: broken TOML: Expected ']' at the end of a table declaration"
+        "pyproject.toml:1:14: invalid TOML: Expected ']' at the end of a table declaration"
     ]
     assert Settings.read(write("[tool.other\n", "pyproject.toml")).specs == ()
 

@@ -94,8 +94,8 @@ class Numeric(Exception):
 
 
 def test_a_message_that_cannot_be_had_is_told():
-    assert message_of(Mute()) == "(its message cannot be had: __str__ raised Mute)"
-    assert message_of(Numeric()) == "(its message cannot be had: __str__ raised TypeError)"
+    assert message_of(Mute()) == "(the message is unavailable: __str__ raised Mute)"
+    assert message_of(Numeric()) == "(the message is unavailable: __str__ raised TypeError)"
 
 
 def test_a_message_is_plain_text():

@@ -1,1 +1,1 @@
-"""Consumers of outcomes: terminal, JSON, JUnit. Never imports torch."""
+"""Reports of a run: terminal, JSON, JUnit. Never imports torch."""

@@ -1,4 +1,4 @@
-"""From pytest's reports to records: plugins of pytest that take outcomes out of a run, in the controlling process."""
+"""Turns pytest's reports into records, in the controlling process, and feeds the JSON and JUnit reports."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TROUBLES = pytest.StashKey[list[str]]()
 
 
 def register_reports(config: pytest.Config) -> None:
-    """Register the reports that options ask for. Raises UsageError where one cannot be written."""
+    """Register the reports that the options request. Raises UsageError if one cannot be written."""
     config.stash[TROUBLES] = []
     folder = config.invocation_params.dir
     asked, junit = config.option.opcheck_report_json, None
@@ -33,12 +33,12 @@ def register_reports(config: pytest.Config) -> None:
 
 
 def troubles(config: pytest.Config) -> list[str]:
-    """Return what is wrong with the reports of a run that is over."""
+    """Return what is wrong with the reports of a finished run, one message each."""
     return config.stash.get(TROUBLES, [])
 
 
 def record_of(report: pytest.TestReport) -> dict[str, Any] | None:
-    """Return the record of a finished case from its report; None for what is no case, or is not finished."""
+    """Return the record of a finished case; None if the report is not about a case, or the case is not finished."""
     record: dict[str, Any] | None = getattr(report, "opcheck", None)
     if str(report.outcome) == "rescheduled":
         return None
@@ -48,9 +48,9 @@ def record_of(report: pytest.TestReport) -> dict[str, Any] | None:
 
 
 def crashed(report: pytest.TestReport, cause: str, trace: str = "") -> Outcome:
-    """Return the outcome of a case that took its process with it: pytest-xdist reports it from outside.
+    """Return the outcome of a case that ended its process, from the report that pytest-xdist makes of it.
 
-    cause: what became of the process, in one line. trace: where it was.
+    cause: what happened to the process, in one line. trace: where it was at that time.
     """
     stem, _, name = report.nodeid.partition(".toml::")
     subject, _, rest = name.partition("::")
@@ -66,14 +66,14 @@ def crashed(report: pytest.TestReport, cause: str, trace: str = "") -> Outcome:
 
 
 class Reports:
-    """Feeds the reports. What goes wrong with one costs neither the run nor the others, but the run is no success."""
+    """Feeds the reports. If one fails, the run and the other reports go on, but the run does not succeed."""
 
     def __init__(self, report: JsonReport | None, junit: JUnitReport | None) -> None:
         self.report = report
         self.junit = junit
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Take the record of a finished case."""
+        """Add the record of a finished case to the reports."""
         record = record_of(report)
         if record is not None and self.report is not None:
             self.report.add(record)
@@ -82,7 +82,7 @@ class Reports:
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, Any, Any]:
-        """Complete the reports, right after pytest has written its own."""
+        """Complete the reports after pytest has written its own."""
         found, result = [], None
         try:
             result = yield
@@ -100,7 +100,7 @@ class Reports:
 
 
 def absent_devices(reports: Iterable[pytest.TestReport]) -> list[tuple[str, int]]:
-    """Return why devices are absent, and how many cases were skipped for it."""
+    """Return the reasons why devices are absent, and how many cases each of them skipped."""
     records = [getattr(report, "opcheck", None) for report in reports]
     reasons = Counter(record["reason"] for record in records if record and "is not present" in record["reason"])
     return reasons.most_common()

@@ -1,4 +1,4 @@
-"""The JSON report: one record a case, on disk and whole after each of them."""
+"""The JSON report: one record per case. The file on disk is valid after every record."""
 
 from __future__ import annotations
 
@@ -16,44 +16,44 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 class JsonReport:
-    """Writes records as a JSON array, one a line. A crash of the process costs nothing that had finished.
+    """Writes records as a JSON array, one per line. A crash of the process loses no finished record.
 
-    Where the disk is full, what was written before stays whole, and what is missing is written once there is room.
+    If the disk is full, the file remains valid, and missing records are written once there is room.
     """
 
     def __init__(self, path: Path) -> None:
-        """Begin an empty report. Raises OSError where the file cannot be written."""
+        """Create an empty report. Raises OSError if the file cannot be written."""
         if path.exists() and not path.is_file():
-            raise OSError(f"{path} is no regular file")
-        self.path = path.resolve()  # a link stays one
+            raise OSError(f"{path} is not a regular file")
+        self.path = path.resolve()  # a symbolic link remains one
         self.records: dict[str, dict[str, Any]] = {}
         self.trouble: OSError | None = None
-        """Why records are missing, where some are."""
+        """Why records are missing, if any are."""
         self._missing: list[dict[str, Any]] = []
         self._outdated = False
-        """Whether the file has a record of a case that there is a later one of."""
+        """Whether the file contains a record that a later one of the same case replaces."""
         self._file: FileIO | None = None
         self._end = 0
-        """Where the next record goes: over the end of the array."""
+        """The offset of the next record, which overwrites the end of the array."""
         self._replace()
 
     def add(self, record: dict[str, Any]) -> None:
-        """Take a record, and write it if that is possible; a later one of the same case replaces it."""
+        """Add a record and write it if possible. A later record of the same case replaces it."""
         self._outdated |= record["id"] in self.records
         self.records[record["id"]] = record
         self._missing.append(record)
-        if not (self._outdated and self.trouble):  # all of them once more, case by case, would take too long
+        if not (self._outdated and self.trouble):  # rewriting all of them for every case would take too long
             self._write()
 
     def finish(self) -> str:
-        """Write what is missing, and return what is wrong with the report; an empty string where it is complete."""
+        """Write what is missing, and return what is wrong with the report, or an empty string if it is complete."""
         if self._missing:
             self._write()
         try:
             if self._file is not None:
                 os.fsync(self._file.fileno())
         except OSError as error:
-            if error.errno in NO_ROOM:  # which some file systems do not say before
+            if error.errno in NO_ROOM:  # some file systems report it only now
                 self.trouble = error
         if self._file is not None:
             self._file.close()
@@ -64,7 +64,7 @@ class JsonReport:
         return f"the report {self.path} is incomplete: {count}{self.trouble.strerror or self.trouble}"
 
     def _write(self) -> None:
-        """Write the records that are missing, after the others or together with them."""
+        """Write the missing records: append them, or replace the file if it is outdated."""
         try:
             if self._outdated or not self.path.exists():
                 self._replace()
@@ -78,16 +78,16 @@ class JsonReport:
     def _append(self, record: dict[str, Any]) -> None:
         text = (BETWEEN if self._end > len(BEGIN) else b"") + _line(record)
         try:
-            self._put(text + END)  # one system call: no reader and no crash sees half a record
+            self._put(text + END)  # in one system call, so that neither a reader nor a crash finds half a record
         except OSError:
-            with suppress(OSError):  # over what was there before, which takes no room
+            with suppress(OSError):  # overwrites what was there before, which needs no room
                 self._put(END)
                 self._opened().truncate()
             raise
         self._end += len(text)
 
     def _put(self, text: bytes) -> None:
-        """Write text where the array ends. Raises OSError, also where there is room for a part of it only."""
+        """Write text at the end of the array. Raises OSError, even if there is room for a part of it."""
         file = self._opened()
         file.seek(self._end)
         while text:
@@ -99,7 +99,7 @@ class JsonReport:
         return self._file
 
     def _replace(self) -> None:
-        """Replace the file by what there is. Raises OSError, and leaves the file as it was."""
+        """Replace the file by all records. If that fails, raises OSError and leaves the file unchanged."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         text = BEGIN + BETWEEN.join(map(_line, self.records.values()))
         handle, name = tempfile.mkstemp(dir=self.path.parent, prefix=f".{self.path.name}.")

@@ -1,4 +1,4 @@
-"""The JUnit report: pytest writes it, and cuts the ids of cases at `::`; here they are put back."""
+"""The JUnit report. pytest writes it, but splits the ids of cases at `::`; this module restores them."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from xml.etree import ElementTree
 
 
 class JUnitReport:
-    """What opcheck has to do with the file of `--junitxml`."""
+    """Checks and corrects the file that `--junitxml` writes."""
 
     def __init__(self, path: Path, prefix: str = "") -> None:
-        """Make sure that the file can be written, and leave nothing behind. Raises OSError where it cannot."""
+        """Check that the file can be written, without leaving anything behind. Raises OSError if it cannot."""
         self.path = path
         self._prefix = f"{prefix}." if prefix else ""
         self._cases: dict[str, tuple[str, str]] = {}
-        """Class name and name of test cases, by what pytest makes of their node ids."""
+        """Class name and name of each test case, by the dotted form of its node id."""
         if path.is_dir():
             raise IsADirectoryError(f"{path} is a folder")
         if path.is_file():
@@ -26,19 +26,19 @@ class JUnitReport:
             tempfile.TemporaryFile(dir=folder).close()
 
     def add(self, nodeid: str, name: str) -> None:
-        """Note which case a node id means."""
+        """Record which case a node id refers to."""
         file = nodeid.removesuffix(f"::{name}").removesuffix(".toml")
         place = [part for part in file.split("/") if part not in ("..", "")]
         self._cases[_dotted(nodeid)] = (".".join(place), name)
 
     def finish(self) -> str:
-        """Give the test cases their names, and return what is wrong with the report; an empty string for nothing."""
+        """Rename the test cases, and return what is wrong with the report, or an empty string."""
         if not self._cases or not self.path.is_file():
             return ""
         try:
             self._rename()
         except (OSError, ElementTree.ParseError) as error:
-            return f"the report {self.path} is incomplete: its tests have not the names of cases: {error}"
+            return f"the report {self.path} is incomplete: its tests do not have the names of the cases: {error}"
         return ""
 
     def _rename(self) -> None:
@@ -63,5 +63,5 @@ class JUnitReport:
 
 
 def _dotted(address: str) -> str:
-    """Return a node id in a form that does not depend on where pytest splits it into class name and name."""
+    """Return a node id in a form that does not depend on where pytest splits it."""
     return address.replace("::", ".").replace("/", ".")

@@ -1,4 +1,4 @@
-"""The table at the end of a run: how many cases passed, by check and family, and with a letter what did not."""
+"""The table at the end of a run: the number of cases by check and family; a letter marks those that did not pass."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ MARKS = {
 ALL = "all"
 
 Cells = Mapping[str, Mapping[str, Counter[str]]]
-"""How many cases had each outcome, by family and check."""
+"""The number of cases with each outcome, by family and check."""
 
 
 def tables(records: Iterable[Mapping[str, Any]], console: Console) -> Iterator[Text | Table]:
-    """Yield a heading, and the table: checks down, families across, in as many blocks as it takes to show it whole."""
+    """Yield a heading and the table, one row per check and one column per family, in blocks that fit the console."""
     cells: dict[str, dict[str, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
     everything: dict[str, Counter[str]] = defaultdict(Counter)
     for record in records:
@@ -55,7 +55,7 @@ def tables(records: Iterable[Mapping[str, Any]], console: Console) -> Iterator[T
 
 
 def _blocks(families: Cells, checks: Iterable[str], console: Console) -> Iterator[Cells]:
-    """Yield the families in blocks that fit a console, at least one in each."""
+    """Yield the families in blocks that fit the console, with at least one per block."""
     block: dict[str, Mapping[str, Counter[str]]] = {}
     for name, column in families.items():
         if block and _width(_table({**block, name: column}, checks), console) > console.width:
@@ -66,12 +66,12 @@ def _blocks(families: Cells, checks: Iterable[str], console: Console) -> Iterato
 
 
 def _width(table: Table, console: Console) -> int:
-    """Return the width of a table where there is all the room it wants."""
+    """Return the width that a table would have on a console of any width."""
     return console.measure(table, options=console.options.update(width=1_000_000)).maximum
 
 
 def _table(cells: Cells, checks: Iterable[str]) -> Table:
-    """Return a table with a column for each family. What is too wide all the same is folded, not cut."""
+    """Return a table with one column per family. Text that is still too wide is folded, not cut."""
     table = Table(box=SIMPLE, padding=(0, 1))
     table.add_column("check", overflow="fold")
     for family in cells:

@@ -1,4 +1,4 @@
-"""The terminal report of `opcheck run`: progress while it runs, failures, and a summary by family and check."""
+"""The terminal report of `opcheck run`: progress, failures, and a summary by family and check."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from opcheck.run.outcome import BAD, KINDS
 from opcheck.text import printable
 
 PERIOD = 0.1
-"""Seconds between two looks of the bar on a terminal."""
+"""Seconds between two updates of the progress bar on a terminal."""
 
 BAR = 20
-"""Width of the bar, which leaves room for the counts on a terminal of 80 columns."""
+"""The width of the progress bar. It leaves room for the counts on a terminal with 80 columns."""
 
 BEHIND = tuple(kind for kind in KINDS if kind != "passed")
-"""The outcomes that are counted behind the bar."""
+"""The outcomes that are counted after the bar."""
 
 
 class TerminalReport:
-    """Shows a run on a console. Records are those of `Outcome.record`."""
+    """Shows a run on a console, from the records of `Outcome.record`."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -37,17 +37,17 @@ class TerminalReport:
         self._total = 0
         self._shown_tenth = 0
         self._live = False
-        """Whether a terminal shows the bar as it grows."""
+        """Whether a terminal shows the growing bar."""
         self._shown_at = 0.0
 
     def start(self, total: int) -> None:
-        """Begin with a number of cases."""
+        """Start a run of `total` cases."""
         self._total = total
         columns = (
             TextColumn("{task.description}"), BarColumn(bar_width=BAR), MofNCompleteColumn(), TimeElapsedColumn(),
             TextColumn("{task.fields[counts]}"),
         )  # fmt: skip
-        # Without a refresh thread: pytest redirects the output of tests, and would swallow what a thread prints.
+        # No refresh thread: pytest captures the output of tests, and would capture what the thread prints.
         self._progress = Progress(*columns, console=self.console, auto_refresh=False)
         self._task = self._progress.add_task("cases", total=total, counts="")
         self._live = self.console.is_terminal
@@ -55,7 +55,7 @@ class TerminalReport:
             self._progress.start()
 
     def add(self, record: Mapping[str, Any]) -> None:
-        """Take the record of a finished case."""
+        """Add the record of a finished case."""
         self.records.append(record)
         self._counts[record["outcome"]] += 1
         if record["outcome"] in BAD and self._progress is not None:
@@ -67,7 +67,7 @@ class TerminalReport:
             return
         done = len(self.records)
         tenth, now = 10 * done // self._total, time.monotonic()
-        # Not for each case: most of them take less time than that. A log file gets a bar for each tenth.
+        # Not after every case, since most of them are faster than an update. A log file gets one bar per tenth.
         due = now - self._shown_at >= PERIOD or done == self._total if self._live else tenth > self._shown_tenth
         if not due:
             return
@@ -90,39 +90,39 @@ class TerminalReport:
         self._progress = None
 
     def counts(self) -> Counter[str]:
-        """Return how many cases had each outcome."""
+        """Return the number of cases with each outcome."""
         return Counter(self._counts)
 
     @property
     def has_failed(self) -> bool:
-        """Whether any case fails the run."""
+        """Whether any case failed the run."""
         return any(record["outcome"] in BAD for record in self.records)
 
     def failures(self) -> None:
-        """Print the messages of failures, one after the other."""
+        """Print the messages of all failures."""
         for record in self.records:
             if record["outcome"] in BAD:
                 self._heading(record["outcome"], printable(record["id"]))
                 self._line("", printable(record["message"] or record["reason"], lines=True, most=None))
 
     def summary(self, seconds: float, troubles: Sequence[str] = ()) -> None:
-        """Print a table by family and check, the reasons of skips, the totals, and what is wrong with other reports."""
+        """Print the table, the reasons of skips, the warnings, the totals, and what is wrong with other reports."""
         if self.records:
             for part in tables(self.records, self.console):
                 self.console.print(part, soft_wrap=isinstance(part, Text))
         for outcome in ("skipped", "xfailed"):
             for reason, count in _reasons(self.records, outcome):
-                self._line(outcome, f"{count} cases: {printable(reason)}")
+                self._line(outcome, f"{_cases(count)}: {printable(reason)}")
         for record in self.records:
             for sample, text in record.get("fields", {}).get("warnings", {}).items():
                 self._line("warning", f"{printable(record['id'])}: sample {printable(sample)}: {printable(text)}")
         totals = _listed(self._counts, ", ", lambda kind: f" {kind}", KINDS) or Text("no cases")
-        self.console.print(Text(f"{len(self.records)} cases in {seconds:.1f} s: ") + totals, soft_wrap=True)
+        self.console.print(Text(f"{_cases(len(self.records))} in {seconds:.1f} s: ") + totals, soft_wrap=True)
         for trouble in troubles:
             self._line("error", printable(trouble))
 
     def _line(self, word: str, text: str) -> None:
-        """Print text as it is, however long, after a word in the colour of outcomes."""
+        """Print text without wrapping it, after a word in the color of the outcome."""
         begin = Text(f"{word} ", STYLES.get(word, "yellow")) if word else Text()
         self.console.print(begin + Text(text), soft_wrap=True)
 
@@ -135,11 +135,15 @@ class TerminalReport:
             self._line(outcome, name)
 
 
+def _cases(count: int) -> str:
+    return "1 case" if count == 1 else f"{count} cases"
+
+
 def _reasons(records: Iterable[Mapping[str, Any]], outcome: str) -> list[tuple[str, int]]:
     return Counter(record["reason"] for record in records if record["outcome"] == outcome).most_common()
 
 
 def _listed(counts: Counter[str], between: str, mark: Callable[[str], str], kinds: Iterable[str] = BEHIND) -> Text:
-    """Return how many cases had each outcome, in colours."""
+    """Return the number of cases with each outcome, in colors."""
     parts = [Text(f"{counts[kind]}{mark(kind)}", STYLES[kind]) for kind in kinds if counts[kind]]
     return Text(between).join(parts)

@@ -1,4 +1,4 @@
-"""Real inputs: from a sample of a spec to tensors on a device, and the function of them that is tested."""
+"""Turns a sample of a spec into tensors on a device, and the operator into the function that is tested."""
 
 from opcheck.samples.function import TestedFunction
 from opcheck.samples.inputs import Inputs

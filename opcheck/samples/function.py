@@ -1,4 +1,4 @@
-"""The function that is tested: an operator at a sample, as a function of its leaves alone."""
+"""The function that is tested: an operator with a sample, as a function of the leaves only."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from opcheck.samples.seeding import seed_device
 from opcheck.spec.claims import Outputs
 
 
-@dataclass(frozen=True, repr=False)  # torch.func asks for its name with each call, and prints tensors for long
+@dataclass(frozen=True, repr=False)  # torch.func uses the repr on each call, and printing tensors is slow
 class TestedFunction:
-    """Leaves in, tensors out: what derivatives are taken of.
+    """The function to differentiate, from leaves to output tensors.
 
-    Calling it fills the leaves into the sample's arguments (through their maps), calls the operator, and returns the
-    outputs under test as a tuple. An in-place operator works on a clone. A random one starts from the same seed.
+    A call puts the leaves (through their maps) into the arguments of the sample, calls the operator, and returns the
+    outputs to test as a tuple. In-place operators work on a clone. Random operators start from the same seed.
     """
 
-    __test__ = False  # the name is no invitation to pytest
+    __test__ = False  # pytest must not collect it for its name
 
     operator: Callable[..., Any]
     inputs: Inputs
@@ -32,22 +32,22 @@ class TestedFunction:
     seed: int | None = None
     masked: bool = False
     device: str = "cpu"
-    """torch's device string: where random numbers come from."""
+    """torch's device string, for the random generator."""
 
     def __call__(self, *leaves: Tensor) -> tuple[Tensor, ...]:
-        """Return the outputs under test for some leaves, of the shapes and dtypes of the sample's own."""
+        """Return the outputs to test for leaves with the shapes and dtypes of the sample."""
         return self.tested(self.result(*leaves))
 
     def tested(self, result: Any) -> tuple[Tensor, ...]:
-        """Return the outputs under test of what the operator returned. Raises Untestable where there are none."""
+        """Return the outputs to test from a result of the operator. Raises Untestable if there are none."""
         return select(result, self.outputs, self.masked)
 
     def names(self, result: Any) -> tuple[str, ...]:
-        """Return the names of the outputs under test; nothing where they have positions only."""
+        """Return the names of the outputs to test; empty if they only have positions."""
         return names(result, self.outputs)
 
     def result(self, *leaves: Tensor) -> Any:
-        """Return what the operator itself returns; what it worked on where an in-place one returns nothing."""
+        """Return the result of the operator, or its first argument if an in-place operator returns None."""
         args, kwargs = self.inputs.fill(leaves or None)
         if self.inplace and args:
             args = (_writable(args[0]), *args[1:])
@@ -56,7 +56,7 @@ class TestedFunction:
         return args[0] if self.inplace and args and returned is None else returned
 
     def reseed(self) -> None:
-        """Let random numbers start anew, where the operator draws any."""
+        """Reset the random generator, if the operator is random."""
         if self.seed is not None:
             seed_device(self.seed, self.device)
 

@@ -1,4 +1,4 @@
-"""Whose an object is: the module that it comes from, and whether a project owns it."""
+"""The module that an object comes from, and whether it belongs to the project."""
 
 from __future__ import annotations
 
@@ -27,33 +27,33 @@ _FUNCTIONS = (FunctionType, MethodType, BuiltinFunctionType, MethodWrapperType, 
 
 
 def inside(name: str, modules: Sequence[str]) -> bool:
-    """Tell whether a dotted name is one of the modules, or lies in one."""
+    """Return whether a dotted name is one of the modules, or is inside one."""
     return any(name == module or name.startswith(f"{module}.") for module in modules)
 
 
 def owned(found: Any, modules: Sequence[str]) -> bool:
-    """Tell whether something is defined in one of the modules, or made there: plain data, an instance of torch."""
+    """Return whether an object is defined in one of the modules, or created there: plain data, an instance of torch."""
     if isinstance(found, ModuleType):
         return inside(found.__name__, modules)
     if isinstance(found, partial):
         return owned(found.func, modules) or is_operator(found.func)
     if type(found) in _DATA or inside(home(found), modules):
         return True
-    if isinstance(found, FunctionType):  # a decorator may have given it the name of what it wraps
+    if isinstance(found, FunctionType):  # a decorator may have copied __module__ from the function it wraps
         return inside(found.__globals__.get("__name__", ""), modules)
     if isinstance(found, (type, *_FUNCTIONS)):
         return False
     made_of = type(found).__module__
-    # Operators of torch.library, scripted functions, modules, tensors; arrays, but not NumPy's functions.
+    # Operators of torch.library, scripted functions, modules, tensors; NumPy's arrays, but not its functions.
     return inside(made_of, ("torch", *modules)) or (inside(made_of, ("numpy",)) and not callable(found))
 
 
 def home(found: Any) -> str:
-    """Return the name of the module that something comes from: for a method of C code, the module of its class."""
+    """Return the name of the module that an object comes from. For a C method, it is the module of its class."""
     while isinstance(found, partial):
         found = found.func
     if isinstance(found, MethodType):
-        # A custom autograd function is called through a method that it inherits.
+        # The apply of a custom autograd function is inherited.
         found = found.__self__ if found.__func__ is _APPLY else found.__func__
     if isinstance(found, _DESCRIPTORS):
         found = found.__objclass__
@@ -64,7 +64,7 @@ def home(found: Any) -> str:
 
 
 def _home_of_bound(method: BuiltinFunctionType | MethodWrapperType) -> str:
-    """Return the module of the class that defines a C method: a subclass of dict does not own what it inherits."""
+    """Return the module of the class that defines a C method. A subclass of dict does not own what it inherits."""
     owner = method.__self__
     if isinstance(owner, ModuleType):
         return owner.__name__

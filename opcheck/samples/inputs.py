@@ -1,4 +1,4 @@
-"""The arguments of one sample as tensors: the leaves that are differentiated, and the rest around them."""
+"""The arguments of one sample: the leaves to differentiate with respect to, and all other arguments."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Slot:
-    """The place of a leaf among the arguments."""
+    """The position of a leaf among the arguments."""
 
     index: int
     path: tuple[int | str, ...]
-    """Where it stands: ("args", 0) or ("kwargs", "weight"), with positions within lists behind."""
+    """Its path, such as ("args", 0) or ("kwargs", "weight"), followed by positions in lists."""
     through: Callable[[Tensor], Tensor]
-    """What the operator gets instead of the leaf itself."""
+    """The map from the leaf to the value that is passed to the operator."""
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """Arguments with holes for the leaves. All leaves require grad where a derivative is wanted."""
+    """Arguments with a slot for each leaf. The leaves require grad, unless detached."""
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
@@ -31,18 +31,18 @@ class Inputs:
     grad_outputs: tuple[Tensor, ...] | None = None
 
     def fill(self, leaves: Sequence[Tensor] | None = None) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return args and kwargs with the given leaves (default: the sample's own) in place."""
+        """Return args and kwargs, with the given leaves (default: the sample's own) in their slots."""
         values = self.leaves if leaves is None else leaves
         args: tuple[Any, ...] = tuple(_filled(item, values) for item in self.args)
         return args, {name: _filled(item, values) for name, item in self.kwargs.items()}
 
     def detached(self) -> Inputs:
-        """Return the same inputs with leaves that do not require grad."""
+        """Return the same inputs, with leaves that do not require grad."""
         leaves = tuple(leaf.detach() for leaf in self.leaves)
         return Inputs(self.args, self.kwargs, leaves, self.slots, self.grad_outputs)
 
     def describe(self) -> str:
-        """Return the realized arguments as text: shapes, dtypes, strides where they are unusual."""
+        """Return the arguments as text: dtypes, shapes, and strides of non-contiguous tensors."""
         args, kwargs = self.fill(tuple(leaf.detach() for leaf in self.leaves))
         parts = [describe(arg) for arg in args] + [f"{name}={describe(value)}" for name, value in kwargs.items()]
         return ", ".join(parts)
@@ -57,7 +57,7 @@ def _filled(item: Any, leaves: Sequence[Tensor]) -> Any:
 
 
 def describe(value: Any) -> str:
-    """Return a value as text; a tensor by its dtype, shape and what is special about its memory."""
+    """Return a value as text. A tensor is described by its dtype, shape and memory layout."""
     if isinstance(value, (list, tuple)):
         inner = ", ".join(describe(item) for item in value)
         return f"[{inner}]" if isinstance(value, list) else f"({inner})"

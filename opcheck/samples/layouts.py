@@ -1,4 +1,4 @@
-"""From a dense tensor to one of another layout, with as many specified elements as a recipe asks for."""
+"""Converts dense tensors to other layouts, with the number of specified elements that a recipe gives."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ BLOCKED = ("sparse_bsr", "sparse_bsc")
 def in_layout(dense: torch.Tensor, recipe: Recipe) -> torch.Tensor:
     """Return a dense tensor in the layout of a recipe.
 
-    Which elements are specified is random, from the global generator; explicit values and structures have their
-    non-zero elements specified.
+    torch's global generator chooses the specified elements. With explicit values or a structure, they are the non-zero
+    elements. Raises ValueError if the shape does not suit the layout.
     """
     if recipe.layout in SPARSE_LAYOUTS:
         return _sparse(dense, recipe)
@@ -24,7 +24,7 @@ def in_layout(dense: torch.Tensor, recipe: Recipe) -> torch.Tensor:
 
 
 def jagged_offsets(batch: int, longest: int) -> torch.Tensor:
-    """Return the offsets of `batch` rows with different lengths from 1 to `longest`, the longest among them."""
+    """Return the offsets of `batch` rows with random lengths from 1 to `longest`, at least one of them `longest`."""
     lengths = torch.randint(min(1, longest), longest + 1, (batch,))
     if batch:
         lengths[torch.randint(batch, ())] = longest
@@ -32,13 +32,13 @@ def jagged_offsets(batch: int, longest: int) -> torch.Tensor:
 
 
 def jagged_values(dense: torch.Tensor, offsets: torch.Tensor) -> torch.Tensor:
-    """Return the elements of a padded tensor that rows of the given offsets keep, one row after the other."""
+    """Return the elements of a padded tensor that belong to rows with the given offsets, concatenated."""
     return dense[torch.arange(dense.shape[1]) < offsets.diff().unsqueeze(-1)]
 
 
 def jagged(values: torch.Tensor, offsets: torch.Tensor, longest: int) -> torch.Tensor:
-    """Return the jagged tensor of rows that stand one after the other."""
-    # Without the length of the longest row, torch pads to the sum of all.
+    """Return the jagged tensor of concatenated rows."""
+    # Without max_seqlen, torch pads to the sum of all lengths.
     made: torch.Tensor = torch.nested.nested_tensor_from_jagged(values, offsets, max_seqlen=longest)
     return made
 
@@ -51,7 +51,7 @@ def _sparse(dense: torch.Tensor, recipe: Recipe) -> torch.Tensor:
     block = recipe.blocksize or (1, 1) if recipe.layout in BLOCKED else None
     if recipe.values is None and recipe.structure is None:
         mask = _specified(dense.shape[:sparse_rank], recipe, block or (1, 1))
-        # A specified zero would vanish in the conversion.
+        # The conversion would drop a specified zero.
         nonzero = torch.where(dense == 0, torch.ones_like(dense), dense)
         dense = torch.where(mask.reshape((*mask.shape, *[1] * dense_dim)), nonzero, torch.zeros_like(dense))
     if recipe.layout == "sparse_coo":
@@ -61,12 +61,12 @@ def _sparse(dense: torch.Tensor, recipe: Recipe) -> torch.Tensor:
 
 
 def _specified(shape: torch.Size, recipe: Recipe, block: tuple[int, int]) -> torch.Tensor:
-    """Return a mask over the sparse dimensions. Compressed layouts need as many elements in each matrix of a batch."""
+    """Return a mask over the sparse dimensions. Compressed layouts need equally many elements per matrix of a batch."""
     if recipe.layout == "sparse_coo":
         return _mask(shape.numel(), recipe.nnz).reshape(shape)
     rows, columns = shape[-2] // block[0], shape[-1] // block[1]
     if (rows * block[0], columns * block[1]) != shape[-2:]:
-        raise ValueError(f"blocks of {list(block)} do not fill a matrix of {list(shape[-2:])}")
+        raise ValueError(f"blocks of {list(block)} do not tile a matrix of shape {list(shape[-2:])}")
     blocks = _mask(rows * columns, recipe.nnz).reshape(rows, columns)
     matrix = blocks.repeat_interleave(block[0], 0).repeat_interleave(block[1], 1)
     return matrix.expand(shape)

@@ -1,9 +1,9 @@
-"""What of torch, NumPy, SciPy and math a spec may name: what takes and gives tensors or arrays, and constants.
+"""What a spec may name in torch, NumPy, SciPy and math: functions of tensors or arrays, and constants.
 
-A rule decides, not a list of what is dangerous. A function in C must stand in one of torch's tables of operators, as
-torch.sin does; a function in Python must be defined where torch defines operators; one of NumPy must be a ufunc or
-dispatch on its arguments (NEP 18). What loads, saves or sets anything is thereby left out, known or not. Few exceptions
-remain.
+A rule decides, not a list of dangerous functions. A C function must be in one of torch's tables of operators, as
+torch.sin is. A Python function must be defined where torch defines operators. A NumPy function must be a ufunc or
+dispatch on its arguments (NEP 18). This excludes every function that loads, saves or sets something, known or not, with
+few exceptions.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ EXCEPTIONS = {
         "get_workers", "register_backend", "set_backend", "set_global_backend", "set_workers", "skip_backend",
     },
 }  # fmt: skip
-"""What the rules would let through: files, raw memory, hooks, callbacks, state of the process."""
+"""Names that the rules would allow and must not: files, raw memory, hooks, callbacks, process state."""
 
 _PYTHON_HOMES = (
     "torch.functional", "torch._lobpcg", "torch._lowrank", "torch.nn.functional", "torch.masked._ops",
@@ -36,11 +36,11 @@ _PYTHON_HOMES = (
 )  # fmt: skip
 _CONSTANTS = (torch.dtype, torch.layout, torch.memory_format, torch.qscheme, float)
 _ARRAYS_OF = ("array", "asarray", "ascontiguousarray")
-"""Functions that make arrays of what is none, and so dispatch on nothing."""
+"""Functions that make arrays of other objects, and so have nothing to dispatch on."""
 
 
 def offers(namespace: str, name: str, found: Any) -> bool:
-    """Tell whether a spec may name what `namespace.name` is."""
+    """Return whether a spec may name `namespace.name`, which is `found`."""
     if name in EXCEPTIONS.get(namespace, ()):
         return False
     if namespace == "torch.Tensor":
@@ -59,7 +59,7 @@ def offers(namespace: str, name: str, found: Any) -> bool:
 
 
 def is_operator(found: Any) -> bool:
-    """Tell whether a function is one of torch's operators, wherever it was met."""
+    """Return whether a function is one of torch's operators, wherever it was found."""
     if isinstance(found, BuiltinFunctionType):
         return _table(found) in _tables() and found.__name__ not in EXCEPTIONS["torch"]
     return (
@@ -70,7 +70,7 @@ def is_operator(found: Any) -> bool:
 
 
 def _table(function: BuiltinFunctionType) -> tuple[Any, str]:
-    """Return what a C function is defined in: its module, and the class within."""
+    """Return the module of a C function, and the name of its class in that module."""
     return function.__self__, function.__qualname__.rpartition(".")[0]
 
 
@@ -97,14 +97,14 @@ def _on_arrays(library: str, name: str, found: Any) -> bool:
         return True
     if library == "numpy":
         return isinstance(found, float) or name in _ARRAYS_OF
-    # The transforms of scipy.fft dispatch on their arguments, too, and wrap what gives these.
+    # The transforms of scipy.fft dispatch too, and wrap the function that returns the dispatched arguments.
     function = isinstance(found, FunctionType) or hasattr(found, "__wrapped__")
     return function and str(found.__module__).startswith("scipy.")
 
 
 @cache
 def takes_and_gives_tensors(operator: Any) -> bool:
-    """Tell by its schema whether an operator of torch.ops, or an overload, takes tensors, and gives or changes some."""
+    """Return whether an operator of torch.ops, or an overload, takes tensors and returns or changes some."""
     from torch.fx.operator_schemas import get_signature_for_torch_op
 
     _, schemas = get_signature_for_torch_op(operator, return_schemas=True)
@@ -119,5 +119,5 @@ def _on_tensors(schema: Any) -> bool:
 
 
 def is_dispatched(found: Any) -> bool:
-    """Tell whether something is an operator of torch.ops, or an overload of one."""
+    """Return whether an object is an operator of torch.ops, or an overload of one."""
     return isinstance(found, (type(torch.ops.aten.sin), type(torch.ops.aten.sin.default)))

@@ -1,4 +1,4 @@
-"""How the elements of a strided tensor lie in memory. Everything here is differentiable, and can be vmapped."""
+"""Memory formats of strided tensors. All functions are differentiable and work under vmap."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
 
 
 def in_memory(dense: Tensor, memory: str) -> Tensor:
-    """Return a tensor with the same values in another memory format (`expanded` is a view: see `realize`)."""
+    """Return a tensor with the same values in another memory format. For `expanded`, a view, see `realize`."""
     if memory == "noncontiguous":
         return noncontiguous(dense)
     if memory == "transposed" and dense.dim() >= 2:
@@ -20,29 +20,29 @@ def in_memory(dense: Tensor, memory: str) -> Tensor:
 
 
 def noncontiguous(dense: Tensor) -> Tensor:
-    """Return the same values with gaps between them: every second element of a larger tensor, from the second on."""
+    """Return the same values with gaps in memory: every second element of a larger tensor."""
     return torch.stack((torch.zeros_like(dense), dense), dim=-1)[..., 1]
 
 
 def conjugated_view(x: Tensor) -> Tensor:
-    """Return the conjugate as a lazily conjugated view; real tensors as they are."""
+    """Return the conjugate as a lazily conjugated view. Real tensors are returned unchanged."""
     return x.conj() if x.is_complex() else x
 
 
 def negated_view(x: Tensor) -> Tensor:
-    """Return the negative as a lazily negated view; booleans as they are."""
+    """Return the negative as a lazily negated view. Boolean tensors are returned unchanged."""
     if x.dtype is torch.bool:
         return x
     try:
         return torch._neg_view(x)
-    except RuntimeError:  # vmap knows no lazy negation
+    except RuntimeError:  # vmap does not support lazy negation
         return -x
 
 
 def writable(x: Tensor) -> Tensor:
-    """Return a copy that an in-place operator may write to: with gaps in memory, where `x` has them.
+    """Return a copy that an in-place operator may write to. It has gaps in memory if `x` has.
 
-    Lazy conjugation and negation are not kept: derivatives of a write to such a view cannot be batched.
+    Lazy conjugation and negation are resolved, since derivatives of a write to such a view cannot be batched.
     """
     if x.layout is not torch.strided:
         return x.clone()

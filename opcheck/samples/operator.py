@@ -1,4 +1,4 @@
-"""The callable that a spec names as an operator."""
+"""Resolves the operator that a spec names."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from opcheck.samples.resolve import Unresolved, resolve
 
 
 def resolve_operator(path: str, modules: Sequence[str]) -> Callable[..., Any]:
-    """Return the callable that a dotted path names. Raises Unresolved, for classes as well.
+    """Return the callable that a dotted path names.
 
-    A class is called to make an object: testing it as an operator would test its constructor.
+    Raises Unresolved if there is none, and for classes: testing a class as an operator would test its constructor.
     """
     found = resolve(path, modules)
     if isinstance(found, type):
         if issubclass(found, torch.autograd.Function):
-            raise Unresolved(f'"{path}" is a torch.autograd.Function; name what is called', f"{path}.apply")
+            raise Unresolved(f'"{path}" is a torch.autograd.Function; name its apply', f"{path}.apply")
         if issubclass(found, torch.nn.Module):
-            what = "modules cannot be tested yet: name a function that calls one"
+            what = "modules cannot be tested yet; name a function that calls one"
         else:
-            what = "calling it makes an object: name a function"
+            what = "calling it creates an object; name a function"
         raise Unresolved(f'"{path}" is a class, and {what}')
     if not callable(found):
-        raise Unresolved(f'"{path}" is no function, but {type(found).__name__}')
+        raise Unresolved(f'"{path}" is not a function but {type(found).__name__}')
     operator: Callable[..., Any] = found
     return operator

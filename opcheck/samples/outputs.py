@@ -1,4 +1,4 @@
-"""Which outputs of an operator are tested, and maps that make ambiguous ones comparable."""
+"""Selects the outputs to test, and applies maps that make ambiguous outputs comparable."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ T = TypeVar("T")
 
 
 def gauge_invariant(outputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """Replace matrices of eigenvectors and singular vectors by absolute values: what arbitrary phases leave alone.
+    """Replace matrices of eigenvectors and singular vectors by their absolute values, which do not depend on phases.
 
-    Eigenvalues and singular values, which have a dimension less, stay as they are.
+    Eigenvalues and singular values, which have one dimension less, are unchanged.
     """
     most = max((output.dim() for output in outputs), default=0)
     return tuple(_abs(output) if output.dim() == most else output for output in outputs)
@@ -42,13 +42,13 @@ def _dense(masked: bool) -> Callable[[Tensor], Tensor]:
 
 
 def select(result: Any, spec: Outputs, masked: bool = False) -> tuple[Tensor, ...]:
-    """Return the outputs under test. Raises Untestable where there are none."""
+    """Return the outputs to test. Raises Untestable if there are none."""
     outputs = _chosen(flatten(result), spec)
     return outputs if spec.apply is None else _maps(masked)[spec.apply](outputs)
 
 
 def names(result: Any, spec: Outputs) -> tuple[str, ...]:
-    """Return the names of the outputs under test, as in `.loss` and `['logits']`; nothing where they have positions."""
+    """Return the names of the outputs to test, such as `.loss` and `['logits']`; empty if they only have positions."""
     return names_among(_chosen([path for path, _ in named(result)], spec))
 
 
@@ -73,5 +73,5 @@ def _maps(masked: bool) -> dict[str, Callable[[tuple[Tensor, ...]], tuple[Tensor
 
 
 def differentiable(outputs: Iterable[Tensor]) -> tuple[Tensor, ...]:
-    """Return the outputs of floating or complex dtype."""
+    """Return the outputs with a floating or complex dtype."""
     return tuple(output for output in outputs if output.is_floating_point() or output.is_complex())

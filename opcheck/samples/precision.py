@@ -1,4 +1,4 @@
-"""Structures and maps are computed where decompositions exist: in single or double precision."""
+"""Runs structures and maps in single or double precision, in which decompositions exist."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ COMPUTABLE = (torch.float32, torch.float64, torch.complex64, torch.complex128)
 
 
 def computable(dtype: torch.dtype) -> torch.dtype:
-    """Return the dtype to compute in for tensors of a dtype: single precision for half, double for whole numbers."""
+    """Return the dtype to compute in: single precision for half precision, double for integers."""
     if dtype in COMPUTABLE:
         return dtype
     if dtype.is_complex:
@@ -21,13 +21,16 @@ def computable(dtype: torch.dtype) -> torch.dtype:
 
 
 def precisely(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-    """Let a map of tensors work for every dtype: the result has that of the argument. The shape must stay as well."""
+    """Make a map of tensors work for every dtype. The result has the dtype of the argument.
+
+    The map raises ValueError if it changes the shape.
+    """
 
     @wraps(function)
     def mapped(x: Tensor) -> Tensor:
         result = function(x.to(computable(x.dtype)))
         if result.shape != x.shape:
-            raise ValueError(f"{function.__name__} makes {list(result.shape)} of a tensor of shape {list(x.shape)}")
+            raise ValueError(f"{function.__name__} changes the shape {list(x.shape)} to {list(result.shape)}")
         return result.to(x.dtype)
 
     return mapped

@@ -1,4 +1,4 @@
-"""Makes the tensors of a sample: values, structure, layout or memory format; then maps and views, leaf to argument."""
+"""Makes the tensors of a sample: values, structure, layout, memory format, and the maps from leaf to argument."""
 
 from __future__ import annotations
 
@@ -46,10 +46,12 @@ def realize(
 ) -> Inputs:
     """Return the inputs of a sample.
 
-    dtype: name of the dtype of the case; tensors follow it unless their recipe says otherwise.
-    device: torch's device string. Numbers are drawn on the CPU and then moved: the same on every device.
-    seed: any text; the same text gives the same numbers. The global generators are left as they were.
-    wrt: which places of the arguments to differentiate; default: all that the recipes allow.
+    dtype: name of the dtype of the case. Tensors have it unless their recipe says otherwise.
+    device: torch's device string. Numbers are drawn on the CPU and then moved, so they are the same on every device.
+    seed: any text. The same text gives the same numbers. The state of the global generators is preserved.
+    wrt: whether to differentiate with respect to the argument at a path. Default: every one that the recipes allow.
+
+    Raises ValueError if a recipe cannot be realized, and Unresolved for an object that it may not name.
     """
     state = torch.random.get_rng_state()
     try:
@@ -65,12 +67,12 @@ def realize(
 
 
 def _on_cpu() -> AbstractContextManager[Any]:
-    """Return a context in which the CPU is the default device. It watches each call of torch, so only where needed."""
+    """Return a context with the CPU as default device, if needed: the context slows down every call of torch."""
     return nullcontext() if torch.empty(0).is_cpu else torch.device("cpu")
 
 
 class _Maker:
-    """Turns values of a spec into Python objects, and collects the leaves on the way."""
+    """Turns values of a spec into Python objects, and collects the leaves."""
 
     def __init__(self, dtype: str, device: str, modules: Sequence[str], wrt: Wrt) -> None:
         self.dtype, self.device, self.modules, self.wrt = dtype, device, modules, wrt
@@ -79,7 +81,7 @@ class _Maker:
         self.offsets: dict[tuple[int, ...], torch.Tensor] = {}
 
     def value(self, item: Any, path: tuple[int | str, ...]) -> Any:
-        """Return what the operator is handed for one value."""
+        """Return the Python object for one value."""
         if isinstance(item, Tensor):
             return self.tensor(item, path)
         if isinstance(item, TupleValue):
@@ -89,7 +91,7 @@ class _Maker:
         return self.literal(item)
 
     def literal(self, item: Any) -> Any:
-        """Return what a value without tensors stands for."""
+        """Return the Python object for a value without tensors."""
         if isinstance(item, NoneValue):
             return None
         if isinstance(item, ComplexValue):
@@ -105,13 +107,13 @@ class _Maker:
         return item
 
     def torch_dtype(self, name: str | None) -> torch.dtype:
-        """Return the dtype that a recipe names; `real` and `complex` follow the precision of the case."""
+        """Return the dtype that a recipe names. `real` and `complex` have the precision of the case."""
         own = {None: self.dtype, "real": dtypes.real_of(self.dtype), "complex": dtypes.complex_of(self.dtype)}
         found: torch.dtype = getattr(torch, own.get(name, name or self.dtype))
         return found
 
     def tensor(self, recipe: Tensor, path: tuple[int | str, ...]) -> Any:
-        """Return a tensor, or the slot of a leaf."""
+        """Return a tensor, or the slot of a new leaf."""
         dtype = self.torch_dtype(recipe.dtype)
         leaf, view = self.leaf(recipe, dtype)
         if self.differentiated(recipe, dtype) and self.wrt(path):
@@ -122,14 +124,14 @@ class _Maker:
         return view(leaf)
 
     def differentiated(self, recipe: Tensor, dtype: torch.dtype) -> bool:
-        """Tell whether a tensor is one to differentiate with respect to."""
+        """Return whether to differentiate with respect to a tensor."""
         if not (dtype.is_floating_point or dtype.is_complex):
             return False
         follows = recipe.dtype in (None, "real", "complex") and dtypes.is_differentiable(self.dtype)
         return follows if recipe.grad is None else recipe.grad
 
     def leaf(self, recipe: Tensor, dtype: torch.dtype) -> tuple[torch.Tensor, Through]:
-        """Return the leaf of a recipe, and the map from it to what the operator gets."""
+        """Return the leaf of a recipe, and the map from it to the argument of the operator."""
         dense = draw(recipe, recipe.sizes, dtype)
         if recipe.structure is not None:
             dense = STRUCTURES[recipe.structure](dense)
@@ -142,7 +144,7 @@ class _Maker:
         full, expanded = dense.shape, recipe.memory == "expanded" and dense.dim() > 0
         if expanded:
             dense = dense[:1]
-        # Conjugated and negated twice, lazily the second time.
+        # Conjugate and negate twice, the second time lazily.
         inside += [torch.conj_physical] if recipe.conj and dtype.is_complex else []
         inside += [torch.neg] if recipe.neg and dtype is not torch.bool else []
         lay = partial(in_memory, memory=recipe.memory)
@@ -156,19 +158,19 @@ class _Maker:
         through = _composed(views)
         if not recipe.conj or recipe.neg or recipe.through or expanded or offsets is not None:
             return dense.detach(), through
-        # A conjugated view is the leaf itself: torch's batched forward mode has no rule for making one inside.
+        # The leaf itself is the conjugated view: torch's batched forward mode has no rule for creating one.
         return through(dense).detach(), _composed([])
 
     def jagged_offsets(self, shape: tuple[int, ...]) -> torch.Tensor:
-        """Return the offsets of a jagged tensor: the same for all of a sample that agree in batch and longest row."""
+        """Return the offsets of a jagged tensor, shared by tensors with the same batch size and longest row."""
         if len(shape) < 2:
-            raise ValueError(f"a jagged tensor has at least 2 dimensions, not shape {list(shape)}")
+            raise ValueError(f"a jagged tensor needs at least 2 dimensions, not shape {list(shape)}")
         if shape[:2] not in self.offsets:
             self.offsets[shape[:2]] = jagged_offsets(*shape[:2]).to(self.device)
         return self.offsets[shape[:2]]
 
     def cotangents(self, recipes: Iterable[Any] | None) -> tuple[torch.Tensor, ...] | None:
-        """Return the cotangents that a sample gives for second order."""
+        """Return the cotangents that a sample specifies for second order."""
         if recipes is None:
             return None
         made = (self.leaf(recipe, self.torch_dtype(recipe.dtype)) for recipe in recipes)

@@ -1,6 +1,6 @@
-"""From a dotted path to the object it names: an operator of a library, or something that the project itself defines.
+"""Resolves a dotted path to the object that it names: an operator of a library, or something the project defines.
 
-Nothing is called on the way, and nothing computed. docs/security.md says what that is worth.
+Nothing is called or computed on the way. docs/security.md explains why.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _NOTHING = object()
 _BINDING = (
     FunctionType, MethodType, BuiltinFunctionType, MethodDescriptorType, staticmethod, partial, type(lru_cache(len)),
 )  # fmt: skip
-"""What may be looked up on a class or an instance: binding these runs no code of anybody."""
+"""What may be looked up on a class or an instance, since binding these runs no user code."""
 
 
 class Unresolved(Exception):
-    """A path that names nothing, or nothing that a spec may name. `hint` is the nearest valid path."""
+    """A path that names nothing, or something that specs may not name. `hint` is the nearest valid path."""
 
     def __init__(self, what: str, hint: str = "") -> None:
         super().__init__(what)
@@ -38,8 +38,8 @@ class Unresolved(Exception):
 def resolve(path: str, modules: Sequence[str]) -> Any:
     """Return the object that `package.module.attribute` (or `package.module:attribute`) names.
 
-    `modules` are those that the project allows. Of torch, NumPy, SciPy and math that opens the operators and constants;
-    of any other module what it, or a module inside it, defines or exports by `__all__`. Raises Unresolved.
+    `modules` are those that the project allows. In torch, NumPy, SciPy and math, a path may name operators and
+    constants; in any other module, what it or a module inside it defines or exports in `__all__`. Raises Unresolved.
     """
     dotted = path.replace(":", ".")
     words = names.refused(path, modules)
@@ -59,10 +59,10 @@ def resolve(path: str, modules: Sequence[str]) -> Any:
 
 
 def _of_library(path: str, dotted: str, namespace: str) -> Any:
-    """Return what a namespace of a library offers under a name."""
+    """Return the object with this path in a namespace of a library."""
     parts = dotted.split(".")
     parent = torch.Tensor if namespace == "torch.Tensor" else _import(parts)[0]
-    # Looked up by hand: a module would load what it loads lazily, a class ask its metaclass.
+    # Looked up in __dict__: getattr would trigger lazy loading in a module, and the metaclass of a class.
     holders = parent.__mro__ if isinstance(parent, type) else (parent,)
     found = next((vars(holder)[parts[-1]] for holder in holders if parts[-1] in vars(holder)), _NOTHING)
     if found is _NOTHING:
@@ -71,7 +71,7 @@ def _of_library(path: str, dotted: str, namespace: str) -> Any:
         raise Unresolved(f'"{path}" is a module')
     if not offers(namespace, parts[-1], found):
         what = "tensors" if namespace.startswith("torch") else "arrays and numbers"
-        raise Unresolved(f'"{path}" may not be named in a spec: it is no function of {what}, and no constant')
+        raise Unresolved(f'"{path}" may not be named in a spec: it is neither a function of {what} nor a constant')
     return found
 
 
@@ -86,14 +86,14 @@ def _dispatched(path: str, dotted: str) -> Any:
         except Exception as error:
             raise _missing(path, parent, parts, index, error) from None
         if not is_dispatched(found):
-            raise Unresolved(f'"{path}": {".".join(parts[: index + 1])} is no operator')
+            raise Unresolved(f'"{path}": {".".join(parts[: index + 1])} is not an operator')
     if parts[2] in names.OPERATORS_OF_TORCH and not takes_and_gives_tensors(found):
-        raise Unresolved(f'"{path}" may not be named in a spec: it does not take and give tensors')
+        raise Unresolved(f'"{path}" may not be named in a spec: it does not take and return tensors')
     return found
 
 
 def _of_project(path: str, dotted: str, modules: Sequence[str]) -> Any:
-    """Return what the project defines, or exports, under a path: each part of the way has to be its own."""
+    """Return what the project defines or exports under a path. Every part of the path must belong to the project."""
     modules = names.own(modules)
     parts = dotted.split(".")
     found, used = _import(parts)
@@ -110,7 +110,7 @@ def _of_project(path: str, dotted: str, modules: Sequence[str]) -> Any:
 
 
 def _attribute(path: str, parent: Any, parts: list[str], index: int) -> Any:
-    """Return an attribute. Only a module is asked for it: what a class or an instance would compute is refused."""
+    """Return an attribute. Only modules may compute it; a computed attribute of a class or an instance is refused."""
     name = parts[index]
     try:
         if isinstance(parent, ModuleType):
@@ -119,15 +119,15 @@ def _attribute(path: str, parent: Any, parts: list[str], index: int) -> Any:
         function = found.__func__ if isinstance(found, classmethod) else found
         if isinstance(function, _BINDING):
             return getattr(parent, name)
-    except Exception as error:  # lazy modules raise whatever their import does
+    except Exception as error:  # lazy modules raise what their imports raise
         raise _missing(path, parent, parts, index, error) from None
     if hasattr(type(found), "__get__"):
-        raise Unresolved(f'"{path}": "{name}" is computed when it is looked up, and so may not be named in a spec')
+        raise Unresolved(f'"{path}": "{name}" is computed on access, so a spec may not name it')
     return found
 
 
 def _refuse_foreign(path: str, parent: Any, name: str, found: Any, modules: Sequence[str]) -> None:
-    """Raise Unresolved for what is not the project's own, and say what would make it so."""
+    """Raise Unresolved for an object that does not belong to the project, and say how to allow it."""
     if owned(found, modules):
         return
     if isinstance(found, ModuleType):
@@ -136,11 +136,11 @@ def _refuse_foreign(path: str, parent: Any, name: str, found: Any, modules: Sequ
     what = f'"{path}" is defined in the module {origin}, outside the allowed modules'
     ways = []
     if isinstance(parent, ModuleType) and inside(parent.__name__, modules):
-        ways.append(f'"{name}" in __all__ of {parent.__name__}')
+        ways.append(f'"{name}" to __all__ of {parent.__name__}')
     package = origin.partition(".")[0]
     if package not in (*sys.stdlib_module_names, *names.NAMESPACES):
-        ways.append(f'"{origin}" among the modules of [tool.opcheck]')
-    raise Unresolved(what + (f"; where that is meant: {', or '.join(ways)}" if ways else ""))
+        ways.append(f'"{origin}" to the modules of [tool.opcheck]')
+    raise Unresolved(what + (f"; if this is intended, add {', or '.join(ways)}" if ways else ""))
 
 
 def _exports(module: ModuleType) -> Sequence[str]:
@@ -156,11 +156,11 @@ def _missing(path: str, parent: Any, parts: list[str], index: int, error: Except
 
 
 NO_MODULES: dict[str, ModuleType] = {}
-"""Names that no module has, though the package has one: mylib.Class. Looking for them on disk takes long."""
+"""Paths such as mylib.Class that are not modules, with their packages. Looking for them on disk is slow."""
 
 
 def _import(parts: list[str]) -> tuple[Any, int]:
-    """Import the longest prefix that is a module, all but the last part of a path."""
+    """Import the longest proper prefix that is a module. Return it and the number of parts used."""
     for used in range(max(len(parts) - 1, 1), 0, -1):
         name = ".".join(parts[:used])
         parent = sys.modules.get(name.rpartition(".")[0])

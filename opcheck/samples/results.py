@@ -1,4 +1,4 @@
-"""What an operator returns, taken apart: its tensors, and the names that they have in it."""
+"""Finds the tensors in what an operator returns, and their names."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from torch import Tensor
 
 
 class Untestable(TypeError):
-    """A result that has no tensor to test, or that holds an object which may hide some."""
+    """A result without a tensor to test, or with an object that may hide one."""
 
 
 WHAT_IS_TESTED = (
-    "an operator returns tensors: alone, or in tuples, lists, dicts, named tuples, dataclasses or attrs classes"
+    "an operator must return tensors, alone or in tuples, lists, dicts, named tuples, dataclasses or attrs classes"
 )
 
 PLAIN = (Number, str, bytes, NoneType, torch.dtype, torch.device, torch.layout, torch.memory_format)
@@ -30,10 +30,9 @@ def flatten(result: Any) -> tuple[Tensor, ...]:
 
 
 def named(result: Any) -> list[tuple[str, Tensor]]:
-    """Return the tensors of a result with their paths, in order; numbers, strings and the like are left out.
+    """Return the tensors of a result with their paths, in order. Numbers, strings and the like are left out.
 
-    Raises Untestable where there is no tensor, and for an object that is not known to hold none: what it hides would
-    pass unseen.
+    Raises Untestable if there is no tensor, or if there is an object that may contain one: it would go untested.
     """
     found = []
     for path, part in leaves_of(result):
@@ -41,14 +40,14 @@ def named(result: Any) -> list[tuple[str, Tensor]]:
             found.append((path, part))
         elif not isinstance(part, PLAIN):
             where = f" at output{path}" if path else ""
-            raise Untestable(f"the operator returned {_what(part)}{where}; no tensor in it can be found")
+            raise Untestable(f"the operator returned {_what(part)}{where}; opcheck cannot look for tensors in it")
     if not found:
-        raise Untestable(f"the operator returned {_what(result)}; there is no tensor in it")
+        raise Untestable(f"the operator returned {_what(result)}; it contains no tensor")
     return found
 
 
 def leaves_of(result: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield what is no container, with its path as Python writes it: `.loss`, `['logits']`, `[0]`."""
+    """Yield everything that is not a container, with its path as Python writes it: `.loss`, `['logits']`, `[0]`."""
     parts = None if isinstance(result, Tensor) else _parts(result)
     if parts is None:
         yield path, result
@@ -58,12 +57,12 @@ def leaves_of(result: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _parts(result: Any) -> list[tuple[str, Any]] | None:
-    """Return what a container holds; None for what is no container."""
+    """Return the items of a container with their paths, or None if `result` is not a container."""
     kind = type(result)
     if isinstance(result, Mapping):
         return [(f"[{_short(key)}]", part) for key, part in result.items()]
     if isinstance(result, (tuple, list)):
-        names = getattr(kind, "__match_args__", ())  # of named tuples, and of torch.return_types
+        names = getattr(kind, "__match_args__", ())  # for named tuples and torch.return_types
         if len(names) != len(result):
             return [(f"[{index}]", part) for index, part in enumerate(result)]
     elif dataclasses.is_dataclass(kind):
@@ -76,12 +75,12 @@ def _parts(result: Any) -> list[tuple[str, Any]] | None:
 
 
 def names_among(paths: Sequence[str]) -> tuple[str, ...]:
-    """Return the paths where there is a name in any of them; nothing where all are positions."""
+    """Return the paths if any of them contains a name; empty if all are positions."""
     return tuple(paths) if any(path.strip("[0123456789]") for path in paths) else ()
 
 
 def _what(result: Any) -> str:
-    """Return a result without tensors as words."""
+    """Describe a result without tensors."""
     if result is None:
         return "None"
     kind = type(result)

@@ -1,4 +1,4 @@
-"""Random numbers from a known start, on the device of a case and nowhere else."""
+"""Seeds the random generators that a case uses, and no others."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import torch
 
 
 def seed_device(number: int, device: str = "cpu") -> None:
-    """Seed the generator of the CPU, and those of a device that is another one.
+    """Seed the generator of the CPU, and those of `device` if it is another device.
 
-    `torch.manual_seed` seeds every kind of device there is; for those that nobody has used yet it keeps the request
-    for later, with a stack trace, which takes longer than most operators.
+    `torch.manual_seed` seeds every kind of device. For kinds not yet in use, it stores the request with a stack trace,
+    which takes longer than most operators.
     """
     torch.default_generator.manual_seed(number)
     if torch.device(device).type != "cpu":

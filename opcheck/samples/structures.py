@@ -1,4 +1,4 @@
-"""Kinds of matrices, vectors and indices, each made from random numbers of the wanted shape."""
+"""Special matrices, vectors and indices, each made from a random tensor of the same shape."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from opcheck.samples.precision import precisely
 
 
 def hermitian(base: Tensor) -> Tensor:
-    """(A + A^H) / 2: symmetric for real dtypes."""
+    """(A + A^H) / 2, symmetric for real dtypes."""
     return (base + base.mH) / 2
 
 
 def positive_definite(base: Tensor) -> Tensor:
-    """A A^H / n + I: Hermitian with eigenvalues of at least 1."""
+    """A A^H / n + I, Hermitian with eigenvalues of at least 1."""
     return base @ base.mH / max(base.shape[-1], 1) + torch.eye(base.shape[-2], dtype=base.dtype)
 
 
 def triangular(base: Tensor) -> Tensor:
-    """Lower triangular, the diagonal moved away from zero."""
+    """Lower triangular, with a diagonal away from zero."""
     result = base.tril()
     diagonal = result.diagonal(dim1=-2, dim2=-1)
     diagonal.copy_(diagonal.abs() + 1)
@@ -29,12 +29,12 @@ def triangular(base: Tensor) -> Tensor:
 
 
 def upper_triangular(base: Tensor) -> Tensor:
-    """Upper triangular, the diagonal moved away from zero."""
+    """Upper triangular, with a diagonal away from zero."""
     return triangular(base.mT).mT.contiguous()
 
 
 def orthogonal(base: Tensor) -> Tensor:
-    """Orthonormal columns (or rows, where there are fewer): the Q of a QR decomposition."""
+    """Orthonormal columns (or rows, if there are fewer): the Q of a QR decomposition."""
     if base.shape[-2] < base.shape[-1]:
         return orthogonal(base.mT).mT.contiguous()
     columns: Tensor = torch.linalg.qr(base).Q
@@ -42,7 +42,7 @@ def orthogonal(base: Tensor) -> Tensor:
 
 
 def distinct_singular_values(base: Tensor) -> Tensor:
-    """Singular values 1, 2, ..., k: singular vectors are then well determined."""
+    """Singular values 1, 2, ..., k, so that singular vectors are well determined."""
     return _with_singular_values(base, spread=1.0)
 
 
@@ -59,18 +59,18 @@ def _with_singular_values(base: Tensor, spread: float) -> Tensor:
 
 
 def permutation(base: Tensor) -> Tensor:
-    """Integer dtypes: 0 to n-1 shuffled along the last dimension. Others: permutation matrices."""
+    """For integer dtypes, 0 to n-1 shuffled along the last dimension; for others, permutation matrices."""
     if not (base.is_floating_point() or base.is_complex()):
         return torch.rand(base.shape, dtype=torch.float64).argsort(dim=-1).to(base.dtype)
     if base.dim() < 2 or base.shape[-1] != base.shape[-2]:
-        raise ValueError(f"a permutation matrix is square, not of shape {list(base.shape)}")
+        raise ValueError(f"a permutation matrix must be square, not of shape {list(base.shape)}")
     return _ones_at(torch.rand(base.shape[:-1], dtype=torch.float64).argsort(dim=-1), base)
 
 
 def one_hot(base: Tensor) -> Tensor:
     """One 1 among zeros along the last dimension."""
     if base.dim() == 0:
-        raise ValueError("a one-hot tensor has at least 1 dimension")
+        raise ValueError("a one-hot tensor needs at least 1 dimension")
     return _ones_at(torch.randint(max(base.shape[-1], 1), base.shape[:-1]), base)
 
 
@@ -79,14 +79,14 @@ def _ones_at(places: Tensor, base: Tensor) -> Tensor:
 
 
 def simplex(base: Tensor) -> Tensor:
-    """Positive numbers that sum to 1 along the last dimension; of complex numbers, the real parts decide."""
+    """Positive numbers that sum to 1 along the last dimension, from the real parts of complex numbers."""
     return (base.real if base.is_complex() else base).softmax(dim=-1).to(base.dtype)
 
 
 STRUCTURES: dict[str, Callable[[Tensor], Tensor]] = {
     "permutation": permutation,
     "one_hot": one_hot,
-    "distinct": lambda base: base,  # drawn so: see `values`
+    "distinct": lambda base: base,  # `values` draws distinct numbers
 } | {
     function.__name__: precisely(function)
     for function in (

@@ -1,4 +1,4 @@
-"""Differentiable maps applied inside the tested function, so that finite differences stay on the manifold."""
+"""Differentiable maps applied inside the tested function, which keep finite differences on a manifold."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from opcheck.samples.precision import precisely
 
 
 def adjoint(x: Tensor) -> Tensor:
-    """The conjugate transpose, not lazy: torch's batched forward mode has no rule for conjugated views."""
+    """The conjugate transpose, not lazy, since torch's batched forward mode has no rule for conjugated views."""
     return x.mT.conj_physical() if x.is_complex() else x.mT
 
 
@@ -31,7 +31,7 @@ def triu(x: Tensor) -> Tensor:
 
 
 def positive_diagonal(x: Tensor) -> Tensor:
-    """The lower triangle with a real diagonal of exp(d): the Cholesky factors."""
+    """The lower triangle, with a real diagonal exp(d): a Cholesky factor."""
     diagonal = _real(x.diagonal(dim1=-2, dim2=-1)).exp().to(x.dtype)
     return x.tril(-1).diagonal_scatter(diagonal, dim1=-2, dim2=-1)
 
@@ -42,18 +42,18 @@ def positive_definite(x: Tensor) -> Tensor:
 
 
 def low_rank(x: Tensor) -> Tensor:
-    """A A[:k]^H A[:k] with k half the rows (at least 1): a matrix of rank k, of the same shape."""
+    """A A[:k]^H A[:k], a matrix of the same shape with rank k, half the number of rows (at least 1)."""
     rows = x[..., : max(1, min(x.shape[-2:]) // 2), :]
     return x @ adjoint(rows) @ rows
 
 
 def log_simplex(x: Tensor) -> Tensor:
-    """log_softmax (of the real part): logarithms of probabilities."""
+    """log_softmax of the real part: log-probabilities."""
     return _real(x).log_softmax(dim=-1).to(x.dtype)
 
 
 def simplex(x: Tensor) -> Tensor:
-    """Softmax (of the real part): probabilities."""
+    """softmax of the real part: probabilities."""
     return _real(x).softmax(dim=-1).to(x.dtype)
 
 
@@ -62,13 +62,13 @@ def _real(x: Tensor) -> Tensor:
 
 
 def orthogonal(x: Tensor) -> Tensor:
-    """The matrix exponential of the skew-Hermitian part: an orthogonal (unitary) matrix."""
+    """The matrix exponential of the skew-Hermitian part, an orthogonal (unitary) matrix."""
     exponential: Tensor = torch.linalg.matrix_exp((x - adjoint(x)) / 2)
     return exponential
 
 
 def unit_norm(x: Tensor) -> Tensor:
-    """Rows divided by their norms."""
+    """Every row divided by its norm."""
     return x / x.abs().square().sum(dim=-1, keepdim=True).sqrt()
 
 

@@ -1,4 +1,4 @@
-"""The numbers of a tensor: random within bounds, or explicit."""
+"""The values of a tensor: random within bounds, or explicit."""
 
 from __future__ import annotations
 
@@ -12,28 +12,29 @@ from torch.testing import make_tensor
 from opcheck.spec.values import Tensor
 
 MARGIN = 0.1
-"""Distance that values keep from excluded points, far above the step of any finite difference."""
+"""The least distance of values from excluded points, far above the step of any finite difference."""
 
 SPREAD = 2.0
-"""Default bounds are -SPREAD and SPREAD: large enough for every regime, small enough for exp and tan."""
+"""The default bounds are -SPREAD and SPREAD: large enough for every regime, small enough for exp and tan."""
 
 WHOLE = 10
-"""Likewise for whole numbers."""
+"""The same for integers."""
 
 GAP = 0.1
-"""Least distance of `distinct` values, in units of their mean distance."""
+"""The least distance between `distinct` values, in units of their mean distance."""
 
 TRIES = 1000
 
 
 def draw(recipe: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-    """Return a CPU tensor of a shape and dtype with the values that a recipe asks for.
+    """Return a CPU tensor of the given shape and dtype, with values as in the recipe.
 
     Random numbers come from torch's global generator, which the caller seeds. Values too close to an excluded point
-    (of whole numbers: on it), or to each other where they are to be distinct, are drawn anew.
+    (for integers: equal to it), or to each other if they must be distinct, are drawn again. Raises ValueError if no
+    values satisfy the recipe.
     """
     if recipe.values is not None:
-        # Whole numbers wrap around where the dtype is too small for them.
+        # Integers wrap around if the dtype is too small.
         through = dtype if _is_number(dtype) or dtype is torch.bool else torch.int64
         return torch.tensor(_listed(recipe.values), dtype=through).to(dtype)
     low, high = _bounds(recipe, dtype)
@@ -67,7 +68,7 @@ def _listed(values: Any) -> Any:
 
 
 def _bounds(recipe: Tensor, dtype: torch.dtype) -> tuple[float | None, float | None]:
-    """Return the bounds, (None, None) for booleans. A missing one is the default, or moves clear of the other."""
+    """Return the bounds, (None, None) for booleans. A missing bound is the default, shifted if it meets the other."""
     if dtype is torch.bool:
         return None, None
     edge = SPREAD if _is_number(dtype) else WHOLE
@@ -78,14 +79,14 @@ def _bounds(recipe: Tensor, dtype: torch.dtype) -> tuple[float | None, float | N
         high = edge if low < edge / 2 else low + 2 * edge
     if _is_number(dtype):
         return low, high
-    # Whole numbers within the bounds and the dtype; an interval between two of them gives the next one above.
+    # Integers within the bounds and the dtype. If the bounds contain none, the next integer above.
     limits = torch.iinfo(dtype)
     first = min(max(ceil(low), limits.min), limits.max)
     return first, min(max(ceil(high), first + 1), limits.max + 1)
 
 
 def _points(recipe: Tensor, low: float | None, high: float | None, dtype: torch.dtype) -> tuple[float, ...]:
-    """Return the points to stay away from: none where that would leave no whole number, and none for booleans."""
+    """Return the points to avoid: none for booleans, and none if no integer would be left."""
     if recipe.exclude is None or low is None or high is None:
         return ()
     points = recipe.exclude if isinstance(recipe.exclude, tuple) else (recipe.exclude,)
@@ -94,7 +95,7 @@ def _points(recipe: Tensor, low: float | None, high: float | None, dtype: torch.
 
 
 def _near(values: torch.Tensor, points: Sequence[float]) -> torch.Tensor:
-    """Mark the values that are too close to a point."""
+    """Return a mask of the values that are too close to a point."""
     near = torch.zeros(values.shape, dtype=torch.bool)
     if not points:
         return near
@@ -107,7 +108,7 @@ def _near(values: torch.Tensor, points: Sequence[float]) -> torch.Tensor:
 
 
 def _crowded(values: torch.Tensor, gap: float) -> torch.Tensor:
-    """Mark the values (of complex numbers: the real parts) that follow another one too closely."""
+    """Return a mask of the values (for complex numbers: real parts) that are too close to the next smaller one."""
     real = (values.real if values.is_complex() else values).to(torch.float64).flatten()
     ordered, order = real.sort()
     crowded = torch.zeros(real.shape, dtype=torch.bool)
@@ -118,7 +119,7 @@ def _crowded(values: torch.Tensor, gap: float) -> torch.Tensor:
 def _different(
     shape: tuple[int, ...], dtype: torch.dtype, low: int, high: int, points: Sequence[float]
 ) -> torch.Tensor:
-    """Return different whole numbers; past the upper bound where there are too few below it."""
+    """Return distinct integers. They exceed the upper bound if there are too few below it."""
     count = torch.Size(shape).numel()
     choices = [number for number in range(low, min(high, low + 10 * count)) if number not in points]
     choices += range(high, high + count - len(choices))

@@ -1,4 +1,4 @@
-"""What an operator claims: the spec format, its loading and its errors. Never imports torch."""
+"""The spec format: what an operator claims, how specs are loaded, how mistakes are reported. Never imports torch."""
 
 from opcheck.spec.library import Library, Operator, Sample
 from opcheck.spec.load import Loader

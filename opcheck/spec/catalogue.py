@@ -1,4 +1,4 @@
-"""The TOML files of a session: each is read once, and is a spec or a template by what it says."""
+"""The TOML files of a session. Each is read once; its content decides whether it is a spec or a template."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from opcheck.spec.templates import Template
 
 T = TypeVar("T")
 Read = dict[Path, "T | SpecError"]
-"""What came of files, be it their mistakes."""
+"""The result for each file: its content, or the mistakes in it."""
 
 
 @dataclass
 class Catalogue:
-    """Keeps files as they were when they were first asked for."""
+    """Caches files as they were when first requested."""
 
     _contents: Read[bytes] = field(default_factory=dict)
     _documents: Read[Document] = field(default_factory=dict)
@@ -28,25 +28,25 @@ class Catalogue:
     _shelves: dict[tuple[Path, bool], dict[str, list[Path]]] = field(default_factory=dict)
 
     def content(self, file: Path) -> bytes:
-        """Return what a file consists of. Raises SpecError."""
+        """Return the bytes of a file. Raises SpecError if it cannot be read."""
         return _once(self._contents, file, read_bytes)
 
     def document(self, file: Path) -> Document:
-        """Return a file as TOML. Raises SpecError."""
+        """Return a parsed TOML file. Raises SpecError if it is not valid TOML."""
         return _once(self._documents, file, lambda file: Document.parse(shown(file), decoded(self.content(file), file)))
 
     def template(self, file: Path) -> Template:
-        """Return a template. Raises SpecError."""
+        """Return a template. Raises SpecError if it is invalid."""
         return _once(self._templates, file, lambda file: Template.of(file.stem, self.document(file)))
 
     def below(self, folder: Path) -> list[Path]:
-        """Return the TOML files below a folder. Raises SpecError where a folder among them cannot be read."""
+        """Return the TOML files below a folder. Raises SpecError if a subfolder cannot be read."""
         return _once(self._folders, folder, toml_files)
 
     def templates(self, root: Path, *, alone: bool = False) -> dict[str, list[Path]]:
-        """Return the templates for the specs of a folder, by name: more than one of a name is a mistake.
+        """Return the templates for the specs of a folder, by name. Two templates with one name are a mistake.
 
-        alone: for a file whose folder can be anything, a home folder too. Nothing below that is searched.
+        alone: whether to search only the folder itself. A single file may lie anywhere, for example in a home folder.
         """
         if (root, alone) not in self._shelves:
             shelf = self._shelves[root, alone] = {}
@@ -56,12 +56,12 @@ class Catalogue:
         return self._shelves[root, alone]
 
     def _is_template(self, file: Path) -> bool:
-        """Tell whether a file has a key `template`, or might have one if it were not broken."""
+        """Return whether a file has a key `template`, or seems to have one if it cannot be parsed."""
         try:
             content = self.content(file)
         except SpecError:
             return False
-        if b"template" not in content and b"\\" not in content:  # an escape could be part of the key
+        if b"template" not in content and b"\\" not in content:  # the key may contain an escape
             return False
         try:
             return "template" in self.document(file).data

@@ -1,4 +1,4 @@
-"""A TOML file: its text, its data, and the places of both in each other."""
+"""A TOML file: its text, its data, and where each value is in the text."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from opcheck.spec.positions import Positions, Span
 from opcheck.spec.problems import Problem, SpecError
 
 ENDLESS = re.compile(r"[+-]?[0-9_]{1000,}")
-"""An integer that Python may refuse to read."""
+"""An integer so long that Python may refuse to parse it."""
 
 
 @dataclass(frozen=True)
 class Document:
-    """A TOML file that has been read. `file` is the name that people see: relative where possible."""
+    """A parsed TOML file. `file` is the name shown to people, relative if possible."""
 
     file: str
     text: str
@@ -30,19 +30,19 @@ class Document:
 
     @classmethod
     def read(cls, path: Path, within: KeyPath = ()) -> Document:
-        """Read a file. Raises SpecError where it cannot be read, is no TOML, or has more in it than a spec may have.
+        """Read a file. Raises SpecError if it cannot be read, is not valid TOML, or exceeds the bounds of a spec.
 
-        within: the table of the file that is ours, if not all of it is.
+        within: the path of the only table that belongs to opcheck, if the rest of the file does not.
         """
         return cls.parse(shown(path), decoded(read_bytes(path), path), within)
 
     @classmethod
     def parse(cls, file: str, text: str, within: KeyPath = ()) -> Document:
-        """Parse the text of a file. Raises SpecError."""
+        """Parse the text of a file. Raises SpecError as `read` does."""
         try:
             document = cls(file, text, tomli.loads(text))
         except tomli.TOMLDecodeError as error:
-            raise SpecError([Problem(file, error.lineno, error.colno, f"broken TOML: {error.msg}")]) from None
+            raise SpecError([Problem(file, error.lineno, error.colno, f"invalid TOML: {error.msg}")]) from None
         except (ValueError, RecursionError) as error:
             raise SpecError([_too_much(file, text, str(error))]) from None
         problems = [
@@ -54,7 +54,7 @@ class Document:
         return document
 
     def at(self, path: KeyPath) -> dict[str, Any]:
-        """Return the table at a path; an empty one where there is none."""
+        """Return the table at a path, or an empty table if there is none."""
         found: Any = self.data
         for part in path:
             found = found.get(part) if isinstance(found, dict) else None
@@ -62,11 +62,11 @@ class Document:
 
     @cached_property
     def positions(self) -> Positions:
-        """Where keys and values stand. Computed on demand: a document without mistakes seldom needs it."""
+        """The positions of keys and values. Computed on demand, since a document without mistakes seldom needs them."""
         return Positions(self.text)
 
     def span(self, path: KeyPath, *, key: bool = False) -> Span:
-        """Return the place of a value (or key), or of the nearest table around it that is written down."""
+        """Return the position of a value (or key), or of the innermost table around it that appears in the text."""
         while path:
             found = self.positions.key(path) if key else self.positions.value(path)
             if found:
@@ -79,23 +79,23 @@ class Document:
         return self.span(path).line
 
     def problem(self, path: KeyPath, what: str, expected: str = "", nearest: str = "", *, key: bool = False) -> Problem:
-        """Return a mistake at the place of a value (or key)."""
+        """Return a problem at the position of a value (or key)."""
         span = self.span(path, key=key)
         return Problem(self.file, span.line, span.column, what, expected, nearest)
 
 
 def _too_much(file: str, text: str, why: str) -> Problem:
-    """Return the mistake that made the parser give up: an integer without end, or tables without end in tables."""
+    """Return the problem that made the parser give up: an overlong integer, or tables nested too deeply."""
     for depth, span in Positions(text).values():
         if depth > DEEPEST:
             return Problem(file, span.line, span.column, *NESTED)
         if ENDLESS.fullmatch(text, span.start, span.end):
             return Problem(file, span.line, span.column, *LARGE)
-    return Problem(file, 1, 1, f"TOML beyond what can be read: {why}")
+    return Problem(file, 1, 1, f"TOML that cannot be read: {why}")
 
 
 def holds(data: Any, path: KeyPath) -> bool:
-    """Tell whether a path exists in parsed TOML."""
+    """Return whether a path exists in parsed TOML."""
     for part in path:
         try:
             data = data[part]

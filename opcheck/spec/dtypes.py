@@ -1,4 +1,4 @@
-"""Names of dtypes and of groups of dtypes, and what a list of them stands for."""
+"""Names of dtypes and groups of dtypes, and the dtypes that a list of them expands to."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ FLOATING = ("float16", "bfloat16", "float32", "float64")
 COMPLEX = ("complex64", "complex128")
 
 STANDARD = ("bool", *INTEGRAL, *FLOATING, *COMPLEX)
-"""The dtypes about which every spec makes a claim: those listed work, the others of these are refused."""
+"""The dtypes about which every spec makes a claim: the operator supports the listed ones and refuses the others."""
 
 EXOTIC = ("uint16", "uint32", "uint64", "complex32", "float8_e4m3fn", "float8_e5m2")
-"""Dtypes that few operators know: tested where a spec claims them, and no claim is made where it does not."""
+"""Dtypes that few operators support. They are tested if a spec lists them; leaving them out claims nothing."""
 
 KNOWN = (*STANDARD, *EXOTIC)
 
@@ -36,18 +36,18 @@ COMPLEX_OF = {"float16": "complex32", "float32": "complex64", "float64": "comple
 
 
 def is_differentiable(dtype: str) -> bool:
-    """Tell whether tensors of this dtype can require grad."""
+    """Return whether tensors of this dtype can require grad."""
     return dtype.startswith(("float", "bfloat", "complex")) and not dtype.startswith("float8")
 
 
 def unknown(entry: str) -> tuple[str, str] | None:
-    """Return (expected, nearest) where `entry` is neither a dtype nor a group (`-` in front takes it out)."""
+    """Return (expected, nearest) if `entry`, without a leading `-`, is neither a dtype nor a group; else None."""
     names = [*GROUPS, *KNOWN]
     if entry.removeprefix("-") in names:
         return None
     sign = "-" if entry.startswith("-") else ""
     near = nearest(entry.removeprefix("-"), names)
-    expected = f"a dtype or a group ({', '.join(GROUPS)}), with - in front to take it out"
+    expected = f"a dtype or a group ({', '.join(GROUPS)}), with a leading - to remove it"
     return expected, f"{sign}{near}" if near else ""
 
 
@@ -61,7 +61,7 @@ def _expand(entries: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def expand(entries: Iterable[str]) -> tuple[str, ...]:
-    """Return the dtypes that a list of names and groups stands for, in the order of `KNOWN`.
+    """Return the dtypes that a list of names and groups expands to, in the order of `KNOWN`.
 
     >>> expand(["floating", "-half"])
     ('float32', 'float64')
@@ -75,5 +75,5 @@ def real_of(dtype: str) -> str:
 
 
 def complex_of(dtype: str) -> str:
-    """Return the complex dtype of the same precision; dtypes without one stay as they are."""
+    """Return the complex dtype of the same precision, or `dtype` itself if there is none."""
     return COMPLEX_OF.get(dtype, dtype)

@@ -1,4 +1,4 @@
-"""From the samples that are written to the samples that are run: templates, grids, layouts, bounds."""
+"""Expands the samples in a spec into the samples to run: templates, grids, layouts, bounds."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from opcheck.spec.templates import Template
 from opcheck.spec.values import Tensor, Value
 
 LONGEST = 300
-"""Characters of the name of a sample."""
+"""The most characters in the name of a sample."""
 SKIPPED = 100
-"""How often each of as many samples as there may be can be held against an entry of `skip`."""
+"""The most comparisons of a grid with entries of `skip`, as a multiple of `max_samples`."""
 QUOTE = '"'
 
 FindTemplate = Callable[[str], "Template | list[str] | None"]
-"""Returns a template; or the names there are; or None for a template whose own mistakes are known already."""
+"""Returns a template; the known names if there is none; or None if the template is invalid and already reported."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where the parts of a sample are written: in the operator's file, or in a template that the operator uses."""
+    """Where the parts of a sample are written: in the operator's file, or in a template that it uses."""
 
     entry: Entry
     path: KeyPath
-    """Of the sample, or of the use of a template, within the operator."""
+    """The path of the sample, or of the use of a template, in the operator."""
     use: TemplateUse | None = None
     template: Template | None = None
     number: int = 0
@@ -46,13 +46,13 @@ class Source:
     def problem(
         self, place: KeyPath, what: str, expected: str = "", nearest: str = "", *, key: bool = False
     ) -> Problem:
-        """Return a mistake at a place within the sample."""
+        """Return a problem at a place in the sample."""
         words = (what, expected, nearest)
         if self.template is None or self.use is None:
             return self.entry.problem((*self.path, *place), *words, key=key)
         if len(place) > 1 and place[0] in ("kwargs", "grid") and place[1] in getattr(self.use, str(place[0])):
             return self.entry.problem((*self.path, *place), *words, key=key)
-        # A wrong parameter is the mistake of who uses the template; anything else that of its author.
+        # A wrong parameter is a mistake in the use of the template; anything else is a mistake in the template.
         written, parameter = self.template.origin(self.number, place, self.use.parameters)
         if parameter is not None:
             return self.entry.problem((*self.path, *parameter), *words)
@@ -61,49 +61,49 @@ class Source:
 
 @dataclass
 class Skip:
-    """One entry of `skip`, and whether it left anything out."""
+    """One entry of `skip`, and whether it has skipped anything."""
 
     wanted: dict[str, Value]
     index: int
     keys: dict[str, None] = field(default_factory=dict)
-    """Keys of the grids that it was held against."""
+    """The keys of the grids that it was compared with."""
     used: bool = False
 
     def matches(self, point: dict[str, Value]) -> bool:
-        """Tell whether it leaves out a point of a grid, and remember that."""
+        """Return whether it skips a point of a grid, and remember that it did."""
         hit = all(key in point and point[key] == value for key, value in self.wanted.items())
         self.used = self.used or hit
         return hit
 
     def problems(self, source: Source) -> Iterator[Problem]:
-        """Yield its mistake if it left out nothing."""
+        """Yield a problem if it has skipped nothing."""
         unknown = [key for key in self.wanted if key not in self.keys]
         place: KeyPath = ("skip", self.index)
         if not self.wanted:
-            yield source.problem(place, "an empty skip would leave out every sample", "keys and values of the grid")
+            yield source.problem(place, "an empty skip would skip every sample", "keys and values of the grid")
         if self.used or not self.wanted:
             return
         for key in unknown:
             expected = listing(self.keys) if self.keys else "a sample with a grid"
             yield source.problem(
-                (*place, key), f'"{key}" is no key of the grid', expected, nearest(key, self.keys), key=True
+                (*place, key), f'"{key}" is not a key of the grid', expected, nearest(key, self.keys), key=True
             )
         if not unknown:
             yield source.problem(place, "this skip matches no combination of the grid", "values of the grid")
 
 
 class Expansion:
-    """Expands the samples of one operator, and collects the mistakes met on the way."""
+    """Expands the samples of one operator, and collects problems."""
 
     def __init__(self, entry: Entry, find: FindTemplate, limits: Limits) -> None:
         self.entry, self.find, self.limits = entry, find, limits
         self.problems: list[Problem] = []
         self.complete = True
-        """Whether all samples could be expanded: false where a template is broken."""
+        """Whether all samples could be expanded. False if a template is invalid."""
         self._compared = 0
 
     def samples(self, spec: OperatorSpec) -> tuple[Sample, ...]:
-        """Return all samples of an operator; those up to the bound where there are more, which is a mistake."""
+        """Return all samples of an operator. If there are too many, report it and return those up to the bound."""
         strided = self._bounded(self._written(spec))
         kept = strided
         if "strided" not in spec.layouts:
@@ -155,7 +155,7 @@ class Expansion:
             spec = self._validated(template, number, inner, use)
             if spec is None:
                 for skip in common:
-                    skip.used = True  # it may be right: nobody knows
+                    skip.used = True  # it may be right; the samples are unknown
                 continue
             if use.kwargs or use.grid:
                 spec = spec.model_copy(update={"kwargs": spec.kwargs | use.kwargs, "grid": spec.grid | use.grid})
@@ -190,7 +190,7 @@ class Expansion:
         self.problems += problems
         if problems:
             for skip in skips:
-                skip.used = True  # it may be right: nobody knows
+                skip.used = True  # it may be right; the samples are unknown
             return
         for skip in skips:
             skip.keys |= dict.fromkeys(spec.grid)
@@ -211,14 +211,14 @@ class Expansion:
                 )
 
     def _too_many(self, spec: SampleSpec, source: Source, skips: list[Skip]) -> Iterator[Problem]:
-        """Yield the mistake of a grid with more combinations than there may be samples, or more than can be skipped."""
+        """Yield a problem if a grid has too many combinations, or too many to compare with the entries of `skip`."""
         count = prod(len(values) for values in spec.grid.values())
         if count > self.limits.max_samples:
             yield source.problem(("grid",), *self.limits.count(count))
             return
         self._compared += count * len(skips)
         if self._compared > SKIPPED * self.limits.max_samples:
-            words = ("skip is held against too many combinations", "fewer of them, or fewer entries of skip")
+            words = ("skip is compared with too many combinations", "fewer combinations, or fewer entries of skip")
             yield source.problem(("skip",), *words)
 
     def _refuse_unused(self, skips: Iterable[Skip], source: Source) -> None:
@@ -238,7 +238,7 @@ def _skips(written: Iterable[dict[str, Value]]) -> list[Skip]:
 
 
 def _both(entries: tuple[str, ...] | None, restriction: tuple[str, ...] | None) -> tuple[str, ...] | None:
-    """Return the dtypes that both lists allow; None is no restriction."""
+    """Return the dtypes in both lists. None means no restriction."""
     if entries is None or restriction is None:
         given = entries if restriction is None else restriction
         return None if given is None else dtypes.expand(given)
@@ -246,17 +246,17 @@ def _both(entries: tuple[str, ...] | None, restriction: tuple[str, ...] | None) 
 
 
 def _too_long(label: str, named: dict[str, list[tuple[Value, str]]], source: Source) -> Iterator[Problem]:
-    """Yield the mistake of a grid whose samples would have names that nobody can read or type."""
+    """Yield a problem if a grid makes sample names that are too long to read or type."""
     longest = {key: max(len(name) for _, name in values) for key, values in named.items()}
     length = len(label) + sum(longest.values()) + len(longest) + 1
     if longest and length > LONGEST:
         key = max(longest, key=lambda key: longest[key])
-        what = f"the values of this grid give samples names of up to {length} characters"
-        yield source.problem(("grid", key), what, f"at most {LONGEST}; further samples can hold longer values")
+        what = f"the values of this grid make sample names of up to {length} characters"
+        yield source.problem(("grid", key), what, f"at most {LONGEST}; put longer values into separate samples")
 
 
 def _in_layout(samples: Iterable[Sample], layout: str) -> Iterator[Sample]:
-    """Repeat strided samples with their first tensor in another layout, where its rank allows that."""
+    """Repeat strided samples with the first tensor in another layout, if its rank is large enough."""
     least = 1 if layout in ("sparse_coo", "mkldnn") else 2
     for sample in samples:
         first: Any = sample.args[0] if sample.args else None

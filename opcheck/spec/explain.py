@@ -1,4 +1,4 @@
-"""Turns what pydantic says about a spec into problems that a person can act on."""
+"""Turns the errors that pydantic finds in a spec into problems that a person can act on."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from opcheck.spec.problems import Problem, listing, nearest
 from opcheck.spec.render import render
 
 Locate = Callable[..., Problem]
-"""`Document.problem`, or a function like it that knows where merged values come from."""
+"""`Document.problem`, or a similar function that knows the origin of merged values."""
 
 WANTED = {
     "int_type": "an integer",
@@ -35,20 +35,20 @@ BOUNDS = {
     "less_than_equal": ("le", "a number of at most"),
 }
 MOST = 30
-"""How many names a message lists."""
+"""The most names that a message lists."""
 
 
 def explain(error: ValidationError, model: type[BaseModel], raw: Any, locate: Locate) -> list[Problem]:
-    """Return one problem for each place of `raw` (parsed TOML) that a model refuses."""
+    """Return one problem for each place in `raw` (parsed TOML) that the model rejects."""
     places: dict[tuple[Path, str], list[Any]] = {}
     for item in error.errors(include_url=False):
         path = _path(item["loc"], raw)
         kind, last = item["type"], item["loc"][-1] if item["loc"] else ""
-        # Behind the last key, "[key]" is pydantic's word for that key itself.
+        # After the last key, pydantic writes "[key]" for that key itself.
         named = last == "[key]" and len(item["loc"]) > 1 and path[-1:] == item["loc"][-2:-1]
         what = "key" if kind == "extra_forbidden" or named else str(last) if _is_missing(item) else ""
         places.setdefault((path, what), []).append(item)
-    # Where something within is wrong, the type was refused only because another one of a union fits better.
+    # If something inside is wrong, the type error comes from a member of a union that was not meant.
     around = {path[:length] for path, what in places for length in range(len(path) + bool(what))}
     found = {
         (path, what): _problem(path, items, model, raw, partial(locate, key=what == "key"))
@@ -60,7 +60,7 @@ def explain(error: ValidationError, model: type[BaseModel], raw: Any, locate: Lo
 
 
 def _path(loc: tuple[int | str, ...], raw: Any) -> Path:
-    """Keep those parts of pydantic's location that exist in the TOML; the others are names of union members."""
+    """Keep the parts of pydantic's location that exist in the TOML. The others are names of union members."""
     path: list[int | str] = []
     for part in loc:
         if isinstance(raw, dict):
@@ -113,19 +113,19 @@ def _problem(path: Path, items: list[Any], model: type[BaseModel], raw: Any, loc
 
 
 def _wrong_length(path: Path, items: list[Any], value: Any) -> tuple[str, str]:
-    """Return the words for an array or string that is too short or too long."""
+    """Return what is wrong with an array or string of the wrong length, and what was expected."""
     kind, context = items[0]["type"], items[0].get("ctx", {})
     if not value:
         return f"{_called(path)} is empty", "some text" if kind == "string_too_short" else "at least one element"
     if kind == "too_long":
         count = "element" if context["max_length"] == 1 else "elements"
         return f"{_called(path)} is too long", f"at most {context['max_length']} {count}"
-    # A tuple of fixed length: pydantic names each element that it misses.
+    # A tuple of fixed length: pydantic reports every missing element.
     return f"{_called(path)} is too short", f"{items[-1]['loc'][-1] + 1} elements"
 
 
 def _wrong_value(path: Path, items: list[Any], value: Any) -> tuple[str, str, str]:
-    """Return the words for a value of the wrong type, or a string that is none of the names there are."""
+    """Return what is wrong with a value of the wrong type or an unknown name, what was expected, the nearest name."""
     choices = [choice for item in items for choice in _choices(item)]
     wanted = dict.fromkeys(WANTED[item["type"]] for item in items if item["type"] in WANTED)
     listed = [listing(choices, MOST)] if choices else []
@@ -138,7 +138,7 @@ def _wrong_value(path: Path, items: list[Any], value: Any) -> tuple[str, str, st
 
 
 def _choices(item: Any) -> list[str]:
-    """Return the values that a literal can have, in TOML's words."""
+    """Return the values of a literal as TOML writes them."""
     expected = str(item.get("ctx", {}).get("expected", "")) if item["type"] == "literal_error" else ""
     named = [part.strip("' ") for part in expected.replace(" or ", ", ").split(", ") if part]
     return [name.lower() if name in ("True", "False") else name for name in named]
@@ -152,7 +152,7 @@ def _called(path: Path) -> str:
 
 
 def name_of(value: Any) -> str:
-    """Return what a TOML value is, in TOML's words, with the text of short ones."""
+    """Return the type of a TOML value in TOML's terms, and its text if it is short."""
     for types, name in (
         ((bool,), "a boolean"), ((int,), "an integer"), ((float,), "a number"), ((str,), "a string"),
         ((list, tuple), "an array"), ((dict,), "a table"), ((datetime,), "a date and time"), ((date,), "a date"),
@@ -165,19 +165,19 @@ def name_of(value: Any) -> str:
 
 
 def _keys(model: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:
-    """Return the keys that are valid where pydantic refused `loc[-1]`."""
+    """Return the valid keys where pydantic rejected `loc[-1]`."""
     return [name for found in _models_at(model, _names(loc[:-1])) for name in found.model_fields]
 
 
 def _literals(loc: tuple[int | str, ...]) -> tuple[str, ...]:
-    """Return the keys of other tables that could have been meant, where the table was taken for a tensor's."""
+    """Return the keys of literals that may have been meant, if the table was taken for a tensor."""
     from opcheck.spec.values import LITERALS, TENSOR
 
     return LITERALS if TENSOR in loc[-2:] else ()
 
 
 def _description(model: type[BaseModel], loc: tuple[int | str, ...]) -> str:
-    """Return what the field that pydantic misses is for."""
+    """Return the description of a missing field."""
     models = [found for found in _models_at(model, _names(loc[:-1])) if loc[-1] in found.model_fields]
     return next((text for found in models if (text := found.model_fields[str(loc[-1])].description)), "")
 
@@ -188,7 +188,7 @@ def _names(loc: tuple[int | str, ...]) -> tuple[str, ...]:
 
 @lru_cache(maxsize=256)
 def _models_at(model: type[BaseModel], names: tuple[str, ...]) -> list[type[BaseModel]]:
-    """Return the models that the table at a location could be an instance of."""
+    """Return the models that the table at a location may be an instance of."""
     models = [model]
     for name in names:
         if name.startswith("<"):
@@ -205,7 +205,7 @@ def _tag(model: type[BaseModel]) -> str:
 
 
 def _models(annotation: Any, seen: set[int]) -> list[type[BaseModel]]:
-    """Return the models that an annotation mentions, however deep."""
+    """Return the models that an annotation mentions at any depth."""
     if id(annotation) in seen:
         return []
     seen.add(id(annotation))

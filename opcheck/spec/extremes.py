@@ -1,6 +1,6 @@
-"""What TOML has room for and a spec has not: control characters, integers beyond 64 bits, tables in tables without end.
+"""Refuses what TOML allows and no spec needs: control characters, integers beyond 64 bits, very deep nesting.
 
-They are refused before anything else looks at the data, which nothing after this need be prepared for.
+This runs before anything else looks at the data, so later code need not handle such values.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from opcheck.spec.positions import Path
 
 DEEPEST = 50
 MOST = 200_000
-"""Values in one file; the largest of the library have some thousands."""
-NESTED = ("this is nested too deeply", f"at most {DEEPEST} tables and arrays in one another")
+"""The most values in one file. The largest shipped specs have a few thousand."""
+NESTED = ("this is nested too deeply", f"at most {DEEPEST} levels of tables and arrays")
 LARGE = ("an integer beyond 64 bits", "-2^63 to 2^63 - 1")
 INTEGERS = range(-(2**63), 2**63)
 UNSEEN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
-"""Control characters but tab and line ends, and what turns the direction of text."""
+"""Control characters except tab and line ends, and characters that change the direction of text."""
 
 Found = tuple[Path, bool, str, str]
-"""The path, whether its key is meant, what is wrong, what was expected."""
+"""The path, whether the key is wrong rather than the value, what is wrong, what was expected."""
 
 
 def extremes(data: dict[str, Any]) -> Iterator[Found]:
-    """Yield what parsed TOML has of the kind."""
+    """Yield everything in parsed TOML that is refused."""
     count = _plain(data)
     if count is None:
         yield from _searched(data)
@@ -34,7 +34,7 @@ def extremes(data: dict[str, Any]) -> Iterator[Found]:
 
 
 def _plain(data: dict[str, Any]) -> int | None:
-    """Return the number of values where nothing else is of the kind. All files pass here: it has to be fast."""
+    """Return the number of values, or None if any must be refused. Fast, since every file passes through it."""
     count, level = 0, list[Any]([data])
     for _ in range(DEEPEST):
         within: list[Any] = []
@@ -83,4 +83,4 @@ def _searched(data: dict[str, Any]) -> Iterator[Found]:
 def _unseen(what: str, text: str) -> tuple[str, str]:
     found = UNSEEN.search(text)
     assert found is not None
-    return f"{what} has a control character ({ascii(found[0])[1:-1]})", "text that can be read"
+    return f"{what} contains a control character ({ascii(found[0])[1:-1]})", "printable text"

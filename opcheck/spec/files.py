@@ -1,4 +1,4 @@
-"""Reads files that anybody may have written: regular ones of a sensible size, in UTF-8."""
+"""Reads files from untrusted authors: only regular files, of bounded size, in UTF-8."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOST_BYTES = 4 * 2**20
 
 
 def shown(path: Path) -> str:
-    """Return a path as a person would type it: relative to the current folder where it lies below."""
+    """Return a path as a person would type it: relative to the current folder if it is inside."""
     here = os.getcwd() + os.sep
     for full in (os.path.abspath(path), os.path.realpath(path)):  # much faster than pathlib's own way
         if full.startswith(here):
@@ -22,12 +22,12 @@ def shown(path: Path) -> str:
 
 
 def decoded(content: bytes, path: Path) -> str:
-    """Return the text of a file. Raises SpecError where it is none."""
+    """Return the text of a file. Raises SpecError if it is not UTF-8."""
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
         *lines, last = content[: error.start].decode("utf-8").split("\n")
-        problem = Problem(shown(path), len(lines) + 1, len(last) + 1, "is not text in UTF-8", "a TOML file")
+        problem = Problem(shown(path), len(lines) + 1, len(last) + 1, "is not UTF-8 text", "a TOML file")
         raise SpecError([problem]) from None
     if text.startswith("\ufeff"):
         raise SpecError([Problem(shown(path), 1, 1, "begins with a byte order mark", "UTF-8 without one")])
@@ -35,13 +35,13 @@ def decoded(content: bytes, path: Path) -> str:
 
 
 def read_bytes(path: Path) -> bytes:
-    """Return the content of a file. Raises SpecError where it cannot be read.
+    """Return the content of a file. Raises SpecError if it cannot be read.
 
-    What is no regular file is not opened: a pipe would wait for its writer, a device may have no end.
+    Only regular files are opened: a pipe would wait for its writer, and a device may never end.
     """
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
-            raise SpecError([Problem(shown(path), 1, 1, "is no regular file", "a TOML file")])
+            raise SpecError([Problem(shown(path), 1, 1, "is not a regular file", "a TOML file")])
         with open(path, "rb") as file:
             content = file.read(MOST_BYTES + 1)
     except OSError as error:
@@ -52,9 +52,9 @@ def read_bytes(path: Path) -> bytes:
 
 
 def toml_files(folder: Path) -> list[Path]:
-    """Return the TOML files below a folder, but pyproject.toml, in order.
+    """Return the TOML files below a folder, except pyproject.toml, in order.
 
-    Raises SpecError where a folder among them cannot be read.
+    Raises SpecError if a subfolder cannot be read.
     """
     found: list[Path] = []
     problems: list[Problem] = []

@@ -1,4 +1,4 @@
-"""The operators of a set of spec files, ready to plan from: samples expanded, claims resolved by device."""
+"""The operators of a set of spec files, ready for planning: samples expanded, claims resolved by device."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ class Sample:
 
     @property
     def line(self) -> int:
-        """The line of the spec file that it comes from."""
+        """The line of the spec file that it is written on."""
         return self.document.line(self.path)
 
     @property
     def where(self) -> str:
-        """`file:line` of the spec."""
+        """Its position in the spec, `file:line`."""
         return f"{self.document.file}:{self.line}"
 
     def tensors(self) -> list[Tensor]:
@@ -49,15 +49,15 @@ class Sample:
 
     @property
     def is_sparse(self) -> bool:
-        """Whether any tensor has a sparse layout."""
+        """Whether any of its tensors has a sparse layout."""
         return any(tensor.layout in SPARSE_LAYOUTS for tensor in self.tensors())
 
     def goes_with(self, dtype: str) -> bool:
-        """Tell whether it is meant for a dtype."""
+        """Return whether it is meant for a dtype."""
         return self.dtypes is None or dtype in self.dtypes
 
     def answers_to(self, name: str) -> bool:
-        """Tell whether a name given in `expect` means this sample: its own, or that of the grid it comes from."""
+        """Return whether a name in `expect` refers to this sample: its own name, or that of its grid."""
         return name in names_of(self.name)
 
     def toml(self) -> str:
@@ -69,7 +69,7 @@ class Sample:
 
 
 def names_of(sample: str) -> tuple[str, str]:
-    """Return the names that mean a sample: its own, and that of the grid it comes from."""
+    """Return the names that refer to a sample: its own, and that of its grid."""
     return sample, sample.split("[")[0]
 
 
@@ -79,7 +79,7 @@ class Variant:
 
     kind: VariantKind
     path: str
-    """Dotted path of the callable."""
+    """The dotted path of the callable."""
 
 
 @dataclass(frozen=True)
@@ -89,16 +89,16 @@ class DeviceClaims:
     forward: tuple[str, ...]
     backward: tuple[str, ...]
     exact: bool
-    """Whether the spec says which dtypes work, and thereby that the others are refused; a default says nothing."""
+    """Whether the spec lists the dtypes, which claims that the others are refused. The default claims nothing."""
     supports: Supports
     tolerances: tuple[Tolerances, ...]
     """Most specific first."""
 
     def tolerance(self, check: str, dtype: str) -> Tolerance:
-        """Return the numbers for one check and dtype; None where the check's default holds."""
+        """Return the tolerances for a check and dtype. A value is None if the default of the check applies."""
         result = Tolerance()
         for level in self.tolerances:
-            if level is not USUAL_TOLERANCES:  # as nearly all are: nothing is set there
+            if level is not USUAL_TOLERANCES:  # nearly all are the defaults, which set nothing
                 result = result.over(level.at(check, dtype))
         return result
 
@@ -115,21 +115,21 @@ class Operator:
 
     @cached_property
     def id(self) -> str:
-        """`torch.sin`, `torch.div[floor]`."""
+        """The id, such as `torch.sin` or `torch.div[floor]`."""
         return self.spec.id
 
     def problem(self, path: KeyPath, *words: str, key: bool = False) -> Problem:
-        """Return a mistake in its spec, at the place of a value (or key), be it in the defaults of the file."""
+        """Return a problem at the position of a value (or key), in the operator or in the defaults of its file."""
         return Entry(self.document, self.index).problem(path, *words, key=key)
 
     @property
     def line(self) -> int:
-        """The line of its name in the spec file."""
+        """The line of the spec file with its name."""
         return self.document.line(("operator", self.index, "name"))
 
     @cached_property
     def variants(self) -> tuple[Variant, ...]:
-        """The function, and the other ways of calling that the spec names."""
+        """The function, and the other ways to call it that the spec lists."""
         last = self.spec.callable_path.rsplit(".", 1)[-1].rsplit(":", 1)[-1]
         found = [Variant("function", self.spec.callable_path)]
         for entry in self.spec.variants:
@@ -141,11 +141,11 @@ class Operator:
 
     @cached_property
     def has_sparse_samples(self) -> bool:
-        """Whether any sample has a tensor of a sparse layout."""
+        """Whether any sample has a tensor with a sparse layout."""
         return any(sample.is_sparse for sample in self.samples)
 
     def on(self, device: DeviceProfile) -> DeviceClaims:
-        """Return its claims on a device: dtypes that the device lacks are taken out."""
+        """Return its claims on a device, without the dtypes that the device lacks."""
         return _on(self, device.name, dtypes.expand(device.lacks), device.tolerance)
 
 
@@ -159,7 +159,7 @@ def _on(operator: Operator, device: str, lacks: tuple[str, ...], profile: Tolera
     own = (special.tolerance,) if special and special.tolerance else ()
     return DeviceClaims(
         tuple(name for name in forward if name not in lacks),
-        # What does not run forward has no backward pass, also where the defaults of a file speak of one.
+        # Without a forward pass there is no backward pass, even if the defaults of the file claim one.
         tuple(name for name in claimed.backward_names() if name in forward and name not in lacks),
         "forward" in claimed.model_fields_set,
         supports,
@@ -181,7 +181,7 @@ class Library:
 
     @property
     def sample_count(self) -> int:
-        """The number of samples of all operators."""
+        """The total number of samples."""
         return sum(len(operator.samples) for operator in self.operators)
 
     def find(self, name: str) -> list[Operator]:

@@ -1,4 +1,4 @@
-"""What a project allows: modules that callables and objects come from, sizes of tensors, numbers of samples."""
+"""The limits that a project sets: allowed modules, the size of tensors, the number of samples."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from opcheck.spec.values import ObjectValue, Tensor, TupleValue
 
 @dataclass(frozen=True)
 class Limits:
-    """Holds values against the limits, before anything is imported or allocated."""
+    """Compares values with the limits, before anything is imported or allocated."""
 
     modules: tuple[str, ...] = ("torch",)
     max_elements: int = 4096
     max_samples: int = 1000
 
     def of_sample(self, spec: SampleSpec) -> Iterator[tuple[Path, str, str, str]]:
-        """Yield the place and the words of each mistake in the values of a sample."""
+        """Yield the path and the text of each mistake in the values of a sample."""
         yield from self.of_values(spec.args, ("args",))
         for key in ("kwargs", "grid", "grad_outputs"):
             if getattr(spec, key):
                 yield from self.of_values(getattr(spec, key), (key,))
 
     def of_values(self, value: Any, place: Path) -> Iterator[tuple[Path, str, str, str]]:
-        """Yield the place and the words of each mistake in a value."""
+        """Yield the path and the text of each mistake in a value."""
         parts: list[tuple[Path, Tensor | ObjectValue]] = []
         _collect(value, place, parts)
         for at, part in parts:
@@ -37,17 +37,17 @@ class Limits:
                 if words:
                     yield ((*at, "object"), *words)
             elif part.numel > self.max_elements:
-                what = f"a tensor of {_amount(part.numel)} elements is over the bound"
+                what = f"a tensor of {_amount(part.numel)} elements is too large"
                 yield (at, what, f"at most {self.max_elements} (max_elements of [tool.opcheck])", "")
 
     def count(self, samples: int | None = None) -> tuple[str, str]:
-        """Return the words for too many samples; None: nobody has counted them to the end."""
-        what = f"more than {self.max_samples} samples" if samples is None else f"{_amount(samples)} samples"
-        return f"{what} are over the bound", f"at most {self.max_samples} (max_samples of [tool.opcheck])"
+        """Return the message for too many samples. `samples` is None if they were not all counted."""
+        count = f"more than {self.max_samples}" if samples is None else _amount(samples)
+        return f"too many samples: {count}", f"at most {self.max_samples} (max_samples of [tool.opcheck])"
 
 
 def _collect(value: Any, place: Path, found: list[tuple[Path, Tensor | ObjectValue]]) -> None:
-    """Append the tensors and objects within a value, with their places. All samples pass here: it has to be fast."""
+    """Append the tensors and objects in a value, with their paths. Fast, since every sample passes through it."""
     if isinstance(value, (Tensor, ObjectValue)):
         found.append((place, value))
     elif isinstance(value, (list, tuple)):

@@ -1,4 +1,4 @@
-"""Loads spec files and folders into a Library, and reports every mistake of a run at once."""
+"""Loads spec files and folders into a Library, and reports all mistakes at once."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from opcheck.spec.problems import Problem, SpecError, listing, nearest
 from opcheck.spec.templates import Template, builtin, builtin_names
 
 BUILTIN = "builtin"
-"""The name by which a path means the shipped library."""
+"""The path that refers to the shipped library."""
 
 
 REFERENCE_MODULES = ("numpy", "scipy", "math", "torch._refs")
-"""References may come from these without further ado. torch._refs has torch's operators in terms of simpler ones."""
+"""Modules always allowed for references. torch._refs implements torch's operators in terms of simpler ones."""
 
 
 def builtin_folder() -> Path:
-    """Return the folder of the shipped specs: inside the wheel, or beside the package in a checkout."""
+    """Return the folder of the shipped specs, inside an installed package or beside it in a checkout."""
     package = Path(__file__).resolve().parent.parent
     installed = package / "library"
     return installed if installed.is_dir() else package.parent / "specs"
@@ -58,7 +58,7 @@ def _missing(path: Path) -> Problem:
 
 @dataclass
 class Loader:
-    """Collects operators and mistakes over files."""
+    """Collects operators and mistakes from files."""
 
     limits: Limits = field(default_factory=Limits)
     roots: tuple[Path, ...] = ()
@@ -71,17 +71,17 @@ class Loader:
     _loaded: set[Path] = field(default_factory=set)
 
     def add(self, path: Path, root: Path | None = None) -> None:
-        """Load a file, or all TOML files below a folder. What was loaded before is not loaded again.
+        """Load a file, or all TOML files below a folder. Files that are already loaded are skipped.
 
-        root: the folder that families and templates belong to; default: the spec folder of the project that the path
-        lies in, else the folder itself.
+        root: the folder that families and templates belong to. Default: the project's spec folder around the path, or
+        else the folder itself.
         """
         if path.parts and path.parts[0] == BUILTIN and not os.path.exists(path):
             root, path = builtin_folder(), builtin_folder().joinpath(*path.parts[1:])
         if not os.path.exists(path):
             self.problems.append(_missing(path))
             return
-        # Of a link to a file, the place is where the link stands: that is what people see, and where it belongs.
+        # A link to a file counts where the link is, not where it points: that is the path people see.
         path = Path(os.path.realpath(path) if path.is_dir() else os.path.join(os.path.realpath(path.parent), path.name))
         root = Path(os.path.realpath(root or self._root(path)))
         try:
@@ -96,7 +96,7 @@ class Loader:
         find = partial(self._template, templates)
         for file in files:
             if file in shelved:
-                find(file.stem)  # for its mistakes, whether it is used or not
+                find(file.stem)  # reports its mistakes even if it is not used
             elif file not in self._loaded:
                 self._loaded.add(file)
                 self._add_file(file, _family(file, root), find)
@@ -108,7 +108,7 @@ class Loader:
         return path if path.is_dir() else path.parent
 
     def _template(self, templates: dict[str, list[Path]], name: str) -> Template | list[str] | None:
-        """Return a template; or the names there are; or None where its own mistakes are among the problems now."""
+        """Return a template; the known names if there is none; or None if it is invalid, after reporting that."""
         if name in templates:
             first, *others = templates[name]
             try:
@@ -124,14 +124,14 @@ class Loader:
         return sorted({*templates, *builtin_names()})
 
     def library(self) -> Library:
-        """Return what was loaded. Raises SpecError where anything was wrong."""
+        """Return the loaded operators. Raises SpecError if there was any mistake."""
         library = self.sound()
         if self.problems:
             raise SpecError(self.problems)
         return library
 
     def sound(self) -> Library:
-        """Return the operators without mistakes; those of the others are in `problems`."""
+        """Return the operators without mistakes. The mistakes of the others are in `problems`."""
         seen: dict[str, Operator] = {}
         for operator in self.operators:
             first = seen.setdefault(operator.id, operator)
@@ -160,7 +160,7 @@ class Loader:
         except ValidationError as error:
             found = explain(error, OperatorSpec, entry.raw, entry.problem)
             self.problems += found
-            # What is right is looked at further, so that all mistakes come to light at once.
+            # Check what is valid further, to report all mistakes at once.
             remaining = _without_mistakes(error, entry.raw)
             if remaining is None:
                 return
@@ -170,7 +170,7 @@ class Loader:
         found += [*expansion.problems, *self._claims(spec, entry)]
         if not found and complete and expansion.complete and not samples:
             what = f'operator "{spec.id}" has no samples' + (" left" if spec.samples else "")
-            expected = "a skip, dtypes or layouts that leave some" if spec.samples else "samples = [...]"
+            expected = "a skip, dtypes or layouts that leave at least one" if spec.samples else "samples = [...]"
             found = [entry.problem(("samples",) if spec.samples else (), what, expected)]
         self.problems += found
         if not found and samples:
@@ -216,7 +216,7 @@ class Loader:
 
 
 def _without_mistakes(error: ValidationError, raw: dict[str, Any]) -> OperatorSpec | None:
-    """Return an operator from those keys that are right; wrong samples become empty ones. None: that is too little."""
+    """Return an operator made of the valid keys, with invalid samples emptied; None if too little is valid."""
     kept, wrong = dict(raw), set()
     for item in error.errors(include_url=False, include_context=False):
         key, *rest = item["loc"] or ("",)

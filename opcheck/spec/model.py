@@ -1,4 +1,4 @@
-"""The base of all spec models: unknown keys are errors, values are frozen, types are exact."""
+"""The base of all spec models: unknown keys are errors, values are frozen, types are strict."""
 
 import re
 import warnings
@@ -12,7 +12,7 @@ from opcheck.spec import dtypes
 T = TypeVar("T")
 
 Frozen = Annotated[tuple[T, ...], Field(strict=False)]
-"""A TOML array, kept as a tuple."""
+"""A TOML array, stored as a tuple."""
 
 
 class Model(BaseModel):
@@ -22,15 +22,15 @@ class Model(BaseModel):
 
 
 FURTHER_KEYS = ConfigDict(extra="allow")
-"""The configuration of a table whose keys are not all known beforehand."""
+"""The configuration of a table that accepts keys not known in advance."""
 
 
 def refuse(what: str, expected: str = "", nearest: str = "", at: tuple[int | str, ...] = ()) -> PydanticCustomError:
-    """Return the exception by which a validator reports a mistake in opcheck's own words.
+    """Return the exception that a validator raises to report a mistake in opcheck's own words.
 
-    at: the keys and indices of what is wrong within the value that was validated.
+    at: keys and indices that lead from the validated value to the part that is wrong.
     """
-    # The text goes through the context: pydantic would read braces in a message as its own placeholders.
+    # Passed through the context, since pydantic takes braces in a message for placeholders.
     context: dict[str, Any] = {"what": what, "expected": expected, "nearest": nearest, "at": at}
     return PydanticCustomError("opcheck", "{what}", context)
 
@@ -40,7 +40,7 @@ LONGEST_PATH = 200
 LONGEST_NAME = 100
 LONGEST_PATTERN = 1000
 MOST_GROUPS = 100
-"""Of a regular expression: Python compiles each by a call within a call."""
+"""The most groups in a regular expression. Python compiles nested groups recursively."""
 
 
 def _bounded(text: str, what: str, most: int) -> None:
@@ -51,7 +51,7 @@ def _bounded(text: str, what: str, most: int) -> None:
 def _dotted(text: str) -> str:
     _bounded(text, "a path", LONGEST_PATH)
     if not DOTTED.fullmatch(text):
-        raise refuse(f'"{text}" is no dotted path', "package.attribute or package.module:attribute")
+        raise refuse(f'"{text}" is not a dotted path', "package.attribute or package.module:attribute")
     return text
 
 
@@ -63,14 +63,14 @@ def _dtype_entry(text: str) -> str:
 
 
 def _specifier(text: str) -> str:
-    # Imported here: packaging costs 40 ms, and few specs have a version condition.
+    # Imported here: packaging takes 40 ms to import, and few specs have a version condition.
     from packaging.specifiers import SpecifierSet
 
     _bounded(text, "a version condition", LONGEST_NAME)
     try:
         SpecifierSet(text)
     except ValueError:  # InvalidSpecifier among them
-        raise refuse(f'"{text}" is no version condition', 'a condition such as "<2.12" or ">=2.6,<3"') from None
+        raise refuse(f'"{text}" is not a version condition', 'a condition such as "<2.12" or ">=2.6,<3"') from None
     return text
 
 
@@ -80,22 +80,22 @@ SPECIAL = frozenset("[](){}*+?\\|")
 def _pattern(text: str) -> str:
     _bounded(text, "a regular expression", LONGEST_PATTERN)
     if SPECIAL.isdisjoint(text):
-        return text  # plain words: spares compiling
+        return text  # plain words need no compiling
     if text.count("(") > MOST_GROUPS:
         raise refuse(f"a regular expression of {text.count('(')} groups is too large", f"at most {MOST_GROUPS}")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error")  # what Python has doubts about means something else in its next versions
+            warnings.simplefilter("error")  # Python warns about patterns that will change their meaning
             re.compile(text)
     except (re.error, OverflowError, Warning) as error:
-        raise refuse(f'"{text}" is no regular expression: {error}') from None
+        raise refuse(f'"{text}" is not a regular expression: {error}') from None
     return text
 
 
 def _identifier(text: str) -> str:
     _bounded(text, "a name", LONGEST_NAME)
     if not re.fullmatch(r"[\w.+=-]+", text):
-        raise refuse(f'"{text}" cannot stand in a test id', "letters, digits and any of _ . + = -")
+        raise refuse(f'"{text}" cannot be part of a test id', "letters, digits and any of _ . + = -")
     return text
 
 
@@ -103,22 +103,22 @@ TAKEN_MARKS = frozenset({
     "filterwarnings", "flaky", "forked", "parameterise", "parameterize", "parametrise", "parametrize", "repeat", "skip",
     "skipif", "timeout", "tryfirst", "trylast", "usefixtures", "xdist_group", "xfail",
 })  # fmt: skip
-"""Marks that do something in pytest or its common plugins, or that pytest refuses as misspelt."""
+"""Markers that pytest or its common plugins use, or that pytest rejects as misspelt."""
 
 
 def _mark_name(text: str) -> str:
     if text in TAKEN_MARKS:
-        raise refuse(f'"{text}" cannot be a mark of ours: it has a meaning in pytest', "another name")
+        raise refuse(f'"{text}" cannot be a marker: it has a meaning of its own in pytest', "another name")
     if text.startswith("_") or "=" in text or text in ("and", "not", "or"):
-        expected = "letters, digits and any of _ . + -, without _ in front; not one of and, not, or"
-        raise refuse(f'"{text}" cannot be a mark in pytest', expected)
+        expected = "letters, digits and any of _ . + -, no leading _; not one of and, not, or"
+        raise refuse(f'"{text}" cannot be a pytest marker', expected)
     return text
 
 
 def _keyword(text: str) -> str:
     _bounded(text, "a name", LONGEST_NAME)
     if not text.isidentifier():
-        raise refuse(f'"{text}" cannot be the name of an argument', "a name as Python has them")
+        raise refuse(f'"{text}" cannot be the name of an argument', "a Python identifier")
     return text
 
 
@@ -128,6 +128,6 @@ VersionCondition = Annotated[str, AfterValidator(_specifier)]
 Pattern = Annotated[str, AfterValidator(_pattern)]
 Identifier = Annotated[str, AfterValidator(_identifier)]
 MarkName = Annotated[Identifier, AfterValidator(_mark_name)]
-"""A name to select by, which is a mark in pytest."""
+"""A name to select cases by. It becomes a pytest marker."""
 Keyword = Annotated[str, AfterValidator(_keyword)]
 """The name of a keyword argument."""

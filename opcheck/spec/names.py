@@ -1,4 +1,4 @@
-"""Which dotted paths a spec may name, as far as their text tells. docs/security.md has the reasons."""
+"""Which dotted paths a spec may name, as far as the text of the path tells. docs/security.md has the reasons."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ NAMESPACES = {
     ),
     "math": ("math",),
 }  # fmt: skip
-"""The parts of these libraries whose functions take and give tensors, arrays or numbers. Specs may name no other."""
+"""The parts of these libraries that specs may name: their functions take and return tensors, arrays or numbers."""
 
 DISPATCHER = "torch.ops"
 OPERATORS_OF_TORCH = ("aten", "prims")
-"""The namespaces of `torch.ops` that torch fills, and whose operators are meant to be called."""
+"""The namespaces of `torch.ops` with torch's own operators that are meant to be called."""
 
 _KNOWN = frozenset(namespace for namespaces in NAMESPACES.values() for namespace in namespaces)
 _BINARY = (
@@ -34,11 +34,11 @@ _BINARY = (
 )  # fmt: skip
 _SPECIAL = {f"__{prefix}{name}__" for prefix in ("", "r", "i") for name in _BINARY}
 _SPECIAL |= {f"__{name}__" for name in ("abs", "getitem", "invert", "neg", "pos", "setitem")}
-"""Methods behind Python's operators, such as `torch.Tensor.__add__`."""
+"""Methods that implement Python's operators, such as `torch.Tensor.__add__`."""
 
 
 def refused(path: str, modules: Sequence[str]) -> Words | None:
-    """Return the words for a path that a spec may not name; None where nothing in its text speaks against it."""
+    """Return the message for a path that a spec may not name, or None if its text is acceptable."""
     dotted = path.replace(":", ".")
     if dotted == DISPATCHER:
         return f'"{path}" is a module', "", ""
@@ -57,19 +57,19 @@ def refused(path: str, modules: Sequence[str]) -> Words | None:
 
 
 def namespace_of(dotted: str, modules: Sequence[str]) -> str:
-    """Return the namespace of an allowed library that a path names something public in, or an empty string."""
+    """Return the namespace of an allowed library whose public member a path names, or an empty string."""
     namespace, _, name = dotted.rpartition(".")
     if namespace not in _KNOWN or namespace.partition(".")[0] not in modules or dotted in _KNOWN:
         return ""
     if not name.startswith("_"):
         return namespace
-    # The documented operators on lists of tensors, and those that Python writes as symbols.
+    # The documented operators on lists of tensors, and the methods behind Python's operators.
     listed = name.startswith("_foreach_") if namespace == "torch" else name in _SPECIAL
     return namespace if listed and namespace in ("torch", "torch.Tensor") else ""
 
 
 def is_dispatched(dotted: str, modules: Sequence[str]) -> bool:
-    """Tell whether a path is `torch.ops.<namespace>.<operator>[.<overload>]`, with a namespace that is open."""
+    """Return whether a path is `torch.ops.<namespace>.<operator>[.<overload>]` in an allowed namespace."""
     if not dotted.startswith(f"{DISPATCHER}."):
         return False
     _, _, namespace, *names = dotted.split(".")
@@ -80,9 +80,9 @@ def is_dispatched(dotted: str, modules: Sequence[str]) -> bool:
 
 
 def _is_open(namespace: str, modules: Sequence[str]) -> bool:
-    """Tell whether the operators of a namespace may be named.
+    """Return whether specs may name the operators of a namespace.
 
-    Those of torch, of a namespace with the name of a package of the project, and of one that the project lists
+    Allowed are torch's own namespaces, those named like a package of the project, and those that the project lists
     (`torch.ops.<namespace>` among its modules).
     """
     if namespace in OPERATORS_OF_TORCH:
@@ -92,18 +92,18 @@ def _is_open(namespace: str, modules: Sequence[str]) -> bool:
 
 
 def home_of(dotted: str, modules: Sequence[str]) -> str:
-    """Return the innermost module of the project that a path lies in, or an empty string."""
+    """Return the innermost module of the project that contains a path, or an empty string."""
     homes = [module for module in own(modules) if dotted.startswith(f"{module}.")]
     return max(homes, key=len, default="")
 
 
 def own(modules: Sequence[str]) -> list[str]:
-    """Return the modules that are open as a whole: all but the libraries with namespaces of their own."""
+    """Return the modules that are allowed as a whole: all except the libraries in `NAMESPACES`."""
     return [module for module in modules if module not in NAMESPACES]
 
 
 def _private(path: str, dotted: str, home: str) -> Words | None:
-    """Return the words for a path with a private or special name in it, behind the module that is open."""
+    """Return the message for a path with a private or special name beyond the allowed module."""
     parts = dotted.split(".")
     for index in range(home.count(".") + 1, len(parts)):
         if parts[index].startswith("_"):
@@ -119,16 +119,16 @@ def _not_dispatched(path: str, dotted: str, modules: Sequence[str]) -> Words:
     if len(parts) < 4:
         return f'"{path}" is a module', "", ""
     if _is_open(parts[2], modules):
-        return f'"{path}" is no public operator', "torch.ops.<namespace>.<operator>[.<overload>]", ""
+        return f'"{path}" is not a public operator', "torch.ops.<namespace>.<operator>[.<overload>]", ""
     what = f'"{path}": the operators of "{parts[2]}" are outside the allowed modules'
     return what, f'"{DISPATCHER}.{parts[2]}" among the modules of [tool.opcheck]', ""
 
 
 def _unlisted(path: str, dotted: str, root: str) -> Words:
-    """Return the words for a path into a part of a library that specs may not name."""
+    """Return the message for a path into a part of a library that specs may not name."""
     namespace, _, name = dotted.rpartition(".")
     parent, _, last = namespace.rpartition(".")
     beside = [known.rpartition(".")[2] for known in NAMESPACES[root] if known.rpartition(".")[0] == parent]
     near = nearest(last, beside)
     hint = ".".join(filter(None, (parent, near, name))) if near else ""
-    return f'"{path}" is in no part of {root} that specs may name', f"a name in {', '.join(NAMESPACES[root])}", hint
+    return f'"{path}" is not in a part of {root} that specs may name', f"a name in {', '.join(NAMESPACES[root])}", hint

@@ -33,21 +33,21 @@ from opcheck.spec.values import Layout, Tensor, Value
 
 
 class Grid(Model):
-    """What samples and uses of templates share: keyword arguments, a grid of them, a name, a restriction."""
+    """The keys common to samples and uses of templates: keyword arguments, a grid, a name, dtypes."""
 
     name: Identifier | None = Field(
-        default=None, description="name of the sample in messages and `expect`; default: its number"
+        default=None, description="the name of the sample in messages and `expect`; default: its number"
     )
     kwargs: dict[Keyword, Value] = Field(default_factory=dict, description="keyword arguments")
     grid: dict[Keyword, Annotated[list[Value], Field(min_length=1)]] = Field(
-        default_factory=dict, description="keyword arguments with several values: one sample for each combination"
+        default_factory=dict, description="keyword arguments with several values each: one sample for every combination"
     )
     skip: list[dict[str, Value]] = Field(default_factory=list, description="combinations of the grid to leave out")
-    dtypes: Frozen[DtypeEntry] | None = Field(default=None, description="only for these dtypes; default: for all")
+    dtypes: Frozen[DtypeEntry] | None = Field(default=None, description="run only in these dtypes; default: all")
 
 
 class SampleSpec(Grid):
-    """Arguments that the operator is tested at."""
+    """Arguments to test the operator with."""
 
     args: list[Value] = Field(default_factory=list, description="positional arguments")
     grad_outputs: list[Tensor] | None = Field(
@@ -56,15 +56,15 @@ class SampleSpec(Grid):
 
 
 class TemplateUse(Grid):
-    """The samples of a template; further keys set its parameters."""
+    """The samples of a template. All other keys set its parameters."""
 
     model_config = FURTHER_KEYS
 
-    use: str = Field(description="name of the template")
+    use: str = Field(description="the name of the template")
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """The parameters given, by name."""
+        """The given parameters, by name."""
         return dict(self.__pydantic_extra__ or {})
 
 
@@ -79,7 +79,7 @@ SampleEntry = Annotated[
 
 
 class VariantTarget(Model):
-    """A variant whose callable does not follow from the operator's name."""
+    """A variant whose callable cannot be derived from the operator's name."""
 
     kind: Literal["method", "inplace"] = Field(description="method or inplace")
     target: Dotted = Field(description="the dotted path of the callable")
@@ -88,7 +88,7 @@ class VariantTarget(Model):
 def _one_of_a_kind(variants: list[str | VariantTarget]) -> list[str | VariantTarget]:
     kinds = [entry if isinstance(entry, str) else entry.kind for entry in variants]
     if len(set(kinds)) < len(kinds):
-        raise refuse("variants names one kind twice", "method and inplace at most once each")
+        raise refuse("variants lists a kind twice", "method and inplace at most once each")
     return variants
 
 
@@ -101,44 +101,43 @@ class PerDevice(Model):
 
 
 class Claims(Model):
-    """The keys that an operator and the defaults of a file have in common."""
+    """The keys common to an operator and the defaults of a file."""
 
     variants: Annotated[list[Literal["method", "inplace"] | VariantTarget], AfterValidator(_one_of_a_kind)] = Field(
-        default_factory=list, description="further ways of calling: `torch.Tensor.sin`, `torch.Tensor.sin_`"
+        default_factory=list, description="other ways to call it: `torch.Tensor.sin`, `torch.Tensor.sin_`"
     )
-    dtypes: Dtypes = Field(default=Dtypes.model_construct(), description="for which dtypes it works")
-    devices: Strings | None = Field(default=None, description="devices it runs on; default: all")
-    per_device: dict[str, PerDevice] = Field(default_factory=dict, description="what differs, by device")
-    samples: list[SampleEntry] = Field(default_factory=list, description="what it is tested at")
-    supports: Supports = Field(default=Supports.model_construct(), description="kinds of differentiation and calling")
+    dtypes: Dtypes = Field(default=Dtypes.model_construct(), description="the dtypes it supports")
+    devices: Strings | None = Field(default=None, description="the devices it runs on; default: all")
+    per_device: dict[str, PerDevice] = Field(default_factory=dict, description="what differs on a device")
+    samples: list[SampleEntry] = Field(default_factory=list, description="the arguments to test it with")
+    supports: Supports = Field(
+        default=Supports.model_construct(), description="supported ways to differentiate and call it"
+    )
     outputs: Outputs = Field(
-        default=Outputs.model_construct(), description="which outputs are tested, and how they are seen"
+        default=Outputs.model_construct(), description="the outputs to test, and a map applied to them"
     )
-    tolerance: Tolerances = Field(
-        default_factory=lambda: USUAL_TOLERANCES, description="numbers that comparisons allow for"
-    )
-    gradcheck: Gradcheck = Field(default=Gradcheck.model_construct(), description="settings of torch's gradcheck")
-    reseed: bool = Field(default=False, description="a random operator: reset the generator before each call")
+    tolerance: Tolerances = Field(default_factory=lambda: USUAL_TOLERANCES, description="tolerances of comparisons")
+    gradcheck: Gradcheck = Field(default=Gradcheck.model_construct(), description="settings for torch's gradcheck")
+    reseed: bool = Field(default=False, description="reset the random generator before each call, for random operators")
     jacobian: Jacobian | None = Field(
-        default=None, description="full, projected (random directions) or auto (by size); default: that of the project"
+        default=None, description="full, projected (random directions) or auto (by size); default: the project setting"
     )
-    orders: Frozen[Order] = Field(default=(), description="further derivatives of second and third order to test")
+    orders: Frozen[Order] = Field(default=(), description="additional second- and third-order derivatives to test")
     registered: bool | None = Field(
-        default=None, description="registered with torch.library; default: where the target starts with torch.ops"
+        default=None,
+        description="whether torch.library registers it; default: if the target starts with torch.ops",
     )
     layouts: Frozen[Layout] = Field(
         default=("strided",),
         max_length=8,
         description="repeat each strided sample with its first tensor in these layouts",
     )
-    masked: bool = Field(default=False, description="sparse samples are differentiated under masked semantics")
-    check_sparse_nnz: bool | None = Field(
-        default=None, description="deprecated: the former name of `masked`", deprecated=True
-    )
+    masked: bool = Field(default=False, description="differentiate sparse samples under masked semantics")
+    check_sparse_nnz: bool | None = Field(default=None, description="deprecated alias of `masked`", deprecated=True)
     tags: Frozen[MarkName] = Field(
-        default=(), description="names to select by, markers in pytest: none that has a meaning there"
+        default=(), description="names to select cases by; pytest markers, so no marker that pytest itself uses"
     )
-    notes: str = Field(default="", description="remarks for readers")
+    notes: str = Field(default="", description="notes for readers")
 
     @property
     def masked_semantics(self) -> bool:
@@ -155,30 +154,28 @@ class Claims(Model):
 
 
 class Defaults(Claims):
-    """`[defaults]`: merged under every operator of the file."""
+    """`[defaults]`: defaults for every operator of the file."""
 
 
 def _no_kind(name: str) -> str:
     if name in ("function", "method", "inplace"):
-        raise refuse(
-            f'variant cannot be "{name}"', "a name that is no way of calling: ids end in [method] and [inplace]"
-        )
+        raise refuse(f'variant cannot be "{name}"', "another name: ids of variants end in [method] and [inplace]")
     return name
 
 
 class OperatorSpec(Claims):
-    """`[[operator]]`: what one operator claims."""
+    """`[[operator]]`: the claims of one operator."""
 
-    name: Dotted = Field(description="a dotted path: name and target in one")
+    name: Dotted = Field(description="a dotted path such as torch.sin; also the target by default")
     target: Dotted | None = Field(
-        default=None, description="the callable, where it is not the name: `package.module:attribute`"
+        default=None, description="the callable, if it differs from the name: `package.module:attribute`"
     )
     variant: Annotated[Identifier, AfterValidator(_no_kind)] | None = Field(
-        default=None, description="tells several entries of one operator apart"
+        default=None, description="distinguishes several entries of one operator"
     )
     aliases: Frozen[Dotted] = Field(default=(), description="other names of the same operator")
-    reference: Dotted | Reference | None = Field(default=None, description="a callable that gives the same values")
-    errors: list[ErrorClaim] = Field(default_factory=list, description="inputs that must be refused")
+    reference: Dotted | Reference | None = Field(default=None, description="a callable that returns the same values")
+    errors: list[ErrorClaim] = Field(default_factory=list, description="inputs that the operator must refuse")
     expect: list[Expect] = Field(default_factory=list, description="known failures")
 
     @property
@@ -188,7 +185,7 @@ class OperatorSpec(Claims):
 
     @property
     def callable_path(self) -> str:
-        """The dotted path that is called."""
+        """The dotted path of the callable."""
         return self.target or self.name
 
     @property
@@ -198,18 +195,18 @@ class OperatorSpec(Claims):
 
 
 class SpecFile(Model):
-    """A spec file as a whole; the source of the JSON Schema."""
+    """A whole spec file. The JSON Schema is generated from this model."""
 
     defaults: Defaults = Field(default=Defaults.model_construct())
     operator: list[OperatorSpec]
 
 
 class TemplateHead(Model):
-    """`[template]` of a template file."""
+    """The `[template]` table of a template file."""
 
-    about: str = Field(description="what it is for")
+    about: str = Field(description="the purpose of the template")
     optional: Strings = Field(
-        default=(), description="parameters without a default: keys that mention them are left out"
+        default=(), description="parameters without a default; keys that use them are left out unless they are given"
     )
     defaults: dict[str, Any] = Field(default_factory=dict, description="parameters and their defaults")
 

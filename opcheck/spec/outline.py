@@ -1,4 +1,4 @@
-"""What is wrong with a spec file around its operators: its outermost keys, its defaults."""
+"""Mistakes in a spec file outside its operators: in the top-level keys and the defaults."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ from opcheck.spec.problems import Problem, listing, nearest
 
 
 def around_operators(document: Document) -> Iterator[Problem]:
-    """Yield the mistakes of a spec file that are not those of one operator."""
+    """Yield the mistakes of a spec file outside its operators."""
     yield from _top_level(document)
     yield from _in_defaults(document)
 
 
 def _top_level(document: Document) -> Iterator[Problem]:
-    """Yield the mistakes in the outermost keys of a spec file."""
+    """Yield the mistakes in the top-level keys of a spec file."""
     data = document.data
     known = ("defaults", "operator")
     unknown = [key for key in data if key not in known]
     for key in unknown:
         yield document.problem((key,), f'unknown key "{key}"', "defaults or operator", nearest(key, known), key=True)
     if not isinstance(data.get("defaults", {}), dict):
-        yield document.problem(("defaults",), "defaults is no table", "[defaults]")
+        yield document.problem(("defaults",), "defaults is not a table", "[defaults]")
     entries = data.get("operator")
     if entries is None:
         if not any(nearest(key, known) == "operator" for key in unknown):
             yield document.problem((), "a spec file without operators", "at least one [[operator]]")
     elif not isinstance(entries, list) or not entries or not all(isinstance(entry, dict) for entry in entries):
-        yield document.problem(("operator",), "operator is no array of tables", "at least one [[operator]]")
+        yield document.problem(("operator",), "operator is not an array of tables", "at least one [[operator]]")
 
 
 def _in_defaults(document: Document) -> Iterator[Problem]:
-    """Yield the mistakes in `[defaults]`, also in what every operator of the file replaces."""
+    """Yield the mistakes in `[defaults]`, including values that every operator overrides."""
     written = document.data.get("defaults")
     if not isinstance(written, dict):
         return
@@ -48,7 +48,7 @@ def _in_defaults(document: Document) -> Iterator[Problem]:
         words = (f'unknown key "{key}"', listing(Defaults.model_fields, 30), nearest(key, Defaults.model_fields))
         yield locate((key,), *words, key=True)
     try:
-        # As an operator: that spares building a second validator. All keys of Defaults are keys of operators.
+        # Validated as an operator, to avoid building a second validator. All keys of Defaults are keys of operators.
         OperatorSpec.model_validate({"name": "some.operator", **known})
     except ValidationError as error:
         yield from explain(error, Defaults, known, locate)

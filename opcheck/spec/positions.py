@@ -1,8 +1,8 @@
-"""Where each key and value of a TOML document stands in its text.
+"""The position of each key and value of a TOML document in its text.
 
-tomli gives the data and forgets where it came from; an error message needs the line and the column. The scanner
-below reads the text a second time, after tomli has accepted it. So it need not tell good documents from bad ones:
-a comma counts as a blank, a number is whatever is not a delimiter, and a line that makes no sense is skipped.
+tomli returns the data without positions, but an error message needs the line and the column. The scanner below reads
+the text a second time, after tomli has accepted it. So it need not detect invalid documents: it treats a comma as a
+blank, takes anything but a delimiter for a number, and skips a line that it cannot make sense of.
 """
 
 from __future__ import annotations
@@ -32,39 +32,38 @@ class Span:
 
 
 class Positions:
-    """The places of all keys and values of one document.
+    """The positions of all keys and values of one document.
 
-    A path that the document does not contain has no place: both methods then return None.
+    `key` and `value` return None for a path that the document does not contain.
     """
 
     def __init__(self, text: str) -> None:
-        """Scan `text`, a document that tomli has accepted; of any other text, what can be made out."""
+        """Scan `text`, a document that tomli has accepted. In any other text, scan as much as possible."""
         self._root = _Scanner(text).scan()
         self._line_starts = [0, *(newline.end() for newline in re.finditer("\n", text))]
 
     def key(self, path: Path) -> Span | None:
-        """Where the last component of `path` is written as a key.
+        """Return the position of the last component of `path`, as a key.
 
-        For `a.b.c = 1` and `[a.b.c]` this is the component alone, without its neighbours; for entry i of an array
-        of tables, the name in the i-th header. What has no key (an array's element, the document) has its value's
-        place.
+        For `a.b.c = 1` and `[a.b.c]` this is the component alone; for entry i of an array of tables, the name in the
+        i-th header. For something without a key (an array's element, the document) it is the position of the value.
         """
         node = self._find(path)
         return self._span(node.key or node.value) if node else None
 
     def value(self, path: Path) -> Span | None:
-        """Where the value at `path` stands.
+        """Return the position of the value at `path`.
 
-        A value after `=` or in an array is the whole of its text. A `[table]`, or an entry of an array of tables,
-        runs from its header to the end of its last line that says something, with the sub-tables that follow it; a
-        sub-table that stands elsewhere, apart from it, is not in it. A table without a header of its own, or an
-        array of tables as a whole, is the name at its first mention. The document, path `()`, is all of the text.
+        A value after `=` or in an array spans its whole text. A `[table]`, or an entry of an array of tables, spans
+        from its header to the end of its last non-empty line, including the sub-tables that follow it directly. A
+        table without a header of its own, or an array of tables as a whole, is the name where it is first mentioned.
+        The document, path `()`, is the whole text.
         """
         node = self._find(path)
         return self._span(node.value or node.key) if node else None
 
     def values(self) -> Iterator[tuple[int, Span]]:
-        """Yield the place of every value, and in how many others it lies; the outer ones first."""
+        """Yield the nesting depth and the position of every value, outer ones first."""
         level, depth = [self._root], 0
         while level:
             for node in level:
@@ -84,7 +83,7 @@ class Positions:
             return None
         start, end = extent
         line = bisect_right(self._line_starts, start)
-        # Nothing is written after the \r of a line end, so no column needs correcting for it.
+        # Nothing follows the \r of a line end, so it never shifts a column.
         return Span(start, end, line, start - self._line_starts[line - 1] + 1)
 
 
@@ -92,12 +91,12 @@ class Positions:
 class _Node:
     """A table, array or scalar; its children are keyed as in tomli's data, those of an array by 0, 1, 2, ..."""
 
-    key: _Extent | None = None  # None: an array's element
-    value: _Extent | None = None  # None: a table only mentioned, an array of tables
+    key: _Extent | None = None  # None for an array's element
+    value: _Extent | None = None  # None for a table that is only mentioned, and for an array of tables
     children: dict[str | int, _Node] = field(default_factory=dict)
 
     def child(self, name: str, written: _Extent) -> _Node:
-        """The child of that name, made if this is the first mention of it."""
+        """Return the child with that name, created on first mention."""
         found = self.children.get(name)
         if found is None:
             found = self.children[name] = _Node(key=written)
@@ -109,45 +108,45 @@ class _Node:
         return added
 
     def latest(self) -> _Node:
-        """The last entry of an array of tables, which is what its name means in a header; else the node itself."""
+        """Return the last entry of an array of tables, to which its name refers in a header; else the node itself."""
         return self.children.get(len(self.children) - 1, self)
 
 
-# In """...""" one or two quotes are text and the first three in a row end it, but up to two of the text's own quotes
-# may come just before these: hence {3,5}, here and for '''...'''.
+# In """...""", one or two quotes are text and three end it, but up to two quotes of the text may come right before
+# those three: hence {3,5}, here and for '''...'''.
 _LONG_BASIC = r'"""[^"\\]*(?:(?:\\.|""?(?!"))[^"\\]*)*"{3,5}'
 _LONG_LITERAL = r"'''.*?'{3,5}"
 _BASIC = r'"[^"\\\n]*(?:\\[^\n][^"\\\n]*)*"'
 _LITERAL = r"'[^'\n]*'"
 _WORD = r"""[^\s,\[\]{}#="']+"""  # numbers, booleans, dates: up to what can follow a value
-_SPACED_DATE = rf"[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}} [0-9]{{2}}:{_WORD}"  # the one word with a blank inside
+_SPACED_DATE = rf"[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}} [0-9]{{2}}:{_WORD}"  # the only word that contains a blank
 
-# What a value starts with is a bracket or the whole of a scalar.
+# A value starts with a bracket, or is a whole scalar.
 _VALUE = re.compile("|".join([r"[\[{]", _LONG_BASIC, _LONG_LITERAL, _BASIC, _LITERAL, _SPACED_DATE, _WORD]), re.DOTALL)
 _KEY = re.compile(rf"[ \t]*([A-Za-z0-9_-]+|{_BASIC}|{_LITERAL})[ \t]*(\.?)")
 _EQUALS = re.compile(r"=[ \t]*")
 _HEADER_OPEN = re.compile(r"\[\[?")
 _HEADER_CLOSE = re.compile(r"\]\]?")
-# Between statements, and between the elements of an array or inline table. Nothing may be added behind the last *: the
-# pattern could then backtrack, into the middle of a comment too.
+# Between statements, and between the elements of an array or inline table. Nothing may follow the last *: the pattern
+# could then backtrack, even into the middle of a comment.
 _GAP = re.compile(r"(?:[ \t\r\n,]+|#[^\n]*)*")
 _REST_OF_LINE = re.compile(r"[^\n]*")
 
 
 class _Lost(Exception):
-    """The text does not go on as a TOML document does."""
+    """The text does not continue as a TOML document."""
 
 
 class _Scanner:
-    """One pass over a document that builds the tree of its nodes."""
+    """One pass over a document, which builds the tree of its nodes."""
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._pos = 0
-        self._end = 0  # of the last statement: blanks and comments after it are not a table's text
+        self._end = 0  # of the last statement; blanks and comments after it do not belong to a table
         self._root = _Node(value=(0, len(text)))
-        self._table = self._root  # the one that `key = value` lines go to
-        self._open: list[tuple[_Node, int]] = []  # tables whose text still goes on, and where their headers start
+        self._table = self._root  # the table that `key = value` lines belong to
+        self._open: list[tuple[_Node, int]] = []  # tables whose text continues, and where their headers start
 
     def scan(self) -> _Node:
         """Read the whole text and return the document's node."""
@@ -162,7 +161,7 @@ class _Scanner:
                     self._value(self._assigned(self._table))
                 self._end = self._pos
             except _Lost:
-                pass  # what follows the place where the sense was lost may still be good, from the next line on
+                pass  # the next line may be valid again
             self._take(_REST_OF_LINE)
         self._close_tables(still_open=[])
         return self._root
@@ -176,7 +175,7 @@ class _Scanner:
         return match
 
     def _header(self) -> None:
-        """Read `[a.b]` or `[[a.b]]` and make it the current table."""
+        """Read `[a.b]` or `[[a.b]]`, and make it the current table."""
         start = self._pos
         is_entry = self._take(_HEADER_OPEN)[0] == "[["
         *above, (name, written) = self._keys()
@@ -191,18 +190,18 @@ class _Scanner:
         if is_entry:
             table = table.append(written)
         else:
-            table.key = written  # it may have been mentioned before, as the `a` of [a.b]: its own header counts more
+            table.key = written  # its own header takes precedence over an earlier mention, as the `a` of [a.b]
         self._table = table
         self._open.append((table, start))
 
     def _close_tables(self, still_open: list[_Node]) -> None:
-        """Let the text of all other tables end where the last statement did."""
+        """End the text of all other tables at the end of the last statement."""
         while self._open and self._open[-1][0] not in still_open:
             table, start = self._open.pop()
             table.value = (start, self._end)
 
     def _keys(self) -> list[_Key]:
-        """Read a key, with its dots and the blanks around them."""
+        """Read a key, including dots and the blanks around them."""
         keys: list[_Key] = []
         while True:
             match = self._take(_KEY)
@@ -211,7 +210,7 @@ class _Scanner:
                 return keys
 
     def _assigned(self, table: _Node) -> _Node:
-        """Read `a.b.c =` and return the node that this names below `table`."""
+        """Read `a.b.c =` and return the node of that name below `table`."""
         keys = self._keys()
         self._take(_EQUALS)
         node = table
@@ -222,8 +221,8 @@ class _Scanner:
     def _value(self, node: _Node) -> None:
         """Read a value into `node`.
 
-        The brackets around the place reached are kept on a list, as tomli lets them nest so deeply (400 levels)
-        that a function calling itself for each would meet Python's limit.
+        Open brackets are kept in a list. tomli allows 400 levels of nesting, so a recursive function could exceed
+        Python's recursion limit.
         """
         brackets: list[tuple[_Node, int]] = []
         while True:
@@ -246,7 +245,7 @@ class _Scanner:
 
 
 def _decoded(token: str) -> str:
-    """The name that a bare or quoted key stands for."""
+    """Return the name that a bare or quoted key stands for."""
     if token[0] not in "\"'":
         return token
     if token[0] == '"' and "\\" in token:

@@ -1,4 +1,4 @@
-"""A mistake in a spec, told in one line: where it is, what is wrong, what was expected, the nearest valid name."""
+"""A mistake in a spec, on one line: where it is, what is wrong, what was expected, the nearest valid name."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from functools import lru_cache
 from opcheck.text import printable, shortened
 
 LONGEST = 300
-"""Characters of `what` that a line shows; of `expected`, three times as many."""
+"""The most characters of `what` on a line. `expected` may have three times as many."""
 SIMILAR = 0.6
-"""The least similarity, by `difflib`, of a word and what it was probably meant to be."""
+"""The least `difflib` similarity between a word and what was probably meant."""
 COMPARED = 50
-"""Choices that a word is compared with letter by letter, which takes long; of more, those likeliest to be meant."""
+"""The most choices that a word is compared with by `difflib`, which is slow. The likeliest ones are compared."""
 
 
 @dataclass(frozen=True, order=True)
@@ -39,7 +39,7 @@ class Problem:
 
 
 class SpecError(Exception):
-    """All mistakes of a request at once, in the order of files and lines."""
+    """All mistakes of a request, in order of files and lines."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = sorted(set(problems))
@@ -47,7 +47,7 @@ class SpecError(Exception):
 
 
 def nearest(word: object, choices: Iterable[str]) -> str:
-    """Return the choice that `word` was probably meant to be, or an empty string."""
+    """Return the choice that was probably meant by `word`, or an empty string."""
     return _nearest(str(word), tuple(choices))
 
 
@@ -67,7 +67,7 @@ def _nearest(word: str, choices: tuple[str, ...]) -> str:
 
 
 def _likely(word: str, choices: Iterable[str]) -> list[str]:
-    """Return those choices that have most letters in common with a word, in whatever order: that is soon told."""
+    """Return the choices that share most letters with a word, in any order, which is fast to compute."""
     letters = Counter(word)
     likeness: dict[str, float] = {}
     for choice in dict.fromkeys(choices):
@@ -79,7 +79,7 @@ def _likely(word: str, choices: Iterable[str]) -> list[str]:
 
 
 def listing(choices: Iterable[str], most: int = 12) -> str:
-    """Return the choices as text, cut where a person would stop reading."""
+    """Return the choices as text, shortened to what a person would read."""
     names = list(choices)
     if len(names) == 1:
         return names[0]

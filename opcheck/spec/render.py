@@ -30,7 +30,7 @@ def _key(key: str) -> str:
 
 
 def _string(text: str) -> str:
-    # A string of JSON is one of TOML, except that TOML wants DEL escaped. What cannot be seen is escaped as well.
+    # A JSON string is a TOML string, except that TOML escapes DEL. Invisible characters are escaped too.
     written = json.dumps(text, ensure_ascii=False)
     return written if written.isprintable() else "".join(map(_visible, written))
 

@@ -16,7 +16,7 @@ def json_schema() -> dict[str, Any]:
 
 
 def _build(model: type[Model]) -> None:
-    # Building is put off (defer_build), and pydantic before 2.14 cannot write a default of a model that is not built.
+    # Models are built lazily (defer_build), and pydantic before 2.14 cannot write a default of an unbuilt model.
     for derived in model.__subclasses__():
         derived.model_rebuild()
         _build(derived)

@@ -22,22 +22,22 @@ UNSET = object()
 
 @dataclass(frozen=True, eq=False)
 class Template:
-    """A template that has been read."""
+    """A parsed template."""
 
     name: str
     document: Document
     file: TemplateFile
     validated: dict[tuple[int, str], SampleSpec] = field(default_factory=dict, repr=False)
-    """Samples that were right, by number and parameters: most uses of a template give the same ones."""
+    """Valid samples, by number and parameters. Most uses of a template share them."""
 
     @classmethod
     def read(cls, path: FilePath) -> Template:
-        """Read a template; its name is that of the file. Raises SpecError."""
+        """Read a template, which is named like its file. Raises SpecError if it is invalid."""
         return cls.of(path.stem, Document.read(path))
 
     @classmethod
     def of(cls, name: str, document: Document) -> Template:
-        """Validate a template. Raises SpecError where it is wrong, or mentions a parameter that it does not declare."""
+        """Validate a template. Raises SpecError if it is invalid or uses a parameter that it does not declare."""
         try:
             file = TemplateFile.model_validate(document.data)
         except ValidationError as error:
@@ -50,18 +50,18 @@ class Template:
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """The names that a use can set."""
+        """The names of the parameters that a use can set."""
         return (*self.file.template.optional, *self.file.template.defaults)
 
     def sample(self, number: int, given: dict[str, Any]) -> dict[str, Any]:
-        """Return a sample (parsed TOML) with parameters filled in."""
+        """Return a sample, as parsed TOML, with its parameters filled in."""
         filled: dict[str, Any] = _fill(self.file.samples[number], self._values(given))
         return filled
 
     def origin(self, number: int, place: Path, given: dict[str, Any]) -> tuple[Path, Path | None]:
-        """Return where in this file a part of a filled sample is written, and what part of `given` it came from.
+        """Return the path in this file of a part of a filled sample, and the path in `given` that it comes from.
 
-        None: it came from none; the empty path: from several.
+        The second path is None if the part comes from no parameter, and empty if it comes from several.
         """
         values = self._values(given)
         node: Any = self.file.samples[number]
@@ -93,7 +93,7 @@ class Template:
         return [problem for key, item in items for problem in self._undeclared(item, (*path, key))]
 
     def _unusable(self) -> list[Problem]:
-        """Return a problem for each parameter that no use could set, as a key of every use has its name."""
+        """Return a problem for each parameter that no use could set, because a key of every use has its name."""
         head = self.file.template
         places: list[tuple[Path, str]] = [(("optional", i), name) for i, name in enumerate(head.optional)]
         places += [(("defaults", name), name) for name in head.defaults]
@@ -101,7 +101,7 @@ class Template:
             self.document.problem(
                 ("template", *place),
                 f'a parameter cannot be called "{name}"',
-                "no key that every use of a template has",
+                f"a name other than {', '.join(TemplateUse.model_fields)}",
             )
             for place, name in places
             if name in TemplateUse.model_fields
@@ -120,7 +120,7 @@ def _fill(node: Any, values: dict[str, Any]) -> Any:
 
 
 def _mentioned(node: Any) -> Iterator[str]:
-    """Yield the parameters that a part of a template mentions."""
+    """Yield the parameters that a part of a template uses."""
     if isinstance(node, str) and node.startswith("$"):
         yield node[1:]
     elif isinstance(node, (dict, list)):

@@ -1,4 +1,4 @@
-"""What an argument of an operator can be: a tensor recipe, a plain TOML value, or a literal that TOML lacks."""
+"""Values of operator arguments: tensor recipes, plain TOML values, and tables for values that TOML cannot express."""
 
 import json
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ Through = Literal[
 ]  # fmt: skip
 BLOCKED = ("sparse_bsr", "sparse_bsc")
 PLAIN = frozenset({"shape", "dtype", "low", "high", "exclude", "grad"})
-"""Keys of a tensor that go together in any combination."""
+"""Keys of a tensor that can be combined freely."""
 SQUARE_STRUCTURES = ("hermitian", "positive_definite")
 SQUARE_THROUGH = ("symmetrize", "orthogonal")
 SPARSE_LAYOUTS = tuple(name for name in get_args(Layout) if name.startswith("sparse"))
@@ -49,7 +49,7 @@ class ComplexValue(Model):
 
 
 def _nested(value: Any) -> Any:
-    """Turn (nested) arrays of numbers into tuples, complex tables into complex numbers; refuse ragged ones."""
+    """Turn nested arrays of numbers into tuples and complex tables into complex numbers. Ragged arrays are refused."""
     return _rows(value, ())
 
 
@@ -61,7 +61,7 @@ def _rows(value: Any, at: tuple[int | str, ...]) -> Any:
     if not isinstance(value, (list, tuple)):
         what = json.dumps(value) if isinstance(value, str) else "a table" if isinstance(value, dict) else str(value)
         expected = "numbers, booleans, { complex = [re, im] } or arrays of them"
-        raise refuse(f"{what} is no value of a tensor", expected, at=(*at, *_wrong_part(value)))
+        raise refuse(f"{what} is not a valid tensor value", expected, at=(*at, *_wrong_part(value)))
     rows = tuple(_rows(item, (*at, index)) for index, item in enumerate(value))
     if len({_sizes(row) for row in rows}) > 1:
         raise refuse("the rows of values differ in length", "a rectangular array", at=at)
@@ -69,7 +69,7 @@ def _rows(value: Any, at: tuple[int | str, ...]) -> Any:
 
 
 def _wrong_part(value: Any) -> tuple[int | str, ...]:
-    """Return where in a complex number the mistake is, if in one part alone."""
+    """Return the position of a mistake that is in only one part of a complex number."""
     if not isinstance(value, dict) or set(value) != {"complex"}:
         return ()
     parts = value["complex"]
@@ -92,45 +92,45 @@ def _sizes(value: Any) -> tuple[int, ...]:
 
 
 class Tensor(Model):
-    """A recipe for a tensor. Give `shape`, or `values`; the rest says what is special about it."""
+    """A recipe for a tensor: either `shape` or `values`, and whatever is special about it."""
 
-    # For the JSON Schema, in which the literals are told apart by their keys.
+    # For the JSON Schema, which distinguishes literals by their keys.
     model_config = ConfigDict(json_schema_extra={"anyOf": [{"required": ["shape"]}, {"required": ["values"]}]})
 
     shape: Frozen[Count] | None = Field(
-        default=None, max_length=64, description="sizes; `[]` is rank 0, a 0 makes it empty"
+        default=None, max_length=64, description="sizes; `[]` means rank 0, a 0 makes the tensor empty"
     )
     values: Annotated[Any, BeforeValidator(_nested)] = Field(
-        default=None, description="explicit (nested) values instead of random ones"
+        default=None, description="explicit values, nested as in a list, instead of random ones"
     )
     dtype: DtypeName | None = Field(
         default=None,
-        description='a dtype; "real" or "complex" follow the precision of the case; default: the dtype of the case',
+        description='a dtype, or "real" or "complex" for one with the precision of the case; default: that of the case',
     )
     grad: bool | None = Field(
         default=None,
-        description="whether to differentiate with respect to it; default: true, unless it has a dtype of its own",
+        description="whether to differentiate with respect to it; default: true, unless `dtype` names a dtype",
     )
     low: float | None = Field(default=None, description="lower bound of the random values")
     high: float | None = Field(default=None, description="upper bound (exclusive)")
     exclude: float | Frozen[float] | None = Field(
-        default=None, description="points that values keep a distance of 0.1 from: kinks, poles and branch points"
+        default=None, description="points to avoid, by a distance of 0.1: kinks, poles, branch points"
     )
-    structure: Structure | None = Field(default=None, description="what kind of matrix, vector or index it is")
+    structure: Structure | None = Field(default=None, description="the kind of matrix, vector or index")
     layout: Layout = Field(default="strided", description="the layout of the leaf")
     nnz: Count | None = Field(
-        default=None, description="specified elements (blocks) of a sparse layout; default: about half"
+        default=None, description="number of specified elements (blocks) of a sparse layout; default: about half"
     )
     blocksize: Annotated[tuple[int, int], Field(strict=False)] | None = Field(
-        default=None, description="of `sparse_bsr` and `sparse_bsc`; default [1, 1]"
+        default=None, description="block size of `sparse_bsr` and `sparse_bsc`; default: [1, 1]"
     )
-    dense_dim: Count | None = Field(default=None, description="trailing dense dimensions of a sparse layout")
-    memory: Memory = Field(default="contiguous", description="how the elements lie in memory")
-    conj: bool = Field(default=False, description="hand over a lazily conjugated view (complex dtypes)")
-    neg: bool = Field(default=False, description="hand over a lazily negated view")
+    dense_dim: Count | None = Field(default=None, description="number of trailing dense dimensions of a sparse layout")
+    memory: Memory = Field(default="contiguous", description="how the elements are arranged in memory")
+    conj: bool = Field(default=False, description="pass a lazily conjugated view (complex dtypes)")
+    neg: bool = Field(default=False, description="pass a lazily negated view")
     through: Through | None = Field(
         default=None,
-        description="a differentiable map applied inside the tested function, so that perturbed inputs stay legal",
+        description="a differentiable map applied inside the tested function so that perturbed inputs stay legal",
     )
 
     @model_validator(mode="after")
@@ -145,19 +145,19 @@ class Tensor(Model):
         return self
 
     def _contradictions(self) -> Iterator[tuple[str, str]]:
-        """Yield what is wrong and what was expected, for keys that do not go together."""
+        """Yield, for keys that cannot be combined, what is wrong and what was expected."""
         given, rank, layout = self.model_fields_set, len(self.sizes), self.layout
         if self.blocksize is not None and layout not in BLOCKED:
-            yield f"blocksize has no meaning for the layout {layout}", f"layout {' or '.join(BLOCKED)}"
+            yield f"blocksize does not apply to the layout {layout}", f"layout {' or '.join(BLOCKED)}"
         for key in ("nnz", "dense_dim"):
             if key in given and layout not in SPARSE_LAYOUTS:
-                yield f"{key} has no meaning for the layout {layout}", "a sparse layout"
+                yield f"{key} does not apply to the layout {layout}", "a sparse layout"
         for key in ("memory", "conj", "neg"):
             if key in given and layout not in ("strided", "jagged"):
-                yield f"{key} has no meaning for the layout {layout}", "the layout strided or jagged"
+                yield f"{key} does not apply to the layout {layout}", "the layout strided or jagged"
         least = 0 if layout in ("strided", "mkldnn", "sparse_coo") else 2
         if rank < least:
-            yield f"the layout {layout} has at least {least} dimensions, not {rank}", "a larger shape"
+            yield f"the layout {layout} needs at least {least} dimensions, not {rank}", "a larger shape"
         square: list[str | None] = [self.structure] if self.structure in SQUARE_STRUCTURES else []
         square += [self.through] if self.through in SQUARE_THROUGH else []
         if square and (rank < 2 or self.sizes[-1] != self.sizes[-2]):
@@ -165,13 +165,13 @@ class Tensor(Model):
         if "values" in given:
             for key in ("low", "high", "exclude"):
                 if key in given:
-                    yield f"{key} has no meaning for explicit values", "either"
+                    yield f"{key} does not apply to explicit values", f"either values or {key}"
             if self.structure in ("distinct", "permutation", "one_hot"):
-                yield f"the structure {self.structure} would replace the explicit values", "either"
+                yield f"the structure {self.structure} would replace the explicit values", "either values or structure"
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """The shape, also where it follows from `values`."""
+        """The shape, given or implied by `values`."""
         if self.shape is not None:
             return self.shape
         return _sizes(self.values)
@@ -192,7 +192,7 @@ class NoneValue(Model):
 
 
 class DtypeValue(Model):
-    """A dtype as an argument: `{ dtype = "int64" }`."""
+    """A dtype passed as an argument: `{ dtype = "int64" }`."""
 
     dtype: DtypeName
 
@@ -210,13 +210,13 @@ class EllipsisValue(Model):
 
 
 class TupleValue(Model):
-    """A tuple, where a list would not do: `{ tuple = [...] }`."""
+    """A tuple, for operators that do not accept a list: `{ tuple = [...] }`."""
 
     tuple: "list[Value]"
 
 
 class ObjectValue(Model):
-    """An object that a spec may name: `{ object = "torch.strided" }`."""
+    """An object that specs may name: `{ object = "torch.strided" }`."""
 
     object: Dotted
 
@@ -226,7 +226,7 @@ SCALAR, ARRAY, TENSOR = "<scalar>", "<array>", "<tensor>"
 
 
 def kind_of(value: Any) -> str | None:
-    """Return the tag of the model that a TOML value is validated by. The brackets keep tags apart from keys."""
+    """Return the tag of the model that validates a TOML value. The brackets distinguish tags from keys."""
     if isinstance(value, dict):
         for key in LITERALS:
             if key in value and "shape" not in value:
@@ -263,7 +263,7 @@ Value = TypeAliasType(
 
 
 def tensors(value: Any) -> list[Tensor]:
-    """Return the tensor recipes within a value, in order."""
+    """Return the tensor recipes in a value, in order."""
     if isinstance(value, Tensor):
         return [value]
     if isinstance(value, TupleValue):

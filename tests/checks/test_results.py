@@ -51,14 +51,15 @@ def test_right_values_in_a_container_pass(verdict_of, check):
 
 
 REFUSED = {
-    "as_generator": "a generator; no tensor in it can be found",
-    "as_object": "an object of operators.results.Opaque; no tensor in it can be found",
-    "as_none": "None; there is no tensor in it",
-    "as_number": "3.5 (float); there is no tensor in it",
-    "as_empty_list": "an empty list; there is no tensor in it",
-    "as_dataclass_of_none": "an object of operators.results.Result; there is no tensor in it",
-    "as_set": "a set; no tensor in it can be found",
-    "beside_an_object": "an object of operators.results.Opaque at output[1]['rest']; no tensor in it can be found",
+    "as_generator": "a generator; opcheck cannot look for tensors in it",
+    "as_object": "an object of operators.results.Opaque; opcheck cannot look for tensors in it",
+    "as_none": "None; it contains no tensor",
+    "as_number": "3.5 (float); it contains no tensor",
+    "as_empty_list": "an empty list; it contains no tensor",
+    "as_dataclass_of_none": "an object of operators.results.Result; it contains no tensor",
+    "as_set": "a set; opcheck cannot look for tensors in it",
+    "beside_an_object": "an object of operators.results.Opaque at output[1]['rest']; "
+    "opcheck cannot look for tensors in it",
 }
 
 
@@ -80,7 +81,7 @@ orders = ["rev_over_fwd", "fwd_over_fwd", "scalarized_second_order", "rev_over_r
     assert {outcome.check for outcome in found.values()} == set(EVERY)
     for outcome in found.values():
         assert (outcome.outcome, outcome.reason) == ("error", f"the operator returned {REFUSED[operator]}"), outcome.id
-        assert "an operator returns tensors: alone, or in tuples, lists, dicts" in outcome.message
+        assert "an operator must return tensors, alone or in tuples, lists, dicts" in outcome.message
 
 
 def test_a_refused_dtype_is_not_one_in_which_no_tensor_is_returned(outcomes):

@@ -15,7 +15,7 @@ def test_an_exception_is_one_line():
 
 
 def test_an_exception_without_a_message_is_told_all_the_same():
-    assert told(Mute()) == "Mute: (its message cannot be had: __str__ raised ValueError)"
+    assert told(Mute()) == "Mute: (the message is unavailable: __str__ raised ValueError)"
 
 
 def test_half_a_pair_of_surrogates_is_told_as_its_escape():

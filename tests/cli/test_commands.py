@@ -188,7 +188,7 @@ class TestValidate:
     def test_classes_are_no_operators(self, cli):
         Path("specs/class.toml").write_text('[[operator]]\nname = "torch.nn.Linear"\nsamples = [{ use = "unary" }]\n')
         run = cli("validate", "--resolve", "specs/class.toml")
-        what = '"torch.nn.Linear" is a class, and modules cannot be tested yet: name a function that calls one'
+        what = '"torch.nn.Linear" is a class, and modules cannot be tested yet; name a function that calls one'
         assert (run.code, run.err) == (2, f"specs/class.toml:2:8: {what}\n")
 
 

@@ -89,7 +89,7 @@ class TestPlainPytest:
         monkeypatch.chdir(project.folder / "inner")
         done = plain_pytest("../specs", *BACKWARD)
         (line,) = [line for line in done.out.splitlines() if line.startswith("run just this: ")]
-        assert "1 cases in " in cli(*shlex.split(line.removeprefix("run just this: "))[1:]).out
+        assert "1 case in " in cli(*shlex.split(line.removeprefix("run just this: "))[1:]).out
 
     def test_the_summary_of_failures_has_the_same_ids(self, plain_pytest):
         done = plain_pytest("specs", *BACKWARD)
@@ -161,7 +161,7 @@ def again(cli, tmp_path, monkeypatch):
         program, command, target = shlex.split(line.removeprefix("run just this: "))
         second = cli(command, target)
         assert second.code == 1, second.out + second.err
-        assert "1 cases in " in second.out
+        assert "1 case in " in second.out
         file, _, name = target.rpartition("::demo.wrong::")
         assert (program, command, name) == ("opcheck", "run", "backward[cpu-float64]")
         return file

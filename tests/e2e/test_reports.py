@@ -102,7 +102,7 @@ samples  = [{{ args = [{{ shape = [2] }}] }}]
 
 TOLD = {
     "surrogate": r"RuntimeError: half a pair: \udc80",
-    "mute": "Mute: (its message cannot be had: __str__ raised Mute)",
+    "mute": "Mute: (the message is unavailable: __str__ raised Mute)",
     "masked": "Masked",
     "worded": r"Worded: of a class of its own \udc81",
     "endless": "xxx ... (9999564 characters left out)",

@@ -118,8 +118,8 @@ class TestAlone:
         assert last.endswith(": 6 passed, 6 error, 1 skipped, 1 xfailed, 1 xpassed")
 
     def test_skips_and_expected_failures_are_told_with_their_reasons(self, alone):
-        assert "skipped 1 cases: not now" in alone.out.splitlines()
-        assert "xfailed 1 cases: the slope is three" in alone.out.splitlines()
+        assert "skipped 1 case: not now" in alone.out.splitlines()
+        assert "xfailed 1 case: the slope is three" in alone.out.splitlines()
 
     def test_each_bad_case_has_a_line_that_can_be_searched_for(self, alone):
         bad = ("error", "xpassed")

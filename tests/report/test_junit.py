@@ -60,7 +60,9 @@ def test_a_report_that_was_cut_off_is_told_and_left_alone(tmp_path):
     report = JUnitReport(path)
     report.add(NODE, NAME)
     path.write_text(WRITTEN[:-30])
-    assert report.finish().startswith(f"the report {path} is incomplete: its tests have not the names of cases: ")
+    assert report.finish().startswith(
+        f"the report {path} is incomplete: its tests do not have the names of the cases: "
+    )
     assert path.read_text() == WRITTEN[:-30]
 
 

@@ -93,7 +93,7 @@ def test_the_summary_tells_each_reason_once(report):
     report.add(record(4, "xfailed", "https://example.org/1"))
     report.summary(0)
     assert "skipped 3 cases: the device cuda is not present: " + "no driver, " * 20 + "none" in shown(report)
-    assert "xfailed 1 cases: https://example.org/1" in shown(report)
+    assert "xfailed 1 case: https://example.org/1" in shown(report)
     assert shown(report)[-1] == "4 cases in 0.0 s: 3 skipped, 1 xfailed"
 
 
@@ -229,8 +229,8 @@ def test_nothing_in_a_record_does_anything_to_the_terminal(terminal):
     lines = text.splitlines()
     assert f"failed {SHOWN}: {SHOWN}" in text
     assert lines.count(SHOWN) == 2  # the message, with its lines as they are
-    assert f"skipped 1 cases: {SHOWN}" in lines
-    assert f"xfailed 1 cases: {SHOWN}" in lines
+    assert f"skipped 1 case: {SHOWN}" in lines
+    assert f"xfailed 1 case: {SHOWN}" in lines
     assert f"warning {SHOWN}: sample {SHOWN}: {SHOWN}" in lines
     assert f"error {SHOWN}" in lines
 

@@ -160,7 +160,7 @@ class TestCalls:
         assert TestedFunction(lambda x: {"x": x, "n": 1}, made("{ shape = [2] }")).result()["n"] == 1
 
     def test_an_operator_without_tensors_cannot_be_tested(self, made: Made) -> None:
-        with pytest.raises(Untestable, match="the operator returned None; there is no tensor in it"):
+        with pytest.raises(Untestable, match="the operator returned None; it contains no tensor"):
             TestedFunction(lambda x: None, made("{ shape = [2] }"))()
 
     def test_outputs_have_the_names_of_the_result(self, made: Made) -> None:

@@ -139,7 +139,7 @@ def test_blocks_go_with_batches_and_dense_dimensions(layout: str) -> None:
 
 @pytest.mark.parametrize("layout", BLOCKED)
 def test_blocks_that_do_not_fill_the_matrix_are_refused(layout: str) -> None:
-    with pytest.raises(ValueError, match="do not fill"):
+    with pytest.raises(ValueError, match="do not tile"):
         laid_out(torch.ones(3, 4), layout, blocksize=[2, 2])
 
 

@@ -25,16 +25,16 @@ def test_the_apply_of_a_function_of_autograd_is_an_operator() -> None:
     [
         (
             "operators.results.Scale",
-            "is a class, and modules cannot be tested yet: name a function that calls one",
+            "is a class, and modules cannot be tested yet; name a function that calls one",
             "",
         ),
-        ("operators.results.Result", "is a class, and calling it makes an object: name a function", ""),
+        ("operators.results.Result", "is a class, and calling it creates an object; name a function", ""),
         (
             "operators.results.Cube",
-            "is a torch.autograd.Function; name what is called",
+            "is a torch.autograd.Function; name its apply",
             "operators.results.Cube.apply",
         ),
-        ("torch.pi", "is no function, but float", ""),
+        ("torch.pi", "is not a function but float", ""),
     ],
 )
 def test_what_is_no_function_is_refused_with_the_reason(path: str, what: str, hint: str) -> None:

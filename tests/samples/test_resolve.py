@@ -270,8 +270,8 @@ class TestReexports:
         write("elsewhere", "def double(x): return 2 * x")
         write("reexports", "from elsewhere import double")
         assert str(refusal("reexports.double", "reexports")) == (
-            '"reexports.double" is defined in the module elsewhere, outside the allowed modules; where that is meant: '
-            '"double" in __all__ of reexports, or "elsewhere" among the modules of [tool.opcheck]'
+            '"reexports.double" is defined in the module elsewhere, outside the allowed modules; if this is intended, '
+            'add "double" to __all__ of reexports, or "elsewhere" to the modules of [tool.opcheck]'
         )
         assert resolve("reexports.double", ("reexports", "elsewhere"))(4) == 8
 
@@ -285,7 +285,7 @@ class TestReexports:
     def test_nothing_is_suggested_to_be_opened_that_is_better_closed(self, write: Write) -> None:
         write("careless", "import os, subprocess\nfrom os import system")
         assert str(refusal("careless.system", "careless")).endswith(
-            'where that is meant: "system" in __all__ of careless'
+            'if this is intended, add "system" to __all__ of careless'
         )
         assert str(refusal("careless.os.system", "careless")) == (
             '"careless.os.system" leads to the module os, outside the allowed modules'
@@ -377,11 +377,11 @@ class TestOutside:
     )
     def test_only_listed_parts_of_torch_are_reached(self, path: str) -> None:
         error = str(refusal(path))
-        assert error.startswith(f'"{path}" is in no part of torch that specs may name; expected a name in torch, ')
+        assert error.startswith(f'"{path}" is not in a part of torch that specs may name; expected a name in torch, ')
 
     @pytest.mark.parametrize("path", ["torch.load", "torch.save", "torch.from_file", "torch.manual_seed", "torch.Size"])
     def test_of_those_parts_operators_and_constants_are_reached(self, path: str) -> None:
-        what = "may not be named in a spec: it is no function of tensors, and no constant"
+        what = "may not be named in a spec: it is neither a function of tensors nor a constant"
         assert str(refusal(path)) == f'"{path}" {what}'
 
     def test_other_parts_of_torch_can_be_allowed_by_name(self) -> None:
@@ -465,7 +465,7 @@ class TestMistakes:
     def test_a_missing_name_comes_with_the_nearest_one(self, path: str, hint: str) -> None:
         error = refusal(path)
         assert error.hint == hint
-        assert "has no attribute" in str(error) or "is in no part of torch" in str(error)
+        assert "has no attribute" in str(error) or "is not in a part of torch" in str(error)
 
     def test_the_message_says_which_part_is_missing(self) -> None:
         assert str(refusal("torch.nn.nothing")) == '"torch.nn.nothing": torch.nn has no attribute "nothing"'

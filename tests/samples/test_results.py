@@ -61,18 +61,18 @@ class TestUntestable:
     @pytest.mark.parametrize(
         ("result", "what"),
         [
-            (None, "None; there is no tensor in it"),
-            (3, "3 (int); there is no tensor in it"),
-            ("text", "'text' (str); there is no tensor in it"),
-            ([], "an empty list; there is no tensor in it"),
-            (({}, [None, 1]), "a tuple; there is no tensor in it"),
-            (Result(None), "an object of operators.results.Result; there is no tensor in it"),
-            ((x for x in [X]), "a generator; no tensor in it can be found"),
-            ({X}, "a set; no tensor in it can be found"),
-            (Opaque(X), "an object of operators.results.Opaque; no tensor in it can be found"),
+            (None, "None; it contains no tensor"),
+            (3, "3 (int); it contains no tensor"),
+            ("text", "'text' (str); it contains no tensor"),
+            ([], "an empty list; it contains no tensor"),
+            (({}, [None, 1]), "a tuple; it contains no tensor"),
+            (Result(None), "an object of operators.results.Result; it contains no tensor"),
+            ((x for x in [X]), "a generator; opcheck cannot look for tensors in it"),
+            ({X}, "a set; opcheck cannot look for tensors in it"),
+            (Opaque(X), "an object of operators.results.Opaque; opcheck cannot look for tensors in it"),
             ((X, {"rest": Opaque(Y)}), "an object of operators.results.Opaque at output[1]['rest']; "
-             "no tensor in it can be found"),
-            (Result, "a type; no tensor in it can be found"),
+             "opcheck cannot look for tensors in it"),
+            (Result, "a type; opcheck cannot look for tensors in it"),
         ],
     )  # fmt: skip
     def test_what_was_returned_is_said(self, result: Any, what: str) -> None:

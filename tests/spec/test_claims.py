@@ -113,7 +113,7 @@ class TestOperators:
 
     def test_a_kind_of_variant_is_named_once(self, mistakes: Mistakes) -> None:
         assert mistakes(HEAD + 'variants = ["method", { kind = "method", target = "torch.sinc" }]\n') == [
-            "spec.toml:4:12: variants names one kind twice; expected method and inplace at most once each"
+            "spec.toml:4:12: variants lists a kind twice; expected method and inplace at most once each"
         ]
 
 

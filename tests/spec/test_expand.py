@@ -53,17 +53,17 @@ class TestGrids:
 
     def test_a_skip_of_an_unknown_key_has_the_nearest_name(self, mistakes: Mistakes) -> None:
         assert mistakes(HEAD + "samples = [{ grid = { stride = [1], dim = [0] }, skip = [{ strid = 1 }] }]") == [
-            'spec.toml:3:60: "strid" is no key of the grid; expected one of stride, dim; did you mean "stride"?'
+            'spec.toml:3:60: "strid" is not a key of the grid; expected one of stride, dim; did you mean "stride"?'
         ]
 
     def test_a_skip_without_a_grid_is_refused(self, mistakes: Mistakes) -> None:
         assert mistakes(HEAD + "samples = [{ skip = [{ a = 1 }] }]") == [
-            'spec.toml:3:24: "a" is no key of the grid; expected a sample with a grid'
+            'spec.toml:3:24: "a" is not a key of the grid; expected a sample with a grid'
         ]
 
     def test_an_empty_skip_is_refused(self, mistakes: Mistakes) -> None:
         assert mistakes(HEAD + "samples = [{ grid = { a = [1] }, skip = [{}] }, { use = 'unary' }]") == [
-            "spec.toml:3:42: an empty skip would leave out every sample; expected keys and values of the grid"
+            "spec.toml:3:42: an empty skip would skip every sample; expected keys and values of the grid"
         ]
 
     def test_an_empty_list_of_values_is_refused(self, mistakes: Mistakes) -> None:
@@ -138,7 +138,7 @@ class TestLayouts:
     def test_layouts_that_no_sample_can_have_leave_none(self, mistakes: Mistakes) -> None:
         assert mistakes(HEAD + 'samples = [{ args = [{ shape = [2] }] }]\nlayouts = ["sparse_csr"]') == [
             'spec.toml:3:11: operator "torch.sin" has no samples left; '
-            "expected a skip, dtypes or layouts that leave some"
+            "expected a skip, dtypes or layouts that leave at least one"
         ]
 
 
@@ -177,13 +177,13 @@ class TestBounds:
         values = "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]"
         grid = ", ".join(f"{key} = {values}" for key in "abcdef")
         assert mistakes(HEAD + f"samples = [{{ grid = {{ {grid} }}, skip = [{{ a = 77 }}] }}]") == [
-            "spec.toml:3:21: 1000000 samples are over the bound; expected at most 1000 (max_samples of [tool.opcheck])"
+            "spec.toml:3:21: too many samples: 1000000; expected at most 1000 (max_samples of [tool.opcheck])"
         ]
 
     def test_several_grids_count_together(self, mistakes: Mistakes) -> None:
         text = "samples = [{ grid = { a = [1, 2, 3] } }, { grid = { b = [1, 2] } }]"
         assert mistakes(HEAD + text, max_samples=4) == [
-            "spec.toml:3:11: more than 4 samples are over the bound; expected at most 4 (max_samples of [tool.opcheck])"
+            "spec.toml:3:11: too many samples: more than 4; expected at most 4 (max_samples of [tool.opcheck])"
         ]
 
     @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ class TestBounds:
         self, mistakes: Mistakes, argument: str, column: int, elements: str
     ) -> None:
         assert mistakes(HEAD + f"samples = [{{ args = [{argument}] }}]") == [
-            f"spec.toml:3:{column}: a tensor of {elements} elements is over the bound; "
+            f"spec.toml:3:{column}: a tensor of {elements} elements is too large; "
             "expected at most 4096 (max_elements of [tool.opcheck])"
         ]
 
@@ -213,14 +213,14 @@ class TestBounds:
         sample = where % "{ shape = [3, 3] }"
         column = f"samples = [{{ {sample}".index("{ shape") + 1
         assert mistakes(HEAD + f"samples = [{{ {sample} }}]", max_elements=8) == [
-            f"spec.toml:3:{column}: a tensor of 9 elements is over the bound; "
+            f"spec.toml:3:{column}: a tensor of 9 elements is too large; "
             "expected at most 8 (max_elements of [tool.opcheck])"
         ]
 
     def test_tensors_of_error_claims_are_bounded_too(self, mistakes: Mistakes) -> None:
         text = 'samples = [{ args = [1] }]\nerrors = [{ args = [{ shape = [70, 70] }], match = "x" }]\n'
         assert mistakes(HEAD + text) == [
-            "spec.toml:4:21: a tensor of 4900 elements is over the bound; "
+            "spec.toml:4:21: a tensor of 4900 elements is too large; "
             "expected at most 4096 (max_elements of [tool.opcheck])"
         ]
 
@@ -238,8 +238,7 @@ class TestBounds:
         (line,) = mistakes(HEAD + f"samples = [{grids}]")
         assert time.process_time() - started < 4
         assert line == (
-            "spec.toml:3:11: more than 1000 samples are over the bound; "
-            "expected at most 1000 (max_samples of [tool.opcheck])"
+            "spec.toml:3:11: too many samples: more than 1000; expected at most 1000 (max_samples of [tool.opcheck])"
         )
 
     def test_grids_that_are_all_left_out_are_bounded_too(self, mistakes: Mistakes) -> None:
@@ -249,18 +248,18 @@ class TestBounds:
         lines = mistakes(HEAD + f"samples = [{grids}]")
         assert time.process_time() - started < 4
         assert len(lines) == 10
-        assert all("skip is held against too many combinations" in line for line in lines)
+        assert all("skip is compared with too many combinations" in line for line in lines)
 
     def test_samples_in_further_layouts_count_as_well(self, mistakes: Mistakes) -> None:
         samples = ", ".join(["{ args = [{ shape = [2, 2] }] }"] * 3)
         text = HEAD + f'samples = [{samples}]\nlayouts = ["strided", "sparse_coo"]'
         assert mistakes(text, max_samples=5) == [
-            "spec.toml:3:11: more than 5 samples are over the bound; expected at most 5 (max_samples of [tool.opcheck])"
+            "spec.toml:3:11: too many samples: more than 5; expected at most 5 (max_samples of [tool.opcheck])"
         ]
 
     def test_names_that_follow_from_long_values_are_refused(self, mistakes: Mistakes) -> None:
         text = f'samples = [{{ grid = {{ a = [1], b = [2, "{"x" * 300}"] }} }}]'
         assert mistakes(HEAD + text) == [
-            "spec.toml:3:36: the values of this grid give samples names of up to 309 characters; "
-            "expected at most 300; further samples can hold longer values"
+            "spec.toml:3:36: the values of this grid make sample names of up to 309 characters; "
+            "expected at most 300; put longer values into separate samples"
         ]

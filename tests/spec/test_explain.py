@@ -10,7 +10,7 @@ import pytest
 Mistakes = Callable[..., list[str]]
 
 HEAD = '[[operator]]\nname = "torch.sin"\n'
-MARKS = "letters, digits and any of _ . + -, without _ in front; not one of and, not, or"
+MARKS = "letters, digits and any of _ . + -, no leading _; not one of and, not, or"
 ANOTHER = "expected another name"
 SAMPLES = 'samples = [{ use = "unary" }]\n'
 TENSOR_KEYS = (
@@ -226,7 +226,7 @@ class TestWrongTypes:
     @pytest.mark.parametrize("depth", [50, 380, 450])
     def test_arrays_nested_beyond_reason_are_refused(self, about_argument: About, depth: int) -> None:
         (line,) = about_argument("[" * depth + "]" * depth)
-        assert line.endswith("this is nested too deeply; expected at most 50 tables and arrays in one another")
+        assert line.endswith("this is nested too deeply; expected at most 50 levels of tables and arrays")
 
 
 class TestWrongNames:
@@ -253,18 +253,21 @@ class TestWrongNames:
             (
                 'dtypes.forward = ["floating", "-hafl"]',
                 '31: unknown dtype "-hafl"; expected a dtype or a group (all, floating, complex, half, single, '
-                'double, integral, signed, bool), with - in front to take it out; did you mean "-half"?',
+                'double, integral, signed, bool), with a leading - to remove it; did you mean "-half"?',
             ),
             (
                 'target = "torch"',
-                '10: "torch" is no dotted path; expected package.attribute or package.module:attribute',
+                '10: "torch" is not a dotted path; expected package.attribute or package.module:attribute',
             ),
-            ('tags = ["a b"]', '9: "a b" cannot stand in a test id; expected letters, digits and any of _ . + = -'),
-            ('tags = ["_slow"]', f'9: "_slow" cannot be a mark in pytest; expected {MARKS}'),
-            ('tags = ["a=b"]', f'9: "a=b" cannot be a mark in pytest; expected {MARKS}'),
-            ('tags = ["x", "not"]', f'14: "not" cannot be a mark in pytest; expected {MARKS}'),
+            ('tags = ["a b"]', '9: "a b" cannot be part of a test id; expected letters, digits and any of _ . + = -'),
+            ('tags = ["_slow"]', f'9: "_slow" cannot be a pytest marker; expected {MARKS}'),
+            ('tags = ["a=b"]', f'9: "a=b" cannot be a pytest marker; expected {MARKS}'),
+            ('tags = ["x", "not"]', f'14: "not" cannot be a pytest marker; expected {MARKS}'),
             *(
-                (f'tags = ["{name}"]', f'9: "{name}" cannot be a mark of ours: it has a meaning in pytest; {ANOTHER}')
+                (
+                    f'tags = ["{name}"]',
+                    f'9: "{name}" cannot be a marker: it has a meaning of its own in pytest; {ANOTHER}',
+                )
                 for name in ("skip", "xfail", "parametrize", "parameterize", "timeout", "flaky")
             ),
             (f'variant = "{"x" * 101}"', "11: a name of 101 characters is too long; expected at most 100"),
@@ -272,8 +275,7 @@ class TestWrongNames:
             (f'target = "a.{"x" * 200}"', "10: a path of 202 characters is too long; expected at most 200"),
             (
                 'variant = "inplace"',
-                '11: variant cannot be "inplace"; expected a name that is no way of calling: '
-                "ids end in [method] and [inplace]",
+                '11: variant cannot be "inplace"; expected another name: ids of variants end in [method] and [inplace]',
             ),
         ],
     )
@@ -311,7 +313,7 @@ class TestNumbers:
 class TestExpect:
     def test_a_reason_is_needed(self, about: About) -> None:
         assert about('expect = [{ when = { check = "vmap" }, outcome = "fail" }]') == [
-            '3:11: missing key "reason"; expected why, best with a link'
+            '3:11: missing key "reason"; expected the reason, ideally a link'
         ]
 
     def test_an_empty_reason_is_none(self, about: About) -> None:
@@ -337,7 +339,7 @@ class TestExpect:
 
     def test_version_conditions_must_be_conditions(self, about: About) -> None:
         assert about('expect = [{ when = { torch = "2.x" }, outcome = "fail", reason = "x" }]') == [
-            '3:30: "2.x" is no version condition; expected a condition such as "<2.12" or ">=2.6,<3"'
+            '3:30: "2.x" is not a version condition; expected a condition such as "<2.12" or ">=2.6,<3"'
         ]
 
     @pytest.mark.parametrize("condition", ["<2.x", "2", "<" + "9" * 5000, ">=2," * 500])
@@ -349,9 +351,9 @@ class TestExpect:
     @pytest.mark.parametrize(
         ("pattern", "said"),
         [
-            ("(", "is no regular expression: missing ), unterminated subpattern at position 0"),
-            ("a{99999999999999999999}", "is no regular expression: the repetition number is too large"),
-            ("[[a]", "is no regular expression: Possible nested set at position 1"),
+            ("(", "is not a regular expression: missing ), unterminated subpattern at position 0"),
+            ("a{99999999999999999999}", "is not a regular expression: the repetition number is too large"),
+            ("[[a]", "is not a regular expression: Possible nested set at position 1"),
         ],
     )
     def test_patterns_must_be_patterns(self, about: About, pattern: str, said: str) -> None:
@@ -365,12 +367,12 @@ class TestExpect:
             "3:21: a regular expression of 1001 characters is too long; expected at most 1000"
         ]
         assert about('expect = [{ when = { check = "vmap" }, outcome = "fail", match = "(", reason = "x" }]') == [
-            '3:66: "(" is no regular expression: missing ), unterminated subpattern at position 0'
+            '3:66: "(" is not a regular expression: missing ), unterminated subpattern at position 0'
         ]
 
     def test_what_is_not_run_matches_nothing(self, about: About) -> None:
         assert about('expect = [{ when = { check = "vmap" }, outcome = "skip", match = "x", reason = "x" }]') == [
-            '3:11: match says nothing beside outcome = "skip": what is not run says nothing; expected no match'
+            '3:11: match has no effect with outcome = "skip": nothing is run; expected no match'
         ]
 
 
@@ -387,13 +389,13 @@ class TestKeywords:
 class TestValues:
     def test_a_wrong_one_is_reported_where_it_stands(self, about_argument: About) -> None:
         assert about_argument('{ values = [[1, 2], [3, "x"]] }') == [
-            '"x"]] } -> "x" is no value of a tensor; '
+            '"x"]] } -> "x" is not a valid tensor value; '
             "expected numbers, booleans, { complex = [re, im] } or arrays of them"
         ]
         (line,) = about_argument('{ values = [1, { complex = [1, "x"] }] }')
-        assert line.startswith('"x"] }] } -> a table is no value of a tensor')
+        assert line.startswith('"x"] }] } -> a table is not a valid tensor value')
         (line,) = about_argument("{ values = [1, { complex = 3 }] }")
-        assert line.startswith("3 }] } -> a table is no value of a tensor")
+        assert line.startswith("3 }] } -> a table is not a valid tensor value")
         assert about_argument("{ values = [[[1], [2]], [[1], [2, 3]]] }") == [
             "[[1], [2, 3]]] } -> the rows of values differ in length; expected a rectangular array"
         ]

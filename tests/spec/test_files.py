@@ -17,7 +17,7 @@ from opcheck.spec.files import MOST_BYTES, read_bytes
 Write = Callable[..., Path]
 
 SIN = '[[operator]]\nname = "torch.sin"\nsamples = [{ use = "unary" }]\n'
-NO_FILE = "is no regular file; expected a TOML file"
+NO_FILE = "is not a regular file; expected a TOML file"
 
 
 def endless(path: Path) -> None:

@@ -41,7 +41,9 @@ class TestFiles:
         assert mistakes("") == ["spec.toml:1:1: a spec file without operators; expected at least one [[operator]]"]
 
     def test_broken_toml_is_placed_where_it_breaks(self, mistakes: Mistakes) -> None:
-        assert mistakes('[[operator]]\nname = "torch.sin\n') == ["spec.toml:2:18: broken TOML: Illegal character '\\n'"]
+        assert mistakes('[[operator]]\nname = "torch.sin\n') == [
+            "spec.toml:2:18: invalid TOML: Illegal character '\\n'"
+        ]
 
     def test_inline_tables_may_go_over_several_lines_as_in_toml_1_1(self, mistakes: Mistakes) -> None:
         text = '[[operator]]\nname = "torch.sin"\nsamples = [{\n  use = "unary",\n  lo = 1,\n}]\n'
@@ -50,7 +52,7 @@ class TestFiles:
 
     def test_bytes_that_are_not_utf8_are_placed_at_the_first_of_them(self, write: Write) -> None:
         write("", "spec.toml").write_bytes(b'# \xc3\xa9\nname = "\xc3\xa9\xff"\n')
-        assert lines_of("spec.toml") == ["spec.toml:2:10: is not text in UTF-8; expected a TOML file"]
+        assert lines_of("spec.toml") == ["spec.toml:2:10: is not UTF-8 text; expected a TOML file"]
 
     def test_a_byte_order_mark_is_called_by_its_name(self, write: Write) -> None:
         write("", "spec.toml").write_bytes(b"\xef\xbb\xbf" + SIN.encode())
@@ -100,7 +102,7 @@ class TestFiles:
         write("x = [", "specs/a.toml")
         assert lines_of("specs", "nowhere") == [
             "nowhere:1:1: no such file or folder; expected a TOML file, a folder of them, or builtin",
-            "specs/a.toml:1:6: broken TOML: Invalid value",
+            "specs/a.toml:1:6: invalid TOML: Invalid value",
             "specs/b.toml:4:10: wrong type for reseed: an integer (1); expected true or false",
             "specs/b.toml:8:8: wrong type for tags: an integer (1); expected an array",
         ]
@@ -119,11 +121,11 @@ class TestTopLevel:
 
     def test_a_single_table_is_no_array_of_operators(self, mistakes: Mistakes) -> None:
         assert mistakes('[operator]\nname = "torch.sin"\n') == [
-            "spec.toml:1:1: operator is no array of tables; expected at least one [[operator]]"
+            "spec.toml:1:1: operator is not an array of tables; expected at least one [[operator]]"
         ]
 
     def test_defaults_must_be_a_table(self, mistakes: Mistakes) -> None:
-        assert mistakes("defaults = 3\n" + SIN) == ["spec.toml:1:12: defaults is no table; expected [defaults]"]
+        assert mistakes("defaults = 3\n" + SIN) == ["spec.toml:1:12: defaults is not a table; expected [defaults]"]
 
 
 class TestDefaults:
@@ -190,12 +192,12 @@ class TestOperators:
     def test_an_operator_whose_samples_are_all_left_out_is_refused(self, mistakes: Mistakes) -> None:
         assert mistakes(SIN.replace('use = "unary"', "grid = { a = [1] }, skip = [{ a = 1 }]")) == [
             'spec.toml:3:11: operator "torch.sin" has no samples left; '
-            "expected a skip, dtypes or layouts that leave some"
+            "expected a skip, dtypes or layouts that leave at least one"
         ]
 
     def test_a_missing_name_is_reported_at_the_table(self, mistakes: Mistakes) -> None:
         assert mistakes('[[operator]]\nsamples = [{ use = "unary" }]\n') == [
-            'spec.toml:1:1: missing key "name"; expected a dotted path: name and target in one'
+            'spec.toml:1:1: missing key "name"; expected a dotted path such as torch.sin; also the target by default'
         ]
 
     def test_a_mistake_in_one_key_does_not_hide_those_of_other_stages(self, mistakes: Mistakes) -> None:
@@ -216,7 +218,7 @@ class TestOperators:
             'spec.toml:4:12: unknown device "cdua"',
             "spec.toml:6:3: wrong type for an element of samples: an integer (3)",
             'spec.toml:7:11: unknown template "unry"',
-            "spec.toml:8:13: a tensor of 1000000 elements is over the bound",
+            "spec.toml:8:13: a tensor of 1000000 elements is too large",
         ]
 
 

@@ -94,7 +94,7 @@ class TestRecognition:
         write(TEMPLATE + "x = [", "specs/mine.toml")
         write(USE, "specs/a.toml")
         (line,) = lines_of("specs/a.toml")
-        assert line.startswith("specs/mine.toml:9:6: broken TOML: ")
+        assert line.startswith("specs/mine.toml:9:6: invalid TOML: ")
 
     def test_two_of_one_name_are_refused(self, write: Write) -> None:
         write(TEMPLATE, "specs/b/mine.toml")
@@ -149,7 +149,7 @@ class TestOfAProject:
         write(TEMPLATE.replace('["shape", "extra"]', '["shape", "extra", "kwargs"]'), "specs/mine.toml")
         assert lines_of("specs/mine.toml") == [
             'specs/mine.toml:3:31: a parameter cannot be called "kwargs"; '
-            "expected no key that every use of a template has"
+            "expected a name other than name, kwargs, grid, skip, dtypes, use"
         ]
 
     @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ class TestWhoseMistake:
 
     def test_a_wrong_keyword_is_the_mistake_of_the_use(self, write: Write) -> None:
         assert self.mistakes(write, "shape = [2], kwargs = { x = { shape = [10000] } }") == [
-            "specs/a.toml:3:56: a tensor of 10000 elements is over the bound; "
+            "specs/a.toml:3:56: a tensor of 10000 elements is too large; "
             "expected at most 4096 (max_elements of [tool.opcheck])"
         ]
 
@@ -205,7 +205,7 @@ class TestWhoseMistake:
 
     def test_a_tensor_that_a_parameter_makes_too_large_is_the_mistake_of_the_use(self, write: Write) -> None:
         assert self.mistakes(write, "shape = [100, 100]") == [
-            "specs/a.toml:3:36: a tensor of 10000 elements is over the bound; "
+            "specs/a.toml:3:36: a tensor of 10000 elements is too large; "
             "expected at most 4096 (max_elements of [tool.opcheck])"
         ]
 

@@ -111,7 +111,8 @@ class TestTensors:
     )
     def test_other_values_are_refused(self, refused: Read, text: str, shown: str) -> None:
         assert refused(f"{{ values = {text} }}") == (
-            f"{shown} is no value of a tensor; expected numbers, booleans, {{ complex = [re, im] }} or arrays of them"
+            f"{shown} is not a valid tensor value; "
+            "expected numbers, booleans, { complex = [re, im] } or arrays of them"
         )
 
     @pytest.mark.parametrize("text", ["{}", "{ low = 1 }", "{ shape = [1], values = [1] }"])
@@ -126,10 +127,10 @@ class TestTensors:
 
     def test_settings_of_sparse_layouts_need_a_sparse_layout(self, refused: Read) -> None:
         assert refused("{ shape = [2, 2], nnz = 1 }") == (
-            "nnz has no meaning for the layout strided; expected a sparse layout"
+            "nnz does not apply to the layout strided; expected a sparse layout"
         )
         assert refused("{ shape = [2, 2], layout = 'sparse_csr', blocksize = [1, 1] }") == (
-            "blocksize has no meaning for the layout sparse_csr; expected layout sparse_bsr or sparse_bsc"
+            "blocksize does not apply to the layout sparse_csr; expected layout sparse_bsr or sparse_bsc"
         )
 
     @pytest.mark.parametrize("dtype", ["float16", "int8", "complex32", "float8_e5m2", "real", "complex"])
@@ -139,12 +140,12 @@ class TestTensors:
     @pytest.mark.parametrize(
         ("text", "what"),
         [
-            ("{ shape = [2, 2], dense_dim = 1 }", "dense_dim has no meaning for the layout strided"),
-            ("{ shape = [2, 2], layout = 'sparse_coo', conj = true }", "conj has no meaning for the layout sparse_coo"),
-            ("{ shape = [2], layout = 'sparse_csr' }", "the layout sparse_csr has at least 2 dimensions, not 1"),
+            ("{ shape = [2, 2], dense_dim = 1 }", "dense_dim does not apply to the layout strided"),
+            ("{ shape = [2, 2], layout = 'sparse_coo', conj = true }", "conj does not apply to the layout sparse_coo"),
+            ("{ shape = [2], layout = 'sparse_csr' }", "the layout sparse_csr needs at least 2 dimensions, not 1"),
             ("{ shape = [2, 3], structure = 'hermitian' }", "hermitian needs square matrices, not the shape [2, 3]"),
             ("{ shape = [2], through = 'symmetrize' }", "symmetrize needs square matrices, not the shape [2]"),
-            ("{ values = [1.0], low = 0.5 }", "low has no meaning for explicit values"),
+            ("{ values = [1.0], low = 0.5 }", "low does not apply to explicit values"),
             ("{ values = [1], structure = 'one_hot' }", "the structure one_hot would replace the explicit values"),
         ],
     )
