@@ -25,10 +25,7 @@ from opcheck.run.outcome import Outcome, rerun_command
 from opcheck.run.process_state import open_contexts, put_back, transform_is_open
 from opcheck.run.session import RunSession
 from opcheck.samples import Unresolved
-from opcheck.samples.cache import Cache
 from opcheck.samples.seeding import seed_device
-
-CACHE = Cache()
 
 
 def run(case: Case, session: RunSession, limit: float | None = None) -> Outcome:
@@ -170,7 +167,7 @@ def _checked(case: Case, session: RunSession) -> Sequence[Verdict]:
         samples_to_run(case),
         case.device.device_string,
         session.overrides,
-        CACHE,
+        session.cache,
     )
     context.operator  # noqa: B018 - resolved first, to report a wrong name as such
     return list(implementation(case.kind.implementation)(context))

@@ -10,6 +10,7 @@ from opcheck.derivatives import BatchedEngine, Engine, TorchEngine
 from opcheck.devices.availability import Availability, availability
 from opcheck.run.process_state import ProcessState
 from opcheck.samples import Unresolved
+from opcheck.samples.cache import Cache
 from opcheck.samples.operator import resolve_operator
 from opcheck.settings import Settings
 from opcheck.spec.device import DeviceProfile
@@ -33,6 +34,8 @@ class RunSession:
     """The process state that every case starts from."""
     imports: dict[str, list[str]] = field(default_factory=dict)
     """What the import of an operator's modules has changed in the process, by id of the operator."""
+    cache: Cache = field(default_factory=Cache)
+    """What the checks of one operator share."""
     cause: BaseException | None = None
     """The exception behind the failure of the last case, for debuggers."""
     spoilt_by: str = ""

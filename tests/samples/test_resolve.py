@@ -12,8 +12,9 @@ import pytest
 import torch
 from torch.nn import functional
 
+from opcheck.plan import load
 from opcheck.samples import Unresolved, resolve
-from opcheck.spec.load import REFERENCE_MODULES, load
+from opcheck.spec.load import REFERENCE_MODULES
 
 Write = Callable[..., None]
 
