@@ -33,7 +33,7 @@ MISTAKES = {
         spec(*EXPECT, "[operator.supports]", "backward = false").replace("{}", "fail"),
         "5:8: ", "matches no case",
     ),
-    "broken": (spec("tags = [", 'notes = "'), "", "broken TOML"),
+    "broken": (spec("tags = [", 'notes = "'), "", "invalid TOML"),
     "empty": ("", "1:1: ", "a spec file without operators"),
     "outside": (spec(name="os.system"), "2:11: ", '"os.system" is outside the allowed modules'),
     "million samples": (

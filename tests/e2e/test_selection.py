@@ -48,7 +48,8 @@ def test_selection_runs_these_and_no_others(cli, options, expected):
     run = cli("run", *options, *REPORTS)
     assert run.outcomes == expected
     assert run.code == ("failed" in expected.values())
-    assert f"{len(expected)} cases in " in run.out.splitlines()[-1]
+    counted = "1 case" if len(expected) == 1 else f"{len(expected)} cases"
+    assert f"{counted} in " in run.out.splitlines()[-1]
 
 
 def test_the_first_failure_ends_a_run_with_x(cli):
@@ -120,7 +121,7 @@ def test_a_settings_file_with_a_time_out_is_overruled_by_the_command_line(cli, p
 def test_a_tag_that_cannot_be_a_mark_of_ours_is_refused_at_its_place(cli, plain_pytest, project, name):
     text = (project.folder / "specs/good.toml").read_text()
     project.write("specs/good.toml", text.replace('["quick"]', f'["slow", "{name}"]'))
-    place = f'specs/good.toml:{text[: text.index("tags")].count(chr(10)) + 1}:21: "{name}" cannot be a mark '
+    place = f'specs/good.toml:{text[: text.index("tags")].count(chr(10)) + 1}:21: "{name}" cannot be a '
     run = cli("validate")
     assert run.code == 2
     assert run.err.startswith(place)

@@ -155,7 +155,7 @@ class TestOfAProject:
     @pytest.mark.parametrize(
         ("text", "said"),
         [
-            ("[template]\n", '1:1: missing key "about"; expected what it is for'),
+            ("[template]\n", '1:1: missing key "about"; expected the purpose of the template'),
             ('[template]\nabout = "x"\nsamples = 3', '3:1: unknown key "samples"; expected one of about, optional, '),
             ('samples = []\n[template]\nabout = "x"\n', "1:11: samples is empty; expected at least one element"),
         ],
