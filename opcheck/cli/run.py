@@ -18,6 +18,7 @@ from opcheck.cli.workers import Workers
 from opcheck.run.watchdog import Limits, default_memory
 from opcheck.spec import Settings
 from opcheck.spec.load import BUILTIN, builtin_folder
+from opcheck.suite.options import seed
 
 MOST_CRASHES = 1000
 """Cases that may end their process before a run gives up. pytest-xdist would after a few."""
@@ -50,6 +51,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--memory", type=int, metavar="MIB", help="end a case whose process takes more; default: by what is available"
+    )
+    parser.add_argument(
+        "--seed", type=seed, metavar="N", help="draw other values for the same samples; default: the project's, else 0"
     )
     numbers = parser.add_argument_group("derivatives", "these win over the specs")
     numbers.add_argument("--engine", choices=["batched", "torch"], help="what computes derivative evidence")
@@ -122,6 +126,7 @@ def _arguments(options: argparse.Namespace, settings: Settings) -> list[str]:
     arguments += ["--junitxml", options.junitxml] if options.junitxml else []
     arguments += ["--opcheck-report-json", options.report_json] if options.report_json else []
     arguments += ["--opcheck-engine", options.engine] if options.engine else []
+    arguments += [f"--opcheck-seed={options.seed}"] if options.seed is not None else []
     arguments += ["--opcheck-fast-mode"] if options.fast_mode else []
     arguments += [f"--opcheck-jacobian={options.jacobian}"] if options.jacobian else []
     arguments += ["--opcheck-no-raise-exception"] if options.no_raise_exception else []

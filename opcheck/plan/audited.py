@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from opcheck.plan.expectations import audit
+from opcheck.plan.plugins import load_plugins
 from opcheck.spec.library import Library
 from opcheck.spec.load import Loader
 from opcheck.spec.problems import SpecError
@@ -13,8 +14,13 @@ from opcheck.spec.settings import Settings
 
 
 def load_audited(paths: Iterable[Path | str], settings: Settings | None = None) -> Library:
-    """Load spec files and folders. Raises SpecError with all mistakes found: those of `load`, and those of `audit`."""
-    loader = Loader(settings or Settings())
+    """Load spec files and folders. Raises SpecError with all mistakes found: those of `load`, and those of `audit`.
+
+    The plugins of the project are imported first: specs may name their checks.
+    """
+    settings = settings or Settings()
+    load_plugins(settings)
+    loader = Loader(settings)
     for path in paths:
         loader.add(Path(path))
     library = loader.sound()

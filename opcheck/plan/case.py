@@ -26,6 +26,9 @@ class Case:
     checks: tuple[str, ...] = field(default=(), repr=False)
     """All that were selected for the variant, the device and the dtype: what they need may be computed at once."""
 
+    base_seed: int = 0
+    """What `--seed` says: another number draws other values for the same samples."""
+
     @cached_property
     def id(self) -> str:
         """`torch.sin[inplace]::backward[cpu-float64]`: the same in terminal, JUnit, JSON and for -k."""
@@ -49,10 +52,10 @@ class Case:
     def seed(self, sample: Sample) -> str:
         """Return what a sample's numbers are drawn from.
 
-        It names the operator, the dtype and the sample, but neither check, variant nor device: their cases see the
-        same numbers, whatever the order, process or shard.
+        It names the operator, the dtype, the sample and the base seed, but neither check, variant nor device: their
+        cases see the same numbers, whatever the order, process or shard.
         """
-        return f"{self.operator.id}[{self.dtype}]#{sample.name}"
+        return f"{self.operator.id}[{self.dtype}]#{sample.name}" + (f"@{self.base_seed}" if self.base_seed else "")
 
     def __str__(self) -> str:
         return self.id

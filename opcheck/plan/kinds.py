@@ -1,7 +1,7 @@
 """The checks there are, as far as planning needs to know them: names, what they claim, where they apply.
 
 Implementations are named by import path and loaded when a case runs, so that planning needs no torch. A plugin adds a
-check by an entry point of the group `opcheck.checks` that gives a CheckKind.
+check by an entry point of the group `opcheck.checks` that gives a CheckKind, a project by `opcheck.register_check`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import Any, Literal
 
 from opcheck.spec.claims import Order, Supports
 from opcheck.spec.library import Operator
@@ -43,6 +43,8 @@ class CheckKind:
     """Whether methods are tested as well. A method differs from its function in how it is called, not in its graph: its
     Jacobians are tested, once in each mode, and what follows from the graph is tested on the function."""
     applies: Applies = _always
+    judge: Callable[[Any], Any] | None = None
+    """The function that `opcheck.register_check` was given; None for all other checks."""
 
     def claimed(self, operator: Operator, supports: Supports) -> bool:
         """Tell whether the operator makes the claim that this check tests."""
@@ -236,11 +238,21 @@ BUILTIN = (
 
 @lru_cache(maxsize=1)
 def check_kinds() -> dict[str, CheckKind]:
-    """Return all checks by name: the built-in ones, then those of plugins."""
+    """Return all checks by name: the built-in ones, those of installed plugins, those that were registered."""
     from importlib.metadata import entry_points
 
     kinds = {kind.name: kind for kind in BUILTIN}
     for entry in entry_points(group="opcheck.checks"):
         kind = entry.load()
         kinds.setdefault(kind.name, kind)
-    return kinds
+    return kinds | REGISTERED
+
+
+REGISTERED: dict[str, CheckKind] = {}
+"""The checks that this process has registered, by name."""
+
+
+def register(kind: CheckKind) -> None:
+    """Add a check to those of this process, or take the place of one that was registered under its name."""
+    REGISTERED[kind.name] = kind
+    check_kinds.cache_clear()

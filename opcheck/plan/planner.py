@@ -19,7 +19,9 @@ def default_devices(profiles: Iterable[DeviceProfile]) -> list[DeviceProfile]:
     return [profile for profile in profiles if profile.may_be_present()]
 
 
-def plan(library: Library, devices: Iterable[DeviceProfile], selection: Selection | None = None) -> list[Case]:
+def plan(
+    library: Library, devices: Iterable[DeviceProfile], selection: Selection | None = None, seed: int = 0
+) -> list[Case]:
     """Return the cases of a library on some devices: by operator, device, variant, dtype, check, in that order."""
     known = list(devices)
     wanted = selection or Selection()
@@ -28,11 +30,11 @@ def plan(library: Library, devices: Iterable[DeviceProfile], selection: Selectio
         for operator in library
         if wanted.takes_operator(operator)
         for device in known
-        for case in cases_of(operator, device, wanted)
+        for case in cases_of(operator, device, wanted, seed)
     ]
 
 
-def cases_of(operator: Operator, device: DeviceProfile, wanted: Selection) -> Iterator[Case]:
+def cases_of(operator: Operator, device: DeviceProfile, wanted: Selection, seed: int = 0) -> Iterator[Case]:
     """Yield the selected cases of one operator on one device."""
     claims = operator.on(device)
     expects = (*operator.spec.expect, *device.expect)
@@ -41,7 +43,7 @@ def cases_of(operator: Operator, device: DeviceProfile, wanted: Selection) -> It
         checks = tuple(kind.name for kind in chosen)
         for kind in chosen:
             matching = applying(expects, kind.name, variant.kind, device.name, dtype) if expects else ()
-            yield Case(operator, variant, kind, device, dtype, claims, matching, checks)
+            yield Case(operator, variant, kind, device, dtype, claims, matching, checks, seed)
 
 
 def places_of(operator: Operator, device: DeviceProfile) -> Iterator[tuple[Variant, str, list[CheckKind]]]:

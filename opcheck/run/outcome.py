@@ -41,6 +41,8 @@ class Outcome:
     """Everything a person needs to act on a failure."""
     fields: dict[str, Any] = field(default_factory=dict)
     """The diagnosis as data."""
+    seed: int = 0
+    """What `--seed` or the project said."""
 
     def __post_init__(self) -> None:
         """Make all text such that it can be encoded, and is no longer than a person, a report and a pipe can take."""
@@ -64,14 +66,15 @@ class Outcome:
         """Return an outcome of a case."""
         return cls(
             case.id, case.operator.id, case.variant.kind, case.check, case.device.name, case.dtype,
-            case.operator.family, kind, reason, message=message, fields=fields,
+            case.operator.family, kind, reason, message=message, fields=fields, seed=case.base_seed,
         )  # fmt: skip
 
 
-def rerun_command(file: str, name: str, engine: str = "") -> str:
-    """Return the command that runs the case of a name alone."""
+def rerun_command(file: str, name: str, engine: str = "", seed: int | None = None) -> str:
+    """Return the command that runs the case of a name alone. An engine or a seed that is not given is the project's."""
     place = f"./{file}" if file.startswith("-") else file
-    return f"opcheck run{f' --engine {engine}' if engine else ''} {shlex.quote(f'{place}::{name}')}"
+    options = (f" --engine {engine}" if engine else "") + ("" if seed is None else f" --seed {seed}")
+    return f"opcheck run{options} {shlex.quote(f'{place}::{name}')}"
 
 
 def _plain(value: Any) -> Any:

@@ -6,13 +6,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from opcheck.checks.context import Context
 from opcheck.derivatives import BatchedEngine, Engine, TorchEngine
 from opcheck.devices import Availability, availability
+from opcheck.plan.case import Case
+from opcheck.run.outcome import rerun_command
 from opcheck.run.process_state import ProcessState
 from opcheck.samples import Unresolved
+from opcheck.samples.kept import Kept
 from opcheck.samples.operator import resolve_operator
 from opcheck.spec.device import DeviceProfile
-from opcheck.spec.library import Operator
+from opcheck.spec.library import Operator, Sample
 from opcheck.spec.positions import Path as KeyPath
 from opcheck.spec.problems import Problem
 from opcheck.spec.settings import Settings
@@ -37,6 +41,8 @@ class RunSession:
     """The exception behind the failure of the last case, where there is one: for debuggers."""
     spoilt_by: str = ""
     """The case that left behind what cannot be put back; empty: none did."""
+    kept: Kept = field(default_factory=Kept)
+    """Inputs of the checks before the next one."""
     _devices: dict[str, Availability] = field(default_factory=dict)
 
     @classmethod
@@ -67,6 +73,17 @@ class RunSession:
                 self.imports[operator.id] = before.changes(now)
                 before.restore(now)
         return problems
+
+    def context(self, case: Case, samples: tuple[Sample, ...]) -> Context:
+        """Return what the check of a case has before it."""
+        device = case.device.device_string
+        return Context(case, self.engine, self.settings, samples, device, self.overrides, self.kept)
+
+    def rerun(self, case: Case) -> str:
+        """Return the command that runs a case alone."""
+        engine = "" if self.engine.name == self.settings.engine else self.engine.name
+        seed = case.base_seed if case.base_seed or self.settings.seed else None
+        return rerun_command(case.operator.document.file, case.id, engine, seed)
 
     def availability(self, device: DeviceProfile) -> Availability:
         """Return whether a device is there, asked once."""

@@ -20,6 +20,8 @@ class Settings(Model):
     specs: Strings = Field(default=(), description="files and folders of specs")
     modules: Strings = Field(default=("torch",), description="modules that specs may take callables and objects from")
     devices: Strings = Field(default=(), description="folders of device profiles")
+    plugins: Strings = Field(default=(), description="modules that register checks, imported before planning")
+    seed: Annotated[int, Field(ge=0)] = Field(0, description="another number draws other values for the same samples")
     max_elements: Annotated[int, Field(ge=1)] = Field(4096, description="most elements of one tensor of a sample")
     max_outputs: Annotated[int, Field(ge=1)] = Field(65536, description="most elements of all outputs of a sample")
     max_samples: Annotated[int, Field(ge=1)] = Field(1000, description="most samples of one operator")
@@ -34,6 +36,7 @@ class Settings(Model):
     )
 
     _root: Path | None = None
+    _document: Document | None = None
 
     @property
     def root(self) -> Path:
@@ -47,6 +50,12 @@ class Settings(Model):
     def device_folders(self) -> tuple[Path, ...]:
         """Return the folders of device profiles."""
         return tuple(self.root / path for path in self.devices)
+
+    def problem(self, place: tuple[str | int, ...], *words: str) -> Problem:
+        """Return a mistake at the place of a value of `[tool.opcheck]`."""
+        if self._document is None:
+            return Problem("settings", 1, 1, *words)
+        return self._document.problem(("tool", "opcheck", *place), *words)
 
     def put_on_path(self) -> None:
         """Let modules of the project be imported without installing it: its root comes last on sys.path."""
@@ -69,18 +78,19 @@ class Settings(Model):
     @classmethod
     def read(cls, path: Path) -> "Settings":
         """Read the settings of one pyproject.toml. Raises SpecError."""
-        raw = None
+        raw = document = None
         if b"opcheck" in read_bytes(path):  # spares large files of other projects the parsing
             document = Document.read(path, within=("tool", "opcheck"))
             tools = document.data.get("tool")
             raw = tools.get("opcheck") if isinstance(tools, dict) else None
 
         def locate(place: tuple[str | int, ...], *words: str, key: bool = False) -> Problem:
+            assert document is not None
             return document.problem(("tool", "opcheck", *place), *words, key=key)
 
         try:
             settings = cls() if raw is None else cls.model_validate(raw)
         except ValidationError as error:
             raise SpecError(explain(error, cls, raw, locate)) from None
-        settings._root = path.parent
+        settings._root, settings._document = path.parent, document
         return settings

@@ -45,11 +45,14 @@ class Plugin:
 
     @cached_property
     def settings(self) -> Settings:
-        """The project's settings."""
+        """The project's settings. The first use imports its plugins."""
+        from opcheck.plan.plugins import load_plugins
         from opcheck.spec import Settings, SpecError
 
         try:
-            return Settings.find(self.config.invocation_params.dir)
+            settings = Settings.find(self.config.invocation_params.dir)
+            load_plugins(settings)
+            return settings
         except SpecError as error:
             raise pytest.UsageError(str(error)) from None
 
@@ -100,7 +103,19 @@ class Plugin:
         """What the options select."""
         from opcheck.plan import Selection
 
+        self.settings  # noqa: B018 - whose plugins may have the checks that are selected
         return Selection(self.names("operator"), self.names("check"), self.names("dtype"), self.names("tag"))
+
+    @cached_property
+    def seed(self) -> int:
+        """The seed that cases are planned with: that of the command line, else the project's."""
+        given: int | None = self.config.option.opcheck_seed
+        return self.settings.seed if given is None else given
+
+    @property
+    def rerun_seed(self) -> int | None:
+        """The seed that the command for running a case again names; None where it is the default of opcheck."""
+        return self.seed if self.seed or self.settings.seed else None
 
     @cached_property
     def session(self) -> RunSession:

@@ -1,0 +1,1 @@
+"""What `import opcheck` offers. Each module is imported on first use."""

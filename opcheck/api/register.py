@@ -1,0 +1,148 @@
+"""`@opcheck.register_check`: a check of one's own, without packaging an entry point."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, overload
+
+from pydantic import TypeAdapter, ValidationError
+
+from opcheck.plan.kinds import BUILTIN, REGISTERED, CheckKind, check_kinds, register
+from opcheck.spec.claims import Supports
+from opcheck.spec.model import MarkName
+from opcheck.spec.problems import listing, nearest
+
+if TYPE_CHECKING:
+    from opcheck.checks import Subject, Verdict
+    from opcheck.spec import Operator
+
+    Judge = Callable[[Subject], Verdict | bool | None]
+
+J = TypeVar("J", bound="Judge")
+Rule = Literal["values", "derivative", "one"]
+"""Those of planning, but `every`: in dtypes that a spec does not claim, an operator has nothing to be judged by."""
+
+
+@overload
+def register_check(function: J) -> J: ...
+@overload
+def register_check(
+    *,
+    name: str | None = None,
+    claim: str | None = None,
+    dtypes: Rule = "values",
+    needs: Sequence[str] = (),
+    every_variant: bool = True,
+    applies: Callable[[Operator], bool] | None = None,
+) -> Callable[[J], J]: ...
+def register_check(
+    function: Any = None,
+    *,
+    name: str | None = None,
+    claim: str | None = None,
+    dtypes: Rule = "values",
+    needs: Sequence[str] = (),
+    every_variant: bool = True,
+    applies: Callable[[Operator], bool] | None = None,
+) -> Any:
+    """Register a check: a function that judges one sample of one operator.
+
+    The function takes a `Subject` (`inputs`, `leaves`, `outputs`, `result`, `function`, `context`) and returns True
+    where the claim holds at the sample, False or a `Verdict` where it does not, and None where the claim says nothing
+    about the sample. An exception means that the claim does not hold. A check that says something about none of the
+    samples is an error.
+
+    Put the function into a module that `[tool.opcheck] plugins` names: each process imports it before it plans. Plain
+    pytest also finds checks in the conftest.py of its root folder.
+
+    Args:
+        function: The function, where the decorator is used without parentheses.
+        name: The name in ids, for `--check` and in `expect`. Default: that of the function.
+        claim: What a pass says, in one line. Default: the first line of the docstring.
+        dtypes: In which dtypes the check runs. `"values"`: the most precise real and complex one of the forward pass,
+            and int64; `"derivative"`: those of the backward pass, with leaves that require grad; `"one"`: the first of
+            `"values"`.
+        needs: Keys of `supports` without which the check does not run.
+        every_variant: Whether the in-place variant is checked as well.
+        applies: Takes an `Operator` and tells whether the check is for it. Default: for all.
+
+    Returns:
+        The function itself, or a decorator that does.
+
+    Raises:
+        ValueError: The name is taken or cannot stand in an id, there is neither a claim nor a docstring, or `dtypes`
+            or `needs` has a name that does not exist.
+        TypeError: What is decorated is not a function.
+
+    Example:
+        >>> import opcheck
+        >>> @opcheck.register_check
+        ... def finite(subject):
+        ...     '''All outputs are finite.'''
+        ...     return all(bool(output.isfinite().all()) for output in subject.outputs)
+    """
+
+    def decorate(judge: J) -> J:
+        if not callable(judge):
+            raise TypeError(f"register_check expects a function, not {type(judge).__name__}: {judge!r}")
+        chosen = name or str(getattr(judge, "__name__", type(judge).__name__))
+        kind = CheckKind(
+            chosen,
+            claim or _first_line(judge, chosen),
+            "opcheck.checks.registered:check",
+            needs=(needs,) if isinstance(needs, str) else tuple(needs),
+            dtypes=dtypes,
+            every_variant=every_variant,
+            applies=lambda operator, supports: applies is None or applies(operator),
+            judge=judge,
+        )
+        _refuse_mistakes(kind)
+        register(kind)
+        return judge
+
+    return decorate if function is None else decorate(function)
+
+
+def _first_line(judge: Any, name: str) -> str:
+    lines = (inspect.getdoc(judge) or "").strip().splitlines()
+    if not lines:
+        raise ValueError(f'the check "{name}" does not say what it claims: give it a docstring, or claim="..."')
+    return lines[0].rstrip(".")[:1].lower() + lines[0].rstrip(".")[1:]
+
+
+def _refuse_mistakes(kind: CheckKind) -> None:
+    """Raise ValueError for a check that cannot be registered."""
+    try:
+        TypeAdapter(MarkName).validate_python(kind.name)
+    except ValidationError as error:
+        context: Any = error.errors()[0].get("ctx", {})
+        raise ValueError(f"the name of a check: {context['what']}; expected {context['expected']}") from None
+    for what, given, choices in (
+        ("key of supports", kind.needs, tuple(Supports.model_fields)),
+        ("rule for dtypes", (kind.dtypes,), get_args(Rule)),
+    ):
+        for word in given:
+            if word not in choices:
+                near = nearest(word, choices)
+                hint = f'; did you mean "{near}"?' if near else ""
+                raise ValueError(f'the check "{kind.name}": unknown {what} "{word}"; expected {listing(choices)}{hint}')
+    if kind.name in {builtin.name for builtin in BUILTIN}:
+        raise ValueError(f'the check "{kind.name}" is one of opcheck itself; give yours another name')
+    known = REGISTERED.get(kind.name)
+    if known is None and kind.name in check_kinds():
+        raise ValueError(f'the check "{kind.name}" comes with an installed plugin; give yours another name')
+    if known is not None and not _again(known.judge, kind.judge):
+        places = f"first at {_place(known.judge)}, then at {_place(kind.judge)}"
+        raise ValueError(f'the check "{kind.name}" is registered twice: {places}')
+
+
+def _again(known: Any, judge: Any) -> bool:
+    """Tell whether a function is defined anew: its module is loaded again, or its cell in a notebook."""
+    same = [getattr(known, name, 0) == getattr(judge, name, 1) for name in ("__module__", "__qualname__")]
+    return all(same) and (_place(known) == _place(judge) or judge.__module__ == "__main__")
+
+
+def _place(judge: Any) -> str:
+    code = getattr(judge, "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno}" if code else repr(judge)
