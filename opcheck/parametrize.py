@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,39 +75,43 @@ def cases(
     device: Names = "cpu",
     dtype: Names = None,
     tag: Names = None,
+    seed: int | None = None,
 ) -> Callable[[Callable[..., Any]], Any]:
-    """Parametrize a test function over the cases of specs. It gets each as its argument `case`, a BoundCase.
+    """Parametrize a test function of pytest over the cases of specs. It gets each one as its argument `case`.
 
-    specs: files and folders, relative to the folder of the test file (or the current one), or "builtin"; default: those
-    of [tool.opcheck].
-    operator, check, device, dtype, tag: a name, or several; default: all (of devices: cpu).
-    Raises SpecError where a spec is wrong, ValueError where a name does not exist, or names together select no case.
+    `case.callable` is the operator, `case.inputs()` are its samples made real, `case.claims` is what the spec claims,
+    and `case.case` is the `Case` itself. A test whose device is absent is skipped.
+
+    Args:
+        specs: Files and folders, relative to the folder of the test file (or the current one), or `"builtin"` for the
+            shipped library. Default: those that the project names.
+        operator: Ids, names or glob patterns of operators.
+        check: Names of checks.
+        device: Names of devices.
+        dtype: Names of dtypes or groups of them.
+        tag: Tags of operators.
+        seed: Another number draws other values for the same samples. Default: the project's, else 0.
+
+    Returns:
+        A decorator: `pytest.mark.parametrize`, with the ids of the cases.
+
+    Raises:
+        SpecError: Specs or `[tool.opcheck]` have mistakes.
+        ValueError: A name does not exist, or the names together select no case.
+
+    Example:
+        >>> import opcheck, torch
+        >>> @opcheck.cases("builtin", operator="torch.sin", check="backward", dtype="float64")
+        ... def test_values_are_bounded(case):
+        ...     for inputs in case.inputs():
+        ...         args, kwargs = inputs.fill()
+        ...         assert (case.callable(*args, **kwargs).abs() <= 1).all()
     """
-    from opcheck.cli.selecting import unknown_devices
-    from opcheck.plan import Selection, load_audited, plan
-    from opcheck.spec import Settings
-    from opcheck.spec.device import profiles
+    from opcheck.api.caller import settings_of
+    from opcheck.api.library import load, plan
 
-    folder = Path(sys._getframe(1).f_code.co_filename).parent
-    settings = Settings.find(folder)
+    settings = settings_of(None)
     settings.put_on_path()
-    library = load_audited([_found(spec, folder) for spec in specs] or settings.spec_paths(), settings)
-    selection = Selection(_names(operator), _names(check), _names(dtype), _names(tag))
-    known = profiles(settings.device_folders())
-    mistakes = selection.mistakes(library) + unknown_devices(_names(device), known)
-    if mistakes:
-        raise ValueError("; ".join(mistakes))
-    devices = [known[name] for name in _names(device)]
-    found = [BoundCase(case, settings) for case in plan(library, devices, selection)]
-    if not found:
-        raise ValueError("no case is selected")
+    chosen = plan(load(*specs), operator=operator, check=check, device=device, dtype=dtype, tag=tag, seed=seed)
+    found = [BoundCase(case, settings) for case in chosen]
     return pytest.mark.parametrize("case", found, ids=[case.id for case in found])
-
-
-def _names(given: Names) -> tuple[str, ...]:
-    return () if given is None else (given,) if isinstance(given, str) else tuple(given)
-
-
-def _found(spec: str | Path, folder: Path) -> Path:
-    beside = folder / spec
-    return beside if beside.exists() else Path(spec)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).resolve().parent.parent / "opcheck"
-LAYERS = ("text", "spec", "plan", "samples", "derivatives", "checks", "devices", "run", "report")
+LAYERS = ("text", "spec", "plan", "samples", "derivatives", "checks", "devices", "run", "report", "api")
 """Each imports only from those before it."""
 
 ENTRANCES = ("__init__", "__main__", "cli", "parametrize", "pytest_plugin", "suite")

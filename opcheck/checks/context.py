@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -41,6 +41,8 @@ class Context:
     """Numbers and settings given on the command line; they win over the spec."""
     kept: Kept = field(default_factory=Kept)
     """Inputs of the checks before this one."""
+    callables: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    """Operators that were handed over from Python, by path: these are not looked up."""
 
     @property
     def group(self) -> tuple[object, ...]:
@@ -57,7 +59,8 @@ class Context:
 
     def resolve(self, path: str) -> Callable[..., Any]:
         """Return the callable that a dotted path of the spec names. Raises Unresolved."""
-        return resolve_operator(path, self.settings.modules)
+        given = self.callables.get(path)
+        return resolve_operator(path, self.settings.modules) if given is None else given
 
     @property
     def dtype(self) -> torch.dtype:
@@ -170,12 +173,22 @@ class Seen:
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """One sample of a case, made real."""
+    """One sample of a case, made real: what a check of one's own is about.
+
+    Example:
+        >>> import opcheck
+        >>> def keeps_its_shape(subject: opcheck.Subject) -> bool:
+        ...     return all(output.shape == subject.leaves[0].shape for output in subject.outputs)
+    """
 
     context: Context
+    """The case (`context.case`), its callable (`context.operator`) and the settings around it."""
     sample: Sample
+    """The sample, as the spec has it."""
     inputs: Inputs
+    """Its arguments: `args, kwargs = inputs.fill()`."""
     function: TestedFunction
+    """The operator as a function of the leaves alone; it returns a tuple of the outputs under test."""
 
     @property
     def leaves(self) -> tuple[Tensor, ...]:

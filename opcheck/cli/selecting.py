@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
 
 from opcheck.cli.paths import spec_paths
 from opcheck.cli.request import RequestError
 from opcheck.plan import Case, Selection, default_devices, load_audited, plan
+from opcheck.plan.selection import unknown_devices
 from opcheck.spec import Library, Settings
 from opcheck.spec.device import DeviceProfile, profiles
-from opcheck.spec.problems import listing, nearest
 
 
 def add_selection(parser: argparse.ArgumentParser) -> None:
@@ -44,18 +43,6 @@ def devices(options: argparse.Namespace, settings: Settings) -> list[DeviceProfi
     if mistakes:
         raise RequestError(mistakes)
     return [known[name] for name in wanted] or default_devices(known.values())
-
-
-def unknown_devices(wanted: Iterable[str], known: Iterable[str]) -> list[str]:
-    """Return a line for each name that no device has."""
-    choices = list(known)
-    lines = []
-    for name in wanted:
-        if name not in choices:
-            near = nearest(name, choices)
-            hint = f'; did you mean "{near}"?' if near else ""
-            lines.append(f'unknown device "{name}"; expected {listing(choices)}{hint}')
-    return lines
 
 
 def selection(options: argparse.Namespace, library: Library) -> Selection:

@@ -13,14 +13,27 @@ from opcheck.spec.library import DeviceClaims, Operator, Sample, Variant
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """A test, decided before anything is imported or computed. Two cases with the same id are the same test."""
+    """A test, decided before anything is imported or computed. Two cases with the same id are the same test.
+
+    Example:
+        >>> import opcheck
+        >>> case, *others = opcheck.plan(opcheck.load("builtin"), operator="torch.sin", device="cpu")
+        >>> case.id, case.subject, case.check, case.dtype
+        ('torch.sin::backward[cpu-float64]', 'torch.sin', 'backward', 'float64')
+    """
 
     operator: Operator
+    """The operator, with its spec and its samples."""
     variant: Variant
+    """How it is called: `kind` is function, method or inplace, `path` the dotted path of the callable."""
     kind: CheckKind
+    """The check, with the claim that it tests."""
     device: DeviceProfile
+    """The device, by its profile."""
     dtype: str
+    """The name of the dtype, as in `float64`."""
     claims: DeviceClaims = field(repr=False)
+    """What the spec claims on the device."""
     expectations: tuple[Expect, ...] = field(default=(), repr=False)
     """Known failures that speak of this case."""
     checks: tuple[str, ...] = field(default=(), repr=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -57,6 +58,16 @@ def names_operator(pattern: str, operator: Operator) -> bool:
     """
     literal = pattern.replace("[", "[[]")
     return any(fnmatchcase(name, literal) for name in (operator.id, operator.spec.name))
+
+
+def unknown_devices(wanted: Iterable[str], known: Iterable[str]) -> list[str]:
+    """Return a line for each name that no device has."""
+    choices = list(known)
+    return [
+        f'unknown device "{name}"; expected {listing(choices)}{_hint(name, choices)}'
+        for name in wanted
+        if name not in choices
+    ]
 
 
 def _hint(name: str, choices: list[str]) -> str:

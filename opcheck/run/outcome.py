@@ -24,19 +24,36 @@ MOST = {"reason": 2_000, "message": 100_000}
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of one case."""
+    """What became of a case. Plain data, all of which can be pickled; `record()` is the same for JSON.
+
+    Example:
+        >>> import opcheck
+        >>> cases = opcheck.plan(opcheck.load("builtin"), operator="torch.sin", check="vmap", dtype="float64")
+        >>> for outcome in opcheck.run(case for case in cases if case.device.name == "cpu"):
+        ...     print(outcome.id, outcome.outcome, outcome.is_bad)
+        torch.sin::vmap[cpu-float64] passed False
+    """
 
     id: str
+    """The id of the case."""
     operator: str
+    """The id of the operator."""
     variant: str
+    """function, method or inplace."""
     check: str
+    """The name of the check."""
     device: str
+    """The name of the device."""
     dtype: str
+    """The name of the dtype."""
     family: str
+    """What the operator is grouped with in reports: the folder of its spec, or the file."""
     outcome: OutcomeKind
+    """passed, failed, error, skipped, xfailed, xpassed or inconclusive."""
     reason: str = ""
     """One line: why it failed, was skipped, or was expected to fail."""
     seconds: float = 0.0
+    """How long it took."""
     message: str = ""
     """Everything a person needs to act on a failure."""
     fields: dict[str, Any] = field(default_factory=dict)

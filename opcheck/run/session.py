@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,6 +41,8 @@ class RunSession:
     """The exception behind the failure of the last case, where there is one: for debuggers."""
     spoilt_by: str = ""
     """The case that left behind what cannot be put back; empty: none did."""
+    callables: dict[str, Callable[..., Any]] = field(default_factory=dict)
+    """Operators that were handed over from Python, by path."""
     kept: Kept = field(default_factory=Kept)
     """Inputs of the checks before the next one."""
     _devices: dict[str, Availability] = field(default_factory=dict)
@@ -77,7 +79,7 @@ class RunSession:
     def context(self, case: Case, samples: tuple[Sample, ...]) -> Context:
         """Return what the check of a case has before it."""
         device = case.device.device_string
-        return Context(case, self.engine, self.settings, samples, device, self.overrides, self.kept)
+        return Context(case, self.engine, self.settings, samples, device, self.overrides, self.kept, self.callables)
 
     def rerun(self, case: Case) -> str:
         """Return the command that runs a case alone."""

@@ -39,7 +39,16 @@ class Problem:
 
 
 class SpecError(Exception):
-    """All mistakes of a request at once, in the order of files and lines."""
+    """All mistakes in specs or settings at once. `problems` has them as data, the message one line for each.
+
+    Example:
+        >>> import opcheck
+        >>> try:
+        ...     opcheck.load("no_such_folder")
+        ... except opcheck.SpecError as error:
+        ...     print(error)
+        no_such_folder:1:1: no such file or folder; expected a TOML file, a folder of them, or builtin
+    """
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = sorted(set(problems))

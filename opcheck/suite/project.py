@@ -87,8 +87,8 @@ class Plugin:
     @cached_property
     def devices(self) -> list[DeviceProfile]:
         """The devices to plan for. Raises UsageError for unknown names."""
-        from opcheck.cli.selecting import unknown_devices
         from opcheck.plan import default_devices
+        from opcheck.plan.selection import unknown_devices
         from opcheck.spec.device import profiles
 
         known = profiles(self.settings.device_folders())

@@ -1,0 +1,35 @@
+"""Who calls a public function: where the call is written, and the project that it belongs to."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from opcheck.plan.plugins import load_plugins
+from opcheck.spec.settings import Settings
+
+PACKAGE = f"{Path(__file__).parent.parent}{os.sep}"
+
+
+def caller() -> tuple[str, int]:
+    """Return the file and the line of the innermost call from outside of opcheck."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
+        frame = frame.f_back
+    return frame.f_code.co_filename, frame.f_lineno
+
+
+def folder_of(file: str) -> Path:
+    """Return the folder of a source file; the current folder for code that is in none, as in a notebook."""
+    return Path(file).resolve().parent if Path(file).is_file() else Path.cwd()
+
+
+def settings_of(project: str | Path | None) -> Settings:
+    """Return the settings of a project, by default that of the calling file, with its plugins loaded.
+
+    Raises SpecError where `[tool.opcheck]` has a mistake or a plugin cannot be imported.
+    """
+    settings = Settings.find(folder_of(caller()[0]) if project is None else Path(project))
+    load_plugins(settings)
+    return settings

@@ -1,0 +1,99 @@
+"""Tensors that are handed over from Python as they are, in place of recipes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from opcheck.samples.memory import conjugated_view, negated_view
+from opcheck.spec import dtypes
+
+Through = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """A tensor of somebody else's, which is copied before anything is done with it."""
+
+    tensor: Tensor
+    grad: bool
+    """Whether to differentiate with respect to it, where its dtype allows that."""
+    own: str
+    """The dtype of the call that it belongs to, which other dtypes to test in take the place of."""
+
+    def dtype_in(self, case: str) -> torch.dtype:
+        """Return its dtype in a case. What has the dtype of the call, or its real or complex one, follows the case."""
+        name = str(self.tensor.dtype).removeprefix("torch.")
+        pairs = {
+            dtypes.complex_of(self.own): dtypes.complex_of(case),
+            dtypes.real_of(self.own): dtypes.real_of(case),
+            self.own: case,
+        }
+        found: torch.dtype = getattr(torch, pairs.get(name, name))
+        return found
+
+    def leaf(self, dtype: torch.dtype) -> tuple[Tensor, Through]:
+        """Return a copy of the tensor in a dtype, and the map from it to what the operator gets.
+
+        Strides, lazy conjugation and negation, and the layout are those of the tensor. Elements that share memory
+        (`expand`) are one element of the copy. A real tensor to be differentiated in a complex dtype gets random
+        imaginary parts between -1 and 1, from the global generator: with zeros a missing conjugation would not show.
+        """
+        tensor = self.tensor.detach()
+        if tensor.layout is not torch.strided or type(tensor) is not Tensor:
+            return self._converted(tensor.clone(), dtype), _as_it_is
+        kept = tuple(
+            slice(0, 1) if stride == 0 else slice(None)
+            for stride, size in zip(tensor.stride(), tensor.shape, strict=True)
+        )
+        once = tensor[kept]
+        values = self._converted(once.resolve_conj().resolve_neg(), dtype)
+        copy = laid_out(values, once.stride())
+        full = tensor.shape
+        lazy = [negated_view] if tensor.is_neg() else []
+        if tensor.is_conj() and dtype.is_complex:
+            if not lazy and once.shape == full:
+                # The view is the leaf itself: torch's batched forward mode has no rule for making one inside.
+                return conjugated_view(torch.conj_physical(copy)).detach(), _as_it_is
+            lazy = [*lazy, conjugated_view]
+
+        def through(leaf: Tensor) -> Tensor:
+            for view in lazy:
+                leaf = view(torch.neg(leaf) if view is negated_view else torch.conj_physical(leaf))
+            return leaf if leaf.shape == full else leaf.expand(full)
+
+        return copy.detach(), through
+
+    def _converted(self, values: Tensor, dtype: torch.dtype) -> Tensor:
+        if not self.grad or not dtype.is_complex or values.dtype.is_complex:
+            return values.to(dtype)
+        if values.layout is not torch.strided:
+            return values.to(dtype) * (1 + 0.5j)
+        imaginary = 2 * torch.rand(values.shape, dtype=torch.float64) - 1
+        return torch.complex(values.to(torch.float64), imaginary.to(values.device)).to(dtype)
+
+
+def laid_out(values: Tensor, strides: Sequence[int]) -> Tensor:
+    """Return a copy of a strided tensor with other strides; contiguous where its elements would overlap with these."""
+    if not values.numel() or _overlap(values.shape, strides):
+        return values.clone(memory_format=torch.contiguous_format)
+    extent = 1 + sum((size - 1) * stride for size, stride in zip(values.shape, strides, strict=True))
+    memory = torch.zeros(extent, dtype=values.dtype, device=values.device)
+    return memory.as_strided(values.shape, strides).copy_(values)
+
+
+def _overlap(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """Tell whether two elements may share memory."""
+    reach = 0
+    for stride, size in sorted((stride, size) for stride, size in zip(strides, shape, strict=True) if size > 1):
+        if stride <= reach:
+            return True
+        reach += (size - 1) * stride
+    return False
+
+
+def _as_it_is(leaf: Tensor) -> Tensor:
+    return leaf
