@@ -52,12 +52,14 @@ HOMES = {
 """Where public names are defined. They load on first use: importing opcheck costs nothing and never imports torch."""
 
 
-def __getattr__(name: str) -> Any:
-    if name in FOLDERS:
-        return import_module(f"opcheck.{name}")
-    if name in HOMES:
-        return getattr(import_module(HOMES[name]), name)
-    raise AttributeError(f"module 'opcheck' has no attribute {name!r}")
+if not TYPE_CHECKING:  # type checkers would take any name for one of ours
+
+    def __getattr__(name: str) -> Any:
+        if name in FOLDERS:
+            return import_module(f"opcheck.{name}")
+        if name in HOMES:
+            return getattr(import_module(HOMES[name]), name)
+        raise AttributeError(f"module 'opcheck' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -195,4 +195,5 @@ def name_of(function: Any) -> str:
     if getattr(torch, name.rpartition(".")[2], None) is function:
         return f"torch.{name.rpartition('.')[2]}"
     module = getattr(function, "__module__", None) or type(function).__module__
-    return (name if module == "__main__" else f"{module}.{name}").replace("<locals>.", "")
+    name = name.rpartition("<locals>.")[2]
+    return name if module == "__main__" else f"{module}.{name}"

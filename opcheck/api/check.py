@@ -118,9 +118,8 @@ def check(
     _refuse(function, [name for name, value in asked.items() if value not in (None, ())])
     place = caller()
     settings = settings_of(None)
-    wanted = (dtypes,) if isinstance(dtypes, (str, torch.dtype)) else tuple(dtypes)
-    operator = operator_of(function, args, kwargs, supports or {}, wanted, place)
-    chosen = (checks,) if isinstance(checks, str) else tuple(checks)
+    operator = operator_of(function, args, kwargs, supports or {}, _several(dtypes), place)
+    chosen = tuple(map(str, _several(checks)))
     number = settings.seed if seed is None else seed
     cases = _planned(operator, _device((args, kwargs), settings), chosen, number)
     if number < 0:
@@ -136,6 +135,10 @@ def check(
     if raise_exception and not report.passed:
         raise CheckError(report) from (causes[0] if causes else None)
     return report
+
+
+def _several(given: Any) -> tuple[Any, ...]:
+    return tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else (given,)
 
 
 def _refuse(function: Any, given: Iterable[str]) -> None:

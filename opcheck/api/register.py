@@ -37,7 +37,7 @@ def register_check(
     applies: Callable[[Operator], bool] | None = None,
 ) -> Callable[[J], J]: ...
 def register_check(
-    function: Any = None,
+    function: Judge | None = None,
     *,
     name: str | None = None,
     claim: str | None = None,
@@ -45,7 +45,7 @@ def register_check(
     needs: Sequence[str] = (),
     every_variant: bool = True,
     applies: Callable[[Operator], bool] | None = None,
-) -> Any:
+) -> Judge | Callable[[Judge], Judge]:
     """Register a check: a function that judges one sample of one operator.
 
     The function takes a `Subject` (`inputs`, `leaves`, `outputs`, `result`, `function`, `context`) and returns True
@@ -81,9 +81,13 @@ def register_check(
         ... def finite(subject):
         ...     '''All outputs are finite.'''
         ...     return all(bool(output.isfinite().all()) for output in subject.outputs)
+        >>> import torch
+        >>> report = opcheck.check(torch.log, torch.tensor([0.0, 1.0]), checks="finite", raise_exception=False)
+        >>> print(report.failures[0].reason)
+        finite: it does not hold that all outputs are finite
     """
 
-    def decorate(judge: J) -> J:
+    def decorate(judge: Judge) -> Judge:
         if not callable(judge):
             raise TypeError(f"register_check expects a function, not {type(judge).__name__}: {judge!r}")
         chosen = name or str(getattr(judge, "__name__", type(judge).__name__))

@@ -53,17 +53,17 @@ class Given:
         values = self._converted(once.resolve_conj().resolve_neg(), dtype)
         copy = laid_out(values, once.stride())
         full = tensor.shape
-        lazy = [negated_view] if tensor.is_neg() else []
-        if tensor.is_conj() and dtype.is_complex:
-            if not lazy and once.shape == full:
-                # The view is the leaf itself: torch's batched forward mode has no rule for making one inside.
-                return conjugated_view(torch.conj_physical(copy)).detach(), _as_it_is
-            lazy = [*lazy, conjugated_view]
+        conj, neg = tensor.is_conj() and dtype.is_complex, tensor.is_neg()
+        if conj and not neg and once.shape == full:
+            # The view is the leaf itself: torch's batched forward mode has no rule for making one inside.
+            return conjugated_view(torch.conj_physical(copy)).detach(), _as_it_is
 
         def through(leaf: Tensor) -> Tensor:
-            for view in lazy:
-                leaf = view(torch.neg(leaf) if view is negated_view else torch.conj_physical(leaf))
-            return leaf if leaf.shape == full else leaf.expand(full)
+            leaf = torch.conj_physical(leaf) if conj else leaf
+            leaf = torch.neg(leaf) if neg else leaf
+            leaf = leaf if leaf.shape == full else leaf.expand(full)
+            leaf = conjugated_view(leaf) if conj else leaf
+            return negated_view(leaf) if neg else leaf
 
         return copy.detach(), through
 

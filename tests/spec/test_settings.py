@@ -65,7 +65,8 @@ def test_mistakes_come_all_at_once_with_their_places(write: Write) -> None:
     )
     assert lines_of(path) == [
         'pyproject.toml:5:1: unknown key "module"; expected one of specs, modules, devices, plugins, seed, '
-        'max_elements, max_outputs, max_samples, engine, jacobian, batch_memory, timeout, memory; did you mean "modules"?',
+        "max_elements, max_outputs, max_samples, engine, jacobian, batch_memory, timeout, memory; "
+        'did you mean "modules"?',
         "pyproject.toml:6:15: max_samples is out of range: 0; expected a number of at least 1",
         'pyproject.toml:7:11: wrong type for timeout: a string ("soon"); expected a number',
         'pyproject.toml:8:9: wrong type for specs: a string ("specs"); expected an array',
