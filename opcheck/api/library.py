@@ -36,8 +36,8 @@ def load(*specs: str | Path, project: str | Path | None = None) -> Library:
     Example:
         >>> import opcheck
         >>> library = opcheck.load("builtin")
-        >>> [operator.id for operator in library.find("torch.sin")]
-        ['torch.sin']
+        >>> [operator.id for operator in library.find("torch.div")]
+        ['torch.div', 'torch.div[floor]', 'torch.div[trunc]', 'torch.div[sparse]']
     """
     settings = settings_of(project)
     base = folder_of(caller()[0])

@@ -20,7 +20,7 @@ class CheckReport:
     Example:
         >>> import opcheck, torch
         >>> x = torch.tensor([0.5, 2.0], dtype=torch.float64)
-        >>> report = opcheck.check(torch.sin, x, checks=["backward", "vmap"])
+        >>> report: opcheck.CheckReport = opcheck.check(torch.sin, x, checks=["backward", "vmap"])
         >>> print(report)
         torch.sin: 2 passed
           passed backward[cpu-float64]

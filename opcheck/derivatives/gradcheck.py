@@ -30,7 +30,7 @@ class GradcheckError(TorchGradcheckError):
 
     Example:
         >>> import opcheck, torch
-        >>> x = torch.tensor([0.5, 2.25], dtype=torch.float64, requires_grad=True)
+        >>> x = torch.tensor([0.5, 1.5, 2.5], dtype=torch.float64, requires_grad=True)
         >>> try:
         ...     opcheck.gradcheck(lambda x: x.detach() * x, x)
         ... except opcheck.GradcheckError as error:

@@ -17,9 +17,12 @@ class Case:
 
     Example:
         >>> import opcheck
-        >>> case, *others = opcheck.plan(opcheck.load("builtin"), operator="torch.sin", device="cpu")
+        >>> library = opcheck.load("builtin")
+        >>> case, *others = opcheck.plan(library, operator="torch.sin", check="backward", device="cpu")
         >>> case.id, case.subject, case.check, case.dtype
         ('torch.sin::backward[cpu-float64]', 'torch.sin', 'backward', 'float64')
+        >>> isinstance(case, opcheck.Case)
+        True
     """
 
     operator: Operator

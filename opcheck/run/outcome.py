@@ -29,9 +29,9 @@ class Outcome:
     Example:
         >>> import opcheck
         >>> cases = opcheck.plan(opcheck.load("builtin"), operator="torch.sin", check="vmap", dtype="float64")
-        >>> for outcome in opcheck.run(case for case in cases if case.device.name == "cpu"):
-        ...     print(outcome.id, outcome.outcome, outcome.is_bad)
-        torch.sin::vmap[cpu-float64] passed False
+        >>> outcome: opcheck.Outcome = opcheck.run(cases[:1])[0]
+        >>> outcome.id, outcome.outcome, outcome.is_bad
+        ('torch.sin::vmap[cpu-float64]', 'passed', False)
     """
 
     id: str
