@@ -1,4 +1,4 @@
-"""`@opcheck.cases`: one's own tests, parametrized over the cases of specs."""
+"""`@opcheck.cases`: parametrizes tests over the cases of specs."""
 
 from __future__ import annotations
 
@@ -77,27 +77,27 @@ def cases(
     tag: Names = None,
     seed: int | None = None,
 ) -> Callable[[Callable[..., Any]], Any]:
-    """Parametrize a test function of pytest over the cases of specs. It gets each one as its argument `case`.
+    """Parametrize a pytest test over the cases of specs. The test takes an argument `case`.
 
-    `case.callable` is the operator, `case.inputs()` are its samples made real, `case.claims` is what the spec claims,
-    and `case.case` is the `Case` itself. A test whose device is absent is skipped.
+    `case.callable` is the operator, `case.inputs()` returns the arguments for each sample, `case.claims` is what the
+    spec claims, and `case.case` is the `Case`. If the device of a case is absent, the test is skipped.
 
     Args:
-        specs: Files and folders, relative to the folder of the test file (or the current one), or `"builtin"` for the
-            shipped library. Default: those that the project names.
+        specs: Files and folders, relative to the folder of the test file or to the current folder; `"builtin"` is the
+            library that comes with opcheck. Default: the specs that the project lists.
         operator: Ids, names or glob patterns of operators.
         check: Names of checks.
         device: Names of devices.
-        dtype: Names of dtypes or groups of them.
+        dtype: Names of dtypes, or of groups such as `"floating"`.
         tag: Tags of operators.
-        seed: Another number draws other values for the same samples. Default: the project's, else 0.
+        seed: Seed of the sample values. Default: the one in `[tool.opcheck]`, else 0.
 
     Returns:
-        A decorator: `pytest.mark.parametrize`, with the ids of the cases.
+        A decorator, made by `pytest.mark.parametrize`.
 
     Raises:
-        SpecError: Specs or `[tool.opcheck]` have mistakes.
-        ValueError: A name does not exist, or the names together select no case.
+        SpecError: The specs or `[tool.opcheck]` have mistakes.
+        ValueError: A name does not exist, or no case is selected.
 
     Example:
         >>> import opcheck, torch

@@ -1,4 +1,4 @@
-"""`opcheck.check`: puts one function through all checks, as a spec would."""
+"""`opcheck.check`: runs every check on one function."""
 
 from __future__ import annotations
 
@@ -53,42 +53,42 @@ def check(
     raise_exception: bool = True,
     **kwargs: Any,
 ) -> CheckReport:
-    """Put a function through all checks at some arguments, as a spec with one sample would.
+    """Run every check on one function, at the given arguments.
 
-    Gradients of first and second order in reverse and forward mode, batched gradients, `torch.func.vmap`, undefined
-    cotangents, dtypes of gradients, non-determinism, `out=`: each is a claim of its own, true unless `supports` takes
-    it back. The arguments are copied first, and what the function leaves changed in the process is put back, and is a
-    failure. Nothing is registered and nothing is kept.
+    The checks are those of a spec: first and second derivatives in reverse and forward mode, batched gradients,
+    `torch.func.vmap`, undefined gradients, gradient dtypes, determinism, `out=` and more. Every feature is expected to
+    work unless `supports` says otherwise. The function gets copies of the arguments. If it changes a setting of the
+    process, such as grad mode or the default dtype, the setting is restored and the check fails. Nothing is registered
+    globally.
 
     Args:
-        function: What is tested. It takes `args` and `kwargs`, and returns a tensor or tensors in tuples, lists,
-            dicts, named tuples or dataclasses. Test an in-place function as `lambda x: function(x.clone())`.
-        args: Its positional arguments. Tensors, alone or in lists and tuples, have any shape, layout, strides and
-            device, and are used with the values they have. Derivatives are taken with respect to those that require
-            grad; where none does, with respect to all floating and complex ones. Finite differences need float64 or
-            complex128 to be sharp; in float32 tolerances are wide, in half precision there are none.
-        kwargs: Its keyword arguments. One that has a name of this list is to be bound by a lambda.
-        supports: What it does not support, as in a spec: `{"forward_ad": False}`. `False` is a claim, too: the
-            feature must be refused with an error. `{"backward": ["x"]}` names the arguments that have a derivative.
-            `out` is false where the signature has no such parameter.
-        dtypes: Further dtypes to test in: names, groups such as `"floating"`, or torch's dtypes. Tensors of the dtype
-            of the arguments are converted; real ones that are differentiated get random imaginary parts in a complex
-            dtype. Derivatives are compared in the most precise real and the most precise complex dtype; in the others
-            forward and backward have to work.
+        function: The function to test. It must return a tensor, or tensors in tuples, lists, dicts, named tuples or
+            dataclasses. To test an in-place function, wrap it: `lambda x: function(x.clone())`.
+        args: Positional arguments of the function. Tensors may be of any shape, dtype, layout and device, on their own
+            or in lists and tuples. Derivatives are taken with respect to the tensors that require grad or, if none
+            does, all floating-point and complex tensors. Prefer float64 and complex128: finite differences in float32
+            need wide tolerances, and in half precision they are meaningless.
+        kwargs: Keyword arguments of the function. Use a lambda to bind one that has the name of a parameter of `check`.
+        supports: Features that the function does not support, with the keys of a spec: `{"forward_ad": False}`. opcheck
+            verifies that they raise an error. `{"backward": ["x"]}` lists the arguments that have a derivative. `out`
+            defaults to False if the signature has no such parameter, all others default to True.
+        dtypes: Further dtypes to test: names, groups such as `"floating"`, or `torch.dtype` objects. Tensors that have
+            the dtype of the arguments are converted. Where a real tensor that is differentiated becomes complex, it
+            gets random imaginary parts. Derivatives are compared in the most precise real and the most precise complex
+            dtype; in the others, the function and its backward pass have to run.
         checks: Names of the checks to run. Default: all that apply.
-        seed: Another number draws other random directions and imaginary parts. Default: the project's, else 0.
-        raise_exception: Whether a claim that does not hold raises `CheckError`.
+        seed: Seed of random cotangents, directions and imaginary parts. Default: the one in `[tool.opcheck]`, else 0.
+        raise_exception: Whether to raise `CheckError` if a check does not pass.
 
     Returns:
-        A `CheckReport`: outcomes, by check; `report.passed`; and `str(report)` for people.
+        A `CheckReport` with one outcome for each check and dtype.
 
     Raises:
-        CheckError: A claim does not hold or could not be tested. The message is that of a spec's failure; an exception
-            of the function is its cause.
-        TypeError: `function` cannot be called, or is a class.
-        ValueError: There is no tensor among the arguments, a name does not exist, or a check that was asked for has
-            nothing to say about these arguments.
-        SpecError: `[tool.opcheck]` of the project that the calling file belongs to has a mistake.
+        CheckError: A check failed, or could not test anything. The message is the one that a spec would get. If the
+            function raised an exception, that exception is the cause.
+        TypeError: `function` is not callable, or is a class.
+        ValueError: No argument is a tensor, a name does not exist, or a check in `checks` does not apply.
+        SpecError: `[tool.opcheck]` in the pyproject.toml of the calling file has a mistake.
 
     Example:
         >>> import opcheck, torch

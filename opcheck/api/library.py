@@ -15,23 +15,23 @@ from opcheck.spec.device import profiles
 from opcheck.spec.library import Library
 
 Names = str | Sequence[str] | None
-"""A name, several, or None: all."""
+"""A name, several names, or None for all."""
 
 
 def load(*specs: str | Path, project: str | Path | None = None) -> Library:
-    """Load specs, and find every mistake in them that can be seen without torch.
+    """Load specs. This does not import torch.
 
     Args:
-        specs: Files and folders, relative to the folder of the calling file (or the current one), or `"builtin"` for
-            the shipped library. Default: those that the project names.
-        project: A folder of the project whose `[tool.opcheck]` counts. Default: the one of the calling file.
+        specs: Files and folders, relative to the folder of the calling file or to the current folder; `"builtin"` is
+            the library that comes with opcheck. Default: the specs that the project lists.
+        project: A folder of the project whose `[tool.opcheck]` to use. Default: the project of the calling file.
 
     Returns:
-        A `Library`: the operators, in the order of files and lines. `len(library)`, `for operator in library`, and
-        `library.find(name)` work.
+        A `Library` of operators, in the order of files and lines. It has a length, can be iterated over, and
+        `library.find(name)` returns the operators with a given name.
 
     Raises:
-        SpecError: Specs or `[tool.opcheck]` have mistakes. The message has one line for each.
+        SpecError: The specs or `[tool.opcheck]` have mistakes. The message lists all of them.
 
     Example:
         >>> import opcheck
@@ -55,23 +55,25 @@ def plan(
     seed: int | None = None,
     project: str | Path | None = None,
 ) -> list[Case]:
-    """Return the cases of a library: operators x variants x devices x dtypes x checks, as far as specs claim them.
+    """Return the cases of a library: one for each operator, variant, device, dtype and check. Does not import torch.
+
+    Each of the keywords takes a name or several, and selects everything if it is None.
 
     Args:
-        library: What `opcheck.load` returned.
+        library: The specs, from `opcheck.load`.
         operator: Ids, names or glob patterns of operators.
         check: Names of checks.
         device: Names of devices. Default: all that may be present.
-        dtype: Names of dtypes or groups of them, such as `"floating"`.
+        dtype: Names of dtypes, or of groups such as `"floating"`.
         tag: Tags of operators.
-        seed: Another number draws other values for the same samples. Default: the project's, else 0.
-        project: As for `load`.
+        seed: Seed of the sample values. Default: the one in `[tool.opcheck]`, else 0.
+        project: A folder of the project whose `[tool.opcheck]` to use. Default: the project of the calling file.
 
     Returns:
-        The selected cases. None of them has imported torch or an operator yet.
+        The selected cases.
 
     Raises:
-        ValueError: A name does not exist, or the names together select no case.
+        ValueError: A name does not exist, or no case is selected.
         SpecError: `[tool.opcheck]` or a device profile has a mistake.
 
     Example:

@@ -1,4 +1,4 @@
-"""`@opcheck.register_check`: a check of one's own, without packaging an entry point."""
+"""`@opcheck.register_check`: adds a check to a project, without packaging an entry point."""
 
 from __future__ import annotations
 
@@ -46,34 +46,33 @@ def register_check(
     every_variant: bool = True,
     applies: Callable[[Operator], bool] | None = None,
 ) -> Judge | Callable[[Judge], Judge]:
-    """Register a check: a function that judges one sample of one operator.
+    """Register a function as a check, under its own name.
 
-    The function takes a `Subject` (`inputs`, `leaves`, `outputs`, `result`, `function`, `context`) and returns True
-    where the claim holds at the sample, False or a `Verdict` where it does not, and None where the claim says nothing
-    about the sample. An exception means that the claim does not hold. A check that says something about none of the
-    samples is an error.
+    The function gets a `Subject`: one operator at one sample. It returns True or False, a `Verdict` for a message of
+    its own, or None if the sample says nothing about the claim. An exception, such as that of an `assert`, fails the
+    check. A check that returns None for every sample is an error.
 
-    Put the function into a module that `[tool.opcheck] plugins` names: each process imports it before it plans. Plain
-    pytest also finds checks in the conftest.py of its root folder.
+    Put the function into a module that `[tool.opcheck] plugins` lists, so that all processes import it. With plain
+    pytest, the conftest.py in the root folder works as well.
 
     Args:
-        function: The function, where the decorator is used without parentheses.
-        name: The name in ids, for `--check` and in `expect`. Default: that of the function.
-        claim: What a pass says, in one line. Default: the first line of the docstring.
-        dtypes: In which dtypes the check runs. `"values"`: the most precise real and complex one of the forward pass,
-            and int64; `"derivative"`: those of the backward pass, with leaves that require grad; `"one"`: the first of
+        function: The function, if the decorator is used without parentheses.
+        name: The name of the check, as in `--check`. Default: the name of the function.
+        claim: What it means that the check passes, in one line. Default: the first line of the docstring.
+        dtypes: The dtypes to run in. `"values"`: the most precise real and complex dtype of the forward pass, and
+            int64. `"derivative"`: those of the backward pass, with inputs that require grad. `"one"`: the first of
             `"values"`.
-        needs: Keys of `supports` without which the check does not run.
-        every_variant: Whether the in-place variant is checked as well.
-        applies: Takes an `Operator` and tells whether the check is for it. Default: for all.
+        needs: Keys of `supports`. The check is left out for operators that do not support one of these.
+        every_variant: Whether to check in-place variants, too.
+        applies: A function that takes an `Operator` and returns whether to check it. Default: all operators.
 
     Returns:
-        The function itself, or a decorator that does.
+        The function itself, or a decorator that returns it.
 
     Raises:
-        ValueError: The name is taken or cannot stand in an id, there is neither a claim nor a docstring, or `dtypes`
-            or `needs` has a name that does not exist.
-        TypeError: What is decorated is not a function.
+        ValueError: The name is taken or not allowed, there is neither a claim nor a docstring, or a name in `dtypes`
+            or `needs` does not exist.
+        TypeError: `function` is not callable.
 
     Example:
         >>> import opcheck

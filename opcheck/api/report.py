@@ -1,4 +1,4 @@
-"""What `opcheck.check` found out."""
+"""The result of `opcheck.check`."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from opcheck.run.outcome import KINDS, Outcome
-from opcheck.text import printable
+from opcheck.text import printable, shortened
 
 HELD = ("passed", "xfailed")
-"""The outcomes of claims that were tested, and held or failed as a device profile expects."""
+"""Outcomes that are no failure: xfailed is what a device profile expects."""
 
 
 @dataclass(frozen=True)
 class CheckReport:
-    """What `opcheck.check` found out: one outcome for each check and dtype. `str(report)` is for people.
+    """The result of `opcheck.check`: one outcome for each check and dtype, in the order in which they ran.
+
+    `str(report)` gives a summary, with the messages of all failures.
 
     Example:
         >>> import opcheck, torch
@@ -30,18 +32,18 @@ class CheckReport:
     """
 
     name: str
-    """What the function is called."""
+    """The name of the function."""
     outcomes: tuple[Outcome, ...]
-    """In the order in which the checks ran."""
+    """All outcomes."""
 
     @property
     def passed(self) -> bool:
-        """Whether every claim was tested and holds."""
+        """Whether every check passed."""
         return bool(self.outcomes) and not self.failures
 
     @property
     def failures(self) -> tuple[Outcome, ...]:
-        """The outcomes of claims that do not hold or could not be tested."""
+        """The outcomes of checks that failed or could not test anything."""
         return tuple(outcome for outcome in self.outcomes if outcome.outcome not in HELD)
 
     @property
@@ -63,7 +65,7 @@ class CheckReport:
         return "\n\n".join(parts)
 
     def failure(self) -> str:
-        """Return the text of a `CheckError`: how many claims hold, and the message of each failure."""
+        """Return the message of a `CheckError`: a count, and the message of each failure."""
         head = printable(f"{self.name}: {self._counts()}")
         return "\n\n".join([head, *map(_message, self.failures)])
 
@@ -73,9 +75,9 @@ class CheckReport:
 
 
 class CheckError(AssertionError):
-    """A claim about a function does not hold, or could not be tested. Raised by `opcheck.check`.
+    """Raised by `opcheck.check` if a check failed or could not test anything. A subclass of AssertionError.
 
-    The message is the one that the same failure of a spec has. `report` has all outcomes, also of claims that hold.
+    `error.report` is the `CheckReport`, with the checks that passed as well.
 
     Example:
         >>> import opcheck, torch
@@ -95,7 +97,7 @@ class CheckError(AssertionError):
 
 
 def _line(outcome: Outcome) -> str:
-    reason = f": {outcome.reason}" if outcome.reason and outcome.outcome not in HELD else ""
+    reason = f": {shortened(outcome.reason, 200)}" if outcome.reason and outcome.outcome not in HELD else ""
     return f"{outcome.outcome} {outcome.check}[{outcome.device}-{outcome.dtype}]{reason}"
 
 

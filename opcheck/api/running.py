@@ -1,4 +1,4 @@
-"""`opcheck.run`: cases run in this process."""
+"""`opcheck.run`: runs cases in this process."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from opcheck.run.session import RunSession
 
 
 def run(cases: Iterable[Case], *, project: str | Path | None = None) -> list[Outcome]:
-    """Run cases in this process, one after the other.
+    """Run cases one after the other, in this process.
 
-    The settings of the process (grad mode, default dtype, threads, random generators and the like) are put back after
-    each case. A crash or a hang of an operator is one of this process: the command `opcheck run` contains those.
+    After each case, the settings of the process (grad mode, default dtype, threads, random generators and so on) are
+    restored. An operator that crashes or hangs takes this process with it; the command `opcheck run` does not have
+    that problem.
 
     Args:
-        cases: What `opcheck.plan` returned, or some of it.
-        project: A folder of the project whose `[tool.opcheck]` counts. Default: the one of the calling file.
+        cases: The cases, from `opcheck.plan`.
+        project: A folder of the project whose `[tool.opcheck]` to use. Default: the project of the calling file.
 
     Returns:
-        One `Outcome` for each case, in the same order. A claim that does not hold raises nothing: look at
-        `outcome.outcome`, or `outcome.is_bad`.
+        One `Outcome` for each case, in the same order. Failures do not raise: see `outcome.is_bad`.
 
     Raises:
-        TypeError: Something among `cases` is not a `Case`.
+        TypeError: `cases` contains something that is not a `Case`.
         SpecError: `[tool.opcheck]` has a mistake.
 
     Example:

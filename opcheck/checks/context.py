@@ -173,7 +173,7 @@ class Seen:
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """One sample of a case, made real: what a check of one's own is about.
+    """One operator at one sample, with real tensors: the argument of a check.
 
     Example:
         >>> import opcheck

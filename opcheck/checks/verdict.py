@@ -10,7 +10,7 @@ from opcheck.text import class_of, message_of, shortened
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a claim holds at a sample, and if not, why: what a check of one's own may return.
+    """What a check says about one sample: whether its claim holds and, if not, why.
 
     Example:
         >>> import opcheck

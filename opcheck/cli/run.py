@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--memory", type=int, metavar="MIB", help="end a case whose process takes more; default: by what is available"
     )
     parser.add_argument(
-        "--seed", type=seed, metavar="N", help="draw other values for the same samples; default: the project's, else 0"
+        "--seed", type=seed, metavar="N", help="seed of the sample values; default: the project's, else 0"
     )
     numbers = parser.add_argument_group("derivatives", "these win over the specs")
     numbers.add_argument("--engine", choices=["batched", "torch"], help="what computes derivative evidence")

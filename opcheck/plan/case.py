@@ -43,7 +43,7 @@ class Case:
     """All that were selected for the variant, the device and the dtype: what they need may be computed at once."""
 
     base_seed: int = 0
-    """What `--seed` says: another number draws other values for the same samples."""
+    """The number given by `--seed`."""
 
     @cached_property
     def id(self) -> str:

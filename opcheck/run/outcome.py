@@ -24,7 +24,7 @@ MOST = {"reason": 2_000, "message": 100_000}
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a case. Plain data, all of which can be pickled; `record()` is the same for JSON.
+    """The result of one case. Plain data that can be pickled; `record()` returns it for JSON.
 
     Example:
         >>> import opcheck
@@ -59,7 +59,7 @@ class Outcome:
     fields: dict[str, Any] = field(default_factory=dict)
     """The diagnosis as data."""
     seed: int = 0
-    """What `--seed` or the project said."""
+    """The number given by `--seed`, or in `[tool.opcheck]`."""
 
     def __post_init__(self) -> None:
         """Make all text such that it can be encoded, and is no longer than a person, a report and a pipe can take."""

@@ -39,7 +39,7 @@ class Problem:
 
 
 class SpecError(Exception):
-    """All mistakes in specs or settings at once. `problems` has them as data, the message one line for each.
+    """Specs or settings have mistakes. The message has a line for each; `error.problems` has them as data.
 
     Example:
         >>> import opcheck

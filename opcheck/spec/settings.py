@@ -21,7 +21,7 @@ class Settings(Model):
     modules: Strings = Field(default=("torch",), description="modules that specs may take callables and objects from")
     devices: Strings = Field(default=(), description="folders of device profiles")
     plugins: Strings = Field(default=(), description="modules that register checks, imported before planning")
-    seed: Annotated[int, Field(ge=0)] = Field(0, description="another number draws other values for the same samples")
+    seed: Annotated[int, Field(ge=0)] = Field(0, description="seed of the sample values")
     max_elements: Annotated[int, Field(ge=1)] = Field(4096, description="most elements of one tensor of a sample")
     max_outputs: Annotated[int, Field(ge=1)] = Field(65536, description="most elements of all outputs of a sample")
     max_samples: Annotated[int, Field(ge=1)] = Field(1000, description="most samples of one operator")

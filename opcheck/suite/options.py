@@ -30,7 +30,7 @@ def add_options(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager
         help="run nothing but specs, whatever addopts say, but for plugins (-p) and warnings (-W): for `opcheck run`",
     )
     group.addoption("--opcheck-engine", choices=["batched", "torch"], help="what computes derivative evidence")
-    group.addoption("--opcheck-seed", type=seed, metavar="N", help="draw other values for the same samples")
+    group.addoption("--opcheck-seed", type=seed, metavar="N", help="seed of the sample values")
     group.addoption("--opcheck-report-json", metavar="FILE", help="write one record a case")
     for name in ("eps", "atol", "rtol", "nondeterminism"):
         group.addoption(f"--opcheck-{name}", type=float, metavar="X", help=f"use this {name} for all derivatives")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -58,6 +60,17 @@ def test_opcheck_run_and_its_workers_know_the_checks_of_a_plugin(cli, plugged, p
     assert (run.code, run.outcomes) == (1, OUTCOMES)
     reason = run.records["demo.wrong::tripled[cpu-float64]"]["reason"]
     assert reason == "tripled: it does not hold that outputs are three times the input"
+
+
+def test_the_plugin_in_the_documents_works(cli, project):
+    page = (Path(__file__).resolve().parent.parent.parent / "docs" / "api.md").read_text()
+    section = page.split("## A check of your own")[1].split("## Reference")[0]
+    code, settings = re.findall(r"```(?:python|toml)\n(.*?)```", section, re.DOTALL)
+    project.write("my_checks.py", code)
+    project.write("pyproject.toml", settings + 'specs = ["specs"]\nmodules = ["demo"]\n')
+    run = cli("run", "--check=finite", "--report-json=report.json")
+    assert (run.code, set(run.outcomes.values())) == (0, {"passed"})
+    assert "demo.double[inplace]::finite[cpu-float64]" in run.outcomes
 
 
 def test_plain_pytest_knows_them_with_marks(plain_pytest, plugged):
