@@ -1,4 +1,4 @@
-"""A function and its arguments, described as a spec would: an operator with one sample."""
+"""Turns a function and its arguments into what a spec gives: an operator with one sample."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class CallSample(Sample):
         return self.sparse
 
     def toml(self) -> str:
-        """Return nothing: the arguments as the operator gets them say it all."""
+        """Return nothing: the message shows the realized arguments anyway."""
         return ""
 
 
@@ -61,9 +61,9 @@ def operator_of(
     dtypes: Iterable[str | torch.dtype],
     place: tuple[str, int],
 ) -> Operator:
-    """Return the operator that a call describes. Raises ValueError for what cannot be tested.
+    """Return the operator for one call of `opcheck.check`, made at `place` (file and line).
 
-    place: file and line of the call.
+    Raises ValueError or TypeError for arguments that cannot be tested.
     """
     found = [tensor for _, tensor in _tensors(args, kwargs)]
     own = _own_dtype(found)
@@ -76,7 +76,7 @@ def operator_of(
         "0", tuple(map(given, args)), {name: given(value) for name, value in kwargs.items()}, None, None, document, (),
         f"{file}:{place[1]}", any(str(tensor.layout).startswith("torch.sparse") for tensor in found),
     )  # fmt: skip
-    # Nothing is claimed about dtypes that nobody asked for: as in a spec that does not list any.
+    # As in a spec that lists no dtypes, other dtypes need not be refused.
     claimed = Dtypes.model_construct(set(), forward=wanted, backward=tuple(filter(names.is_differentiable, wanted)))
     spec = OperatorSpec.model_construct(
         name=name_of(function),
@@ -88,9 +88,10 @@ def operator_of(
 
 
 def _tensors(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[str, Tensor]]:
-    """Yield the tensors among the arguments, with their paths. Raises ValueError where there are none, or none to test.
+    """Yield the tensors among the arguments, with their paths.
 
-    Those inside dicts, dataclasses and named tuples would be constants without a word.
+    Raises ValueError if there is none, or one where derivatives cannot reach it: inside a dict, a dataclass or a named
+    tuple it would silently be a constant.
     """
     places = [(f"argument {index}", value) for index, value in enumerate(args)]
     places += [(f'argument "{name}"', value) for name, value in kwargs.items()]
@@ -101,14 +102,16 @@ def _tensors(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[st
             if not isinstance(part, Tensor):
                 continue
             if id(part) not in reached:
-                what = f"the tensor at {place}{path} is out of reach: tensors stand alone, or in lists and tuples"
-                raise ValueError(f"{what}; test a function that takes it as an argument of its own")
+                what = (
+                    f"the tensor at {place}{path} is out of reach: expected tensors on their own, or in lists or tuples"
+                )
+                raise ValueError(f"{what}; wrap the function, so that it takes the tensor as an argument")
             if part.is_nested:
-                raise ValueError(f'{place}{path} is a nested tensor; describe it in a spec, by layout = "jagged"')
+                raise ValueError(f'{place}{path} is a nested tensor: write a spec instead, with layout = "jagged"')
             count += 1
             yield f"{place}{path}", part
     if not count:
-        raise ValueError("there is no tensor among the arguments, and nothing to test without one")
+        raise ValueError("none of the arguments is a tensor: there is nothing to test")
 
 
 def _within(value: Any) -> Iterator[Tensor]:
@@ -120,7 +123,7 @@ def _within(value: Any) -> Iterator[Tensor]:
 
 
 def _given(value: Any, own: str, any_grad: bool) -> Any:
-    """Return an argument with its tensors marked as given."""
+    """Return an argument with each tensor wrapped in a Given."""
     if isinstance(value, Tensor):
         return Given(value, value.requires_grad or not any_grad, own)
     if type(value) in (list, tuple) and any(True for _ in _within(value)):
@@ -130,9 +133,9 @@ def _given(value: Any, own: str, any_grad: bool) -> Any:
 
 
 def _own_dtype(tensors: list[Tensor]) -> str:
-    """Return the dtype of a call: what its leaves promote to; without a floating or complex tensor, that of the first.
+    """Return the dtype that the leaves promote to. Without any leaf, it is the dtype of the first tensor.
 
-    Leaves are the tensors that require grad; where none does, all floating and complex ones.
+    The leaves are the tensors that require grad or, if none does, all floating-point and complex tensors.
     """
     leaves = [tensor.dtype for tensor in tensors if tensor.requires_grad]
     leaves = leaves or [tensor.dtype for tensor in tensors if tensor.is_floating_point() or tensor.is_complex()]
@@ -140,23 +143,29 @@ def _own_dtype(tensors: list[Tensor]) -> str:
     return str(found).removeprefix("torch.")
 
 
-def _names(given: Iterable[str | torch.dtype], own: str) -> Iterator[str]:
-    """Yield the dtypes that were asked for, groups expanded. Raises ValueError."""
-    for entry in given:
-        name = str(entry).removeprefix("torch.")
-        mistake = names.unknown(name)
+def _names(given: Iterable[str | torch.dtype], own: str) -> tuple[str, ...]:
+    """Return the dtypes that were asked for, groups expanded. Raises ValueError."""
+    entries = [str(entry).removeprefix("torch.") for entry in given]
+    for entry in entries:
+        mistake = names.unknown(entry)
         if mistake:
             expected, near = mistake
             hint = f'; did you mean "{near}"?' if near else ""
-            raise ValueError(f'unknown dtype "{name}"; expected {expected}{hint}')
-        for dtype in names.expand([name]):
-            if own.startswith("complex") and not dtype.startswith("complex"):
-                raise ValueError(f"{own} arguments cannot be tested in {dtype}: it has no room for imaginary parts")
-            yield dtype
+            raise ValueError(f'unknown dtype "{entry}"; expected {expected}{hint}')
+    found = names.expand(entries)
+    for name in found:
+        if own.startswith("complex") and not name.startswith("complex"):
+            raise ValueError(f"{own} arguments cannot be tested in {name}: it has no room for imaginary parts")
+    return found
 
 
 def _supports(function: Callable[..., Any], given: Mapping[str, Any]) -> Supports:
-    """Return the claims of a call. `out` is not claimed where the signature has no room for it. Raises ValueError."""
+    """Return the claims of a call. `out` is not claimed if the signature has no room for it.
+
+    Raises ValueError for keys and values that do not exist, TypeError for what is no mapping.
+    """
+    if not isinstance(given, Mapping):
+        raise TypeError(f'supports is a dict such as {{"forward_ad": False}}, not {type(given).__name__}')
     raw = {"out": _may_take_out(function), **given}
 
     def locate(path: tuple[int | str, ...], *words: str, key: bool = False) -> Problem:
@@ -192,8 +201,10 @@ def name_of(function: Any) -> str:
     owner = getattr(function, "__self__", None)
     if isinstance(owner, type):
         return f"{owner.__module__}.{owner.__qualname__}.{function.__name__}"
-    if getattr(torch, name.rpartition(".")[2], None) is function:
-        return f"torch.{name.rpartition('.')[2]}"
+    last = name.rpartition(".")[2]
+    for namespace, home in (("torch", torch), ("torch.Tensor", torch.Tensor)):
+        if getattr(home, last, None) is function:
+            return f"{namespace}.{last}"
     module = getattr(function, "__module__", None) or type(function).__module__
     name = name.rpartition("<locals>.")[2]
     return name if module == "__main__" else f"{module}.{name}"

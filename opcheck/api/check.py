@@ -118,7 +118,7 @@ def check(
     _refuse(function, [name for name, value in asked.items() if value not in (None, ())])
     place = caller()
     settings = settings_of(None)
-    operator = operator_of(function, args, kwargs, supports or {}, _several(dtypes), place)
+    operator = operator_of(function, args, kwargs, {} if supports is None else supports, _several(dtypes), place)
     chosen = tuple(map(str, _several(checks)))
     number = settings.seed if seed is None else seed
     cases = _planned(operator, _device((args, kwargs), settings), chosen, number)
@@ -154,8 +154,8 @@ def _refuse(function: Any, given: Iterable[str]) -> None:
         return
     for name in given:
         if name in parameters:
-            what = f'"{name}" is a keyword of opcheck.check and a parameter of the function'
-            raise ValueError(f"{what}: bind the latter by a lambda")
+            what = f'"{name}" is a parameter of both opcheck.check and the function'
+            raise ValueError(f"{what}: use a lambda to bind the one of the function")
 
 
 def _planned(operator: Operator, device: DeviceProfile, checks: tuple[str, ...], seed: int) -> list[Case]:
@@ -169,7 +169,7 @@ def _planned(operator: Operator, device: DeviceProfile, checks: tuple[str, ...],
     for name in checks:
         if not any(case.check == name for case in cases):
             gone = [need for need in check_kinds()[name].needs if not getattr(claims, need)]
-            why = f"supports takes back {', '.join(gone)}" if gone else "it says nothing about these arguments"
+            why = f"supports disclaims {', '.join(gone)}" if gone else "it does not apply to these arguments"
             raise ValueError(f'the check "{name}" has nothing to test: {why}')
     return cases
 

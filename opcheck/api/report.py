@@ -95,6 +95,9 @@ class CheckError(AssertionError):
         super().__init__(report.failure())
         self.report = report
 
+    def __reduce__(self) -> tuple[type[CheckError], tuple[CheckReport]]:
+        return type(self), (self.report,)
+
 
 def _line(outcome: Outcome) -> str:
     reason = f": {shortened(outcome.reason, 200)}" if outcome.reason and outcome.outcome not in HELD else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import pickle
 import weakref
 from collections import namedtuple
 from functools import partial
@@ -200,6 +201,10 @@ class TestDtypes:
         report = opcheck.check(right.square, real(2), dtypes="double", checks="backward")
         assert outcomes(report) == {"backward[float64]": "passed", "backward[complex128]": "passed"}
 
+    def test_a_minus_takes_dtypes_out_of_a_group(self):
+        report = opcheck.check(right.square, real(2), dtypes=["floating", "-half"], checks="dtypes")
+        assert {outcome.dtype for outcome in report} == {"float64", "float32"}
+
     def test_a_dtype_that_does_not_work_fails(self):
         def only_double(x):
             if x.dtype != torch.float64:
@@ -292,17 +297,21 @@ class TestMistakes:
             ({"dtypes": int}, "unknown dtype .*int.*; expected a dtype or a group"),
             (
                 {"supports": {"vmap": False}, "checks": "vmap"},
-                'the check "vmap" has nothing to test: .*takes back vmap',
+                'the check "vmap" has nothing to test: .*supports disclaims vmap',
             ),
-            ({"checks": ["vmap", "masked"]}, 'the check "masked" has nothing to test: it says nothing about these arg'),
+            ({"checks": ["vmap", "masked"]}, 'the check "masked" has nothing to test: it does not apply to these arg'),
         ],
     )
     def test_names_that_do_not_exist_are_told_with_the_nearest(self, options, message):
         with pytest.raises(ValueError, match=message):
             opcheck.check(torch.sin, real(2), **options)
 
+    def test_supports_is_a_dict(self):
+        with pytest.raises(TypeError, match=r"^supports is a dict such as .*, not list$"):
+            opcheck.check(torch.sin, real(2), supports=["vmap"])
+
     def test_a_tensor_is_needed(self):
-        with pytest.raises(ValueError, match="there is no tensor among the arguments"):
+        with pytest.raises(ValueError, match="none of the arguments is a tensor: there is nothing to test"):
             opcheck.check(torch.sin, 1.0, [2.0])
 
     @pytest.mark.parametrize("box", [lambda x: {"x": x}, namedtuple("Box", "x"), lambda x: [{"x": [x]}]])
@@ -320,7 +329,7 @@ class TestMistakes:
         def draws(x, *, seed=0):
             return x * seed
 
-        with pytest.raises(ValueError, match=r'"seed" is a keyword of .* and a parameter of the function'):
+        with pytest.raises(ValueError, match=r'"seed" is a parameter of both .* and the function'):
             opcheck.check(draws, real(2), seed=3)
         assert opcheck.check(lambda x: draws(x, seed=3), real(2), checks="backward").passed
 
@@ -354,15 +363,27 @@ class TestReport:
         ("function", "name"),
         [
             (torch.sin, "torch.sin"), (torch.nn.functional.relu, "torch.nn.functional.relu"),
-            (partial(torch.sin), "torch.sin"), (faulty.SecondOrderLost.apply, "operators.faulty.SecondOrderLost.apply"),
+            (partial(torch.sin), "torch.sin"), (torch.Tensor.sin, "torch.Tensor.sin"),
+            (faulty.SecondOrderLost.apply, "operators.faulty.SecondOrderLost.apply"),
             (torch.nn.Sigmoid(), "torch.nn.modules.activation.Sigmoid"),
         ],
     )  # fmt: skip
     def test_the_function_has_a_name(self, function, name):
         assert opcheck.check(function, real(2), checks="backward", raise_exception=False).name == name
 
+    def test_the_exception_survives_the_way_between_processes(self):
+        with pytest.raises(opcheck.CheckError) as caught:
+            opcheck.check(faulty.wrong_sign, real(2), checks="backward")
+        copy = pickle.loads(pickle.dumps(caught.value))
+        assert (str(copy), copy.report) == (str(caught.value), caught.value.report)
+
 
 class TestProcess:
+    def test_tensors_of_inference_mode_are_tested_too(self):
+        with torch.inference_mode():
+            assert opcheck.check(right.square, real(2)).passed
+            assert torch.is_inference_mode_enabled()
+
     def test_what_the_function_leaves_changed_is_a_failure_and_put_back(self):
         with pytest.raises(
             opcheck.CheckError, match="side effect: the operator leaves grad mode False instead of True"
