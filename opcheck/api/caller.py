@@ -33,3 +33,12 @@ def settings_of(project: str | Path | None) -> Settings:
     settings = Settings.find(folder_of(caller()[0]) if project is None else Path(project))
     load_plugins(settings)
     return settings
+
+
+def seed_of(given: int | None, settings: Settings) -> int:
+    """Return a seed, by default that of the project. Raises ValueError unless it is a whole number of at least 0."""
+    if given is None:
+        return settings.seed
+    if not isinstance(given, int) or given < 0:
+        raise ValueError(f"seed = {given!r} is no seed; expected a whole number of at least 0")
+    return given

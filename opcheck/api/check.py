@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from opcheck.api.called import operator_of
-from opcheck.api.caller import caller, settings_of
+from opcheck.api.caller import caller, seed_of, settings_of
 from opcheck.api.report import CheckError, CheckReport
 from opcheck.plan.case import Case
 from opcheck.plan.kinds import check_kinds
@@ -105,6 +105,7 @@ def check(
         ...     def forward(ctx, x):
         ...         ctx.save_for_backward(x)
         ...         return x**3
+        ...
         ...     @staticmethod
         ...     def backward(ctx, v):
         ...         (x,) = ctx.saved_tensors
@@ -120,10 +121,8 @@ def check(
     settings = settings_of(None)
     operator = operator_of(function, args, kwargs, {} if supports is None else supports, _several(dtypes), place)
     chosen = tuple(map(str, _several(checks)))
-    number = settings.seed if seed is None else seed
+    number = seed_of(seed, settings)
     cases = _planned(operator, _device((args, kwargs), settings), chosen, number)
-    if number < 0:
-        raise ValueError(f"seed is {number}; expected a whole number of at least 0")
     if any(action == "error" for action, *_ in warnings.filters):
         import_what_is_late()  # a warning that is an error would leave it half done
     session = CheckSession(settings, ENGINES[settings.engine](), callables={operator.id: function})

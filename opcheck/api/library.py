@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from opcheck.api.caller import caller, folder_of, settings_of
+from opcheck.api.caller import caller, folder_of, seed_of, settings_of
 from opcheck.plan.audited import load_audited
 from opcheck.plan.case import Case
 from opcheck.plan.planner import default_devices
@@ -73,7 +73,7 @@ def plan(
         The selected cases.
 
     Raises:
-        ValueError: A name does not exist, or no case is selected.
+        ValueError: A name does not exist, no case is selected, or the seed is no whole number of at least 0.
         SpecError: `[tool.opcheck]` or a device profile has a mistake.
 
     Example:
@@ -95,7 +95,7 @@ def plan(
     if mistakes:
         raise ValueError("\n".join(mistakes))
     devices = [known[name] for name in _names(device)] or default_devices(known.values())
-    cases = planned(library, devices, selection, settings.seed if seed is None else seed)
+    cases = planned(library, devices, selection, seed_of(seed, settings))
     if not cases:
         raise ValueError("no case is selected")
     return cases

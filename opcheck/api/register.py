@@ -75,12 +75,10 @@ def register_check(
         TypeError: `function` is not callable.
 
     Example:
-        >>> import opcheck
-        >>> @opcheck.register_check
+        >>> import opcheck, torch
+        >>> @opcheck.register_check(claim="all outputs are finite")
         ... def finite(subject):
-        ...     '''All outputs are finite.'''
         ...     return all(bool(output.isfinite().all()) for output in subject.outputs)
-        >>> import torch
         >>> report = opcheck.check(torch.log, torch.tensor([0.0, 1.0]), checks="finite", raise_exception=False)
         >>> print(report.failures[0].reason)
         finite: it does not hold that all outputs are finite

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from opcheck.checks.context import Context, Subject
 from opcheck.checks.per_sample import per_sample
-from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails
+from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, inapplicable
 from opcheck.plan.kinds import CheckKind
 from opcheck.text import class_of
 
@@ -15,17 +15,19 @@ def check(context: Context) -> Iterator[Verdict]:
     """Judge each sample by the function of the check."""
     kind = context.case.kind
 
-    def judge(subject: Subject) -> Verdict | None:
+    def judge(subject: Subject) -> Verdict:
         return _verdict(kind, subject)
 
     yield from per_sample(judge, derivative=kind.dtypes == "derivative")(context)
 
 
-def _verdict(kind: CheckKind, subject: Subject) -> Verdict | None:
-    """Return the verdict that the answer of the function means."""
+def _verdict(kind: CheckKind, subject: Subject) -> Verdict:
+    """Return what the answer of the function means."""
     assert kind.judge is not None
     answer = kind.judge(subject)
-    if answer is None or isinstance(answer, Verdict):
+    if answer is None:
+        return inapplicable("the check returned None, which means that its claim does not apply")
+    if isinstance(answer, Verdict):
         return answer
     if isinstance(answer, bool):
         return HOLDS if answer else fails(f"{kind.name}: it does not hold that {kind.claim}")

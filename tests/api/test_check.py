@@ -268,9 +268,10 @@ class TestSeed:
         assert 'checks="backward", seed=5)' in named.failures[0].message
         assert {outcome.seed for outcome in named} == {5}
 
-    def test_a_negative_seed_is_refused(self):
-        with pytest.raises(ValueError, match="seed is -1; expected a whole number of at least 0"):
-            opcheck.check(torch.sin, real(2), seed=-1)
+    def test_what_is_no_seed_is_refused(self):
+        for seed in (-1, "3", 1.5):
+            with pytest.raises(ValueError, match="is no seed; expected a whole number of at least 0"):
+                opcheck.check(torch.sin, real(2), seed=seed)
 
 
 class TestMistakes:

@@ -67,6 +67,10 @@ class TestAnswers:
         found = own_of(right.square)
         assert (found.outcome, found.reason) == (outcome, reason)
 
+    def test_a_check_that_forgets_to_answer_is_told_so(self, registry):
+        opcheck.register_check(name="own", claim="all is well")(lambda subject: None)
+        assert "the check returned None, which means that its claim does not apply" in own_of(right.square).message
+
     def test_an_exception_means_that_the_claim_does_not_hold(self, registry):
         @opcheck.register_check
         def own(subject):
