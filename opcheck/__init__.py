@@ -49,10 +49,10 @@ HOMES = {
     "register_check": "opcheck.api.register",
     "run": "opcheck.api.running",
 }
-"""Where public names are defined. They load on first use: importing opcheck costs nothing and never imports torch."""
+"""The module that defines each public name. It is imported on first use, so that `import opcheck` is cheap."""
 
 
-if not TYPE_CHECKING:  # type checkers would take any name for one of ours
+if not TYPE_CHECKING:  # type checkers would accept any name
 
     def __getattr__(name: str) -> Any:
         if name in FOLDERS:
@@ -67,11 +67,11 @@ def __dir__() -> list[str]:
 
 
 FOLDERS = ("plan", "run")
-"""Public functions with the name of a folder of this package, which Python puts in their place when it imports it."""
+"""Public functions that share their name with a subpackage. Importing the subpackage would hide the function."""
 
 
 class _CallableFolder(ModuleType):
-    """Such a folder: calling it calls the function."""
+    """Such a subpackage. Calling it calls the function."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         name = self.__name__.rpartition(".")[2]
@@ -79,7 +79,7 @@ class _CallableFolder(ModuleType):
 
 
 class _Package(ModuleType):
-    """This package, which makes these folders callable as soon as they are imported."""
+    """This package. It makes those subpackages callable as soon as they are imported."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in FOLDERS and type(value) is ModuleType:

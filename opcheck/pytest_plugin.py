@@ -48,7 +48,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.option.markers:
         from opcheck.plan import check_kinds
 
-        plugin.settings  # noqa: B018 - its plugins have marks, too
+        plugin.settings  # noqa: B018 - imports plugins, whose checks have marks as well
         for kind in check_kinds().values():
             plugin.mark(kind.name, kind.claim)
     if not config.option.opcheck_alone:  # `opcheck run` has its own words for them

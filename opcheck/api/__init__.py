@@ -1,1 +1,1 @@
-"""What `import opcheck` offers. Each module is imported on first use."""
+"""The public API. `import opcheck` imports each of these modules on first use."""

@@ -28,7 +28,7 @@ from opcheck.spec.problems import Problem
 from opcheck.spec.values import TupleValue
 
 REGISTERED = (OpOverload, OpOverloadPacket, CustomOpDef)
-"""What is an operator of torch.library."""
+"""The types of operators registered with torch.library."""
 
 
 @dataclass(frozen=True, eq=False)

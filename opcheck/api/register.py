@@ -81,7 +81,7 @@ def register_check(
         ...     return all(bool(output.isfinite().all()) for output in subject.outputs)
         >>> report = opcheck.check(torch.log, torch.tensor([0.0, 1.0]), checks="finite", raise_exception=False)
         >>> print(report.failures[0].reason)
-        finite: it does not hold that all outputs are finite
+        finite: this does not hold: all outputs are finite
     """
 
     def decorate(judge: Judge) -> Judge:

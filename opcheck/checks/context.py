@@ -42,7 +42,7 @@ class Context:
     kept: Kept = field(default_factory=Kept)
     """Inputs of the checks before this one."""
     callables: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
-    """Operators that were handed over from Python, by path: these are not looked up."""
+    """Operators passed in from Python, by path. They are not looked up."""
 
     @property
     def group(self) -> tuple[object, ...]:

@@ -1,4 +1,4 @@
-"""Runs what a project registered by `opcheck.register_check`: a function of one sample."""
+"""Runs the functions that `opcheck.register_check` registered."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from opcheck.text import class_of
 
 
 def check(context: Context) -> Iterator[Verdict]:
-    """Judge each sample by the function of the check."""
+    """Call the function of the check for each sample."""
     kind = context.case.kind
 
     def judge(subject: Subject) -> Verdict:
@@ -22,7 +22,7 @@ def check(context: Context) -> Iterator[Verdict]:
 
 
 def _verdict(kind: CheckKind, subject: Subject) -> Verdict:
-    """Return what the answer of the function means."""
+    """Call the function, and turn its answer into a verdict."""
     assert kind.judge is not None
     answer = kind.judge(subject)
     if answer is None:
@@ -30,5 +30,5 @@ def _verdict(kind: CheckKind, subject: Subject) -> Verdict:
     if isinstance(answer, Verdict):
         return answer
     if isinstance(answer, bool):
-        return HOLDS if answer else fails(f"{kind.name}: it does not hold that {kind.claim}")
+        return HOLDS if answer else fails(f"{kind.name}: this does not hold: {kind.claim}")
     return cannot(f"{kind.name}: the check returned {class_of(answer)}", "expected True, False, a Verdict or None")

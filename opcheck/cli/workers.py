@@ -34,7 +34,7 @@ class Workers:
         self.case_of: Callable[[str], Case | None] = lambda nodeid: None
         """Gives the case of a node id, with the expectations that hold for it."""
         self.rerun_seed: int | None = None
-        """The seed that the command for running a case again names."""
+        """The seed to name in rerun commands."""
 
     def pytest_sessionstart(self) -> None:
         """Begin to watch."""

@@ -24,9 +24,9 @@ Tensors = Tensor | Sequence[Any]
 
 
 class GradcheckError(TorchGradcheckError):
-    """A derivative is not what it should be. `disagreement` says where, as data; None where torch itself objects.
+    """A gradient is wrong. A subclass of torch's `GradcheckError`, which is a RuntimeError.
 
-    It is a subclass of torch's own `GradcheckError`, and so of RuntimeError.
+    `error.disagreement` says where, as data. It is None if torch itself raised the error.
 
     Example:
         >>> import opcheck, torch
@@ -68,15 +68,14 @@ def gradcheck(
     of the function, where one-sided differences disagree, is warned of where torch would pass it.
 
     Args:
-        func: A function of the inputs that returns a tensor or a tuple of tensors of any shape.
-        inputs: A tensor or a tuple with tensors of any shape. Those that require grad are differentiated, and should
-            be float64 or complex128.
+        func: A function of the inputs that returns a tensor or a tuple of tensors.
+        inputs: A tensor or a tuple of tensors of any shape; float64 or complex128 if they require grad.
 
     Returns:
-        True where all claims hold; False where one does not and `raise_exception` is false.
+        True if all gradients are right; False if one is not and `raise_exception` is False.
 
     Raises:
-        GradcheckError: A claim does not hold.
+        GradcheckError: A gradient is wrong.
         ValueError: No input requires grad, or an output is sparse.
         RuntimeError: Elements of an input share memory.
 
@@ -143,10 +142,10 @@ def gradgradcheck(
         grad_outputs: Cotangents of the shapes and dtypes of the outputs. Default: random ones, the same each time.
 
     Returns:
-        True where all claims hold; False where one does not and `raise_exception` is false.
+        True if all gradients are right; False if one is not and `raise_exception` is False.
 
     Raises:
-        GradcheckError: A claim does not hold.
+        GradcheckError: A gradient is wrong.
         ValueError: No input requires grad.
         RuntimeError: Elements of an input share memory.
 

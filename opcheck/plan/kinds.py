@@ -44,7 +44,7 @@ class CheckKind:
     Jacobians are tested, once in each mode, and what follows from the graph is tested on the function."""
     applies: Applies = _always
     judge: Callable[[Any], Any] | None = None
-    """The function that `opcheck.register_check` was given; None for all other checks."""
+    """The function that `opcheck.register_check` registered; None for other checks."""
 
     def claimed(self, operator: Operator, supports: Supports) -> bool:
         """Tell whether the operator makes the claim that this check tests."""
@@ -249,10 +249,10 @@ def check_kinds() -> dict[str, CheckKind]:
 
 
 REGISTERED: dict[str, CheckKind] = {}
-"""The checks that this process has registered, by name."""
+"""The checks registered in this process, by name."""
 
 
 def register(kind: CheckKind) -> None:
-    """Add a check to those of this process, or take the place of one that was registered under its name."""
+    """Add a check to those of this process. It replaces one that was registered under the same name."""
     REGISTERED[kind.name] = kind
     check_kinds.cache_clear()

@@ -1,4 +1,4 @@
-"""The modules that a project names under `plugins`: importing them registers their checks."""
+"""Imports the modules that a project lists under `plugins`. They register checks."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from opcheck.text import class_of, message_of
 
 
 def load_plugins(settings: Settings) -> None:
-    """Import the plugins of a project, in their order. What was imported before is not imported again.
+    """Import the plugins of a project, in order.
 
-    Raises SpecError with a mistake for each module that does not exist or cannot be imported.
+    Raises SpecError with a problem for each module that does not exist or cannot be imported.
     """
     if not settings.plugins:
         return
@@ -30,16 +30,15 @@ def load_plugins(settings: Settings) -> None:
 
 def _problem(settings: Settings, index: int, name: str, error: BaseException) -> Problem:
     place = ("plugins", index)
-    missing = isinstance(error, ModuleNotFoundError) and error.name is not None
-    if missing and (name == error.name or name.startswith(f"{error.name}.")):  # type: ignore[attr-defined]
-        what = f'no module named "{error.name}"'  # type: ignore[attr-defined]
+    if isinstance(error, ModuleNotFoundError) and f"{name}.".startswith(f"{error.name}."):
+        what = f'no module named "{error.name}"'
         return settings.problem(place, what, f"a module on sys.path or in {settings.root}", _nearest(settings, name))
     told = " ".join(message_of(error).split())
     return settings.problem(place, f'importing the plugin "{name}" failed: {class_of(error)}: {told}')
 
 
 def _nearest(settings: Settings, name: str) -> str:
-    """Return the module that a name was probably meant to be, among those beside pyproject.toml and those imported."""
+    """Return the module that was probably meant: one beside pyproject.toml, or one that is already imported."""
     beside = [path.stem for path in settings.root.glob("*.py")]
     beside += [path.parent.name for path in settings.root.glob("*/__init__.py")]
     return nearest(name, [*beside, *sys.modules])

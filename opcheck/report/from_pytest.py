@@ -20,7 +20,7 @@ TROUBLES = pytest.StashKey[list[str]]()
 def register_reports(config: pytest.Config, seed: Callable[[], int | None]) -> None:
     """Register the reports that options ask for. Raises UsageError where one cannot be written.
 
-    seed: gives the seed that the command for running a case again names.
+    seed: returns the seed to name in rerun commands.
     """
     config.stash[TROUBLES] = []
     folder = config.invocation_params.dir
@@ -53,7 +53,7 @@ def record_of(report: pytest.TestReport, seed: Callable[[], int | None] = lambda
 def crashed(report: pytest.TestReport, cause: str, trace: str = "", seed: int | None = None) -> Outcome:
     """Return the outcome of a case that took its process with it: pytest-xdist reports it from outside.
 
-    cause: what became of the process, in one line. trace: where it was. seed: what the command to run it again names.
+    cause: what became of the process, in one line. trace: where it was. seed: the one to name in the rerun command.
     """
     stem, _, name = report.nodeid.partition(".toml::")
     subject, _, rest = name.partition("::")

@@ -88,7 +88,7 @@ class Outcome:
 
 
 def rerun_command(file: str, name: str, engine: str = "", seed: int | None = None) -> str:
-    """Return the command that runs the case of a name alone. An engine or a seed that is not given is the project's."""
+    """Return the command that runs one case. Without an engine or a seed, those of the project apply."""
     place = f"./{file}" if file.startswith("-") else file
     options = (f" --engine {engine}" if engine else "") + ("" if seed is None else f" --seed {seed}")
     return f"opcheck run{options} {shlex.quote(f'{place}::{name}')}"

@@ -42,9 +42,9 @@ class RunSession:
     spoilt_by: str = ""
     """The case that left behind what cannot be put back; empty: none did."""
     callables: dict[str, Callable[..., Any]] = field(default_factory=dict)
-    """Operators that were handed over from Python, by path."""
+    """Operators passed in from Python, by path."""
     kept: Kept = field(default_factory=Kept)
-    """Inputs of the checks before the next one."""
+    """What the checks of one operator share."""
     _devices: dict[str, Availability] = field(default_factory=dict)
 
     @classmethod
@@ -77,7 +77,7 @@ class RunSession:
         return problems
 
     def context(self, case: Case, samples: tuple[Sample, ...]) -> Context:
-        """Return what the check of a case has before it."""
+        """Return the context that the check of a case runs in."""
         device = case.device.device_string
         return Context(case, self.engine, self.settings, samples, device, self.overrides, self.kept, self.callables)
 

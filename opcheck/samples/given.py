@@ -1,4 +1,4 @@
-"""Tensors that are handed over from Python as they are, in place of recipes."""
+"""Tensors passed in from Python, which take the place of recipes."""
 
 from __future__ import annotations
 
@@ -16,16 +16,20 @@ Through = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True, eq=False)
 class Given:
-    """A tensor of somebody else's, which is copied before anything is done with it."""
+    """A tensor of the caller. It is only ever copied."""
 
     tensor: Tensor
     grad: bool
-    """Whether to differentiate with respect to it, where its dtype allows that."""
+    """Whether to differentiate with respect to it, if it has a floating or complex dtype."""
     own: str
-    """The dtype of the call that it belongs to, which other dtypes to test in take the place of."""
+    """The dtype of the call that it belongs to."""
 
     def dtype_in(self, case: str) -> torch.dtype:
-        """Return its dtype in a case. What has the dtype of the call, or its real or complex one, follows the case."""
+        """Return its dtype in a case.
+
+        The dtype of the call becomes that of the case, and so do the real and the complex dtype of the same precision.
+        Any other dtype stays as it is.
+        """
         name = str(self.tensor.dtype).removeprefix("torch.")
         pairs = {
             dtypes.complex_of(self.own): dtypes.complex_of(case),
@@ -36,11 +40,11 @@ class Given:
         return found
 
     def leaf(self, dtype: torch.dtype) -> tuple[Tensor, Through]:
-        """Return a copy of the tensor in a dtype, and the map from it to what the operator gets.
+        """Return a copy as a leaf of the given dtype, and the map from the leaf to what the operator gets.
 
-        Strides, lazy conjugation and negation, and the layout are those of the tensor. Elements that share memory
-        (`expand`) are one element of the copy. A real tensor to be differentiated in a complex dtype gets random
-        imaginary parts between -1 and 1, from the global generator: with zeros a missing conjugation would not show.
+        The operator gets the strides, the layout, and the conjugate and negative bits of the tensor. Elements that
+        share memory through `expand` are a single element of the leaf. A real leaf that becomes complex gets random
+        imaginary parts in [-1, 1], drawn from the global generator: zeros would hide a missing conjugation.
         """
         tensor = self.tensor.detach()
         if tensor.layout is not torch.strided or type(tensor) is not Tensor:
@@ -55,7 +59,7 @@ class Given:
         full = tensor.shape
         conj, neg = tensor.is_conj() and dtype.is_complex, tensor.is_neg()
         if conj and not neg and once.shape == full:
-            # The view is the leaf itself: torch's batched forward mode has no rule for making one inside.
+            # The conjugated view is itself the leaf: batched forward mode has no rule for creating one.
             return conjugated_view(torch.conj_physical(copy)).detach(), _as_it_is
 
         def through(leaf: Tensor) -> Tensor:
@@ -77,7 +81,7 @@ class Given:
 
 
 def laid_out(values: Tensor, strides: Sequence[int]) -> Tensor:
-    """Return a copy of a strided tensor with other strides; contiguous where its elements would overlap with these."""
+    """Return a copy of a strided tensor with the given strides, or a contiguous one if elements would overlap."""
     if not values.numel() or _overlap(values.shape, strides):
         return values.clone(memory_format=torch.contiguous_format)
     extent = 1 + sum((size - 1) * stride for size, stride in zip(values.shape, strides, strict=True))

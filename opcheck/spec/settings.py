@@ -52,7 +52,7 @@ class Settings(Model):
         return tuple(self.root / path for path in self.devices)
 
     def problem(self, place: tuple[str | int, ...], *words: str) -> Problem:
-        """Return a mistake at the place of a value of `[tool.opcheck]`."""
+        """Return a problem at the position of a value of `[tool.opcheck]`."""
         if self._document is None:
             return Problem("settings", 1, 1, *words)
         return self._document.problem(("tool", "opcheck", *place), *words)

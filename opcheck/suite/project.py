@@ -103,18 +103,18 @@ class Plugin:
         """What the options select."""
         from opcheck.plan import Selection
 
-        self.settings  # noqa: B018 - whose plugins may have the checks that are selected
+        self.settings  # noqa: B018 - imports plugins, which may register the selected checks
         return Selection(self.names("operator"), self.names("check"), self.names("dtype"), self.names("tag"))
 
     @cached_property
     def seed(self) -> int:
-        """The seed that cases are planned with: that of the command line, else the project's."""
+        """The seed of the sample values: that of the command line, else that of the project."""
         given: int | None = self.config.option.opcheck_seed
         return self.settings.seed if given is None else given
 
     @property
     def rerun_seed(self) -> int | None:
-        """The seed that the command for running a case again names; None where it is the default of opcheck."""
+        """The seed to name in rerun commands; None if it is 0 because nobody set it."""
         return self.seed if self.seed or self.settings.seed else None
 
     @cached_property

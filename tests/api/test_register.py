@@ -54,7 +54,7 @@ class TestAnswers:
         ("answer", "outcome", "reason"),
         [
             (True, "passed", ""),
-            (False, "failed", "own: it does not hold that all is well"),
+            (False, "failed", "own: this does not hold: all is well"),
             (opcheck.Verdict(False, "own: the second one is too large"), "failed", "own: the second one is too large"),
             (opcheck.Verdict(True), "passed", ""),
             (None, "error", "own: no sample shows whether the claim holds"),

@@ -59,7 +59,7 @@ def test_opcheck_run_and_its_workers_know_the_checks_of_a_plugin(cli, plugged, p
     run = cli("run", *ONLY, *processes)
     assert (run.code, run.outcomes) == (1, OUTCOMES)
     reason = run.records["demo.wrong::tripled[cpu-float64]"]["reason"]
-    assert reason == "tripled: it does not hold that outputs are three times the input"
+    assert reason == "tripled: this does not hold: outputs are three times the input"
 
 
 def test_the_plugin_in_the_documents_works(cli, project):
