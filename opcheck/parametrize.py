@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,39 +76,43 @@ def cases(
     device: Names = "cpu",
     dtype: Names = None,
     tag: Names = None,
+    seed: int | None = None,
 ) -> Callable[[Callable[..., Any]], Any]:
-    """Parametrize a test function over the cases of specs. Its argument `case` is a BoundCase.
+    """Parametrize a pytest test over the cases of specs. The test takes an argument `case`.
 
-    specs: files and folders, relative to the folder of the test file or to the current folder, or "builtin"; default:
-    those of [tool.opcheck].
-    operator, check, device, dtype, tag: one name or several; default: all, but for device: cpu.
-    Raises SpecError if a spec has mistakes, ValueError if a name is unknown or no case is selected.
+    `case.callable` is the operator, `case.inputs()` returns the arguments for each sample, `case.claims` is what the
+    spec claims, and `case.case` is the `Case`. If the device of a case is absent, the test is skipped.
+
+    Args:
+        specs: Files and folders, relative to the folder of the test file or to the current folder; `"builtin"` is the
+            library that comes with opcheck. Default: the specs that the project lists.
+        operator: Ids, names or glob patterns of operators.
+        check: Names of checks.
+        device: Names of devices.
+        dtype: Names of dtypes, or of groups such as `"floating"`.
+        tag: Tags of operators.
+        seed: Seed of the sample values. Default: the one in `[tool.opcheck]`, else 0.
+
+    Returns:
+        A decorator, made by `pytest.mark.parametrize`.
+
+    Raises:
+        SpecError: The specs or `[tool.opcheck]` have mistakes.
+        ValueError: A name does not exist, or no case is selected.
+
+    Example:
+        >>> import opcheck, torch
+        >>> @opcheck.cases("builtin", operator="torch.sin", check="backward", dtype="float64")
+        ... def test_values_are_bounded(case):
+        ...     for inputs in case.inputs():
+        ...         args, kwargs = inputs.fill()
+        ...         assert (case.callable(*args, **kwargs).abs() <= 1).all()
     """
-    from opcheck.plan import Selection, load, plan
-    from opcheck.plan.selection import unknown_devices
-    from opcheck.settings import Settings
-    from opcheck.spec.device import profiles
+    from opcheck.api.caller import settings_of
+    from opcheck.api.library import load, plan
 
-    folder = Path(sys._getframe(1).f_code.co_filename).parent
-    settings = Settings.find(folder)
+    settings = settings_of(None)
     settings.put_on_path()
-    library = load([_found(spec, folder) for spec in specs] or settings.spec_paths(), settings)
-    selection = Selection(_names(operator), _names(check), _names(dtype), _names(tag))
-    known = profiles(settings.device_folders())
-    mistakes = selection.mistakes(library) + unknown_devices(_names(device), known)
-    if mistakes:
-        raise ValueError("; ".join(mistakes))
-    devices = [known[name] for name in _names(device)]
-    found = [BoundCase(case, settings) for case in plan(library, devices, selection)]
-    if not found:
-        raise ValueError("no case is selected")
+    chosen = plan(load(*specs), operator=operator, check=check, device=device, dtype=dtype, tag=tag, seed=seed)
+    found = [BoundCase(case, settings) for case in chosen]
     return pytest.mark.parametrize("case", found, ids=[case.id for case in found])
-
-
-def _names(given: Names) -> tuple[str, ...]:
-    return () if given is None else (given,) if isinstance(given, str) else tuple(given)
-
-
-def _found(spec: str | Path, folder: Path) -> Path:
-    beside = folder / spec
-    return beside if beside.exists() else Path(spec)

@@ -48,6 +48,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.option.markers:
         from opcheck.plan import check_kinds
 
+        plugin.settings  # noqa: B018 - imports plugins, whose checks have marks as well
         for kind in check_kinds().values():
             plugin.mark(kind.name, kind.claim)
     if not config.option.opcheck_alone:  # `opcheck run` reports them itself
@@ -56,7 +57,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if asked and not hasattr(config, "workerinput"):
         from opcheck.report.from_pytest import register_reports
 
-        register_reports(config)
+        register_reports(config, lambda: plugin.rerun_seed)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

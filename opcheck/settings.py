@@ -29,6 +29,8 @@ class Settings(Model):
         default=Limits.modules, description="modules that specs may take callables and objects from"
     )
     devices: Strings = Field(default=(), description="folders of device profiles")
+    plugins: Strings = Field(default=(), description="modules that register checks, imported before planning")
+    seed: Annotated[int, Field(ge=0)] = Field(0, description="seed of the sample values")
     max_elements: Annotated[int, Field(ge=1)] = Field(
         Limits.max_elements, description="most elements of one tensor of a sample"
     )
@@ -45,6 +47,7 @@ class Settings(Model):
     )
 
     _root: Path | None = None
+    _document: Document | None = None
 
     @property
     def root(self) -> Path:
@@ -63,6 +66,12 @@ class Settings(Model):
     def device_folders(self) -> tuple[Path, ...]:
         """Return the folders of device profiles."""
         return tuple(self.root / path for path in self.devices)
+
+    def problem(self, place: tuple[str | int, ...], *words: str) -> Problem:
+        """Return a problem at the position of a value of `[tool.opcheck]`."""
+        if self._document is None:
+            return Problem("settings", 1, 1, *words)
+        return self._document.problem(("tool", "opcheck", *place), *words)
 
     def put_on_path(self) -> None:
         """Append the root to sys.path, so that the project's modules can be imported without being installed."""
@@ -85,18 +94,19 @@ class Settings(Model):
     @classmethod
     def read(cls, path: Path) -> "Settings":
         """Read the settings in a pyproject.toml. Raises SpecError."""
-        raw = None
+        raw = document = None
         if b"opcheck" in read_bytes(path):  # large files of other projects need no parsing
             document = Document.read(path, within=("tool", "opcheck"))
             tools = document.data.get("tool")
             raw = tools.get("opcheck") if isinstance(tools, dict) else None
 
         def locate(key_path: tuple[str | int, ...], *words: str, key: bool = False) -> Problem:
+            assert document is not None
             return document.problem(("tool", "opcheck", *key_path), *words, key=key)
 
         try:
             settings = cls() if raw is None else cls.model_validate(raw)
         except ValidationError as error:
             raise SpecError(explain(error, cls, raw, locate)) from None
-        settings._root = path.parent
+        settings._root, settings._document = path.parent, document
         return settings

@@ -128,6 +128,14 @@ def literals() -> str:
     return "\n".join(rows)
 
 
+def api() -> str:
+    """The reference of the public names."""
+    sys.path.insert(0, str(Path(__file__).resolve().parent))
+    from api_reference import reference
+
+    return f"\n{reference()}\n"
+
+
 SECTIONS: dict[str, Callable[[], str]] = {
     "operator": lambda: fields(OperatorSpec),
     "sample": lambda: fields(SampleSpec),
@@ -151,6 +159,7 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "hint": lambda: fields(Hint),
     "settings": lambda: fields(Settings),
     "checks": checks,
+    "api": api,
 }
 
 MARK = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)

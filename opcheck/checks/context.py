@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -42,6 +42,8 @@ class Context:
     """What earlier checks of the same group have made."""
     requires_grad: bool = True
     """Whether inputs may require grad."""
+    callables: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    """Operators passed in from Python, by path. They are not looked up."""
 
     @property
     def group(self) -> tuple[object, ...]:
@@ -58,7 +60,8 @@ class Context:
 
     def resolve(self, path: str) -> Callable[..., Any]:
         """Return the callable that a dotted path names. Raises Unresolved."""
-        return resolve_operator(path, self.settings.modules)
+        given = self.callables.get(path)
+        return resolve_operator(path, self.settings.modules) if given is None else given
 
     @property
     def dtype(self) -> torch.dtype:

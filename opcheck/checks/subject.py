@@ -35,12 +35,22 @@ class OutputInfo:
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """One sample of a case, with its tensors made."""
+    """One operator at one sample, with real tensors: the argument of a check.
+
+    Example:
+        >>> import opcheck
+        >>> def keeps_its_shape(subject: opcheck.Subject) -> bool:
+        ...     return all(output.shape == subject.leaves[0].shape for output in subject.outputs)
+    """
 
     context: Context
+    """The case (`context.case`), its callable (`context.operator`) and the settings around it."""
     sample: Sample
+    """The sample, as the spec has it."""
     inputs: Inputs
+    """Its arguments: `args, kwargs = inputs.fill()`."""
     function: TestedFunction
+    """The operator as a function of the leaves alone; it returns a tuple of the outputs under test."""
 
     @classmethod
     def of(cls, context: Context, sample: Sample) -> Subject:

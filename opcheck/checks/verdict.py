@@ -10,9 +10,17 @@ from opcheck.text import class_of, message_of, shortened
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a claim holds at a sample, and if not, why not."""
+    """What a check says about one sample: whether its claim holds and, if not, why.
+
+    Example:
+        >>> import opcheck
+        >>> print(opcheck.Verdict(False, "bounded: an output is above 1", "the largest is 1.5").text())
+          bounded: an output is above 1
+          the largest is 1.5
+    """
 
     passed: bool
+    """Whether the claim holds."""
     title: str = ""
     """What is wrong, in one line."""
     detail: str = ""

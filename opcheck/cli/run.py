@@ -19,6 +19,7 @@ from opcheck.run.watchdog import Limits, default_memory
 from opcheck.settings import Settings
 from opcheck.spec.load import BUILTIN, builtin_folder
 from opcheck.suite.arguments import split_id
+from opcheck.suite.options import seed
 
 MOST_CRASHES = 1000
 """The number of crashes after which a run gives up. By default, pytest-xdist allows only a few."""
@@ -54,6 +55,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         metavar="MIB",
         help="memory limit for a case; default: depends on what is available",
+    )
+    parser.add_argument(
+        "--seed", type=seed, metavar="N", help="seed of the sample values; default: the project's, else 0"
     )
     numbers = parser.add_argument_group("derivatives", "these take precedence over the specs")
     numbers.add_argument("--engine", choices=["batched", "torch"], help="what computes derivative evidence")
@@ -126,6 +130,7 @@ def _arguments(options: argparse.Namespace, settings: Settings) -> list[str]:
     arguments += ["--junitxml", options.junitxml] if options.junitxml else []
     arguments += ["--opcheck-report-json", options.report_json] if options.report_json else []
     arguments += ["--opcheck-engine", options.engine] if options.engine else []
+    arguments += [f"--opcheck-seed={options.seed}"] if options.seed is not None else []
     arguments += ["--opcheck-fast-mode"] if options.fast_mode else []
     arguments += [f"--opcheck-jacobian={options.jacobian}"] if options.jacobian else []
     arguments += ["--opcheck-no-raise-exception"] if options.no_raise_exception else []

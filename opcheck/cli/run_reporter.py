@@ -60,7 +60,9 @@ class RunReporter:
             raise pytest.UsageError from None
         if self.workers is not None:
             engine = options.engine or settings.engine
-            self.workers.case_of = lambda nodeid: _case(library, profiles, nodeid, engine)
+            seed = config.stash[PLUGIN].seed
+            self.workers.case_of = lambda nodeid: _case(library, profiles, nodeid, engine, seed)
+            self.workers.rerun_seed = config.stash[PLUGIN].rerun_seed
 
     def pytest_internalerror(self, excrepr: object) -> None:
         """Show an error in pytest or in one of its plugins."""
@@ -128,10 +130,10 @@ class RunReporter:
         return code if code in (0, 1) else 2
 
 
-def _case(library: Library, profiles: list[DeviceProfile], nodeid: str, engine: str) -> Case | None:
+def _case(library: Library, profiles: list[DeviceProfile], nodeid: str, engine: str, seed: int) -> Case | None:
     """Return the case with a node id, with the expectations that hold for an engine; None if there is none."""
     about = (operator for operator in library if f"::{operator.id}" in nodeid)
-    for case in plan(Library(tuple(about)), profiles):
+    for case in plan(Library(tuple(about)), profiles, seed=seed):
         if nodeid.endswith(f".toml::{case.id}"):
             return replace(case, expectations=tuple(e for e in case.expectations if e.when.engine in (None, engine)))
     return None

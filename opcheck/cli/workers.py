@@ -33,6 +33,8 @@ class Workers:
         self._collected: set[str] = set()
         self.case_of: Callable[[str], Case | None] = lambda nodeid: None
         """Returns the case with a node id, with the expectations that hold for it."""
+        self.rerun_seed: int | None = None
+        """The seed to name in rerun commands."""
 
     def pytest_sessionstart(self) -> None:
         """Start watching."""
@@ -72,7 +74,10 @@ class Workers:
         from opcheck.run.expectations import expected  # imports torch
 
         case = self.case_of(crashitem)
-        outcome = crashed(report, death.cause, death.trace) if case is None else _outcome(case, death)
+        if case is None:
+            outcome = crashed(report, death.cause, death.trace, self.rerun_seed)
+        else:
+            outcome = _outcome(case, death, self.rerun_seed)
         outcome = outcome if case is None else expected(case, outcome)
         if outcome.outcome == "xfailed":
             report.outcome, report.wasxfail = "skipped", outcome.reason
@@ -88,7 +93,7 @@ class Workers:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def _outcome(case: Case, death: Death) -> Outcome:
-    rerun = rerun_command(case.operator.document.file, case.id)
+def _outcome(case: Case, death: Death, seed: int | None) -> Outcome:
+    rerun = rerun_command(case.operator.document.file, case.id, seed=seed)
     lines = [f"{case.id}: {death.cause}", *([death.trace] if death.trace else []), "", f"run just this: {rerun}"]
     return Outcome.of(case, "error", death.cause, "\n".join(lines))

@@ -24,7 +24,19 @@ Tensors = Tensor | Sequence[Any]
 
 
 class GradcheckError(TorchGradcheckError):
-    """A derivative is not what it should be. `disagreement` says where, as data; None where torch itself objects."""
+    """A gradient is wrong. A subclass of torch's `GradcheckError`, which is a RuntimeError.
+
+    `error.disagreement` says where, as data. It is None if torch itself raised the error.
+
+    Example:
+        >>> import opcheck, torch
+        >>> x = torch.tensor([0.5, 1.5, 2.5], dtype=torch.float64, requires_grad=True)
+        >>> try:
+        ...     opcheck.gradcheck(lambda x: x.detach() * x, x)
+        ... except opcheck.GradcheckError as error:
+        ...     print(error.disagreement.findings[0].text)
+        output 0 with respect to input 0: the gradient is 1/2 times what it should be
+    """
 
     def __init__(self, text: str, disagreement: Disagreement | None = None) -> None:
         super().__init__(text)
@@ -52,10 +64,26 @@ def gradcheck(
     """Check gradients against finite differences, as `torch.autograd.gradcheck` does, with the same parameters.
 
     The whole Jacobian is compared, from a few batched calls; with more than 512 real coordinates of inputs or of
-    outputs, 8 x 8 random projections of it. Returns True where all claims hold; else raises
-    GradcheckError (a subclass of torch's), or returns False for raise_exception=False. Fast mode, sparse and mkldnn
-    inputs are left to torch. A sample on a kink of the function, where one-sided differences disagree, is warned of
-    where torch would pass it.
+    outputs, 8 x 8 random projections of it. Fast mode, sparse and mkldnn inputs are left to torch. A sample on a kink
+    of the function, where one-sided differences disagree, is warned of where torch would pass it.
+
+    Args:
+        func: A function of the inputs that returns a tensor or a tuple of tensors.
+        inputs: A tensor or a tuple of tensors of any shape; float64 or complex128 if they require grad.
+
+    Returns:
+        True if all gradients are right; False if one is not and `raise_exception` is False.
+
+    Raises:
+        GradcheckError: A gradient is wrong.
+        ValueError: No input requires grad, or an output is sparse.
+        RuntimeError: Elements of an input share memory.
+
+    Example:
+        >>> import opcheck, torch
+        >>> x = torch.rand(3, 4, dtype=torch.float64, requires_grad=True)
+        >>> opcheck.gradcheck(torch.sin, x, check_forward_ad=True)
+        True
     """
     _expect_one_of(check_forward_ad=check_forward_ad, check_backward_ad=check_backward_ad)
     _expect_with("check_backward_ad", check_backward_ad, check_batched_grad=check_batched_grad)
@@ -106,7 +134,24 @@ def gradgradcheck(
 ) -> bool:
     """Check gradients of gradients against finite differences, as `torch.autograd.gradgradcheck` does.
 
-    See `gradcheck`. Cotangents that are not given are random, and the same ones each time.
+    Args:
+        func: As for `gradcheck`.
+        inputs: As for `gradcheck`.
+        grad_outputs: Cotangents of the shapes and dtypes of the outputs. Default: random ones, the same each time.
+
+    Returns:
+        True if all gradients are right; False if one is not and `raise_exception` is False.
+
+    Raises:
+        GradcheckError: A gradient is wrong.
+        ValueError: No input requires grad.
+        RuntimeError: Elements of an input share memory.
+
+    Example:
+        >>> import opcheck, torch
+        >>> x = torch.rand(3, dtype=torch.float64, requires_grad=True)
+        >>> opcheck.gradgradcheck(lambda x: x**3, x)
+        True
     """
     _expect_one_of(check_fwd_over_rev=check_fwd_over_rev, check_rev_over_rev=check_rev_over_rev)
     backward = {"check_undefined_grad": check_undefined_grad, "check_batched_grad": check_batched_grad}

@@ -13,16 +13,35 @@ from opcheck.spec.library import DeviceClaims, Operator, Sample, Variant
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """A test, planned before anything is imported or computed. Cases with the same id are the same test."""
+    """A test, planned before anything is imported or computed. Cases with the same id are the same test.
+
+    Example:
+        >>> import opcheck
+        >>> library = opcheck.load("builtin")
+        >>> case, *others = opcheck.plan(library, operator="torch.sin", check="backward", device="cpu")
+        >>> case.id, case.subject, case.check, case.dtype
+        ('torch.sin::backward[cpu-float64]', 'torch.sin', 'backward', 'float64')
+        >>> isinstance(case, opcheck.Case)
+        True
+    """
 
     operator: Operator
+    """The operator, with its spec and its samples."""
     variant: Variant
+    """How it is called: `kind` is function, method or inplace, `path` the dotted path of the callable."""
     kind: CheckKind
+    """The check, with the claim that it tests."""
     device: DeviceProfile
+    """The device, by its profile."""
     dtype: str
+    """The name of the dtype, as in `float64`."""
     claims: DeviceClaims = field(repr=False)
+    """What the spec claims on the device."""
     expectations: tuple[Expect, ...] = field(default=(), repr=False)
     """The known failures that are about this case."""
+
+    base_seed: int = 0
+    """The number given by `--seed`."""
 
     @cached_property
     def id(self) -> str:
@@ -47,10 +66,10 @@ class Case:
     def seed(self, sample: Sample) -> str:
         """Return the seed for the numbers in a sample.
 
-        It names the operator, the dtype and the sample, but not the check, the variant or the device: all of them get
-        the same numbers, in any order and in any process.
+        It names the operator, the dtype, the sample and the base seed, but not the check, the variant or the device:
+        all of them get the same numbers, in any order and in any process.
         """
-        return f"{self.operator.id}[{self.dtype}]#{sample.name}"
+        return f"{self.operator.id}[{self.dtype}]#{sample.name}" + (f"@{self.base_seed}" if self.base_seed else "")
 
     def __str__(self) -> str:
         return self.id

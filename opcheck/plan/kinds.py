@@ -1,7 +1,8 @@
 """The checks, as planning sees them: their names, what they claim, and what they apply to.
 
 A check names its implementation by import path. It is imported when a case runs, so that planning needs no torch. A
-plugin adds a check with an entry point of the group `opcheck.checks` that refers to a CheckKind.
+plugin adds a check with an entry point of the group `opcheck.checks` that refers to a CheckKind, a project with
+`opcheck.register_check`.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from opcheck.spec.claims import Order, Supports
 from opcheck.spec.library import Operator
@@ -43,6 +44,8 @@ class CheckKind:
     """Whether methods are tested too. A method records the same graph as its function, so one check in each mode is
     enough."""
     applies: Applies = _always
+    judge: Callable[[Any], Any] | None = None
+    """The function that `opcheck.register_check` registered; None for other checks."""
 
     def claimed(self, operator: Operator, supports: Supports) -> bool:
         """Tell whether the operator makes the claim that this check tests."""
@@ -243,11 +246,21 @@ BUILTIN = (
 
 @lru_cache(maxsize=1)
 def check_kinds() -> dict[str, CheckKind]:
-    """Return all checks by name: the built-in ones first, then those of plugins."""
+    """Return all checks by name: the built-in ones, those of installed plugins, those that were registered."""
     from importlib.metadata import entry_points
 
     kinds = {kind.name: kind for kind in BUILTIN}
     for entry in entry_points(group="opcheck.checks"):
         kind = entry.load()
         kinds.setdefault(kind.name, kind)
-    return kinds
+    return kinds | REGISTERED
+
+
+REGISTERED: dict[str, CheckKind] = {}
+"""The checks registered in this process, by name."""
+
+
+def register(kind: CheckKind) -> None:
+    """Add a check to those of this process. It replaces one that was registered under the same name."""
+    REGISTERED[kind.name] = kind
+    check_kinds.cache_clear()

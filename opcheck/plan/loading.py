@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from opcheck.plan.audit import audit
+from opcheck.plan.plugins import load_plugins
 from opcheck.settings import Settings
 from opcheck.spec.catalogue import Catalogue
 from opcheck.spec.device import DeviceProfile, profiles
@@ -17,10 +18,13 @@ from opcheck.spec.problems import Problem, SpecError
 def load(paths: Iterable[Path | str], settings: Settings | None = None) -> Library:
     """Load spec files and folders (`builtin`: the shipped library).
 
-    settings: of the project; default: those of a project that sets none.
+    settings: of the project; default: those of a project that sets none. Its plugins are imported first: specs may name
+    their checks.
     Raises SpecError with all the mistakes in specs and in device profiles.
     """
-    library, problems = examine(paths, settings or Settings())
+    settings = settings or Settings()
+    load_plugins(settings)
+    library, problems = examine(paths, settings)
     if problems:
         raise SpecError(problems)
     return library

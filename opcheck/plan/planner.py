@@ -14,7 +14,9 @@ from opcheck.spec.dtypes import STANDARD, expand
 from opcheck.spec.library import DeviceClaims, Library, Operator, Variant
 
 
-def plan(library: Library, devices: Iterable[DeviceProfile], selection: Selection | None = None) -> list[Case]:
+def plan(
+    library: Library, devices: Iterable[DeviceProfile], selection: Selection | None = None, seed: int = 0
+) -> list[Case]:
     """Return the cases of a library on some devices, ordered by operator, device, variant, dtype and check."""
     known = list(devices)
     wanted = selection or Selection()
@@ -23,18 +25,18 @@ def plan(library: Library, devices: Iterable[DeviceProfile], selection: Selectio
         for operator in library
         if wanted.takes_operator(operator)
         for device in known
-        for case in cases_of(operator, device, wanted)
+        for case in cases_of(operator, device, wanted, seed)
     ]
 
 
-def cases_of(operator: Operator, device: DeviceProfile, wanted: Selection) -> Iterator[Case]:
+def cases_of(operator: Operator, device: DeviceProfile, wanted: Selection, seed: int = 0) -> Iterator[Case]:
     """Yield the selected cases of an operator on a device."""
     claims = operator.on(device)
     expects = (*operator.spec.expect, *device.expect)
     for variant, dtype, kind in combinations(operator, device):
         if wanted.takes(kind.name, dtype):
             matching = applying(expects, kind.name, variant.kind, device.name, dtype) if expects else ()
-            yield Case(operator, variant, kind, device, dtype, claims, matching)
+            yield Case(operator, variant, kind, device, dtype, claims, matching, seed)
 
 
 def combinations(operator: Operator, device: DeviceProfile) -> Iterator[tuple[Variant, str, CheckKind]]:

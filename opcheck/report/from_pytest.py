@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,11 @@ from opcheck.run.outcome import Outcome, rerun_command
 TROUBLES = pytest.StashKey[list[str]]()
 
 
-def register_reports(config: pytest.Config) -> None:
-    """Register the reports that the options request. Raises UsageError if one cannot be written."""
+def register_reports(config: pytest.Config, seed: Callable[[], int | None]) -> None:
+    """Register the reports that the options request. Raises UsageError if one cannot be written.
+
+    seed: returns the seed to name in rerun commands.
+    """
     config.stash[TROUBLES] = []
     folder = config.invocation_params.dir
     asked, junit = config.option.opcheck_report_json, None
@@ -29,7 +32,7 @@ def register_reports(config: pytest.Config) -> None:
         report = JsonReport(folder / asked) if asked else None
     except OSError as error:
         raise pytest.UsageError(f"the report cannot be written: {error}") from None
-    config.pluginmanager.register(Reports(report, junit), "opcheck_reports")
+    config.pluginmanager.register(Reports(report, junit, seed), "opcheck_reports")
 
 
 def troubles(config: pytest.Config) -> list[str]:
@@ -37,44 +40,48 @@ def troubles(config: pytest.Config) -> list[str]:
     return config.stash.get(TROUBLES, [])
 
 
-def record_of(report: pytest.TestReport) -> dict[str, Any] | None:
+def record_of(report: pytest.TestReport, seed: Callable[[], int | None] = lambda: None) -> dict[str, Any] | None:
     """Return the record of a finished case; None if the report is not about a case, or the case is not finished."""
     record: dict[str, Any] | None = getattr(report, "opcheck", None)
     if str(report.outcome) == "rescheduled":
         return None
     if record is None and str(report.when) == "???" and ".toml::" in report.nodeid:
-        return crashed(report, "the process crashed", report.longreprtext.strip()).record()
+        return crashed(report, "the process crashed", report.longreprtext.strip(), seed()).record()
     return record
 
 
-def crashed(report: pytest.TestReport, cause: str, trace: str = "") -> Outcome:
+def crashed(report: pytest.TestReport, cause: str, trace: str = "", seed: int | None = None) -> Outcome:
     """Return the outcome of a case that ended its process, from the report that pytest-xdist makes of it.
 
-    cause: what happened to the process, in one line. trace: where it was at that time.
+    cause: what happened to the process, in one line. trace: where it was at that time. seed: the one to name in the
+    rerun command.
     """
     stem, _, name = report.nodeid.partition(".toml::")
     subject, _, rest = name.partition("::")
     check, _, place = rest.removesuffix("]").partition("[")
     device, _, dtype = place.rpartition("-")
     variant = next((kind for kind in ("method", "inplace") if subject.endswith(f"[{kind}]")), "function")
-    rerun = f"run just this: {rerun_command(f'{stem}.toml', name)}"
+    rerun = f"run just this: {rerun_command(f'{stem}.toml', name, seed=seed)}"
     return Outcome(
         id=name, operator=subject.removesuffix(f"[{variant}]"), variant=variant, check=check, device=device,
         dtype=dtype, family=Path(stem).name, outcome="error", reason=cause,
-        message="\n".join([f"{name}: {cause}", *([trace] if trace else []), "", rerun]),
+        message="\n".join([f"{name}: {cause}", *([trace] if trace else []), "", rerun]), seed=seed or 0,
     )  # fmt: skip
 
 
 class Reports:
     """Feeds the reports. If one fails, the run and the other reports go on, but the run does not succeed."""
 
-    def __init__(self, report: JsonReport | None, junit: JUnitReport | None) -> None:
+    def __init__(
+        self, report: JsonReport | None, junit: JUnitReport | None, seed: Callable[[], int | None] = lambda: None
+    ) -> None:
+        self.seed = seed
         self.report = report
         self.junit = junit
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Add the record of a finished case to the reports."""
-        record = record_of(report)
+        record = record_of(report, self.seed)
         if record is not None and self.report is not None:
             self.report.add(record)
         if record is not None and self.junit is not None:

@@ -117,7 +117,9 @@ class TerminalReport:
             for sample, text in record.get("fields", {}).get("warnings", {}).items():
                 self._line("warning", f"{printable(record['id'])}: sample {printable(sample)}: {printable(text)}")
         totals = _listed(self._counts, ", ", lambda kind: f" {kind}", KINDS) or Text("no cases")
-        self.console.print(Text(f"{_cases(len(self.records))} in {seconds:.1f} s: ") + totals, soft_wrap=True)
+        seed = max((record.get("seed", 0) for record in self.records), default=0)
+        told = f"{_cases(len(self.records))} in {seconds:.1f} s" + (f" with seed {seed}" if seed else "")
+        self.console.print(Text(f"{told}: ") + totals, soft_wrap=True)
         for trouble in troubles:
             self._line("error", printable(trouble))
 

@@ -24,23 +24,42 @@ MOST = {"reason": 2_000, "message": 100_000}
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of one case."""
+    """The result of one case. Plain data that can be pickled; `record()` returns it for JSON.
+
+    Example:
+        >>> import opcheck
+        >>> cases = opcheck.plan(opcheck.load("builtin"), operator="torch.sin", check="vmap", dtype="float64")
+        >>> outcome: opcheck.Outcome = opcheck.run(cases[:1])[0]
+        >>> outcome.id, outcome.outcome, outcome.is_bad
+        ('torch.sin::vmap[cpu-float64]', 'passed', False)
+    """
 
     id: str
+    """The id of the case."""
     operator: str
+    """The id of the operator."""
     variant: str
+    """function, method or inplace."""
     check: str
+    """The name of the check."""
     device: str
+    """The name of the device."""
     dtype: str
+    """The name of the dtype."""
     family: str
+    """What the operator is grouped with in reports: the folder of its spec, or the file."""
     outcome: OutcomeKind
+    """passed, failed, error, skipped, xfailed, xpassed or inconclusive."""
     reason: str = ""
     """One line: why it failed, was skipped, or was expected to fail."""
     seconds: float = 0.0
+    """How long it took."""
     message: str = ""
     """All that helps to fix a failure, in several lines."""
     fields: dict[str, Any] = field(default_factory=dict)
     """The diagnosis as data."""
+    seed: int = 0
+    """The number given by `--seed`, or in `[tool.opcheck]`."""
 
     def __post_init__(self) -> None:
         """Make sure that all text can be encoded, and shorten it."""
@@ -64,14 +83,15 @@ class Outcome:
         """Return an outcome of a case."""
         return cls(
             case.id, case.operator.id, case.variant.kind, case.check, case.device.name, case.dtype,
-            case.operator.family, kind, reason, message=message, fields=fields,
+            case.operator.family, kind, reason, message=message, fields=fields, seed=case.base_seed,
         )  # fmt: skip
 
 
-def rerun_command(file: str, name: str, engine: str = "") -> str:
-    """Return the command that runs one case of a spec file."""
-    path = f"./{file}" if file.startswith("-") else file
-    return f"opcheck run{f' --engine {engine}' if engine else ''} {shlex.quote(f'{path}::{name}')}"
+def rerun_command(file: str, name: str, engine: str = "", seed: int | None = None) -> str:
+    """Return the command that runs one case. Without an engine or a seed, those of the project apply."""
+    place = f"./{file}" if file.startswith("-") else file
+    options = (f" --engine {engine}" if engine else "") + ("" if seed is None else f" --seed {seed}")
+    return f"opcheck run{options} {shlex.quote(f'{place}::{name}')}"
 
 
 def _plain(value: Any) -> Any:

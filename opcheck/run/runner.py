@@ -16,12 +16,12 @@ from typing import Any
 
 import torch
 
-from opcheck.checks.context import Check, Context
+from opcheck.checks.context import Check
 from opcheck.checks.verdict import Verdict, fails, told
 from opcheck.plan.case import Case
 from opcheck.run.expectations import expected
 from opcheck.run.judge import judge, nothing_to_run, samples_to_run
-from opcheck.run.outcome import Outcome, rerun_command
+from opcheck.run.outcome import Outcome
 from opcheck.run.process_state import open_contexts, put_back, transform_is_open
 from opcheck.run.session import RunSession
 from opcheck.samples import Unresolved
@@ -45,7 +45,7 @@ def run(case: Case, session: RunSession, limit: float | None = None) -> Outcome:
     seconds = time.perf_counter() - start
     if limit and seconds > limit and outcome.outcome == "passed":
         reason = f"time-out: it took {seconds:.1f} s, longer than {limit:g} s, and swallowed the interrupt"
-        message = f"{case.id}: {reason}\n\nrun just this: {_rerun(case, session)}"
+        message = f"{case.id}: {reason}\n\nrun just this: {session.rerun(case)}"
         outcome = expected(case, Outcome.of(case, "error", reason, message))
     return replace(outcome, seconds=round(seconds, 6))
 
@@ -70,7 +70,7 @@ def _spoilt(case: Case, session: RunSession) -> Outcome | None:
         if not found:
             return None
         reason = f"nothing can be tested with {' and '.join(found)}, left so before this case"
-    return Outcome.of(case, "error", reason, f"{case.id}: {reason}\n\nrun just this: {_rerun(case, session)}")
+    return Outcome.of(case, "error", reason, f"{case.id}: {reason}\n\nrun just this: {session.rerun(case)}")
 
 
 def _judged(case: Case, session: RunSession) -> Outcome:
@@ -85,7 +85,7 @@ def _judged(case: Case, session: RunSession) -> Outcome:
         return replace(found, outcome="error", message=message) if changes else found
     session.cause = next((verdict.cause for verdict in found if not verdict.passed), None)
     own = [fails(f"side effect: {_side_effect(change)}", _REMEDY) for change in changes]
-    return judge(case, [*own, *found], _rerun(case, session))
+    return judge(case, [*own, *found], session.rerun(case))
 
 
 _REMEDY = "it would change the results of whatever runs next"
@@ -125,7 +125,7 @@ def _ended(case: Case, session: RunSession, error: BaseException) -> Outcome:
     # pytest-timeout interrupts a case by pytest.fail().
     timed_out = type(error).__name__ == "Failed" and "Timeout" in str(error)
     reason = " ".join(str(error).split()) if timed_out else f"the operator ends the process: {told(error)}"
-    message = f"{case.id}: {reason}\n\nrun just this: {_rerun(case, session)}"
+    message = f"{case.id}: {reason}\n\nrun just this: {session.rerun(case)}"
     return expected(case, Outcome.of(case, "error", reason, message))
 
 
@@ -159,16 +159,9 @@ def _distinct_interrupts() -> Iterator[bool]:
 
 def _checked(case: Case, session: RunSession) -> Sequence[Verdict]:
     # torch's gradcheck draws cotangents from the global random number generator.
-    seed_device(zlib.crc32(case.id.encode()), case.device.device_string)
-    context = Context(
-        case,
-        session.engine,
-        session.settings,
-        samples_to_run(case),
-        case.device.device_string,
-        session.overrides,
-        session.cache,
-    )
+    text = case.id + (f"@{case.base_seed}" if case.base_seed else "")
+    seed_device(zlib.crc32(text.encode()), case.device.device_string)
+    context = session.context(case, samples_to_run(case))
     context.operator  # noqa: B018 - resolved first, to report a wrong name as such
     return list(implementation(case.kind.implementation)(context))
 
@@ -179,9 +172,3 @@ def implementation(path: str) -> Check:
     found: Any = getattr(import_module(module), name)
     check: Check = found
     return check
-
-
-def _rerun(case: Case, session: RunSession) -> str:
-    """Return the command that runs only this case."""
-    engine = "" if session.engine.name == session.settings.engine else session.engine.name
-    return rerun_command(case.operator.document.file, case.id, engine)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from opcheck.checks.context import Context
 from opcheck.derivatives import BatchedEngine, Engine, TorchEngine
 from opcheck.devices.availability import Availability, availability
+from opcheck.plan.case import Case
+from opcheck.run.outcome import rerun_command
 from opcheck.run.process_state import ProcessState
 from opcheck.samples import Unresolved
 from opcheck.samples.cache import Cache
 from opcheck.samples.operator import resolve_operator
 from opcheck.settings import Settings
 from opcheck.spec.device import DeviceProfile
-from opcheck.spec.library import Operator
+from opcheck.spec.library import Operator, Sample
 from opcheck.spec.positions import Path as KeyPath
 from opcheck.spec.problems import Problem
 
@@ -40,6 +43,8 @@ class RunSession:
     """The exception behind the failure of the last case, for debuggers."""
     spoilt_by: str = ""
     """The id of a case that has changed something that cannot be restored; empty if there is none."""
+    callables: dict[str, Callable[..., Any]] = field(default_factory=dict)
+    """Operators passed in from Python, by path."""
     _devices: dict[str, Availability] = field(default_factory=dict)
 
     @classmethod
@@ -71,6 +76,19 @@ class RunSession:
                 self.imports[operator.id] = before.changes(now)
                 before.restore(now)
         return problems
+
+    def context(self, case: Case, samples: tuple[Sample, ...]) -> Context:
+        """Return the context that the check of a case runs in."""
+        device = case.device.device_string
+        return Context(
+            case, self.engine, self.settings, samples, device, self.overrides, self.cache, callables=self.callables
+        )
+
+    def rerun(self, case: Case) -> str:
+        """Return the command that runs a case alone."""
+        engine = "" if self.engine.name == self.settings.engine else self.engine.name
+        seed = case.base_seed if case.base_seed or self.settings.seed else None
+        return rerun_command(case.operator.document.file, case.id, engine, seed)
 
     def availability(self, device: DeviceProfile) -> Availability:
         """Return whether a device is present. Asks torch once per device."""

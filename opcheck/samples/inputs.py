@@ -51,7 +51,7 @@ class Inputs:
 def _filled(item: Any, leaves: Sequence[Tensor]) -> Any:
     if isinstance(item, Slot):
         return item.through(leaves[item.index])
-    if isinstance(item, (list, tuple)):
+    if type(item) in (list, tuple):  # no named tuple, which has no leaves in it
         return type(item)(_filled(part, leaves) for part in item)
     return item
 

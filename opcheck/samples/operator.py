@@ -15,7 +15,11 @@ def resolve_operator(path: str, modules: Sequence[str]) -> Callable[..., Any]:
 
     Raises Unresolved if there is none, and for classes: testing a class as an operator would test its constructor.
     """
-    found = resolve(path, modules)
+    return as_operator(resolve(path, modules), path)
+
+
+def as_operator(found: Any, path: str) -> Callable[..., Any]:
+    """Return what was found under a path, if it can be tested as an operator. Raises Unresolved."""
     if isinstance(found, type):
         if issubclass(found, torch.autograd.Function):
             raise Unresolved(f'"{path}" is a torch.autograd.Function; name its apply', f"{path}.apply")

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from opcheck.samples.given import Given
 from opcheck.samples.inputs import Inputs, Slot
 from opcheck.samples.layouts import in_layout, jagged, jagged_offsets, jagged_values
 from opcheck.samples.memory import conjugated_view, in_memory, negated_view
@@ -82,6 +83,11 @@ class _Maker:
 
     def value(self, item: Any, path: tuple[int | str, ...]) -> Any:
         """Return the Python object for one value."""
+        if isinstance(item, Given):
+            dtype = item.dtype_in(self.dtype)
+            return self.placed(
+                *item.leaf(dtype), path, grad=item.grad and (dtype.is_floating_point or dtype.is_complex)
+            )
         if isinstance(item, Tensor):
             return self.tensor(item, path)
         if isinstance(item, TupleValue):
@@ -115,8 +121,11 @@ class _Maker:
     def tensor(self, recipe: Tensor, path: tuple[int | str, ...]) -> Any:
         """Return a tensor, or the slot of a new leaf."""
         dtype = self.torch_dtype(recipe.dtype)
-        leaf, view = self.leaf(recipe, dtype)
-        if self.differentiated(recipe, dtype) and self.wrt(path):
+        return self.placed(*self.leaf(recipe, dtype), path, grad=self.differentiated(recipe, dtype))
+
+    def placed(self, leaf: torch.Tensor, view: Through, path: tuple[int | str, ...], *, grad: bool) -> Any:
+        """Return the slot of a leaf, where its place is one to differentiate; else what the operator gets."""
+        if grad and self.wrt(path):
             slot = Slot(len(self.leaves), path, view)
             self.leaves.append(leaf.requires_grad_())
             self.slots.append(slot)

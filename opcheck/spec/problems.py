@@ -39,7 +39,16 @@ class Problem:
 
 
 class SpecError(Exception):
-    """All mistakes of a request, in order of files and lines."""
+    """Specs or settings have mistakes. The message has a line for each; `error.problems` has them as data.
+
+    Example:
+        >>> import opcheck
+        >>> try:
+        ...     opcheck.load("no_such_folder")
+        ... except opcheck.SpecError as error:
+        ...     print(error)
+        no_such_folder:1:1: no such file or folder; expected a TOML file, a folder of them, or builtin
+    """
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = sorted(set(problems))

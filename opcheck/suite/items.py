@@ -26,7 +26,8 @@ class SpecCollector(pytest.File):
         plugin = self.config.stash[PLUGIN]
         library = plugin.load(self.path)
         wanted = plugin.selected.get(self.path.resolve())
-        found = [case for case in plan(library, plugin.devices, plugin.selection) if not wanted or case.id in wanted]
+        planned = plan(library, plugin.devices, plugin.selection, plugin.seed)
+        found = [case for case in planned if not wanted or case.id in wanted]
         for name in sorted((wanted or set()) - {case.id for case in found}):
             from opcheck.spec.problems import suggestion
 
@@ -129,6 +130,8 @@ class CaseItem(pytest.Item):
         text = report.longreprtext.strip()
         reason = text.splitlines()[-1] if text else f"{report.when} did not finish"
         kind: OutcomeKind = "skipped" if report.skipped else "error"
-        message = f"{text}\n\nrun just this: {rerun_command(self.case.operator.document.file, self.case.id)}"
+        seed = self.config.stash[PLUGIN].rerun_seed
+        rerun = rerun_command(self.case.operator.document.file, self.case.id, seed=seed)
+        message = f"{text}\n\nrun just this: {rerun}"
         outcome = Outcome.of(self.case, kind, reason, message)  # by a time-out, a fixture, an interrupt
         return dataclasses.replace(outcome, seconds=report.duration).record()

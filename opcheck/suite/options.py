@@ -29,6 +29,7 @@ def add_options(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager
         help="run only specs, and ignore addopts except for plugins (-p) and warnings (-W): for `opcheck run`",
     )
     group.addoption("--opcheck-engine", choices=["batched", "torch"], help="what computes derivative evidence")
+    group.addoption("--opcheck-seed", type=seed, metavar="N", help="seed of the sample values")
     group.addoption("--opcheck-report-json", metavar="FILE", help="write one record per case")
     for name in ("eps", "atol", "rtol", "nondeterminism"):
         group.addoption(f"--opcheck-{name}", type=float, metavar="X", help=f"use this {name} for all derivatives")
@@ -59,3 +60,10 @@ def leave_out_addopts(early_config: pytest.Config, args: list[str]) -> None:
         parser.add_argument("-W", "--pythonwarnings", action="append", default=[])
         allowed, _ = parser.parse_known_args(args[: len(args) - len(own)])
         args[:] = [*(f"-p{name}" for name in allowed.p), *(f"-W{filter}" for filter in allowed.pythonwarnings), *own]
+
+
+def seed(text: str) -> int:
+    """Return the number that a seed option was given. Raises ArgumentTypeError."""
+    if not text.isascii() or not text.isdecimal():
+        raise argparse.ArgumentTypeError(f'"{text}" is not a seed; expected a whole number of at least 0')
+    return int(text)

@@ -46,12 +46,15 @@ class Plugin:
 
     @cached_property
     def settings(self) -> Settings:
-        """The settings of the project. Raises UsageError for mistakes in them."""
+        """The settings of the project. The first use imports its plugins. Raises UsageError for mistakes in them."""
+        from opcheck.plan.plugins import load_plugins
         from opcheck.settings import Settings
         from opcheck.spec import SpecError
 
         try:
-            return Settings.find(self.config.invocation_params.dir)
+            settings = Settings.find(self.config.invocation_params.dir)
+            load_plugins(settings)
+            return settings
         except SpecError as error:
             raise pytest.UsageError(str(error)) from None
 
@@ -102,7 +105,19 @@ class Plugin:
         """The selection by options."""
         from opcheck.plan import Selection
 
+        self.settings  # noqa: B018 - imports plugins, which may register the selected checks
         return Selection(self.names("operator"), self.names("check"), self.names("dtype"), self.names("tag"))
+
+    @cached_property
+    def seed(self) -> int:
+        """The seed of the sample values: that of the command line, else that of the project."""
+        given: int | None = self.config.option.opcheck_seed
+        return self.settings.seed if given is None else given
+
+    @property
+    def rerun_seed(self) -> int | None:
+        """The seed to name in rerun commands; None if it is 0 because nobody set it."""
+        return self.seed if self.seed or self.settings.seed else None
 
     @cached_property
     def session(self) -> RunSession:

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 import tomli
 
-from opcheck.spec import Settings, load
+from opcheck.plan import load
+from opcheck.settings import Settings
 from opcheck.spec.operator import TemplateFile
 
 ROOT = Path(__file__).resolve().parent.parent.parent

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from opcheck.plan import Case
 from opcheck.spec.device import profiles
@@ -40,6 +41,15 @@ def test_checks_variants_and_devices_see_the_same_numbers(planned: Plan) -> None
     assert {tuple(map(case.seed, case.samples)) for case in cases} == {
         ("torch.div[floor][complex128]#0", "torch.div[floor][complex128]#complex")
     }
+
+
+def test_another_base_seed_draws_other_numbers(planned: Plan) -> None:
+    case = planned(TEXT)[0]
+    (sample,) = case.samples
+    assert case.base_seed == 0
+    seeds = {replace(case, base_seed=number).seed(sample) for number in (0, 1, 2, 10)}
+    assert len(seeds) == 4
+    assert case.seed(sample) in seeds
 
 
 def test_dtypes_and_samples_see_different_numbers(planned: Plan) -> None:

@@ -32,7 +32,7 @@ def test_a_record_is_plain_data(case_of):
     assert record == {
         "id": "operators.right.square::backward[cpu-float64]", "operator": "operators.right.square",
         "variant": "function", "check": "backward", "device": "cpu", "dtype": "float64", "family": "spec",
-        "outcome": "failed", "reason": "why", "seconds": 0.0, "message": "all",
+        "outcome": "failed", "reason": "why", "seconds": 0.0, "message": "all", "seed": 0,
         "fields": {
             "row": 1, "worst": "nan", "bound": "-inf", "error": 0.5, "ok": True, "none": None,
             "place": [1, [2.0]], "tensor": "tensor(3)", "by": {"1": "torch.float64"},
@@ -74,6 +74,8 @@ def test_endless_texts_are_cut_with_a_word_on_how_much_and_keep_their_end(case_o
 def test_the_command_that_runs_a_case_alone_survives_a_shell():
     assert rerun_command("a b.toml", "x[y]::z[cpu-int8]") == "opcheck run 'a b.toml::x[y]::z[cpu-int8]'"
     assert rerun_command("a.toml", "x::z", "torch") == "opcheck run --engine torch a.toml::x::z"
+    assert rerun_command("a.toml", "x::z", seed=0) == "opcheck run --seed 0 a.toml::x::z"
+    assert rerun_command("a.toml", "x::z", "torch", 3) == "opcheck run --engine torch --seed 3 a.toml::x::z"
 
 
 @pytest.mark.parametrize("folder", ["a b", "it's", 'say "x"', "$HOME", "a[1]", "a::b", "a\\b", "`ls`", "!1", "é"])

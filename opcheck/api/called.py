@@ -1,0 +1,210 @@
+"""Turns a function and its arguments into what a spec gives: an operator with one sample."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial, reduce
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import ValidationError
+from torch import Tensor
+from torch._library.custom_ops import CustomOpDef
+from torch._ops import OpOverload, OpOverloadPacket
+
+from opcheck.samples.given import Given
+from opcheck.samples.results import leaves_of
+from opcheck.spec import dtypes as names
+from opcheck.spec.claims import Dtypes, Supports
+from opcheck.spec.document import Document
+from opcheck.spec.explain import explain
+from opcheck.spec.files import shown
+from opcheck.spec.library import Operator, Sample
+from opcheck.spec.operator import OperatorSpec
+from opcheck.spec.problems import Problem
+from opcheck.spec.values import TupleValue
+
+REGISTERED = (OpOverload, OpOverloadPacket, CustomOpDef)
+"""The types of operators registered with torch.library."""
+
+
+@dataclass(frozen=True, eq=False)
+class CallSample(Sample):
+    """The arguments of one call."""
+
+    place: str = ""
+    sparse: bool = False
+
+    @property
+    def where(self) -> str:
+        """`file:line` of the call."""
+        return self.place
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether any tensor has a sparse layout."""
+        return self.sparse
+
+    def toml(self) -> str:
+        """Return nothing: the message shows the realized arguments anyway."""
+        return ""
+
+
+def operator_of(
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    supports: Mapping[str, Any],
+    dtypes: Iterable[str | torch.dtype],
+    place: tuple[str, int],
+) -> Operator:
+    """Return the operator for one call of `opcheck.check`, made at `place` (file and line).
+
+    Raises ValueError or TypeError for arguments that cannot be tested.
+    """
+    found = [tensor for _, tensor in _tensors(args, kwargs)]
+    own = _own_dtype(found)
+    wanted = tuple(dict.fromkeys([own, *_names(dtypes, own)]))
+    any_grad = any(tensor.requires_grad for tensor in found)
+    given = partial(_given, own=own, any_grad=any_grad)
+    file = shown(Path(place[0])) if Path(place[0]).is_file() else place[0]
+    document = Document(file, "", {})
+    sample = CallSample(
+        "0", tuple(map(given, args)), {name: given(value) for name, value in kwargs.items()}, None, None, document, (),
+        f"{file}:{place[1]}", any(str(tensor.layout).startswith("torch.sparse") for tensor in found),
+    )  # fmt: skip
+    # As in a spec that lists no dtypes, other dtypes need not be refused.
+    claimed = Dtypes.model_construct(set(), forward=wanted, backward=tuple(filter(names.is_differentiable, wanted)))
+    spec = OperatorSpec.model_construct(
+        name=name_of(function),
+        supports=_supports(function, supports),
+        dtypes=claimed,
+        registered=isinstance(function, REGISTERED),
+    )
+    return Operator(spec, (sample,), "", document, 0)
+
+
+def _tensors(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[str, Tensor]]:
+    """Yield the tensors among the arguments, with their paths.
+
+    Raises ValueError if there is none, or one where derivatives cannot reach it: inside a dict, a dataclass or a named
+    tuple it would silently be a constant.
+    """
+    places = [(f"argument {index}", value) for index, value in enumerate(args)]
+    places += [(f'argument "{name}"', value) for name, value in kwargs.items()]
+    count = 0
+    for place, value in places:
+        reached = {id(tensor) for tensor in _within(value)}
+        for path, part in leaves_of(value):
+            if not isinstance(part, Tensor):
+                continue
+            if id(part) not in reached:
+                what = (
+                    f"the tensor at {place}{path} is out of reach: expected tensors on their own, or in lists or tuples"
+                )
+                raise ValueError(f"{what}; wrap the function, so that it takes the tensor as an argument")
+            if part.is_nested:
+                raise ValueError(f'{place}{path} is a nested tensor: write a spec instead, with layout = "jagged"')
+            count += 1
+            yield f"{place}{path}", part
+    if not count:
+        raise ValueError("none of the arguments is a tensor: there is nothing to test")
+
+
+def _within(value: Any) -> Iterator[Tensor]:
+    if isinstance(value, Tensor):
+        yield value
+    elif type(value) in (list, tuple):
+        for item in value:
+            yield from _within(item)
+
+
+def _given(value: Any, own: str, any_grad: bool) -> Any:
+    """Return an argument with each tensor wrapped in a Given."""
+    if isinstance(value, Tensor):
+        return Given(value, value.requires_grad or not any_grad, own)
+    if type(value) in (list, tuple) and any(True for _ in _within(value)):
+        items = [_given(item, own, any_grad) for item in value]
+        return items if type(value) is list else TupleValue.model_construct(tuple=items)
+    return value
+
+
+def _own_dtype(tensors: list[Tensor]) -> str:
+    """Return the dtype that the leaves promote to. Without any leaf, it is the dtype of the first tensor.
+
+    The leaves are the tensors that require grad or, if none does, all floating-point and complex tensors.
+    """
+    leaves = [tensor.dtype for tensor in tensors if tensor.requires_grad]
+    leaves = leaves or [tensor.dtype for tensor in tensors if tensor.is_floating_point() or tensor.is_complex()]
+    found = reduce(torch.promote_types, leaves) if leaves else tensors[0].dtype
+    return str(found).removeprefix("torch.")
+
+
+def _names(given: Iterable[str | torch.dtype], own: str) -> tuple[str, ...]:
+    """Return the dtypes that were asked for, groups expanded. Raises ValueError."""
+    entries = [str(entry).removeprefix("torch.") for entry in given]
+    for entry in entries:
+        mistake = names.unknown(entry)
+        if mistake:
+            expected, near = mistake
+            hint = f'; did you mean "{near}"?' if near else ""
+            raise ValueError(f'unknown dtype "{entry}"; expected {expected}{hint}')
+    found = names.expand(entries)
+    for name in found:
+        if own.startswith("complex") and not name.startswith("complex"):
+            raise ValueError(f"{own} arguments cannot be tested in {name}: it has no room for imaginary parts")
+    return found
+
+
+def _supports(function: Callable[..., Any], given: Mapping[str, Any]) -> Supports:
+    """Return the claims of a call. `out` is not claimed if the signature has no room for it.
+
+    Raises ValueError for keys and values that do not exist, TypeError for what is no mapping.
+    """
+    if not isinstance(given, Mapping):
+        raise TypeError(f'supports is a dict such as {{"forward_ad": False}}, not {type(given).__name__}')
+    raw = {"out": _may_take_out(function), **given}
+
+    def locate(path: tuple[int | str, ...], *words: str, key: bool = False) -> Problem:
+        return Problem("supports", 0, 0, *words)
+
+    try:
+        return Supports.model_validate(raw)
+    except ValidationError as error:
+        mistakes = explain(error, Supports, raw, locate)
+        raise ValueError("\n".join(str(mistake).replace(":0:0:", ":", 1) for mistake in mistakes)) from None
+
+
+def _may_take_out(function: Callable[..., Any]) -> bool:
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # of C code
+        return True
+    try:
+        signature.bind_partial(out=None)
+    except TypeError:
+        return False
+    return True
+
+
+def name_of(function: Any) -> str:
+    """Return what a function is called in ids: `mylib.cube`, `torch.sin`, `torch.ops.mylib.cube`."""
+    if isinstance(function, partial):
+        return name_of(function.func)
+    if isinstance(function, REGISTERED):
+        text = str(getattr(function, "_opoverload", function))
+        return f"torch.ops.{text}"
+    name = str(getattr(function, "__qualname__", None) or getattr(function, "__name__", type(function).__qualname__))
+    owner = getattr(function, "__self__", None)
+    if isinstance(owner, type):
+        return f"{owner.__module__}.{owner.__qualname__}.{function.__name__}"
+    last = name.rpartition(".")[2]
+    for namespace, home in (("torch", torch), ("torch.Tensor", torch.Tensor)):
+        if getattr(home, last, None) is function:
+            return f"{namespace}.{last}"
+    module = getattr(function, "__module__", None) or type(function).__module__
+    name = name.rpartition("<locals>.")[2]
+    return name if module == "__main__" else f"{module}.{name}"

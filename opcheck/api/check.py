@@ -1,0 +1,183 @@
+"""`opcheck.check`: runs every check on one function."""
+
+from __future__ import annotations
+
+import inspect
+import reprlib
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from opcheck.api.called import operator_of
+from opcheck.api.caller import caller, seed_of, settings_of
+from opcheck.api.report import CheckError, CheckReport
+from opcheck.plan.case import Case
+from opcheck.plan.kinds import check_kinds
+from opcheck.plan.planner import plan
+from opcheck.plan.selection import Selection
+from opcheck.run.late_imports import import_what_is_late
+from opcheck.run.runner import run
+from opcheck.run.session import ENGINES, RunSession
+from opcheck.samples.operator import as_operator
+from opcheck.samples.resolve import Unresolved
+from opcheck.samples.results import leaves_of
+from opcheck.settings import Settings
+from opcheck.spec.device import DeviceProfile, profiles
+from opcheck.spec.library import Library, Operator
+
+OWN = ("supports", "dtypes", "checks", "seed", "raise_exception")
+"""The keywords of `check` itself."""
+
+
+@dataclass
+class CheckSession(RunSession):
+    """The surroundings of one call of `check`."""
+
+    def rerun(self, case: Case) -> str:
+        """Return how to run a case alone."""
+        seed = f", seed={case.base_seed}" if case.base_seed else ""
+        return f'opcheck.check({case.operator.id}, ..., checks="{case.check}"{seed})'
+
+
+def check(
+    function: Callable[..., Any],
+    /,
+    *args: Any,
+    supports: Mapping[str, bool | Sequence[str | int]] | None = None,
+    dtypes: str | torch.dtype | Iterable[str | torch.dtype] = (),
+    checks: str | Iterable[str] = (),
+    seed: int | None = None,
+    raise_exception: bool = True,
+    **kwargs: Any,
+) -> CheckReport:
+    """Run every check on one function, at the given arguments.
+
+    The checks are those of a spec: first and second derivatives in reverse and forward mode, batched gradients,
+    `torch.func.vmap`, undefined gradients, gradient dtypes, determinism, `out=` and more. Every feature is expected to
+    work unless `supports` says otherwise. The function gets copies of the arguments. If it changes a setting of the
+    process, such as grad mode or the default dtype, the setting is restored and the check fails. Nothing is registered
+    globally.
+
+    Args:
+        function: The function to test. It must return a tensor, or tensors in tuples, lists, dicts, named tuples or
+            dataclasses. To test an in-place function, wrap it: `lambda x: function(x.clone())`.
+        args: Positional arguments of the function. Tensors may be of any shape, dtype, layout and device, on their own
+            or in lists and tuples. Derivatives are taken with respect to the tensors that require grad or, if none
+            does, all floating-point and complex tensors. Prefer float64 and complex128: finite differences in float32
+            need wide tolerances, and in half precision they are meaningless.
+        kwargs: Keyword arguments of the function. Use a lambda to bind one that has the name of a parameter of `check`.
+        supports: Features that the function does not support, with the keys of a spec: `{"forward_ad": False}`. opcheck
+            verifies that they raise an error. `{"backward": ["x"]}` lists the arguments that have a derivative. `out`
+            defaults to False if the signature has no such parameter, all others default to True.
+        dtypes: Further dtypes to test: names, groups such as `"floating"`, or `torch.dtype` objects. Tensors that have
+            the dtype of the arguments are converted. Where a real tensor that is differentiated becomes complex, it
+            gets random imaginary parts. Derivatives are compared in the most precise real and the most precise complex
+            dtype; in the others, the function and its backward pass have to run.
+        checks: Names of the checks to run. Default: all that apply.
+        seed: Seed of random cotangents, directions and imaginary parts. Default: the one in `[tool.opcheck]`, else 0.
+        raise_exception: Whether to raise `CheckError` if a check does not pass.
+
+    Returns:
+        A `CheckReport` with one outcome for each check and dtype.
+
+    Raises:
+        CheckError: A check failed, or could not test anything. The message is the one that a spec would get. If the
+            function raised an exception, that exception is the cause.
+        TypeError: `function` is not callable, or is a class.
+        ValueError: No argument is a tensor, a name does not exist, or a check in `checks` does not apply.
+        SpecError: `[tool.opcheck]` in the pyproject.toml of the calling file has a mistake.
+
+    Example:
+        >>> import opcheck, torch
+        >>> x = torch.linspace(-1, 1, 6, dtype=torch.float64).reshape(2, 3)
+        >>> opcheck.check(torch.sin, x).passed
+        True
+        >>> opcheck.check(torch.sum, x, dim=0, keepdim=True).passed
+        True
+
+        A gradient that is wrong:
+
+        >>> class Cube(torch.autograd.Function):
+        ...     @staticmethod
+        ...     def forward(ctx, x):
+        ...         ctx.save_for_backward(x)
+        ...         return x**3
+        ...
+        ...     @staticmethod
+        ...     def backward(ctx, v):
+        ...         (x,) = ctx.saved_tensors
+        ...         return v * 2 * x**2  # should be 3 x^2
+        >>> report = opcheck.check(Cube.apply, x, checks="backward", raise_exception=False)
+        >>> print(report.failures[0].fields["diagnosis"][0]["text"])
+        output 0 with respect to input 0: the gradient is 2/3 times what it should be
+    """
+    __tracebackhide__ = True
+    asked = {"supports": supports, "dtypes": dtypes, "checks": checks, "seed": seed}
+    _refuse(function, [name for name, value in asked.items() if value not in (None, ())])
+    place = caller()
+    settings = settings_of(None)
+    operator = operator_of(function, args, kwargs, {} if supports is None else supports, _several(dtypes), place)
+    chosen = tuple(map(str, _several(checks)))
+    number = seed_of(seed, settings)
+    cases = _planned(operator, _device((args, kwargs), settings), chosen, number)
+    if any(action == "error" for action, *_ in warnings.filters):
+        import_what_is_late()  # a warning that is an error would leave it half done
+    session = CheckSession(settings, ENGINES[settings.engine](), callables={operator.id: function})
+    outcomes, causes = [], []
+    for case in cases:
+        outcomes.append(run(case, session))
+        causes += [session.cause] if session.cause is not None else []
+    report = CheckReport(operator.id, tuple(outcomes))
+    if raise_exception and not report.passed:
+        raise CheckError(report) from (causes[0] if causes else None)
+    return report
+
+
+def _several(given: Any) -> tuple[Any, ...]:
+    return tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else (given,)
+
+
+def _refuse(function: Any, given: Iterable[str]) -> None:
+    """Raise TypeError for what cannot be tested, ValueError where a keyword may be meant for the function."""
+    try:
+        as_operator(function, getattr(function, "__qualname__", reprlib.repr(function)))
+    except Unresolved as error:
+        hint = f'; did you mean "{error.hint}"?' if error.hint else ""
+        raise TypeError(f"opcheck.check expects a function: {error}{hint}") from None
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError):  # of C code
+        return
+    for name in given:
+        if name in parameters:
+            what = f'"{name}" is a parameter of both opcheck.check and the function'
+            raise ValueError(f"{what}: use a lambda to bind the one of the function")
+
+
+def _planned(operator: Operator, device: DeviceProfile, checks: tuple[str, ...], seed: int) -> list[Case]:
+    """Return the cases of a call. Raises ValueError for a check that does not exist, or has no case."""
+    library, selection = Library((operator,)), Selection(checks=checks)
+    mistakes = selection.mistakes(library)
+    if mistakes:
+        raise ValueError("\n".join(mistakes))
+    cases = plan(library, [device], selection, seed)
+    claims = operator.on(device).supports
+    for name in checks:
+        if not any(case.check == name for case in cases):
+            gone = [need for need in check_kinds()[name].needs if not getattr(claims, need)]
+            why = f"supports disclaims {', '.join(gone)}" if gone else "it does not apply to these arguments"
+            raise ValueError(f'the check "{name}" has nothing to test: {why}')
+    return cases
+
+
+def _device(arguments: Any, settings: Settings) -> DeviceProfile:
+    """Return the profile of the device that the arguments are on: the first one that is not the CPU, if any."""
+    found = [part.device for _, part in leaves_of(arguments) if isinstance(part, torch.Tensor)]
+    device = next((device for device in found if device.type != "cpu"), torch.device("cpu"))
+    for profile in profiles(settings.device_folders()).values():
+        if profile.device_string.partition(":")[0] == device.type:
+            return profile.model_copy(update={"torch": str(device)})
+    return DeviceProfile(name=device.type, torch=str(device))

@@ -1,0 +1,110 @@
+"""`opcheck.load` and `opcheck.plan`: from spec files to cases, without torch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from opcheck.api.caller import caller, folder_of, seed_of, settings_of
+from opcheck.devices.presence import default_devices
+from opcheck.plan import loading
+from opcheck.plan.case import Case
+from opcheck.plan.planner import plan as planned
+from opcheck.plan.selection import Selection, unknown_devices
+from opcheck.spec.device import profiles
+from opcheck.spec.library import Library
+
+Names = str | Sequence[str] | None
+"""A name, several names, or None for all."""
+
+
+def load(*specs: str | Path, project: str | Path | None = None) -> Library:
+    """Load specs. This does not import torch.
+
+    Args:
+        specs: Files and folders, relative to the folder of the calling file or to the current folder; `"builtin"` is
+            the library that comes with opcheck. Default: the specs that the project lists.
+        project: A folder of the project whose `[tool.opcheck]` to use. Default: the project of the calling file.
+
+    Returns:
+        A `Library` of operators, in the order of files and lines. It has a length, can be iterated over, and
+        `library.find(name)` returns the operators with a given name.
+
+    Raises:
+        SpecError: The specs or `[tool.opcheck]` have mistakes. The message lists all of them.
+
+    Example:
+        >>> import opcheck
+        >>> library = opcheck.load("builtin")
+        >>> [operator.id for operator in library.find("torch.div")]
+        ['torch.div', 'torch.div[floor]', 'torch.div[trunc]', 'torch.div[sparse]']
+    """
+    settings = settings_of(project)
+    base = folder_of(caller()[0])
+    return loading.load([_found(spec, base) for spec in specs] or settings.spec_paths(), settings)
+
+
+def plan(
+    library: Library,
+    *,
+    operator: Names = None,
+    check: Names = None,
+    device: Names = None,
+    dtype: Names = None,
+    tag: Names = None,
+    seed: int | None = None,
+    project: str | Path | None = None,
+) -> list[Case]:
+    """Return the cases of a library: one for each operator, variant, device, dtype and check. Does not import torch.
+
+    Each of the keywords takes a name or several, and selects everything if it is None.
+
+    Args:
+        library: The specs, from `opcheck.load`.
+        operator: Ids, names or glob patterns of operators.
+        check: Names of checks.
+        device: Names of devices. Default: all that may be present.
+        dtype: Names of dtypes, or of groups such as `"floating"`.
+        tag: Tags of operators.
+        seed: Seed of the sample values. Default: the one in `[tool.opcheck]`, else 0.
+        project: A folder of the project whose `[tool.opcheck]` to use. Default: the project of the calling file.
+
+    Returns:
+        The selected cases.
+
+    Raises:
+        ValueError: A name does not exist, no case is selected, or the seed is no whole number of at least 0.
+        SpecError: `[tool.opcheck]` or a device profile has a mistake.
+
+    Example:
+        >>> import opcheck
+        >>> library = opcheck.load("builtin")
+        >>> for case in opcheck.plan(library, operator="torch.sin", check="backward", device="cpu"):
+        ...     print(case.id)
+        torch.sin::backward[cpu-float64]
+        torch.sin::backward[cpu-complex128]
+        torch.sin[method]::backward[cpu-float64]
+        torch.sin[method]::backward[cpu-complex128]
+        torch.sin[inplace]::backward[cpu-float64]
+        torch.sin[inplace]::backward[cpu-complex128]
+    """
+    settings = settings_of(project)
+    selection = Selection(_names(operator), _names(check), _names(dtype), _names(tag))
+    known = profiles(settings.device_folders())
+    mistakes = selection.mistakes(library) + unknown_devices(_names(device), known)
+    if mistakes:
+        raise ValueError("\n".join(mistakes))
+    devices = [known[name] for name in _names(device)] or default_devices(known.values())
+    cases = planned(library, devices, selection, seed_of(seed, settings))
+    if not cases:
+        raise ValueError("no case is selected")
+    return cases
+
+
+def _names(given: Names) -> tuple[str, ...]:
+    return () if given is None else (given,) if isinstance(given, str) else tuple(given)
+
+
+def _found(spec: str | Path, base: Path) -> Path:
+    beside = base / spec
+    return beside if beside.exists() else Path(spec)

@@ -1,0 +1,149 @@
+"""`@opcheck.register_check`: adds a check to a project, without packaging an entry point."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, overload
+
+from pydantic import TypeAdapter, ValidationError
+
+from opcheck.plan.kinds import BUILTIN, REGISTERED, CheckKind, check_kinds, register
+from opcheck.spec.claims import Supports
+from opcheck.spec.model import MarkName
+from opcheck.spec.problems import listing, nearest
+
+if TYPE_CHECKING:
+    from opcheck.checks import Subject, Verdict
+    from opcheck.spec import Operator
+
+    Judge = Callable[[Subject], Verdict | bool | None]
+
+J = TypeVar("J", bound="Judge")
+Rule = Literal["values", "derivative", "one"]
+"""Those of planning, but `every`: in dtypes that a spec does not claim, an operator has nothing to be judged by."""
+
+
+@overload
+def register_check(function: J) -> J: ...
+@overload
+def register_check(
+    *,
+    name: str | None = None,
+    claim: str | None = None,
+    dtypes: Rule = "values",
+    needs: Sequence[str] = (),
+    every_variant: bool = True,
+    applies: Callable[[Operator], bool] | None = None,
+) -> Callable[[J], J]: ...
+def register_check(
+    function: Judge | None = None,
+    *,
+    name: str | None = None,
+    claim: str | None = None,
+    dtypes: Rule = "values",
+    needs: Sequence[str] = (),
+    every_variant: bool = True,
+    applies: Callable[[Operator], bool] | None = None,
+) -> Judge | Callable[[Judge], Judge]:
+    """Register a function as a check, under its own name.
+
+    The function gets a `Subject`: one operator at one sample. It returns True or False, a `Verdict` for a message of
+    its own, or None if the sample says nothing about the claim. An exception, such as that of an `assert`, fails the
+    check. A check that returns None for every sample is an error.
+
+    Put the function into a module that `[tool.opcheck] plugins` lists, so that all processes import it. With plain
+    pytest, the conftest.py in the root folder works as well.
+
+    Args:
+        function: The function, if the decorator is used without parentheses.
+        name: The name of the check, as in `--check`. Default: the name of the function.
+        claim: What it means that the check passes, in one line. Default: the first line of the docstring.
+        dtypes: The dtypes to run in. `"values"`: the most precise real and complex dtype of the forward pass, and
+            int64. `"derivative"`: those of the backward pass, with inputs that require grad. `"one"`: the first of
+            `"values"`.
+        needs: Keys of `supports`. The check is left out for operators that do not support one of these.
+        every_variant: Whether to check in-place variants, too.
+        applies: A function that takes an `Operator` and returns whether to check it. Default: all operators.
+
+    Returns:
+        The function itself, or a decorator that returns it.
+
+    Raises:
+        ValueError: The name is taken or not allowed, there is neither a claim nor a docstring, or a name in `dtypes`
+            or `needs` does not exist.
+        TypeError: `function` is not callable.
+
+    Example:
+        >>> import opcheck, torch
+        >>> @opcheck.register_check(claim="all outputs are finite")
+        ... def finite(subject):
+        ...     return all(bool(output.isfinite().all()) for output in subject.outputs)
+        >>> report = opcheck.check(torch.log, torch.tensor([0.0, 1.0]), checks="finite", raise_exception=False)
+        >>> print(report.failures[0].reason)
+        finite: this does not hold: all outputs are finite
+    """
+
+    def decorate(judge: Judge) -> Judge:
+        if not callable(judge):
+            raise TypeError(f"register_check expects a function, not {type(judge).__name__}: {judge!r}")
+        chosen = name or str(getattr(judge, "__name__", type(judge).__name__))
+        kind = CheckKind(
+            chosen,
+            claim or _first_line(judge, chosen),
+            "opcheck.checks.registered:check",
+            needs=(needs,) if isinstance(needs, str) else tuple(needs),
+            dtypes=dtypes,
+            every_variant=every_variant,
+            applies=lambda operator, supports: applies is None or applies(operator),
+            judge=judge,
+        )
+        _refuse_mistakes(kind)
+        register(kind)
+        return judge
+
+    return decorate if function is None else decorate(function)
+
+
+def _first_line(judge: Any, name: str) -> str:
+    lines = (inspect.getdoc(judge) or "").strip().splitlines()
+    if not lines:
+        raise ValueError(f'the check "{name}" does not say what it claims: give it a docstring, or claim="..."')
+    return lines[0].rstrip(".")[:1].lower() + lines[0].rstrip(".")[1:]
+
+
+def _refuse_mistakes(kind: CheckKind) -> None:
+    """Raise ValueError for a check that cannot be registered."""
+    try:
+        TypeAdapter(MarkName).validate_python(kind.name)
+    except ValidationError as error:
+        context: Any = error.errors()[0].get("ctx", {})
+        raise ValueError(f"the name of a check: {context['what']}; expected {context['expected']}") from None
+    for what, given, choices in (
+        ("key of supports", kind.needs, tuple(Supports.model_fields)),
+        ("rule for dtypes", (kind.dtypes,), get_args(Rule)),
+    ):
+        for word in given:
+            if word not in choices:
+                near = nearest(word, choices)
+                hint = f'; did you mean "{near}"?' if near else ""
+                raise ValueError(f'the check "{kind.name}": unknown {what} "{word}"; expected {listing(choices)}{hint}')
+    if kind.name in {builtin.name for builtin in BUILTIN}:
+        raise ValueError(f'the check "{kind.name}" is one of opcheck itself; give yours another name')
+    known = REGISTERED.get(kind.name)
+    if known is None and kind.name in check_kinds():
+        raise ValueError(f'the check "{kind.name}" comes with an installed plugin; give yours another name')
+    if known is not None and not _again(known.judge, kind.judge):
+        places = f"first at {_place(known.judge)}, then at {_place(kind.judge)}"
+        raise ValueError(f'the check "{kind.name}" is registered twice: {places}')
+
+
+def _again(known: Any, judge: Any) -> bool:
+    """Tell whether a function is defined anew: its module is loaded again, or its cell in a notebook."""
+    same = [getattr(known, name, 0) == getattr(judge, name, 1) for name in ("__module__", "__qualname__")]
+    return all(same) and (_place(known) == _place(judge) or judge.__module__ == "__main__")
+
+
+def _place(judge: Any) -> str:
+    code = getattr(judge, "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno}" if code else repr(judge)

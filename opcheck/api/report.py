@@ -1,0 +1,108 @@
+"""The result of `opcheck.check`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from opcheck.run.outcome import KINDS, Outcome
+from opcheck.text import printable, shortened
+
+HELD = ("passed", "xfailed")
+"""Outcomes that are no failure: xfailed is what a device profile expects."""
+
+
+@dataclass(frozen=True)
+class CheckReport:
+    """The result of `opcheck.check`: one outcome for each check and dtype, in the order in which they ran.
+
+    `str(report)` gives a summary, with the messages of all failures.
+
+    Example:
+        >>> import opcheck, torch
+        >>> x = torch.tensor([0.5, 2.0], dtype=torch.float64)
+        >>> report: opcheck.CheckReport = opcheck.check(torch.sin, x, checks=["backward", "vmap"])
+        >>> print(report)
+        torch.sin: 2 passed
+          passed backward[cpu-float64]
+          passed vmap[cpu-float64]
+        >>> [outcome.dtype for outcome in report.by_check["backward"]]
+        ['float64']
+    """
+
+    name: str
+    """The name of the function."""
+    outcomes: tuple[Outcome, ...]
+    """All outcomes."""
+
+    @property
+    def passed(self) -> bool:
+        """Whether every check passed."""
+        return bool(self.outcomes) and not self.failures
+
+    @property
+    def failures(self) -> tuple[Outcome, ...]:
+        """The outcomes of checks that failed or could not test anything."""
+        return tuple(outcome for outcome in self.outcomes if outcome.outcome not in HELD)
+
+    @property
+    def by_check(self) -> dict[str, tuple[Outcome, ...]]:
+        """The outcomes by name of the check."""
+        names = dict.fromkeys(outcome.check for outcome in self.outcomes)
+        return {name: tuple(outcome for outcome in self.outcomes if outcome.check == name) for name in names}
+
+    def __iter__(self) -> Iterator[Outcome]:
+        return iter(self.outcomes)
+
+    def __len__(self) -> int:
+        return len(self.outcomes)
+
+    def __str__(self) -> str:
+        """Return the number of outcomes of each kind, a line for each of them, and the messages of failures."""
+        lines = [f"{self.name}: {self._counts()}", *(f"  {_line(outcome)}" for outcome in self.outcomes)]
+        parts = ["\n".join(map(printable, lines)), *map(_message, self.failures)]
+        return "\n\n".join(parts)
+
+    def failure(self) -> str:
+        """Return the message of a `CheckError`: a count, and the message of each failure."""
+        head = printable(f"{self.name}: {self._counts()}")
+        return "\n\n".join([head, *map(_message, self.failures)])
+
+    def _counts(self) -> str:
+        counts = Counter(outcome.outcome for outcome in self.outcomes)
+        return ", ".join(f"{counts[kind]} {kind}" for kind in KINDS if counts[kind])
+
+
+class CheckError(AssertionError):
+    """Raised by `opcheck.check` if a check failed or could not test anything. A subclass of AssertionError.
+
+    `error.report` is the `CheckReport`, with the checks that passed as well.
+
+    Example:
+        >>> import opcheck, torch
+        >>> def floor_everything(x):
+        ...     return x.floor() + x.detach()
+        >>> x = torch.tensor([0.5, 2.25], dtype=torch.float64)
+        >>> try:
+        ...     opcheck.check(floor_everything, x, checks="backward")
+        ... except opcheck.CheckError as error:
+        ...     print(error.report.failures[0].reason)
+        backward: the reverse-mode Jacobian is not the numerical one
+    """
+
+    def __init__(self, report: CheckReport) -> None:
+        super().__init__(report.failure())
+        self.report = report
+
+    def __reduce__(self) -> tuple[type[CheckError], tuple[CheckReport]]:
+        return type(self), (self.report,)
+
+
+def _line(outcome: Outcome) -> str:
+    reason = f": {shortened(outcome.reason, 200)}" if outcome.reason and outcome.outcome not in HELD else ""
+    return f"{outcome.outcome} {outcome.check}[{outcome.device}-{outcome.dtype}]{reason}"
+
+
+def _message(outcome: Outcome) -> str:
+    return printable(outcome.message or f"{outcome.id}: {outcome.reason}", lines=True, most=None)
