@@ -1,10 +1,9 @@
-"""Derivatives by torch: one backward pass, one call in forward mode, and the functions that compose of them.
+"""Derivatives by torch: one backward pass, one call in forward mode, and functions composed of them.
 
-The derivative of a function is a function: `Pullback` and `Pushforward` take what they differentiate in the same form
-in which they are given themselves, so that any order and any mix of modes is a composition of the two. Both are linear
-in their second half of arguments. A batch is evaluated by one `torch.func.vmap` of the function itself; derivatives are
-taken around it, by torch's plain autograd: the rows of a batch are independent, so that one backward pass pulls all of
-them back.
+The derivative of a function is again a function. `Pullback` and `Pushforward` take and implement the same protocol,
+`Differentiable`, so derivatives of any order and mix of modes are compositions of the two. Both are linear in the
+second half of their arguments. A batch is evaluated by one `torch.func.vmap` of the function itself. Derivatives are
+taken around it by torch's plain autograd: the rows of a batch are independent, so one backward pass is enough.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ dual_level = fwad.dual_level
 def vjp(
     outputs: Sequence[Tensor], leaves: Sequence[Tensor], cotangents: Sequence[Tensor], *, create_graph: bool = False
 ) -> Tensors:
-    """Return J^T v for each leaf by one backward pass, zeros where a leaf is not used. The graph is kept.
+    """Return J^T v for each leaf by one backward pass, zeros for unused leaves. The graph is retained.
 
     A gradient g that torch returns for a cotangent v satisfies Re<v, J dx> = Re<g, dx>, so that in real coordinates
     g = J^T v for complex tensors too (https://pytorch.org/docs/stable/notes/autograd.html, complex autograd).
@@ -50,7 +49,7 @@ def make_dual(primal: Tensor, tangent: Tensor) -> Tensor:
 
 
 def tangent_of(tensor: Tensor) -> Tensor | None:
-    """Return the tangent that a tensor carries; None where it carries none, which stands for zero."""
+    """Return the tangent that a tensor carries, or None if it has none, which means zero."""
     tangent: Tensor | None = _untyped.unpack_dual(tensor).tangent
     # torch represents zeros that nobody has looked at by tensors without memory.
     return None if tangent is None or tangent._is_zerotensor() else tangent
@@ -59,9 +58,9 @@ def tangent_of(tensor: Tensor) -> Tensor | None:
 def value_and_jvp(
     function: Callable[..., Tensors], primals: Sequence[Tensor], tangents: Sequence[Tensor | None]
 ) -> tuple[Tensors, Tensors]:
-    """Return the outputs and their tangents by one call with dual numbers, zeros where there is none.
+    """Return the outputs and their tangents by one call with dual numbers. Missing tangents are zeros.
 
-    A primal whose tangent is None goes in without one.
+    A primal whose tangent is None is passed on as it is.
     """
     with dual_level():
         given = zip(primals, tangents, strict=True)
@@ -83,9 +82,9 @@ class Differentiable(Protocol):
         ...
 
     def rows(self, *batches: Tensor) -> Tensors:
-        """Return the outputs at each of a batch of points: all tensors have a leading dimension more.
+        """Return the outputs at a batch of points. All tensors have an extra leading dimension.
 
-        Exceptions are those of the function, and those of `torch.func.vmap` where it cannot be batched.
+        Passes on the exceptions of the function, and those of `torch.func.vmap` if it cannot be batched.
         """
         ...
 
@@ -111,7 +110,7 @@ class Primal:
 
 @dataclass(frozen=True)
 class Pullback:
-    """g(x, v) = J(x)^T v: the gradients of `inner` at `count` leaves x for cotangents v, zeros where there is none."""
+    """g(x, v) = J(x)^T v: the gradients of `inner` at `count` leaves x for cotangents v. Missing ones are zeros."""
 
     inner: Differentiable
     count: int
@@ -170,7 +169,7 @@ class Pushforward:
 
 @dataclass(frozen=True)
 class GradientSum:
-    """s(x): the sum of all real coordinates of the gradients for fixed cotangents, a number."""
+    """s(x): the sum of all real coordinates of the gradients for fixed cotangents, a scalar."""
 
     pullback: Pullback
     cotangents: Tensors
@@ -197,27 +196,27 @@ def _summed(tensor: Tensor, count: int) -> Tensor:
 def gradient_sum(function: Differentiable, outputs: Tensors, count: int) -> GradientSum:
     """Return the sum of the gradients of a function of `count` leaves, for cotangents of ones.
 
-    Its gradient is the Hessian times a vector of ones: what lucid's gradgradcheck looks at
+    Its gradient is the Hessian times a vector of ones: which is what lucid's gradgradcheck compares
     (https://github.com/tensorflow/lucid).
     """
     return GradientSum(Pullback(function, count), tuple(torch.ones_like(y).detach() for y in outputs))
 
 
 def pushforward(function: Differentiable) -> Pushforward:
-    """Return the pushforward of a function. Dual numbers do not nest: over forward mode, all of it is `torch.func`."""
+    """Return the pushforward of a function. Dual numbers do not nest, so forward over forward uses `torch.func`."""
     nests = has_forward(function)
     return Pushforward(transformed(function) if nests else function, nests)
 
 
 def has_forward(function: Differentiable) -> bool:
-    """Tell whether a function is made by forward mode, somewhere inside."""
+    """Tell whether a function uses forward mode anywhere."""
     if isinstance(function, Pushforward):
         return True
     return isinstance(function, Pullback) and has_forward(function.inner)
 
 
 def transformed(function: Differentiable) -> Differentiable:
-    """Return the same function, made of `torch.func` alone."""
+    """Return the same function, built from `torch.func` only."""
     if isinstance(function, (Pullback, Pushforward)):
         return replace(function, inner=transformed(function.inner), transform=True)
     return function

@@ -1,4 +1,4 @@
-"""The default engine: claims are held against evidence that is computed once for all checks of a sample."""
+"""The default engine: compares claims with evidence that is computed once for all checks of a sample."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ OF_GRADIENTS = ("batched_grad", "nondeterminism", "undefined_grad", "grad_dtypes
 
 @lru_cache(maxsize=64)
 def order(check: str) -> tuple[tuple[Step, ...], Mode] | None:
-    """Return of which derivative a check looks at the Jacobian, and by which mode; None: it looks at something else.
+    """Return which derivative a check takes the Jacobian of, and by which mode; None if it is not about a Jacobian.
 
-    `fwd_over_rev` is about that of the pullback, by forward mode; there may be any number of modes.
+    `fwd_over_rev` takes that of the pullback, by forward mode. There may be any number of modes.
     """
     last, *before = check.split("_over_")
     steps: dict[str, Step] = {"rev": "rev", "fwd": "fwd"}
@@ -56,7 +56,7 @@ class Point:
     _evidence: dict[tuple[Step, ...], Evidence] = field(default_factory=dict)
 
     def evidence(self, *steps: Step) -> Evidence:
-        """Return the evidence of the function (no steps), or of the derivative that some steps lead to."""
+        """Return the evidence for the function itself (no steps) or for one of its derivatives."""
         if steps not in self._evidence:
             self._evidence[steps] = self._derived(steps) if steps else self._first()
         return self._evidence[steps]
@@ -96,7 +96,7 @@ class Point:
 
 
 class BatchedEngine:
-    """Holds claims against batched evidence, confirmed one by one before anything is reported."""
+    """Compares claims with batched evidence. Every objection is confirmed one by one before it is reported."""
 
     name = "batched"
 
@@ -106,7 +106,7 @@ class BatchedEngine:
         self._points: dict[str, Point] = {}
 
     def ask(self, check: str, request: Request) -> Disagreement | None:
-        """Return why a claim does not hold; None where it holds. See `Engine.ask`."""
+        """Return why a claim does not hold, or None if it does. See `Engine.ask`."""
         known = (torch.strided, *SPARSE) if check in OF_GRADIENTS else (torch.strided,)
         if request.fast_mode or any(leaf.layout not in known for leaf in request.leaves):
             return self._by_torch(check, request)
@@ -122,7 +122,7 @@ class BatchedEngine:
         return found
 
     def _by_torch(self, check: str, request: Request) -> Disagreement | None:
-        """Leave the Jacobian to torch; what torch's functions leave out of a check is added."""
+        """Ask torch, and add what its functions leave out of a check."""
         found = self._torch.ask(check, request)
         if found is None and check == "backward":
             return memory_of_cotangents(Point(request).evidence())
@@ -131,7 +131,7 @@ class BatchedEngine:
         return found
 
     def _point(self, request: Request) -> Point:
-        """Return what is known about a sample. Evidence of other operators is dropped."""
+        """Return the evidence for a sample. Evidence for other operators is dropped."""
         group = request.key.rpartition("#")[0]
         if group != self._group or not request.key:
             self._points.clear()
@@ -143,14 +143,14 @@ class BatchedEngine:
 
 
 def _is_same(one: Request, other: Request) -> bool:
-    """Tell whether two requests of the same key are about the same tensors. They may allow for different errors."""
+    """Tell whether two requests with the same key are about the same tensors. Their tolerances may differ."""
     if (one.masked, one.coverage) != (other.masked, other.coverage) or one.grad_outputs is not other.grad_outputs:
         return False
     return len(one.leaves) == len(other.leaves) and all(a is b for a, b in zip(one.leaves, other.leaves, strict=True))
 
 
 def _of_pullback(point: Point, request: Request, mode: Mode, check: str) -> Disagreement | None:
-    """Compare the Jacobians of the pullback, for cotangents in each kind of memory."""
+    """Compare the Jacobians of the pullback, for contiguous and non-contiguous cotangents."""
     first, *others = request.non_contiguous if request.grad_outputs is None else (False,)
     evidence = point.evidence("rev with gaps" if first else "rev")
     found = contradiction(evidence, mode, request, check)

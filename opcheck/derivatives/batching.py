@@ -1,8 +1,8 @@
 """Values, tangents and gradients at many points, all from one batch.
 
-Rows of a batch have nothing to do with each other. So one call with dual numbers carries a tangent for each row, and
-one backward pass over its graph a cotangent for each row; most of the time that a call of torch takes for a small
-tensor is spent before any number is touched, and rows that are not needed cost nearly nothing.
+The rows of a batch are independent. So one call with dual numbers carries a tangent for each row, and one backward pass
+over its graph a cotangent for each row. For small tensors a call of torch is mostly overhead, so that rows that are
+not needed cost next to nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from opcheck.derivatives.coordinates import batches_of, chunks, rows_of
 
 @dataclass(frozen=True)
 class Sweep:
-    """What K points say about a function with N inputs and M outputs: float64 matrices."""
+    """Results at K points of a function with N inputs and M outputs, as float64 matrices."""
 
     values: Tensor
     """f(x), of shape (K, M)."""
@@ -33,11 +33,11 @@ def sweep(
     function: Differentiable, leaves: Sequence[Tensor], points: Tensor, *, batch: int,
     tangents: Tensor | None = None, cotangents: Tensor | None = None, outputs: Sequence[Tensor] = (),
 ) -> Sweep:  # fmt: skip
-    """Evaluate at the points of shape (K, N), `batch` of them by one call.
+    """Evaluate a function at points of shape (K, N), `batch` of them per call.
 
-    tangents: of shape (K, N), for tangents of the outputs; cotangents: of shape (K, M), for gradients; they are like
-    `outputs`, the outputs at the leaves. Exceptions are those of the function and of its derivatives, and those of vmap
-    where it cannot be batched.
+    tangents: of shape (K, N), for tangents of the outputs; cotangents: of shape (K, M), for gradients. Both have the
+    dtypes and memory formats of the leaves and of `outputs`. Passes on the exceptions of the function and of its
+    derivatives, and those of vmap if it cannot be batched.
     """
     pieces = []
     for number, chunk in enumerate(chunks(points, batch)):
@@ -55,9 +55,9 @@ def sweep(
 
 
 def by_vmap(function: Callable[..., Tensors], rows: Tensor, like: Sequence[Tensor], batch: int) -> Tensor:
-    """Return what `torch.func.vmap` of a function of tensors like those given makes of rows, `batch` by one call.
+    """Apply `torch.func.vmap` of a function to rows, `batch` of them per call. Its arguments are tensors like `like`.
 
-    Exceptions are those of the function and of vmap.
+    Passes on the exceptions of the function and of vmap.
     """
     vmapped = torch.func.vmap(function, randomness="same")
     return torch.cat([rows_of(vmapped(*batches_of(some, like)), len(some)) for some in chunks(rows, batch)])

@@ -1,7 +1,7 @@
-"""Where a Jacobian by automatic differentiation contradicts the numerical one, confirmed before it is said.
+"""Compares a Jacobian by automatic differentiation with the numerical one, and confirms what it objects to.
 
-One rule decides: |a - n| <= atol + rtol |n| for an analytical entry a and the numerical one n. For a complex leaf these
-are moduli over the columns of real and imaginary part, as in torch's gradcheck.
+One rule decides: |a - n| <= atol + rtol |n| for an analytical entry a and the numerical entry n. For a complex leaf
+these are moduli over the columns of the real and the imaginary part, as in torch's gradcheck.
 """
 
 from __future__ import annotations
@@ -46,16 +46,17 @@ def allowed(numerical: Tensor, leaves: Sequence[Tensor], numbers: Numbers) -> Te
 
 
 def excess(analytical: Tensor, numerical: Tensor, leaves: Sequence[Tensor], numbers: Numbers) -> Tensor:
-    """Return by how much |a - n| exceeds what is allowed, for each entry of two Jacobians of shape (M, N); else zero.
+    """Return by how much |a - n| exceeds its tolerance, for each entry of two Jacobians of shape (M, N).
 
-    NaN differs from everything, and what is infinite from everything but itself, by an infinite amount.
+    It is zero for entries within the tolerance. It is infinite if either entry is NaN, and for an infinity that is not
+    the same on both sides.
     """
     beyond = _beyond(_modulus(analytical - numerical, leaves), allowed(numerical, leaves, numbers))
     return beyond.masked_fill_(analytical == numerical, 0.0)
 
 
 def _beyond(difference: Tensor, bound: Tensor) -> Tensor:
-    """Return by how much differences exceed a bound. It is infinite for an infinite entry: that allows for nothing."""
+    """Return by how much differences exceed a bound. An infinite bound allows no difference that is not finite."""
     return (difference - bound).clamp_min_(0.0).masked_fill_(~difference.isfinite(), float("inf"))
 
 
@@ -74,7 +75,7 @@ def _modulus(matrix: Tensor, leaves: Sequence[Tensor]) -> Tensor:
 
 
 def contradiction(evidence: Evidence, mode: Mode, request: Request, check: str = "") -> Disagreement | None:
-    """Return where the Jacobian by one of the modes contradicts the numerical one; None where it does not."""
+    """Return where the Jacobian by a mode contradicts the numerical one, or None if it does not."""
     numbers = request.numbers
     analytical = evidence.analytical(mode)
     numerical = evidence.numerical(numbers.eps)
@@ -94,7 +95,7 @@ def contradiction(evidence: Evidence, mode: Mode, request: Request, check: str =
 
 
 def _confirmed(evidence: Evidence, mode: Mode, request: Request, check: str) -> Disagreement | None:
-    """Look again, one point and one direction at a time, before anything is reported."""
+    """Compare again, one point and one direction at a time, before anything is reported."""
     numbers, leaves = request.numbers, evidence.leaves
     analytical = evidence.analytical(mode, looped=True)
     numerical = evidence.numerical(numbers.eps, looped=True)
@@ -119,10 +120,10 @@ def _confirmed(evidence: Evidence, mode: Mode, request: Request, check: str) -> 
 def _inaccurate(
     analytical: Tensor, numerical: Differences, evidence: Evidence, *, looped: bool = False
 ) -> Disagreement | None:  # fmt: skip
-    """Return that a right Jacobian has lost digits, where the finite differences can tell; None where it has not.
+    """Return that a correct Jacobian has lost digits, if finite differences can resolve them; else None.
 
-    Their own error is estimated from a second step; it is about 1e-10 in double precision, four digits less than what
-    single precision somewhere inside a formula leaves.
+    The error of the differences is estimated from a second step. In double precision it is about 1e-10, four digits
+    less than the error that single precision inside a formula leaves.
     """
     if evidence.unit > 1e-12 or torch.allclose(analytical, numerical.jacobian, ACCURATE, ACCURATE):
         return None
@@ -143,7 +144,7 @@ def _inaccurate(
 def _not_linear(
     analytical: Analytical, numerical: Tensor, evidence: Evidence, mode: Mode, numbers: Numbers
 ) -> Disagreement | None:
-    """The Jacobian is right for each unit vector. Return why it is not for a sum of them; None where it is."""
+    """Given a Jacobian that is right for each unit vector, return why it is wrong for a sum of them, or None."""
     direction = probe(evidence.size[0 if mode == "reverse" else 1])
     off = (analytical.predicted - analytical.ordinary).abs()
     magnitudes = numerical.abs().T if mode == "reverse" else numerical.abs()
@@ -156,7 +157,7 @@ def _not_linear(
 
 
 def _names(evidence: Evidence, request: Request) -> tuple[str, ...]:
-    """Return the names of the outputs; the gradients that a pullback returns have none."""
+    """Return the names of the outputs. The gradients that a pullback returns have none."""
     function = evidence.function
     if not request.names or not isinstance(function, Primal):
         return ()
@@ -164,7 +165,7 @@ def _names(evidence: Evidence, request: Request) -> tuple[str, ...]:
 
 
 def at_kink(kinky: Tensor, evidence: Evidence) -> str:
-    """Return where one-sided differences disagree: the inputs to move, with their values."""
+    """Say where one-sided differences disagree: which inputs to move, and their values."""
     columns = kinky.any(dim=0).nonzero().flatten().tolist()
     places = []
     for column in columns[:8]:
@@ -179,12 +180,12 @@ def at_kink(kinky: Tensor, evidence: Evidence) -> str:
 
 
 def _projected(evidence: Evidence, mode: Mode, numbers: Numbers) -> Disagreement | None:
-    """Return where the projected Jacobian by one of the modes contradicts the numerical one; None where it does not.
+    """Return where the projected Jacobian by a mode contradicts the numerical one, or None if it does not.
 
-    Errors e of the entries that stay within atol and are independent of each other make v^T e u about atol |v| |u|
-    (Euclidean norms): that much is allowed, and rtol of the number itself. torch's fast mode allows
-    atol |v|_1 |u|_1, as if all errors had the worst sign: for n inputs and outputs about 3 n / 4 times as much. A wrong
-    entry is multiplied by two random numbers: k x k pairs of them make it unlikely that all are small.
+    If the errors e of the entries are independent and at most atol, v^T e u is about atol |v| |u| (Euclidean norms).
+    That much is allowed, plus rtol of the number itself. torch's fast mode allows atol |v|_1 |u|_1, as if all errors
+    had the worst sign: about 3 n / 4 times as much for n inputs and outputs. A wrong entry is multiplied by two random
+    numbers. With k x k pairs of them it is unlikely that all products are small.
     """
     for looped in (False, True):  # what the batch objects to is confirmed one by one
         analytical = evidence.analytical(mode, looped=looped)
@@ -215,7 +216,7 @@ def _projected(evidence: Evidence, mode: Mode, numbers: Numbers) -> Disagreement
 def _projected_not_linear(
     evidence: Evidence, mode: Mode, numbers: Numbers, n: Tensor, u: Tensor, v: Tensor
 ) -> Disagreement | None:  # fmt: skip
-    """The derivative is right for each of the directions. Return why it is not for their sum; None where it is."""
+    """Given a derivative that is right for each direction, return why it is wrong for their sum, or None."""
     if mode == "reverse":
         found, expected, lengths = evidence.vjp(v.sum(0)) @ u.T, n.sum(0), v.sum(0).norm() * u.norm(dim=1)
     else:

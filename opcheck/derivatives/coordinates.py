@@ -1,7 +1,7 @@
 """Complex as R^2: tensors of any dtype as vectors of real coordinates and back, and directions in these coordinates.
 
-Coordinates and tensors never share memory. A function under test may write to the tensors that it is given, and hand
-out tensors that it will write to: neither may change what is known about it, or about another function.
+Coordinates and tensors never share memory. A function under test may write to its arguments, or later to the tensors
+that it returned. Neither may change the evidence about this function or another one.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ Side = Literal["inputs", "outputs"]
 
 
 def real_size(tensor: Tensor) -> int:
-    """Return the number of real coordinates: elements, twice as many for complex dtypes."""
+    """Return the number of real coordinates: one for each element, or two for complex dtypes."""
     return tensor.numel() * (2 if tensor.is_complex() else 1)
 
 
 def split(coordinate: int, tensor: Tensor) -> tuple[tuple[int, ...], str]:
-    """Return the index and the part ("real", "imag", empty for real dtypes) of an element that a coordinate is."""
+    """Return the index of the element that a coordinate belongs to, and the part ("real", "imag", or empty if real)."""
     element, part = divmod(coordinate, 2) if tensor.is_complex() else (coordinate, 0)
     index: list[int] = []
     for size in reversed(tensor.shape):
@@ -38,7 +38,7 @@ def index_text(index: tuple[int, ...], part: str) -> str:
 
 
 def vector(tensors: Sequence[Tensor]) -> Tensor:
-    """Return the real coordinates of several tensors, one after another: float64, on the CPU, of shape (N,)."""
+    """Return the real coordinates of several tensors, concatenated: float64, on the CPU, of shape (N,)."""
     # cat() copies, also where there is one tensor only.
     found = [_plain(tensor).reshape(-1) for tensor in tensors]
     return torch.cat(found) if found else torch.zeros(0, dtype=torch.float64)
@@ -52,7 +52,7 @@ def rows_of(batches: Sequence[Tensor], count: int) -> Tensor:
 
 
 def _plain(tensor: Tensor) -> Tensor:
-    """Return real numbers in double precision on the CPU; for complex dtypes real and imaginary parts alternate."""
+    """Return real numbers in double precision on the CPU. For complex dtypes, real and imaginary parts alternate."""
     # Each call of torch costs as much as the arithmetic on a hundred numbers: what is not needed is left out.
     found = tensor.detach() if tensor.requires_grad else tensor
     found = found if found.layout is torch.strided else found.to_dense()
@@ -103,7 +103,7 @@ def _in_memory_of(values: Tensor, like: Tensor) -> Tensor:
 
 
 def _shares_memory(tensor: Tensor) -> bool:
-    """Tell whether elements of a tensor may lie in the same place, as those of expanded tensors do."""
+    """Tell whether elements of a tensor may overlap in memory, as in an expanded tensor."""
     extent = 1
     for stride, size in sorted((s, n) for s, n in zip(tensor.stride(), tensor.shape, strict=True) if n > 1):
         if stride < extent:
@@ -113,7 +113,7 @@ def _shares_memory(tensor: Tensor) -> bool:
 
 
 def parts(matrix: Tensor, sizes: Iterable[int], dim: int = 0) -> list[Tensor]:
-    """Return consecutive pieces of a matrix, of some sizes along a dimension."""
+    """Split a matrix along a dimension into pieces of the given sizes."""
     found, start = [], 0
     for size in sizes:
         found.append(matrix.narrow(dim, start, size))
@@ -122,13 +122,13 @@ def parts(matrix: Tensor, sizes: Iterable[int], dim: int = 0) -> list[Tensor]:
 
 
 def chunks(matrix: Tensor, most: int) -> list[Tensor]:
-    """Return consecutive rows of a matrix, at most so many in each piece."""
+    """Split the rows of a matrix into pieces of at most `most` rows."""
     count = len(matrix)
     return parts(matrix, [min(most, count - start) for start in range(0, count, most)])
 
 
 def located(coordinate: int, tensors: Sequence[Tensor]) -> tuple[int, int]:
-    """Return which of several tensors a coordinate belongs to, and which of its own it is."""
+    """Return which of several tensors a coordinate belongs to, and its position within that tensor."""
     number = 0
     while coordinate >= real_size(tensors[number]):
         coordinate -= real_size(tensors[number])
@@ -160,7 +160,7 @@ def same(one: Tensor, other: Tensor, rtol: float, atol: float) -> bool:
 
 
 def probe(size: int, number: int = 0) -> Tensor:
-    """Return a random direction of shape (size,) with coordinates in [-1, 1): the same one whenever it is asked for."""
+    """Return a random direction of shape (size,) with coordinates in [-1, 1). It is the same one every time."""
     return torch.tensor(_numbers(size, number), dtype=torch.float64)
 
 
@@ -175,7 +175,7 @@ def _numbers(size: int, number: int) -> tuple[float, ...]:
 def directions(size: int, count: int | None = None, side: Side = "inputs") -> Tensor:
     """Return the unit vectors, of shape (size, size), or `count` random directions, of shape (count, size).
 
-    Those of inputs and outputs have nothing to do with each other, also where there are as many of both.
+    Those of inputs and of outputs are independent of each other, even if the sizes are equal.
     """
     if count is None:
         return torch.eye(size, dtype=torch.float64)
@@ -189,15 +189,15 @@ def with_probe(size: int, count: int | None = None, side: Side = "inputs") -> Te
 
 
 def stencil(size: int, step: float, count: int | None = None) -> Tensor:
-    """Return the moves of central differences as rows: h u for each direction u, then -h u, then none at all."""
+    """Return the steps of central differences as rows: h u for each direction u, then -h u, then zeros."""
     above = directions(size, count) * step
     return torch.cat([above, -above, torch.zeros(1, size, dtype=torch.float64)])
 
 
 def asked(size: int, count: int | None, side: Side) -> Tensor:
-    """Return the directions that a batch is asked about on one side, as rows: of projections the probe as well.
+    """Return the directions of a batch on one side, as rows. Projections include the probe.
 
-    What a whole Jacobian makes of the probe, its columns or rows tell.
+    A whole Jacobian need not: its product with the probe follows from its columns or rows.
     """
     return directions(size, None, side) if count is None else with_probe(size, count, side)
 
@@ -205,7 +205,7 @@ def asked(size: int, count: int | None, side: Side) -> Tensor:
 def side_by_side(size: tuple[int, int], count: int | None = None) -> tuple[Tensor, Tensor]:
     """Return tangents of shape (K, N) and cotangents of shape (K, M), for a Jacobian of shape (M, N).
 
-    They are what a batch is asked about on each side, and zeros on the side that has fewer.
+    These are the directions of a batch on each side. The side that has fewer is padded with zeros.
     """
     tangents, cotangents = asked(size[1], count, "inputs"), asked(size[0], count, "outputs")
     rows = max(len(tangents), len(cotangents))

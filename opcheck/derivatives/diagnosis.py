@@ -1,7 +1,7 @@
 """What a disagreement of two Jacobians looks like: a lost sign, a factor, a missing sum, a cut graph.
 
-What common mistakes would make of a numerical block, one output by one leaf, is held against the analytical one. A
-mistake is named only where it predicts that within tolerance, and far better than the numerical block does.
+Common mistakes, applied to a numerical block (one output by one leaf), are compared with the analytical block. A
+mistake is reported only if it predicts that block within tolerance, and far better than the numerical block does.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Look = tuple[str, str, dict[str, Any]]  # kind, sentence and plain data of a fin
 
 
 def diagnose(pair: Pair, numbers: Numbers, *, check: str = "") -> list[Finding]:
-    """Say what the disagreement of two Jacobians looks like; blocks that look alike share a finding.
+    """Say what the disagreement of two Jacobians looks like. Blocks that look alike share a finding.
 
     check: empty for first derivatives, else as in "rev_over_rev": leaves are inputs, then cotangents (or tangents).
     """
@@ -82,7 +82,7 @@ class _Block:
 
     @cached_property
     def zero(self) -> Tensor:
-        """Where the analytical block is zero, beside atol and beside what is large in the numerical one."""
+        """Where the analytical block is zero, compared with atol and with the largest numerical entry."""
         return _modulus(self.a) <= min(self.numbers.atol, self.numbers.rtol * float(self.n.abs().max()))
 
     def explained_by(self, mistake: _Mistake) -> bool:
@@ -172,7 +172,7 @@ def _real_factor(block: _Block) -> Iterator[_Mistake]:
 
 
 def _complex_factor(block: _Block) -> Iterator[_Mistake]:
-    """Of the gradient or, where that is real, of the derivative."""
+    """A factor of the gradient or, if that is real, of the derivative."""
     dim, what = (3, "gradient") if block.leaf.is_complex() else (1, "derivative")
     if block.n.shape[dim] == 2:
         n, a = (torch.complex(*entries.unbind(dim)) for entries in (block.n, block.a))
@@ -201,7 +201,7 @@ def _times(block: _Block, factor: complex, what: str, predicted: Tensor, n: Tens
 
 
 def _simple(value: float, whole: float, rtol: float) -> float | None:
-    """Return the number that a fitted one stands for, such as 0, 2, -1/3 or 3/2; None where there is no simple one."""
+    """Return the simple number near a fitted one, such as 0, 2, -1/3 or 3/2, or None if there is none."""
     close = max(0.1 * rtol, 1e-6)
     if abs(value) <= close * whole:
         return 0.0
@@ -215,7 +215,7 @@ def _simple(value: float, whole: float, rtol: float) -> float | None:
 
 
 def _sizes(block: _Block, count: float) -> list[str]:
-    """Return what it is that a count counts."""
+    """Say what has the size `count`: a dimension, or all elements, of the input or the output."""
     found = []
     for name, tensor in (("input", block.leaf), ("output", block.output)):
         found += [f"size of dim {d} of the {name}" for d, size in enumerate(tensor.shape) if size == count]
@@ -259,7 +259,7 @@ def _not_finite(block: _Block) -> Look:
 
 
 def _somewhere(block: _Block) -> Look:
-    """Say where a block is wrong that no mistake explains. That zeros agree elsewhere says nothing."""
+    """Say where a block is wrong that no mistake explains. Zeros that agree elsewhere do not count."""
     wrong, size = block.wrong, _modulus(block.n)
     active = wrong | (torch.maximum(size, _modulus(block.a)) > block.numbers.atol)
     bad = {"entries": wrong, "columns": wrong.any(0).any(0), "rows": wrong.any(2)}

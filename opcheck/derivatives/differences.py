@@ -42,25 +42,25 @@ class Differences:
 
     @cached_property
     def most_bend(self) -> float:
-        """The greatest disagreement of the two sides; NaN where something is no number."""
+        """The largest disagreement of the two sides; NaN if any value is NaN."""
         return float(self.bend.abs().max()) if self.above.numel() else 0.0
 
     @property
     def bend(self) -> Tensor:
-        """By how much the two sides differ: h f'' where f is smooth, the height of the step in f' at a kink."""
+        """The difference of the two sides: h f'' if f is smooth, the jump of f' at a kink."""
         return (self.above - self.base).add_(self.below).sub_(self.base).div_(self.step).T
 
 
 def differences(values: Tensor, step: float) -> Differences:
-    """Return the differences that the values at a stencil make: of shape (2 K + 1, M)."""
+    """Return the differences from values at a stencil, of shape (2 K + 1, M)."""
     count = len(values) // 2
     return Differences(values[:count], values[-1], values[count:-1], step)
 
 
 def looped(function: Differentiable, leaves: Sequence[Tensor], points: Tensor) -> Tensor:
-    """Return the values at some points, as rows, one call for each.
+    """Return the values at some points as rows, with one call per point.
 
-    Each is written into the same memory, which has the format of the leaf. Exceptions are those of the function.
+    Every point is written into the same memory, in the format of the leaf. Passes on the function's exceptions.
     """
     return torch.cat(list(_looped(function, leaves, points)))
 
@@ -99,7 +99,7 @@ def error_estimate(fine: Differences, coarse: Differences) -> Tensor:
     """Return an estimate of the error of the finer central differences, of shape (M, K).
 
     Their truncation error is h^2 f'''/6 and that at c h is c^2 times as large, so that the two differ by at least the
-    error of the finer one for c^2 >= 2. To this comes what rounding of f does to a difference quotient.
+    error of the finer one for c^2 >= 2. Rounding of f adds its share.
     """
     unit = torch.finfo(torch.float64).eps
     rounding = unit * torch.maximum(fine.above.abs(), fine.below.abs()).T / fine.step

@@ -1,4 +1,4 @@
-"""What an engine answers where a claim does not hold: where two Jacobians differ, and what the mistake looks like."""
+"""The answer of an engine if a claim does not hold: where two Jacobians differ, and what the mistake looks like."""
 
 from __future__ import annotations
 
@@ -106,15 +106,15 @@ class Engine(Protocol):
         ...
 
     def ask(self, check: str, request: Request) -> Disagreement | None:
-        """Return why the claim of a derivative check does not hold for a request; None where it holds.
+        """Return why the claim of a check does not hold for a request, or None if it holds.
 
-        Exceptions of the function and of its derivatives are passed on.
+        Passes on the exceptions of the function and of its derivatives.
         """
         ...
 
 
 def called(output: int, name: str) -> str:
-    """Return what an output is called: `output 0`, or `output.loss` where it has a name."""
+    """Return what to call an output: `output 0`, or `output.loss` if it has a name."""
     return f"output{name}" if name else f"output {output}"
 
 
@@ -131,13 +131,13 @@ class Pair:
     """Of the outputs, as in `.loss`; empty: they have positions."""
 
     def worst(self, most: int = 5) -> list[Entry]:
-        """Return the entries that exceed their tolerance by most; of each element of a complex leaf the worse part."""
+        """Return the entries that exceed their tolerance most. Of an element of a complex leaf it is the worse part."""
         ranked = torch.where(self._worse_parts(), self.excess, 0.0).flatten()
         order = ranked.argsort(descending=True, stable=True)[:most].tolist()
         return [self.entry(*divmod(k, self.excess.shape[1])) for k in order if ranked[k] > 0]
 
     def mismatch(self) -> Mismatch | None:
-        """Return the worst entry, with what surrounds it; None where no entry exceeds its tolerance."""
+        """Return the worst entry and its surroundings, or None if no entry exceeds its tolerance."""
         if not bool((self.excess > 0).any()):
             return None
         ranked = torch.where(self._worse_parts(), self.excess, 0.0)

@@ -1,8 +1,8 @@
-"""What there is to know about the derivative of a function at a point: computed once, when it is asked for.
+"""The derivative of a function at a point, in three ways. Each is computed once, on first use.
 
-One real Jacobian of shape (M, N) in the coordinates of `coordinates.py` holds everything, whatever the dtypes. The
-numerical one, the one by reverse and the one by forward mode are each computed for all directions at once, and one by
-one where the function cannot be batched, or where what the batch says is in doubt.
+A real Jacobian of shape (M, N) in the coordinates of `coordinates.py` holds everything, whatever the dtypes. It is
+computed numerically, by reverse mode and by forward mode: for all directions at once, or one by one if the function
+cannot be batched or the result of the batch is in doubt.
 """
 
 from __future__ import annotations
@@ -62,11 +62,11 @@ class Analytical:
 
     @cached_property
     def deviation(self) -> float:
-        """The largest difference between the two."""
+        """The largest difference between the two products."""
         return largest_difference(self.predicted, self.ordinary)
 
     def holds(self, rounding: float) -> bool:
-        """Tell whether the ordinary call agrees with the Jacobian up to some relative rounding."""
+        """Tell whether the ordinary call agrees with the Jacobian, up to a relative rounding error."""
         if self.deviation <= rounding:  # as almost always; NaN is looked at below
             return True
         scale = float(torch.linalg.vector_norm(self.jacobian, float("inf"))) if self.jacobian.numel() else 1.0
@@ -77,8 +77,8 @@ class Analytical:
 class Evidence:
     """The derivative of `function` at `leaves`, which require grad and are strided.
 
-    `modes` are those that the function is claimed to support: one batch answers for all of them. `graph` are the
-    outputs, where they are known already.
+    `modes` are those that the function is claimed to support. One batch covers all of them. `graph`: the outputs, if
+    they are known already.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Evidence:
         self._analytical: dict[tuple[Mode, bool], Analytical] = {}
 
     def on_graph(self, use: Callable[[Tensors], T]) -> T:
-        """Return what `use` makes of the outputs, which carry a graph."""
+        """Return `use(outputs)`, where the outputs have a graph."""
         fresh = self._graph is None  # one that was handed over may be stale
         outputs = self._graph = self.function(*self.leaves) if self._graph is None else self._graph
         try:
@@ -120,9 +120,9 @@ class Evidence:
 
     @cached_property
     def projections(self) -> int | None:
-        """How many random directions stand for the units on each side; None: the whole Jacobian is computed.
+        """The number of random directions on each side; None if the whole Jacobian is computed.
 
-        Raises TooLarge where a whole one is wanted that would not fit into the memory allowed.
+        Raises TooLarge if a whole one is requested that does not fit into memory.
         """
         return self.coverage.directions(self.size)
 
@@ -138,7 +138,7 @@ class Evidence:
 
     @property
     def chunk(self) -> int:
-        """How many points may be evaluated at once."""
+        """How many points to evaluate at once."""
         return self.coverage.chunk(self.size)
 
     def numerical(self, step: float, *, looped: bool = False) -> Differences:
@@ -159,7 +159,7 @@ class Evidence:
         return found if same(found.base, self.value, 1e-6, 1e-6) else self.numerical(step, looped=True)
 
     def analytical(self, mode: Mode, *, looped: bool = False) -> Analytical:
-        """Return the Jacobian by one of the modes. Exceptions are those of the derivative."""
+        """Return the Jacobian by one of the modes. Passes on the exceptions of the derivative."""
         if (mode, looped) not in self._analytical:
             self._analytical[mode, looped] = self._differentiated(mode, looped)
         return self._analytical[mode, looped]
@@ -196,11 +196,11 @@ class Evidence:
         return Analytical(found if mode == "reverse" else found.T, predicted, ordinary, **how)
 
     def _size_of(self, mode: Mode) -> int:
-        """Return of how many coordinates the directions of a mode are."""
+        """Return the number of coordinates of a direction in a mode."""
         return self.size[0 if mode == "reverse" else 1]
 
     def _batched(self, mode: Mode) -> Tensor:
-        """Return the directions pulled back or pushed forward, by a batch. Exceptions are those of batching."""
+        """Return the vjps or jvps of all directions, from a batch of points. Passes on the exceptions of batching."""
         shared = mode in self.modes and len(self.modes) > 1
         swept = (self.swept if shared else None) or self._sweep((mode,))
         found = swept.gradients if mode == "reverse" else swept.tangents
@@ -208,26 +208,26 @@ class Evidence:
         return found[: len(self._asked(mode))]
 
     def _vmapped(self, mode: Mode) -> Tensor:
-        """Return the directions pulled back or pushed forward, all of them at the point itself.
+        """Return the vjps or jvps of all directions, batched at a single point.
 
-        Control flow may depend on a point that is no batch. Exceptions are those of batching.
+        Control flow may depend on that point. Passes on the exceptions of batching.
         """
         return (self.vjp_vmapped if mode == "reverse" else self.jvp_vmapped)(self._asked(mode))
 
     def _asked(self, mode: Mode) -> Tensor:
-        """Return the directions that a batch is asked about."""
+        """Return the directions of a batch."""
         return asked(self._size_of(mode), self.projections, SIDES[mode])
 
     @cached_property
     def swept(self) -> Sweep | None:
-        """What all modes say in one batch; None where each has to be asked on its own. Dual numbers do not nest."""
+        """The results of all modes from one batch, or None if each needs its own. Dual numbers do not nest."""
         try:
             return None if has_forward(self.function) else self._sweep(self.modes)
         except Exception:
             return None
 
     def _sweep(self, modes: Collection[Mode]) -> Sweep:
-        """Evaluate at the point, with a tangent and a cotangent in each row. Exceptions are those of batching."""
+        """Evaluate at the point, with a tangent and a cotangent in each row. Passes on the exceptions of batching."""
         tangents, cotangents = side_by_side(self.size, self.projections)
         rows = max(len(self._asked(mode)) for mode in modes)
         return sweep(
@@ -266,7 +266,7 @@ class Evidence:
     def vjp_vmapped(self, cotangents: Tensor) -> Tensor:
         """Return V J for cotangents V of shape (K, M), by `torch.func.vmap` of an ordinary backward pass.
 
-        Exceptions are those of batching.
+        Passes on the exceptions of batching.
         """
 
         def pulled(outputs: Tensors) -> Tensor:
@@ -277,20 +277,20 @@ class Evidence:
     def jvp_vmapped(self, tangents: Tensor) -> Tensor:
         """Return U J^T for tangents U of shape (K, N), by `torch.func.vmap` of forward mode.
 
-        Exceptions are those of batching.
+        Passes on the exceptions of batching.
         """
         points = tuple(leaf.detach() for leaf in self.leaves)
         push = autodiff.Pushforward(autodiff.transformed(self.function), transform=True)
         return by_vmap(lambda *t: push(*points, *t), tangents, points, self.chunk)
 
     def vjp_by_jacobian(self, cotangents: Tensor) -> Tensor:
-        """Return V J for cotangents V of shape (K, M) or (M,): by the Jacobian where it is whole, else one by one."""
+        """Return V J for cotangents V of shape (K, M) or (M,): from the Jacobian if it is whole, else one by one."""
         if self.projections is None:
             return cotangents @ self.analytical("reverse").jacobian
         return self.vjp(cotangents) if cotangents.dim() == 1 else self.vjp_looped(cotangents)
 
     def jvp_by_jacobian(self, tangents: Tensor) -> Tensor:
-        """Return U J^T for tangents U of shape (K, N) or (N,): by the Jacobian where it is whole, else one by one."""
+        """Return U J^T for tangents U of shape (K, N) or (N,): from the Jacobian if it is whole, else one by one."""
         if self.projections is None:
             return tangents @ self.analytical("forward").jacobian.T
         return self.jvp(tangents) if tangents.dim() == 1 else self.jvp_looped(tangents)

@@ -1,4 +1,4 @@
-"""Claims about gradients beside their numbers: undefined cotangents, attributes, memory, determinism, batching."""
+"""Claims about gradients other than their values: undefined cotangents, attributes, memory, determinism, batching."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ _untyped: Any = torch._C._functions  # what torch's gradcheck uses too: nothing 
 
 
 def undefined_cotangents(evidence: Evidence) -> Disagreement | None:
-    """Return why undefined cotangents are not treated as zeros; None where they are.
+    """Return why undefined cotangents are not treated as zeros, or None if they are.
 
-    All of them undefined must give zeros; one of several must give what a zero in its place gives.
+    If all are undefined, the gradients must be zero. If one of several is, they must be those for a zero in its place.
     """
     evidence.ordinary_reverse  # noqa: B018 - its exceptions are those of any backward pass
     outputs = evidence.outputs
@@ -56,7 +56,7 @@ def undefined_cotangents(evidence: Evidence) -> Disagreement | None:
 
 
 def undefined_tangents(evidence: Evidence) -> Disagreement | None:
-    """Return why an input without a tangent is not treated as one with a tangent of zeros; None where it is."""
+    """Return why a missing tangent is not treated as a tangent of zeros, or None if it is."""
     evidence.ordinary_forward  # noqa: B018 - its exceptions are those of any call in forward mode
     leaves = [leaf.detach() for leaf in evidence.leaves]
     direction, sizes = probe(evidence.size[1]), [real_size(leaf) for leaf in leaves]
@@ -75,9 +75,9 @@ def _as_for_zeros(
     found: Tensor, zeroed: Tensor, nothing: bool, by_jacobian: Callable[[Tensor], Tensor],
     ordinary: Callable[[Tensor], Tensor], evidence: Evidence,
 ) -> bool:  # fmt: skip
-    """Tell whether a derivative without some vectors is that for zeros in their place, the direction `zeroed`.
+    """Tell whether a derivative without some vectors is the one for `zeroed`, which has zeros in their place.
 
-    nothing: no vector was given at all. That means zeros, whatever the formula makes of zeros (0 * inf, say).
+    nothing: no vector was given at all. The result must be zero, whatever the formula makes of zeros (0 * inf, say).
     """
     if nothing:
         return _close(found, torch.zeros_like(found), evidence)
@@ -111,9 +111,9 @@ def _close(found: Tensor, expected: Tensor, evidence: Evidence) -> bool:
 
 
 def memory_of_cotangents(evidence: Evidence) -> Disagreement | None:
-    """Return which gradient depends on how the cotangent lies in memory; None where none does.
+    """Return which gradient depends on the memory layout of the cotangent, or None if none does.
 
-    Cotangents have gaps, or are one number expanded: what the backward pass of sum() hands over.
+    Cotangents have gaps, or are a single number expanded, as in the backward pass of sum().
     """
 
     def compare(outputs: Tensors) -> Disagreement | None:
@@ -139,7 +139,7 @@ def memory_of_cotangents(evidence: Evidence) -> Disagreement | None:
 
 
 def attributes(evidence: Evidence) -> Disagreement | None:
-    """Return which gradient has not the dtype, shape, layout or device of its input; None where all have."""
+    """Return which gradient differs from its input in dtype, shape, layout or device, or None if none does."""
 
     def compare(outputs: Tensors) -> Disagreement | None:
         gradients = vjp(outputs, evidence.leaves, tuple(torch.ones_like(output) for output in outputs))
@@ -186,7 +186,7 @@ def _batching(
     evidence: Evidence, directions: Tensor, vmapped: Callable[[Tensor], Tensor],
     unbatched: tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]], what: str,
 ) -> Disagreement | None:  # fmt: skip
-    """Return why a derivative cannot be vmapped, or is another one then; None where it can."""
+    """Return why a derivative cannot be vmapped, or how the result differs; None if it is right."""
     if not evidence.outputs:
         return None
     try:
@@ -227,7 +227,7 @@ class RawGradient:
 
 
 def raw_gradients(outputs: tuple[Tensor, ...], leaves: tuple[Tensor, ...]) -> list[RawGradient]:
-    """Run one backward pass over `outputs`, and return the gradients of every Python function met on the way.
+    """Run one backward pass over `outputs`, and return the gradients of every Python function on the way.
 
     The engine of autograd silently converts a gradient of the wrong dtype (`validate_outputs` in
     torch/csrc/autograd/engine.cpp), so that a float32 gradient for a float64 input shows only as lost digits. Here the

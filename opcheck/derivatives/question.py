@@ -1,4 +1,4 @@
-"""What an engine is asked: a function at some leaves, step and tolerances, and how much of the Jacobian is covered."""
+"""The question to an engine: a function at some leaves, step and tolerances, how much of the Jacobian to compute."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Function = Callable[..., tuple[Tensor, ...]]
 
 @dataclass(frozen=True)
 class Numbers:
-    """Step and tolerances: an analytical entry a passes where |a - n| <= atol + rtol |n| for the numerical entry n."""
+    """Step and tolerances. An analytical entry a passes if |a - n| <= atol + rtol |n| for the numerical entry n."""
 
     eps: float
     """Step of the central differences, in the units of the input."""
@@ -38,7 +38,7 @@ BY_PRECISION = {
 
 
 def default_numbers(dtype: torch.dtype) -> Numbers | None:
-    """Return the defaults for a dtype; None where finite differences in it say nothing (half precision)."""
+    """Return the defaults for a dtype, or None if it is too coarse for finite differences (half precision)."""
     return BY_PRECISION.get(dtype)
 
 
@@ -72,9 +72,9 @@ class Coverage:
     """The bytes that a batch may take, by the estimate of `chunk`, and a whole Jacobian that is asked for as such."""
 
     def directions(self, size: tuple[int, int]) -> int | None:
-        """Return the number of random directions on each side of a Jacobian of shape (M, N); None: it is whole.
+        """Return the number of random directions on each side of a Jacobian of shape (M, N); None for a whole one.
 
-        Raises TooLarge where "full" is wanted and does not fit into `memory`.
+        Raises TooLarge if "full" is requested and does not fit into `memory`.
         """
         if self.jacobian == "full":
             self._allow_whole(size)
@@ -82,7 +82,7 @@ class Coverage:
         return None if self.jacobian == "auto" and max(size) <= self.largest else self.projections
 
     def chunk(self, size: tuple[int, int]) -> int:
-        """Return how many points may be evaluated at once, for a Jacobian of shape (M, N)."""
+        """Return how many points to evaluate at once, for a Jacobian of shape (M, N)."""
         return max(1, self.memory // (8 * COPIES * max(1, sum(size))))
 
     def _allow_whole(self, size: tuple[int, int]) -> None:

@@ -1,8 +1,8 @@
-"""The reference engine: every claim is put to `torch.autograd.gradcheck` and `gradgradcheck`.
+"""The reference engine: puts every claim to `torch.autograd.gradcheck` and `gradgradcheck`.
 
-It is slow, and the yardstick for the other engine: it shares no calculus with it. What torch's two functions cannot be
-asked (orders beyond theirs, gradients of sparse layouts, batching by the public vmap) is put together here from torch's
-other functions, one point and one direction at a time.
+It is slow, and it is the yardstick for the other engine, so it shares no calculus with it. What torch's two functions
+do not cover (further orders, gradients of sparse layouts, batching by the public vmap) is built here from torch's other
+functions, one point and one direction at a time.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class TorchEngine:
     name = "torch"
 
     def ask(self, check: str, request: Request) -> Disagreement | None:
-        """Return why a claim does not hold; None where it holds. See `Engine.ask`."""
+        """Return why a claim does not hold, or None if it does. See `Engine.ask`."""
         if check == "fwd_over_fwd":  # dual numbers do not nest: gradcheck cannot ask for it
             return _forward_over_forward(request)
         question = QUESTIONS[check]
@@ -150,7 +150,7 @@ def _put(function: Any, request: Request, question: Question, parameters: dict[s
 
 
 def _objection(text: str, claim: str) -> Disagreement | None:
-    """Return what a message of torch says about a claim; None where gradcheck came to another one after it held."""
+    """Return what a message of torch says about a claim, or None if torch had found that the claim holds."""
     order = list(OBJECTIONS)
     about = next((name for name in reversed(order) if re.search(OBJECTIONS[name], text)), "")
     if not claim or about == claim:
@@ -164,7 +164,7 @@ def _objection(text: str, claim: str) -> Disagreement | None:
 
 
 def _chosen(function: Function, leaves: tuple[Tensor, ...]) -> Callable[..., tuple[Tensor, ...]]:
-    """Return a function with the outputs that have a backward pass, or, where none has, that could have one."""
+    """Restrict a function to the outputs that have a backward pass or, if none has, to those that could have one."""
     outputs = function(*leaves)
     places = [k for k, y in enumerate(outputs) if y.requires_grad]
     places = places or [k for k, y in enumerate(outputs) if y.is_floating_point() or y.is_complex()]
@@ -193,7 +193,7 @@ def _random(like: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
 
 
 def _as_lazy(vector: Tensor, like: Tensor) -> Tensor:
-    """Return a vector as lazily conjugated as a tensor is: torch takes no other one for a tangent of it."""
+    """Return a vector with the conjugate bit of a tensor, which torch requires of its tangents."""
     return vector.conj() if like.is_conj() else vector
 
 
@@ -224,7 +224,7 @@ def _derivative(request: Request, step: Step) -> Request:
 
 
 def _dense_gradients(request: Request) -> Request:
-    """Return the question about the vjp, its gradients made dense: gradgradcheck refuses those of sparse layouts."""
+    """Return the question about the vjp with dense gradients, since gradgradcheck refuses sparse ones."""
     derived = _derivative(request, "rev")
 
     def dense(*arguments: Tensor) -> tuple[Tensor, ...]:
@@ -235,7 +235,7 @@ def _dense_gradients(request: Request) -> Request:
 
 
 def _first_order(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Return what gradcheck is to be told about a vjp, from the parameters of gradgradcheck."""
+    """Translate parameters of gradgradcheck into those of gradcheck for a vjp."""
     names = {"check_rev_over_rev": "check_backward_ad", "check_fwd_over_rev": "check_forward_ad"}
     return {names.get(name, name): value for name, value in parameters.items()}
 
@@ -273,7 +273,7 @@ def _units(tensor: Tensor) -> Iterator[Tensor]:
 
 
 def _batching(check: str, request: Request) -> Disagreement | None:
-    """Compare three derivatives by `torch.func.vmap` with those one by one."""
+    """Compare vmapped derivatives in three directions with those from a loop."""
     function, leaves = _chosen(request.function, request.leaves), request.leaves
     outputs = function(*leaves)
     if not outputs:
