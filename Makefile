@@ -37,7 +37,7 @@ run: $(VENV)/.installed
 	$(BIN)/opcheck run specs --device cpu -n $(JOBS) $(ARGS)
 
 test: $(VENV)/.developing
-	$(BIN)/python -m pytest -q -n $(JOBS) $(ARGS)
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal $(ARGS)
 
 # All in the lowest version that is declared, but for torch, which stays as pinned unless TORCH says otherwise: not every index
 # has old builds of it for the CPU alone, and the others take gigabytes. The stamp names the torch that was installed last.
