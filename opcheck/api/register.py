@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 from opcheck.plan.kinds import BUILTIN, REGISTERED, CheckKind, check_kinds, register
 from opcheck.spec.claims import Supports
 from opcheck.spec.model import MarkName
-from opcheck.spec.problems import listing, nearest
+from opcheck.spec.problems import listing, suggestion
 
 if TYPE_CHECKING:
     from opcheck.checks import Subject, Verdict
@@ -125,9 +125,8 @@ def _refuse_mistakes(kind: CheckKind) -> None:
     ):
         for word in given:
             if word not in choices:
-                near = nearest(word, choices)
-                hint = f'; did you mean "{near}"?' if near else ""
-                raise ValueError(f'the check "{kind.name}": unknown {what} "{word}"; expected {listing(choices)}{hint}')
+                expected = f"{listing(choices)}{suggestion(word, choices)}"
+                raise ValueError(f'the check "{kind.name}": unknown {what} "{word}"; expected {expected}')
     if kind.name in {builtin.name for builtin in BUILTIN}:
         raise ValueError(f'the check "{kind.name}" is one of opcheck itself; give yours another name')
     known = REGISTERED.get(kind.name)
