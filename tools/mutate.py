@@ -110,8 +110,17 @@ def _walk(node: ast.AST) -> Iterator[ast.AST]:
         if name in ("annotation", "returns", "decorator_list", "bases"):
             continue
         for child in value if isinstance(value, list) else [value]:
-            if isinstance(child, ast.AST) and not isinstance(child, LEFT_ALONE) and not _is_strict(child):
+            if isinstance(child, ast.AST) and not isinstance(child, LEFT_ALONE) and not _says_nothing(child):
                 yield from _walk(child)
+
+
+def _says_nothing(node: ast.AST) -> bool:
+    return _is_strict(node) or _is_literal(node)
+
+
+def _is_literal(node: ast.AST) -> bool:
+    """Tell whether a node is a `Literal[...]`, which is read by type checkers."""
+    return isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id == "Literal"
 
 
 def _is_strict(node: ast.AST) -> bool:
@@ -186,7 +195,11 @@ BESIDES = {
     "disagreement": ("diagnosis",),
     "dtypes": ("too_large",),
     "evidence": ("guards", "fallbacks", "question"),
+    "expectations": ("judge",),
     "gradients": ("batched_engine", "guards"),
+    "lifeline": ("watchdog",),
+    "process_state": ("runner",),
+    "session": ("runner",),
     "unsupported": ("disclaimed_in_part", "too_large"),
     "vmap": ("values",),
 }
@@ -230,6 +243,7 @@ class Copy:
         """Run pytest in this process, and end it with pytest's exit code."""
         code = 1
         try:
+            signal.signal(signal.SIGINT, signal.default_int_handler)  # a process in the background ignores it
             null = os.open(os.devnull, os.O_RDWR)
             for stream in (0, 1, 2):
                 os.dup2(null, stream)

@@ -18,7 +18,7 @@ MET_BY: dict[str, OutcomeKind] = {
     "error": "error",
     "inconclusive": "inconclusive",
 }
-"""The kind of failure that each expected outcome stands for."""
+"""The kind of failure that each expected outcome stands for; skip stands for none."""
 
 MISSED = {
     "fail": "expected to fail, but holds",
@@ -31,11 +31,6 @@ MISSED = {
 def kind_of(verdict: Verdict) -> OutcomeKind:
     """Return the kind of outcome that a failing verdict leads to."""
     return "inconclusive" if verdict.inconclusive else "error" if verdict.is_error else "failed"
-
-
-def expectations(case: Case) -> list[Expect]:
-    """Return the expectations of a case that do not skip it."""
-    return [expect for expect in case.expectations if expect.outcome != "skip"]
 
 
 def about(expect: Expect, sample: str | None) -> bool:
@@ -79,7 +74,7 @@ def expected(case: Case, outcome: Outcome) -> Outcome:
     """
     if outcome.outcome != "error":
         return outcome
-    for expect in expectations(case):
+    for expect in case.expectations:
         if about(expect, None) and _fits(expect, "error", f"{outcome.reason}\n{outcome.message}"):
             return replace(outcome, outcome="xfailed", reason=expect.reason, message=outcome.reason)
     return outcome

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from opcheck.checks.verdict import Verdict, cannot
 from opcheck.plan.case import Case
-from opcheck.run.expectations import about, covers, expectations, kind_of, missed
+from opcheck.run.expectations import about, covers, kind_of, missed
 from opcheck.run.outcome import Outcome
 from opcheck.spec.claims import Expect
 from opcheck.spec.library import Sample
@@ -22,7 +22,7 @@ def judge(case: Case, verdicts: Sequence[Verdict], rerun: str = "") -> Outcome:
     rerun: the command that runs the case, for the message.
     """
     verdicts = verdicts or [cannot(f"{case.check} gave no verdict: nothing was tested")]
-    known = expectations(case)
+    known = case.expectations
     met: dict[str, str] = {}
     unexpected: list[Verdict] = []
     for verdict in verdicts:
@@ -84,7 +84,7 @@ def _message(case: Case, failures: list[Verdict], count: int, rerun: str, most: 
     if len(failures) > most:
         names = ", ".join(str(verdict.sample) for verdict in failures[most:])
         parts.append(f"also: {names}")
-    near = [expect for expect in expectations(case) if any(about(expect, verdict.sample) for verdict in failures)]
+    near = [expect for expect in case.expectations if any(about(expect, verdict.sample) for verdict in failures)]
     if near:
         parts.append("\n".join(f"the spec expects something else: {_told(expect)}" for expect in near))
     if rerun:

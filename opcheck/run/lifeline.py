@@ -38,7 +38,7 @@ class Lifeline:
 
     def __init__(self, path: Path) -> None:
         """Open the files."""
-        self._file: Any = open(path, "wb", buffering=0)  # noqa: SIM115 - open until the process ends
+        self._file: Any = open(path, "wb")  # noqa: SIM115 - open until the process ends
         self._trace: Any = open(trace_path(path), "w")  # noqa: SIM115
         self.output = path.with_suffix(".out")
         self._length = 0

@@ -57,6 +57,13 @@ class TestWithoutExpectations:
             "operators.right.square::backward[cpu-float64]: failed", "", "  the slope is wrong", "  by a lot",
         ]  # fmt: skip
 
+    def test_a_verdict_on_the_case_counts_no_samples(self, case_of):
+        assert judge(case_of(), [*GOOD, WRONG]).message.splitlines()[0].endswith("[cpu-float64]: failed")
+
+    def test_what_a_check_remarks_on_a_sample_that_holds_is_kept(self, case_of):
+        outcome = judge(case_of(), verdicts(b=Verdict(True, "low accuracy")))
+        assert (outcome.outcome, outcome.fields) == ("passed", {"warnings": {"b": "low accuracy"}})
+
     def test_of_many_failures_three_are_told_and_the_others_named(self, case_of):
         message = judge(case_of(), verdicts(a=WRONG, b=WRONG, g=WRONG)).message
         assert message.count("the slope is wrong") == 3
@@ -79,7 +86,7 @@ class TestWithoutExpectations:
 class TestExpectationsOfTheCase:
     def test_a_failure_that_was_expected_does_not_count(self, case_of):
         outcome = judge(case_of((None, "fail", "known")), verdicts(b=WRONG))
-        assert (outcome.outcome, outcome.reason) == ("xfailed", "known")
+        assert (outcome.outcome, outcome.reason, outcome.message) == ("xfailed", "known", "the slope is wrong")
 
     def test_a_pass_that_was_not_expected_counts(self, case_of):
         outcome = judge(case_of((None, "fail", "known")), GOOD)

@@ -150,6 +150,35 @@ class TestLifeline:
         assert read_trace(tmp_path / "gw0.sign", start=6) == '  File "mine.py", line 3 in mine'
         assert read_trace(tmp_path / "gw1.sign") == ""
 
+    @pytest.mark.parametrize(
+        ("last", "told"), [("os.abort()", "Aborted"), ("os.kill(os.getpid(), signal.SIGUSR1); time.sleep(0.1)", "")]
+    )
+    def test_a_process_that_crashes_or_is_asked_leaves_the_traceback_of_its_main_thread(self, tmp_path, last, told):
+        code = f"""
+import os, signal, threading, time
+from pathlib import Path
+from opcheck.run.lifeline import Lifeline
+def beside(): time.sleep(60)
+def mine(): {last}
+threading.Thread(target=beside, daemon=True).start()
+Lifeline(Path({str(tmp_path / "gw0.sign")!r})).catch_crashes()
+mine()
+"""
+        subprocess.run([sys.executable, "-c", code], check=False, capture_output=True)
+        trace = read_trace(tmp_path / "gw0.sign")
+        assert trace.startswith(f"Fatal Python error: {told}" if told else "Stack (most recent call first):")
+        assert "in mine" in trace
+        assert "in beside" not in trace
+
+    def test_a_long_traceback_is_shortened_and_holds_no_list_of_extensions(self, tmp_path):
+        frames = [f'  File "mine.py", line {number} in f' for number in range(30)]
+        text = "\n".join(["Fatal", "", *frames, "", "Extension modules: torch._C (total: 1)"])
+        (tmp_path / "gw0.trace").write_text(text)
+        assert read_trace(tmp_path / "gw0.sign", most=3).splitlines() == ["Fatal", *frames[:2], "  ..."]
+        assert read_trace(tmp_path / "gw0.sign", most=100).splitlines() == ["Fatal", *frames]
+        (tmp_path / "gw0.trace").write_text("one\ntwo")
+        assert read_trace(tmp_path / "gw0.sign", most=2).splitlines() == ["one", "two"]
+
     def test_the_end_of_what_was_printed_is_kept(self, tmp_path):
         (tmp_path / "gw0.out").write_bytes(b"x" * 5000 + b"\xff the end\n")
         assert read_output(tmp_path / "gw0.sign", most=10) == "\\xff the end"

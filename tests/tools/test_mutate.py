@@ -50,7 +50,15 @@ def test_a_change_is_one_that_weakens_a_check(mutate, line, some):
 
 @pytest.mark.parametrize(
     "line",
-    ["z: int = x", "'what it does'", "import os", "z = f'{x} {1 + y}'", "return None", "z = zip(x, strict=True)"],
+    [
+        "z: int = x",
+        "'what it does'",
+        "import os",
+        "z = f'{x} {1 + y}'",
+        "return None",
+        "z = zip(x, strict=True)",
+        "Z = Literal['a', 'b']",
+    ],
 )
 def test_annotations_texts_and_imports_are_left_alone(mutate, line):
     assert changed(mutate, line) == set()
@@ -66,9 +74,8 @@ def test_tests_are_those_of_the_same_name_and_then_those_of_the_folder(mutate):
     assert all_of_them[0] == "tests/derivatives"
     assert mutate.stages("opcheck/derivatives/compare.py", near=True) == [near]
     for stem, others in mutate.BESIDES.items():
-        folders = [
-            folder for folder in ("derivatives", "checks") if (mutate.ROOT / "opcheck" / folder / f"{stem}.py").exists()
-        ]
+        parts = ("derivatives", "checks", "run")
+        folders = [folder for folder in parts if (mutate.ROOT / "opcheck" / folder / f"{stem}.py").exists()]
         for other in others:
             assert (mutate.ROOT / "tests" / folders[0] / f"test_{other}.py").exists()
 
