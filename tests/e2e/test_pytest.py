@@ -234,9 +234,10 @@ class TestParts:
         phases = [line.split()[1] for line in lines if re.match(r"[\d.]+s (setup|call|teardown)", line)]
         assert sorted(phases) == ["call"] * 3 + ["setup"] * 3 + ["teardown"] * 3
 
-    def test_a_case_runs_whatever_pytests_own_plugins_are_called(self, project, plain_pytest):
-        project.write("conftest.py", RENAMED)
-        assert counts(plain_pytest(*self.OPTIONS)) == "1 failed, 2 passed"
+    def test_a_case_runs_whatever_pytests_own_plugins_are_called(self, project):
+        project.write("renaming.py", RENAMED)
+        run = project.run("python", "-m", "pytest", "-p", "renaming", *self.OPTIONS)
+        assert counts(run) == "1 failed, 2 passed"
 
     def test_reports_have_keywords_and_logs(self, project, plain_pytest):
         project.write("conftest.py", LISTENING)
@@ -289,7 +290,7 @@ import _pytest.runner
 
 
 class Runner:
-    pass
+    __module__ = "_pytest.runner"
 
 
 for name in dir(_pytest.runner):
@@ -297,14 +298,14 @@ for name in dir(_pytest.runner):
         setattr(Runner, name, staticmethod(getattr(_pytest.runner, name)))
 
 
-def pytest_configure(config):
-    config.pluginmanager.unregister(name="runner")
-    config.pluginmanager.register(Runner(), "renamed")
+def pytest_addoption(pluginmanager):
+    pluginmanager.unregister(name="runner")
+    pluginmanager.register(Runner(), "renamed")
 """
 
 LISTENING = """
-def pytest_runtest_logreport(report):
-    if report.when == "call":
+def pytest_terminal_summary(terminalreporter):
+    for report in terminalreporter.stats["failed"]:
         print("keywords:", "chatty.logs::backward[cpu-float64]" in report.keywords)
 """
 
