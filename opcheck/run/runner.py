@@ -111,10 +111,14 @@ def _verdicts(case: Case, session: RunSession, *, distinct: bool) -> Sequence[Ve
         reason = f"out of memory: {told(error)}"
         return expected(case, Outcome.of(case, "error", reason, f"{case.id}: {reason}"))
     except Exception as error:
-        frames = traceback.extract_tb(error.__traceback__)
-        where = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+        frame = traceback.extract_tb(error.__traceback__)[-1]
         reason = f"the check itself broke: {told(error)}"
-        return Outcome.of(case, "error", reason, f"{case.id}: {reason}\nat {where}\nthis is a defect of the check")
+        return Outcome.of(
+            case,
+            "error",
+            reason,
+            f"{case.id}: {reason}\nat {frame.filename}:{frame.lineno}\nthis is a defect of the check",
+        )
     except BaseException as error:  # SystemExit, KeyboardInterrupt, those of pytest: operators must not raise them
         if isinstance(error, _Interrupted) or (isinstance(error, KeyboardInterrupt) and not distinct):
             raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import threading
 import warnings
 from dataclasses import replace
 
@@ -11,7 +12,7 @@ import pytest
 import torch
 from torch.autograd.graph import saved_tensors_hooks
 
-from opcheck.checks.verdict import Verdict
+from opcheck.checks.verdict import Verdict, fails
 from opcheck.run.process_state import ProcessState, open_contexts
 from opcheck.run.runner import run
 from opcheck.run.session import RunSession
@@ -123,7 +124,65 @@ def test_an_operator_that_raises_what_is_not_its_to_raise_is_an_error(checked_by
     assert (outcome.outcome, outcome.reason) == ("error", f"the operator ends the process: {error.__name__}: mine")
 
 
-def test_the_generator_of_random_numbers_is_seeded_by_the_case_and_put_back(checked_by):
+def test_a_time_out_by_pytest_is_told_in_its_words(checked_by):
+    def check(context):
+        pytest.fail("Timeout (>1.0s)\n from pytest-timeout.")
+
+    assert checked_by(check).reason == "Timeout (>1.0s) from pytest-timeout."
+
+
+def test_a_failure_that_an_operator_claims_in_the_name_of_pytest_is_no_time_out(checked_by):
+    def check(context):
+        pytest.fail("mine")
+
+    assert checked_by(check).reason == "the operator ends the process: Failed: mine"
+
+
+def test_where_interrupts_are_ignored_an_operator_that_raises_one_is_an_error(checked_by):
+    def check(context):
+        raise KeyboardInterrupt("mine")
+
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        assert checked_by(check).reason == "the operator ends the process: KeyboardInterrupt: mine"
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_where_a_project_handles_interrupts_they_are_left_to_it(checked_by):
+    def check(context):
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, lambda number, frame: None)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            checked_by(check)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_a_case_runs_in_any_thread(checked_by):
+    found = []
+    thread = threading.Thread(target=lambda: found.append(checked_by(lambda context: [Verdict(True)])))
+    thread.start()
+    thread.join()
+    assert [outcome.outcome for outcome in found] == ["passed"]
+
+
+def test_the_exception_behind_a_failure_is_kept_for_debuggers(checked_by, session):
+    cause = ValueError("no")
+    checked_by(lambda context: [Verdict(True), replace(fails("wrong"), cause=cause)])
+    assert session.cause is cause
+    checked_by(lambda context: [Verdict(True)])
+    assert session.cause is None
+
+
+def test_a_target_that_does_not_exist_is_told_at_its_place(case_of, session, tmp_path):
+    text = SPEC.format("mine.op").replace("samples", 'target  = "operators.right.sqare"\nsamples')
+    assert run(case_of(text=text), session).reason.startswith(f"{tmp_path}/spec.toml:4:11: ")
+
+
+def test_the_generator_of_random_numbers_is_seeded_by_the_case_and_put_back(checked_by, case_of):
     drawn = []
 
     def check(context):
@@ -137,6 +196,10 @@ def test_the_generator_of_random_numbers_is_seeded_by_the_case_and_put_back(chec
     torch.manual_seed(2)
     checked_by(check)
     assert drawn[0] == drawn[1]
+    case = case_of(text=SPEC.format("operators.right.square"))
+    checked_by(check, replace(case, base_seed=1))
+    checked_by(check, case_of(text=SPEC.format("operators.right.square"), check="vmap"))
+    assert len(set(drawn)) == 3
 
 
 def warns(context):
@@ -220,7 +283,13 @@ class TestSideEffects:
             (lambda: torch.device("meta").__enter__(), "default device meta instead of cpu"),
             (lambda: torch.set_num_threads(2), "threads 2 instead of 1"),
             (lambda: torch.use_deterministic_algorithms(True), "deterministic True instead of False"),
+            (
+                lambda: torch.use_deterministic_algorithms(True, warn_only=True),
+                "deterministic warns only True instead of False",
+            ),
             (lambda: torch.autograd.set_detect_anomaly(True), "anomaly mode True instead of False"),
+            (lambda: torch.autograd.set_detect_anomaly(False, check_nan=False), "anomaly checks nan False"),
+            (lambda: torch.set_warn_always(True), "warn always True instead of False"),
             (lambda: torch.set_float32_matmul_precision("medium"), "matmul precision medium instead of highest"),
             (lambda: torch.set_autocast_enabled("cpu", True), "autocast (('cpu', True),) instead of (('cpu', False),)"),
             (lambda: sys.setrecursionlimit(5000), f"recursion limit 5000 instead of {sys.getrecursionlimit()}"),
@@ -254,6 +323,16 @@ class TestSideEffects:
             assert not torch.is_grad_enabled()
             assert torch.is_anomaly_enabled()
         assert seen == [(True, False, 1)]
+
+    def test_what_a_case_without_verdicts_leaves_is_told_as_well(self, checked_by):
+        def check(context):
+            torch.set_grad_enabled(False)
+            raise MemoryError("much")
+
+        outcome = checked_by(check)
+        assert (outcome.outcome, outcome.reason) == ("error", "out of memory: MemoryError: much")
+        assert "the operator leaves grad mode False instead of True" in outcome.message
+        assert torch.is_grad_enabled()
 
     def test_a_wrong_second_derivative_fails_after_an_operator_that_turns_gradients_off(self, case_of, session):
         spec = """

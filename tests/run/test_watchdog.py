@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 
+import psutil
 import pytest
 
 from opcheck.run.lifeline import Lifeline, read_output, read_sign, read_trace
@@ -82,6 +83,51 @@ def test_a_case_that_takes_too_much_memory_is_ended(tmp_path, child):
     watchdog.stop()
 
 
+def test_a_case_within_its_memory_is_left_alone(tmp_path, child):
+    watchdog = Watchdog(tmp_path, Limits(memory=100_000))
+    process = child(HOARDS)
+    says(watchdog, "gw0", process)
+    watchdog.start()
+    assert not is_ended(process, within=0.5)
+    watchdog.stop()
+
+
+def test_a_process_that_has_written_nothing_yet_disturbs_nobody(tmp_path):
+    watchdog = Watchdog(tmp_path, Limits(seconds=0.1))
+    watchdog.path_of("gw0").write_text("{")
+    watchdog.start()
+    watchdog.stop()
+    assert watchdog.death_of("gw0").cause == "the process is gone"
+
+
+def test_a_process_that_belongs_to_somebody_else_is_gone(tmp_path, child):
+    watchdog = Watchdog(tmp_path, Limits())
+    process = child("pass")
+    process.wait()
+    says(watchdog, "gw0", process)
+    assert watchdog.death_of("gw0").cause == "the process is gone"
+
+
+def test_a_case_that_takes_too_long_leaves_its_traceback(tmp_path, child):
+    watchdog = Watchdog(tmp_path, Limits(seconds=0.2))
+    sign = str(watchdog.path_of("gw0"))
+    child(f"""
+from pathlib import Path
+from opcheck.run.lifeline import Lifeline
+import time
+def mine(): time.sleep(60)
+line = Lifeline(Path({sign!r}))
+line.catch_crashes()
+line.say('case', 'a')
+mine()""")
+    watchdog.start()
+    deadline = time.monotonic() + 20
+    while not watchdog.death_of("gw0").cause.startswith("time-out") and time.monotonic() < deadline:
+        time.sleep(0.05)
+    watchdog.stop()
+    assert "in mine" in watchdog.death_of("gw0").trace
+
+
 def test_without_limits_nothing_is_ended_until_nobody_waits_any_more(tmp_path, child):
     watchdog = Watchdog(tmp_path, Limits())
     process = child(SLEEPS)
@@ -93,23 +139,24 @@ def test_without_limits_nothing_is_ended_until_nobody_waits_any_more(tmp_path, c
 
 
 @pytest.mark.parametrize(
-    ("code", "cause"),
+    ("code", "status", "cause"),
     [
-        ("import os; os._exit(0)", "the process exited, with status 0"),
-        ("raise SystemExit(3)", "the process exited, with status 3"),
-        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "the process crashed (SIGSEGV)"),
+        ("import os; os._exit(0)", 0, "the process exited, with status 0"),
+        ("raise SystemExit(3)", 3, "the process exited, with status 3"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", -11, "the process crashed (SIGSEGV)"),
         (
             "import os, signal; os.kill(os.getpid(), signal.SIGKILL)",
+            -9,
             "the process was killed (SIGKILL), as by a system that runs out of memory",
         ),
     ],
 )
-def test_the_end_of_a_process_is_told(tmp_path, child, code, cause):
+def test_the_end_of_a_process_is_told(tmp_path, child, code, status, cause):
     watchdog = Watchdog(tmp_path, Limits())
     process = child(code)
     says(watchdog, "gw0", process)
     assert watchdog.death_of("gw0").cause == cause
-    assert process.wait() is not None  # who started it can still ask
+    assert process.wait() == status  # who started it can still ask
 
 
 def test_a_process_that_ends_between_cases_is_told_so(tmp_path, child):
@@ -121,7 +168,9 @@ def test_a_process_that_ends_between_cases_is_told_so(tmp_path, child):
 
 
 def test_the_memory_of_a_machine_is_shared_among_its_workers():
-    assert 0 < default_memory(4) < default_memory(1)
+    available = psutil.virtual_memory().available / 2**20
+    assert 0.7 * available < default_memory(1) < 0.9 * available
+    assert default_memory(4) == pytest.approx(default_memory(1) / 4, rel=0.1)
 
 
 class TestLifeline:

@@ -1,0 +1,88 @@
+"""What the cases of a process share: names that are looked up before, and commands that run a case again."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+
+import pytest
+import torch
+
+from opcheck.plan import load
+from opcheck.run.session import RunSession, unresolved
+from opcheck.settings import Settings
+
+MODULES = Settings(modules=("torch", "operators"))
+SAMPLES = "samples = [{ args = [{ shape = [2] }] }]"
+
+
+@pytest.fixture
+def mistakes(tmp_path):
+    """Return a function that gives the mistakes in the names of an operator: line, column and key."""
+
+    def find(*lines):
+        path = tmp_path / "spec.toml"
+        path.write_text("\n".join(["[[operator]]", *lines, SAMPLES]))
+        (operator,) = load([path], MODULES).operators
+        return [(problem.line, str(problem).split(": ", 1)[1]) for problem in unresolved(operator, MODULES)]
+
+    return find
+
+
+class TestNames:
+    def test_that_exist_are_no_mistakes(self, mistakes):
+        found = mistakes('name = "torch.sin"', 'variants = ["method", "inplace"]', 'aliases = ["torch.special.expit"]')
+        assert found == []
+
+    def test_an_operator_that_is_missing_is_one_whatever_else_is(self, mistakes):
+        (only,) = mistakes('name = "torch.sinn"', 'variants = ["method"]', 'aliases = ["torch.coss"]')
+        assert only[0] == 2
+        assert only[1].endswith('did you mean "torch.sin"?')
+
+    def test_a_target_that_is_missing_is_told_where_it_stands(self, mistakes):
+        assert [line for line, _ in mistakes('name = "mine.op"', 'target = "torch.sinn"')] == [3]
+
+    def test_each_variant_and_alias_that_is_missing_is_told(self, mistakes):
+        found = mistakes(
+            'name = "torch.special.log_ndtr"', 'variants = ["method", "inplace"]', "aliases = [",
+            '  "torch.coss",', '  "torch.sinn",', "]",
+        )  # fmt: skip
+        assert [line for line, _ in found] == [3, 3, 5, 6]
+        assert found[3][1].endswith('did you mean "torch.sin"?')
+
+
+class TestSession:
+    def test_it_has_the_engine_of_the_project_or_the_one_that_is_asked_for(self):
+        assert RunSession.start(Settings(engine="torch")).engine.name == "torch"
+        assert RunSession.start(Settings(engine="torch"), "batched").engine.name == "batched"
+
+    def test_the_modules_of_the_project_are_found(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(sys, "path", [*sys.path])
+        (tmp_path / "pyproject.toml").write_text("[tool.opcheck]\n")
+        RunSession.start(Settings.find(tmp_path))
+        assert str(tmp_path) in sys.path
+
+    def test_a_process_that_has_other_work_stays_as_it_is(self):
+        before = torch.get_num_threads()
+        torch.set_num_threads(3)
+        try:
+            RunSession.start(Settings())
+            assert torch.get_num_threads() == 3
+        finally:
+            torch.set_num_threads(before)
+
+    @pytest.mark.parametrize(
+        ("engine", "project", "case", "options"),
+        [
+            (None, 0, 0, []),
+            ("torch", 0, 0, ["--engine", "torch"]),
+            (None, 0, 3, ["--seed", "3"]),
+            (None, 3, 3, ["--seed", "3"]),
+            (None, 3, 0, ["--seed", "0"]),
+        ],
+    )
+    def test_the_command_to_run_a_case_again_says_what_differs(self, case_of, engine, project, case, options):
+        session = RunSession.start(Settings(seed=project), engine)
+        command = session.rerun(replace(case_of(), base_seed=case)).split()
+        assert command[:2] == ["opcheck", "run"]
+        assert command[2:-1] == options
