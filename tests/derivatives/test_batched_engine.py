@@ -316,3 +316,66 @@ def test_a_difference_that_is_allowed_between_two_passes_is_none():
     asked = request(lambda x: (faulty.nondeterministic(x),))
     numbers = DOUBLE.__class__(1e-6, 1e-5, 1e-3, nondeterminism=1e-7)
     assert BatchedEngine().ask("nondeterminism", asked.with_(numbers=numbers)) is None
+
+
+def test_infinities_that_come_again_are_the_same():
+    function = faulty.function(faulty.square, lambda x, v: v * float("inf"))
+    assert BatchedEngine().ask("nondeterminism", request(lambda x: (function(x),))) is None
+
+
+def test_a_gradient_of_another_layout_is_found():
+    function = faulty.function(faulty.square, lambda x, v: (2 * x * v).to_sparse())
+    found = BatchedEngine().ask("grad_dtypes", request(lambda x: (function(x),)))
+    assert found.text == "the gradient of input 0 has the layout torch.sparse_coo, not torch.strided"
+
+
+# of the backward pass
+
+
+class Scaled(torch.autograd.Function):
+    """The cotangent times 2x. Its own backward doubles what does not lie side by side in memory."""
+
+    @staticmethod
+    def forward(ctx, x, v):
+        ctx.save_for_backward(x, v)
+        return 2 * x * v
+
+    @staticmethod
+    def backward(ctx, w):
+        x, v = ctx.saved_tensors
+        return 2 * v * w if v.is_contiguous() else 4 * v * w, 2 * x * w
+
+
+def test_cotangents_with_gaps_are_tested_at_second_order_where_a_request_has_both():
+    function = faulty.function(faulty.square, lambda x, v: Scaled.apply(x, v))
+    asked = request(lambda x: (function(x),), leaf(2, 3), forward_ad=False)
+    assert BatchedEngine().ask("rev_over_rev", asked.with_(non_contiguous=(False,))) is None
+    for both in ((False, True), (True, False), (True,)):
+        assert BatchedEngine().ask("rev_over_rev", asked.with_(non_contiguous=both)).kind == "wrong"
+
+
+class Demanding(torch.autograd.Function):
+    """The cotangent times 2x. Its own backward does not reckon with undefined cotangents."""
+
+    @staticmethod
+    def forward(ctx, x, v):
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(x, v)
+        return 2 * x * v
+
+    @staticmethod
+    def backward(ctx, w):
+        x, v = ctx.saved_tensors
+        return 2 * v * (w + 0), 2 * x * w
+
+
+def test_undefined_cotangents_of_the_backward_pass_are_tested_where_they_are_claimed():
+    function = faulty.function(faulty.square, lambda x, v: Demanding.apply(x, v))
+    asked = request(lambda x: (function(x),), forward_ad=False)
+    assert BatchedEngine().ask("rev_over_rev", asked).kind == "refused"
+    assert BatchedEngine().ask("rev_over_rev", asked.with_(undefined_grad=False)) is None
+
+
+def test_cotangents_that_are_given_are_no_tangents():
+    asked = request(lambda x: (x.sin().sum(),), grad_outputs=(torch.ones((), dtype=REAL),))
+    assert BatchedEngine().ask("rev_over_fwd", asked) is None

@@ -220,3 +220,12 @@ def test_tangents_and_cotangents_lie_side_by_side_with_zeros_where_one_side_has_
         assert not rows[len(expected) :].any()
     assert len(tangents) == len(cotangents)
     assert torch.equal(asked(size[1], count, "inputs"), given(size[1], count, "inputs"))
+
+
+@pytest.mark.parametrize("side", [-1, 1])
+def test_curvature_on_one_side_alone_is_no_kink(side):
+    def function(x):
+        return (torch.where(side * x > 0, 1e6 * x**2, 0 * x),)
+
+    assert of(function, at(0.0)).most_bend > 1e-5
+    assert not kinky(function, at(0.0)).any()

@@ -30,6 +30,12 @@ def test_the_dtype_that_was_returned_stands_beside_the_one_expected():
     ]
 
 
+def test_arguments_without_a_gradient_come_between():
+    y = leaves()[1]
+    found = raw_gradients((Product.apply(torch.ones(2), 2.0, y, torch.ones(2)),), (y,))
+    assert [(raw.position, raw.dtype) for raw in found] == [(2, torch.float64)]
+
+
 def test_functions_behind_other_operations_are_found():
     x, y = leaves()
     output = Product.apply(x.sin(), 2.0, y, torch.ones(2)).sum()

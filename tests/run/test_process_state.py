@@ -54,3 +54,13 @@ class TestGeneratorsOfOtherDevices:
         with put_back(ProcessState.read("cuda").for_cases(), "cuda") as left:
             module.state = 2
         assert left.changes == []
+
+
+def test_a_default_device_that_was_there_before_is_put_back():
+    torch.set_default_device("meta")
+    try:
+        with put_back(ProcessState.read().for_cases()):
+            torch.set_default_device("cpu")
+        assert torch.get_default_device() == torch.device("meta")
+    finally:
+        torch.set_default_device(None)

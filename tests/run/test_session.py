@@ -44,10 +44,10 @@ class TestNames:
 
     def test_each_variant_and_alias_that_is_missing_is_told(self, mistakes):
         found = mistakes(
-            'name = "torch.special.log_ndtr"', 'variants = ["method", "inplace"]', "aliases = [",
-            '  "torch.coss",', '  "torch.sinn",', "]",
+            'name = "torch.special.log_ndtr"', "variants = [", '  "method",', '  "inplace",', "]",
+            "aliases = [", '  "torch.coss",', '  "torch.sinn",', "]",
         )  # fmt: skip
-        assert [line for line, _ in found] == [3, 3, 5, 6]
+        assert [line for line, _ in found] == [4, 5, 8, 9]
         assert found[3][1].endswith('did you mean "torch.sin"?')
 
 
@@ -62,12 +62,13 @@ class TestSession:
         RunSession.start(Settings.find(tmp_path))
         assert str(tmp_path) in sys.path
 
-    def test_a_process_that_has_other_work_stays_as_it_is(self):
+    @pytest.mark.parametrize(("own_process", "threads"), [(False, 3), (True, 1)])
+    def test_only_a_process_without_other_work_is_changed_for_good(self, own_process, threads):
         before = torch.get_num_threads()
         torch.set_num_threads(3)
         try:
-            RunSession.start(Settings())
-            assert torch.get_num_threads() == 3
+            RunSession.start(Settings(), own_process=own_process)
+            assert torch.get_num_threads() == threads
         finally:
             torch.set_num_threads(before)
 
