@@ -98,8 +98,11 @@ class Context:
         inputs = self.cache.inputs(self.group, sample.name, lambda: self.realize(sample))
         return inputs if self.requires_grad else inputs.detached()
 
-    def realize(self, sample: Sample) -> Inputs:
-        """Make the tensors of a sample. The leaves are those that have a derivative according to the spec."""
+    def realize(self, sample: Sample, more_seed: str = "") -> Inputs:
+        """Make the tensors of a sample. The leaves are those that have a derivative according to the spec.
+
+        more_seed: any text, for other numbers by the same recipes.
+        """
         claim = self.case.claims.supports.backward
         wanted = claim if isinstance(claim, tuple) else None
         with warnings.catch_warnings():
@@ -108,7 +111,7 @@ class Context:
                 sample,
                 self.case.dtype,
                 self.device,
-                self.case.seed(sample),
+                self.case.seed(sample) + more_seed,
                 modules=self.settings.modules,
                 wrt=None if wanted is None else self.among(wanted),
             )

@@ -9,7 +9,7 @@ import torch
 
 from opcheck.checks.context import Check, Context
 from opcheck.checks.subject import Subject
-from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, inapplicable, told, untested
+from opcheck.checks.verdict import HOLDS, Blocked, Verdict, blocked, cannot, fails, inapplicable, told, untested
 from opcheck.derivatives import NO_REFUSAL, TooLarge
 from opcheck.samples.results import WHAT_IS_TESTED, Untestable
 from opcheck.spec.library import Sample
@@ -100,6 +100,8 @@ def _judged(subject: Subject, judge: Judge, derivative: bool) -> Verdict:
         verdict = judge(subject)
     except NO_REFUSAL as error:
         return too_much(error)
+    except Blocked as error:
+        return blocked(error.check, f"{subject.context.case.check}: not judged: {error}")
     except Exception as error:
         kind = subject.context.case.kind
         return replace(fails(f"{kind.name} raised {told(error)}", kind.remedy), cause=error)

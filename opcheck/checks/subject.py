@@ -58,6 +58,11 @@ class Subject:
         inputs = context.inputs(sample)
         return cls(context, sample, inputs, context.function(sample, inputs))
 
+    def elsewhere(self) -> Subject:
+        """Return the operator at another point of the same sample: other numbers by the same recipes."""
+        inputs = self.context.realize(self.sample, "@elsewhere")
+        return Subject(self.context, self.sample, inputs, self.context.function(self.sample, inputs))
+
     @property
     def leaves(self) -> tuple[Tensor, ...]:
         """The tensors to differentiate with respect to."""

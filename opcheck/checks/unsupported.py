@@ -7,10 +7,10 @@ from enum import Enum
 
 import torch
 
-from opcheck.checks import vmap
+from opcheck.checks import aliasing, calling_context, purity, saved, vmap
 from opcheck.checks.context import Context
 from opcheck.checks.masked import under
-from opcheck.checks.per_sample import prepared, too_coarse, too_much, with_sample
+from opcheck.checks.per_sample import Judge, prepared, too_coarse, too_much, with_sample
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, inapplicable, told, untested
 from opcheck.derivatives import NO_REFUSAL
@@ -44,15 +44,23 @@ def check(context: Context) -> Iterator[Verdict]:
         yield from _probed(context, feature)
 
 
+TESTED_ELSEWHERE = ("out", "outputs", "vmap", "inplace_backward")
+"""What `variants` and `detached` test, and what only some variants have."""
+
+OF_THE_FUNCTION = ("context", "saved", "aliasing")
+"""What is tested of the function alone, and not of its variants."""
+
+
 def disclaimed(supports: Supports, variant: str) -> list[str]:
     """Return the features to try. A feature that builds on a disclaimed one is not tried separately."""
-    names = [name for name in supports.disclaimed() if name not in ("out", "vmap", "inplace_backward")]
+    names = [name for name in supports.disclaimed() if name not in TESTED_ELSEWHERE]
     if variant == "inplace":
         names = ["inplace_backward"] if not supports.inplace_backward else names
-    elif not supports.vmap:
-        names.append("vmap")
+        names = [name for name in names if name not in OF_THE_FUNCTION]
+    else:
+        names += [name for name in supports.disclaimed() if name == "vmap"]
     if supports.backward is False:
-        gone = {"batched_grad", "second_order", "fwd_over_rev", "undefined_grad", "masked"}
+        gone = {"batched_grad", "second_order", "fwd_over_rev", "undefined_grad", "masked", "saved", "aliasing"}
         names = [name for name in names if name not in gone]
     if not supports.forward_ad:
         names = [name for name in names if name not in ("batched_forward_grad", "fwd_over_rev")]
@@ -184,6 +192,18 @@ def _vmap(subject: Subject) -> tuple[Answer, str]:
     return (Answer.WORKS, "") if verdict.passed else (Answer.WRONG, verdict.detail)
 
 
+def _does_not_hold(judge: Judge) -> Probe:
+    """Return the probe of a claim that needs no exception to fail: that it is not made is all that is said."""
+
+    def probe(subject: Subject) -> tuple[Answer, str]:
+        verdict = judge(subject)
+        if verdict is None or verdict.untested:
+            return Answer.SILENT, "the sample shows nothing about it"
+        return (Answer.WORKS, "") if verdict.passed else (Answer.REFUSED, verdict.title)
+
+    return probe
+
+
 PROBES: dict[str, Probe] = {
     "backward": _backward,
     "forward_ad": _forward_ad,
@@ -195,4 +215,8 @@ PROBES: dict[str, Probe] = {
     "undefined_grad": _asked("undefined_grad"),
     "masked": _masked,
     "vmap": _vmap,
+    "purity": _does_not_hold(purity.judge),
+    "context": _does_not_hold(calling_context.judge),
+    "saved": _does_not_hold(saved.judge),
+    "aliasing": _does_not_hold(aliasing.judge),
 }

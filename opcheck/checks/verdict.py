@@ -39,6 +39,8 @@ class Verdict:
     """Data for reports."""
     inconclusive: bool = False
     """The function has no derivative at the sample. The sample should move."""
+    blocked: str = ""
+    """The name of the check whose failure keeps this claim from being judged; empty if there is none."""
     untested: bool = False
     """Nothing was compared: the verdict is no evidence for the claim. The title says why."""
     applies: bool = True
@@ -71,6 +73,11 @@ def cannot(title: str, detail: str = "") -> Verdict:
     return Verdict(False, title, detail, is_error=True)
 
 
+def blocked(check: str, title: str, detail: str = "") -> Verdict:
+    """Return the verdict that a claim cannot be judged, since that of another check does not hold."""
+    return Verdict(False, title, detail, blocked=check)
+
+
 def untested(why: str) -> Verdict:
     """Return the verdict that there was nothing to compare."""
     return Verdict(True, why, untested=True)
@@ -79,6 +86,14 @@ def untested(why: str) -> Verdict:
 def inapplicable(why: str) -> Verdict:
     """Return the verdict that the claim says nothing about a sample."""
     return Verdict(True, why, untested=True, applies=False)
+
+
+class Blocked(Exception):
+    """A claim cannot be judged at a sample, since that of another check does not hold."""
+
+    def __init__(self, check: str, why: str) -> None:
+        super().__init__(why)
+        self.check = check
 
 
 def told(error: BaseException) -> str:

@@ -1,10 +1,11 @@
-"""Vmapping the operator equals looping over it, with all inputs batched and with each one batched alone."""
+"""Vmapping the operator equals looping over it: all inputs, and each one alone; along other dimensions; nested."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import torch
+from torch import Tensor
 
 from opcheck.checks.agreement import agree
 from opcheck.checks.per_sample import per_sample
@@ -13,34 +14,64 @@ from opcheck.checks.verdict import HOLDS, Verdict
 
 BATCH = 2
 
+Rows = Sequence[Sequence[Tensor]]
+
 
 def judge(subject: Subject) -> Verdict:
-    """Compare values on a batch of slightly different inputs."""
-    leaves = [leaf.detach() for leaf in subject.leaves]
+    """Compare values on a batch of slightly different inputs: along the first dimension, the last one, and both."""
+    leaves = tuple(leaf.detach() for leaf in subject.leaves)
     for chosen in _batchings(len(leaves)):
-        batched = [
-            torch.stack([leaf, leaf * (1 + 1 / 64)]) if index in chosen else leaf for index, leaf in enumerate(leaves)
-        ]
-        looped = [
-            # A clone has storage of its own. Under vmap, as_strided sees each row like that, too.
-            subject.function(*(leaf[row].clone() if index in chosen else leaf for index, leaf in enumerate(batched)))
-            for row in range(BATCH)
-        ]
-        in_dims = tuple(0 if index in chosen else None for index in range(len(leaves)))
-        vmapped = torch.func.vmap(subject.function.__call__, in_dims=in_dims, randomness="same")(*batched)
-        expected = [torch.stack(rows) for rows in zip(*looped, strict=True)]
-        verdict = agree(
-            subject, vmapped, expected, f"the loop, batched over inputs {list(chosen)}", names=subject.output_info.names
-        )
+        rows = [_row(leaves, chosen, number) for number in range(BATCH)]
+        # A clone has storage of its own. Under vmap, as_strided sees each row like that, too.
+        looped = [subject.function(*(leaf.clone() for leaf in row)) for row in rows]
+        verdict = _along(subject, chosen, rows, looped, 0)
+        if verdict.passed and len(chosen) == len(leaves) and _is_strided((*leaves, *looped[0])):
+            verdict = _along(subject, chosen, rows, looped, -1)
+            verdict = _nested(subject, rows, looped) if verdict.passed else verdict
         if not verdict.passed:
             return verdict
     return HOLDS
 
 
+def _row(leaves: Sequence[Tensor], chosen: Sequence[int], number: int) -> list[Tensor]:
+    """Return the leaves of one row of a batch. Those that are not chosen are the same in each."""
+    return [leaf * (1 + number / 64) if index in chosen else leaf for index, leaf in enumerate(leaves)]
+
+
+def _is_strided(tensors: Iterable[Tensor]) -> bool:
+    return all(tensor.layout is torch.strided for tensor in tensors)
+
+
+def _along(subject: Subject, chosen: Sequence[int], rows: Rows, looped: Rows, dim: int) -> Verdict:
+    """Compare a batch along one dimension, of inputs and of outputs, with the loop."""
+    batched = [
+        torch.stack(own, dim) if index in chosen else own[0] for index, own in enumerate(zip(*rows, strict=True))
+    ]
+    in_dims = tuple(dim if index in chosen else None for index in range(len(batched)))
+    function = torch.func.vmap(subject.function.__call__, in_dims=in_dims, out_dims=dim, randomness="same")
+    expected = [torch.stack(outputs, dim) for outputs in zip(*looped, strict=True)]
+    whose = f"the loop, batched over inputs {list(chosen)}" + (" along the last dimension" if dim else "")
+    return agree(subject, function(*batched), expected, whose, names=subject.output_info.names)
+
+
+def _nested(subject: Subject, rows: Rows, looped: Rows) -> Verdict:
+    """Compare a batch of batches with the loop: the rows, and the rows in reverse."""
+
+    def table(items: Rows) -> list[Tensor]:
+        return [torch.stack([torch.stack(own), torch.stack(own[::-1])]) for own in zip(*items, strict=True)]
+
+    function = torch.func.vmap(torch.func.vmap(subject.function.__call__, randomness="same"), randomness="same")
+    names = subject.output_info.names
+    return agree(subject, function(*table(rows)), table(looped), "the loop, by vmap of vmap", names=names)
+
+
 def _batchings(count: int) -> Iterator[tuple[int, ...]]:
-    yield tuple(range(count))
+    every = tuple(range(count))
+    yield every
     if count > 1:
-        yield from ((index,) for index in range(count))
+        yield from ((index,) for index in every)
+    if count > 2:
+        yield from (tuple(k for k in every if k != index) for index in every)
 
 
 check = per_sample(judge)

@@ -27,20 +27,24 @@ from opcheck.derivatives.evidence import Evidence
 from opcheck.derivatives.question import NO_REFUSAL, Request
 from opcheck.text import class_of, message_of
 
+REPEATS = 7
+"""How often backward is repeated to see whether it is random. What differs once in ten times shows in most samples."""
+
 _untyped: Any = torch._C._functions  # what torch's gradcheck uses too: nothing public hands over an undefined cotangent
 
 
 def undefined_cotangents(evidence: Evidence) -> Disagreement | None:
     """Return why undefined cotangents are not treated as zeros, or None if they are.
 
-    If all are undefined, the gradients must be zero. If one of several is, they must be those for a zero in its place.
+    If all are undefined, the gradients must be zero. If one of several is, or all but one, they must be those for
+    zeros in their place.
     """
     evidence.ordinary_reverse  # noqa: B018 - its exceptions are those of any backward pass
     outputs = evidence.outputs
     if not any(output.requires_grad for output in outputs):
         return None
     sizes = [real_size(output) for output in outputs]
-    for missing in [range(len(outputs)), *([index] for index in range(len(outputs)) if len(outputs) > 1)]:
+    for missing in _missing(len(outputs)):
         which = "the cotangent is" if len(outputs) == 1 else f"cotangents {list(missing)} are"
         try:
             found = _vjp_without(evidence, missing)
@@ -53,6 +57,16 @@ def undefined_cotangents(evidence: Evidence) -> Disagreement | None:
         if not _as_for_zeros(found, zeroed, nothing, evidence.vjp_by_jacobian, evidence.vjp, evidence):
             return Disagreement(f"{which} undefined: the gradient is not that of zeros in its place")
     return None
+
+
+def _missing(count: int) -> Iterator[Sequence[int]]:
+    """Yield which of several cotangents to leave out: all, each one, all but one."""
+    every = range(count)
+    yield every
+    if count > 1:
+        yield from ([index] for index in every)
+    if count > 2:
+        yield from ([k for k in every if k != index] for index in every)
 
 
 def undefined_tangents(evidence: Evidence) -> Disagreement | None:
@@ -162,12 +176,15 @@ def _grad_dtypes(evidence: Evidence, request: Request) -> Disagreement | None:
 
 
 def _nondeterminism(evidence: Evidence, request: Request) -> Disagreement | None:
-    first, again = evidence.ordinary_reverse, evidence.vjp(probe(evidence.size[0]))
-    equal = (first == again) | (first.isnan() & again.isnan())
-    off = torch.where(equal, torch.zeros_like(first), (first - again).abs())
-    if bool((off <= request.numbers.nondeterminism).all()):
-        return None
-    return Disagreement(f"Backward is not reentrant: two backward passes differ by up to {float(off.max()):.4g}")
+    first = evidence.ordinary_reverse
+    for _ in range(REPEATS):
+        again = evidence.vjp(probe(evidence.size[0]))
+        equal = (first == again) | (first.isnan() & again.isnan())
+        off = torch.where(equal, torch.zeros_like(first), (first - again).abs())
+        if not bool((off <= request.numbers.nondeterminism).all()):
+            most = float(off.max())
+            return Disagreement(f"Backward is not reentrant: two backward passes differ by up to {most:.4g}")
+    return None
 
 
 def _batched_grad(evidence: Evidence, request: Request) -> Disagreement | None:

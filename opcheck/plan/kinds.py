@@ -64,7 +64,7 @@ def _has_sparse_samples(operator: Operator, supports: Supports) -> bool:
 
 
 def _has_disclaimers(operator: Operator, supports: Supports) -> bool:
-    silent = {"out"}  # tested by `variants`
+    silent = {"out", "outputs"}  # tested by `variants` and `detached`
     if not _has_sparse_samples(operator, supports):
         silent.add("masked")  # it concerns sparse samples only
     if not any(variant.kind == "inplace" for variant in operator.variants):
@@ -139,6 +139,54 @@ BUILTIN = (
         "opcheck.checks.nondeterminism:check",
         "nondet_tol",
         needs=("backward",),
+    ),
+    CheckKind(
+        "purity",
+        "forward, backward and forward mode leave arguments, cotangents, tangents and captured tensors as they are",
+        "opcheck.checks.purity:check",
+        needs=("purity",),
+    ),
+    CheckKind(
+        "context",
+        "values and gradients do not depend on grad mode, inference mode, autocast, threads, or other calls",
+        "opcheck.checks.calling_context:check",
+        needs=("context",),
+        every_variant=False,
+    ),
+    CheckKind(
+        "needs_input_grad",
+        "each input alone requiring grad, and all of them, give the same gradients",
+        "opcheck.checks.needs_input_grad:check",
+        needs=("backward",),
+        every_variant=False,
+    ),
+    CheckKind(
+        "linearity",
+        "derivatives are linear in cotangents and tangents, large, small, negative, lazily conjugated or negated",
+        "opcheck.checks.linearity:check",
+        needs=("backward",),
+        every_variant=False,
+    ),
+    CheckKind(
+        "saved",
+        "a tensor changed in place between forward and backward makes backward raise, or does not matter",
+        "opcheck.checks.saved:check",
+        needs=("backward", "saved"),
+        every_variant=False,
+    ),
+    CheckKind(
+        "detached",
+        "each output that depends on an input requires grad",
+        "opcheck.checks.detached:check",
+        needs=("backward",),
+        every_variant=False,
+    ),
+    CheckKind(
+        "aliasing",
+        "one tensor in two places has the sum of both gradients; outputs share no memory behind autograd's back",
+        "opcheck.checks.aliasing:check",
+        needs=("backward", "aliasing"),
+        every_variant=False,
     ),
     CheckKind(
         "rev_over_rev",

@@ -20,12 +20,14 @@ STYLES = {
     "error": "bold red",
     "xpassed": "bold red",
     "inconclusive": "bold yellow",
+    "blocked": "bold yellow",
     "skipped": "yellow",
     "xfailed": "yellow",
 }
 
 MARKS = {
-    "passed": "", "failed": "F", "error": "E", "skipped": "s", "xfailed": "x", "xpassed": "X", "inconclusive": "?"
+    "passed": "", "failed": "F", "error": "E", "skipped": "s", "xfailed": "x", "xpassed": "X", "inconclusive": "?",
+    "blocked": "B",
 }  # fmt: skip
 
 ALL = "all"

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from opcheck.checks.verdict import Verdict
 from opcheck.plan.case import Case
+from opcheck.plan.expectations import applying
 from opcheck.run.outcome import Outcome, OutcomeKind
 from opcheck.spec.claims import Expect
 from opcheck.spec.library import names_of
@@ -30,7 +31,15 @@ MISSED = {
 
 def kind_of(verdict: Verdict) -> OutcomeKind:
     """Return the kind of outcome that a failing verdict leads to."""
+    if verdict.blocked:
+        return "blocked"
     return "inconclusive" if verdict.inconclusive else "error" if verdict.is_error else "failed"
+
+
+def causes(case: Case, verdict: Verdict) -> tuple[Expect, ...]:
+    """Return the expectations about the case that blocks a verdict: whoever expects the cause expects what follows."""
+    known = (*case.operator.spec.expect, *case.device.expect)
+    return applying(known, verdict.blocked, case.variant.kind, case.device.name, case.dtype) if verdict.blocked else ()
 
 
 def about(expect: Expect, sample: str | None) -> bool:
@@ -49,6 +58,7 @@ def covers(expect: Expect, verdict: Verdict) -> bool:
 
 
 def _fits(expect: Expect, kind: OutcomeKind, text: str) -> bool:
+    kind = "failed" if kind == "blocked" else kind  # it follows from a failure
     return MET_BY.get(expect.outcome) == kind and (expect.match is None or bool(re.search(expect.match, text)))
 
 

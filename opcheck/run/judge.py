@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from opcheck.checks.verdict import Verdict, cannot
 from opcheck.plan.case import Case
-from opcheck.run.expectations import about, covers, kind_of, missed
+from opcheck.run.expectations import about, causes, covers, kind_of, missed
 from opcheck.run.outcome import Outcome
 from opcheck.spec.claims import Expect
 from opcheck.spec.library import Sample
@@ -28,14 +28,14 @@ def judge(case: Case, verdicts: Sequence[Verdict], rerun: str = "") -> Outcome:
     for verdict in verdicts:
         if verdict.passed:
             continue
-        expect = next((expect for expect in known if covers(expect, verdict)), None)
+        expect = next((expect for expect in (*known, *causes(case, verdict)) if covers(expect, verdict)), None)
         if expect is None:
             unexpected.append(verdict)
         else:
             met.setdefault(expect.reason, verdict.title)
     tested = [verdict for verdict in verdicts if not verdict.untested]
     if unexpected:
-        first = next((verdict for verdict in unexpected if kind_of(verdict) == "failed"), unexpected[0])
+        first = min(unexpected, key=lambda verdict: _RANK.get(kind_of(verdict), 1))
         fields = {"sample": first.sample, **first.fields}
         return Outcome.of(
             case, kind_of(first), first.title, _message(case, unexpected, _samples(tested), rerun), **fields
@@ -51,6 +51,10 @@ def judge(case: Case, verdicts: Sequence[Verdict], rerun: str = "") -> Outcome:
     remarks = {str(verdict.sample): verdict.title for verdict in tested if verdict.title}
     outcome = Outcome.of(case, "passed")
     return replace(outcome, fields={"warnings": remarks}) if remarks else outcome
+
+
+_RANK = {"failed": 0, "blocked": 2}
+"""A failure tells more than what could not be tested, and that more than what follows from another failure."""
 
 
 def _samples(verdicts: Sequence[Verdict]) -> int:

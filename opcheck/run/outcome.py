@@ -12,10 +12,10 @@ from opcheck.text import class_of, message_of, shortened, well_formed
 if TYPE_CHECKING:
     from opcheck.plan.case import Case
 
-OutcomeKind = Literal["passed", "failed", "error", "skipped", "xfailed", "xpassed", "inconclusive"]
+OutcomeKind = Literal["passed", "failed", "error", "skipped", "xfailed", "xpassed", "inconclusive", "blocked"]
 KINDS: tuple[OutcomeKind, ...] = get_args(OutcomeKind)
 
-BAD: frozenset[str] = frozenset({"failed", "error", "xpassed", "inconclusive"})
+BAD: frozenset[str] = frozenset({"failed", "error", "xpassed", "inconclusive", "blocked"})
 """The outcomes that fail a run."""
 
 MOST = {"reason": 2_000, "message": 100_000}
@@ -49,7 +49,7 @@ class Outcome:
     family: str
     """What the operator is grouped with in reports: the folder of its spec, or the file."""
     outcome: OutcomeKind
-    """passed, failed, error, skipped, xfailed, xpassed or inconclusive."""
+    """passed, failed, error, skipped, xfailed, xpassed, inconclusive or blocked."""
     reason: str = ""
     """One line: why it failed, was skipped, or was expected to fail."""
     seconds: float = 0.0

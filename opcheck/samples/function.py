@@ -48,7 +48,10 @@ class TestedFunction:
 
     def result(self, *leaves: Tensor) -> Any:
         """Return the result of the operator, or its first argument if an in-place operator returns None."""
-        args, kwargs = self.inputs.fill(leaves or None)
+        return self.called(*self.inputs.fill(leaves or None))
+
+    def called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Return the result of the operator for arguments, as `Inputs.fill` returns them."""
         if self.inplace and args:
             args = (_writable(args[0]), *args[1:])
         self.reseed()

@@ -49,6 +49,13 @@ class Supports(Model):
     out: bool = Field(default=True, description="the keyword `out=`")
     masked: bool = Field(default=True, description="derivatives of sparse inputs under masked semantics")
     vmap: bool = Field(default=True, description="`torch.func.vmap` over the operator")
+    outputs: bool | Frozen[str | int] = Field(
+        default=True, description="outputs with a derivative: all, or a list of their names or positions"
+    )
+    purity: bool = Field(default=True, description="arguments, cotangents and captured tensors left as they are")
+    context: bool = Field(default=True, description="independence of grad mode, autocast, threads and other calls")
+    saved: bool = Field(default=True, description="what is kept for backward is guarded against changes in place")
+    aliasing: bool = Field(default=True, description="one tensor in two places; memory shared with outputs")
 
     def disclaimed(self) -> tuple[str, ...]:
         """Return the names of the features that are not supported, or not for all arguments."""

@@ -63,6 +63,7 @@ class Product(torch.autograd.Function):
 
     @staticmethod
     def vmap(info, in_dims, x, y):
+        x, y = (z if dim is None else z.movedim(dim, 0) for z, dim in zip((x, y), in_dims, strict=True))
         rows = x * y
         return (rows.flip(0) if tuple(dim is not None for dim in in_dims) == Product.wrong_for else rows), 0
 

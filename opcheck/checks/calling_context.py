@@ -1,0 +1,138 @@
+"""Values and gradients depend on the arguments, and on nothing around the call.
+
+That is: not on grad mode, inference mode, autocast or the number of threads; not on calls before it, or between its
+forward and its backward pass; not on what the same tensor held before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from opcheck.checks.ordinary import Call, Result, compared, copies, is_strided, ordinary, result
+from opcheck.checks.per_sample import per_sample
+from opcheck.checks.subject import Subject
+from opcheck.checks.verdict import HOLDS, Verdict, blocked, fails
+from opcheck.derivatives import NO_REFUSAL
+from opcheck.derivatives.coordinates import probe, tensors_of, vector
+
+Surroundings = Callable[[], AbstractContextManager[Any]]
+
+
+def judge(subject: Subject) -> Verdict:
+    """Compare calls in different surroundings with an ordinary one."""
+    for verdict in _verdicts(subject):
+        if not verdict.passed:
+            return verdict
+    return HOLDS
+
+
+def _verdicts(subject: Subject) -> Iterator[Verdict]:
+    here = ordinary(subject)
+    yield from _without_grad(subject, here)
+    yield from _surrounded(subject, here)
+    other = subject.elsewhere()
+    first, second = Call.of(subject), Call.of(other)
+    yield from _both(subject, "of a call with another one before its backward pass", result(first, subject), here)
+    there = result(Call.of(other), other)
+    yield from _both(subject, "of a call that follows another one", result(second, other), there)
+    if is_strided(subject):
+        yield from _in_place(subject, first.leaves, other)
+        if subject.context.case.claims.supports.backward:
+            yield _right_elsewhere(subject, other, there)
+
+
+def _without_grad(subject: Subject, here: Result) -> Iterator[Verdict]:
+    """Compare values where no graph is recorded. Inference mode turns grad mode off, too."""
+    with torch.inference_mode():
+        value = vector(Call.of(subject, _detached(subject)).outputs)
+    verdict = compared(subject, "the values under torch.inference_mode()", value, here.value)
+    if not verdict.passed:
+        with torch.no_grad():
+            value = vector(Call.of(subject, _detached(subject)).outputs)
+        yield compared(subject, "the values under torch.no_grad()", value, here.value)
+    yield verdict
+
+
+def _detached(subject: Subject) -> tuple[Tensor, ...]:
+    """Return leaves that are ordinary tensors, as those of users are."""
+    with torch.inference_mode(False):
+        return copies(subject.leaves)
+
+
+def _surrounded(subject: Subject, here: Result) -> Iterator[Verdict]:
+    """Compare a call with more threads and autocast around it; if it differs, say which of them it is."""
+    kind = torch.device(subject.context.device).type
+    autocast: Surroundings = partial(torch.autocast, kind, dtype=torch.bfloat16)
+    if subject.context.dtype not in (torch.float64, torch.complex128):
+        autocast = nullcontext  # other dtypes are what autocast is there to change
+    threads: Surroundings = _more_threads
+    with threads(), autocast():
+        call = Call.of(subject)
+    together = list(_both(subject, "under torch.autocast and other threads", result(call, subject), here))
+    if all(verdict.passed for verdict in together):
+        return
+    for around, name in ((autocast, "torch.autocast"), (threads, "another number of threads")):
+        with around():
+            call = Call.of(subject)
+        yield from _both(subject, f"under {name}", result(call, subject), here)
+    yield from together
+
+
+@contextmanager
+def _more_threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(before + 1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _both(subject: Subject, where: str, found: Result, expected: Result) -> Iterator[Verdict]:
+    yield compared(subject, f"the values {where}", found.value, expected.value)
+    yield compared(subject, f"the gradients {where}", found.gradient, expected.gradient)
+
+
+def _in_place(subject: Subject, leaves: Sequence[Tensor], other: Subject) -> Iterator[Verdict]:
+    """Compare a call with tensors that have changed in place since the last one with a call with new tensors."""
+    try:
+        expected = result(Call.of(subject, copies(other.leaves)), subject)
+    except NO_REFUSAL:
+        raise
+    except Exception:
+        return  # these values do not go with the other arguments of the sample
+    with torch.no_grad():
+        for leaf, changed in zip(leaves, other.leaves, strict=True):
+            leaf.copy_(changed)
+    found = result(Call.of(subject, leaves), subject)
+    yield from _both(subject, "of a call with tensors that have changed in place since the last one", found, expected)
+
+
+def _right_elsewhere(subject: Subject, other: Subject, there: Result) -> Verdict:
+    """Compare the gradient at another point with central differences along one direction. The engine confirms."""
+    numbers = subject.request.numbers
+    leaves = tuple(leaf.detach() for leaf in other.leaves)
+    point, direction = vector(leaves), probe(there.gradient.numel(), 1)
+    above, below = (
+        vector(Call.of(other, tensors_of(point + sign * numbers.eps * direction, leaves)).outputs) for sign in (1, -1)
+    )
+    slope = float(probe(above.numel()) @ (above - below)) / (2 * numbers.eps)
+    allowed = (numbers.atol + numbers.rtol * abs(slope)) * max(1.0, above.numel() ** 0.5)
+    if abs(float(there.gradient @ direction) - slope) <= allowed:
+        return HOLDS
+    engine, request = subject.context.engine, other.request.with_(key="")
+    found = engine.ask("backward", request)
+    if found is None or found.kind != "wrong":
+        return HOLDS
+    if engine.ask("backward", subject.request) is not None:
+        return blocked("backward", "context: not judged: the gradient of the sample is wrong")
+    return fails("context: the gradient is wrong at another point of the same sample", found.text)
+
+
+check = per_sample(judge)

@@ -1,0 +1,196 @@
+"""Ordinary calls of an operator, as users make them: forward, and a backward pass for fixed cotangents.
+
+What these calls return is compared with what other calls return that must give the same: under another grad mode, for
+scaled cotangents, after an input has changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from opcheck.checks.arguments import names_of
+from opcheck.checks.subject import Subject
+from opcheck.checks.verdict import HOLDS, Blocked, Verdict, blocked, fails, told
+from opcheck.derivatives import NO_REFUSAL
+from opcheck.derivatives.autodiff import jvp, vjp
+from opcheck.derivatives.coordinates import largest_difference, probe, real_size, tensors_of, vector
+from opcheck.samples.outputs import differentiable
+
+ROUNDING = 1e4
+"""How many rounding units two calls may differ by that do the same in another order."""
+
+REPEATS = 3
+"""How many ordinary calls must agree before another call is accused of giving something else."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a call gave, as vectors of real coordinates: plain numbers, which no operator can write to."""
+
+    value: Tensor
+    """The outputs of a floating or complex dtype, of shape (M,)."""
+    gradient: Tensor
+    """The gradients of all leaves, of shape (N,)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """A call with leaves that nobody else has."""
+
+    leaves: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    """The outputs under test of a floating or complex dtype."""
+
+    @classmethod
+    def of(cls, subject: Subject, leaves: Sequence[Tensor] | None = None) -> Call:
+        """Call the operator, at copies of the leaves of the sample unless others are given."""
+        own = copies(subject.leaves) if leaves is None else tuple(leaves)
+        return cls(own, differentiable(subject.function(*own)))
+
+    @cached_property
+    def cotangents(self) -> tuple[Tensor, ...]:
+        """Cotangents for the outputs: the same numbers in each call."""
+        plain = [torch.empty(y.shape, dtype=y.dtype, device=y.device) for y in self.outputs]
+        return tensors_of(probe(sum(map(real_size, plain))), plain)
+
+    def pulled_back(self, cotangents: Sequence[Tensor] | None = None) -> Tensor:
+        """Return the gradients of all leaves by one backward pass, of shape (N,). The graph is retained."""
+        given = self.cotangents if cotangents is None else cotangents
+        return vector(vjp(self.outputs, self.leaves, given))
+
+
+def result(call: Call, subject: Subject) -> Result:
+    """Return the values of a call and, where a backward pass is claimed, its gradients."""
+    claimed = subject.context.case.claims.supports.backward
+    return Result(vector(call.outputs), call.pulled_back() if claimed else torch.zeros(0, dtype=torch.float64))
+
+
+def copies(leaves: Sequence[Tensor], scale: float = 1.0) -> tuple[Tensor, ...]:
+    """Return leaves of the same values, or scaled ones, in the same memory format. They require grad."""
+    return tuple(_copy(leaf, scale).requires_grad_() for leaf in leaves)
+
+
+def _copy(leaf: Tensor, scale: float) -> Tensor:
+    """Return a copy that is no view: autograd keeps track of what happens to the tensor that a view is of."""
+    values = leaf.detach() if scale == 1 else leaf.detach() * scale
+    if leaf.layout is not torch.strided or leaf.is_contiguous() or 0 in leaf.stride() or leaf.is_conj():
+        return values.clone()
+    return torch.empty_strided(leaf.shape, leaf.stride(), dtype=leaf.dtype, device=leaf.device).copy_(values)
+
+
+def is_strided(subject: Subject) -> bool:
+    """Tell whether all leaves are strided, so that they can have tangents."""
+    return all(leaf.layout is torch.strided for leaf in subject.leaves)
+
+
+def tangents(subject: Subject) -> tuple[Tensor, ...]:
+    """Return tangents for the leaves: the same numbers each time."""
+    plain = [torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in subject.leaves]
+    return tensors_of(probe(sum(map(real_size, plain))), plain)
+
+
+def pushed_forward(subject: Subject, vectors: Sequence[Tensor]) -> Tensor:
+    """Return the tangents of the outputs for tangents of the leaves by one call in forward mode, of shape (M,).
+
+    Raises Blocked if forward mode does not work for ordinary tangents.
+    """
+    leaves = [leaf.detach() for leaf in copies(subject.leaves)]
+    try:
+        return vector(differentiable(jvp(subject.function, leaves, vectors)))
+    except NO_REFUSAL:
+        raise
+    except Exception:
+        _forward_works(subject)
+        raise
+
+
+def _forward_works(subject: Subject) -> None:
+    try:
+        jvp(subject.function, [leaf.detach() for leaf in copies(subject.leaves)], tangents(subject))
+    except Exception as error:
+        raise Blocked("forward_ad", f"an ordinary call in forward mode raised {told(error)}") from error
+
+
+def ordinary(subject: Subject) -> Result:
+    """Return what an ordinary call gives at a sample. The first check of a group finds out for all.
+
+    Raises Blocked if the backward pass does not work.
+    """
+    key = ("ordinary", subject.sample.name)
+    return subject.context.cache.once(subject.context.group, key, lambda: _ordinary(subject))
+
+
+def _ordinary(subject: Subject) -> Result:
+    call = Call.of(subject)
+    try:
+        return result(call, subject)
+    except NO_REFUSAL:
+        raise
+    except Exception as error:
+        raise Blocked("backward", f"an ordinary backward pass raised {told(error)}") from error
+
+
+def off_by(found: Tensor, expected: Tensor, unit: float) -> float:
+    """Return by how much two vectors differ beyond rounding; 0 if they agree. NaN agrees with NaN, inf with inf.
+
+    unit: the rounding unit of the operator's arithmetic.
+    """
+    if torch.equal(found, expected):
+        return 0.0
+    if found.shape != expected.shape:
+        return float("inf")
+    finite = expected[expected.isfinite()].abs()
+    allowed = ROUNDING * unit * (1.0 + (float(finite.max()) if finite.numel() else 0.0))
+    if torch.allclose(found, expected, 0.0, allowed, equal_nan=True):
+        return 0.0
+    difference = largest_difference(found, expected)
+    return difference if difference == difference else float("inf")
+
+
+def compared(subject: Subject, what: str, found: Tensor, expected: Tensor) -> Verdict:
+    """Return whether a call gave what it should.
+
+    what: as in "the gradients under torch.no_grad()".
+    """
+    off = off_by(found, expected, unit_of(subject))
+    if not off:
+        return HOLDS
+    if not is_steady(subject):
+        return random(subject)
+    return fails(f"{subject.context.case.check}: {what} differ from those of an ordinary call", f"by up to {off:.4g}")
+
+
+def is_steady(subject: Subject) -> bool:
+    """Tell whether ordinary calls give the same each time."""
+    expected, unit = ordinary(subject), unit_of(subject)
+    again = [result(Call.of(subject), subject) for _ in range(REPEATS)]
+    return not any(
+        off_by(one.value, expected.value, unit) or off_by(one.gradient, expected.gradient, unit) for one in again
+    )
+
+
+def unit_of(subject: Subject) -> float:
+    """Return the rounding unit of the dtype of a case."""
+    return torch.finfo(subject.context.dtype).eps
+
+
+def random(subject: Subject) -> Verdict:
+    """Return the verdict on a sample at which ordinary calls differ, so that no comparison says anything."""
+    return blocked("nondeterminism", f"{subject.context.case.check}: ordinary calls do not give the same each time")
+
+
+def called(subject: Subject, index: int) -> str:
+    """Return what messages call a leaf: the name of its argument where there is one, else `input 0`."""
+    context = subject.context
+    slot = next((slot for slot in subject.inputs.slots if slot.index == index), None)
+    if slot is None:
+        return f"input {index}"
+    kind, at, *rest = slot.path
+    names = names_of(context.operator, context.case.variant.path)
+    name = names[at] if kind == "args" and isinstance(at, int) and at < len(names) else at if kind == "kwargs" else None
+    return f"input {index}" if name is None else "".join([str(name), *(f"[{part}]" for part in rest)])

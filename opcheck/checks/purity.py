@@ -1,0 +1,129 @@
+"""Forward, backward and forward mode leave what they are given as it is: arguments, cotangents, captured tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from opcheck.checks.ordinary import Call, copies, is_strided, pushed_forward, tangents
+from opcheck.checks.per_sample import per_sample
+from opcheck.checks.subject import Subject
+from opcheck.checks.verdict import HOLDS, Verdict, fails
+from opcheck.derivatives import NO_REFUSAL
+from opcheck.samples.captured import captured
+from opcheck.samples.results import leaves_of
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A tensor and what it was like."""
+
+    name: str
+    tensor: Tensor
+    before: Tensor
+    requires_grad: bool
+    shape: torch.Size
+    stride: tuple[int, ...]
+
+    @classmethod
+    def of(cls, name: str, tensor: Tensor) -> Watched:
+        """Remember a tensor."""
+        before = tensor.detach().clone()
+        stride = tensor.stride() if tensor.layout is torch.strided else ()
+        return cls(name, tensor, before, tensor.requires_grad, tensor.shape, stride)
+
+    def change(self) -> str:
+        """Return what is different now; an empty string if nothing is."""
+        now = self.tensor
+        if now.requires_grad != self.requires_grad:
+            return f"{self.name} {'requires' if now.requires_grad else 'no longer requires'} grad"
+        if now.shape != self.shape or (now.layout is torch.strided and now.stride() != self.stride):
+            return f"{self.name} has another shape or other strides"
+        if not _equal(now.detach(), self.before):
+            return f"{self.name} has other values"
+        return f"{self.name} has a gradient in .grad" if now.is_leaf and now.grad is not None else ""
+
+
+def judge(subject: Subject) -> Verdict:
+    """Watch the tensors through forward, backward, the backward pass of backward, and forward mode.
+
+    A stage that raises has other checks to say so.
+    """
+    supports = subject.context.case.claims.supports
+    args, kwargs = subject.inputs.fill(leaves := copies(subject.leaves))
+    given = [*_tensors("argument", [*args, *kwargs.values()]), *captured(subject.context.operator)]
+    watched = [Watched.of(name, tensor) for name, tensor in given]
+    outputs = subject.function.tested(subject.function.called(args, kwargs))
+    if changed := _changed("forward", watched):
+        return changed
+    call = Call(leaves, tuple(y for y in outputs if y.requires_grad))
+    cotangents = tuple(v.requires_grad_() for v in call.cotangents)
+    watched += [Watched.of(f"output {index}", y) for index, y in enumerate(call.outputs)]
+    watched += [Watched.of(f"cotangent {index}", v) for index, v in enumerate(cotangents)]
+    stages: list[tuple[str, Callable[[], object]]] = []
+    if call.outputs and supports.backward:
+        stages.append(("backward", lambda: call.pulled_back(tuple(v.detach() for v in cotangents))))
+        if supports.second_order:
+            stages.append(("the backward pass of backward", lambda: _twice(call, cotangents)))
+    if supports.forward_ad and is_strided(subject):
+        vectors = tangents(subject)
+        watched += [Watched.of(f"tangent {index}", t) for index, t in enumerate(vectors)]
+        stages.append(("forward mode", lambda: pushed_forward(subject, vectors)))
+    return _through(stages, watched)
+
+
+def _through(stages: list[tuple[str, Callable[[], object]]], watched: list[Watched]) -> Verdict:
+    for name, stage in stages:
+        try:
+            stage()
+        except NO_REFUSAL:
+            raise
+        except Exception:
+            continue
+        finally:
+            changed = _changed(name, watched)
+        if changed:
+            return changed
+    return HOLDS
+
+
+def _twice(call: Call, cotangents: Sequence[Tensor]) -> None:
+    """Differentiate the backward pass."""
+    found = torch.autograd.grad(call.outputs, call.leaves, cotangents, create_graph=True, allow_unused=True)
+    gradients = tuple(g for g in found if g is not None and g.requires_grad)
+    if gradients:
+        Call((*call.leaves, *cotangents), gradients).pulled_back()
+
+
+def _changed(stage: str, watched: Iterable[Watched]) -> Verdict | None:
+    changes = [change for change in (item.change() for item in watched) if change]
+    if not changes:
+        return None
+    return fails(f"purity: {stage} changes what it is given: {changes[0]}", "\n".join(changes[1:]))
+
+
+def _equal(now: Tensor, before: Tensor) -> bool:
+    if now.layout is not torch.strided:
+        return all(_equal(one, other) for one, other in zip(_parts(now), _parts(before), strict=True))
+    return torch.equal(now, before) or bool(((now == before) | ((now != now) & (before != before))).all())
+
+
+def _parts(sparse: Tensor) -> tuple[Tensor, ...]:
+    """Return the tensors that a sparse tensor is made of."""
+    if sparse.layout is torch.sparse_coo:
+        return sparse._indices(), sparse._values()
+    return (sparse.to_dense(),)
+
+
+def _tensors(kind: str, items: Iterable[Any]) -> Iterator[tuple[str, Tensor]]:
+    for index, item in enumerate(items):
+        for path, found in leaves_of(item):
+            if isinstance(found, Tensor):
+                yield f"{kind} {index}{path}", found
+
+
+check = per_sample(judge)

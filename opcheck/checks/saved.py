@@ -1,0 +1,89 @@
+"""What forward keeps for backward is guarded: a change in between makes backward raise, or does not matter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from opcheck.checks.ordinary import Call, copies, is_steady, off_by, ordinary, random, unit_of
+from opcheck.checks.per_sample import per_sample
+from opcheck.checks.subject import Subject
+from opcheck.checks.verdict import HOLDS, Verdict, fails, untested
+from opcheck.samples.outputs import differentiable
+from opcheck.samples.results import leaves_of
+
+
+def judge(subject: Subject) -> Verdict:
+    """Change one argument or output at a time in place after forward, and run backward."""
+    ordinary(subject)
+    names = [name for name, _ in _tensors(*_called(subject))]
+    for index, name in enumerate(names):
+        call, tensors = _called(subject)
+        if not any(output.requires_grad for output in call.outputs):
+            return untested("no output requires grad: there is no backward pass")
+        if not _change([tensor for _, tensor in _tensors(call, tensors)][index]):
+            continue
+        verdict = _after(subject, call, name)
+        if not verdict.passed:
+            return verdict
+    return HOLDS
+
+
+def _called(subject: Subject) -> tuple[Call, Sequence[Any]]:
+    """Call the operator. Return the call and its arguments."""
+    leaves = copies(subject.leaves)
+    args, kwargs = subject.inputs.fill(leaves)
+    args, kwargs = tuple(map(_copied, args)), {name: _copied(value) for name, value in kwargs.items()}
+    outputs = differentiable(subject.function.tested(subject.function.called(args, kwargs)))
+    return Call(leaves, outputs), [*args, *kwargs.values()]
+
+
+def _copied(item: Any) -> Any:
+    """Return an argument whose tensors are copies, but for those that depend on leaves."""
+    if isinstance(item, Tensor):
+        return item if item.requires_grad else item.clone()
+    return type(item)(map(_copied, item)) if type(item) in (list, tuple) else item
+
+
+def _tensors(call: Call, arguments: Sequence[Any]) -> Iterator[tuple[str, Tensor]]:
+    for kind, items in (("argument", arguments), ("output", call.outputs)):
+        for index, item in enumerate(items):
+            for path, found in leaves_of(item):
+                if isinstance(found, Tensor) and found.layout is torch.strided and found.numel():
+                    yield f"{kind} {index}{path}", found
+
+
+def _change(tensor: Tensor) -> bool:
+    """Change a tensor in place, as an optimizer does a parameter. Tell whether that was possible."""
+    own = tensor.detach()  # which shares its memory and its version
+    try:
+        if own.is_floating_point() or own.is_complex():
+            own.mul_(2).add_(1)
+        else:
+            own.zero_()  # for an index, the one number that is in range
+    except RuntimeError:  # elements share their memory
+        return False
+    return True
+
+
+def _after(subject: Subject, call: Call, name: str) -> Verdict:
+    """Run backward after a change. Raising is right, and so are the gradients of an ordinary call."""
+    try:
+        found = call.pulled_back()
+    except RuntimeError:
+        return HOLDS
+    off = off_by(found, ordinary(subject).gradient, unit_of(subject))
+    if not off:
+        return HOLDS
+    if not is_steady(subject):
+        return random(subject)
+    return fails(
+        f"saved: {name} changed in place between forward and backward, and the gradients are silently wrong",
+        f"off by up to {off:.4g}\nsave tensors by ctx.save_for_backward, which notices a change",
+    )
+
+
+check = per_sample(judge)
