@@ -107,6 +107,7 @@ def _in_place(subject: Subject, leaves: Sequence[Tensor], other: Subject) -> Ite
         raise
     except Exception:
         return  # these values do not go with the other arguments of the sample
+    Call.of(subject, leaves)  # what is kept of the last call is of this one
     with torch.no_grad():
         for leaf, changed in zip(leaves, other.leaves, strict=True):
             leaf.copy_(changed)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from importlib import import_module
+from typing import Any
 
 import torch
 
-from opcheck.checks.context import Check, Context
+from opcheck.checks.context import Context
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Blocked, Verdict, blocked, cannot, fails, inapplicable, told, untested
 from opcheck.derivatives import NO_REFUSAL, TooLarge
+from opcheck.plan.kinds import check_kinds
 from opcheck.samples.results import WHAT_IS_TESTED, Untestable
 from opcheck.spec.library import Sample
 
@@ -20,7 +23,22 @@ Refusal = Callable[[str], Verdict]
 """Makes a verdict of the message that the operator refuses a sample."""
 
 
-def per_sample(judge: Judge, *, derivative: bool = True) -> Check:
+@dataclass(frozen=True)
+class PerSample:
+    """A check that judges one sample at a time: see `per_sample`."""
+
+    judge: Judge
+    derivative: bool = True
+
+    def __call__(self, context: Context) -> Iterator[Verdict]:
+        """Yield a verdict for each sample of a case."""
+        if self.derivative and context.numbers is None:
+            yield too_coarse(context)
+        else:
+            yield from each(context, self.judge, self.derivative)
+
+
+def per_sample(judge: Judge, *, derivative: bool = True) -> PerSample:
     """Make a check of a function that judges one sample.
 
     A sample that cannot be made, or that the operator refuses, is an error. An exception raised by `judge` means that
@@ -28,14 +46,7 @@ def per_sample(judge: Judge, *, derivative: bool = True) -> Check:
 
     derivative: whether the check needs finite differences, and tensors to differentiate with respect to.
     """
-
-    def check(context: Context) -> Iterator[Verdict]:
-        if derivative and context.numbers is None:
-            yield too_coarse(context)
-        else:
-            yield from each(context, judge, derivative)
-
-    return check
+    return PerSample(judge, derivative)
 
 
 def too_coarse(context: Context) -> Verdict:
@@ -96,6 +107,14 @@ def prepared(context: Context, sample: Sample, derivative: bool, refusal: Refusa
 
 
 def _judged(subject: Subject, judge: Judge, derivative: bool) -> Verdict:
+    verdict = _answer(subject, judge)
+    if verdict.passed and not verdict.untested and _is_empty(subject, derivative):
+        return untested("inputs or outputs are empty")
+    return _blamed(subject, verdict) if verdict.is_failure else verdict
+
+
+def _answer(subject: Subject, judge: Judge) -> Verdict:
+    """Return what a judge says. Its exceptions are failures of the claim."""
     try:
         verdict = judge(subject)
     except NO_REFUSAL as error:
@@ -105,9 +124,32 @@ def _judged(subject: Subject, judge: Judge, derivative: bool) -> Verdict:
     except Exception as error:
         kind = subject.context.case.kind
         return replace(fails(f"{kind.name} raised {told(error)}", kind.remedy), cause=error)
-    if verdict is None:
-        return inapplicable("the claim does not apply")
-    return untested("inputs or outputs are empty") if verdict.passed and _is_empty(subject, derivative) else verdict
+    return inapplicable("the claim does not apply") if verdict is None else verdict
+
+
+def _blamed(subject: Subject, verdict: Verdict) -> Verdict:
+    """Return a failure as it is, or as blocked by a claim that it rests on and that does not hold either.
+
+    It is asked about the same sample, whatever checks are selected.
+    """
+    context = subject.context
+    case = context.case
+    for name in case.kind.rests_on:
+        root = check_kinds()[name]
+        if not root.claimed(case.operator, case.claims.supports):
+            continue
+        asked = replace(subject, context=replace(context, case=replace(case, kind=root)))
+        found = _answer(asked, implementation(root.implementation).judge)
+        if found.is_failure:
+            detail = "\n".join(filter(None, (verdict.title, verdict.detail)))
+            return replace(blocked(name, f"{case.check}: not judged, since {found.title}", detail), cause=verdict.cause)
+    return verdict
+
+
+def implementation(path: str) -> Any:
+    """Import a check by its path, `package.module:function`."""
+    module, _, name = path.partition(":")
+    return getattr(import_module(module), name)
 
 
 def too_much(error: Exception) -> Verdict:

@@ -48,6 +48,11 @@ class Verdict:
     cause: BaseException | None = field(default=None, repr=False, compare=False)
     """The exception behind it, for debuggers."""
 
+    @property
+    def is_failure(self) -> bool:
+        """Whether the claim was judged, and does not hold."""
+        return not (self.passed or self.is_error or self.inconclusive or self.blocked)
+
     def text(self) -> str:
         """Return the verdict as several lines of text."""
         head = f"sample {self.sample} ({self.where})" if self.sample is not None else ""

@@ -38,6 +38,9 @@ class CheckKind:
     """The parameter of torch's gradcheck or gradgradcheck that corresponds to it."""
     needs: tuple[str, ...] = ()
     """Keys of `supports` that must not be disclaimed, the most specific one last."""
+    rests_on: tuple[str, ...] = ()
+    """The checks without whose claims this one says nothing, the most basic one first. A failure is `blocked` if one of
+    them fails as well."""
     dtypes: DtypeRule = "derivative"
     every_variant: bool = True
     methods: bool = False
@@ -88,6 +91,10 @@ def _is_registered(operator: Operator, supports: Supports) -> bool:
     return operator.spec.is_registered
 
 
+BASIC = ("purity", "nondeterminism")
+SOUND = (*BASIC, "context", "needs_input_grad")
+"""What calls must be like for derivatives to say something."""
+
 BUILTIN = (
     CheckKind(
         "backward",
@@ -95,6 +102,7 @@ BUILTIN = (
         "opcheck.checks.backward:check",
         "check_backward_ad",
         needs=("backward",),
+        rests_on=SOUND,
         methods=True,
     ),
     CheckKind(
@@ -103,6 +111,7 @@ BUILTIN = (
         "opcheck.checks.forward_ad:check",
         "check_forward_ad",
         needs=("forward_ad",),
+        rests_on=(*BASIC, "context"),
         methods=True,
     ),
     CheckKind(
@@ -111,6 +120,7 @@ BUILTIN = (
         "opcheck.checks.batched_grad:check",
         "check_batched_grad",
         needs=("backward", "batched_grad"),
+        rests_on=BASIC,
     ),
     CheckKind(
         "batched_forward_grad",
@@ -118,6 +128,7 @@ BUILTIN = (
         "opcheck.checks.batched_forward_grad:check",
         "check_batched_forward_grad",
         needs=("forward_ad", "batched_forward_grad"),
+        rests_on=BASIC,
     ),
     CheckKind(
         "undefined_grad",
@@ -125,6 +136,7 @@ BUILTIN = (
         "opcheck.checks.undefined_grad:check",
         "check_undefined_grad",
         needs=("backward", "undefined_grad"),
+        rests_on=BASIC,
     ),
     CheckKind(
         "grad_dtypes",
@@ -132,6 +144,7 @@ BUILTIN = (
         "opcheck.checks.grad_dtypes:check",
         "check_grad_dtypes",
         needs=("backward",),
+        rests_on=BASIC,
     ),
     CheckKind(
         "nondeterminism",
@@ -139,6 +152,7 @@ BUILTIN = (
         "opcheck.checks.nondeterminism:check",
         "nondet_tol",
         needs=("backward",),
+        rests_on=("purity",),
     ),
     CheckKind(
         "purity",
@@ -151,6 +165,7 @@ BUILTIN = (
         "values and gradients do not depend on grad mode, inference mode, autocast, threads, or other calls",
         "opcheck.checks.calling_context:check",
         needs=("context",),
+        rests_on=BASIC,
         every_variant=False,
     ),
     CheckKind(
@@ -158,6 +173,7 @@ BUILTIN = (
         "each input alone requiring grad, and all of them, give the same gradients",
         "opcheck.checks.needs_input_grad:check",
         needs=("backward",),
+        rests_on=(*BASIC, "context"),
         every_variant=False,
     ),
     CheckKind(
@@ -165,6 +181,7 @@ BUILTIN = (
         "derivatives are linear in cotangents and tangents, large, small, negative, lazily conjugated or negated",
         "opcheck.checks.linearity:check",
         needs=("backward",),
+        rests_on=(*BASIC, "context"),
         every_variant=False,
     ),
     CheckKind(
@@ -172,6 +189,7 @@ BUILTIN = (
         "a tensor changed in place between forward and backward makes backward raise, or does not matter",
         "opcheck.checks.saved:check",
         needs=("backward", "saved"),
+        rests_on=(*BASIC, "context"),
         every_variant=False,
     ),
     CheckKind(
@@ -179,6 +197,7 @@ BUILTIN = (
         "each output that depends on an input requires grad",
         "opcheck.checks.detached:check",
         needs=("backward",),
+        rests_on=(*BASIC, "context"),
         every_variant=False,
     ),
     CheckKind(
@@ -186,6 +205,7 @@ BUILTIN = (
         "one tensor in two places has the sum of both gradients; outputs share no memory behind autograd's back",
         "opcheck.checks.aliasing:check",
         needs=("backward", "aliasing"),
+        rests_on=(*BASIC, "context"),
         every_variant=False,
     ),
     CheckKind(
@@ -194,6 +214,7 @@ BUILTIN = (
         "opcheck.checks.rev_over_rev:check",
         "check_rev_over_rev",
         needs=("backward", "second_order"),
+        rests_on=(*SOUND, "saved", "backward"),
     ),
     CheckKind(
         "fwd_over_rev",
@@ -201,12 +222,14 @@ BUILTIN = (
         "opcheck.checks.fwd_over_rev:check",
         "check_fwd_over_rev",
         needs=("backward", "forward_ad", "second_order", "fwd_over_rev"),
+        rests_on=(*SOUND, "saved", "backward"),
     ),
     CheckKind(
         "rev_over_fwd",
         "the second derivative, reverse over forward, equals the numerical one",
         "opcheck.checks.higher_order:check",
         needs=("backward", "forward_ad"),
+        rests_on=(*SOUND, "forward_ad"),
         applies=_asks_for("rev_over_fwd"),
     ),
     CheckKind(
@@ -214,6 +237,7 @@ BUILTIN = (
         "the second derivative, forward over forward, equals the numerical one",
         "opcheck.checks.higher_order:check",
         needs=("backward", "forward_ad"),
+        rests_on=(*SOUND, "forward_ad"),
         applies=_asks_for("fwd_over_fwd"),
     ),
     CheckKind(
@@ -221,6 +245,7 @@ BUILTIN = (
         "the gradient of the sum of all gradients equals the numerical one",
         "opcheck.checks.higher_order:check",
         needs=("backward", "second_order"),
+        rests_on=(*SOUND, "saved", "backward"),
         applies=_asks_for("scalarized_second_order"),
     ),
     CheckKind(
@@ -228,6 +253,7 @@ BUILTIN = (
         "the third derivative, in reverse mode throughout, equals the numerical one",
         "opcheck.checks.higher_order:check",
         needs=("backward", "second_order"),
+        rests_on=(*SOUND, "saved", "backward"),
         applies=_asks_for("rev_over_rev_over_rev"),
     ),
     CheckKind(
@@ -255,6 +281,7 @@ BUILTIN = (
         "variants",
         "function, method, in-place, out= and aliases give the same values",
         "opcheck.checks.variants:check",
+        rests_on=("purity",),
         dtypes="values",
         every_variant=False,
     ),
@@ -271,6 +298,7 @@ BUILTIN = (
         "vmapping the operator equals looping over it",
         "opcheck.checks.vmap:check",
         needs=("vmap",),
+        rests_on=("purity",),
         every_variant=False,
     ),
     CheckKind(

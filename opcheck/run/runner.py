@@ -11,12 +11,12 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from importlib import import_module
 from typing import Any
 
 import torch
 
 from opcheck.checks.context import Check
+from opcheck.checks.per_sample import implementation
 from opcheck.checks.verdict import Verdict, fails, told
 from opcheck.plan.case import Case
 from opcheck.run.expectations import expected
@@ -167,12 +167,5 @@ def _checked(case: Case, session: RunSession) -> Sequence[Verdict]:
     seed_device(zlib.crc32(text.encode()), case.device.device_string)
     context = session.context(case, samples_to_run(case))
     context.operator  # noqa: B018 - resolved first, to report a wrong name as such
-    return list(implementation(case.kind.implementation)(context))
-
-
-def implementation(path: str) -> Check:
-    """Import a check by its path, `package.module:function`."""
-    module, _, name = path.partition(":")
-    found: Any = getattr(import_module(module), name)
-    check: Check = found
-    return check
+    check: Check = implementation(case.kind.implementation)
+    return list(check(context))

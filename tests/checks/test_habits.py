@@ -1,0 +1,74 @@
+"""What Jacobians at one point do not show is found under the check that is named for it; right twins pass all."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+from operators import habits
+
+BOTH = pytest.mark.parametrize("dtype", ["float64", "complex128"])
+NEW = tuple(habits.FAULTS)
+
+
+def target(name):
+    found = getattr(habits, name)
+    return f"operators.habits.{name}" + (".apply" if inspect.isclass(found) else "")
+
+
+def arguments(name):
+    found = getattr(habits, name)
+    two = issubclass(found, habits.Product) if inspect.isclass(found) else len(inspect.signature(found).parameters) == 2
+    return ", ".join(["{ shape = [2, 3], low = 0.5, high = 2 }"] * (2 if two else 1))
+
+
+def spec(name):
+    claims = "forward_ad = true" if "Tangent" in name else "forward_ad = false"
+    return f"""
+[[operator]]
+name     = "{target(name)}"
+supports = {{ {claims}, out = false, vmap = false, batched_grad = false }}
+samples  = [{{ args = [{arguments(name)}] }}]
+"""
+
+
+@pytest.fixture
+def outcome_of(outcomes):
+    def run(name, check, dtype):
+        (outcome,) = outcomes(spec(name), checks=(check,), dtypes=(dtype,)).values()
+        return outcome
+
+    return run
+
+
+FAULTS = [(check, name) for check, names in habits.FAULTS.items() for name in names]
+
+
+@BOTH
+@pytest.mark.parametrize(("check", "name"), FAULTS, ids=[f"{check}-{name}" for check, name in FAULTS])
+def test_a_bad_habit_fails_under_its_check(outcome_of, check, name, dtype):
+    outcome = outcome_of(name, check, dtype)
+    assert outcome.outcome == "failed", f"{outcome.outcome}: {outcome.reason}"
+    assert outcome.reason.startswith(check)
+
+
+@BOTH
+@pytest.mark.parametrize("check", NEW)
+@pytest.mark.parametrize("name", habits.TWINS)
+def test_a_right_twin_passes(outcome_of, name, check, dtype):
+    outcome = outcome_of(name, check, dtype)
+    assert outcome.outcome == "passed", outcome.message
+
+
+OTHERS = [
+    (name, check, other)
+    for check, name in FAULTS
+    for other in (*NEW, "backward", "rev_over_rev", "grad_dtypes")
+    if other != check
+]
+
+
+@pytest.mark.parametrize(("name", "check", "other"), OTHERS)
+def test_a_bad_habit_fails_under_no_other_check(outcome_of, name, check, other):
+    outcome = outcome_of(name, other, "float64")
+    assert outcome.outcome in ("passed", "blocked"), outcome.message

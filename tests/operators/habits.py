@@ -1,0 +1,437 @@
+"""Bad habits that no Jacobian at one point shows, each with a right twin: x² or x y, real and complex.
+
+`FAULTS` has, for each check, the names of the functions that must fail under it; `TWINS` those that pass every check.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+
+def slope(x: Tensor) -> Tensor:
+    return (2 * x).conj()
+
+
+class Square(torch.autograd.Function):
+    """x², without a fault. Its subclasses have one each."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        ctx.save_for_forward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx, v):
+        (x,) = ctx.saved_tensors
+        return v * slope(x)
+
+    @staticmethod
+    def jvp(ctx, t):
+        (x,) = ctx.saved_tensors
+        return 2 * x * t
+
+
+class Product(torch.autograd.Function):
+    """x y, without a fault."""
+
+    @staticmethod
+    def forward(ctx, x, y):
+        ctx.save_for_backward(x, y)
+        return x * y
+
+    @staticmethod
+    def backward(ctx, v):
+        x, y = ctx.saved_tensors
+        return v * y.conj(), v * x.conj()
+
+
+def square(x: Tensor) -> Tensor:
+    return Square.apply(x)
+
+
+def product(x: Tensor, y: Tensor) -> Tensor:
+    return Product.apply(x, y)
+
+
+# purity
+
+
+class WritesToInputInForward(Square):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x.clone())
+        ctx.save_for_forward(x.clone())
+        y = x * x
+        x.data.add_(1)
+        return y
+
+
+class WritesToInputInBackward(Square):
+    @staticmethod
+    def backward(ctx, v):
+        (x,) = ctx.saved_tensors
+        gradient = v * slope(x)
+        x.data.copy_(gradient.detach())
+        return gradient
+
+
+class WritesToCotangent(Square):
+    @staticmethod
+    def backward(ctx, v):
+        (x,) = ctx.saved_tensors
+        gradient = v * slope(x)
+        v.data.zero_()
+        return gradient
+
+
+class WritesToOutputInBackward(Square):
+    @staticmethod
+    def forward(ctx, x):
+        y = x * x
+        ctx.save_for_backward(x, y)
+        ctx.save_for_forward(x)
+        return y
+
+    @staticmethod
+    def backward(ctx, v):
+        x, y = ctx.saved_tensors
+        y.data.zero_()
+        return v * slope(x)
+
+
+class WritesToTangent(Square):
+    @staticmethod
+    def jvp(ctx, t):
+        (x,) = ctx.saved_tensors
+        tangent = 2 * x * t
+        t.data.zero_()
+        return tangent
+
+
+CALLS = torch.zeros(1)
+
+
+def counts_in_a_global(x: Tensor) -> Tensor:
+    CALLS.add_(1)
+    return x * x
+
+
+def _counting():
+    calls = torch.zeros(1)
+
+    def counts_in_a_closure(x: Tensor) -> Tensor:
+        calls.add_(1)
+        return x * x
+
+    return counts_in_a_closure
+
+
+# context
+
+
+def doubles_without_grad(x: Tensor) -> Tensor:
+    return x * x if torch.is_grad_enabled() else 2 * x * x
+
+
+def doubles_in_inference_mode(x: Tensor) -> Tensor:
+    return 2 * x * x if torch.is_inference_mode_enabled() else x * x
+
+
+def depends_on_threads(x: Tensor) -> Tensor:
+    return x * x if torch.get_num_threads() == 1 else 1.001 * x * x
+
+
+def loses_digits_under_autocast(x: Tensor) -> Tensor:
+    if not torch.is_autocast_enabled("cpu"):
+        return x * x
+    low = torch.complex64 if x.is_complex() else torch.float32
+    return x.to(low).to(x.dtype) * x
+
+
+class KeepsOnTheClass(Square):
+    kept: Tensor
+
+    @staticmethod
+    def forward(ctx, x):
+        KeepsOnTheClass.kept = x.detach().clone()
+        return Square.forward(ctx, x)
+
+    @staticmethod
+    def backward(ctx, v):
+        return v * slope(KeepsOnTheClass.kept)
+
+
+class ReusesABuffer(Square):
+    buffers: ClassVar[dict] = {}
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.buffer = ReusesABuffer.buffers.setdefault((x.shape, x.dtype), torch.empty(x.shape, dtype=x.dtype))
+        ctx.buffer.copy_(slope(x).resolve_conj())
+        return x * x
+
+    @staticmethod
+    def backward(ctx, v):
+        return v * ctx.buffer
+
+
+class CachesByShape(Square):
+    cache: ClassVar[dict] = {}
+
+    @staticmethod
+    def backward(ctx, v):
+        (x,) = ctx.saved_tensors
+        return v * CachesByShape.cache.setdefault((x.shape, x.dtype), slope(x).detach().clone())
+
+
+KNOWN: dict = {}
+
+
+def caches_by_object(x: Tensor) -> Tensor:
+    """Keeps the square of the last tensor for as long as it sees the same object. Batches are none."""
+    if not x.is_leaf or not x.requires_grad:
+        return x * x
+    if KNOWN.get("x") is not x:
+        KNOWN.update(x=x, factor=x.detach().clone())
+    return x * x + 0 * x + (KNOWN["factor"] - x.detach())
+
+
+# needs_input_grad
+
+
+class HalvesWhereAlone(Product):
+    @staticmethod
+    def backward(ctx, v):
+        x, y = ctx.saved_tensors
+        factor = 1.0 if all(ctx.needs_input_grad) else 0.5
+        return factor * v * y.conj(), factor * v * x.conj()
+
+
+class ForgetsTheSecondAlone(Product):
+    @staticmethod
+    def backward(ctx, v):
+        x, y = ctx.saved_tensors
+        return (v * y.conj(), v * x.conj()) if ctx.needs_input_grad[0] else (None, None)
+
+
+def other_values_without_leaves(x: Tensor, y: Tensor) -> Tensor:
+    return x * y if x.requires_grad or y.requires_grad else 1.5 * x * y
+
+
+# linearity
+
+
+class Clips(Square):
+    @staticmethod
+    def backward(ctx, v):
+        (x,) = ctx.saved_tensors
+        return v / (v.abs() / 10).clamp(min=1) * slope(x)
+
+
+class DropsSmall(Square):
+    @staticmethod
+    def backward(ctx, v):
+        (x,) = ctx.saved_tensors
+        return torch.where(v.abs() < 1e-3, 0 * v, v) * slope(x)
+
+
+class RefusesLarge(Square):
+    @staticmethod
+    def backward(ctx, v):
+        if bool((v.abs() > 100).any()):
+            raise OverflowError("a gradient explodes")
+        return Square.backward(ctx, v)
+
+
+class IgnoresTheBits(Square):
+    """Reads memory, where a lazily negated tensor is not yet negated, nor a conjugated one conjugated."""
+
+    @staticmethod
+    def backward(ctx, v):
+        (x,) = ctx.saved_tensors
+        v = -v.resolve_neg() if v.is_neg() else v
+        return (v.conj().resolve_conj() if v.is_conj() else v) * slope(x)
+
+
+class ClipsTangents(Square):
+    @staticmethod
+    def jvp(ctx, t):
+        (x,) = ctx.saved_tensors
+        return 2 * x * t / (t.abs() / 10).clamp(min=1)
+
+
+# saved
+
+
+class KeepsOnContext(Square):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.x = x
+        ctx.save_for_forward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx, v):
+        return v * slope(ctx.x)
+
+
+class SavesItsData(Square):
+    """`x.data` has a version of its own, so that a change of x goes unnoticed."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x.data)
+        ctx.save_for_forward(x)
+        return x * x
+
+
+class KeepsItsOutput(torch.autograd.Function):
+    """exp, whose derivative is its output."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.y = x.exp()
+        return ctx.y
+
+    @staticmethod
+    def backward(ctx, v):
+        return v * ctx.y.conj()
+
+
+# detached
+
+
+def detaches_the_second(x: Tensor) -> tuple[Tensor, Tensor]:
+    return x * x, (x * x).detach()
+
+
+class MarksTheSecond(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        y, z = x * x, x * x * x
+        ctx.mark_non_differentiable(z)
+        return y, z
+
+    @staticmethod
+    def backward(ctx, v, _):
+        (x,) = ctx.saved_tensors
+        return v * slope(x)
+
+
+def rounds_the_second(x: Tensor) -> tuple[Tensor, Tensor]:
+    """A twin: steps have no derivative."""
+    return x * x, (x.abs() * 3 + 0.25).detach().floor()
+
+
+# aliasing
+
+
+class KeyedByTensor(Product):
+    @staticmethod
+    def forward(ctx, x, y):
+        ctx.same = x is y
+        return Product.forward(ctx, x, y)
+
+    @staticmethod
+    def backward(ctx, v):
+        x, y = ctx.saved_tensors
+        return v * y.conj(), None if ctx.same else v * x.conj()
+
+
+class SharesMemory(torch.autograd.Function):
+    """As a kernel does that wraps memory by its address."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return torch.from_numpy(x.detach().numpy())
+
+    @staticmethod
+    def backward(ctx, v):
+        return v
+
+
+def flattened(x: Tensor) -> Tensor:
+    """A twin: a view, which autograd knows."""
+    return x.reshape(-1)
+
+
+# undefined_grad
+
+
+class Three(torch.autograd.Function):
+    """x, 2x and 3x, whose gradient is wrong if all cotangents but one are undefined."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.set_materialize_grads(False)
+        return 1 * x, 2 * x, 3 * x
+
+    @staticmethod
+    def backward(ctx, *cotangents):
+        defined = [(factor, v) for factor, v in zip((1, 2, 3), cotangents, strict=True) if v is not None]
+        if len(defined) == 1:
+            return defined[0][1]
+        return sum(factor * v for factor, v in defined) if defined else None
+
+
+# nondeterminism
+
+
+class WrongNowAndThen(Square):
+    """Wrong in every seventh backward pass."""
+
+    passes = itertools.count()
+
+    @staticmethod
+    def backward(ctx, v):
+        (x,) = ctx.saved_tensors
+        return v * slope(x) * (1 + 1e-9 * (next(WrongNowAndThen.passes) % 7 == 0))
+
+
+class RandomSlope(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, v):
+        ctx.save_for_backward(x, v)
+        return v * slope(x)
+
+    @staticmethod
+    def backward(ctx, w):
+        x, v = ctx.saved_tensors
+        return 2 * (v * w.conj()).conj() * (1 + 1e-9 * random.random()), w * 2 * x
+
+
+class RandomAtSecondOrder(Square):
+    @staticmethod
+    def backward(ctx, v):
+        (x,) = ctx.saved_tensors
+        return RandomSlope.apply(x, v)
+
+
+counts_in_a_closure = _counting()
+
+FAULTS: dict[str, tuple[str, ...]] = {
+    "purity": (
+        "WritesToInputInForward", "WritesToInputInBackward", "WritesToCotangent", "WritesToOutputInBackward",
+        "WritesToTangent", "counts_in_a_global", "counts_in_a_closure",
+    ),
+    "context": (
+        "doubles_without_grad", "doubles_in_inference_mode", "depends_on_threads", "loses_digits_under_autocast",
+        "KeepsOnTheClass", "ReusesABuffer", "CachesByShape", "caches_by_object",
+    ),
+    "needs_input_grad": ("HalvesWhereAlone", "ForgetsTheSecondAlone", "other_values_without_leaves"),
+    "linearity": ("Clips", "DropsSmall", "RefusesLarge", "IgnoresTheBits", "ClipsTangents"),
+    "saved": ("KeepsOnContext", "SavesItsData", "KeepsItsOutput"),
+    "detached": ("detaches_the_second", "MarksTheSecond"),
+    "aliasing": ("KeyedByTensor", "SharesMemory"),
+    "undefined_grad": ("Three",),
+    "nondeterminism": ("WrongNowAndThen", "RandomAtSecondOrder"),
+}  # fmt: skip
+
+TWINS = ("square", "product", "rounds_the_second", "flattened")
