@@ -73,12 +73,14 @@ def _is_metadata(part: Any) -> bool:
 
 
 def checks() -> str:
-    """A table of the checks: name, what a pass says, the claims it needs, torch's parameter."""
-    rows = ["| check | what a pass says | `supports` it needs | torch's parameter | dtypes |", "|---|---|---|---|---|"]
+    """A table of the checks: name, what a pass says, the claims it needs, what blocks it, torch's parameter."""
+    titles = ("check", "what a pass says", "`supports` it needs", "blocked by", "torch's parameter", "dtypes")
+    rows = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
     for kind in CHECKS:
         needs = ", ".join(f"`{name}`" for name in kind.needs)
         parameter = f"`{kind.torch_parameter}`" if kind.torch_parameter else ""
-        rows.append(f"| `{kind.name}` | {kind.claim} | {needs} | {parameter} | {kind.dtypes} |")
+        roots = ", ".join(f"`{name}`" for name in kind.rests_on)
+        rows.append(f"| `{kind.name}` | {kind.claim} | {needs} | {roots} | {parameter} | {kind.dtypes} |")
     return "\n".join(rows)
 
 

@@ -36,10 +36,15 @@ def kind_of(verdict: Verdict) -> OutcomeKind:
     return "inconclusive" if verdict.inconclusive else "error" if verdict.is_error else "failed"
 
 
-def causes(case: Case, verdict: Verdict) -> tuple[Expect, ...]:
+def causes(case: Case, verdict: Verdict, engine: str) -> tuple[Expect, ...]:
     """Return the expectations about the case that blocks a verdict: whoever expects the cause expects what follows."""
-    known = (*case.operator.spec.expect, *case.device.expect)
+    known = foreseen((*case.operator.spec.expect, *case.device.expect), engine)
     return applying(known, verdict.blocked, case.variant.kind, case.device.name, case.dtype) if verdict.blocked else ()
+
+
+def foreseen(expects: Sequence[Expect], engine: str) -> tuple[Expect, ...]:
+    """Return the expectations that hold under an engine."""
+    return tuple(expect for expect in expects if expect.when.engine in (None, engine))
 
 
 def about(expect: Expect, sample: str | None) -> bool:

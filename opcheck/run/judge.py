@@ -13,13 +13,14 @@ from opcheck.spec.claims import Expect
 from opcheck.spec.library import Sample
 
 
-def judge(case: Case, verdicts: Sequence[Verdict], rerun: str = "") -> Outcome:
+def judge(case: Case, verdicts: Sequence[Verdict], rerun: str = "", engine: str = "batched") -> Outcome:
     """Return the outcome of a case.
 
     Each failure must be expected, and each strict expectation must be met. A case passes only if something was tested:
     without any verdict it is an error; if no verdict tested anything, it is skipped.
 
     rerun: the command that runs the case, for the message.
+    engine: the name of the engine. The expectations of the case are those that hold under it.
     """
     verdicts = verdicts or [cannot(f"{case.check} gave no verdict: nothing was tested")]
     known = case.expectations
@@ -28,7 +29,7 @@ def judge(case: Case, verdicts: Sequence[Verdict], rerun: str = "") -> Outcome:
     for verdict in verdicts:
         if verdict.passed:
             continue
-        expect = next((expect for expect in (*known, *causes(case, verdict)) if covers(expect, verdict)), None)
+        expect = next((expect for expect in (*known, *causes(case, verdict, engine)) if covers(expect, verdict)), None)
         if expect is None:
             unexpected.append(verdict)
         else:

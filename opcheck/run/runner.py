@@ -19,7 +19,7 @@ from opcheck.checks.context import Check
 from opcheck.checks.per_sample import implementation
 from opcheck.checks.verdict import Verdict, fails, told
 from opcheck.plan.case import Case
-from opcheck.run.expectations import expected
+from opcheck.run.expectations import expected, foreseen
 from opcheck.run.judge import judge, nothing_to_run, samples_to_run
 from opcheck.run.outcome import Outcome
 from opcheck.run.process_state import open_contexts, put_back, transform_is_open
@@ -39,8 +39,8 @@ def run(case: Case, session: RunSession, limit: float | None = None) -> Outcome:
     """
     start = time.perf_counter()
     session.cause = None
-    foreseen = tuple(e for e in case.expectations if e.when.engine in (None, session.engine.name))
-    case = case if len(foreseen) == len(case.expectations) else replace(case, expectations=foreseen)
+    known = foreseen(case.expectations, session.engine.name)
+    case = case if len(known) == len(case.expectations) else replace(case, expectations=known)
     outcome = _skipped(case, session) or _spoilt(case, session) or _judged(case, session)
     seconds = time.perf_counter() - start
     if limit and seconds > limit and outcome.outcome == "passed":
@@ -85,7 +85,7 @@ def _judged(case: Case, session: RunSession) -> Outcome:
         return replace(found, outcome="error", message=message) if changes else found
     session.cause = next((verdict.cause for verdict in found if not verdict.passed), None)
     own = [fails(f"side effect: {_side_effect(change)}", _REMEDY) for change in changes]
-    return judge(case, [*own, *found], session.rerun(case))
+    return judge(case, [*own, *found], session.rerun(case), session.engine.name)
 
 
 _REMEDY = "it would change the results of whatever runs next"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, inapplicable, untested
+from opcheck.checks.verdict import HOLDS, Verdict, blocked, cannot, fails, inapplicable, untested
 from opcheck.run.expectations import expected
 from opcheck.run.judge import judge, nothing_to_run, samples_to_run
 from opcheck.run.outcome import Outcome
@@ -192,6 +192,52 @@ class TestExpectationsOfSamples:
         assert judge(case_of(("b", "fail", "known")), [HOLDS]).outcome == "passed"
         beside = inapplicable("the first argument cannot hold the result")
         assert judge(case_of(("b", "fail", "known")), verdicts(b=beside)).outcome == "passed"
+
+
+class TestBlocked:
+    BLOCKED = blocked("purity", "backward: not judged, since purity: forward writes", "the slope is wrong")
+
+    def test_a_claim_that_was_not_judged_fails_the_run(self, case_of):
+        outcome = judge(case_of(), verdicts(b=self.BLOCKED))
+        assert (outcome.outcome, outcome.is_bad, outcome.reason) == ("blocked", True, self.BLOCKED.title)
+
+    @pytest.mark.parametrize(("other", "first"), [(WRONG, "failed"), (REFUSED, "error"), (KINK, "inconclusive")])
+    def test_what_was_judged_comes_first(self, case_of, other, first):
+        assert judge(case_of(), verdicts(a=self.BLOCKED, b=other)).outcome == first
+
+    def test_whoever_expects_the_failure_expects_that_it_is_blocked(self, case_of):
+        case = case_of((None, "fail", "known", "slope"))
+        assert judge(case, verdicts(b=self.BLOCKED)).outcome == "xfailed"
+        assert judge(case_of((None, "error", "known")), verdicts(b=self.BLOCKED)).outcome == "blocked"
+
+    @pytest.mark.parametrize(
+        ("check", "outcome", "becomes"),
+        [("purity", "fail", "xfailed"), ("context", "fail", "blocked"), ("purity", "error", "blocked")],
+    )
+    def test_whoever_expects_the_cause_expects_what_follows(self, case_of, check, outcome, becomes):
+        case = case_of(text=SPEC.format(EXPECT.format(check=check, outcome=outcome)))
+        judged = judge(case, verdicts(b=self.BLOCKED))
+        assert judged.outcome == becomes
+        assert judge(case, GOOD).outcome == "passed"
+
+
+SPEC = """
+[[operator]]
+name    = "operators.right.square"
+dtypes  = {{ forward = ["float64"] }}
+samples = [
+  {{ name = "a", args = [{{ shape = [2] }}] }},
+  {{ name = "b", args = [{{ shape = [3] }}] }},
+]
+{}
+"""
+
+EXPECT = """
+[[operator.expect]]
+when    = {{ check = "{check}" }}
+outcome = "{outcome}"
+reason  = "it writes"
+"""
 
 
 class TestErrorsFromOutside:
