@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from opcheck.checks.engine_verdict import engine_verdict
 from opcheck.checks.per_sample import per_sample
+from opcheck.checks.raw_gradients import raw_gradients
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, fails
-from opcheck.derivatives.gradients import raw_gradients
 
 
 def judge(subject: Subject) -> Verdict:

@@ -108,7 +108,7 @@ def prepared(context: Context, sample: Sample, derivative: bool, refusal: Refusa
 
 def _judged(subject: Subject, judge: Judge, derivative: bool) -> Verdict:
     verdict = _answer(subject, judge)
-    if verdict.passed and not verdict.untested and _is_empty(subject, derivative):
+    if verdict.passed and verdict.applies and _is_empty(subject, derivative):
         return untested("inputs or outputs are empty")
     return _blamed(subject, verdict) if verdict.is_failure else verdict
 

@@ -8,7 +8,7 @@ from opcheck.checks.context import Context
 from opcheck.checks.per_sample import per_sample
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, inapplicable
-from opcheck.plan.kinds import CheckKind
+from opcheck.plan.kind import CheckKind
 from opcheck.text import class_of
 
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import BackwardCFunction
 
 from opcheck.derivatives.autodiff import Tensors, jvp, vjp
 from opcheck.derivatives.coordinates import (
@@ -227,77 +225,3 @@ GRADIENT_CLAIMS: dict[str, Callable[[Evidence, Request], Disagreement | None]] =
     "nondeterminism": _nondeterminism,
 }
 """How each claim beside the Jacobian is tested, by the name of its check."""
-
-
-# what backward functions in Python return, before autograd casts it to the dtype of the input
-
-
-@dataclass(frozen=True)
-class RawGradient:
-    """One gradient, as a backward function returned it, and the dtype and device that its input has."""
-
-    function: str
-    position: int
-    gradient: Tensor
-    dtype: torch.dtype
-    device: torch.device
-
-
-def raw_gradients(outputs: tuple[Tensor, ...], leaves: tuple[Tensor, ...]) -> list[RawGradient]:
-    """Run one backward pass over `outputs`, and return the gradients of every Python function on the way.
-
-    The engine of autograd silently converts a gradient of the wrong dtype (`validate_outputs` in
-    torch/csrc/autograd/engine.cpp), so that a float32 gradient for a float64 input shows only as lost digits. Here the
-    gradient is looked at where it is returned.
-    """
-    found: list[RawGradient] = []
-    nodes = list(_python_nodes(outputs))
-    if not nodes:
-        return found
-    for node in nodes:
-        _watch(node, found)
-    differentiable = [output for output in outputs if output.requires_grad]
-    if differentiable:
-        cotangents = [torch.ones_like(output) for output in differentiable]
-        torch.autograd.grad(differentiable, leaves, cotangents, allow_unused=True)
-    return found
-
-
-def _python_nodes(outputs: tuple[Tensor, ...]) -> Iterator[Any]:
-    waiting: list[Any] = [output.grad_fn for output in outputs if output.grad_fn is not None]
-    seen = set()
-    while waiting:
-        node = waiting.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        if isinstance(node, BackwardCFunction):
-            yield node
-        waiting.extend(following for following, _ in node.next_functions)
-
-
-def _watch(node: Any, found: list[RawGradient]) -> None:
-    """Record what a node's backward returns. The engine looks `apply` up on the node itself."""
-    apply = node.apply
-    # Arguments that need a gradient and edges that lead somewhere stand in the same order.
-    needing = [position for position, needed in enumerate(node.needs_input_grad) if needed]
-    edges = [edge for edge in node.next_functions if edge[0] is not None]
-    expected = {position: _expected(*edge) for position, edge in zip(needing, edges, strict=False)}
-
-    def watched(*cotangents: Any) -> Any:
-        result = apply(*cotangents)
-        for position, gradient in enumerate(result if isinstance(result, tuple) else (result,)):
-            target = expected.get(position)
-            if isinstance(gradient, Tensor) and target is not None:
-                found.append(RawGradient(type(node).__name__, position, gradient.detach(), *target))
-        return result
-
-    node.apply = watched
-
-
-def _expected(node: Any, number: int) -> tuple[torch.dtype, torch.device] | None:
-    variable = getattr(node, "variable", None)
-    if variable is not None:
-        return variable.dtype, variable.device
-    metadata = getattr(node, "_input_metadata", ())
-    return (metadata[number].dtype, metadata[number].device) if number < len(metadata) else None

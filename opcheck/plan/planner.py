@@ -7,7 +7,8 @@ from functools import lru_cache
 
 from opcheck.plan.case import Case
 from opcheck.plan.expectations import applying
-from opcheck.plan.kinds import CheckKind, check_kinds
+from opcheck.plan.kind import CheckKind
+from opcheck.plan.kinds import check_kinds
 from opcheck.plan.selection import Selection, names_operator
 from opcheck.spec.device import DeviceProfile
 from opcheck.spec.dtypes import STANDARD, expand

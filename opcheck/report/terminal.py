@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
+from opcheck.report.folding import folded
 from opcheck.report.table import MARKS, STYLES, tables
 from opcheck.run.outcome import BAD, KINDS
 from opcheck.text import printable
@@ -32,6 +33,8 @@ class TerminalReport:
         self.console = console
         self.records: list[Mapping[str, Any]] = []
         self._counts: Counter[str] = Counter()
+        self._told: set[tuple[str, str]] = set()
+        """The operators and reasons of the failures that have been shown while the run goes on."""
         self._progress: Progress | None = None
         self._task: Any = None
         self._total = 0
@@ -58,7 +61,9 @@ class TerminalReport:
         """Add the record of a finished case."""
         self.records.append(record)
         self._counts[record["outcome"]] += 1
-        if record["outcome"] in BAD and self._progress is not None:
+        cause = (record["operator"], record["reason"])
+        if record["outcome"] in BAD and self._progress is not None and cause not in self._told:
+            self._told.add(cause)
             self._line(record["outcome"], f"{printable(record['id'])}: {printable(record['reason'])}")
         self._advance()
 
@@ -99,11 +104,13 @@ class TerminalReport:
         return any(record["outcome"] in BAD for record in self.records)
 
     def failures(self) -> None:
-        """Print the messages of all failures."""
-        for record in self.records:
-            if record["outcome"] in BAD:
-                self._heading(record["outcome"], printable(record["id"]))
-                self._line("", printable(record["message"] or record["reason"], lines=True, most=None))
+        """Print the messages of all failures, those of one cause once."""
+        for failure in folded(self.records):
+            record = failure.record
+            self._heading(record["outcome"], printable(record["id"]))
+            self._line("", printable(record["message"] or record["reason"], lines=True, most=None))
+            for line in failure.followers():
+                self._line("", printable(line))
 
     def summary(self, seconds: float, troubles: Sequence[str] = ()) -> None:
         """Print the table, the reasons of skips, the warnings, the totals, and what is wrong with other reports."""

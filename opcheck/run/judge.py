@@ -37,7 +37,7 @@ def judge(case: Case, verdicts: Sequence[Verdict], rerun: str = "", engine: str 
     tested = [verdict for verdict in verdicts if not verdict.untested]
     if unexpected:
         first = min(unexpected, key=lambda verdict: _RANK.get(kind_of(verdict), 1))
-        fields = {"sample": first.sample, **first.fields}
+        fields = {"sample": first.sample, **first.fields} | ({"blocked_by": first.blocked} if first.blocked else {})
         return Outcome.of(
             case, kind_of(first), first.title, _message(case, unexpected, _samples(tested), rerun), **fields
         )

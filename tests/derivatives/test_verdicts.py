@@ -94,17 +94,17 @@ def test_a_fault_of_the_third_derivative_is_found_where_the_spec_asks_for_it(ver
         # A jvp that is wrong is a function like others, whose own derivative may be right.
         ("wrong_jvp", "rev_over_fwd", "passed"),
         # torch.func gives zeros for forward over forward of any autograd function with a jvp.
-        ("wrong_jvp", "fwd_over_fwd", "failed"),
+        ("wrong_jvp", "fwd_over_fwd", "blocked"),
     ],
 )
 def test_faults_of_further_orders_are_told_apart(verdict_of, operator, order, outcome, dtype):
     assert verdict_of(f"operators.faulty.{operator}", order, dtype, f'orders = ["{order}"]').outcome == outcome
 
 
-@pytest.mark.parametrize(("jacobian", "times"), [("full", 0), ("projected", 1), ("auto", 0)])
-def test_projections_are_asked_for_by_the_spec(verdict_of, monkeypatch, jacobian, times):
+@pytest.mark.parametrize(("jacobian", "used"), [("full", False), ("projected", True), ("auto", False)])
+def test_projections_are_asked_for_by_the_spec(verdict_of, monkeypatch, jacobian, used):
     asked, own = [], compare._projected
     monkeypatch.setattr(compare, "_projected", lambda *args: asked.append(args) or own(*args))
     keys = f'jacobian = "{jacobian}"\n{NO_FORWARD}'
     assert verdict_of("operators.faulty.wrong_sign", "backward", keys=keys).outcome == "failed"
-    assert len(asked) == times
+    assert bool(asked) == used

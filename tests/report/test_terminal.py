@@ -23,7 +23,8 @@ def shown(report):
 def record(number, outcome="passed", reason="", message="", **keys):
     return {
         "id": f"torch.x{number}::backward[cpu-float64]", "operator": f"torch.x{number}", "check": "backward",
-        "family": "unary", "outcome": outcome, "reason": reason, "message": message, **keys,
+        "variant": "function", "device": "cpu", "dtype": "float64", "family": "unary", "outcome": outcome,
+        "reason": reason, "message": message, **keys,
     }  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from opcheck.run.outcome import BAD, KINDS, rerun_command
 
 
 def test_the_outcomes_that_fail_a_run_are_these():
-    assert {kind for kind in KINDS if kind in BAD} == {"failed", "error", "xpassed", "inconclusive"}
+    assert {kind for kind in KINDS if kind in BAD} == {"failed", "error", "xpassed", "inconclusive", "blocked"}
 
 
 @pytest.mark.parametrize("kind", KINDS)

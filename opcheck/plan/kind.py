@@ -1,0 +1,56 @@
+"""A check, as planning sees it: its name, what it claims, and what it applies to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from opcheck.spec.claims import Order, Supports
+from opcheck.spec.library import Operator
+
+Applies = Callable[[Operator, Supports], bool]
+DtypeRule = Literal["derivative", "values", "every", "one"]
+"""derivative: the most precise real and complex dtypes of backward; values: those of forward, and int64; every: all
+dtypes that the spec makes a claim about; one: the first of `values`."""
+
+
+def _always(operator: Operator, supports: Supports) -> bool:
+    return True
+
+
+@dataclass(frozen=True)
+class CheckKind:
+    """A check, as planning sees it."""
+
+    name: str
+    claim: str
+    """What a pass means, in one line."""
+    implementation: str
+    """`package.module:function`."""
+    torch_parameter: str = ""
+    """The parameter of torch's gradcheck or gradgradcheck that corresponds to it."""
+    needs: tuple[str, ...] = ()
+    """Keys of `supports` that must not be disclaimed, the most specific one last."""
+    rests_on: tuple[str, ...] = ()
+    """The checks without whose claims this one says nothing, the most basic one first. A failure is `blocked` if one of
+    them fails as well."""
+    dtypes: DtypeRule = "derivative"
+    every_variant: bool = True
+    methods: bool = False
+    """Whether methods are tested too. A method records the same graph as its function, so one check in each mode is
+    enough."""
+    applies: Applies = _always
+    judge: Callable[[Any], Any] | None = None
+    """The function that `opcheck.register_check` registered; None for other checks."""
+
+    def claimed(self, operator: Operator, supports: Supports) -> bool:
+        """Tell whether the operator makes the claim that this check tests."""
+        return all(getattr(supports, name) for name in self.needs) and self.applies(operator, supports)
+
+    @property
+    def remedy(self) -> str:
+        """How a spec says that the claim is not meant to hold. Empty: no key of `supports` says so."""
+        if self.name in get_args(Order):
+            return f'if this is how it should be, take "{self.name}" out of orders'
+        return f"if this is how it should be, write supports.{self.needs[-1]} = false" if self.needs else ""

@@ -1,0 +1,69 @@
+"""Puts failures of one cause together: one report, and the names of the cases that follow from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from opcheck.run.outcome import BAD
+
+Record = Mapping[str, Any]
+Cause = tuple[str, ...]
+
+
+@dataclass
+class Failure:
+    """A failure, and what has the same cause."""
+
+    record: Record
+    same: list[Record] = field(default_factory=list)
+    """Cases of the same operator that failed for the same reason."""
+    blocked: list[Record] = field(default_factory=list)
+    """Cases that were not judged because of it."""
+
+    def followers(self, most: int = 8) -> list[str]:
+        """Return a line for each way in which other cases follow, with the names of at most `most` of them."""
+        told = (("the same", self.same), ("not judged because of it", self.blocked))
+        return [f"{how}: {_names(records, most)}" for how, records in told if records]
+
+
+def folded(records: Iterable[Record]) -> list[Failure]:
+    """Return the failures of a run, in order, each cause once."""
+    bad = [record for record in records if record["outcome"] in BAD]
+    failures: dict[Cause, Failure] = {}
+    for record in bad:
+        if record["outcome"] != "blocked":
+            first = failures.setdefault(_reason(record), Failure(record))
+            if first.record is not record:
+                first.same.append(record)
+    leaders = {_case(failed.record, failed.record["check"]): failed for failed in failures.values()}
+    leaders |= {_case(other, other["check"]): failed for failed in failures.values() for other in failed.same}
+    for record in bad:
+        if record["outcome"] == "blocked":
+            root = _case(record, record.get("fields", {}).get("blocked_by", ""))
+            leader = leaders.setdefault(root, Failure(record))
+            if leader.record is record:
+                key = ("blocked", *root)
+                failures[key] = leader  # the cause was not selected
+            else:
+                leader.blocked.append(record)
+    order = {record["id"]: number for number, record in enumerate(bad)}
+    return sorted(failures.values(), key=lambda failed: order[failed.record["id"]])
+
+
+def _reason(record: Record) -> Cause:
+    """Return what failures of one cause have in common: an error that does not depend on the check."""
+    if record["outcome"] == "error":
+        return "error", record["operator"], record["reason"]
+    return "failed", record["id"]
+
+
+def _case(record: Record, check: str) -> Cause:
+    return record["operator"], record["variant"], record["device"], record["dtype"], check
+
+
+def _names(records: Sequence[Record], most: int) -> str:
+    names = [record["id"].rpartition("::")[2] for record in records]
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
