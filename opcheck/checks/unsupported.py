@@ -13,7 +13,7 @@ from opcheck.checks.masked import under
 from opcheck.checks.per_sample import Judge, prepared, too_coarse, too_much, with_sample
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, inapplicable, told, untested
-from opcheck.derivatives import NO_REFUSAL
+from opcheck.derivatives import NO_REFUSAL, BatchedEngine
 from opcheck.derivatives.autodiff import dual_level, make_dual, tangent_of
 from opcheck.samples import realize
 from opcheck.spec.claims import Supports
@@ -120,9 +120,17 @@ def applies(feature: str, subject: Subject) -> bool:
     return has_leaves and all(leaf.numel() for leaf in subject.leaves)
 
 
-def _asked(check: str) -> Probe:
+def _asked(check: str, own_vmap: bool = False) -> Probe:
+    """Return the probe that puts the claim of a check to the engine.
+
+    own_vmap: whether the claim is about `torch.func.vmap`, so that the default engine has to be asked. torch's own
+    gradcheck has another vmap, which takes functions that `torch.func` refuses.
+    """
+
     def probe(subject: Subject) -> tuple[Answer, str]:
-        found = subject.context.engine.ask(check, subject.request)
+        engine = subject.context.engine
+        asked = BatchedEngine() if own_vmap and not isinstance(engine, BatchedEngine) else engine
+        found = asked.ask(check, subject.request)
         if found is None or found.kind == "low accuracy":
             return Answer.WORKS, ""
         return (Answer.REFUSED if found.kind == "refused" else Answer.WRONG), found.text
@@ -207,8 +215,8 @@ def _does_not_hold(judge: Judge) -> Probe:
 PROBES: dict[str, Probe] = {
     "backward": _backward,
     "forward_ad": _forward_ad,
-    "batched_grad": _asked("batched_grad"),
-    "batched_forward_grad": _asked("batched_forward_grad"),
+    "batched_grad": _asked("batched_grad", own_vmap=True),
+    "batched_forward_grad": _asked("batched_forward_grad", own_vmap=True),
     "second_order": _second_order,
     "fwd_over_rev": _asked("fwd_over_rev"),
     "inplace_backward": _asked("backward"),

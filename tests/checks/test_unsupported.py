@@ -89,3 +89,17 @@ def test_masked_semantics_that_do_not_hold_are_disclaimed_rightly(verdict_of):
     samples = 'samples = [{ args = [{ shape = [2, 3], layout = "sparse_coo" }] }]'
     outcome = verdict_of("operators.faulty.wrong_sparse", "unsupported", keys=keys, samples=samples)
     assert outcome.outcome == "passed", outcome.message
+
+
+@pytest.mark.parametrize("engine", ["batched", "torch"])
+def test_one_spec_satisfies_both_engines(outcomes, engine):
+    """The vmap of torch's own gradcheck takes an autograd function of the old form, which `torch.func` refuses."""
+    spec = """
+[[operator]]
+name     = "operators.awkward.backward_of_the_old_form"
+supports = { batched_grad = false, forward_ad = false, vmap = false, out = false }
+samples  = [{ args = [{ shape = [2] }] }]
+"""
+    found = outcomes(spec, dtypes=("float64",), overrides={"engine": engine})
+    assert {outcome.check: outcome.outcome for outcome in found.values() if outcome.outcome != "passed"} == {}
+    assert "operators.awkward.backward_of_the_old_form::unsupported[cpu-float64]" in found

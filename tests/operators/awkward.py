@@ -60,3 +60,33 @@ def cube_wrong_at_third_order(x: Tensor) -> Tensor:
 def depends_on_grad_mode(x):
     """Return other values when no gradients are recorded."""
     return x.sin() if torch.is_grad_enabled() else 2 * x.sin()
+
+
+class OldSlope(torch.autograd.Function):
+    """v times the slope of x². Without setup_context, so that torch.func refuses it."""
+
+    @staticmethod
+    def forward(ctx, x, v):
+        ctx.save_for_backward(x, v)
+        return v * (2 * x).conj()
+
+    @staticmethod
+    def backward(ctx, w):
+        x, v = ctx.saved_tensors
+        return (2 * v * w.conj()).conj() if x.is_complex() else 2 * v * w, w * 2 * x
+
+
+class OldForm(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx, v):
+        (x,) = ctx.saved_tensors
+        return OldSlope.apply(x, v)
+
+
+def backward_of_the_old_form(x):
+    return OldForm.apply(x)
