@@ -135,6 +135,21 @@ def _ordinary(subject: Subject) -> Result:
         raise Blocked("backward", f"an ordinary backward pass raised {told(error)}") from error
 
 
+def differentiate_twice(subject: Subject) -> None:
+    """Run the backward pass of backward, as `loss.backward()` does. Passes on its exceptions.
+
+    A function marked `@once_differentiable` raises here. Asked for some gradients only, as torch's gradgradcheck asks,
+    autograd skips it, and returns zeros.
+    """
+    call = Call.of(subject)
+    outputs = [output for output in call.outputs if output.requires_grad]
+    cotangents = [torch.ones_like(output).requires_grad_() for output in outputs]
+    found = torch.autograd.grad(outputs, call.leaves, cotangents, create_graph=True, allow_unused=True)
+    gradients = [gradient for gradient in found if gradient is not None and gradient.requires_grad]
+    if gradients:
+        torch.autograd.backward(gradients, [torch.ones_like(gradient) for gradient in gradients])
+
+
 def off_by(found: Tensor, expected: Tensor, unit: float) -> float:
     """Return by how much two vectors differ beyond rounding; 0 if they agree. NaN agrees with NaN, inf with inf.
 

@@ -141,7 +141,7 @@ def _blamed(subject: Subject, verdict: Verdict) -> Verdict:
         asked = replace(subject, context=replace(context, case=replace(case, kind=root)))
         found = _answer(asked, implementation(root.implementation).judge)
         if found.is_failure:
-            detail = "\n".join(filter(None, (verdict.title, verdict.detail)))
+            detail = "\n".join(filter(None, (verdict.title, found.detail)))  # its remedy, not one for what follows
             return replace(blocked(name, f"{case.check}: not judged, since {found.title}", detail), cause=verdict.cause)
     return verdict
 

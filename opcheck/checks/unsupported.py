@@ -10,6 +10,7 @@ import torch
 from opcheck.checks import aliasing, calling_context, purity, saved, vmap
 from opcheck.checks.context import Context
 from opcheck.checks.masked import under
+from opcheck.checks.ordinary import differentiate_twice
 from opcheck.checks.per_sample import Judge, prepared, too_coarse, too_much, with_sample
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, inapplicable, told, untested
@@ -177,15 +178,7 @@ def _forward_ad(subject: Subject) -> tuple[Answer, str]:
 
 
 def _second_order(subject: Subject) -> tuple[Answer, str]:
-    # @once_differentiable raises its error in an ordinary second backward pass, if cotangents require grad. If only
-    # some inputs are asked for, as in torch's gradgradcheck, autograd skips that node and returns zeros.
-    fresh = [leaf.detach().clone().requires_grad_() for leaf in subject.leaves]
-    outputs = [output for output in subject.function(*fresh) if output.requires_grad]
-    cotangents = [torch.ones_like(output).requires_grad_() for output in outputs]
-    found = torch.autograd.grad(outputs, fresh, cotangents, create_graph=True, allow_unused=True)
-    gradients = [gradient for gradient in found if gradient is not None and gradient.requires_grad]
-    if gradients:
-        torch.autograd.backward(gradients, [torch.ones_like(gradient) for gradient in gradients])
+    differentiate_twice(subject)
     return _asked("rev_over_rev")(subject)
 
 

@@ -72,7 +72,7 @@ BUILTIN = (
         "opcheck.checks.batched_grad:check",
         "check_batched_grad",
         needs=("backward", "batched_grad"),
-        rests_on=BASIC,
+        rests_on=(*BASIC, "backward"),
     ),
     CheckKind(
         "batched_forward_grad",
@@ -80,7 +80,7 @@ BUILTIN = (
         "opcheck.checks.batched_forward_grad:check",
         "check_batched_forward_grad",
         needs=("forward_ad", "batched_forward_grad"),
-        rests_on=BASIC,
+        rests_on=(*BASIC, "forward_ad"),
     ),
     CheckKind(
         "undefined_grad",
@@ -88,7 +88,7 @@ BUILTIN = (
         "opcheck.checks.undefined_grad:check",
         "check_undefined_grad",
         needs=("backward", "undefined_grad"),
-        rests_on=BASIC,
+        rests_on=(*BASIC, "backward", "forward_ad"),
     ),
     CheckKind(
         "grad_dtypes",
@@ -174,7 +174,7 @@ BUILTIN = (
         "opcheck.checks.fwd_over_rev:check",
         "check_fwd_over_rev",
         needs=("backward", "forward_ad", "second_order", "fwd_over_rev"),
-        rests_on=(*SOUND, "saved", "backward"),
+        rests_on=(*SOUND, "saved", "backward", "forward_ad", "rev_over_rev"),
     ),
     CheckKind(
         "rev_over_fwd",
@@ -197,7 +197,7 @@ BUILTIN = (
         "the gradient of the sum of all gradients equals the numerical one",
         "opcheck.checks.higher_order:check",
         needs=("backward", "second_order"),
-        rests_on=(*SOUND, "saved", "backward"),
+        rests_on=(*SOUND, "saved", "backward", "rev_over_rev"),
         applies=_asks_for("scalarized_second_order"),
     ),
     CheckKind(
@@ -205,7 +205,7 @@ BUILTIN = (
         "the third derivative, in reverse mode throughout, equals the numerical one",
         "opcheck.checks.higher_order:check",
         needs=("backward", "second_order"),
-        rests_on=(*SOUND, "saved", "backward"),
+        rests_on=(*SOUND, "saved", "backward", "rev_over_rev"),
         applies=_asks_for("rev_over_rev_over_rev"),
     ),
     CheckKind(

@@ -26,7 +26,6 @@ FAULTS = [
     ("wrong_dtype", "grad_dtypes", NO_FORWARD),
     ("second_order_lost", "rev_over_rev", NO_FORWARD),
     ("second_order_wrong", "rev_over_rev", ""),
-    ("second_order_wrong", "fwd_over_rev", ""),
     ("nondeterministic", "nondeterminism", NO_FORWARD),
     ("crashes_on_undefined_cotangent", "undefined_grad", NO_FORWARD),
     ("not_batchable", "batched_grad", NO_FORWARD),
@@ -40,6 +39,13 @@ def test_a_fault_is_caught_under_its_check(verdict_of, operator, check, keys, dt
     outcome = verdict_of(f"operators.faulty.{operator}", check, dtype, keys)
     assert outcome.outcome == "failed"
     assert outcome.reason.startswith(check)
+
+
+@BOTH
+def test_what_is_wrong_by_both_ways_to_differentiate_the_backward_pass_is_told_once(verdict_of, dtype):
+    outcome = verdict_of("operators.faulty.second_order_wrong", "fwd_over_rev", dtype)
+    assert (outcome.outcome, outcome.fields["blocked_by"]) == ("blocked", "rev_over_rev")
+    assert outcome.reason.startswith("fwd_over_rev: not judged, since rev_over_rev: ")
 
 
 FIRST_ORDER = ("batched_grad", "undefined_grad", "grad_dtypes", "nondeterminism")

@@ -73,7 +73,7 @@ class OldSlope(torch.autograd.Function):
     @staticmethod
     def backward(ctx, w):
         x, v = ctx.saved_tensors
-        return (2 * v * w.conj()).conj() if x.is_complex() else 2 * v * w, w * 2 * x
+        return 2 * v * w.conj(), w * 2 * x
 
 
 class OldForm(torch.autograd.Function):

@@ -404,7 +404,7 @@ class RandomSlope(torch.autograd.Function):
     @staticmethod
     def backward(ctx, w):
         x, v = ctx.saved_tensors
-        return 2 * (v * w.conj()).conj() * (1 + 1e-9 * random.random()), w * 2 * x
+        return 2 * v * w.conj() * (1 + 1e-9 * random.random()), w * 2 * x
 
 
 class RandomAtSecondOrder(Square):

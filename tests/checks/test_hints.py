@@ -1,0 +1,49 @@
+"""Who follows hints to the letter ends with a spec that passes, and has disclaimed no more than the operator lacks."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from operators import incomplete
+
+DISCLAIM = re.compile(r"write supports\.(\w+) = false")
+CLAIM = re.compile(r"take supports\.(\w+) out of the spec")
+ROUNDS = 4
+
+
+def spec(name, disclaimed):
+    arguments = ", ".join(["{ shape = [3] }"] * (1 if name.startswith("square") else 2))
+    keys = ", ".join(f"{key} = false" for key in sorted(disclaimed))
+    return f"""
+[[operator]]
+name     = "operators.incomplete.functions.{name}"
+dtypes   = {{ forward = ["float64", "complex128"] }}
+supports = {{ {keys} }}
+samples  = [{{ args = [{arguments}] }}]
+"""
+
+
+def followed(outcomes, name, dtype):
+    """Follow hints until there are none. Return what was disclaimed, and what fails in the end."""
+    disclaimed = set()
+    for _ in range(ROUNDS):
+        bad = [outcome for outcome in outcomes(spec(name, disclaimed), dtypes=(dtype,)).values() if outcome.is_bad]
+        hints = {key for outcome in bad for key in DISCLAIM.findall(outcome.message)}
+        over = {key for outcome in bad for key in CLAIM.findall(outcome.message)}
+        if not hints | over:
+            break
+        disclaimed = (disclaimed | hints) - over
+    return disclaimed, {outcome.check: outcome.reason for outcome in bad}
+
+
+@pytest.mark.parametrize("name", incomplete.NAMES)
+def test_hints_lead_to_a_spec_that_passes(outcomes, name):
+    disclaimed, left = followed(outcomes, name, "complex128" if "once" in name else "float64")
+    assert left == {}
+    lacks = {"out"}
+    lacks |= {"forward_ad"} if "no_jvp" in name else set()
+    lacks |= {"second_order"} if "once" in name else set()
+    lacks |= {"vmap"} if "old" in name or "once" in name else set()
+    lacks |= {"batched_forward_grad"} if "with_jvp" in name and "vmap" in lacks else set()
+    assert disclaimed == lacks
