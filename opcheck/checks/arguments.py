@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -27,6 +27,16 @@ def names_of(operator: Callable[..., Any], path: str) -> tuple[str, ...]:
         return ()
     # ATen calls the first argument `self`, the documentation calls it `input`.
     return tuple("input" if argument.name == "self" else argument.name for argument in schema.arguments)
+
+
+def called(path: Sequence[int | str], names: Sequence[str]) -> str:
+    """Return what to call the argument at a path such as ("args", 0, 2), as in `tensors[2]`.
+
+    names: those of the positional parameters, as far as they are known.
+    """
+    at, *inside = path[1:]
+    name = at if isinstance(at, str) else names[at] if at < len(names) else f"argument {at}"
+    return name + "".join(f"[{item!r}]" for item in inside)
 
 
 def _aten_schema(name: str) -> Any:

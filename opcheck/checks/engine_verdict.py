@@ -29,8 +29,6 @@ def engine_verdict(subject: Subject, mode: Mode | None = None, *, order: int = 1
     found = subject.context.engine.ask(check, subject.request)
     if found is None and not outputs.differentiable:
         return untested("the outputs that have a derivative are empty")
-    if found is not None and found.kind == "low accuracy":
-        return Verdict(True, found.text)
     return HOLDS if found is None else _contradicted(subject, found, mode, order)
 
 
@@ -44,7 +42,8 @@ def _contradicted(subject: Subject, found: Disagreement, mode: Mode | None, orde
     if found.mismatch is None:
         return fails(title, rest)
     numbers = subject.request.numbers
-    allowed = f"allowed: {numbers.atol:g} + {numbers.rtol:g} |numerical|, step {numbers.eps:g}"
+    least = "what differences cannot tell" if found.below_atol else f"{numbers.atol:g}"
+    allowed = f"allowed: {least} + {numbers.rtol:g} |numerical|, step {numbers.eps:g}"
     title = f"{kind.name}: {_headline(mode, order)}"
     return fails(title, f"{found.shown()}\n{allowed}", **_fields(found.mismatch, found))
 

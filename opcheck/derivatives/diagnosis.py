@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from opcheck.derivatives.coordinates import blocks, index_text, split
-from opcheck.derivatives.disagreement import Entry, Finding, Pair, called
+from opcheck.derivatives.disagreement import Entry, Finding, Pair
 from opcheck.derivatives.question import Numbers
 
 CUT = "the gradient is zero: it is cut by detach, .data, item() or an integer cast on the way"
@@ -35,12 +35,8 @@ def diagnose(pair: Pair, numbers: Numbers, *, check: str = "") -> list[Finding]:
 
     check: empty for first derivatives, else as in "rev_over_rev": leaves are inputs, then cotangents (or tangents).
     """
-    outputs, leaves = pair.outputs, pair.leaves
-    forward = check.endswith("_fwd")
-    inputs = len(leaves) if not check else len(leaves) // 2 if forward else len(outputs)
-    vectors = [f"{'tangent' if forward else 'cotangent'} {k}" for k in range(len(leaves) - inputs)]
-    below = [f"input {j}" for j in range(inputs)] + vectors
-    above = [called(i, pair.names[i] if pair.names else "") for i in range(len(outputs))]
+    above, below = pair.names.outputs, pair.names.leaves
+    inputs = sum(not name.startswith(("cotangent of", "tangent of")) for name in below)
     found: dict[str, Finding] = {}
     for block in _blocks(pair, numbers):
         if not bool(block.wrong.any()):
@@ -78,7 +74,7 @@ class _Block:
     wrong: Tensor
     """Which entries exceed their tolerance, of shape (output elements, parts, leaf elements)."""
     numbers: Numbers
-    name: str
+    names: tuple[str, str]
 
     @cached_property
     def zero(self) -> Tensor:
@@ -96,7 +92,7 @@ class _Block:
         n, a = (matrix.flatten(0, 1)[row, element] for matrix in (self.n, self.a))
         worse = int((a - n).abs().argmax())  # NaN is the greatest
         places = *split(row, self.output), *split(element * len(n) + worse, self.leaf)
-        return Entry(self.i, self.j, *places, float(n[worse]), float(a[worse]), self.name)
+        return Entry(self.i, self.j, *places, float(n[worse]), float(a[worse]), *self.names)
 
 
 def _blocks(pair: Pair, numbers: Numbers) -> Iterator[_Block]:
@@ -108,7 +104,7 @@ def _blocks(pair: Pair, numbers: Numbers) -> Iterator[_Block]:
         for j, leaf in enumerate(pair.leaves):
             shape = (output.numel(), 1 + output.is_complex(), leaf.numel(), 1 + leaf.is_complex())
             entries = n[i][j].reshape(shape), a[i][j].reshape(shape), wrong[i][j].reshape(shape).any(3)
-            yield _Block(i, j, output, leaf, *entries, numbers, pair.names[i] if pair.names else "")
+            yield _Block(i, j, output, leaf, *entries, numbers, (pair.names.outputs[i], pair.names.leaves[j]))
 
 
 def _modulus(entries: Tensor) -> Tensor:

@@ -63,6 +63,13 @@ def _has_sparse_samples(operator: Operator, supports: Supports) -> bool:
     return operator.has_sparse_samples
 
 
+def _has_dense_samples(operator: Operator, supports: Supports) -> bool:
+    return any(
+        all(tensor.layout == "strided" or tensor.grad is False for tensor in sample.tensors())
+        for sample in operator.samples
+    )
+
+
 def _has_disclaimers(operator: Operator, supports: Supports) -> bool:
     silent = {"out"}  # tested by `variants`
     if not _has_sparse_samples(operator, supports):
@@ -104,6 +111,13 @@ BUILTIN = (
         "check_forward_ad",
         needs=("forward_ad",),
         methods=True,
+    ),
+    CheckKind(
+        "accuracy",
+        "first and second derivatives have the digits that the arithmetic of their dtype allows",
+        "opcheck.checks.accuracy:check",
+        needs=("backward",),
+        applies=_has_dense_samples,
     ),
     CheckKind(
         "batched_grad",
