@@ -44,13 +44,13 @@ def _contradicted(subject: Subject, found: Disagreement, mode: Mode | None, orde
     numbers = subject.request.numbers
     least = "what differences cannot tell" if found.below_atol else f"{numbers.atol:g}"
     allowed = f"allowed: {least} + {numbers.rtol:g} |numerical|, step {numbers.eps:g}"
-    title = f"{kind.name}: {_headline(mode, order)}"
+    title = f"{kind.name}: {_headline(kind.claim, mode, order)}"
     return fails(title, f"{found.shown()}\n{allowed}", **_fields(found.mismatch, found))
 
 
-def _headline(mode: Mode | None, order: int) -> str:
+def _headline(claim: str, mode: Mode | None, order: int) -> str:
     if mode is None:
-        return "the derivative is not the numerical one"
+        return claim.replace("equals the numerical one", "is not the numerical one")
     what = "Jacobian" if order == 1 else "Jacobian of the backward pass"
     return f"the {mode}-mode {what} is not the numerical one"
 
@@ -65,8 +65,7 @@ def _fields(mismatch: Mismatch, found: Disagreement) -> dict[str, Any]:
     }
     fields |= {"numerical": worst.numerical, "analytical": worst.analytical}
     fields |= {"wrong": mismatch.wrong, "entries": mismatch.entries}
-    if worst.name:
-        fields["name"] = worst.name
+    fields |= {"name": worst.name, "leaf_name": worst.leaf_name}
     if found.findings:
         fields["diagnosis"] = [asdict(finding) for finding in found.findings]
     if found.worst:

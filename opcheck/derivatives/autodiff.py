@@ -193,6 +193,19 @@ def _summed(tensor: Tensor, count: int) -> Tensor:
     return sums.real + sums.imag if sums.is_complex() else sums
 
 
+def layers(function: Differentiable, arguments: Tensors) -> list[tuple[Differentiable, Tensors]]:
+    """Return the function that a derivative is of, its derivative, and so on up to `function`, with their arguments."""
+    if isinstance(function, GradientSum):
+        inner, count = function.pullback.inner, function.pullback.count
+    elif isinstance(function, Pullback):
+        inner, count = function.inner, function.count
+    elif isinstance(function, Pushforward):
+        inner, count = function.inner, len(arguments) // 2
+    else:
+        return [(function, arguments)]
+    return [*layers(inner, arguments[:count]), (function, arguments)]
+
+
 def gradient_sum(function: Differentiable, outputs: Tensors, count: int) -> GradientSum:
     """Return the sum of the gradients of a function of `count` leaves, for cotangents of ones.
 

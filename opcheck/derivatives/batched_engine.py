@@ -118,17 +118,17 @@ class BatchedEngine:
         if place is None:
             return GRADIENT_CLAIMS[check](point.evidence(), request)
         if check == "rev_over_rev" or check == "fwd_over_rev":
-            return _of_pullback(point, request, place[1], check)
-        found = contradiction(point.evidence(*place[0]), place[1], request, check if place[0] else "")
-        return memory_of_cotangents(point.evidence()) if found is None and check == "backward" else found
+            return _of_pullback(point, request, place[1])
+        found = contradiction(point.evidence(*place[0]), place[1], request)
+        return memory_of_cotangents(point.evidence(), request) if found is None and check == "backward" else found
 
     def _by_torch(self, check: str, request: Request) -> Disagreement | None:
         """Ask torch, and add what its functions leave out of a check."""
         found = self._torch.ask(check, request)
         if found is None and check == "backward":
-            return memory_of_cotangents(Point(request).evidence())
+            return memory_of_cotangents(Point(request).evidence(), request)
         if found is None and check == "grad_dtypes":
-            return attributes(Point(request).evidence())
+            return attributes(Point(request).evidence(), request)
         return found
 
     def _point(self, request: Request) -> Point:
@@ -155,24 +155,24 @@ def _accuracy(point: Point, request: Request) -> Disagreement | None:
     place = order(request.derivative)
     assert place is not None
     evidence, mode = point.evidence(*place[0]), place[1]
-    return contradiction(evidence, mode, request, request.derivative) or lost_digits(evidence, mode, request)
+    return contradiction(evidence, mode, request) or lost_digits(evidence, mode, request)
 
 
-def _of_pullback(point: Point, request: Request, mode: Mode, check: str) -> Disagreement | None:
+def _of_pullback(point: Point, request: Request, mode: Mode) -> Disagreement | None:
     """Compare the Jacobians of the pullback, for contiguous and non-contiguous cotangents."""
     first, *others = request.non_contiguous if request.grad_outputs is None else (False,)
     evidence = point.evidence("rev with gaps" if first else "rev")
-    found = contradiction(evidence, mode, request, check)
+    found = contradiction(evidence, mode, request)
     if found or mode == "forward":
         return found
     for _ in others:
         # The whole Jacobian is known to be right: that it is the same one, a random direction tells.
         again = point.evidence("rev with gaps")
         if not _agree(evidence, again):
-            found = contradiction(again, mode, request, check)
+            found = contradiction(again, mode, request)
             if found:
                 return found
-    return undefined_cotangents(evidence) if request.undefined_grad else None
+    return undefined_cotangents(evidence, request) if request.undefined_grad else None
 
 
 def _agree(one: Evidence, other: Evidence) -> bool:

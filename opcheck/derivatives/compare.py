@@ -22,7 +22,7 @@ from opcheck.derivatives.coordinates import (
     probe,
     split,
 )
-from opcheck.derivatives.diagnosis import diagnose
+from opcheck.derivatives.diagnosis import Seen, diagnose
 from opcheck.derivatives.differences import kinks
 from opcheck.derivatives.disagreement import Disagreement, Names, Pair
 from opcheck.derivatives.evidence import Analytical, Evidence, Mode
@@ -32,6 +32,7 @@ from opcheck.derivatives.question import Numbers, Request
 ACCURATE = 1e-8
 """The usual error of finite differences in double precision, at most."""
 KINK = "the function has a kink or a jump {}: one-sided differences disagree"
+HOW = 'which entries are wrong: run a smaller sample, or jacobian = "full"'
 NOT_LINEAR: dict[Mode, str] = {
     "reverse": "backward pass is not linear in the cotangent",
     "forward": "jvp is not linear in the tangent",
@@ -63,7 +64,7 @@ def _beyond(difference: Tensor, bound: Tensor) -> Tensor:
 # whole Jacobians
 
 
-def contradiction(evidence: Evidence, mode: Mode, request: Request, check: str = "") -> Disagreement | None:
+def contradiction(evidence: Evidence, mode: Mode, request: Request) -> Disagreement | None:
     """Return where the Jacobian by a mode contradicts the numerical one, or None if it does not."""
     numbers = request.numbers
     analytical = evidence.analytical(mode)
@@ -73,7 +74,7 @@ def contradiction(evidence: Evidence, mode: Mode, request: Request, check: str =
     off = largest_difference(analytical.jacobian, numerical.jacobian)
     close, linear = off <= min(ACCURATE, numbers.atol), analytical.holds(1e4 * evidence.unit)
     if bool(wrong_below_atol(analytical.jacobian, evidence, numbers).any()):
-        return _confirmed(evidence, mode, request, check)
+        return _confirmed(evidence, mode, request)
     if close and linear and numerical.most_bend <= numbers.atol:
         return None  # as almost always
     if linear and not bool((excess(analytical.jacobian, numerical.jacobian, evidence.leaves, numbers) > 0).any()):
@@ -81,10 +82,10 @@ def contradiction(evidence: Evidence, mode: Mode, request: Request, check: str =
         bent = bool((numerical.bend.abs() > bound).any())
         if not bent or not bool(kinks(numerical, evidence.numerical(2 * numbers.eps), bound).any()):
             return None
-    return _confirmed(evidence, mode, request, check)
+    return _confirmed(evidence, mode, request)
 
 
-def _confirmed(evidence: Evidence, mode: Mode, request: Request, check: str) -> Disagreement | None:
+def _confirmed(evidence: Evidence, mode: Mode, request: Request) -> Disagreement | None:
     """Compare again, one point and one direction at a time, before anything is reported."""
     numbers, leaves = request.numbers, evidence.leaves
     analytical = evidence.analytical(mode, looped=True)
@@ -104,7 +105,7 @@ def _confirmed(evidence: Evidence, mode: Mode, request: Request, check: str) -> 
     if bool(kinky.any()) and not bool((wrong & ~kinky).any()):
         return Disagreement(at_kink(kinky, evidence, called.leaves), "inconclusive", pair.mismatch())
     if bool(wrong.any()):
-        findings = tuple(diagnose(pair, numbers, check=check))
+        findings = tuple(diagnose(pair, numbers, Seen.of(evidence, mode)))
         found = Disagreement(
             "the Jacobians differ", "wrong", pair.mismatch(), findings, tuple(pair.worst()),
             below_atol=not bool((wrong & ~small).any()),
@@ -123,8 +124,10 @@ def _not_linear(
     bound = numbers.atol * direction.abs().sum() + numbers.rtol * (magnitudes @ direction.abs())
     if not bool((_beyond(off, bound) > 0).any()):
         return None
+    random = Seen.of(evidence, mode).random
     return Disagreement(
-        f"the {NOT_LINEAR[mode]}: right for each unit vector, off by up to {float(off.max()):.4g} for a random one"
+        random
+        or f"the {NOT_LINEAR[mode]}: right for each unit vector, off by {float(off.max()):.4g} for a random direction"
     )
 
 
@@ -171,10 +174,11 @@ def _projected(evidence: Evidence, mode: Mode, numbers: Numbers) -> Disagreement
     if not bool(wrong.any()):
         return _projected_not_linear(evidence, mode, numbers, n, u, v)
     row, column = divmod(int((a - n).abs().nan_to_num(nan=float("inf")).argmax()), n.shape[1])
+    random = Seen.of(evidence, mode).random
     return Disagreement(
         f"v J u is {float(n[row, column]):.8g} numerically, {float(a[row, column]):.8g} analytically, for random "
         f"directions {row} and {column}\n{int(wrong.sum())} of {wrong.numel()} such projections of a Jacobian of shape "
-        f'{tuple(evidence.size)} differ\nwhich entries are wrong: run a smaller sample, or jacobian = "full"'
+        f"{tuple(evidence.size)} differ\n{random or HOW}"
     )
 
 

@@ -123,10 +123,15 @@ def called(output: int, name: str) -> str:
 
 @dataclass(frozen=True)
 class Names:
-    """What the outputs and the leaves of a function are called."""
+    """What a function is called whose Jacobian is compared, and what its outputs and leaves are."""
 
     outputs: tuple[str, ...]
     leaves: tuple[str, ...]
+    function: str = "the function"
+    order: int = 1
+    """That of the Jacobian: 1 for the function itself, 2 for its backward pass."""
+    linear: int = 0
+    """How many leaves it is linear in, by being a derivative: the last ones, cotangents or tangents."""
 
     @classmethod
     def of(cls, function: Differentiable, request: Request) -> Names:
@@ -137,14 +142,19 @@ class Names:
             below = request.leaf_names or tuple(f"input {k}" for k in range(len(request.leaves)))
             return cls(above, below)
         if isinstance(function, GradientSum):
-            return cls(("sum of the gradients",), cls.of(function.pullback.inner, request).leaves)
+            pulled = cls.of(function.pullback, request)
+            return cls(("sum of the gradients",), pulled.leaves[: -pulled.linear], pulled.function, pulled.order)
         assert isinstance(function, (Pullback, Pushforward))
         inner = cls.of(function.inner, request)
         if isinstance(function, Pullback):
-            vectors = tuple(f"cotangent of {name}" for name in inner.outputs)
-            return cls(tuple(f"gradient of {name}" for name in inner.leaves), inner.leaves + vectors)
-        vectors = tuple(f"tangent of {name}" for name in inner.leaves)
-        return cls(tuple(f"tangent of {name}" for name in inner.outputs), inner.leaves + vectors)
+            what, by, above, below = "gradient", "cotangent", inner.leaves, inner.outputs
+        else:
+            what, by, above, below = "tangent", "tangent", inner.outputs, inner.leaves
+        own = {"gradient": "the backward pass", "tangent": "the jvp"}[what]
+        return cls(
+            tuple(f"{what} of {name}" for name in above), inner.leaves + tuple(f"{by} of {name}" for name in below),
+            own if inner.order == 1 else f"{own} of {inner.function}", inner.order + 1, len(below),
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)

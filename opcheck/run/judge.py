@@ -9,6 +9,7 @@ from opcheck.checks.verdict import Verdict, cannot
 from opcheck.plan.case import Case
 from opcheck.run.expectations import about, covers, kind_of, missed
 from opcheck.run.outcome import Outcome
+from opcheck.run.telling import in_common, in_order
 from opcheck.spec.claims import Expect
 from opcheck.spec.library import Sample
 
@@ -35,7 +36,8 @@ def judge(case: Case, verdicts: Sequence[Verdict], rerun: str = "") -> Outcome:
             met.setdefault(expect.reason, verdict.title)
     tested = [verdict for verdict in verdicts if not verdict.untested]
     if unexpected:
-        first = next((verdict for verdict in unexpected if kind_of(verdict) == "failed"), unexpected[0])
+        unexpected = in_order(unexpected)
+        first = unexpected[0]
         fields = {"sample": first.sample, **first.fields}
         return Outcome.of(
             case, kind_of(first), first.title, _message(case, unexpected, _samples(tested), rerun), **fields
@@ -80,6 +82,7 @@ def _message(case: Case, failures: list[Verdict], count: int, rerun: str, most: 
     samples = [verdict for verdict in failures if verdict.sample is not None]
     what = f"{len(samples)} of {count} samples failed" if samples and count > 1 else "failed"
     parts = [f"{case.id}: {what}"]
+    parts += ["\n".join(in_common(failures))] if len(failures) > 1 else []
     parts += [verdict.text() for verdict in failures[:most]]
     if len(failures) > most:
         names = ", ".join(str(verdict.sample) for verdict in failures[most:])
@@ -89,7 +92,7 @@ def _message(case: Case, failures: list[Verdict], count: int, rerun: str, most: 
         parts.append("\n".join(f"the spec expects something else: {_told(expect)}" for expect in near))
     if rerun:
         parts.append(f"run just this: {rerun}")
-    return "\n\n".join(parts)
+    return "\n\n".join(part for part in parts if part)
 
 
 def _told(expect: Expect) -> str:

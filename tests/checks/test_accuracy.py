@@ -13,7 +13,10 @@ SINGLE = 'tolerance = { accuracy = { rtol = 1e-6, reason = "a kernel in single p
 @BOTH
 @pytest.mark.parametrize("operator", ["right.square", "faulty.nondeterministic"])
 def test_full_precision_passes(verdict_of, operator, dtype):
-    assert verdict_of(f"operators.{operator}", "accuracy", dtype, "supports = { second_order = false }").outcome == "passed"
+    assert (
+        verdict_of(f"operators.{operator}", "accuracy", dtype, "supports = { second_order = false }").outcome
+        == "passed"
+    )
 
 
 @BOTH
