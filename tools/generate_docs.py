@@ -14,7 +14,18 @@ from pydantic.fields import FieldInfo
 from opcheck.plan.kinds import BUILTIN as CHECKS
 from opcheck.settings import Settings
 from opcheck.spec import dtypes, templates, values
-from opcheck.spec.claims import Accuracy, Dtypes, ErrorClaim, Expect, Gradcheck, Outputs, Reference, Supports, Tolerance, When
+from opcheck.spec.claims import (
+    Accuracy,
+    Dtypes,
+    ErrorClaim,
+    Expect,
+    Gradcheck,
+    Outputs,
+    Reference,
+    Supports,
+    Tolerance,
+    When,
+)
 from opcheck.spec.device import DeviceProfile, Hint
 from opcheck.spec.operator import OperatorSpec, SampleSpec, TemplateUse
 from opcheck.spec.render import render

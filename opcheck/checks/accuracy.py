@@ -64,7 +64,8 @@ def _judged(subject: Subject, engine: Engine, rtol: float) -> Verdict:
         lines = [f"{name}: {line}" for name, found in lost.items() for line in found.text.splitlines()]
         title = f"accuracy: {', '.join(lost)} lost digits"
         hint = "if this is how it should be, write tolerance.accuracy = { rtol = ..., reason = ... }"
-        return fails(f"{title}, {first.text.splitlines()[0]}", "\n".join([*lines, hint]), derivatives=list(lost))
+        what = first.text.splitlines()[0].removeprefix("low accuracy: ")
+        return fails(f"{title}: {what}", "\n".join([*lines, hint]), derivatives=list(lost))
     return HOLDS if right else untested("no derivative is right within the tolerance: their own checks say why")
 
 

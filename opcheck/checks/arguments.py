@@ -15,18 +15,24 @@ def names_of(operator: Callable[..., Any], path: str) -> tuple[str, ...]:
     Built-in functions of torch have no Python signature. Their names come from the ATen operator of the same name.
     """
     schema = getattr(operator, "_schema", None)
+    function = getattr(operator, "__self__", None)
+    if isinstance(function, type) and issubclass(function, torch.autograd.Function):
+        names = _parameters(function.forward)  # apply takes what forward takes, but for ctx where that is its business
+        return names if function.setup_context is not torch.autograd.Function.setup_context else names[1:]
     if schema is None:
         try:
-            parameters = inspect.signature(operator).parameters.values()
+            return _parameters(operator)
         except (TypeError, ValueError):
             schema = _aten_schema(path.replace(":", ".").rsplit(".", 1)[-1])
-        else:
-            kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-            return tuple(parameter.name for parameter in parameters if parameter.kind in kinds)
     if schema is None:
         return ()
     # ATen calls the first argument `self`, the documentation calls it `input`.
     return tuple("input" if argument.name == "self" else argument.name for argument in schema.arguments)
+
+
+def _parameters(operator: Callable[..., Any]) -> tuple[str, ...]:
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return tuple(p.name for p in inspect.signature(operator).parameters.values() if p.kind in kinds)
 
 
 def called(path: Sequence[int | str], names: Sequence[str]) -> str:

@@ -44,7 +44,8 @@ def _contradicted(subject: Subject, found: Disagreement, mode: Mode | None, orde
     numbers = subject.request.numbers
     least = "what differences cannot tell" if found.below_atol else f"{numbers.atol:g}"
     allowed = f"allowed: {least} + {numbers.rtol:g} |numerical|, step {numbers.eps:g}"
-    title = f"{kind.name}: {_headline(kind.claim, mode, order)}"
+    random = next((finding.text for finding in found.findings if finding.kind == "random"), "")
+    title = f"{kind.name}: {random or _headline(kind.claim, mode, order)}"
     return fails(title, f"{found.shown()}\n{allowed}", **_fields(found.mismatch, found))
 
 

@@ -111,10 +111,12 @@ def diagnose(pair: Pair, numbers: Numbers, seen: Seen = UNSEEN) -> list[Finding]
     """Say what the disagreement of two Jacobians looks like. Blocks that look alike share a finding."""
     above, below = pair.names.outputs, pair.names.leaves
     found: dict[str, Finding] = {}
-    for block in blocks_of(pair, numbers):
-        if not bool(block.wrong.any()):
-            continue
-        kind, says, fields = ("random", seen.random, {}) if seen.random else _look(block, seen)
+    wrong = [block for block in blocks_of(pair, numbers) if bool(block.wrong.any())]
+    if seen.random and wrong:
+        places = [[block.i, block.j] for block in wrong]
+        return [Finding("random", seen.random, wrong[0].i, wrong[0].j, {"blocks": places})]
+    for block in wrong:
+        kind, says, fields = _look(block, seen)
         if kind == "zero":
             kind, says = _zero(block, pair.names, seen)
         alike = found.setdefault(f"{says} {fields}", Finding(kind, says, block.i, block.j, {**fields, "blocks": []}))

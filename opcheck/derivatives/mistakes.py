@@ -159,7 +159,11 @@ def _times(block: Block, factor: complex, what: str, predicted: Tensor) -> Itera
     says = f"the {what} is {text} times what it should be" + (f" ({count:g} = {' or '.join(sizes)})" if sizes else "")
     says += ", as far as a single number tells" * alone
     number = [given.real, given.imag] if given.imag else given.real
-    fields = {"factor": number, "what": what, "sizes": sizes, "alone": alone}
+    sides = {"input": block.leaf, "output": block.output}
+    elements = [
+        f"number of elements of the {name}" for name, tensor in sides.items() if simple and tensor.numel() == count
+    ]
+    fields = {"factor": number, "what": what, "sizes": sizes, "elements": elements, "alone": alone}
     yield Mistake("factor", says, fields, predicted, noise=max(1.0, abs(factor)))
 
 

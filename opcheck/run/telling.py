@@ -65,7 +65,7 @@ def _place(finding: dict[str, Any]) -> str:
 def _shared_factor(findings: Sequence[dict[str, Any]]) -> str:
     several = [finding["fields"] for finding in findings]
     what, factors = several[0]["what"], [fields["factor"] for fields in several]
-    shared = set.intersection(*(set(fields["sizes"]) for fields in several))
+    shared = set.intersection(*({*fields["sizes"], *fields["elements"]} for fields in several))
     if all(factor == factors[0] for factor in factors):
         return f"the {what} is {_number(factors[0])} times what it should be"
     if shared:
