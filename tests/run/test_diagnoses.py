@@ -91,19 +91,40 @@ DIAGNOSES = [
 ]  # fmt: skip
 
 
+def diagnosed(verdict_of, operator, check, samples, dtype):
+    """Return the outcome of a check that fails."""
+    path = operator if operator.startswith("torch.") else f"operators.{operator}"
+    keys = f'orders = ["{check}"]' if check in ("rev_over_fwd", "rev_over_rev_over_rev") else ""
+    if check in ("backward", "undefined_grad", "rev_over_rev"):
+        keys = "supports = { forward_ad = false }"
+    outcome = verdict_of(path, check, dtype, keys, samples)
+    assert outcome.outcome == "failed", outcome.message
+    return outcome
+
+
 @pytest.mark.parametrize(
     ("operator", "check", "samples", "says", "never"), DIAGNOSES, ids=[f"{row[0]}-{row[1]}" for row in DIAGNOSES]
 )
 def test_a_mistake_is_called_by_its_name(verdict_of, operator, check, samples, says, never):
-    path = operator if operator.startswith("torch.") else f"operators.{operator}"
-    keys = f'orders = ["{check}"]' if check in ("rev_over_fwd", "rev_over_rev_over_rev") else ""
-    keys += (
-        "\nsupports = { forward_ad = false }"
-        if keys == "" and check in ("backward", "undefined_grad", "rev_over_rev")
-        else ""
-    )
-    outcome = verdict_of(path, check, keys=keys, samples=samples)
-    assert outcome.outcome == "failed", outcome.message
+    outcome = diagnosed(verdict_of, operator, check, samples, "float64")
+    assert re.search(says, outcome.message), outcome.message
+    for text in never:
+        assert text not in outcome.message, outcome.message
+
+
+COMPLEX = [
+    row
+    for row in DIAGNOSES
+    if row[1] != "rev_over_rev_over_rev"
+    and row[0].rpartition(".")[2] not in ("uneven", "tiny", "scripted", "wrong_tangent_sign", "sqrt")
+]
+
+
+@pytest.mark.parametrize(
+    ("operator", "check", "samples", "says", "never"), COMPLEX, ids=[f"{row[0]}-{row[1]}" for row in COMPLEX]
+)
+def test_so_it_is_for_complex_inputs(verdict_of, operator, check, samples, says, never):
+    outcome = diagnosed(verdict_of, operator, check, samples, "complex128")
     assert re.search(says, outcome.message), outcome.message
     for text in never:
         assert text not in outcome.message, outcome.message
