@@ -14,6 +14,7 @@ def names_of(operator: Callable[..., Any], path: str) -> tuple[str, ...]:
 
     Built-in functions of torch have no Python signature. Their names come from the ATen operator of the same name.
     """
+    operator = getattr(operator, "_opoverload", operator)  # that of torch.library.custom_op
     schema = getattr(operator, "_schema", None)
     function = getattr(operator, "__self__", None)
     if isinstance(function, type) and issubclass(function, torch.autograd.Function):

@@ -26,7 +26,7 @@ from opcheck.derivatives.diagnosis import Seen, diagnose
 from opcheck.derivatives.differences import kinks
 from opcheck.derivatives.disagreement import Disagreement, Names, Pair
 from opcheck.derivatives.evidence import Analytical, Evidence, Mode
-from opcheck.derivatives.precision import projections, wrong_below_atol, wrong_projections_below_atol
+from opcheck.derivatives.precision import least_below_atol, projections, wrong_below_atol, wrong_projections_below_atol
 from opcheck.derivatives.question import Numbers, Request
 
 ACCURATE = 1e-8
@@ -72,11 +72,12 @@ def contradiction(evidence: Evidence, mode: Mode, request: Request) -> Disagreem
     if evidence.projections is not None:
         return _projected(evidence, mode, numbers)
     off = largest_difference(analytical.jacobian, numerical.jacobian)
-    close, linear = off <= min(ACCURATE, numbers.atol), analytical.holds(1e4 * evidence.unit)
-    if bool(wrong_below_atol(analytical.jacobian, evidence, numbers).any()):
-        return _confirmed(evidence, mode, request)
+    close = off <= min(ACCURATE, numbers.atol, least_below_atol(numbers))
+    linear = analytical.holds(1e4 * evidence.unit)
     if close and linear and numerical.most_bend <= numbers.atol:
         return None  # as almost always
+    if bool(wrong_below_atol(analytical.jacobian, evidence, numbers).any()):
+        return _confirmed(evidence, mode, request)
     if linear and not bool((excess(analytical.jacobian, numerical.jacobian, evidence.leaves, numbers) > 0).any()):
         bound = allowed(numerical.jacobian, evidence.leaves, numbers)
         bent = bool((numerical.bend.abs() > bound).any())

@@ -17,7 +17,7 @@ from opcheck.derivatives.coordinates import directions, modulus
 from opcheck.derivatives.differences import Differences, error_estimate, kinks
 from opcheck.derivatives.disagreement import Disagreement, Names, Pair
 from opcheck.derivatives.evidence import Evidence, Mode
-from opcheck.derivatives.question import NO_REFUSAL, Numbers, Request
+from opcheck.derivatives.question import BY_PRECISION, NO_REFUSAL, Numbers, Request
 
 CERTAIN = 20
 """How many times the error of the differences an error must be to be taken for one of the derivative."""
@@ -34,15 +34,20 @@ FULL = 1e-9
 At = Callable[[float], Differences]
 
 
+def is_loosened(numbers: Numbers, unit: float) -> bool:
+    """Tell whether atol is larger than the default: then it was chosen for the function, and excuses what is below."""
+    return numbers.atol > BY_PRECISION[torch.float64 if unit < 1e-12 else torch.float32].atol
+
+
 def resolved(
     analytical: Tensor, at: At, step: float, steps: Sequence[float], admitted: Tensor, unit: float,
     size: Callable[[Tensor], Tensor] = torch.abs,
 ) -> Tensor:  # fmt: skip
     """Return the entries whose error exceeds what is admitted and `CERTAIN` times that of the differences, as a mask.
 
-    analytical, admitted: of shape (M, K); at: the differences at a step; steps: larger ones;
-    size: the moduli of entries. Entries that are not finite, or that have a kink, are left out, and so is everything if
-    the function raises at one of the steps.
+    analytical, admitted: of shape (M, K); at: the differences at a step; steps: larger ones; size: the moduli of
+    entries. Entries that are not finite, or that have a kink, are left out, and so is everything if the function raises
+    at one of the steps.
     """
     fine = at(step)
     off = size(analytical - fine.jacobian)
@@ -65,11 +70,13 @@ def wrong_below_atol(analytical: Tensor, evidence: Evidence, numbers: Numbers, *
 
     analytical: the whole Jacobian, of shape (M, N).
     """
+    if is_loosened(numbers, evidence.unit):
+        return torch.zeros_like(analytical, dtype=torch.bool)
     at, unit = partial(evidence.numerical, looped=looped), evidence.unit
     size = partial(modulus, leaves=evidence.leaves)
     numerical = at(numbers.eps).jacobian
     steps = _far(numbers)
-    least = ROUNDED * unit * _largest(numerical) + _hidden(numbers)
+    least = ROUNDED * unit * _largest(numerical) + least_below_atol(numbers)
     admitted = size(numerical) * numbers.rtol + least
     return resolved(analytical, at, numbers.eps, steps, admitted, unit, size)
 
@@ -81,15 +88,20 @@ def wrong_projections_below_atol(
 
     Of a sum of many entries, rtol is that of the largest projection: a small one is the difference of large entries.
     """
+    if is_loosened(numbers, evidence.unit):
+        return torch.zeros_like(analytical, dtype=torch.bool)
     at, unit = _projected(evidence, looped), evidence.unit
     largest = _largest(at(numbers.eps).jacobian)
     steps = _far(numbers)
-    least = (numbers.rtol + ROUNDED * unit) * largest + _hidden(numbers)
+    least = (numbers.rtol + ROUNDED * unit) * largest + least_below_atol(numbers)
     return resolved(analytical, at, numbers.eps, steps, torch.full_like(analytical, least), unit)
 
 
-def _hidden(numbers: Numbers) -> float:
-    """Return what is left, at the largest step, of the rounding inside a function that atol covers at the smallest."""
+def least_below_atol(numbers: Numbers) -> float:
+    """Return the least error that counts below atol.
+
+    Of the rounding inside a function, atol covers so much at the smallest step, and this is left of it at the largest.
+    """
     return numbers.atol * numbers.eps / _far(numbers)[-1]
 
 

@@ -41,3 +41,12 @@ def test_names_of_positional_parameters(operator, names):
 )
 def test_what_an_argument_is_called(path, name):
     assert called(path, ("x",)) == name
+
+
+def test_names_of_custom_operators():
+    @torch.library.custom_op("opcheck_names::scaled", mutates_args=())
+    def scaled(value: torch.Tensor, factor: float) -> torch.Tensor:
+        return value * factor
+
+    assert names_of(scaled, "scaled") == ("value", "factor")
+    assert names_of(torch.ops.opcheck_names.scaled.default, "scaled") == ("value", "factor")
