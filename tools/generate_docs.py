@@ -14,7 +14,18 @@ from pydantic.fields import FieldInfo
 from opcheck.plan.kinds import BUILTIN as CHECKS
 from opcheck.settings import Settings
 from opcheck.spec import dtypes, templates, values
-from opcheck.spec.claims import Dtypes, ErrorClaim, Expect, Gradcheck, Outputs, Reference, Supports, Tolerance, When
+from opcheck.spec.claims import (
+    Accuracy,
+    Dtypes,
+    ErrorClaim,
+    Expect,
+    Gradcheck,
+    Outputs,
+    Reference,
+    Supports,
+    Tolerance,
+    When,
+)
 from opcheck.spec.device import DeviceProfile, Hint
 from opcheck.spec.operator import OperatorSpec, SampleSpec, TemplateUse
 from opcheck.spec.render import render
@@ -150,6 +161,7 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "groups": groups,
     "supports": lambda: fields(Supports),
     "tolerance": lambda: fields(Tolerance),
+    "accuracy": lambda: fields(Accuracy),
     "outputs": lambda: fields(Outputs),
     "gradcheck": lambda: fields(Gradcheck),
     "reference": lambda: fields(Reference),

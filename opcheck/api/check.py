@@ -112,7 +112,7 @@ def check(
         ...         return v * 2 * x**2  # should be 3 x^2
         >>> report = opcheck.check(Cube.apply, x, checks="backward", raise_exception=False)
         >>> print(report.failures[0].fields["diagnosis"][0]["text"])
-        output 0 with respect to input 0: the gradient is 2/3 times what it should be
+        output 0 with respect to x: the gradient is 2/3 times what it should be
     """
     __tracebackhide__ = True
     asked = {"supports": supports, "dtypes": dtypes, "checks": checks, "seed": seed}

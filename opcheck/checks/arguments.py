@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -14,19 +14,36 @@ def names_of(operator: Callable[..., Any], path: str) -> tuple[str, ...]:
 
     Built-in functions of torch have no Python signature. Their names come from the ATen operator of the same name.
     """
+    operator = getattr(operator, "_opoverload", operator)  # that of torch.library.custom_op
     schema = getattr(operator, "_schema", None)
+    function = getattr(operator, "__self__", None)
+    if isinstance(function, type) and issubclass(function, torch.autograd.Function):
+        names = _parameters(function.forward)  # apply takes what forward takes, but for ctx where that is its business
+        return names if function.setup_context is not torch.autograd.Function.setup_context else names[1:]
     if schema is None:
         try:
-            parameters = inspect.signature(operator).parameters.values()
+            return _parameters(operator)
         except (TypeError, ValueError):
             schema = _aten_schema(path.replace(":", ".").rsplit(".", 1)[-1])
-        else:
-            kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-            return tuple(parameter.name for parameter in parameters if parameter.kind in kinds)
     if schema is None:
         return ()
     # ATen calls the first argument `self`, the documentation calls it `input`.
     return tuple("input" if argument.name == "self" else argument.name for argument in schema.arguments)
+
+
+def _parameters(operator: Callable[..., Any]) -> tuple[str, ...]:
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return tuple(p.name for p in inspect.signature(operator).parameters.values() if p.kind in kinds)
+
+
+def called(path: Sequence[int | str], names: Sequence[str]) -> str:
+    """Return what to call the argument at a path such as ("args", 0, 2), as in `tensors[2]`.
+
+    names: those of the positional parameters, as far as they are known.
+    """
+    at, *inside = path[1:]
+    name = at if isinstance(at, str) else names[at] if at < len(names) else f"argument {at}"
+    return name + "".join(f"[{item!r}]" for item in inside)
 
 
 def _aten_schema(name: str) -> Any:

@@ -29,8 +29,6 @@ def engine_verdict(subject: Subject, mode: Mode | None = None, *, order: int = 1
     found = subject.context.engine.ask(check, subject.request)
     if found is None and not outputs.differentiable:
         return untested("the outputs that have a derivative are empty")
-    if found is not None and found.kind == "low accuracy":
-        return Verdict(True, found.text)
     return HOLDS if found is None else _contradicted(subject, found, mode, order)
 
 
@@ -44,14 +42,16 @@ def _contradicted(subject: Subject, found: Disagreement, mode: Mode | None, orde
     if found.mismatch is None:
         return fails(title, rest)
     numbers = subject.request.numbers
-    allowed = f"allowed: {numbers.atol:g} + {numbers.rtol:g} |numerical|, step {numbers.eps:g}"
-    title = f"{kind.name}: {_headline(mode, order)}"
+    least = "what differences cannot tell" if found.below_atol else f"{numbers.atol:g}"
+    allowed = f"allowed: {least} + {numbers.rtol:g} |numerical|, step {numbers.eps:g}"
+    random = next((finding.text for finding in found.findings if finding.kind == "random"), "")
+    title = f"{kind.name}: {random or _headline(kind.claim, mode, order)}"
     return fails(title, f"{found.shown()}\n{allowed}", **_fields(found.mismatch, found))
 
 
-def _headline(mode: Mode | None, order: int) -> str:
+def _headline(claim: str, mode: Mode | None, order: int) -> str:
     if mode is None:
-        return "the derivative is not the numerical one"
+        return claim.replace("equals the numerical one", "is not the numerical one")
     what = "Jacobian" if order == 1 else "Jacobian of the backward pass"
     return f"the {mode}-mode {what} is not the numerical one"
 
@@ -66,8 +66,7 @@ def _fields(mismatch: Mismatch, found: Disagreement) -> dict[str, Any]:
     }
     fields |= {"numerical": worst.numerical, "analytical": worst.analytical}
     fields |= {"wrong": mismatch.wrong, "entries": mismatch.entries}
-    if worst.name:
-        fields["name"] = worst.name
+    fields |= {"name": worst.name, "leaf_name": worst.leaf_name}
     if found.findings:
         fields["diagnosis"] = [asdict(finding) for finding in found.findings]
     if found.worst:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import BackwardCFunction
+
+from opcheck.derivatives.autodiff import nodes_of
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ def raw_gradients(outputs: tuple[Tensor, ...], leaves: tuple[Tensor, ...]) -> li
     gradient is looked at where it is returned.
     """
     found: list[RawGradient] = []
-    nodes = list(_python_nodes(outputs))
+    nodes = [node for node in nodes_of(outputs) if isinstance(node, BackwardCFunction)]
     if not nodes:
         return found
     for node in nodes:
@@ -40,19 +41,6 @@ def raw_gradients(outputs: tuple[Tensor, ...], leaves: tuple[Tensor, ...]) -> li
         cotangents = [torch.ones_like(output) for output in differentiable]
         torch.autograd.grad(differentiable, leaves, cotangents, allow_unused=True)
     return found
-
-
-def _python_nodes(outputs: tuple[Tensor, ...]) -> Iterator[Any]:
-    waiting: list[Any] = [output.grad_fn for output in outputs if output.grad_fn is not None]
-    seen = set()
-    while waiting:
-        node = waiting.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        if isinstance(node, BackwardCFunction):
-            yield node
-        waiting.extend(following for following, _ in node.next_functions)
 
 
 def _watch(node: Any, found: list[RawGradient]) -> None:

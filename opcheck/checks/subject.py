@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from opcheck.checks.arguments import called, names_of
 from opcheck.checks.context import Context
 from opcheck.derivatives import Request, TooLarge
 from opcheck.samples import Inputs, TestedFunction
@@ -131,8 +132,18 @@ class Subject:
             non_contiguous=(False, True) if generated == "both" else (generated,),
             coverage=context.coverage,
             names=self.output_info.names,
+            leaf_names=self.leaf_names,
             key=f"{context.case.subject}[{context.device}-{context.case.dtype}]#{self.sample.name}",
         )
+
+    @property
+    def leaf_names(self) -> tuple[str, ...]:
+        """What messages call the leaves: as the operator calls its arguments, where its signature tells."""
+        context = self.context
+        names = context.cache.once(
+            context.group, "parameters", lambda: names_of(context.operator, context.case.variant.path)
+        )
+        return tuple(called(slot.path, names) for slot in self.inputs.slots)
 
     @property
     def fits_in_place(self) -> bool:

@@ -8,7 +8,7 @@ taken around it by torch's plain autograd: the rows of a batch are independent, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -193,6 +193,19 @@ def _summed(tensor: Tensor, count: int) -> Tensor:
     return sums.real + sums.imag if sums.is_complex() else sums
 
 
+def layers(function: Differentiable, arguments: Tensors) -> list[tuple[Differentiable, Tensors]]:
+    """Return the function that a derivative is of, its derivative, and so on up to `function`, with their arguments."""
+    if isinstance(function, GradientSum):
+        inner, count = function.pullback.inner, function.pullback.count
+    elif isinstance(function, Pullback):
+        inner, count = function.inner, function.count
+    elif isinstance(function, Pushforward):
+        inner, count = function.inner, len(arguments) // 2
+    else:
+        return [(function, arguments)]
+    return [*layers(inner, arguments[:count]), (function, arguments)]
+
+
 def gradient_sum(function: Differentiable, outputs: Tensors, count: int) -> GradientSum:
     """Return the sum of the gradients of a function of `count` leaves, for cotangents of ones.
 
@@ -220,3 +233,16 @@ def transformed(function: Differentiable) -> Differentiable:
     if isinstance(function, (Pullback, Pushforward)):
         return replace(function, inner=transformed(function.inner), transform=True)
     return function
+
+
+def nodes_of(outputs: Sequence[Tensor]) -> Iterator[Any]:
+    """Yield each node of the graph of some outputs once."""
+    waiting: list[Any] = [output.grad_fn for output in outputs if output.grad_fn is not None]
+    seen = set()
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        yield node
+        waiting.extend(following for following, _ in node.next_functions)

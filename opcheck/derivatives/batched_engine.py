@@ -14,6 +14,7 @@ from opcheck.derivatives.coordinates import probe, real_size, same, tensors_of, 
 from opcheck.derivatives.disagreement import Disagreement
 from opcheck.derivatives.evidence import MODES, Evidence, Mode
 from opcheck.derivatives.gradients import GRADIENT_CLAIMS, attributes, memory_of_cotangents, undefined_cotangents
+from opcheck.derivatives.precision import lost_digits
 from opcheck.derivatives.question import Request
 from opcheck.derivatives.torch_engine import SPARSE, TorchEngine
 
@@ -111,23 +112,23 @@ class BatchedEngine:
         if request.fast_mode or any(leaf.layout not in known for leaf in request.leaves):
             return self._by_torch(check, request)
         point = self._point(request)
+        if check == "accuracy":
+            return _accuracy(point, request)
         place = order(check)
         if place is None:
             return GRADIENT_CLAIMS[check](point.evidence(), request)
         if check == "rev_over_rev" or check == "fwd_over_rev":
-            return _of_pullback(point, request, place[1], check)
-        found = contradiction(point.evidence(*place[0]), place[1], request, check if place[0] else "")
-        if check == "backward" and (found is None or found.kind == "low accuracy"):
-            return memory_of_cotangents(point.evidence()) or found
-        return found
+            return _of_pullback(point, request, place[1])
+        found = contradiction(point.evidence(*place[0]), place[1], request)
+        return memory_of_cotangents(point.evidence(), request) if found is None and check == "backward" else found
 
     def _by_torch(self, check: str, request: Request) -> Disagreement | None:
         """Ask torch, and add what its functions leave out of a check."""
         found = self._torch.ask(check, request)
         if found is None and check == "backward":
-            return memory_of_cotangents(Point(request).evidence())
+            return memory_of_cotangents(Point(request).evidence(), request)
         if found is None and check == "grad_dtypes":
-            return attributes(Point(request).evidence())
+            return attributes(Point(request).evidence(), request)
         return found
 
     def _point(self, request: Request) -> Point:
@@ -149,21 +150,29 @@ def _is_same(one: Request, other: Request) -> bool:
     return len(one.leaves) == len(other.leaves) and all(a is b for a, b in zip(one.leaves, other.leaves, strict=True))
 
 
-def _of_pullback(point: Point, request: Request, mode: Mode, check: str) -> Disagreement | None:
+def _accuracy(point: Point, request: Request) -> Disagreement | None:
+    """Return that a Jacobian is wrong or has lost digits, or None."""
+    place = order(request.derivative)
+    assert place is not None
+    evidence, mode = point.evidence(*place[0]), place[1]
+    return contradiction(evidence, mode, request) or lost_digits(evidence, mode, request)
+
+
+def _of_pullback(point: Point, request: Request, mode: Mode) -> Disagreement | None:
     """Compare the Jacobians of the pullback, for contiguous and non-contiguous cotangents."""
     first, *others = request.non_contiguous if request.grad_outputs is None else (False,)
     evidence = point.evidence("rev with gaps" if first else "rev")
-    found = contradiction(evidence, mode, request, check)
+    found = contradiction(evidence, mode, request)
     if found or mode == "forward":
         return found
     for _ in others:
         # The whole Jacobian is known to be right: that it is the same one, a random direction tells.
         again = point.evidence("rev with gaps")
         if not _agree(evidence, again):
-            found = contradiction(again, mode, request, check)
+            found = contradiction(again, mode, request)
             if found:
                 return found
-    return undefined_cotangents(evidence) if request.undefined_grad else None
+    return undefined_cotangents(evidence, request) if request.undefined_grad else None
 
 
 def _agree(one: Evidence, other: Evidence) -> bool:

@@ -146,6 +146,18 @@ def blocks(matrix: Tensor, outputs: Sequence[Tensor], leaves: Sequence[Tensor]) 
     return [parts(row, map(real_size, leaves), 1) for row in parts(matrix, map(real_size, outputs))]
 
 
+def modulus(matrix: Tensor, leaves: Sequence[Tensor]) -> Tensor:
+    """Return the moduli of the entries of a Jacobian of shape (M, N): of a complex leaf, over both of its columns."""
+    if not any(leaf.is_complex() for leaf in leaves):
+        return matrix.abs()
+    if all(leaf.is_complex() for leaf in leaves):
+        pairs = matrix.reshape(matrix.shape[0], matrix.shape[1] // 2, 2)
+        moduli: Tensor = torch.linalg.vector_norm(pairs, dim=2, keepdim=True)
+        return moduli.expand_as(pairs).reshape(matrix.shape)
+    own = parts(matrix, map(real_size, leaves), 1)
+    return torch.cat([modulus(part, [leaf]) for part, leaf in zip(own, leaves, strict=True)], dim=1)
+
+
 def largest_difference(one: Tensor, other: Tensor) -> float:
     """Return the largest absolute difference of two tensors of the same shape; NaN where there is one."""
     return float((one - other).abs_().max()) if one.numel() else 0.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -44,6 +44,14 @@ class Differences:
     def most_bend(self) -> float:
         """The largest disagreement of the two sides; NaN if any value is NaN."""
         return float(self.bend.abs().max()) if self.above.numel() else 0.0
+
+    def rounding(self, unit: float) -> Tensor:
+        """Return what rounding f to a unit adds to the error of the central differences, of shape (M, K)."""
+        return torch.maximum(self.above.abs(), self.below.abs()).mul_(unit / self.step).T
+
+    def along(self, cotangents: Tensor) -> Differences:
+        """Return the differences of V f for directions V of shape (k, M): their Jacobian is V J, of shape (k, K)."""
+        return Differences(self.above @ cotangents.T, cotangents @ self.base, self.below @ cotangents.T, self.step)
 
     @property
     def bend(self) -> Tensor:
@@ -95,12 +103,15 @@ def kinks(fine: Differences, coarse: Differences, allowed: Tensor) -> Tensor:
     return ((bend > allowed) & (kink | jump)) | middle
 
 
-def error_estimate(fine: Differences, coarse: Differences) -> Tensor:
-    """Return an estimate of the error of the finer central differences, of shape (M, K).
+def error_estimate(fine: Differences, coarser: Iterable[Differences], unit: float) -> Tensor:
+    """Return an estimate of the error of the finest central differences, of shape (M, K).
 
-    Their truncation error is h^2 f'''/6 and that at c h is c^2 times as large, so that the two differ by at least the
-    error of the finer one for c^2 >= 2. Rounding of f adds its share.
+    Their truncation error is proportional to h^2 and that at c h is c^2 times as large, so that the two differ by at
+    least the error of the finer one for c^2 >= 2. What arithmetic inside f adds shrinks as 1/c, and shows as a
+    difference too. The rounding of f itself to `unit` is added.
     """
-    unit = torch.finfo(torch.float64).eps
-    rounding = unit * torch.maximum(fine.above.abs(), fine.below.abs()).T / fine.step
-    return (fine.jacobian - coarse.jacobian).abs() + rounding
+    rounding = fine.rounding(unit)
+    error = rounding
+    for coarse in coarser:
+        error = torch.maximum(error, rounding + (fine.jacobian - coarse.jacobian).abs())
+    return error

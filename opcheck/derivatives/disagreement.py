@@ -9,12 +9,13 @@ from typing import Any, Literal, Protocol
 import torch
 from torch import Tensor
 
+from opcheck.derivatives.autodiff import Differentiable, GradientSum, Primal, Pullback, Pushforward
 from opcheck.derivatives.coordinates import blocks, index_text, located, parts, real_size, split
 from opcheck.derivatives.question import Request
 
 Kind = Literal["wrong", "refused", "inconclusive", "low accuracy"]
 """wrong: another number; refused: an error instead of a number; inconclusive: the function has no derivative at the
-point, so that there is nothing to compare; low accuracy: a remark, the claim holds."""
+point, so that there is nothing to compare; low accuracy: right within the tolerance, but not to the last digits."""
 
 
 @dataclass(frozen=True)
@@ -29,13 +30,15 @@ class Entry:
     leaf_part: str
     numerical: float
     analytical: float
-    name: str = ""
-    """The name of the output, as in `.loss`; empty: it has a position."""
+    name: str
+    """What the output is called, as in `output 0`, `output.loss` or `gradient of x`."""
+    leaf_name: str
+    """What the leaf is called, as in `x` or `cotangent of output 0`."""
 
     def describe(self) -> str:
         """Return the entry as a line of text."""
-        above = f"{called(self.output, self.name)}{index_text(self.output_index, self.output_part)}"
-        below = f"input {self.leaf}{index_text(self.leaf_index, self.leaf_part)}"
+        above = f"{self.name}{index_text(self.output_index, self.output_part)}"
+        below = f"{self.leaf_name}{index_text(self.leaf_index, self.leaf_part)}"
         return f"d {above} / d {below} = {self.numerical:.8g} numerically, {self.analytical:.8g} analytically"
 
 
@@ -57,10 +60,7 @@ class Mismatch:
         entry = self.worst
         share = f"{self.wrong} of {self.entries} entries differ" if self.entries > 1 else "the only entry differs"
         return (
-            f"{called(entry.output, entry.name)} with respect to input {entry.leaf}: {share}\n"
-            f"worst entry: d output{entry.name}{index_text(entry.output_index, entry.output_part)}"
-            f" / d input{index_text(entry.leaf_index, entry.leaf_part)}"
-            f" = {entry.numerical:.8g} numerically, {entry.analytical:.8g} analytically\n{self.window}"
+            f"{entry.name} with respect to {entry.leaf_name}: {share}\nworst entry: {entry.describe()}\n{self.window}"
         )
 
 
@@ -88,10 +88,13 @@ class Disagreement:
     """What the mistake looks like."""
     worst: tuple[Entry, ...] = ()
     """The entries that differ most, the worst one first."""
+    below_atol: bool = False
+    """Whether no entry is off by more than the tolerance, but by more than differences can be."""
 
     def shown(self) -> str:
         """Return the Jacobians around the worst entry, further entries and what the mistake looks like, as lines."""
         lines = [self.mismatch.describe() if self.mismatch else self.text]
+        lines += ["less than atol, but more than rtol and the error of the differences account for"] * self.below_atol
         lines += [f"also: {entry.describe()}" for entry in self.worst[1:]]
         lines += [f"it looks like this: {finding.text}" for finding in self.findings if finding.kind != "unlike"]
         return "\n".join(lines)
@@ -119,6 +122,42 @@ def called(output: int, name: str) -> str:
 
 
 @dataclass(frozen=True)
+class Names:
+    """What a function is called whose Jacobian is compared, and what its outputs and leaves are."""
+
+    outputs: tuple[str, ...]
+    leaves: tuple[str, ...]
+    function: str = "the function"
+    order: int = 1
+    """That of the Jacobian: 1 for the function itself, 2 for its backward pass."""
+    linear: int = 0
+    """How many leaves it is linear in, by being a derivative: the last ones, cotangents or tangents."""
+
+    @classmethod
+    def of(cls, function: Differentiable, request: Request) -> Names:
+        """Return the names for the function of a request, or for a derivative of it."""
+        if isinstance(function, Primal):
+            given = request.names
+            above = tuple(called(k, given[k] if given else "") for k in function.chosen)
+            below = request.leaf_names or tuple(f"input {k}" for k in range(len(request.leaves)))
+            return cls(above, below)
+        if isinstance(function, GradientSum):
+            pulled = cls.of(function.pullback, request)
+            return cls(("sum of the gradients",), pulled.leaves[: -pulled.linear], pulled.function, pulled.order)
+        assert isinstance(function, (Pullback, Pushforward))
+        inner = cls.of(function.inner, request)
+        if isinstance(function, Pullback):
+            what, by, above, below = "gradient", "cotangent", inner.leaves, inner.outputs
+        else:
+            what, by, above, below = "tangent", "tangent", inner.outputs, inner.leaves
+        own = {"gradient": "the backward pass", "tangent": "the jvp"}[what]
+        return cls(
+            tuple(f"{what} of {name}" for name in above), inner.leaves + tuple(f"{by} of {name}" for name in below),
+            own if inner.order == 1 else f"{own} of {inner.function}", inner.order + 1, len(below),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
 class Pair:
     """Two Jacobians of shape (M, N), and by how much each entry exceeds its tolerance: see `compare.excess`."""
 
@@ -127,8 +166,7 @@ class Pair:
     excess: Tensor
     outputs: Sequence[Tensor]
     leaves: Sequence[Tensor]
-    names: Sequence[str] = ()
-    """Of the outputs, as in `.loss`; empty: they have positions."""
+    names: Names
 
     def worst(self, most: int = 5) -> list[Entry]:
         """Return the entries that exceed their tolerance most. Of an element of a complex leaf it is the worse part."""
@@ -155,7 +193,7 @@ class Pair:
         (i, own_row), (j, own_column) = located(row, self.outputs), located(column, self.leaves)
         places = *split(own_row, self.outputs[i]), *split(own_column, self.leaves[j])
         n, a = float(self.numerical[row, column]), float(self.analytical[row, column])
-        return Entry(i, j, *places, n, a, self.names[i] if self.names else "")
+        return Entry(i, j, *places, n, a, self.names.outputs[i], self.names.leaves[j])
 
     def _worse_parts(self) -> Tensor:
         """Return a mask that leaves out the better part of each entry of a complex leaf."""

@@ -16,8 +16,9 @@ from torch.autograd.gradcheck import GradcheckError as TorchGradcheckError
 from opcheck.derivatives.batched_engine import Point
 from opcheck.derivatives.compare import contradiction
 from opcheck.derivatives.disagreement import Disagreement
-from opcheck.derivatives.evidence import Evidence
+from opcheck.derivatives.evidence import Evidence, Mode
 from opcheck.derivatives.gradients import GRADIENT_CLAIMS
+from opcheck.derivatives.precision import lost_digits
 from opcheck.derivatives.question import Numbers, Request
 
 Tensors = Tensor | Sequence[Any]
@@ -186,7 +187,8 @@ def _objections(evidence: Evidence, request: Request, checks: Sequence[str]) -> 
         if check in GRADIENT_CLAIMS:
             found = GRADIENT_CLAIMS[check](evidence, request)
         else:
-            found = contradiction(evidence, "forward" if check == "forward_ad" else "reverse", request)
+            mode: Mode = "forward" if check == "forward_ad" else "reverse"
+            found = contradiction(evidence, mode, request) or lost_digits(evidence, mode, request)
         if found is not None:
             yield found
 

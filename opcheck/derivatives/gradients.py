@@ -20,7 +20,7 @@ from opcheck.derivatives.coordinates import (
     with_gaps,
     with_probe,
 )
-from opcheck.derivatives.disagreement import Disagreement
+from opcheck.derivatives.disagreement import Disagreement, Names
 from opcheck.derivatives.evidence import Evidence
 from opcheck.derivatives.question import NO_REFUSAL, Request
 from opcheck.text import class_of, message_of
@@ -31,7 +31,7 @@ REPEATS = 7
 _untyped: Any = torch._C._functions  # what torch's gradcheck uses too: nothing public hands over an undefined cotangent
 
 
-def undefined_cotangents(evidence: Evidence) -> Disagreement | None:
+def undefined_cotangents(evidence: Evidence, request: Request) -> Disagreement | None:
     """Return why undefined cotangents are not treated as zeros, or None if they are.
 
     If all are undefined, the gradients must be zero. If one of several is, or all but one, they must be those for
@@ -41,9 +41,10 @@ def undefined_cotangents(evidence: Evidence) -> Disagreement | None:
     outputs = evidence.outputs
     if not any(output.requires_grad for output in outputs):
         return None
-    sizes = [real_size(output) for output in outputs]
+    sizes, called = [real_size(output) for output in outputs], Names.of(evidence.function, request)
     for missing in _missing(len(outputs)):
-        which = "the cotangent is" if len(outputs) == 1 else f"cotangents {list(missing)} are"
+        names = [called.outputs[index] for index in missing]
+        which = f"the cotangent{'s' * (len(names) > 1)} of {', '.join(names)} {'are' if len(names) > 1 else 'is'}"
         try:
             found = _vjp_without(evidence, missing)
         except NO_REFUSAL:
@@ -67,7 +68,7 @@ def _missing(count: int) -> Iterator[Sequence[int]]:
         yield from ([k for k in every if k != index] for index in every)
 
 
-def undefined_tangents(evidence: Evidence) -> Disagreement | None:
+def undefined_tangents(evidence: Evidence, request: Request) -> Disagreement | None:
     """Return why a missing tangent is not treated as a tangent of zeros, or None if it is."""
     evidence.ordinary_forward  # noqa: B018 - its exceptions are those of any call in forward mode
     leaves = [leaf.detach() for leaf in evidence.leaves]
@@ -77,8 +78,9 @@ def undefined_tangents(evidence: Evidence) -> Disagreement | None:
         found = vector(jvp(evidence.function, leaves, [None if k == missing else t for k, t in enumerate(tangents)]))
         zeroed = _without(direction, [missing], sizes)
         if not _as_for_zeros(found, zeroed, len(leaves) == 1, evidence.jvp_by_jacobian, evidence.jvp, evidence):
+            name = Names.of(evidence.function, request).leaves[missing]
             return Disagreement(
-                f"input {missing} without a tangent: the tangent of the outputs is not that for zeros in its place"
+                f"{name} without a tangent: the tangent of the outputs is not that for zeros in its place"
             )
     return None
 
@@ -90,10 +92,14 @@ def _as_for_zeros(
     """Tell whether a derivative without some vectors is the one for `zeroed`, which has zeros in their place.
 
     nothing: no vector was given at all. The result must be zero, whatever the formula makes of zeros (0 * inf, say).
+    A derivative that is random tells nothing: two ordinary calls differ as well.
     """
     if nothing:
         return _close(found, torch.zeros_like(found), evidence)
-    return _close(found, by_jacobian(zeroed), evidence) or _close(found, ordinary(zeroed), evidence)
+    if _close(found, by_jacobian(zeroed), evidence):
+        return True
+    expected = ordinary(zeroed)
+    return _close(found, expected, evidence) or not _close(expected, ordinary(zeroed), evidence)
 
 
 def _vjp_without(evidence: Evidence, missing: Sequence[int]) -> Tensor:
@@ -122,10 +128,11 @@ def _close(found: Tensor, expected: Tensor, evidence: Evidence) -> bool:
     return same(found, expected, rounding, rounding)
 
 
-def memory_of_cotangents(evidence: Evidence) -> Disagreement | None:
+def memory_of_cotangents(evidence: Evidence, request: Request) -> Disagreement | None:
     """Return which gradient depends on the memory layout of the cotangent, or None if none does.
 
-    Cotangents have gaps, or are a single number expanded, as in the backward pass of sum().
+    Cotangents have gaps, or are a single number expanded, as in the backward pass of sum(). Nothing is known of a
+    backward pass that is random: two ordinary calls differ as well.
     """
 
     def compare(outputs: Tensors) -> Disagreement | None:
@@ -137,12 +144,14 @@ def memory_of_cotangents(evidence: Evidence) -> Disagreement | None:
         ):
             values = vector(special)  # before somebody writes to it
             found = vector(vjp(outputs, evidence.leaves, special))
-            if _close(found, plain, evidence) or _close(found, evidence.vjp(values), evidence):
+            if _close(found, plain, evidence) or _close(found, again := evidence.vjp(values), evidence):
                 continue
+            if not _close(again, evidence.vjp(values), evidence):
+                return None
             off = (found - plain).abs().nan_to_num(nan=float("inf"))
-            leaf, _ = located(int(off.argmax()), evidence.leaves)
+            leaf = Names.of(evidence.function, request).leaves[located(int(off.argmax()), evidence.leaves)[0]]
             return Disagreement(
-                f"the gradient of input {leaf} depends on the memory of the cotangent\n{memory} cotangent gives one "
+                f"the gradient of {leaf} depends on the memory of the cotangent\n{memory} cotangent gives one "
                 f"that is off by up to {float(off.max()):.4g} from that of a contiguous one with the same values"
             )
         return None
@@ -150,7 +159,7 @@ def memory_of_cotangents(evidence: Evidence) -> Disagreement | None:
     return evidence.on_graph(compare) if any(y.requires_grad for y in evidence.outputs) else None
 
 
-def attributes(evidence: Evidence) -> Disagreement | None:
+def attributes(evidence: Evidence, request: Request) -> Disagreement | None:
     """Return which gradient differs from its input in dtype, shape, layout or device, or None if none does."""
 
     def compare(outputs: Tensors) -> Disagreement | None:
@@ -159,18 +168,16 @@ def attributes(evidence: Evidence) -> Disagreement | None:
             for what in ("dtype", "shape", "device", "layout"):
                 got, expected = getattr(gradient, what), getattr(leaf, what)
                 if got != expected and not (what == "layout" and got is torch.strided):
-                    return Disagreement(f"the gradient of input {index} has the {what} {got}, not {expected}")
+                    name = Names.of(evidence.function, request).leaves[index]
+                    return Disagreement(f"the gradient of {name} has the {what} {got}, not {expected}")
         return None
 
     return evidence.on_graph(compare)
 
 
 def _undefined_grad(evidence: Evidence, request: Request) -> Disagreement | None:
-    return undefined_cotangents(evidence) or (undefined_tangents(evidence) if request.forward_ad else None)
-
-
-def _grad_dtypes(evidence: Evidence, request: Request) -> Disagreement | None:
-    return attributes(evidence)
+    found = undefined_cotangents(evidence, request)
+    return found or (undefined_tangents(evidence, request) if request.forward_ad else None)
 
 
 def _nondeterminism(evidence: Evidence, request: Request) -> Disagreement | None:
@@ -213,6 +220,8 @@ def _batching(
     for expected in (way(directions) for way in unbatched):  # what the Jacobian objects to, ordinary calls confirm
         if same(batched, expected, 1e-5, 1e-8):
             return None
+    if not same(expected, unbatched[1](directions), 1e-5, 1e-8):
+        return None  # it is random: the loop differs from itself
     off = float((batched - expected).abs().max())
     return Disagreement(f"the vmapped {what} is not that of the loop: off by up to {off:.4g}")
 
@@ -221,7 +230,7 @@ GRADIENT_CLAIMS: dict[str, Callable[[Evidence, Request], Disagreement | None]] =
     "batched_grad": _batched_grad,
     "batched_forward_grad": _batched_forward_grad,
     "undefined_grad": _undefined_grad,
-    "grad_dtypes": _grad_dtypes,
+    "grad_dtypes": attributes,
     "nondeterminism": _nondeterminism,
 }
 """How each claim beside the Jacobian is tested, by the name of its check."""

@@ -23,6 +23,9 @@ class Numbers:
     rtol: float
     nondeterminism: float = 0.0
     """The largest difference allowed between two backward passes."""
+    accuracy: float = 0.0
+    """The largest error of a derivative, relative to its largest entry, that is not called lost digits. Zero: what
+    arithmetic in the dtype of the inputs leaves."""
 
 
 DOUBLE = Numbers(eps=1e-6, atol=1e-5, rtol=1e-3)
@@ -124,6 +127,10 @@ class Request:
     coverage: Coverage = AUTO
     names: tuple[str, ...] = ()
     """The names of the outputs, as in `.loss` and `['logits']`; empty: they have positions."""
+    derivative: str = "backward"
+    """For `accuracy`: the check whose Jacobian is looked at."""
+    leaf_names: tuple[str, ...] = ()
+    """The names of the leaves, as in `weight`; empty: they have positions."""
     key: str = ""
     """The same text for the same function and leaves, so that their evidence is shared; empty: it is not."""
 

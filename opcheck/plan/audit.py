@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from opcheck.plan.expectations import matches
 from opcheck.plan.kinds import check_kinds
 from opcheck.plan.planner import combinations
-from opcheck.spec.claims import Tolerances, When
+from opcheck.spec.claims import OperatorTolerances, Tolerances, When
 from opcheck.spec.device import DeviceProfile
 from opcheck.spec.dtypes import GROUPS, KNOWN
 from opcheck.spec.library import Library, Operator, names_of
@@ -45,6 +45,7 @@ def _audit_operator(operator: Operator, devices: list[DeviceProfile]) -> Iterato
     for name, special in operator.spec.per_device.items():
         if special.tolerance is not None:
             yield from _unknown_overrides(special.tolerance, ("per_device", name, "tolerance"), operator.problem)
+    yield from _idle_disclaimers(operator, devices)
     for index, expect in enumerate(operator.spec.expect):
         path: Path = ("expect", index, "when")
         unknown = list(_unknown_names(expect.when, path, _choices(operator, devices), operator.problem))
@@ -56,6 +57,23 @@ def _audit_operator(operator: Operator, devices: list[DeviceProfile]) -> Iterato
         ):
             what = "this expectation matches no case of the operator"
             yield operator.problem(path, what, "a case that `opcheck show` lists")
+
+
+def _idle_disclaimers(operator: Operator, devices: list[DeviceProfile]) -> Iterator[Problem]:
+    """Yield disclaimers of accuracy that no case of the check would look at."""
+    claims: list[tuple[Path, OperatorTolerances | None]] = [(("tolerance",), operator.spec.tolerance)]
+    claims += [(("per_device", name, "tolerance"), one.tolerance) for name, one in operator.spec.per_device.items()]
+    for path, tolerance in claims:
+        if tolerance is not None and tolerance.accuracy is not None:
+            accuracy = tolerance.accuracy
+            judged = (
+                kind.name == "accuracy" and operator.on(device).accuracy(dtype) is accuracy
+                for device in devices
+                for _, dtype, kind in combinations(operator, device)
+            )  # fmt: skip
+            if not any(judged):
+                what = "this disclaimer is about no case of the check `accuracy`"
+                yield operator.problem((*path, "accuracy"), what, "a case that `opcheck show` lists", key=True)
 
 
 def _unknown_overrides(tolerance: Tolerances, path: Path, locate: Locate) -> Iterator[Problem]:

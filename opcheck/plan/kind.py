@@ -54,3 +54,49 @@ class CheckKind:
         if self.name in get_args(Order):
             return f'if this is how it should be, take "{self.name}" out of orders'
         return f"if this is how it should be, write supports.{self.needs[-1]} = false" if self.needs else ""
+
+
+# what a check applies to
+
+
+def has_sparse_samples(operator: Operator, supports: Supports) -> bool:
+    """Tell whether any sample has a sparse tensor."""
+    return operator.has_sparse_samples
+
+
+def has_dense_samples(operator: Operator, supports: Supports) -> bool:
+    """Tell whether any sample has dense leaves only."""
+    return any(
+        all(tensor.layout == "strided" or tensor.grad is False for tensor in sample.tensors())
+        for sample in operator.samples
+    )
+
+
+def has_disclaimers(operator: Operator, supports: Supports) -> bool:
+    """Tell whether the spec disclaims something that `unsupported` can test."""
+    silent = {"out", "outputs"}  # tested by `variants` and `detached`
+    if not has_sparse_samples(operator, supports):
+        silent.add("masked")  # it concerns sparse samples only
+    if not any(variant.kind == "inplace" for variant in operator.variants):
+        silent.add("inplace_backward")
+    return bool(set(supports.disclaimed()) - silent)
+
+
+def asks_for(order: Order) -> Applies:
+    """Return whether `orders` asks for a derivative."""
+    return lambda operator, supports: order in operator.spec.orders
+
+
+def has_reference(operator: Operator, supports: Supports) -> bool:
+    """Tell whether the spec names a reference."""
+    return operator.spec.reference is not None
+
+
+def has_errors(operator: Operator, supports: Supports) -> bool:
+    """Tell whether the spec lists inputs that must be refused."""
+    return bool(operator.spec.errors)
+
+
+def is_registered(operator: Operator, supports: Supports) -> bool:
+    """Tell whether the operator is registered with torch."""
+    return operator.spec.is_registered

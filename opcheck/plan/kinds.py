@@ -9,39 +9,16 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from opcheck.plan.kind import Applies, CheckKind
-from opcheck.spec.claims import Order, Supports
-from opcheck.spec.library import Operator
-
-
-def _has_sparse_samples(operator: Operator, supports: Supports) -> bool:
-    return operator.has_sparse_samples
-
-
-def _has_disclaimers(operator: Operator, supports: Supports) -> bool:
-    silent = {"out", "outputs"}  # tested by `variants` and `detached`
-    if not _has_sparse_samples(operator, supports):
-        silent.add("masked")  # it concerns sparse samples only
-    if not any(variant.kind == "inplace" for variant in operator.variants):
-        silent.add("inplace_backward")
-    return bool(set(supports.disclaimed()) - silent)
-
-
-def _asks_for(order: Order) -> Applies:
-    return lambda operator, supports: order in operator.spec.orders
-
-
-def _has_reference(operator: Operator, supports: Supports) -> bool:
-    return operator.spec.reference is not None
-
-
-def _has_errors(operator: Operator, supports: Supports) -> bool:
-    return bool(operator.spec.errors)
-
-
-def _is_registered(operator: Operator, supports: Supports) -> bool:
-    return operator.spec.is_registered
-
+from opcheck.plan.kind import (
+    CheckKind,
+    asks_for,
+    has_dense_samples,
+    has_disclaimers,
+    has_errors,
+    has_reference,
+    has_sparse_samples,
+    is_registered,
+)
 
 BASIC = ("purity", "nondeterminism")
 SOUND = (*BASIC, "context", "needs_input_grad")
@@ -65,6 +42,14 @@ BUILTIN = (
         needs=("forward_ad",),
         rests_on=(*BASIC, "context"),
         methods=True,
+    ),
+    CheckKind(
+        "accuracy",
+        "first and second derivatives have the digits that the arithmetic of their dtype allows",
+        "opcheck.checks.accuracy:check",
+        needs=("backward",),
+        rests_on=(*BASIC, "context"),
+        applies=has_dense_samples,
     ),
     CheckKind(
         "batched_grad",
@@ -182,7 +167,7 @@ BUILTIN = (
         "opcheck.checks.higher_order:check",
         needs=("backward", "forward_ad"),
         rests_on=(*SOUND, "forward_ad"),
-        applies=_asks_for("rev_over_fwd"),
+        applies=asks_for("rev_over_fwd"),
     ),
     CheckKind(
         "fwd_over_fwd",
@@ -190,7 +175,7 @@ BUILTIN = (
         "opcheck.checks.higher_order:check",
         needs=("backward", "forward_ad"),
         rests_on=(*SOUND, "forward_ad"),
-        applies=_asks_for("fwd_over_fwd"),
+        applies=asks_for("fwd_over_fwd"),
     ),
     CheckKind(
         "scalarized_second_order",
@@ -198,7 +183,7 @@ BUILTIN = (
         "opcheck.checks.higher_order:check",
         needs=("backward", "second_order"),
         rests_on=(*SOUND, "saved", "backward", "rev_over_rev"),
-        applies=_asks_for("scalarized_second_order"),
+        applies=asks_for("scalarized_second_order"),
     ),
     CheckKind(
         "rev_over_rev_over_rev",
@@ -206,7 +191,7 @@ BUILTIN = (
         "opcheck.checks.higher_order:check",
         needs=("backward", "second_order"),
         rests_on=(*SOUND, "saved", "backward", "rev_over_rev"),
-        applies=_asks_for("rev_over_rev_over_rev"),
+        applies=asks_for("rev_over_rev_over_rev"),
     ),
     CheckKind(
         "masked",
@@ -214,13 +199,13 @@ BUILTIN = (
         "opcheck.checks.masked:check",
         "masked",
         needs=("backward", "masked"),
-        applies=_has_sparse_samples,
+        applies=has_sparse_samples,
     ),
     CheckKind(
         "unsupported",
         "what the spec disclaims is refused with an error, never answered with a wrong number",
         "opcheck.checks.unsupported:check",
-        applies=_has_disclaimers,
+        applies=has_disclaimers,
     ),
     CheckKind(
         "dtypes",
@@ -243,7 +228,7 @@ BUILTIN = (
         "opcheck.checks.reference:check",
         dtypes="values",
         every_variant=False,
-        applies=_has_reference,
+        applies=has_reference,
     ),
     CheckKind(
         "vmap",
@@ -259,7 +244,7 @@ BUILTIN = (
         "opcheck.checks.errors:check",
         dtypes="one",
         every_variant=False,
-        applies=_has_errors,
+        applies=has_errors,
     ),
     CheckKind(
         "registration",
@@ -267,7 +252,7 @@ BUILTIN = (
         "opcheck.checks.registration:check",
         dtypes="derivative",
         every_variant=False,
-        applies=_is_registered,
+        applies=is_registered,
     ),
 )
 

@@ -9,6 +9,7 @@ from opcheck.checks.verdict import Verdict, cannot
 from opcheck.plan.case import Case
 from opcheck.run.expectations import about, causes, covers, kind_of, missed
 from opcheck.run.outcome import Outcome
+from opcheck.run.telling import in_common, in_order
 from opcheck.spec.claims import Expect
 from opcheck.spec.library import Sample
 
@@ -36,7 +37,8 @@ def judge(case: Case, verdicts: Sequence[Verdict], rerun: str = "", engine: str 
             met.setdefault(expect.reason, verdict.title)
     tested = [verdict for verdict in verdicts if not verdict.untested]
     if unexpected:
-        first = min(unexpected, key=lambda verdict: _RANK.get(kind_of(verdict), 1))
+        unexpected = in_order(unexpected)
+        first = unexpected[0]
         fields = {"sample": first.sample, **first.fields} | ({"blocked_by": first.blocked} if first.blocked else {})
         return Outcome.of(
             case, kind_of(first), first.title, _message(case, unexpected, _samples(tested), rerun), **fields
@@ -52,10 +54,6 @@ def judge(case: Case, verdicts: Sequence[Verdict], rerun: str = "", engine: str 
     remarks = {str(verdict.sample): verdict.title for verdict in tested if verdict.title}
     outcome = Outcome.of(case, "passed")
     return replace(outcome, fields={"warnings": remarks}) if remarks else outcome
-
-
-_RANK = {"failed": 0, "blocked": 2}
-"""A failure tells more than what could not be tested, and that more than what follows from another failure."""
 
 
 def _samples(verdicts: Sequence[Verdict]) -> int:
@@ -85,6 +83,7 @@ def _message(case: Case, failures: list[Verdict], count: int, rerun: str, most: 
     samples = [verdict for verdict in failures if verdict.sample is not None]
     what = f"{len(samples)} of {count} samples failed" if samples and count > 1 else "failed"
     parts = [f"{case.id}: {what}"]
+    parts += ["\n".join(in_common(failures))] if len(failures) > 1 else []
     parts += [verdict.text() for verdict in failures[:most]]
     if len(failures) > most:
         names = ", ".join(str(verdict.sample) for verdict in failures[most:])
@@ -94,7 +93,7 @@ def _message(case: Case, failures: list[Verdict], count: int, rerun: str, most: 
         parts.append("\n".join(f"the spec expects something else: {_told(expect)}" for expect in near))
     if rerun:
         parts.append(f"run just this: {rerun}")
-    return "\n\n".join(parts)
+    return "\n\n".join(part for part in parts if part)
 
 
 def _told(expect: Expect) -> str:

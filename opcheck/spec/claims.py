@@ -93,7 +93,27 @@ class Tolerances(Tolerance):
         return self.check.get(check, Tolerance()).over(self.dtype.get(dtype, Tolerance()).over(own))
 
 
-USUAL_TOLERANCES = Tolerances.model_construct()
+class Accuracy(Model):
+    """Lost digits that are meant to be: a disclaimer of the check `accuracy`."""
+
+    rtol: Annotated[float, Field(gt=0, lt=1)] = Field(
+        description="the largest error of a derivative, relative to the largest entry of its Jacobian"
+    )
+    reason: Annotated[str, Field(min_length=1)] = Field(description="why the digits are lost, ideally a link")
+    dtypes: Frozen[DtypeEntry] | None = Field(default=None, description="only in these dtypes; default: in all")
+
+    def covers(self, dtype: str) -> bool:
+        """Return whether it is about a dtype."""
+        return self.dtypes is None or dtype in names.expand(self.dtypes)
+
+
+class OperatorTolerances(Tolerances):
+    """Tolerances in a spec, and the accuracy that the operator does not claim."""
+
+    accuracy: Accuracy | None = Field(default=None, description="how many digits derivatives may lose, and why")
+
+
+USUAL_TOLERANCES = OperatorTolerances.model_construct()
 """The defaults of checks and dtypes, unchanged."""
 
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Literal
 
 from opcheck.spec import dtypes
-from opcheck.spec.claims import USUAL_TOLERANCES, Dtypes, Supports, Tolerance, Tolerances
+from opcheck.spec.claims import USUAL_TOLERANCES, Accuracy, Dtypes, OperatorTolerances, Supports, Tolerance, Tolerances
 from opcheck.spec.device import DeviceProfile
 from opcheck.spec.document import Document
 from opcheck.spec.entry import Entry
@@ -101,6 +101,11 @@ class DeviceClaims:
             if level is not USUAL_TOLERANCES:  # nearly all are the defaults, which set nothing
                 result = result.over(level.at(check, dtype))
         return result
+
+    def accuracy(self, dtype: str) -> Accuracy | None:
+        """Return what the spec says about digits that derivatives lose in a dtype, if anything."""
+        own = (level.accuracy for level in self.tolerances if isinstance(level, OperatorTolerances))
+        return next((found for found in own if found is not None and found.covers(dtype)), None)
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,12 +11,12 @@ from opcheck.spec.claims import (
     Expect,
     Gradcheck,
     Jacobian,
+    OperatorTolerances,
     Order,
     Outputs,
     Reference,
     Strings,
     Supports,
-    Tolerances,
 )
 from opcheck.spec.model import (
     FURTHER_KEYS,
@@ -97,7 +97,7 @@ class PerDevice(Model):
 
     dtypes: Dtypes | None = None
     supports: dict[str, bool] = Field(default_factory=dict, description="keys of `supports` that differ")
-    tolerance: Tolerances | None = None
+    tolerance: OperatorTolerances | None = None
 
 
 class Claims(Model):
@@ -116,7 +116,9 @@ class Claims(Model):
     outputs: Outputs = Field(
         default=Outputs.model_construct(), description="the outputs to test, and a map applied to them"
     )
-    tolerance: Tolerances = Field(default_factory=lambda: USUAL_TOLERANCES, description="tolerances of comparisons")
+    tolerance: OperatorTolerances = Field(
+        default_factory=lambda: USUAL_TOLERANCES, description="tolerances of comparisons"
+    )
     gradcheck: Gradcheck = Field(default=Gradcheck.model_construct(), description="settings for torch's gradcheck")
     reseed: bool = Field(default=False, description="reset the random generator before each call, for random operators")
     jacobian: Jacobian | None = Field(

@@ -78,7 +78,7 @@ def test_one_wrong_entry_of_a_large_jacobian_is_found_and_named(verdict_of):
     assert outcome.fields["wrong"] == 1
     assert outcome.fields["entries"] == 200 * 200
     assert (outcome.fields["row"], outcome.fields["column"]) == (199, 199)
-    assert "d output[19, 9] / d input[19, 9]" in outcome.message
+    assert "d output 0[19, 9] / d x[19, 9]" in outcome.message
 
 
 def test_fast_mode_lets_one_wrong_entry_through_that_the_whole_jacobian_shows(verdict_of):

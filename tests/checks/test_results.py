@@ -26,16 +26,20 @@ EVERY = [kind.name for kind in BUILTIN if kind.name not in ("masked", "errors")]
 )
 def test_a_wrong_gradient_in_a_container_is_found_and_named(verdict_of, operator, name):
     outcome = verdict_of(f"operators.results.{operator}", "backward", keys=KEYS, samples=SAMPLES)
-    assert (outcome.outcome, outcome.fields["name"], outcome.fields["worst"][0]["name"]) == ("failed", name, name)
-    assert f"output{name} with respect to input 0: 2 of 4 entries differ" in outcome.message
+    assert (outcome.outcome, outcome.fields["name"], outcome.fields["worst"][0]["name"]) == (
+        "failed",
+        f"output{name}",
+        f"output{name}",
+    )
+    assert f"output{name} with respect to x: 2 of 4 entries differ" in outcome.message
     assert f"worst entry: d output{name}[" in outcome.message
-    assert f"output{name} with respect to input 0: the gradient is 2/3 times what it should be" in outcome.message
+    assert f"output{name} with respect to x: the gradient is 2/3 times what it should be" in outcome.message
 
 
 def test_outputs_of_plain_tuples_have_positions(verdict_of):
     outcome = verdict_of("operators.results.in_tuple", "backward", keys=KEYS, samples=SAMPLES)
-    assert "output 1 with respect to input 0: 2 of 4 entries differ" in outcome.message
-    assert "name" not in outcome.fields
+    assert "output 1 with respect to x: 2 of 4 entries differ" in outcome.message
+    assert (outcome.fields["name"], outcome.fields["leaf_name"]) == ("output 1", "x")
 
 
 def test_values_are_compared_under_their_names(verdict_of):

@@ -38,9 +38,7 @@ def found(engine, checks, entry, dtype):
 def answers(engine, checks, entry, dtype):
     """Return what an engine objects to, by check."""
     given = {check: answer(engine, check, entry, dtype) for check in checks}
-    # A remark on lost digits is no objection.
-    remarks = {check for check, objection in given.items() if getattr(objection, "kind", "") == "low accuracy"}
-    return {check: given[check] for check in given if given[check] is not None and check not in remarks}
+    return {check: objection for check, objection in given.items() if objection is not None}
 
 
 def expected(engine, fault):
@@ -151,6 +149,28 @@ def recipe(leaf):
     layout = str(leaf.layout).removeprefix("torch.")
     special = "" if layout == "strided" else f', layout = "{layout}"'
     return f"{{ shape = {list(leaf.shape)}, low = 0.5{special} }}"
+
+
+def digits_lost(entry, dtype):
+    """Return the checks whose Jacobians have lost digits."""
+    engine, request, lost = BatchedEngine(), entry.request(dtype), set()
+    for check in JACOBIANS:
+        try:
+            objection = engine.ask("accuracy", request.with_(derivative=check))
+        except Exception:
+            continue
+        lost |= {check} if objection is not None and objection.kind == "low accuracy" else set()
+    return lost
+
+
+@each(LOW_ACCURACY)
+def test_digits_that_are_lost_within_the_tolerance_are_found(entry, dtype):
+    assert digits_lost(entry, dtype)
+
+
+@each([entry for entry in RIGHT if all(leaf.layout is torch.strided for leaf in entry.leaves(entry.dtypes[0]))])
+def test_a_right_function_has_lost_no_digits(entry, dtype):
+    assert digits_lost(entry, dtype) == set()
 
 
 @each(LOW_ACCURACY)

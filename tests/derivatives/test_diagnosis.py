@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from operators.looped import to_real, units
 from operators.pairs import pair
 
-from opcheck.derivatives.diagnosis import diagnose
+from opcheck.derivatives.diagnosis import Seen, diagnose
+from opcheck.derivatives.disagreement import Names
 from opcheck.derivatives.question import BY_PRECISION, DOUBLE
 
 SINGLE = BY_PRECISION[torch.float32]
@@ -42,9 +43,25 @@ def noisy(matrix, size=1e-8):
     return matrix + size * torch.randn(matrix.shape, dtype=matrix.dtype, generator=torch.Generator().manual_seed(7))
 
 
-def findings(right, wrong, outputs, leaves, numbers=DOUBLE, check=""):
+def findings(right, wrong, outputs, leaves, numbers=DOUBLE, check="", **seen):
     n, a = (jacobian(backward, outputs, len(leaves)) for backward in (right, wrong))
-    return diagnose(pair(noisy(n), a, outputs, leaves, numbers), numbers, check=check)
+    matrices = pair(noisy(n), a, outputs, leaves, numbers, names_for(check, outputs, leaves))
+    return diagnose(matrices, numbers, Seen("forward" if check.startswith("fwd") else "reverse", **seen))
+
+
+def names_for(check, outputs, leaves):
+    """Return what is called how at second order; None at first order."""
+    if not check:
+        return None
+    forward = check.endswith("_fwd")
+    linear = len(leaves) // 2 if forward else len(leaves) - len(outputs)
+    inputs = [f"input {k}" for k in range(len(leaves) - linear)]
+    vectors = (
+        [f"tangent of {name}" for name in inputs] if forward else [f"cotangent of output {k}" for k in range(linear)]
+    )
+    above = [f"tangent of output {k}" if forward else f"gradient of input {k}" for k in range(len(outputs))]
+    called = "the jvp" if forward else "the backward pass"
+    return Names(tuple(above), (*inputs, *vectors), called, 2, linear)
 
 
 def only(*args, **kwargs):
@@ -150,7 +167,10 @@ def test_a_factor_that_is_not_the_same_everywhere_is_none():
 
 def test_one_number_is_a_multiple_of_another_only_where_there_is_no_more():
     x = real(1)
-    assert only(lambda v: v * 1.3, lambda v: v * 2.7, [x], [x]).kind == "factor"
+    assert only(lambda v: v * 1.3, lambda v: v * 2.7, [x], [x]).kind == "unlike"
+    doubled = only(lambda v: v * 1.3, lambda v: v * 2.6, [x], [x])
+    assert doubled.fields["alone"]
+    assert doubled.text.endswith("is 2 times what it should be, as far as a single number tells")
     sparse = torch.zeros(3, 3).double()
     n, a = sparse.clone(), sparse.clone()
     n[1, 1], a[1, 1] = 1.3, 2.7
@@ -280,7 +300,7 @@ def test_only_between_like_dtypes_is_there_a_transposed_jacobian():
 
 def test_a_number_and_a_symmetric_matrix_cannot_be_transposed():
     x = real(1, 1)
-    assert only(lambda v: v * 1.3, lambda v: v * 2.7, [x], [x]).fields["also"] == []
+    assert only(lambda v: v * 1.3, lambda v: v * 2.6, [x], [x]).fields["also"] == []
     w = real(3, 3)
     w, y = w + w.mT, real(3)
     assert only(lambda v: w @ v, lambda v: (w**2) @ v, [y], [y]).kind == "unlike"
@@ -357,7 +377,9 @@ def test_a_backward_pass_from_data_without_a_graph(order):
     x, v = real(3), real(3, seed=1)
     found = only(cube(x, lost=False), cube(x, lost=True), [x], [x, v], check=order)
     assert (found.kind, found.leaf) == ("second_order_lost", 0)
-    assert "saved without a graph" in found.text
+    assert found.text.startswith("gradient of input 0 with respect to input 0: the second derivative is zero")
+    assert ("saved without a graph" in found.text) is (order == "rev_over_rev")
+    assert ("no tangent" in found.text) is (order == "fwd_over_rev")
 
 
 def test_the_same_zero_of_first_order_or_by_a_cotangent_is_a_cut():
@@ -365,7 +387,7 @@ def test_the_same_zero_of_first_order_or_by_a_cotangent_is_a_cut():
     assert only(cube(x, lost=False), cube(x, lost=True), [x], [x, v]).kind == "zero"
     found = only(lambda w: (w * v, w * x), lambda w: (w * v, 0 * w), [x], [x, v], check="rev_over_rev")
     assert (found.kind, found.leaf) == ("zero", 1)
-    assert "with respect to cotangent 0" in found.text
+    assert "with respect to cotangent of output 0" in found.text
 
 
 def test_over_forward_mode_half_of_the_leaves_are_inputs():

@@ -49,7 +49,7 @@ def test_places_are_indices_of_the_tensors():
 def test_the_description_shows_both_numbers_and_the_neighbourhood():
     text = pair([[1.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [0.0, -1.0]]).describe()
     assert "1 of 4 entries differ" in text
-    assert "d output[1] / d input[1] = 1 numerically, -1 analytically" in text
+    assert "d output 0[1] / d input 0[1] = 1 numerically, -1 analytically" in text
     assert "-1*" in text
 
 

@@ -22,7 +22,7 @@ def test_a_sample_on_a_kink_is_inconclusive_and_says_what_to_move(verdict_of, ch
     assert outcome.outcome == "inconclusive"
     assert outcome.is_bad
     assert "kink" in outcome.reason
-    assert "move the sample away from input 0[1] = 0" in outcome.message
+    assert "move the sample away from input[1] = 0" in outcome.message
 
 
 def test_beside_the_kink_it_passes(verdict_of):
@@ -38,15 +38,12 @@ def test_a_failure_beside_an_inconclusive_sample_is_a_failure(verdict_of):
 
 @BOTH
 @pytest.mark.parametrize(("operator", "check"), [("coarse_gradient", "backward"), ("coarse_tangent", "forward_ad")])
-def test_low_accuracy_is_a_warning_of_a_case_that_passes(verdict_of, operator, check, dtype):
-    outcome = verdict_of(f"operators.awkward.{operator}", check, dtype)
-    assert outcome.outcome == "passed"
-    (warning,) = outcome.fields["warnings"].values()
-    assert warning.startswith("low accuracy")
-
-
-def test_full_accuracy_is_no_warning(verdict_of):
-    assert verdict_of("operators.right.square", "backward").fields == {}
+def test_lost_digits_are_a_failure_of_accuracy_alone(verdict_of, operator, check, dtype):
+    assert verdict_of(f"operators.awkward.{operator}", check, dtype).record()["fields"] == {}
+    outcome = verdict_of(f"operators.awkward.{operator}", "accuracy", dtype)
+    assert outcome.outcome == "failed"
+    assert outcome.reason.startswith(f"accuracy: {check} lost digits")
+    assert "tolerance.accuracy" in outcome.message
 
 
 @BOTH

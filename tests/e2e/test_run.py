@@ -183,7 +183,7 @@ def test_a_failure_says_how_to_run_just_this_and_that_does_so(cli):
     assert again.outcomes == {"demo.wrong::backward[cpu-float64]": "failed"}
     message = again.records["demo.wrong::backward[cpu-float64]"]["message"]
     assert message in again.out
-    assert "worst entry: d output[0] / d input[0] = 2 numerically, 3 analytically" in message
+    assert "worst entry: d output 0[0] / d x[0] = 2 numerically, 3 analytically" in message
 
 
 def test_an_absent_device_is_one_line_and_no_failure(cli, monkeypatch):

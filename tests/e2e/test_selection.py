@@ -71,7 +71,7 @@ def test_all_that_holds_gives_exit_code_0(cli):
 @pytest.mark.parametrize(
     ("options", "line"),
     [
-        (["--check=bakward"], 'unknown check "bakward"; expected one of backward, forward_ad, batched_grad'),
+        (["--check=bakward"], 'unknown check "bakward"; expected one of backward, forward_ad, accuracy'),
         (["--check=bakward"], 'did you mean "backward"?'),
         (["--dtype=flaot32"], 'did you mean "float32"?'),
         (["--tag=quik"], 'unknown tag "quik"; expected quick; did you mean "quick"?'),

@@ -13,6 +13,7 @@ def in_single(x: Tensor) -> Tensor:
 
 coarse_gradient = function(square, lambda x, v: v * in_single(2 * x).conj())
 coarse_tangent = function(square, right_vjp, lambda x, t: in_single(2 * x) * t)
+off_by_half_a_thousandth = function(square, lambda x, v: v * (2 * x * (1 + 5e-4)).conj())
 wrong_abs = function(torch.abs, lambda x, v: -v * x.sgn())
 wrong_triple = function(lambda x: 3 * x, lambda x, v: 4 * v)
 

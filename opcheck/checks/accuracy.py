@@ -1,0 +1,91 @@
+"""Derivatives have the digits that the arithmetic of their dtype allows.
+
+Of the Jacobians that the spec claims, of first and second order in both modes. One that is wrong beyond the tolerance,
+or that raises, is left to its own check: it has no digits to lose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import torch
+
+from opcheck.checks.context import Context
+from opcheck.checks.per_sample import each, too_coarse
+from opcheck.checks.subject import Subject
+from opcheck.checks.verdict import HOLDS, Verdict, fails, inapplicable, untested
+from opcheck.derivatives import NO_REFUSAL, BatchedEngine, Disagreement, Engine, Request
+from opcheck.spec.claims import Supports
+
+
+def check(context: Context) -> Iterator[Verdict]:
+    """Look for lost digits on all samples. What the spec says about them must be needed on at least one."""
+    if context.numbers is None:
+        yield too_coarse(context)
+        return
+    # torch's own functions cannot tell digits: the tolerance is all they have.
+    engine = context.engine if isinstance(context.engine, BatchedEngine) else BatchedEngine()
+    claim = context.case.claims.accuracy(context.case.dtype)
+    needed: list[bool] = []
+
+    def judge(subject: Subject) -> Verdict:
+        verdict = _judged(subject, engine, 0.0)
+        if claim is None or verdict.passed:
+            needed.extend([False] * (not verdict.untested))
+            return verdict
+        needed.append(True)
+        return _judged(subject, engine, claim.rtol)
+
+    yield from each(context, judge, derivative=True)
+    if needed and not any(needed) and claim is not None:
+        title = "accuracy: the spec disclaims it, but no derivative has lost digits"
+        yield fails(title, f"take tolerance.accuracy out of the spec ({claim.reason})")
+
+
+def _judged(subject: Subject, engine: Engine, rtol: float) -> Verdict:
+    """Return the verdict on a sample, where derivatives may be off by `rtol` of their largest entry."""
+    if any(leaf.layout is not torch.strided for leaf in subject.leaves):
+        return inapplicable("the digits of derivatives are known for dense inputs only")
+    if not subject.output_info.requires_grad:
+        return untested("no output requires grad: there is no backward pass")
+    if not subject.output_info.differentiable:
+        return untested("the outputs that have a derivative are empty")
+    request = subject.request
+    request = request.with_(numbers=replace(request.numbers, accuracy=rtol), fast_mode=False)
+    right, lost = [], {}
+    for name in derivatives(subject.context.case.claims.supports):
+        held, found = _asked(engine, request.with_(derivative=name))
+        right += [name] * held
+        if found is not None:
+            lost[name] = found
+    if lost:
+        first = next(iter(lost.values()))
+        lines = [f"{name}: {line}" for name, found in lost.items() for line in found.text.splitlines()]
+        title = f"accuracy: {', '.join(lost)} lost digits"
+        hint = "if this is how it should be, write tolerance.accuracy = { rtol = ..., reason = ... }"
+        what = first.text.splitlines()[0].removeprefix("low accuracy: ")
+        return fails(f"{title}: {what}", "\n".join([*lines, hint]), derivatives=list(lost))
+    return HOLDS if right else untested("no derivative is right within the tolerance: their own checks say why")
+
+
+def derivatives(supports: Supports) -> list[str]:
+    """Return the checks whose Jacobians are looked at: those of first and second order that the spec claims."""
+    claimed = {
+        "backward": True,
+        "forward_ad": supports.forward_ad,
+        "rev_over_rev": supports.second_order,
+        "fwd_over_rev": supports.forward_ad and supports.second_order and supports.fwd_over_rev,
+    }
+    return [name for name, claim in claimed.items() if claim]
+
+
+def _asked(engine: Engine, request: Request) -> tuple[bool, Disagreement | None]:
+    """Return whether a derivative is right and accurate, and how it has lost digits if it has."""
+    try:
+        found = engine.ask("accuracy", request)
+    except NO_REFUSAL:
+        raise
+    except Exception:
+        return False, None
+    return found is None, found if found is not None and found.kind == "low accuracy" else None

@@ -1,0 +1,213 @@
+"""Common mistakes in derivatives, applied to a numerical block: a lost sign, a factor, a missing sum, a transposition.
+
+A block is one output by one leaf. A mistake explains a block if it predicts it within tolerance, and far better than
+the numerical block does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from itertools import combinations
+from math import prod
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from opcheck.derivatives.coordinates import blocks, split
+from opcheck.derivatives.disagreement import Entry, Pair
+from opcheck.derivatives.question import Numbers
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """What a mistake makes of a numerical block."""
+
+    kind: str
+    says: str
+    fields: dict[str, Any]
+    predicted: Tensor
+    """The analytical block that it leads to."""
+    noise: float = 1.0
+    """What it multiplies the noise of the numerical block by."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """Output i by leaf j: n and a are of shape (output elements, parts, leaf elements, parts)."""
+
+    i: int
+    j: int
+    output: Tensor
+    leaf: Tensor
+    n: Tensor
+    a: Tensor
+    wrong: Tensor
+    """Which entries exceed their tolerance, of shape (output elements, parts, leaf elements)."""
+    numbers: Numbers
+    names: tuple[str, str]
+
+    @cached_property
+    def zero(self) -> Tensor:
+        """Where the analytical block is zero, compared with atol and with the largest numerical entry."""
+        return moduli(self.a) <= min(self.numbers.atol, self.numbers.rtol * float(self.n.abs().max()))
+
+    def explained_by(self, mistake: Mistake) -> bool:
+        """Tell whether a mistake predicts the analytical block."""
+        off = self.a - mistake.predicted
+        bound = self.numbers.atol * mistake.noise + self.numbers.rtol * moduli(mistake.predicted)
+        return bool((moduli(off) <= bound).all()) and bool(off.norm() <= 0.1 * (self.a - self.n).norm())
+
+    def entry(self, position: int) -> Entry:
+        """Return the entry at a position of the flattened `wrong`; of a complex leaf the worse part."""
+        row, element = divmod(position, self.n.shape[2])
+        n, a = (matrix.flatten(0, 1)[row, element] for matrix in (self.n, self.a))
+        worse = int((a - n).abs().argmax())  # NaN is the greatest
+        places = *split(row, self.output), *split(element * len(n) + worse, self.leaf)
+        return Entry(self.i, self.j, *places, float(n[worse]), float(a[worse]), *self.names)
+
+
+def blocks_of(pair: Pair, numbers: Numbers) -> Iterator[Block]:
+    """Yield the blocks of two Jacobians, row by row."""
+    # The same infinity on both sides is agreement.
+    same = pair.analytical.isinf() & (pair.analytical == pair.numerical)
+    matrices = pair.numerical.masked_fill(same, 0), pair.analytical.masked_fill(same, 0), pair.excess > 0
+    n, a, wrong = (blocks(matrix, pair.outputs, pair.leaves) for matrix in matrices)
+    for i, output in enumerate(pair.outputs):
+        for j, leaf in enumerate(pair.leaves):
+            shape = (output.numel(), 1 + output.is_complex(), leaf.numel(), 1 + leaf.is_complex())
+            entries = n[i][j].reshape(shape), a[i][j].reshape(shape), wrong[i][j].reshape(shape).any(3)
+            yield Block(i, j, output, leaf, *entries, numbers, (pair.names.outputs[i], pair.names.leaves[j]))
+
+
+def moduli(entries: Tensor) -> Tensor:
+    """Return moduli over the parts of the leaf, as torch's gradcheck compares them."""
+    return torch.hypot(*entries.unbind(3)) if entries.shape[3] == 2 else entries.squeeze(3).abs()
+
+
+def _zero_or_sign(block: Block) -> Iterator[Mistake]:
+    if bool(block.zero.all()):
+        yield Mistake("zero", "the derivative is zero", {}, torch.zeros_like(block.n))
+    yield Mistake("sign", "the gradient has the wrong sign", {}, -block.n)
+
+
+def _broadcast(block: Block) -> Iterator[Mistake]:
+    shape = block.output.shape
+    aligned = [1] * (len(shape) - block.leaf.ndim) + [*block.leaf.shape]
+    if len(aligned) > len(shape) or any(own not in (1, size) for own, size in zip(aligned, shape, strict=True)):
+        return
+    dims = [d for d, size in enumerate(shape) if aligned[d] == 1 < size]
+    used = (~block.zero).flatten(1).any(1).reshape(shape).nonzero()
+    taken = {d: int(used[0, d]) for d in dims if len({*used[:, d].tolist()}) == 1}
+    if taken:
+        kept = torch.zeros(shape, dtype=block.n.dtype)
+        kept[tuple(taken.get(d, slice(None)) for d in range(len(shape)))] = 1
+        only = " and ".join(f"position {k} of dim {d} of the output" for d, k in taken.items())
+        says = f"only {only} reaches the gradient: the sum over a broadcast dim is missing"
+        fields = {"dims": [*taken], "positions": [*taken.values()]}
+        yield Mistake("broadcast", says, fields, block.n * kept.view(-1, 1, 1, 1))
+    for some in (some for count in range(len(dims)) for some in combinations(dims, count + 1)):
+        size = prod(shape[d] for d in some)
+        says = f"the gradient is divided by {size}: a mean, not the sum, over broadcast dims {[*some]} of the output"
+        yield Mistake("broadcast", says, {"dims": [*some], "divided_by": size}, block.n / size)
+
+
+def _conjugated(block: Block) -> Iterator[Mistake]:
+    dims = {"derivative": [1, 3], "gradient": [3], "cotangent": [1]}  # those of the parts
+    for what, flipped in dims.items():
+        if all(block.n.shape[dim] == 2 for dim in flipped):
+            predicted = block.n.clone()
+            for dim in flipped:
+                predicted.select(dim, 1).neg_()
+            says = f"the {what} is conjugated: a conj() too few or too many"
+            yield Mistake("conjugated", says, {"what": what}, predicted)
+
+
+def _real_factor(block: Block) -> Iterator[Mistake]:
+    factor = float((block.n * block.a).sum() / (block.n**2).sum())
+    yield from _times(block, factor, "gradient", factor * block.n)
+
+
+def _complex_factor(block: Block) -> Iterator[Mistake]:
+    """A factor of the gradient or, if that is real, of the derivative."""
+    dim, what = (3, "gradient") if block.leaf.is_complex() else (1, "derivative")
+    if block.n.shape[dim] == 2:
+        n, a = (torch.complex(*entries.unbind(dim)) for entries in (block.n, block.a))
+        factor = (n.conj() * a).sum() / (n.abs() ** 2).sum()
+        predicted = factor * n
+        yield from _times(block, complex(factor), what, torch.stack([predicted.real, predicted.imag], dim))
+
+
+def _times(block: Block, factor: complex, what: str, predicted: Tensor) -> Iterator[Mistake]:
+    real, imag = (_simple(part, abs(factor), block.numbers.rtol) for part in (factor.real, factor.imag))
+    simple = real is not None and imag is not None
+    # Any number is some multiple of another: of one alone, only a simple factor is worth a word.
+    alone = int((block.n.abs().amax((1, 3)) > block.numbers.atol).sum()) < 2
+    if alone and not simple:
+        return
+    given = complex(real or 0, imag or 0) if simple else complex(f"{factor:.4g}")
+    if given in (0, 1, -1):
+        return
+    text, count, sizes = f"{given:.4g}", 0.0, list[str]()
+    if given.imag == 0:
+        text = str(Fraction(given.real).limit_denominator(10**9)) if simple else f"{given.real:.4g}"
+        count = round(max(given.real, 1 / given.real), 6)
+        sizes = _sizes(block, count) if simple else []
+    says = f"the {what} is {text} times what it should be" + (f" ({count:g} = {' or '.join(sizes)})" if sizes else "")
+    says += ", as far as a single number tells" * alone
+    number = [given.real, given.imag] if given.imag else given.real
+    sides = {"input": block.leaf, "output": block.output}
+    elements = [
+        f"number of elements of the {name}" for name, tensor in sides.items() if simple and tensor.numel() == count
+    ]
+    fields = {"factor": number, "what": what, "sizes": sizes, "elements": elements, "alone": alone}
+    yield Mistake("factor", says, fields, predicted, noise=max(1.0, abs(factor)))
+
+
+def _simple(value: float, whole: float, rtol: float) -> float | None:
+    """Return the simple number near a fitted one, such as 0, 2, -1/3 or 3/2, or None if there is none."""
+    close = max(0.1 * rtol, 1e-6)
+    if abs(value) <= close * whole:
+        return 0.0
+    if not 1e-9 < abs(value) < 1e9:
+        return None
+    ratio = value if abs(value) >= 1 else 1 / value
+    near = Fraction(ratio).limit_denominator(6)
+    if abs(ratio - near) > min(close * abs(ratio), 0.01) or (near.denominator > 1 and abs(near.numerator) > 12):
+        return None
+    return float(near if abs(value) >= 1 else 1 / near)
+
+
+def _sizes(block: Block, count: float) -> list[str]:
+    """Say what has the size `count`: a dimension, or all elements, of the input or the output."""
+    found = []
+    for name, tensor in (("input", block.leaf), ("output", block.output)):
+        found += [f"size of dim {d} of the {name}" for d, size in enumerate(tensor.shape) if size == count]
+        found += [f"number of elements of the {name}"] * (tensor.ndim > 1 and tensor.numel() == count)
+    return found
+
+
+def _transposed(block: Block) -> Iterator[Mistake]:
+    n, above, below = block.n, _swapped(block.output), _swapped(block.leaf)
+    swapped = {"gradient": n[:, :, below], "cotangent": n[above], "gradient and cotangent": n[above][:, :, below]}
+    for what, predicted in swapped.items():
+        yield Mistake("transposed", f"the last two dims of the {what} are swapped", {"what": what}, predicted)
+    if n.shape[:2] == n.shape[2:]:
+        says, fields = "the Jacobian is transposed: the gradient is J v where it should be J^T v", {"what": "Jacobian"}
+        elements = n.permute(2, 1, 0, 3)
+        yield Mistake("transposed", says, fields, elements)
+        if bool(((elements - n).abs() > block.numbers.atol).any()):  # else it would be a matter of conjugation
+            yield Mistake("transposed", says, fields, n.permute(2, 3, 0, 1))
+
+
+def _swapped(tensor: Tensor) -> Tensor:
+    """Return the order of elements after the last two dims are swapped."""
+    order = torch.arange(tensor.numel()).reshape(tensor.shape)
+    return (order.mT if tensor.ndim > 1 else order).flatten()
+
+
+FAMILIES = (_zero_or_sign, _broadcast, _conjugated, _real_factor, _complex_factor, _transposed)
+"""The most specific first."""

@@ -1,0 +1,176 @@
+"""What finite differences can tell: errors below `atol` that are wrong all the same, and derivatives that lost digits.
+
+A tolerance fits functions of order one. Differences of a small function are better than that, and say by how much:
+those at several steps differ by their error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from math import inf
+
+import torch
+from torch import Tensor
+
+from opcheck.derivatives.coordinates import directions, modulus
+from opcheck.derivatives.differences import Differences, error_estimate, kinks
+from opcheck.derivatives.disagreement import Disagreement, Names, Pair
+from opcheck.derivatives.evidence import Evidence, Mode
+from opcheck.derivatives.question import BY_PRECISION, NO_REFUSAL, Numbers, Request
+
+CERTAIN = 20
+"""How many times the error of the differences an error must be to be taken for one of the derivative."""
+NEAR = (2, 8, 32)
+"""Multiples of the step that show how accurate differences are."""
+FAR = 1e-3
+"""A step at which a function still moves if larger numbers inside it keep it from moving at smaller ones, since they
+are rounded to a coarser grid than its own values."""
+ROUNDED = 1e4
+"""How many units of rounding a derivative may be off by, relative to the largest one."""
+FULL = 1e-9
+"""The largest relative error of a derivative in full double precision. Single precision leaves one of 6e-8."""
+
+At = Callable[[float], Differences]
+
+
+def is_loosened(numbers: Numbers, unit: float) -> bool:
+    """Tell whether atol is larger than the default: then it was chosen for the function, and excuses what is below."""
+    return numbers.atol > BY_PRECISION[torch.float64 if unit < 1e-12 else torch.float32].atol
+
+
+def resolved(
+    analytical: Tensor, at: At, step: float, steps: Sequence[float], admitted: Tensor, unit: float,
+    size: Callable[[Tensor], Tensor] = torch.abs,
+) -> Tensor:  # fmt: skip
+    """Return the entries whose error exceeds what is admitted and `CERTAIN` times that of the differences, as a mask.
+
+    analytical, admitted: of shape (M, K); at: the differences at a step; steps: larger ones; size: the moduli of
+    entries. Entries that are not finite, or that have a kink, are left out, and so is everything if the function raises
+    at one of the steps.
+    """
+    fine = at(step)
+    off = size(analytical - fine.jacobian)
+    found = off > admitted + CERTAIN * fine.rounding(unit)
+    if not bool(found.any()):
+        return found  # as almost always
+    try:
+        coarser = [at(other) for other in steps]
+    except NO_REFUSAL:
+        raise
+    except Exception:  # the function is not defined as far from the point as that
+        return torch.zeros_like(found)
+    error = CERTAIN * size(error_estimate(fine, coarser, unit))
+    bent = size(kinks(fine, coarser[0], error).to(error.dtype)) > 0
+    return found & (off > admitted + error) & ~bent
+
+
+def wrong_below_atol(analytical: Tensor, evidence: Evidence, numbers: Numbers, *, looped: bool = False) -> Tensor:
+    """Return the entries that are off by more than rtol |n| and than differences can be, however small, as a mask.
+
+    analytical: the whole Jacobian, of shape (M, N).
+    """
+    if is_loosened(numbers, evidence.unit):
+        return torch.zeros_like(analytical, dtype=torch.bool)
+    at, unit = partial(evidence.numerical, looped=looped), evidence.unit
+    size = partial(modulus, leaves=evidence.leaves)
+    numerical = at(numbers.eps).jacobian
+    steps = _far(numbers)
+    least = ROUNDED * unit * _largest(numerical) + least_below_atol(numbers)
+    admitted = size(numerical) * numbers.rtol + least
+    return resolved(analytical, at, numbers.eps, steps, admitted, unit, size)
+
+
+def wrong_projections_below_atol(
+    analytical: Tensor, evidence: Evidence, numbers: Numbers, *, looped: bool = False
+) -> Tensor:
+    """Return the same for projections V J U of a Jacobian, of shape (k, k).
+
+    Of a sum of many entries, rtol is that of the largest projection: a small one is the difference of large entries.
+    """
+    if is_loosened(numbers, evidence.unit):
+        return torch.zeros_like(analytical, dtype=torch.bool)
+    at, unit = _projected(evidence, looped), evidence.unit
+    largest = _largest(at(numbers.eps).jacobian)
+    steps = _far(numbers)
+    least = (numbers.rtol + ROUNDED * unit) * largest + least_below_atol(numbers)
+    return resolved(analytical, at, numbers.eps, steps, torch.full_like(analytical, least), unit)
+
+
+def least_below_atol(numbers: Numbers) -> float:
+    """Return the least error that counts below atol.
+
+    Of the rounding inside a function, atol covers so much at the smallest step, and this is left of it at the largest.
+    """
+    return numbers.atol * numbers.eps / _far(numbers)[-1]
+
+
+def _far(numbers: Numbers) -> tuple[float, ...]:
+    return 2 * numbers.eps, 8 * numbers.eps, max(16 * numbers.eps, FAR)
+
+
+def lost_digits(evidence: Evidence, mode: Mode, request: Request) -> Disagreement | None:
+    """Return that a Jacobian within the tolerance has lost digits, if differences can tell; else None."""
+    for looped in (False, True):  # what the batch objects to is confirmed one by one
+        analytical, at, size = _matrices(evidence, mode, looped)
+        numbers = request.numbers
+        numerical = at(numbers.eps).jacobian
+        largest = _largest(numerical)
+        # The points themselves are rounded too, which no other step would show.
+        grid = CERTAIN * evidence.unit * _largest(evidence.point) / numbers.eps
+        # Rounding inside a function may happen to be the same at all steps for one entry, but hardly for all of them.
+        whole = evidence.projections is None
+        noise = CERTAIN * _largest(numerical - at(2 * numbers.eps).jacobian) if whole else 0.0
+        least = _relative(evidence, numbers) * largest + noise + _grid(evidence, numbers.eps)
+        admitted = size(numerical) * grid + least
+        steps = [multiple * numbers.eps for multiple in NEAR]
+        found = resolved(analytical, at, numbers.eps, steps, admitted, evidence.unit, size)
+        if not bool(found.any()):
+            return None
+    off = (analytical - numerical).abs() * found
+    row, column = divmod(int(off.argmax()), off.shape[1])
+    worst = float(off[row, column])
+    share, where = worst / largest if largest else inf, ""
+    if evidence.projections is None:
+        named = Names.of(evidence.function, request)
+        pair = Pair(numerical, analytical, off, evidence.outputs, evidence.leaves, named)
+        where = f"\n{pair.entry(row, column).describe()}"
+    return Disagreement(
+        f"low accuracy: off by {worst:.2g}, {share:.1g} of the largest entry; differences show errors "
+        f"from {least:.1g} on{where}\nthat looks like single precision, or a coarse approximation, in its formula",
+        "low accuracy",
+    )
+
+
+def _relative(evidence: Evidence, numbers: Numbers) -> float:
+    return max(FULL, 1e3 * evidence.unit, numbers.accuracy)
+
+
+def _matrices(evidence: Evidence, mode: Mode, looped: bool) -> tuple[Tensor, At, Callable[[Tensor], Tensor]]:
+    """Return a Jacobian, or its projections, with the differences at a step, and the moduli of entries."""
+    jacobian = evidence.analytical(mode, looped=looped).jacobian
+    if evidence.projections is None:
+        return jacobian, partial(evidence.numerical, looped=looped), partial(modulus, leaves=evidence.leaves)
+    return projections(jacobian, evidence, mode), _projected(evidence, looped), torch.abs
+
+
+def projections(jacobian: Tensor, evidence: Evidence, mode: Mode) -> Tensor:
+    """Return V J U of shape (k, k), from V J by reverse and from J U by forward mode."""
+    if mode == "reverse":
+        return jacobian @ directions(evidence.size[1], evidence.projections, "inputs").T
+    return directions(evidence.size[0], evidence.projections, "outputs") @ jacobian
+
+
+def _projected(evidence: Evidence, looped: bool) -> At:
+    cotangents = directions(evidence.size[0], evidence.projections, "outputs")
+    return lambda step: evidence.numerical(step, looped=looped).along(cotangents)
+
+
+def _grid(evidence: Evidence, step: float) -> float:
+    """Return what the rounding of numbers as large as the inputs, or as 1, makes of differences with a step."""
+    return CERTAIN * evidence.unit * max(1.0, _largest(evidence.point)) / step
+
+
+def _largest(entries: Tensor) -> float:
+    """Return the largest finite modulus; 0 if there is none."""
+    return float(entries.abs().nan_to_num(0.0, 0.0, 0.0).max()) if entries.numel() else 0.0

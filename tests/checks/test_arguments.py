@@ -1,0 +1,52 @@
+"""Arguments are called as the operator's signature calls them."""
+
+import pytest
+import torch
+from operators import diagnosed, faulty
+
+from opcheck.checks.arguments import called, names_of
+
+
+class OldStyle(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, weight):
+        return x * weight
+
+
+@pytest.mark.parametrize(
+    ("operator", "names"),
+    [
+        (diagnosed.cuts_weight, ("x", "weight")),
+        (diagnosed.Product.apply, ("x", "weight")),
+        (OldStyle.apply, ("x", "weight")),
+        (torch.sin, ("input",)),
+        (torch.nn.functional.linear, ("input", "weight", "bias")),
+        (lambda *tensors, scale=1: tensors, ()),
+        (faulty.wrong_sign, ("x",)),
+    ],
+)
+def test_names_of_positional_parameters(operator, names):
+    assert names_of(operator, getattr(operator, "__name__", "")) == names
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        (("args", 0), "x"),
+        (("args", 1), "argument 1"),
+        (("args", 0, 2), "x[2]"),
+        (("kwargs", "weight"), "weight"),
+        (("kwargs", "weights", 0, "bias"), "weights[0]['bias']"),
+    ],
+)
+def test_what_an_argument_is_called(path, name):
+    assert called(path, ("x",)) == name
+
+
+def test_names_of_custom_operators():
+    @torch.library.custom_op("opcheck_names::scaled", mutates_args=())
+    def scaled(value: torch.Tensor, factor: float) -> torch.Tensor:
+        return value * factor
+
+    assert names_of(scaled, "scaled") == ("value", "factor")
+    assert names_of(torch.ops.opcheck_names.scaled.default, "scaled") == ("value", "factor")
