@@ -108,7 +108,8 @@ def _confirmed(evidence: Evidence, mode: Mode, request: Request, check: str) -> 
         numerical.jacobian, analytical.jacobian, beyond, evidence.outputs, leaves, _names(evidence, request)
     )  # fmt: skip
     if bool(kinky.any()) and not bool((wrong & ~kinky).any()):
-        return Disagreement(at_kink(kinky, evidence), "inconclusive", pair.mismatch())
+        agrees = not bool(wrong.any())
+        return Disagreement(at_kink(kinky, evidence), "inconclusive", pair.mismatch(), agrees=agrees)
     if bool(wrong.any()):
         findings = tuple(diagnose(pair, numbers, check=check))
         found = Disagreement("the Jacobians differ", "wrong", pair.mismatch(), findings, tuple(pair.worst()))
@@ -202,7 +203,7 @@ def _projected(evidence: Evidence, mode: Mode, numbers: Numbers) -> Disagreement
     if bool((numerical.bend.abs() > wanted).any()):
         fine, coarse = (evidence.numerical(step, looped=True) for step in (numbers.eps, 2 * numbers.eps))
         if bool(kinks(fine, coarse, wanted).any()):
-            return Disagreement(KINK.format("near here"), "inconclusive")
+            return Disagreement(KINK.format("near here"), "inconclusive", agrees=not bool(wrong.any()))
     if not bool(wrong.any()):
         return _projected_not_linear(evidence, mode, numbers, n, u, v)
     row, column = divmod(int((a - n).abs().nan_to_num(nan=float("inf")).argmax()), n.shape[1])

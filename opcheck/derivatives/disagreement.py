@@ -88,6 +88,8 @@ class Disagreement:
     """What the mistake looks like."""
     worst: tuple[Entry, ...] = ()
     """The entries that differ most, the worst one first."""
+    agrees: bool = False
+    """Whether the Jacobians agree, at a kink: by chance, so that this is no verdict."""
 
     def shown(self) -> str:
         """Return the Jacobians around the worst entry, further entries and what the mistake looks like, as lines."""

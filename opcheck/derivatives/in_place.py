@@ -1,0 +1,135 @@
+"""The evidence for `opcheck.gradcheck`: on the caller's own tensors, moved in place where copies are not the same."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from opcheck.derivatives.autodiff import Differentiable, Pullback, pushforward
+from opcheck.derivatives.batched_engine import Point
+from opcheck.derivatives.coordinates import (
+    directions,
+    probe,
+    shares_memory,
+    stencil,
+    tensors_of,
+    vector,
+)
+from opcheck.derivatives.differences import Differences, differences
+from opcheck.derivatives.evidence import Evidence
+from opcheck.derivatives.question import Request
+
+Kind = tuple[torch.Size, torch.dtype]
+"""The shape and the dtype of an output."""
+
+
+class InPlace(Evidence):
+    """Evidence whose numerical side moves the leaves themselves, unless moving copies comes to the same.
+
+    A function may read a leaf in another way than as its argument: a captured parameter, a tensor that is given twice,
+    a view of the same memory. It may need what only the caller's tensors have: a graph, hooks, a place in a larger
+    storage. Evidence from copies is then about another function. Two calls on the leaves, moved along a random
+    direction, tell.
+    """
+
+    def _differences(self, step: float, one_by_one: bool) -> Differences:
+        steps = stencil(self.size[1], step, self.projections)
+        if not all(self.size):  # nothing to move, or nothing that moves
+            return differences(self.value.repeat(len(steps), 1), step)
+        if one_by_one:
+            return differences(moved(self.function, self.leaves, steps, step), step)
+        found = super()._differences(step, False)
+        return found if self._moves_alike(found) else self.numerical(step, looped=True)
+
+    def _moves_alike(self, found: Differences) -> bool:
+        """Tell whether the leaves themselves, moved along a random direction, lead to the same differences."""
+        if found is self._numerical.get((found.step, True)):  # it was the leaves that were moved
+            return True
+        weights = probe(len(found.above), 2)
+        direction = weights @ directions(self.size[1], self.projections) * found.step
+        above, below = moved(self.function, self.leaves, torch.stack([direction, -direction]), found.step)
+        off = (above - below) / (2 * found.step) - found.jacobian @ weights
+        rounding = 8 * self.unit * above.abs() / found.step
+        return bool((off.abs() <= 1e-5 * (found.jacobian.abs() @ weights.abs()) + rounding).all())
+
+    def jvp(self, tangent: Tensor) -> Tensor:
+        """Return J u for a tangent u of shape (N,), by an ordinary call: with tangents that are no views."""
+        points = tuple(leaf.detach() for leaf in self.leaves)
+        own = tuple(t.clone() for t in tensors_of(tangent, self.leaves))
+        return vector(pushforward(self.function)(*points, *own))
+
+    def vjp_looped(self, cotangents: Tensor) -> Tensor:
+        """Return V J for cotangents V of shape (K, M). An empty Jacobian takes no calls."""
+        return super().vjp_looped(cotangents) if all(self.size) else cotangents.new_zeros(len(cotangents), self.size[1])
+
+    def jvp_looped(self, tangents: Tensor) -> Tensor:
+        """Return U J^T for tangents U of shape (K, N). An empty Jacobian takes no calls."""
+        return super().jvp_looped(tangents) if all(self.size) else tangents.new_zeros(len(tangents), self.size[0])
+
+
+def first_order(request: Request) -> Evidence:
+    """Return the evidence for a function."""
+    return Point(request, InPlace).evidence()
+
+
+def second_order(request: Request, gaps: bool) -> Evidence:
+    """Return the evidence for the pullback. Cotangents that are given and do not require grad are constant."""
+    point, given = Point(request, InPlace), request.grad_outputs
+    if given is None:
+        return point.evidence("rev with gaps" if gaps else "rev")
+    base = point.evidence()
+    fixed = tuple(None if v.requires_grad else v for v in given)
+    leaves = (*base.leaves, *(v for v in given if v.requires_grad))
+    return InPlace(Pullback(base.function, len(base.leaves), fixed=fixed), leaves, modes=base.modes)
+
+
+class OutputsChange(AssertionError):
+    """The outputs of a function have another shape or dtype where its inputs are moved."""
+
+
+def moved(function: Differentiable, leaves: Sequence[Tensor], steps: Tensor, step: float) -> Tensor:
+    """Return the values at some steps from the leaves as rows, with one call per step, on the leaves themselves.
+
+    Each leaf is moved where it is, so that a function that reads it in another way than as its argument is moved too.
+    Afterwards it holds the same bits as before, also if the function raises. Raises OutputsChange; passes on the
+    exceptions of the function.
+    """
+    memory = [leaf.data for leaf in leaves]  # unlike detach(), it has a version counter of its own
+    before = [own.clone() for own in memory]
+    kept = steps.masked_fill(steps == 0, -0.0)  # x + 0.0 would make 0.0 of -0.0
+    rows, expected = [], None
+    for row in kept:
+        try:
+            for own, move in zip(memory, tensors_of(row, leaves), strict=True):
+                _write(own, move, add=True)  # a leaf that is given twice moves with each of its places
+            with torch.enable_grad():
+                outputs = function(*leaves)
+            rows.append(vector(outputs))
+        finally:
+            for own, values in zip(memory, before, strict=True):
+                _write(own, values)
+        found = [(output.shape, output.dtype) for output in outputs]
+        expected = expected or found
+        _expect_same(expected, found, step)
+    return torch.stack(rows)
+
+
+def _write(target: Tensor, values: Tensor, *, add: bool = False) -> None:
+    """Write to a tensor, or add to it. Elements that share their memory are written one after the other."""
+    if not shares_memory(target):
+        _ = target.add_(values) if add else target.copy_(values)
+        return
+    for index in (values != 0).nonzero().tolist() if add else torch.ones(values.shape).nonzero().tolist():
+        target[tuple(index)] = values[tuple(index)] + (target[tuple(index)] if add else 0)
+
+
+def _expect_same(expected: Sequence[Kind], found: Sequence[Kind], step: float) -> None:
+    kinds = zip(*expected, strict=True), zip(*found, strict=True)
+    for what, one, other in zip(("shape", "dtype"), *kinds, strict=False):
+        if one != other:
+            raise OutputsChange(
+                f"Expected `func` to return outputs with the same {what} when inputs are perturbed by {step}, but got: "
+                f"{what}s {', '.join(map(str, one))} and {', '.join(map(str, other))}."
+            )
