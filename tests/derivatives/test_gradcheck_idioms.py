@@ -106,6 +106,42 @@ def undefined_wrong():
     return Ones.apply
 
 
+def two_outputs(backward):
+    """Return an operator with the outputs 2 x and 3 x, and a backward that may be given None for either."""
+
+    class Two(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.set_materialize_grads(False)
+            return 2 * x, 3 * x
+
+        @staticmethod
+        def backward(ctx, v, w):
+            return backward(v, w)
+
+    return Two.apply
+
+
+def right_of_two(v, w):
+    return (0 if v is None else 2 * v) + (0 if w is None else 3 * w) if (v is not None or w is not None) else None
+
+
+def needs_the_first(v, w):
+    return None if v is None else right_of_two(v, w)
+
+
+def needs_both(v, w):
+    return None if v is None or w is None else right_of_two(v, w)
+
+
+class Simulated(Exception):
+    """Raised by an operator under test."""
+
+
+def raising():
+    raise Simulated("in the function")
+
+
 def detached_part(part):
     """Return a complex function with the gradient of one of its two parts cut."""
     if part == "imaginary":
@@ -225,6 +261,13 @@ MESSAGES = [
     Row("mismatch", one(operator(lambda v: 3 * v)), MISMATCH),
     Row("second input", two(lambda a, b: a * b + b.detach()), MISMATCH.replace("input 0", "input 1")),
     Row("second output", two(lambda a, b: (a, a * b.detach())), MISMATCH.replace(" 0", " 1")),
+    Row("two outputs", one(two_outputs(right_of_two))),
+    Row("two outputs, the first one needed", one(two_outputs(needs_the_first)),
+        MISMATCH.replace("output 0", "output 1"),
+        {"check_undefined_grad": False}),
+    Row("two outputs, both needed", one(two_outputs(needs_both)), MISMATCH, {"check_undefined_grad": False}),
+    Row("two outputs, the other one raises", one(two_outputs(lambda v, w: raising() if v is None else 2 * v)),
+        "in the function", {}, False, Simulated),
     Row("forward mode", one(operator(lambda v: 2 * v, jvp=lambda t: 3 * t)), FORWARD_MISMATCH, BOTH),
     Row("forward mode alone", one(operator(lambda v: 5 * v, jvp=lambda t: 3 * t)), FORWARD_MISMATCH, FORWARD),
     Row("reverse before forward", one(operator(lambda v: 5 * v, jvp=lambda t: 3 * t)), MISMATCH, BOTH),
@@ -271,14 +314,6 @@ MESSAGES = [
     Row("batched forward", one(operator(lambda v: 2 * v, jvp=lambda t: 2 * torch.tensor(t.tolist(), dtype=FLOAT))),
         "^While computing batched gradients, got:", {**BOTH, "check_batched_forward_grad": True}),
 ]  # fmt: skip
-
-
-class Simulated(Exception):
-    """Raised by an operator under test."""
-
-
-def raising():
-    raise Simulated("in the function")
 
 
 SECOND = [

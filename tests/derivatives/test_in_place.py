@@ -31,7 +31,7 @@ def primal(function):
 
 
 def awkward(dtype):
-    """Leaves in every kind of memory: transposed, with gaps, lazily conjugated, zeros with signs, NaN, empty, rank 0."""
+    """Return leaves in every kind of memory: transposed, with gaps, conjugated, empty; zeros with signs and NaN."""
     special = torch.tensor([-0.0, 0.0, float("nan"), float("inf"), 1e-310], dtype=REAL)
     found = [
         leaf(2, 3, dtype=dtype).detach().mT, leaf(3, 4, dtype=dtype).detach()[:, ::2], special.to(dtype),
@@ -109,15 +109,15 @@ def test_the_function_is_called_with_gradients_enabled_on_the_leaves_themselves(
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        (lambda x: torch.cat([x, x]), r"same shape when inputs are perturbed by 0.5, but got: shapes torch.Size\(\[2\]\)"),
-        (lambda x: x.float(), "same dtype when inputs are perturbed by 0.5, but got: dtypes torch.float64 and torch.float32"),
+        (lambda x: torch.cat([x, x]), r"same shape when .* perturbed by 0.5, but got: shapes torch.Size\(\[2\]\)"),
+        (lambda x: x.float(), "same dtype when .* perturbed by 0.5, but got: dtypes torch.float64 and torch.float32"),
     ],
 )  # fmt: skip
 def test_outputs_that_change_are_refused(change, text):
     x = leaf(2)
-    top = float(x.max()) + 0.4
+    top = float(x.detach().max()) + 0.4
     with pytest.raises(OutputsChange, match=text):
-        moved(primal(lambda x: change(x) if float(x.max()) > top else 1 * x), (x,), -stencil(2, 0.5), 0.5)
+        moved(primal(lambda x: change(x) if float(x.detach().max()) > top else 1 * x), (x,), -stencil(2, 0.5), 0.5)
 
 
 def captured(function, *leaves, **how):
