@@ -66,15 +66,20 @@ def gradcheck(
     outputs, 8 x 8 random projections of it. Fast mode, sparse and mkldnn inputs are left to torch. A sample on a kink
     of the function, where one-sided differences disagree, is warned of where torch would pass it.
 
+    Inputs are moved in place for single calls, as torch does, and get their values back bit by bit. Whatever looks
+    wrong is confirmed in this way, one element at a time. Messages begin as those of torch do.
+
     Args:
-        func: A function of the inputs that returns a tensor or a tuple of tensors.
+        func: A function of the inputs that returns a tensor or a tuple of tensors. It may capture inputs, such as the
+            parameters of a module, instead of using its arguments.
         inputs: A tensor or a tuple of tensors of any shape; float64 or complex128 if they require grad.
 
     Returns:
         True if all gradients are right; False if one is not and `raise_exception` is False.
 
     Raises:
-        GradcheckError: A gradient is wrong.
+        GradcheckError: A gradient is wrong. Outputs whose shape or dtype depends on the values of the inputs raise
+            one that is an AssertionError too.
         ValueError: No input requires grad, or an output is sparse.
         RuntimeError: Elements of an input share memory.
 
@@ -130,7 +135,8 @@ def gradgradcheck(
     Args:
         func: As for `gradcheck`.
         inputs: As for `gradcheck`.
-        grad_outputs: Cotangents of the shapes and dtypes of the outputs. Default: random ones, the same each time.
+        grad_outputs: Cotangents of the shapes and dtypes of the outputs. Those that require grad are differentiated
+            too, others are constant. Default: random ones that require grad, the same each time.
 
     Returns:
         True if all gradients are right; False if one is not and `raise_exception` is False.

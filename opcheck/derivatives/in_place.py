@@ -10,6 +10,7 @@ from torch import Tensor
 
 from opcheck.derivatives.autodiff import Differentiable, Pullback, Tensors, pushforward, vjp
 from opcheck.derivatives.batched_engine import Point
+from opcheck.derivatives.batching import sweep
 from opcheck.derivatives.coordinates import (
     directions,
     probe,
@@ -33,8 +34,8 @@ class InPlace(Evidence):
 
     A function may read a leaf in another way than as its argument: a captured parameter, a tensor that is given twice,
     a view of the same memory. It may need what only the caller's tensors have: a graph, hooks, a place in a larger
-    storage. Evidence from copies is then about another function. Two calls on the leaves, moved along a random
-    direction, tell.
+    storage. Evidence from copies is then about another function. One call on the leaves, moved by a random step,
+    tells.
     """
 
     def _differences(self, step: float, one_by_one: bool) -> Differences:
@@ -43,19 +44,21 @@ class InPlace(Evidence):
             return differences(self.value.repeat(len(steps), 1), step)
         if one_by_one:
             return differences(moved(self.function, self.leaves, steps, step), step)
-        found = super()._differences(step, False)
-        return found if self._moves_alike(found) else self.numerical(step, looped=True)
+        weights = probe(len(steps) // 2, 2)
+        one = (weights @ directions(self.size[1], self.projections) * step).unsqueeze(0)
+        try:
+            values = sweep(self.function, self.leaves, self.point + torch.cat([one, steps]), batch=self.chunk).values
+        except Exception:  # it cannot be batched
+            return self.numerical(step, looped=True)
+        found = differences(values[1:], step)
+        alike = same(found.base, self.value, 1e-6, 1e-6) and self._moves_alike(one, values[0], found, weights)
+        return found if alike else self.numerical(step, looped=True)
 
-    def _moves_alike(self, found: Differences) -> bool:
-        """Tell whether the leaves themselves, moved along a random direction, lead to the same differences."""
-        if found is self._numerical.get((found.step, True)):  # it was the leaves that were moved
-            return True
-        weights = probe(len(found.above), 2)
-        direction = weights @ directions(self.size[1], self.projections) * found.step
-        above, below = moved(self.function, self.leaves, torch.stack([direction, -direction]), found.step)
-        off = (above - below) / (2 * found.step) - found.jacobian @ weights
-        rounding = 8 * self.unit * above.abs() / found.step
-        return bool((off.abs() <= 1e-5 * (found.jacobian.abs() @ weights.abs()) + rounding).all())
+    def _moves_alike(self, one: Tensor, copied: Tensor, found: Differences, weights: Tensor) -> bool:
+        """Tell whether the leaves themselves, moved by a random step, change the outputs as copies do."""
+        off = moved(self.function, self.leaves, one, found.step)[0] - self.value - (copied - found.base)
+        slope = found.jacobian.abs() @ weights.abs()
+        return bool((off.abs() <= 1e-6 * found.step * slope + 8 * self.unit * copied.abs()).all())
 
     def jvp(self, tangent: Tensor) -> Tensor:
         """Return J u for a tangent u of shape (N,), by an ordinary call: with tangents that are no views."""

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
-from torch.autograd import Function
+from torch.autograd import Function, forward_ad
 from torch.autograd.gradcheck import GradcheckError as TorchGradcheckError
 
 import opcheck
@@ -140,6 +140,13 @@ class Simulated(Exception):
 
 def raising():
     raise Simulated("in the function")
+
+
+def without_backward(x):
+    """Return 2 x, and refuse a graph under a tangent."""
+    if forward_ad.unpack_dual(x).tangent is not None and x.requires_grad:
+        raise RuntimeError("a graph, though only forward mode is asked for")
+    return 2 * x
 
 
 def detached_part(part):
@@ -270,6 +277,9 @@ MESSAGES = [
         "in the function", {}, False, Simulated),
     Row("forward mode", one(operator(lambda v: 2 * v, jvp=lambda t: 3 * t)), FORWARD_MISMATCH, BOTH),
     Row("forward mode alone", one(operator(lambda v: 5 * v, jvp=lambda t: 3 * t)), FORWARD_MISMATCH, FORWARD),
+    Row("forward mode without backward", one(without_backward), "", FORWARD),
+    Row("forward mode batched, without backward", one(without_backward), "",
+        {**FORWARD, "check_batched_forward_grad": True}),
     Row("reverse before forward", one(operator(lambda v: 5 * v, jvp=lambda t: 3 * t)), MISMATCH, BOTH),
     Row("imaginary part", one(detached_part("imaginary"), dtype=COMPLEX),
         "^While considering the imaginary part of complex outputs only, " + MISMATCH[1:]),
