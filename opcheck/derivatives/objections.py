@@ -20,6 +20,7 @@ from opcheck.derivatives.coordinates import blocks
 from opcheck.derivatives.disagreement import Disagreement
 from opcheck.derivatives.evidence import Evidence, Mode
 from opcheck.derivatives.gradients import GRADIENT_CLAIMS, attributes, undefined_cotangents, undefined_tangents
+from opcheck.derivatives.in_place import restored
 from opcheck.derivatives.question import Request
 from opcheck.derivatives.torch_engine import ALL_OFF, FORWARD, WITHOUT_JACOBIAN
 
@@ -195,7 +196,7 @@ def _batched(evidence: Evidence, request: Request, check: str, **flags: Any) -> 
     if found is None:
         return None
     try:
-        with torch.random.fork_rng(devices=()), warnings.catch_warnings():
+        with restored(evidence.leaves), torch.random.fork_rng(devices=()), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             parameters = {**ALL_OFF, **WITHOUT_JACOBIAN, **flags, f"check_{check}": True}
             torch_gradcheck(evidence.function, evidence.leaves, **parameters)
