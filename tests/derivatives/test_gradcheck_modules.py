@@ -191,3 +191,13 @@ def test_a_wrong_gradient_of_one_parameter_is_found(name):
     leaves[-1].register_hook(lambda g: g if g is None else 1.5 * g)
     with pytest.raises(opcheck.GradcheckError, match=r"^Jacobian mismatch for output \d with respect to input"):
         opcheck.gradcheck(function, inputs)
+
+
+@pytest.mark.parametrize("name", ["Linear", "Bilinear", "BatchNorm1d", "GroupNorm", "RNN", "GRUCell", "PReLU"])
+def test_second_derivatives_pass_and_wrong_ones_are_found_with_captured_parameters(name):
+    function, inputs = question(name)
+    for check in (torch.autograd.gradgradcheck, opcheck.gradgradcheck):
+        assert verdict(check, function, inputs) is True
+    inputs[-1].register_hook(lambda g: g if g is None else g.detach() * 1.5 + 0 * g)
+    for check in (torch.autograd.gradgradcheck, opcheck.gradgradcheck):
+        assert verdict(check, function, inputs) is False
