@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 
 import torch
 from torch import Tensor
@@ -15,15 +14,13 @@ from opcheck.derivatives.batching import sweep
 from opcheck.derivatives.coordinates import (
     directions,
     probe,
-    real_size,
-    same,
     shares_memory,
     stencil,
     tensors_of,
     vector,
 )
 from opcheck.derivatives.differences import Differences, differences
-from opcheck.derivatives.evidence import Analytical, Evidence, Mode
+from opcheck.derivatives.evidence import Evidence
 from opcheck.derivatives.question import Request
 
 Kind = tuple[torch.Size, torch.dtype]
@@ -66,30 +63,23 @@ class InPlace(Evidence):
         own = tuple(t.clone() for t in tensors_of(tangent, self.leaves))
         return vector(pushforward(self.function)(*points, *own))
 
-    def _differentiated(self, mode: Mode, looped: bool) -> Analytical:
-        found = super()._differentiated(mode, looped)
-        if mode == "forward" or looped or len(self.outputs) < 2 or self._sum_of_each():
-            return found
-        return self.analytical(mode, looped=True)
+    def vjp(self, cotangent: Tensor) -> Tensor:
+        """Return J^T v for a cotangent v of shape (M,): by an ordinary backward pass for each output, added up.
 
-    def _sum_of_each(self) -> bool:
-        """Tell whether the gradients of the outputs, each on its own, add up to those of all of them."""
-        numbers = torch.arange(len(self.outputs))
-        owner = numbers.repeat_interleave(torch.tensor([real_size(output) for output in self.outputs]))
-        each = probe(self.size[0]) * (owner == numbers.unsqueeze(1))
-        rounding = 1e4 * self.unit
-        scale = float(self.ordinary_reverse.abs().max())
-        return same(self.vjp_looped(each).sum(0), self.ordinary_reverse, rounding, rounding * scale)
+        An output takes no part in the pass of another one. That is not the same as a cotangent of zeros.
+        """
+
+        def pulled(outputs: Tensors) -> Tensor:
+            found = torch.zeros(self.size[1], dtype=torch.float64)
+            for output, own in zip(outputs, tensors_of(cotangent, outputs), strict=True):
+                found += vector(vjp([output], self.leaves, [own])) if bool(own.any()) else 0
+            return found
+
+        return self.on_graph(pulled)
 
     def vjp_looped(self, cotangents: Tensor) -> Tensor:
-        """Return V J for cotangents V of shape (K, M). An output that a cotangent leaves out takes no part."""
-        if not all(self.size):  # takes no calls
-            return cotangents.new_zeros(len(cotangents), self.size[1])
-        return torch.stack([self.on_graph(partial(self._pulled, cotangent)) for cotangent in cotangents])
-
-    def _pulled(self, cotangent: Tensor, outputs: Tensors) -> Tensor:
-        pairs = [(y, v) for y, v in zip(outputs, tensors_of(cotangent, outputs), strict=True) if bool(v.any())]
-        return vector(vjp([y for y, _ in pairs], self.leaves, [v for _, v in pairs]))
+        """Return V J for cotangents V of shape (K, M). An empty Jacobian takes no calls."""
+        return super().vjp_looped(cotangents) if all(self.size) else cotangents.new_zeros(len(cotangents), self.size[1])
 
     def jvp_looped(self, tangents: Tensor) -> Tensor:
         """Return U J^T for tangents U of shape (K, N). An empty Jacobian takes no calls."""

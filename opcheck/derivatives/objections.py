@@ -16,7 +16,7 @@ from torch.autograd.gradcheck import GradcheckError as TorchGradcheckError
 
 from opcheck.derivatives.autodiff import Tensors
 from opcheck.derivatives.compare import NOT_LINEAR, contradiction, excess
-from opcheck.derivatives.coordinates import blocks
+from opcheck.derivatives.coordinates import blocks, probe, same
 from opcheck.derivatives.disagreement import Disagreement
 from opcheck.derivatives.evidence import Evidence, Mode
 from opcheck.derivatives.gradients import GRADIENT_CLAIMS, attributes, undefined_cotangents, undefined_tangents
@@ -62,6 +62,7 @@ def objections(evidence: Evidence, request: Request, claims: Claims) -> Iterator
         (some and claims.backward_ad and claims.grad_dtypes, _dtypes),
         (some and claims.backward_ad, _nondeterminism),
         (some and claims.backward_ad, partial(_jacobian, mode="reverse")),
+        (some and claims.backward_ad, _together),
         (some and claims.forward_ad, partial(_jacobian, mode="forward")),
         (claims.forward_ad and claims.undefined_grad, _undefined_tangents),
         (claims.batched_forward_grad, partial(_batched, check="batched_forward_grad", **FORWARD)),
@@ -138,6 +139,21 @@ def _dtypes(evidence: Evidence, request: Request) -> Disagreement | None:
 def _nondeterminism(evidence: Evidence, request: Request) -> Disagreement | None:
     found = GRADIENT_CLAIMS["nondeterminism"](evidence, request)
     return _said(REENTRANT.format(request.numbers.nondeterminism), found)
+
+
+def _together(evidence: Evidence, request: Request) -> Disagreement | None:
+    """Return that one backward pass for all outputs is not the sum of those for each, or None if it is."""
+    if len(evidence.outputs) < 2:
+        return None
+    each, rounding = evidence.ordinary_reverse, 1e4 * evidence.unit
+    together = Evidence.vjp(evidence, probe(evidence.size[0]))  # which InPlace takes apart
+    scale = float(each.abs().nan_to_num(nan=0.0, posinf=0.0).max())
+    if same(together, each, rounding, rounding * scale):
+        return None
+    return Disagreement(
+        "one backward pass for all outputs does not give the sum of those for each: off by up to "
+        f"{_most(together - each)}"
+    )
 
 
 def _undefined_tangents(evidence: Evidence, request: Request) -> Disagreement | None:

@@ -188,6 +188,21 @@ def test_what_is_not_linear_is_said_in_our_own_words(size, backward):
         opcheck.gradcheck(Bent.apply, leaf(size))
 
 
+def test_outputs_are_pulled_back_together_too():
+    class Both(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return 2 * x, 3 * x
+
+        @staticmethod
+        def backward(ctx, v, w):
+            return 2 * v + 3 * w + (v * w).sum()
+
+    assert torch.autograd.gradcheck(Both.apply, leaf(3))
+    with pytest.raises(opcheck.GradcheckError, match=r"^one backward pass for all outputs does not give the sum"):
+        opcheck.gradcheck(Both.apply, leaf(3))
+
+
 def test_given_cotangents_are_used():
     seen = []
 
