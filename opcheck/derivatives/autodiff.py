@@ -116,14 +116,24 @@ class Pullback:
     count: int
     transform: bool = False
     """Whether it is made of `torch.func`, so that `torch.func` can differentiate it."""
+    fixed: tuple[Tensor | None, ...] = ()
+    """Cotangents that are no arguments, and None for those that are. Empty: all of them are arguments."""
 
     def __call__(self, *arguments: Tensor) -> Tensors:
         """Return the gradients at one point."""
-        return self._pulled(self.inner, arguments)
+        return self._pulled(self.inner, self._complete(arguments, self.fixed))
 
     def rows(self, *batches: Tensor) -> Tensors:
         """Return the gradients at each point of a batch."""
-        return self._pulled(self.inner.rows, batches)
+        fixed = tuple(None if v is None else v.expand(len(batches[0]), *v.shape).clone() for v in self.fixed)
+        return self._pulled(self.inner.rows, self._complete(batches, fixed))
+
+    def _complete(self, arguments: Tensors, fixed: Sequence[Tensor | None]) -> Tensors:
+        """Return the leaves and all cotangents."""
+        if not fixed:
+            return arguments
+        given = iter(arguments[self.count :])
+        return (*arguments[: self.count], *(next(given) if v is None else v for v in fixed))
 
     def _pulled(self, function: Callable[..., Tensors], arguments: Tensors) -> Tensors:
         if self.transform:

@@ -54,6 +54,7 @@ class Point:
     """A function at its leaves, with the evidence about it and about its derivatives."""
 
     request: Request
+    kind: type[Evidence] = Evidence
     _evidence: dict[tuple[Step, ...], Evidence] = field(default_factory=dict)
 
     def evidence(self, *steps: Step) -> Evidence:
@@ -71,7 +72,7 @@ class Point:
             chosen = tuple(i for i, y in enumerate(outputs) if y.is_floating_point() or y.is_complex())
         graph = tuple(outputs[index] for index in chosen)
         function = Primal(request.function, chosen)
-        return Evidence(function, request.leaves, coverage=request.coverage, graph=graph, modes=self._modes)
+        return self.kind(function, request.leaves, coverage=request.coverage, graph=graph, modes=self._modes)
 
     @property
     def _modes(self) -> tuple[Mode, ...]:
@@ -81,7 +82,7 @@ class Point:
         base, step, coverage = self.evidence(*steps[:-1]), steps[-1], self.request.coverage
         if step == "sum":
             total = gradient_sum(base.function, base.outputs, len(base.leaves))
-            return Evidence(total, base.leaves, coverage=coverage, modes=REVERSE)
+            return self.kind(total, base.leaves, coverage=coverage, modes=REVERSE)
         reverse = step != "fwd"
         like = base.outputs if reverse else base.leaves
         function: Differentiable
@@ -93,7 +94,7 @@ class Point:
         if step == "rev with gaps":
             given = tuple(with_gaps(v) for v in given)
         linear = tuple(v.detach().requires_grad_() for v in given)
-        return Evidence(function, (*base.leaves, *linear), coverage=coverage, modes=self._modes)
+        return self.kind(function, (*base.leaves, *linear), coverage=coverage, modes=self._modes)
 
 
 class BatchedEngine:

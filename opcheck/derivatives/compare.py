@@ -104,7 +104,9 @@ def _confirmed(evidence: Evidence, mode: Mode, request: Request) -> Disagreement
     called = Names.of(evidence.function, request)
     pair = Pair(numerical.jacobian, analytical.jacobian, beyond, evidence.outputs, leaves, called)
     if bool(kinky.any()) and not bool((wrong & ~kinky).any()):
-        return Disagreement(at_kink(kinky, evidence, called.leaves), "inconclusive", pair.mismatch())
+        agrees = not bool(wrong.any())
+        text = at_kink(kinky, evidence, called.leaves)
+        return Disagreement(text, "inconclusive", pair.mismatch(), agrees=agrees)
     if bool(wrong.any()):
         findings = tuple(diagnose(pair, numbers, Seen.of(evidence, mode)))
         found = Disagreement(
@@ -171,7 +173,7 @@ def _projected(evidence: Evidence, mode: Mode, numbers: Numbers) -> Disagreement
     if bool((numerical.bend.abs() > wanted).any()):
         fine, coarse = (evidence.numerical(step, looped=True) for step in (numbers.eps, 2 * numbers.eps))
         if bool(kinks(fine, coarse, wanted).any()):
-            return Disagreement(KINK.format("near here"), "inconclusive")
+            return Disagreement(KINK.format("near here"), "inconclusive", agrees=not bool(wrong.any()))
     if not bool(wrong.any()):
         return _projected_not_linear(evidence, mode, numbers, n, u, v)
     row, column = divmod(int((a - n).abs().nan_to_num(nan=float("inf")).argmax()), n.shape[1])

@@ -93,7 +93,7 @@ def _batch(part: Tensor, like: Tensor) -> Tensor:
 
 def _in_memory_of(values: Tensor, like: Tensor) -> Tensor:
     """Return a batch whose rows have the strides and lazy conjugation of `like`."""
-    if _shares_memory(like):
+    if shares_memory(like):
         return values
     span = 1 + sum((size - 1) * stride for size, stride in zip(like.shape, like.stride(), strict=True) if like.numel())
     shape, strides = (values.shape[0], *like.shape), (span, *like.stride())
@@ -102,7 +102,7 @@ def _in_memory_of(values: Tensor, like: Tensor) -> Tensor:
     return laid.conj() if like.is_conj() else laid
 
 
-def _shares_memory(tensor: Tensor) -> bool:
+def shares_memory(tensor: Tensor) -> bool:
     """Tell whether elements of a tensor may overlap in memory, as in an expanded tensor."""
     extent = 1
     for stride, size in sorted((s, n) for s, n in zip(tensor.stride(), tensor.shape, strict=True) if n > 1):

@@ -90,6 +90,8 @@ class Disagreement:
     """The entries that differ most, the worst one first."""
     below_atol: bool = False
     """Whether no entry is off by more than the tolerance, but by more than differences can be."""
+    agrees: bool = False
+    """Whether the Jacobians agree, at a kink: by chance, so that this is no verdict."""
 
     def shown(self) -> str:
         """Return the Jacobians around the worst entry, further entries and what the mistake looks like, as lines."""

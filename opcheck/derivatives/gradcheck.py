@@ -13,12 +13,10 @@ from torch.autograd import gradcheck as torch_gradcheck
 from torch.autograd import gradgradcheck as torch_gradgradcheck
 from torch.autograd.gradcheck import GradcheckError as TorchGradcheckError
 
-from opcheck.derivatives.batched_engine import Point
-from opcheck.derivatives.compare import contradiction
 from opcheck.derivatives.disagreement import Disagreement
-from opcheck.derivatives.evidence import Evidence, Mode
-from opcheck.derivatives.gradients import GRADIENT_CLAIMS
-from opcheck.derivatives.precision import lost_digits
+from opcheck.derivatives.evidence import Evidence
+from opcheck.derivatives.in_place import OutputsChange, first_order, second_order
+from opcheck.derivatives.objections import Claims, is_remark, objections
 from opcheck.derivatives.question import Numbers, Request
 
 Tensors = Tensor | Sequence[Any]
@@ -68,15 +66,20 @@ def gradcheck(
     outputs, 8 x 8 random projections of it. Fast mode, sparse and mkldnn inputs are left to torch. A sample on a kink
     of the function, where one-sided differences disagree, is warned of where torch would pass it.
 
+    Inputs are moved in place for single calls, as torch does, and get their values back bit by bit. Whatever looks
+    wrong is confirmed in this way, one element at a time. Messages begin as those of torch do.
+
     Args:
-        func: A function of the inputs that returns a tensor or a tuple of tensors.
+        func: A function of the inputs that returns a tensor or a tuple of tensors. It may capture inputs, such as the
+            parameters of a module, instead of using its arguments.
         inputs: A tensor or a tuple of tensors of any shape; float64 or complex128 if they require grad.
 
     Returns:
         True if all gradients are right; False if one is not and `raise_exception` is False.
 
     Raises:
-        GradcheckError: A gradient is wrong.
+        GradcheckError: A gradient is wrong. Outputs whose shape or dtype depends on the values of the inputs raise
+            one that is an AssertionError too.
         ValueError: No input requires grad, or an output is sparse.
         RuntimeError: Elements of an input share memory.
 
@@ -97,21 +100,15 @@ def gradcheck(
             fast_mode=fast_mode, masked=masked, **parameters,
         )  # fmt: skip
     _check_inputs(values)
-    checks = {
-        "forward_ad": check_forward_ad,
-        "backward": check_backward_ad,
-        "grad_dtypes": check_grad_dtypes and check_backward_ad,
-        "nondeterminism": check_backward_ad,
-        "batched_forward_grad": check_batched_forward_grad,
-        "batched_grad": check_batched_grad,
-        "undefined_grad": check_undefined_grad,
-    }
-    chosen = [check for check, wanted in checks.items() if wanted]
+    claims = Claims(
+        check_forward_ad, check_backward_ad, check_undefined_grad, check_grad_dtypes, check_batched_grad,
+        check_batched_forward_grad,
+    )  # fmt: skip
     numbers = Numbers(eps, atol, rtol, nondet_tol)
     request = Request(_function(func, values), _leaves(values), numbers, forward_ad=check_forward_ad)
-    evidence = Point(request).evidence()
+    evidence = first_order(request)
     _check_outputs(evidence)
-    return _verdict(_objections(evidence, request, chosen), raise_exception)
+    return _verdict(objections(evidence, request, claims), raise_exception)
 
 
 def gradgradcheck(
@@ -138,7 +135,8 @@ def gradgradcheck(
     Args:
         func: As for `gradcheck`.
         inputs: As for `gradcheck`.
-        grad_outputs: Cotangents of the shapes and dtypes of the outputs. Default: random ones, the same each time.
+        grad_outputs: Cotangents of the shapes and dtypes of the outputs. Those that require grad are differentiated
+            too, others are constant. Default: random ones that require grad, the same each time.
 
     Returns:
         True if all gradients are right; False if one is not and `raise_exception` is False.
@@ -167,44 +165,33 @@ def gradgradcheck(
             masked=masked, **parameters,
         )  # fmt: skip
     _check_inputs(values)
-    checks = {
-        "forward_ad": check_fwd_over_rev,
-        "backward": check_rev_over_rev,
-        "grad_dtypes": check_grad_dtypes and check_rev_over_rev,
-        "nondeterminism": check_rev_over_rev,
-        "batched_grad": check_batched_grad,
-        "undefined_grad": check_undefined_grad,
-    }
-    chosen = [check for check, wanted in checks.items() if wanted]
+    claims = Claims(
+        check_fwd_over_rev, check_rev_over_rev, check_undefined_grad, check_grad_dtypes, check_batched_grad
+    )  # fmt: skip
     numbers = Numbers(eps, atol, rtol, nondet_tol)
     request = Request(_function(func, values), _leaves(values), numbers, grad_outputs=given, forward_ad=False)
-    evidence = Point(request).evidence("rev with gaps" if gen_non_contig_grad_outputs else "rev")
-    return _verdict(_objections(evidence, request, chosen), raise_exception)
+    evidence = second_order(request, gen_non_contig_grad_outputs)
+    return _verdict(objections(evidence, request, claims), raise_exception)
 
 
-def _objections(evidence: Evidence, request: Request, checks: Sequence[str]) -> Iterator[Disagreement]:
-    for check in checks:
-        if check in GRADIENT_CLAIMS:
-            found = GRADIENT_CLAIMS[check](evidence, request)
-        else:
-            mode: Mode = "forward" if check == "forward_ad" else "reverse"
-            found = contradiction(evidence, mode, request) or lost_digits(evidence, mode, request)
-        if found is not None:
-            yield found
+class ChangedOutputsError(GradcheckError, AssertionError):
+    """What torch raises an AssertionError for, whatever `raise_exception` says."""
 
 
-def _verdict(objections: Iterator[Disagreement], raise_exception: bool) -> bool:
+def _verdict(found: Iterator[Disagreement], raise_exception: bool) -> bool:
+    """Raise or return what the first objection is that torch would not pass, and warn of those before it."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="There is a performance drop because we have not yet implemented")
-        found = list(objections)
-    for objection in found:
-        remark = objection.kind == "low accuracy" or (objection.kind == "inconclusive" and objection.mismatch is None)
-        if remark:
-            warnings.warn(objection.text, stacklevel=3)
-        elif raise_exception:
-            raise GradcheckError(objection.text, objection)
-        else:
-            return False
+        try:
+            for objection in found:
+                if is_remark(objection):
+                    warnings.warn(objection.text, stacklevel=3)
+                elif raise_exception:
+                    raise GradcheckError(objection.text, objection)
+                else:
+                    return False
+        except OutputsChange as error:
+            raise ChangedOutputsError(str(error)) from error
     return True
 
 

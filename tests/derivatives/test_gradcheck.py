@@ -153,6 +153,56 @@ def test_a_kink_that_torch_fails_fails_with_its_reason():
         opcheck.gradcheck(torch.relu, x)
 
 
+def projected(*zeros):
+    """Return a leaf too large for a whole Jacobian, with zeros at some places."""
+    x = leaf(600)
+    with torch.no_grad():
+        x[list(zeros)] = 0
+    return x
+
+
+def test_a_kink_of_a_large_sample_is_warned_of_only_where_the_projections_agree():
+    with pytest.warns(UserWarning, match="kink or a jump near here"):
+        assert opcheck.gradcheck(torch.abs, projected(3))
+    with pytest.raises(opcheck.GradcheckError, match=r"(?s)^Jacobian mismatch for output 0 .*kink"):
+        opcheck.gradcheck(torch.relu, projected(3))
+    assert not opcheck.gradcheck(lambda x: 2 * x.abs() - x.abs().detach(), projected(3), raise_exception=False)
+
+
+@pytest.mark.parametrize(
+    ("size", "backward"),
+    [(3, lambda v: 2 * v if v.count_nonzero() == 1 else 3 * v), (600, lambda v: 2 * v.clamp(-1, 1))],
+    ids=["whole", "projected"],
+)
+def test_what_is_not_linear_is_said_in_our_own_words(size, backward):
+    class Bent(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return 2 * x
+
+        @staticmethod
+        def backward(ctx, v):
+            return backward(v)
+
+    with pytest.raises(opcheck.GradcheckError, match=r"^the backward pass is not linear"):
+        opcheck.gradcheck(Bent.apply, leaf(size))
+
+
+def test_outputs_are_pulled_back_together_too():
+    class Both(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return 2 * x, 3 * x
+
+        @staticmethod
+        def backward(ctx, v, w):
+            return 2 * v + 3 * w + (v * w).sum()
+
+    assert torch.autograd.gradcheck(Both.apply, leaf(3))
+    with pytest.raises(opcheck.GradcheckError, match=r"^one backward pass for all outputs does not give the sum"):
+        opcheck.gradcheck(Both.apply, leaf(3))
+
+
 def test_given_cotangents_are_used():
     seen = []
 

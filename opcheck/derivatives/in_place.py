@@ -1,0 +1,156 @@
+"""The evidence for `opcheck.gradcheck`: on the caller's own tensors, moved in place where copies are not the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+from opcheck.derivatives.autodiff import Differentiable, Pullback, Tensors, pushforward, vjp
+from opcheck.derivatives.batched_engine import Point
+from opcheck.derivatives.batching import sweep
+from opcheck.derivatives.coordinates import (
+    directions,
+    probe,
+    shares_memory,
+    stencil,
+    tensors_of,
+    vector,
+)
+from opcheck.derivatives.differences import Differences, differences
+from opcheck.derivatives.evidence import Evidence
+from opcheck.derivatives.question import Request
+
+Kind = tuple[torch.Size, torch.dtype]
+"""The shape and the dtype of an output."""
+
+
+class InPlace(Evidence):
+    """Evidence whose numerical side moves the leaves themselves, unless moving copies comes to the same.
+
+    A function may read a leaf in another way than as its argument: a captured parameter, a tensor that is given twice,
+    a view of the same memory. It may need what only the caller's tensors have: a graph, hooks, a place in a larger
+    storage. Evidence from copies is then about another function. One call on the leaves, moved by a random step,
+    tells.
+    """
+
+    def _differences(self, step: float, one_by_one: bool) -> Differences:
+        steps = stencil(self.size[1], step, self.projections)
+        if not all(self.size):  # nothing to move, or nothing that moves
+            return differences(self.value.repeat(len(steps), 1), step)
+        if one_by_one:
+            return differences(moved(self.function, self.leaves, steps, step), step)
+        weights = probe(len(steps) // 2, 2)
+        one = (weights @ directions(self.size[1], self.projections) * step).unsqueeze(0)
+        try:
+            values = sweep(self.function, self.leaves, self.point + torch.cat([one, steps]), batch=self.chunk).values
+        except Exception:  # it cannot be batched
+            return self.numerical(step, looped=True)
+        found = differences(values[1:], step)
+        return found if self._moves_alike(one, values[0], found, weights) else self.numerical(step, looped=True)
+
+    def _moves_alike(self, one: Tensor, copied: Tensor, found: Differences, weights: Tensor) -> bool:
+        """Tell whether the leaves themselves, moved by a random step, give what copies give, up to rounding."""
+        off = moved(self.function, self.leaves, one, found.step)[0] - copied
+        slope = found.jacobian.abs() @ weights.abs()
+        return bool((off.abs() <= 1e-6 * found.step * slope + 32 * self.unit * copied.abs()).all())
+
+    def jvp(self, tangent: Tensor) -> Tensor:
+        """Return J u for a tangent u of shape (N,), by an ordinary call: with tangents that are no views."""
+        points = tuple(leaf.detach() for leaf in self.leaves)
+        own = tuple(t.clone() for t in tensors_of(tangent, self.leaves))
+        return vector(pushforward(self.function)(*points, *own))
+
+    def vjp(self, cotangent: Tensor) -> Tensor:
+        """Return J^T v for a cotangent v of shape (M,): by an ordinary backward pass for each output, added up.
+
+        An output takes no part in the pass of another one. That is not the same as a cotangent of zeros.
+        """
+
+        def pulled(outputs: Tensors) -> Tensor:
+            found = torch.zeros(self.size[1], dtype=torch.float64)
+            for output, own in zip(outputs, tensors_of(cotangent, outputs), strict=True):
+                found += vector(vjp([output], self.leaves, [own])) if bool(own.any()) else 0
+            return found
+
+        return self.on_graph(pulled)
+
+    def vjp_looped(self, cotangents: Tensor) -> Tensor:
+        """Return V J for cotangents V of shape (K, M). An empty Jacobian takes no calls."""
+        return super().vjp_looped(cotangents) if all(self.size) else cotangents.new_zeros(len(cotangents), self.size[1])
+
+    def jvp_looped(self, tangents: Tensor) -> Tensor:
+        """Return U J^T for tangents U of shape (K, N). An empty Jacobian takes no calls."""
+        return super().jvp_looped(tangents) if all(self.size) else tangents.new_zeros(len(tangents), self.size[0])
+
+
+def first_order(request: Request) -> Evidence:
+    """Return the evidence for a function."""
+    return Point(request, InPlace).evidence()
+
+
+def second_order(request: Request, gaps: bool) -> Evidence:
+    """Return the evidence for the pullback. Cotangents that are given and do not require grad are constant."""
+    point, given = Point(request, InPlace), request.grad_outputs
+    if given is None:
+        return point.evidence("rev with gaps" if gaps else "rev")
+    base = point.evidence()
+    fixed = tuple(None if v.requires_grad else v for v in given)
+    leaves = (*base.leaves, *(v for v in given if v.requires_grad))
+    return InPlace(Pullback(base.function, len(base.leaves), fixed=fixed), leaves, modes=base.modes)
+
+
+class OutputsChange(AssertionError):
+    """The outputs of a function have another shape or dtype where its inputs are moved."""
+
+
+def moved(function: Differentiable, leaves: Sequence[Tensor], steps: Tensor, step: float) -> Tensor:
+    """Return the values at some steps from the leaves as rows, with one call per step, on the leaves themselves.
+
+    Each leaf is moved where it is, so that a function that reads it in another way than as its argument is moved too.
+    Raises OutputsChange; passes on the exceptions of the function. The leaves are as before in either case.
+    """
+    rows, expected = [], None
+    for row in steps.masked_fill(steps == 0, -0.0):  # x + 0.0 would make 0.0 of -0.0
+        with restored(leaves) as memory, torch.enable_grad():
+            for own, move in zip(memory, tensors_of(row, leaves), strict=True):
+                _write(own, move, add=True)  # a leaf that is given twice moves with each of its places
+            outputs = function(*leaves)
+            rows.append(vector(outputs))
+        found = [(output.shape, output.dtype) for output in outputs]
+        expected = expected or found
+        _expect_same(expected, found, step)
+    return torch.stack(rows)
+
+
+@contextmanager
+def restored(leaves: Sequence[Tensor]) -> Iterator[list[Tensor]]:
+    """Yield the memory of the leaves, which may be written to. In the end it holds the same bits as before."""
+    memory = [leaf.data for leaf in leaves]  # unlike detach(), it has a version counter of its own
+    before = [own.clone() for own in memory]
+    try:
+        yield memory
+    finally:
+        for own, values in zip(memory, before, strict=True):
+            _write(own, values)
+
+
+def _write(target: Tensor, values: Tensor, *, add: bool = False) -> None:
+    """Write to a tensor, or add to it. Elements that share their memory are written one after the other."""
+    if not shares_memory(target):
+        _ = target.add_(values) if add else target.copy_(values)
+        return
+    for index in (values != 0).nonzero().tolist() if add else torch.ones(values.shape).nonzero().tolist():
+        target[tuple(index)] = values[tuple(index)] + (target[tuple(index)] if add else 0)
+
+
+def _expect_same(expected: Sequence[Kind], found: Sequence[Kind], step: float) -> None:
+    kinds = zip(*expected, strict=True), zip(*found, strict=True)
+    for what, one, other in zip(("shape", "dtype"), *kinds, strict=False):
+        if one != other:
+            raise OutputsChange(
+                f"Expected `func` to return outputs with the same {what} when inputs are perturbed by {step}, but got: "
+                f"{what}s {', '.join(map(str, one))} and {', '.join(map(str, other))}."
+            )

@@ -1,0 +1,225 @@
+"""What torch's gradcheck would object to, in its order and in its words, each looked at when it is asked for."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import product
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import gradcheck as torch_gradcheck
+from torch.autograd.gradcheck import GradcheckError as TorchGradcheckError
+
+from opcheck.derivatives.autodiff import Tensors
+from opcheck.derivatives.compare import NOT_LINEAR, contradiction, excess
+from opcheck.derivatives.coordinates import blocks, probe, same
+from opcheck.derivatives.disagreement import Disagreement
+from opcheck.derivatives.evidence import Evidence, Mode
+from opcheck.derivatives.gradients import GRADIENT_CLAIMS, attributes, undefined_cotangents, undefined_tangents
+from opcheck.derivatives.in_place import restored
+from opcheck.derivatives.precision import lost_digits
+from opcheck.derivatives.question import Request
+from opcheck.derivatives.torch_engine import ALL_OFF, FORWARD, WITHOUT_JACOBIAN
+
+REENTRANT = (
+    "Backward is not reentrant, i.e., running backward with same input and grad_output multiple times gives different "
+    "values, although analytical gradient matches numerical gradient.The tolerance for nondeterminism was {}."
+)
+NOTES = 'Please look at "Notes about undefined output gradients" in "tools/autograd/derivatives.yaml"'
+UNHANDLED = "Expected backward function to handle undefined output grads. "
+NOT_ZERO = "Expected all input grads to be undefined or zero when all output grads are undefined or zero. "
+BREAKING = (
+    "Backwards compatibility: New undefined gradient support checking feature is enabled by default, but it may break "
+    "existing callers of this function. If this is true for you, you can call this function with "
+    '"check_undefined_grad=False" to disable the feature'
+)
+
+
+@dataclass(frozen=True)
+class Claims:
+    """What to check: the parameters of torch's gradcheck whose names begin with `check_`."""
+
+    forward_ad: bool
+    backward_ad: bool
+    undefined_grad: bool
+    grad_dtypes: bool
+    batched_grad: bool
+    batched_forward_grad: bool = False
+
+
+def objections(evidence: Evidence, request: Request, claims: Claims) -> Iterator[Disagreement]:
+    """Yield what contradicts the claims, in the order of torch, each computed when it is asked for.
+
+    Passes on the exceptions of the function and of its derivatives.
+    """
+    evidence.numerical(request.numbers.eps)  # first of all: the function may raise, or its outputs may change
+    some = any(output.requires_grad for output in evidence.outputs)
+    looks: tuple[tuple[bool, Callable[[Evidence, Request], Disagreement | None]], ...] = (
+        (not some, _not_zero),
+        (some and claims.backward_ad and claims.grad_dtypes, _dtypes),
+        (some and claims.backward_ad, _nondeterminism),
+        (some and claims.backward_ad, partial(_jacobian, mode="reverse")),
+        (some and claims.backward_ad, _together),
+        (some and claims.forward_ad, partial(_jacobian, mode="forward")),
+        (claims.forward_ad and claims.undefined_grad, _undefined_tangents),
+        (claims.batched_forward_grad, partial(_batched, check="batched_forward_grad", **FORWARD)),
+        (some and claims.batched_grad, partial(_batched, check="batched_grad")),
+        (some and claims.backward_ad, _zero_cotangents),
+        (some and claims.backward_ad and claims.undefined_grad, _undefined_cotangents),
+    )
+    for wanted, look in looks:
+        found = look(evidence, request) if wanted else None
+        if found is not None:
+            yield found
+
+
+def is_remark(objection: Disagreement) -> bool:
+    """Tell whether torch would pass what is objected to.
+
+    Lost digits, errors below atol, and a kink at which both Jacobians agree.
+    """
+    return objection.kind == "low accuracy" or objection.agrees or objection.below_atol
+
+
+def _said(sentence: str, found: Disagreement | None) -> Disagreement | None:
+    """Put a sentence of torch before an objection."""
+    return found and replace(found, text=f"{sentence}\n{found.text}")
+
+
+def _jacobian(evidence: Evidence, request: Request, mode: Mode) -> Disagreement | None:
+    found = contradiction(evidence, mode, request) or lost_digits(evidence, mode, request)
+    if found is None or is_remark(found) or NOT_LINEAR[mode] in found.text:  # torch passes these
+        return found
+    return _said(_place(evidence, request, mode), found)
+
+
+def _place(evidence: Evidence, request: Request, mode: Mode) -> str:
+    """Return the sentence of torch for the first block that differs.
+
+    torch looks at the imaginary parts of complex outputs first, then at the real ones; in forward mode, of inputs.
+    """
+    sides = evidence.outputs, evidence.leaves
+    how = "computed with forward mode " if mode == "forward" else ""
+    text = "Jacobian {}mismatch for output {} with respect to input {},"
+    if evidence.projections is not None:
+        return text.format(how, 0, 0) if len(sides[0]) == len(sides[1]) == 1 else f"Jacobian {how}mismatch,"
+    found = (
+        evidence.analytical(mode, looped=True).jacobian,
+        evidence.numerical(request.numbers.eps, looped=True).jacobian,
+    )
+    wrong = blocks(excess(*found, evidence.leaves, request.numbers) > 0, *sides)
+    for part, first in (("imaginary", 1), ("real", 0)):
+        for i, j in product(range(len(sides[0])), range(len(sides[1]))):
+            split = sides[0][i] if mode == "reverse" else sides[1][j]
+            block = wrong[i][j] if mode == "reverse" else wrong[i][j].T
+            if bool((block[first::2] if split.is_complex() else block).any()):
+                of = f"{part} part of complex {'outputs' if mode == 'reverse' else 'inputs'}"
+                prefix = f"While considering the {of} only, " if split.is_complex() else ""
+                return prefix + text.format(how, i, j)
+    raise AssertionError("no block of the Jacobian differs")
+
+
+def _not_zero(evidence: Evidence, request: Request) -> Disagreement | None:
+    """Given that no output requires grad, return that the function depends on its inputs nevertheless, or None."""
+    for looped in (False, True):
+        found = evidence.numerical(request.numbers.eps, looped=looped).jacobian
+        if not bool(found.any()):
+            return None
+    return Disagreement(
+        "Numerical gradient for function expected to be zero\nno output requires grad, but the numerical Jacobian has "
+        f"an entry of {float(found.abs().max()):.4g}"
+    )
+
+
+def _dtypes(evidence: Evidence, request: Request) -> Disagreement | None:
+    found = attributes(evidence, request)
+    return _said("Gradient has dtype mismatch", found) if found and "has the dtype" in found.text else None
+
+
+def _nondeterminism(evidence: Evidence, request: Request) -> Disagreement | None:
+    found = GRADIENT_CLAIMS["nondeterminism"](evidence, request)
+    return _said(REENTRANT.format(request.numbers.nondeterminism), found)
+
+
+def _together(evidence: Evidence, request: Request) -> Disagreement | None:
+    """Return that one backward pass for all outputs is not the sum of those for each, or None if it is."""
+    if len(evidence.outputs) < 2:
+        return None
+    each, rounding = evidence.ordinary_reverse, 1e4 * evidence.unit
+    together = Evidence.vjp(evidence, probe(evidence.size[0]))  # which InPlace takes apart
+    scale = float(each.abs().nan_to_num(nan=0.0, posinf=0.0).max())
+    if same(together, each, rounding, rounding * scale):
+        return None
+    return Disagreement(
+        "one backward pass for all outputs does not give the sum of those for each: off by up to "
+        f"{_most(together - each)}"
+    )
+
+
+def _undefined_tangents(evidence: Evidence, request: Request) -> Disagreement | None:
+    return _said("Mismatch in tangent values for output with an undefined tangent", undefined_tangents(evidence, request))
+
+
+def _undefined_cotangents(evidence: Evidence, request: Request) -> Disagreement | None:
+    found = undefined_cotangents(evidence, request)
+    if found is None:
+        return None
+    warnings.warn(BREAKING, stacklevel=2)
+    return _said((UNHANDLED if found.kind == "refused" else NOT_ZERO) + NOTES, found)
+
+
+def _zero_cotangents(evidence: Evidence, request: Request) -> Disagreement | None:
+    """Return which gradient for cotangents of zeros is not zero, or not of the kind of its input, or None."""
+
+    def compare(outputs: Tensors) -> Disagreement | None:
+        differentiable = [output for output in outputs if output.requires_grad]
+        gradients = torch.autograd.grad(
+            differentiable, evidence.leaves, [torch.zeros_like(y) for y in differentiable],
+            retain_graph=True, allow_unused=True,
+        )  # fmt: skip
+        for index, (gradient, leaf) in enumerate(zip(gradients, evidence.leaves, strict=True)):
+            said = "" if gradient is None else _unlike(gradient, leaf)
+            if said:
+                return Disagreement(f"{said}\nthis is the gradient of input {index}")
+        return None
+
+    return evidence.on_graph(compare)
+
+
+def _unlike(gradient: Tensor, leaf: Tensor) -> str:
+    """Return what torch says about a gradient for cotangents of zeros; empty if it is as it should be."""
+    if gradient.layout is not torch.strided:
+        return f"grad is incorrect layout ({gradient.layout} is not {leaf.layout})"
+    if not bool(gradient.eq(0).all()):
+        return f"backward not multiplied by grad_output\nfor cotangents of zeros it gives up to {_most(gradient)}"
+    for what, own, expected in (
+        ("type", gradient.dtype, leaf.dtype),
+        ("device", gradient.device, leaf.device),
+        ("size", gradient.shape, leaf.shape),
+    ):
+        if own != expected:
+            return f"grad is incorrect {what}\nit has {own}, not {expected}"
+    return ""
+
+
+def _most(tensor: Tensor) -> str:
+    return f"{float(tensor.detach().abs().max()):.4g}"
+
+
+def _batched(evidence: Evidence, request: Request, check: str, **flags: Any) -> Disagreement | None:
+    """Return why a derivative cannot be vmapped, or None if it can: by `torch.func.vmap`, or by that of gradcheck."""
+    found = GRADIENT_CLAIMS[check](evidence, request)
+    if found is None:
+        return None
+    try:
+        with restored(evidence.leaves), torch.random.fork_rng(devices=()), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            parameters = {**ALL_OFF, **WITHOUT_JACOBIAN, **flags, f"check_{check}": True}
+            torch_gradcheck(evidence.function, evidence.leaves, **parameters)
+    except TorchGradcheckError as error:
+        return replace(found, text=f"{error}\n\ntorch.func.vmap: {found.text}")
+    return None
