@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from opcheck.api.running import run
     from opcheck.checks.subject import Subject
     from opcheck.checks.verdict import Verdict
-    from opcheck.derivatives.gradcheck import GradcheckError, gradcheck, gradgradcheck
+    from opcheck.dropin.gradcheck import GradcheckError, gradcheck, gradgradcheck
     from opcheck.parametrize import cases
     from opcheck.plan.case import Case
     from opcheck.run.outcome import Outcome
@@ -35,15 +35,15 @@ HOMES = {
     "Case": "opcheck.plan.case",
     "CheckError": "opcheck.api.report",
     "CheckReport": "opcheck.api.report",
-    "GradcheckError": "opcheck.derivatives.gradcheck",
+    "GradcheckError": "opcheck.dropin.gradcheck",
     "Outcome": "opcheck.run.outcome",
     "SpecError": "opcheck.spec.problems",
     "Subject": "opcheck.checks.subject",
     "Verdict": "opcheck.checks.verdict",
     "cases": "opcheck.parametrize",
     "check": "opcheck.api.check",
-    "gradcheck": "opcheck.derivatives.gradcheck",
-    "gradgradcheck": "opcheck.derivatives.gradcheck",
+    "gradcheck": "opcheck.dropin.gradcheck",
+    "gradgradcheck": "opcheck.dropin.gradcheck",
     "load": "opcheck.api.library",
     "plan": "opcheck.api.library",
     "register_check": "opcheck.api.register",

@@ -59,8 +59,8 @@ class BoundCase:
 
     def _context(self) -> Context:
         from opcheck.checks import Context
-        from opcheck.derivatives import TorchEngine
         from opcheck.devices.availability import availability
+        from opcheck.engines import TorchEngine
 
         case = self.case
         present = availability(case.device)

@@ -28,7 +28,8 @@ from torch.autograd import gradcheck, gradgradcheck
 
 from opcheck.checks.context import Context
 from opcheck.checks.subject import Subject
-from opcheck.derivatives import BatchedEngine, Engine, Numbers, Request, TorchEngine
+from opcheck.derivatives import Engine, Numbers, Request
+from opcheck.engines import BatchedEngine, TorchEngine
 from opcheck.plan import Selection, load, plan
 from opcheck.settings import Settings
 from opcheck.spec.device import profiles

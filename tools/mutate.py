@@ -196,7 +196,7 @@ BESIDES = {
     "dtypes": ("too_large",),
     "evidence": ("guards", "fallbacks", "question"),
     "expectations": ("judge",),
-    "gradients": ("batched_engine", "guards"),
+    "gradients": ("guards",),
     "lifeline": ("watchdog",),
     "process_state": ("runner",),
     "session": ("runner",),

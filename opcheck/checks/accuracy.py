@@ -15,7 +15,8 @@ from opcheck.checks.context import Context
 from opcheck.checks.per_sample import each, too_coarse
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, fails, inapplicable, untested
-from opcheck.derivatives import NO_REFUSAL, BatchedEngine, Disagreement, Engine, Request
+from opcheck.derivatives import NO_REFUSAL, Disagreement, Engine, Request
+from opcheck.engines import BatchedEngine
 from opcheck.spec.claims import Supports
 
 

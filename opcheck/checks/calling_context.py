@@ -50,13 +50,27 @@ def _verdicts(subject: Subject) -> Iterator[Verdict]:
 def _without_grad(subject: Subject, here: Result) -> Iterator[Verdict]:
     """Compare values where no graph is recorded. Inference mode turns grad mode off, too."""
     with torch.inference_mode():
-        value = vector(Call.of(subject, _detached(subject)).outputs)
+        value = _value_for_inference(subject)
     verdict = compared(subject, "the values under torch.inference_mode()", value, here.value)
     if not verdict.passed:
         with torch.no_grad():
             value = vector(Call.of(subject, _detached(subject)).outputs)
         yield compared(subject, "the values under torch.no_grad()", value, here.value)
     yield verdict
+
+
+def _value_for_inference(subject: Subject) -> Tensor:
+    """Return the values in inference mode, of leaves that require grad as parameters do.
+
+    TorchScript refuses these. What it is given then are leaves that do not require grad.
+    """
+    leaves = _detached(subject)
+    try:
+        return vector(Call.of(subject, leaves).outputs)
+    except NO_REFUSAL:
+        raise
+    except Exception:
+        return vector(Call.of(subject, tuple(leaf.detach() for leaf in leaves)).outputs)
 
 
 def _detached(subject: Subject) -> tuple[Tensor, ...]:

@@ -14,8 +14,9 @@ from opcheck.checks.ordinary import differentiate_twice
 from opcheck.checks.per_sample import Judge, prepared, too_coarse, too_much, with_sample
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, inapplicable, told, untested
-from opcheck.derivatives import NO_REFUSAL, BatchedEngine
+from opcheck.derivatives import NO_REFUSAL
 from opcheck.derivatives.autodiff import dual_level, make_dual, tangent_of
+from opcheck.engines import BatchedEngine
 from opcheck.samples import realize
 from opcheck.spec.claims import Supports
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from opcheck.checks.context import Context
-from opcheck.derivatives import BatchedEngine, Engine, TorchEngine
+from opcheck.derivatives import Engine
 from opcheck.devices.availability import Availability, availability
+from opcheck.engines import BatchedEngine, TorchEngine
 from opcheck.plan.case import Case
 from opcheck.run.outcome import rerun_command
 from opcheck.run.process_state import ProcessState

@@ -5,10 +5,11 @@ import torch
 from operators import faulty
 from operators.closed_forms import leaf
 
-from opcheck.derivatives import BatchedEngine, Coverage, Numbers, Request
+from opcheck.derivatives import Coverage, Numbers, Request
 from opcheck.derivatives.compare import allowed, excess
 from opcheck.derivatives.coordinates import blocks, largest_difference, same
 from opcheck.derivatives.question import DOUBLE
+from opcheck.engines import BatchedEngine
 
 REAL, COMPLEX = torch.float64, torch.complex128
 NAN, INFINITE = float("nan"), float("inf")

@@ -7,8 +7,9 @@ from operators.closed_forms import leaf, numbers
 from operators.corpus import LOW_ACCURACY
 from operators.corpus_numbers import SQUARE
 
-from opcheck.derivatives import BatchedEngine, Request
+from opcheck.derivatives import Request
 from opcheck.derivatives.question import BY_PRECISION, DOUBLE
+from opcheck.engines import BatchedEngine
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*jit.script:DeprecationWarning")
 

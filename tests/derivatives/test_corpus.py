@@ -5,8 +5,8 @@ import torch
 from operators.corpus import BESIDE, BLIND_SPOTS, FAULTS, JACOBIANS, LOW_ACCURACY, RIGHT
 from operators.looped import forward_jacobian, reverse_jacobian, to_real
 
-from opcheck.derivatives import BatchedEngine, TorchEngine
 from opcheck.derivatives.autodiff import vjp
+from opcheck.engines import BatchedEngine, TorchEngine
 
 engines = pytest.mark.parametrize("engine", [TorchEngine(), BatchedEngine()], ids=["torch", "batched"])
 

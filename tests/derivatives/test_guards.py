@@ -5,10 +5,11 @@ import torch
 from operators import faulty
 from operators.closed_forms import leaf
 
-from opcheck.derivatives import BatchedEngine, Coverage, Request
+from opcheck.derivatives import Coverage, Request
 from opcheck.derivatives.autodiff import Primal
 from opcheck.derivatives.evidence import Evidence
 from opcheck.derivatives.question import DOUBLE
+from opcheck.engines import BatchedEngine
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*jit.script:DeprecationWarning")
 

@@ -5,9 +5,10 @@ import torch
 from operators import faulty
 from operators.closed_forms import leaf, numbers
 
-from opcheck.derivatives import BatchedEngine, Coverage, Request, TorchEngine
+from opcheck.derivatives import Coverage, Request
 from opcheck.derivatives.coordinates import directions
 from opcheck.derivatives.question import DOUBLE
+from opcheck.engines import BatchedEngine, TorchEngine
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*jit.script:DeprecationWarning")
 

@@ -3,8 +3,9 @@
 import pytest
 from operators.closed_forms import leaf
 
-from opcheck.derivatives import BatchedEngine, Coverage, Request, TooLarge
+from opcheck.derivatives import Coverage, Request, TooLarge
 from opcheck.derivatives.question import DOUBLE, MATRICES
+from opcheck.engines import BatchedEngine
 
 CHECKS = ("backward", "forward_ad", "batched_grad", "batched_forward_grad")
 

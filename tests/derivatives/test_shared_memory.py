@@ -6,7 +6,7 @@ import pytest
 import torch
 from operators.closed_forms import leaf, numbers
 
-from opcheck.derivatives import BatchedEngine, Coverage, Request
+from opcheck.derivatives import Coverage, Request
 from opcheck.derivatives.coordinates import (
     batches_of,
     directions,
@@ -19,6 +19,7 @@ from opcheck.derivatives.coordinates import (
     with_probe,
 )
 from opcheck.derivatives.question import DOUBLE
+from opcheck.engines import BatchedEngine
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*jit.script:DeprecationWarning")
 

@@ -44,10 +44,10 @@ DIAGNOSES = [
     ),
     (
         "diagnosed.random_backward", "backward", SHAPES,
-        "the backward pass is random: .*does not help",
+        "not judged, since nondeterminism: Backward is not reentrant",
         [LOST, MEMORY, FACTOR],
     ),
-    ("diagnosed.random_backward", "rev_over_rev", SHAPES, "the backward pass is random", [LOST, MEMORY, FACTOR]),
+    ("diagnosed.random_backward", "rev_over_rev", SHAPES, "since nondeterminism", [LOST, MEMORY, FACTOR]),
     (
         "diagnosed.random_forward", "backward", SHAPES,
         "the function is random: .*reseed = true makes",
@@ -98,7 +98,7 @@ def diagnosed(verdict_of, operator, check, samples, dtype):
     if check in ("backward", "undefined_grad", "rev_over_rev"):
         keys = "supports = { forward_ad = false }"
     outcome = verdict_of(path, check, dtype, keys, samples)
-    assert outcome.outcome == "failed", outcome.message
+    assert outcome.outcome in ("failed", "blocked"), outcome.message
     return outcome
 
 

@@ -10,8 +10,8 @@ from opcheck.derivatives.autodiff import Primal
 from opcheck.derivatives.coordinates import stencil, vector
 from opcheck.derivatives.differences import looped
 from opcheck.derivatives.evidence import Evidence
-from opcheck.derivatives.in_place import InPlace, OutputsChange, first_order, moved
 from opcheck.derivatives.question import DOUBLE, Coverage, Request
+from opcheck.dropin.in_place import InPlace, OutputsChange, first_order, moved
 
 REAL, COMPLEX = torch.float64, torch.complex128
 BOTH = pytest.mark.parametrize("dtype", [REAL, COMPLEX], ids=["real", "complex"])

@@ -8,9 +8,10 @@ import torch
 from operators import awkward, faulty
 from operators.closed_forms import leaf
 
-from opcheck.derivatives import BatchedEngine, Request, TorchEngine
-from opcheck.derivatives.batched_engine import order
+from opcheck.derivatives import Request
 from opcheck.derivatives.question import DOUBLE
+from opcheck.engines import BatchedEngine, TorchEngine
+from opcheck.engines.batched_engine import order
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*jit.script:DeprecationWarning")
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from opcheck.derivatives import Numbers, Request, TorchEngine, torch_engine
+from opcheck.derivatives import Numbers, Request
+from opcheck.engines import TorchEngine, torch_engine
 
 NUMBERS = Numbers(eps=1e-5, atol=1e-4, rtol=1e-2, nondeterminism=1e-8)
 

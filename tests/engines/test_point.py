@@ -5,9 +5,10 @@ import torch
 from operators import faulty
 from operators.closed_forms import leaf, real_jacobian
 
-from opcheck.derivatives import BatchedEngine, Request, order
-from opcheck.derivatives.batched_engine import Point
+from opcheck.derivatives import Request
 from opcheck.derivatives.question import DOUBLE
+from opcheck.engines import BatchedEngine, order
+from opcheck.engines.batched_engine import Point
 
 COMPLEX = torch.complex128
 JACOBIANS = ("backward", "forward_ad", "rev_over_rev", "fwd_over_rev")

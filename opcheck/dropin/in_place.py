@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from opcheck.derivatives.autodiff import Differentiable, Pullback, Tensors, pushforward, vjp
-from opcheck.derivatives.batched_engine import Point
 from opcheck.derivatives.batching import sweep
 from opcheck.derivatives.coordinates import (
     directions,
@@ -22,6 +21,7 @@ from opcheck.derivatives.coordinates import (
 from opcheck.derivatives.differences import Differences, differences
 from opcheck.derivatives.evidence import Evidence
 from opcheck.derivatives.question import Request
+from opcheck.engines.batched_engine import Point
 
 Kind = tuple[torch.Size, torch.dtype]
 """The shape and the dtype of an output."""

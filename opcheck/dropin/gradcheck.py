@@ -15,9 +15,9 @@ from torch.autograd.gradcheck import GradcheckError as TorchGradcheckError
 
 from opcheck.derivatives.disagreement import Disagreement
 from opcheck.derivatives.evidence import Evidence
-from opcheck.derivatives.in_place import OutputsChange, first_order, second_order
-from opcheck.derivatives.objections import Claims, is_remark, objections
 from opcheck.derivatives.question import Numbers, Request
+from opcheck.dropin.in_place import OutputsChange, first_order, second_order
+from opcheck.dropin.objections import Claims, is_remark, objections
 
 Tensors = Tensor | Sequence[Any]
 

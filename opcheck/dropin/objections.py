@@ -20,10 +20,10 @@ from opcheck.derivatives.coordinates import blocks, probe, same
 from opcheck.derivatives.disagreement import Disagreement
 from opcheck.derivatives.evidence import Evidence, Mode
 from opcheck.derivatives.gradients import GRADIENT_CLAIMS, attributes, undefined_cotangents, undefined_tangents
-from opcheck.derivatives.in_place import restored
 from opcheck.derivatives.precision import lost_digits
 from opcheck.derivatives.question import Request
-from opcheck.derivatives.torch_engine import ALL_OFF, FORWARD, WITHOUT_JACOBIAN
+from opcheck.dropin.in_place import restored
+from opcheck.engines.torch_engine import ALL_OFF, FORWARD, WITHOUT_JACOBIAN
 
 REENTRANT = (
     "Backward is not reentrant, i.e., running backward with same input and grad_output multiple times gives different "
@@ -161,7 +161,9 @@ def _together(evidence: Evidence, request: Request) -> Disagreement | None:
 
 
 def _undefined_tangents(evidence: Evidence, request: Request) -> Disagreement | None:
-    return _said("Mismatch in tangent values for output with an undefined tangent", undefined_tangents(evidence, request))
+    return _said(
+        "Mismatch in tangent values for output with an undefined tangent", undefined_tangents(evidence, request)
+    )
 
 
 def _undefined_cotangents(evidence: Evidence, request: Request) -> Disagreement | None:
