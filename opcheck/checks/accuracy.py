@@ -14,7 +14,7 @@ import torch
 from opcheck.checks.context import Context
 from opcheck.checks.per_sample import each, too_coarse
 from opcheck.checks.subject import Subject
-from opcheck.checks.verdict import HOLDS, Verdict, fails, inapplicable, untested
+from opcheck.checks.verdict import HOLDS, Verdict, blocked, fails, inapplicable, untested
 from opcheck.derivatives import NO_REFUSAL, Disagreement, Engine, Request
 from opcheck.engines import BatchedEngine
 from opcheck.spec.claims import Supports
@@ -67,7 +67,7 @@ def _judged(subject: Subject, engine: Engine, rtol: float) -> Verdict:
         hint = "if this is how it should be, write tolerance.accuracy = { rtol = ..., reason = ... }"
         what = first.text.splitlines()[0].removeprefix("low accuracy: ")
         return fails(f"{title}: {what}", "\n".join([*lines, hint]), derivatives=list(lost))
-    return HOLDS if right else untested("no derivative is right within the tolerance: their own checks say why")
+    return HOLDS if right else blocked("backward", "accuracy: not judged, since no derivative is right")
 
 
 def derivatives(supports: Supports) -> list[str]:

@@ -118,11 +118,13 @@ def lost_digits(evidence: Evidence, mode: Mode, request: Request) -> Disagreemen
         largest = _largest(numerical)
         # The points themselves are rounded too, which no other step would show.
         grid = CERTAIN * evidence.unit * _largest(evidence.point) / numbers.eps
-        # Rounding inside a function may happen to be the same at all steps for one entry, but hardly for all of them.
-        whole = evidence.projections is None
-        noise = CERTAIN * _largest(numerical - at(2 * numbers.eps).jacobian) if whole else 0.0
-        least = _relative(evidence, numbers) * largest + noise + _grid(evidence, numbers.eps)
+        least = _relative(evidence, numbers) * largest + _grid(evidence, numbers.eps)
         admitted = size(numerical) * grid + least
+        if not bool((size(analytical - numerical) > admitted).any()):
+            return None  # as almost always: no other step is needed
+        # Rounding inside a function may happen to be the same at all steps for one entry, but hardly for all of them.
+        noise = CERTAIN * _largest(numerical - at(2 * numbers.eps).jacobian) if evidence.projections is None else 0.0
+        least, admitted = least + noise, admitted + noise
         steps = [multiple * numbers.eps for multiple in NEAR]
         found = resolved(analytical, at, numbers.eps, steps, admitted, evidence.unit, size)
         if not bool(found.any()):
