@@ -95,8 +95,8 @@ class Watchdog:
     def _look_at(self, path: Path, sign: Sign) -> None:
         limits = self.limits
         if limits.seconds is not None and time.monotonic() - sign.since > limits.seconds:
-            if not self._asked_for_trace(path, sign):
-                return  # the case has ended meanwhile
+            if _has_ended(sign.pid) or not self._asked_for_trace(path, sign):
+                return  # the process has ended, whose end says more than the time does, or the case has
             cause = f"time-out: it takes longer than {limits.seconds:g} s"
         elif limits.memory is not None and _resident(sign.pid) > limits.memory:
             cause = f"out of memory: the process takes more than {limits.memory} MiB"
@@ -120,6 +120,14 @@ class Watchdog:
             return True
         self._old[path.stem] = trace_path(path).stat().st_size
         return False
+
+
+def _has_ended(pid: int) -> bool:
+    """Tell whether a process has ended, even if nobody has asked for its status yet."""
+    try:
+        return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
+    except psutil.Error:
+        return True
 
 
 def _resident(pid: int) -> float:

@@ -72,3 +72,48 @@ OTHERS = [
 def test_a_bad_habit_fails_under_no_other_check(outcome_of, name, check, other):
     outcome = outcome_of(name, other, "float64")
     assert outcome.outcome in ("passed", "blocked"), outcome.message
+
+
+@pytest.mark.filterwarnings("ignore:.*jit.script:DeprecationWarning")
+def test_torchscript_refuses_parameters_in_inference_mode_and_depends_on_nothing_else(verdict_of):
+    assert verdict_of("operators.diagnosed.scripted", "context").outcome == "passed"
+
+
+@pytest.mark.parametrize("check", ["context", "aliasing", "saved", "needs_input_grad", "linearity"])
+def test_a_gradient_that_is_wrong_everywhere_is_left_to_backward(verdict_of, check):
+    keys = "supports = { forward_ad = false }"
+    assert verdict_of("operators.faulty.wrong_sign", check, keys=keys).outcome == "passed"
+
+
+class TestOutputs:
+    """`supports.outputs` says which outputs have a derivative, and is held to it."""
+
+    @pytest.mark.parametrize(
+        ("name", "outputs", "outcome"),
+        [
+            ("detaches_the_second", "[0]", "passed"),
+            ("detaches_the_second", "[0, 1]", "failed"),
+            ("detaches_the_second", "[1]", "failed"),
+            ("rounds_the_second", "true", "passed"),
+            ("square", "true", "passed"),
+            ("square", "false", "failed"),
+        ],
+    )
+    def test_what_is_left_out_must_not_require_grad(self, verdict_of, name, outputs, outcome):
+        keys = f"supports = {{ outputs = {outputs} }}"
+        assert verdict_of(f"operators.habits.{name}", "detached", keys=keys).outcome == outcome
+
+
+@pytest.mark.parametrize(
+    ("claim", "name"),
+    [
+        ("purity", "counts_in_a_global"), ("context", "depends_on_threads"), ("saved", "KeepsOnContext.apply"),
+        ("aliasing", "KeyedByTensor.apply"),
+    ],
+)  # fmt: skip
+def test_a_disclaimer_is_right_where_the_check_would_fail_and_wrong_where_it_would_pass(verdict_of, claim, name):
+    keys = f"supports = {{ {claim} = false }}"
+    two = "samples = [{ args = [{ shape = [2] }, { shape = [2] }] }]" if "Keyed" in name else ""
+    assert verdict_of(f"operators.habits.{name}", "unsupported", keys=keys, samples=two).outcome == "passed"
+    outcome = verdict_of("operators.right.square", "unsupported", keys=keys)
+    assert outcome.reason == f"unsupported: {claim} is disclaimed, but works on all samples"

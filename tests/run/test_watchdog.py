@@ -63,6 +63,18 @@ def test_a_case_that_takes_too_long_is_ended_and_others_are_not(tmp_path, child)
     watchdog.stop()
 
 
+def test_a_process_that_has_ended_takes_no_time(tmp_path, child):
+    watchdog = Watchdog(tmp_path, Limits(seconds=1))
+    process = child("import os; os._exit(0)")
+    while psutil.Process(process.pid).status() != psutil.STATUS_ZOMBIE:
+        time.sleep(0.02)
+    says(watchdog, "gw0", process, since=100)
+    watchdog.start()
+    time.sleep(0.5)
+    watchdog.stop()
+    assert watchdog.death_of("gw0").cause == "the process exited, with status 0"
+
+
 def test_a_process_that_runs_no_case_may_take_its_time(tmp_path, child):
     watchdog = Watchdog(tmp_path, Limits(seconds=0.1))
     process = child(SLEEPS)
