@@ -218,7 +218,6 @@ BUILTIN = (
         "variants",
         "function, method, in-place, out= and aliases give the same values",
         "opcheck.checks.variants:check",
-        rests_on=("purity",),
         dtypes="values",
         every_variant=False,
     ),
@@ -235,7 +234,6 @@ BUILTIN = (
         "vmapping the operator equals looping over it",
         "opcheck.checks.vmap:check",
         needs=("vmap",),
-        rests_on=("purity",),
         every_variant=False,
     ),
     CheckKind(

@@ -161,3 +161,62 @@ def test_two_files_that_describe_the_same_operator_are_told_by_pytest_too(pytest
     result = pytester.runpytest("a.toml", "b.toml", "--collect-only", "-q")
     result.stdout.fnmatch_lines(['b.toml:2:11: operator "torch.sin" is described twice; first at a.toml:2; expected*'])
     assert result.ret == 2
+
+
+CAUSES = """
+import torch
+
+
+class Overwrites(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx, v):
+        (x,) = ctx.saved_tensors
+        gradient = v * 2 * x
+        x.data.copy_(gradient.detach())
+        return gradient
+
+
+def needs_a_keyword(x, *, weight):
+    return x * weight
+
+
+overwrites = Overwrites.apply
+"""
+
+
+@pytest.fixture
+def reported(cli, project):
+    """Return a function that runs an operator of `causes`, and gives headings and the lines that name other cases."""
+    settings = (project.folder / "pyproject.toml").read_text()
+    project.write("pyproject.toml", settings.replace('"demo"', '"demo", "causes"'))
+    project.write("causes.py", CAUSES)
+
+    def run(name):
+        entry = f'name = "causes.{name}"\ndtypes = {{ forward = ["float64"] }}\nsupports = {{ forward_ad = false }}\n'
+        project.write("one.toml", f"[[operator]]\n{entry}samples = [{{ args = [{{ shape = [2, 2] }}] }}]\n")
+        lines = cli("run", "one.toml", "--device", "cpu").out.splitlines()
+        headings = [line.strip("─ ") for line in lines if line.startswith("─") and "[cpu-" in line]
+        return headings, [line for line in lines if line.startswith(("the same: ", "not judged because of it: "))]
+
+    return run
+
+
+def test_a_forgotten_keyword_is_one_report_and_names_the_other_cases(reported):
+    headings, (others,) = reported("needs_a_keyword")
+    assert len(headings) == 2  # the other one is that of `dtypes`, which claims that it works
+    assert headings[0] == "error causes.needs_a_keyword::backward[cpu-float64]"
+    assert others.startswith("the same: ")
+    assert others.endswith(" more")
+
+
+def test_a_backward_pass_that_overwrites_its_input_is_one_report(reported):
+    headings, (others,) = reported("overwrites")
+    assert [heading for heading in headings if "purity" in heading]
+    assert others.startswith("not judged because of it: ")
+    assert "batched_grad[cpu-float64]" in others
+    assert "variants" not in others  # that there is no out= is another matter

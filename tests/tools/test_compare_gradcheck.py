@@ -1,0 +1,78 @@
+"""The comparison with torch's gradcheck over PyTorch's database of operators: here, with operators of our own."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from operators import faulty
+
+PATH = Path(__file__).resolve().parent.parent.parent / "tools" / "compare_gradcheck.py"
+
+
+@pytest.fixture(scope="module")
+def tool():
+    spec = importlib.util.spec_from_file_location("compare_gradcheck", PATH)
+    module = sys.modules["compare_gradcheck"] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def op(function, *shapes, name="mine", **more):
+    """Return an operator in the form of PyTorch's database, with one sample for each shape."""
+
+    def sample(shape, dtype):
+        x = torch.rand(shape, dtype=dtype, requires_grad=True)
+        return SimpleNamespace(input=x, args=(), kwargs={}, output_process_fn_grad=lambda y: y)
+
+    fields = {
+        "name": name, "variant_test_name": "", "op": function, "supports_autograd": True, "supports_gradgrad": True,
+        "supports_forward_ad": False, "supports_fwgrad_bwgrad": False, "check_batched_grad": False,
+        "check_batched_forward_grad": False, "gradcheck_nondet_tol": 0.0,
+        "supported_backward_dtypes": lambda device: {torch.float64},
+        "gradcheck_wrapper": lambda f, *args, **kwargs: f(*args, **kwargs),
+        "sample_inputs": lambda device, dtype, requires_grad: (sample(shape, dtype) for shape in shapes),
+    }  # fmt: skip
+    return SimpleNamespace(**{**fields, **more})
+
+
+def asked(tool, *operators, order=1, samples=9, dtype=torch.float64):
+    return list(tool.questions(operators, dtype, order, samples, 60))
+
+
+def test_small_samples_that_work_are_asked_about(tool):
+    def refuses(x):
+        raise ValueError("no")
+
+    found = asked(tool, op(torch.sin, 3, (4, 5), 70, 0), op(refuses, 3), op(torch.cos, 2, supports_autograd=False))
+    assert [one.name for one in found] == ["mine[0]", "mine[1]"]
+    assert len(asked(tool, op(torch.sin, 3, 3, 3), samples=2)) == 2
+    assert asked(tool, op(torch.sin, 3), dtype=torch.complex128) == []
+    assert asked(tool, op(torch.sin, 3, supports_gradgrad=False), order=2) == []
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_right_and_wrong_operators_get_the_verdict_of_torch(tool, capsys, order):
+    operators = [op(torch.sin, 3), op(faulty.wrong_sign, 3), op(faulty.second_order_wrong, 3)]
+    count, different, seconds = tool.compare(asked(tool, *operators, order=order), order)
+    assert (count, different, capsys.readouterr().out) == (3, [], "")
+    assert all(seconds[way] > 0 for way in tool.WAYS)
+
+
+def test_a_difference_is_told(tool, monkeypatch, capsys):
+    monkeypatch.setattr(tool.opcheck, "gradcheck", lambda *args, **kwargs: True, raising=False)
+    _, different, _ = tool.compare(asked(tool, op(faulty.wrong_sign, 3)), 1)
+    assert different == ["mine[0]: opcheck True, torch False"]
+    assert capsys.readouterr().out == different[0] + "\n"
+
+
+def test_an_exception_is_a_verdict_too(tool, monkeypatch):
+    def raises(*args, **kwargs):
+        raise TypeError("no")
+
+    monkeypatch.setattr(tool.opcheck, "gradcheck", raises, raising=False)
+    assert tool.answer("opcheck", 1, asked(tool, op(torch.sin, 3))[0])[0] == "refused: TypeError"
