@@ -83,7 +83,8 @@ def _surrounded(subject: Subject, here: Result) -> Iterator[Verdict]:
     """Compare a call with more threads and autocast around it; if it differs, say which of them it is."""
     kind = torch.device(subject.context.device).type
     autocast: Surroundings = partial(torch.autocast, kind, dtype=torch.bfloat16)
-    if subject.context.dtype not in (torch.float64, torch.complex128):
+    double = subject.context.dtype in (torch.float64, torch.complex128)
+    if not double or not torch.amp.is_autocast_available(kind):
         autocast = nullcontext  # other dtypes are what autocast is there to change
     threads: Surroundings = _more_threads
     with threads(), autocast():

@@ -8,12 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from opcheck.checks.ordinary import Call, copies, is_steady, off_by, ordinary, random, unit_of
+from opcheck.checks.ordinary import Call, copies, is_steady, off_by, ordinary, random
 from opcheck.checks.per_sample import per_sample
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, fails, untested
 from opcheck.samples.outputs import differentiable
-from opcheck.samples.results import leaves_of
 
 
 def judge(subject: Subject) -> Verdict:
@@ -51,9 +50,18 @@ def _copied(item: Any) -> Any:
 def _tensors(call: Call, arguments: Sequence[Any]) -> Iterator[tuple[str, Tensor]]:
     for kind, items in (("argument", arguments), ("output", call.outputs)):
         for index, item in enumerate(items):
-            for path, found in leaves_of(item):
-                if isinstance(found, Tensor) and found.layout is torch.strided and found.numel():
-                    yield f"{kind} {index}{path}", found
+            for name, found in _inside(f"{kind} {index}", item):
+                if found.layout is torch.strided and found.numel():
+                    yield name, found
+
+
+def _inside(name: str, item: Any) -> Iterator[tuple[str, Tensor]]:
+    """Yield the tensors of an argument that `_copied` has copied: nothing else may be written to."""
+    if isinstance(item, Tensor):
+        yield name, item
+    elif type(item) in (list, tuple):
+        for index, part in enumerate(item):
+            yield from _inside(f"{name}[{index}]", part)
 
 
 def _change(tensor: Tensor) -> bool:
@@ -75,7 +83,7 @@ def _after(subject: Subject, call: Call, name: str) -> Verdict:
         found = call.pulled_back()
     except RuntimeError:
         return HOLDS
-    off = off_by(found, ordinary(subject).gradient, unit_of(subject))
+    off = off_by(subject, found, ordinary(subject).gradient)
     if not off:
         return HOLDS
     if not is_steady(subject):

@@ -5,11 +5,13 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any
 
 from torch import Tensor
 
-from opcheck.samples.results import leaves_of
+MOST = 1000
+"""How many items of a container are looked at."""
 
 
 def captured(operator: Any) -> Iterator[tuple[str, Tensor]]:
@@ -38,11 +40,18 @@ def _items(values: Iterable[Any]) -> Iterable[tuple[str, Any]]:
 
 
 def _tensors(kind: str, items: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Tensor]]:
+    """Yield tensors, and those in a container: one level, and not all. They may be large, and contain each other."""
     for name, item in items:
-        if isinstance(item, (Tensor, tuple, list, dict)):
-            for path, found in leaves_of(item):
-                if isinstance(found, Tensor):
-                    yield f"{kind} {name}{path}", found
+        parts: Iterable[tuple[Any, Any]] = ()
+        if isinstance(item, Tensor):
+            yield f"{kind} {name}", item
+        elif isinstance(item, (tuple, list)):
+            parts = enumerate(item)
+        elif isinstance(item, dict):
+            parts = item.items()
+        for key, part in islice(parts, MOST):
+            if isinstance(part, Tensor):
+                yield f"{kind} {name}[{key!r:.40}]", part
 
 
 def _is_filled(cell: Any) -> bool:
