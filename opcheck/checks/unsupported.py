@@ -195,7 +195,7 @@ def _vmap(subject: Subject) -> tuple[Answer, str]:
 
 
 def _does_not_hold(judge: Judge) -> Probe:
-    """Return the probe of a claim that needs no exception to fail: that it is not made is all that is said."""
+    """Return the probe for a claim that is disclaimed rightly if its check fails. The operator need not raise."""
 
     def probe(subject: Subject) -> tuple[Answer, str]:
         verdict = judge(subject)

@@ -1,4 +1,4 @@
-"""The output and the signals of `opcheck run`: a run always ends with its reports written."""
+"""Handles the output and the signals of `opcheck run`, so that a run always ends with its reports written."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def _items(values: Iterable[Any]) -> Iterable[tuple[str, Any]]:
 
 
 def _tensors(kind: str, items: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Tensor]]:
-    """Yield tensors, and those in a container: one level, and not all. They may be large, and contain each other."""
+    """Yield tensors, and those in containers: one level, at most `MOST` items. They may contain themselves."""
     for name, item in items:
         parts: Iterable[tuple[Any, Any]] = ()
         if isinstance(item, Tensor):
