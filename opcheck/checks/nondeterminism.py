@@ -18,10 +18,10 @@ REPEATS = 3
 
 def judge(subject: Subject) -> Verdict:
     """Ask the engine about backward, and repeat the backward pass of backward here."""
+    ordinary(subject)  # a backward pass that raises is no matter of chance
     verdict = engine_verdict(subject)
     if not verdict.passed or verdict.untested or not subject.context.case.claims.supports.second_order:
         return verdict
-    ordinary(subject)
     call = Call.of(subject)
     try:
         first, *others = (_twice(call) for _ in range(1 + REPEATS))

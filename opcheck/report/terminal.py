@@ -33,8 +33,6 @@ class TerminalReport:
         self.console = console
         self.records: list[Mapping[str, Any]] = []
         self._counts: Counter[str] = Counter()
-        self._told: set[tuple[str, str]] = set()
-        """The operators and reasons of the failures that have been shown while the run goes on."""
         self._progress: Progress | None = None
         self._task: Any = None
         self._total = 0
@@ -61,9 +59,7 @@ class TerminalReport:
         """Add the record of a finished case."""
         self.records.append(record)
         self._counts[record["outcome"]] += 1
-        cause = (record["operator"], record["reason"])
-        if record["outcome"] in BAD and self._progress is not None and cause not in self._told:
-            self._told.add(cause)
+        if record["outcome"] in BAD and self._progress is not None:
             self._line(record["outcome"], f"{printable(record['id'])}: {printable(record['reason'])}")
         self._advance()
 
