@@ -130,7 +130,7 @@ def _answer(subject: Subject, judge: Judge) -> Verdict:
 def _blamed(subject: Subject, verdict: Verdict) -> Verdict:
     """Return a failure as it is, or as blocked by a claim that it rests on and that does not hold either.
 
-    It is asked about the same sample, whatever checks are selected.
+    It is asked about the same sample, whatever checks are selected, and with inputs that nobody has written to.
     """
     context = subject.context
     case = context.case
@@ -138,7 +138,7 @@ def _blamed(subject: Subject, verdict: Verdict) -> Verdict:
         root = check_kinds()[name]
         if not root.claimed(case.operator, case.claims.supports):
             continue
-        asked = replace(subject, context=replace(context, case=replace(case, kind=root)))
+        asked = Subject.of(replace(context, case=replace(case, kind=root)), subject.sample)
         found = _answer(asked, implementation(root.implementation).judge)
         if found.is_failure:
             detail = "\n".join(filter(None, (verdict.title, found.detail)))  # its remedy, not one for what follows

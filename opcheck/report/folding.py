@@ -39,9 +39,10 @@ def folded(records: Iterable[Record]) -> list[Failure]:
                 first.same.append(record)
     leaders = {_case(failed.record, failed.record["check"]): failed for failed in failures.values()}
     leaders |= {_case(other, other["check"]): failed for failed in failures.values() for other in failed.same}
+    by_case = {_case(one, one["check"]): one for one in bad}
     for record in bad:
         if record["outcome"] == "blocked":
-            root = _case(record, record.get("fields", {}).get("blocked_by", ""))
+            root = _root(record, by_case)
             leader = leaders.setdefault(root, Failure(record))
             if leader.record is record:
                 key = ("blocked", *root)
@@ -50,6 +51,16 @@ def folded(records: Iterable[Record]) -> list[Failure]:
                 leader.blocked.append(record)
     order = {record["id"]: number for number, record in enumerate(bad)}
     return sorted(failures.values(), key=lambda failed: order[failed.record["id"]])
+
+
+def _root(record: Record, by_case: Mapping[Cause, Record]) -> Cause:
+    """Return the case that a chain of blocked cases ends with."""
+    seen: set[Cause] = set()
+    root = _case(record, record.get("fields", {}).get("blocked_by", ""))
+    while root in by_case and by_case[root]["outcome"] == "blocked" and root not in seen:
+        seen.add(root)
+        root = _case(by_case[root], by_case[root].get("fields", {}).get("blocked_by", ""))
+    return root
 
 
 def _reason(record: Record) -> Cause:

@@ -218,5 +218,5 @@ def test_a_backward_pass_that_overwrites_its_input_is_one_report(reported):
     headings, (others,) = reported("overwrites")
     assert [heading for heading in headings if "purity" in heading]
     assert others.startswith("not judged because of it: ")
-    assert "batched_grad[cpu-float64]" in others
+    assert "backward[cpu-float64]" in others
     assert "variants" not in others  # that there is no out= is another matter

@@ -59,3 +59,19 @@ def test_of_many_names_a_few_are_told():
     records = [record(f"check{number}", "error", "no") for number in range(12)]
     ((_, (line,)),) = told(*records)
     assert line.endswith("check8[cpu-float64] and 3 more")
+
+
+def test_a_chain_is_told_with_its_first_cause():
+    records = [
+        record("context", "blocked", "not judged", blocked_by="nondeterminism"),
+        record("nondeterminism", "blocked", "not judged", blocked_by="purity"),
+        record("purity", "failed", "writes"),
+    ]
+    assert told(*records) == [
+        ("purity", ["not judged because of it: context[cpu-float64], nondeterminism[cpu-float64]"])
+    ]
+
+
+def test_a_circle_ends():
+    records = [record("a", "blocked", "no", blocked_by="b"), record("b", "blocked", "no", blocked_by="a")]
+    assert sum(1 + len(failure.blocked) for failure in folded(records)) == 2
