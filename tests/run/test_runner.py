@@ -289,7 +289,6 @@ class TestSideEffects:
             ),
             (lambda: torch.autograd.set_detect_anomaly(True), "anomaly mode True instead of False"),
             (lambda: torch.autograd.set_detect_anomaly(False, check_nan=False), "anomaly checks nan False"),
-            (lambda: torch.set_warn_always(True), "warn always True instead of False"),
             (lambda: torch.set_float32_matmul_precision("medium"), "matmul precision medium instead of highest"),
             (lambda: torch.set_autocast_enabled("cpu", True), "autocast (('cpu', True),) instead of (('cpu', False),)"),
             (lambda: sys.setrecursionlimit(5000), f"recursion limit 5000 instead of {sys.getrecursionlimit()}"),
