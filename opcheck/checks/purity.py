@@ -16,6 +16,7 @@ from opcheck.checks.verdict import HOLDS, Verdict, fails
 from opcheck.derivatives import NO_REFUSAL
 from opcheck.samples.captured import captured
 from opcheck.samples.results import leaves_of
+from opcheck.text import class_of
 
 
 @dataclass(frozen=True)
@@ -82,11 +83,11 @@ def _through(stages: list[tuple[str, Callable[[], object]]], watched: list[Watch
             stage()
         except NO_REFUSAL:
             raise
-        except Exception:
-            continue
-        finally:
-            changed = _changed(name, watched)
-        if changed:
+        except Exception as error:
+            told = f"{name}, which raised {class_of(error)},"
+        else:
+            told = name
+        if changed := _changed(told, watched):
             return changed
     return HOLDS
 

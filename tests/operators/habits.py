@@ -114,6 +114,14 @@ class WritesToTangent(Square):
         return tangent
 
 
+class WritesAndRaises(Square):
+    @staticmethod
+    def backward(ctx, v):
+        (x,) = ctx.saved_tensors
+        x.data.add_(1)
+        raise RuntimeError("too late")
+
+
 CALLS = torch.zeros(1)
 
 
@@ -419,7 +427,7 @@ counts_in_a_closure = _counting()
 FAULTS: dict[str, tuple[str, ...]] = {
     "purity": (
         "WritesToInputInForward", "WritesToInputInBackward", "WritesToCotangent", "WritesToOutputInBackward",
-        "WritesToTangent", "counts_in_a_global", "counts_in_a_closure",
+        "WritesToTangent", "WritesAndRaises", "counts_in_a_global", "counts_in_a_closure",
     ),
     "context": (
         "doubles_without_grad", "doubles_in_inference_mode", "depends_on_threads", "loses_digits_under_autocast",
