@@ -16,7 +16,6 @@ from opcheck.checks.per_sample import each, too_coarse
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, blocked, fails, inapplicable, untested
 from opcheck.derivatives import NO_REFUSAL, Disagreement, Engine, Request
-from opcheck.engines import BatchedEngine
 from opcheck.spec.claims import Supports
 
 
@@ -25,8 +24,7 @@ def check(context: Context) -> Iterator[Verdict]:
     if context.numbers is None:
         yield too_coarse(context)
         return
-    # torch's own functions cannot tell digits: the tolerance is all they have.
-    engine = context.engine if isinstance(context.engine, BatchedEngine) else BatchedEngine()
+    engine = context.default_engine  # torch's own functions cannot tell digits: the tolerance is all they have
     claim = context.case.claims.accuracy(context.case.dtype)
     needed: list[bool] = []
 

@@ -7,10 +7,10 @@ from itertools import combinations
 import torch
 from torch import Tensor
 
-from opcheck.checks.ordinary import Call, called, compared, copies, ordinary
+from opcheck.checks.ordinary import Call, compared, copies, ordinary
 from opcheck.checks.per_sample import per_sample
 from opcheck.checks.subject import Subject
-from opcheck.checks.verdict import HOLDS, Verdict, fails
+from opcheck.checks.verdict import HOLDS, Verdict, fails, first_failure
 from opcheck.derivatives import NO_REFUSAL
 from opcheck.derivatives.coordinates import parts, real_size, vector
 from opcheck.samples.outputs import differentiable
@@ -21,11 +21,8 @@ def judge(subject: Subject) -> Verdict:
     ordinary(subject)
     leaves = subject.leaves
     like = [pair for pair in combinations(range(len(leaves)), 2) if _is_like(leaves[pair[0]], leaves[pair[1]])]
-    for pair in like:
-        verdict = _twice(subject, *pair)
-        if not verdict.passed:
-            return verdict
-    return _memory(subject)
+    twice = first_failure(_twice(subject, *pair) for pair in like)
+    return _memory(subject) if twice.passed else twice
 
 
 def _is_like(one: Tensor, other: Tensor) -> bool:
@@ -46,7 +43,7 @@ def _twice(subject: Subject, one: int, other: int) -> Verdict:
     pieces = list(parts(found, map(real_size, leaves)))
     leaves[other] = leaves[one]
     shared = Call.of(subject, leaves)
-    what = f"one tensor as both {called(subject, one)} and {called(subject, other)}"
+    what = f"one tensor as both {subject.leaf_names[one]} and {subject.leaf_names[other]}"
     verdict = compared(subject, f"the values for {what}", vector(shared.outputs), vector(apart.outputs))
     if not verdict.passed:
         return verdict
@@ -61,7 +58,7 @@ def _memory(subject: Subject) -> Verdict:
         for number, tensor in enumerate(given):
             if output.requires_grad and _share(tensor, output) and not _is_known(subject, index, number):
                 return fails(
-                    f"aliasing: output {index} shares memory with {called(subject, number)} behind autograd's back",
+                    f"aliasing: output {index} shares memory with {subject.leaf_names[number]} behind autograd's back",
                     "a write to the output changes the input, but not its gradient; return a view that autograd knows, "
                     "or a copy",
                 )
@@ -84,21 +81,15 @@ def _share(one: Tensor, other: Tensor) -> bool:
 def _is_known(subject: Subject, index: int, number: int) -> bool:
     """Double an output in place. Tell whether autograd refuses it, or gives the leaf the gradient of what it is now."""
     leaves, given, outputs = _with_copies(subject)
-    before = _real(given[number]).clone()
+    before = vector((given[number],))
     try:
         outputs[index].mul_(2)
     except RuntimeError:
         return True
-    doubled = _real(given[number]) != before
+    doubled = vector((given[number],)) != before
     ones = torch.ones_like(given[number]) * (1 + 1j if given[number].is_complex() else 1)
     (found,) = torch.autograd.grad(given[number], leaves[number], ones)
-    return bool((_real(found)[doubled] == 2).all())
-
-
-def _real(tensor: Tensor) -> Tensor:
-    """Return the real coordinates of a tensor."""
-    plain = tensor.detach().resolve_conj().resolve_neg()
-    return torch.view_as_real(plain) if plain.is_complex() else plain
+    return bool((vector((found,))[doubled] == 2).all())
 
 
 check = per_sample(judge)

@@ -17,7 +17,7 @@ from torch import Tensor
 from opcheck.checks.ordinary import Call, Result, compared, copies, is_strided, ordinary, result
 from opcheck.checks.per_sample import per_sample
 from opcheck.checks.subject import Subject
-from opcheck.checks.verdict import HOLDS, Verdict, fails
+from opcheck.checks.verdict import HOLDS, Verdict, fails, first_failure
 from opcheck.derivatives import NO_REFUSAL
 from opcheck.derivatives.coordinates import probe, tensors_of, vector
 
@@ -26,10 +26,7 @@ Surroundings = Callable[[], AbstractContextManager[Any]]
 
 def judge(subject: Subject) -> Verdict:
     """Compare calls in different surroundings with an ordinary one."""
-    for verdict in _verdicts(subject):
-        if not verdict.passed:
-            return verdict
-    return HOLDS
+    return first_failure(_verdicts(subject))
 
 
 def _verdicts(subject: Subject) -> Iterator[Verdict]:

@@ -14,6 +14,7 @@ import torch
 from opcheck.checks.arguments import names_of
 from opcheck.checks.verdict import Verdict
 from opcheck.derivatives import Coverage, Engine, Numbers, default_numbers
+from opcheck.engines import BatchedEngine
 from opcheck.plan.case import Case
 from opcheck.samples import Inputs, TestedFunction, realize
 from opcheck.samples.cache import Cache
@@ -44,6 +45,11 @@ class Context:
     """Whether inputs may require grad."""
     callables: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     """Operators passed in from Python, by path. They are not looked up."""
+
+    @property
+    def default_engine(self) -> BatchedEngine:
+        """The default engine, whichever the run asks: for what torch's own functions cannot tell."""
+        return self.engine if isinstance(self.engine, BatchedEngine) else BatchedEngine()
 
     @property
     def group(self) -> tuple[object, ...]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from torch import Tensor
 
 from opcheck.checks.ordinary import Call, compared, is_strided, ordinary, pushed_forward, tangents
 from opcheck.checks.per_sample import per_sample
 from opcheck.checks.subject import Subject
-from opcheck.checks.verdict import HOLDS, Verdict, untested
+from opcheck.checks.verdict import Verdict, first_failure, untested
 from opcheck.samples.memory import conjugated_view, negated_view
 
 FACTORS = (-1e3, 1e-3)
@@ -33,18 +33,18 @@ def judge(subject: Subject) -> Verdict:
 
 def _linear(subject: Subject, results: str, what: str, vectors: Sequence[Tensor], derivative: Derivative) -> Verdict:
     plain = derivative(_cloned(vectors))
-    for factor in FACTORS:
-        found = derivative(tuple(v * factor for v in vectors)) / factor
-        verdict = compared(subject, f"the {results} for {what} times {factor:g}, divided by it,", found, plain)
-        if not verdict.passed:
-            return verdict
-    for lazily, view in (("conjugated", _lazily_conjugated), ("negated", _lazily_negated)):
-        if view is _lazily_conjugated and not any(v.is_complex() for v in vectors):
-            continue
-        verdict = compared(subject, f"the {results} for lazily {lazily} {what}", derivative(view(vectors)), plain)
-        if not verdict.passed:
-            return verdict
-    return HOLDS
+
+    def verdicts() -> Iterator[Verdict]:
+        for factor in FACTORS:
+            found = derivative(tuple(v * factor for v in vectors)) / factor
+            yield compared(subject, f"the {results} for {what} times {factor:g}, divided by it,", found, plain)
+        if any(v.is_complex() for v in vectors):
+            found = derivative(_lazily_conjugated(vectors))
+            yield compared(subject, f"the {results} for lazily conjugated {what}", found, plain)
+        found = derivative(_lazily_negated(vectors))
+        yield compared(subject, f"the {results} for lazily negated {what}", found, plain)
+
+    return first_failure(verdicts())
 
 
 def _cloned(vectors: Sequence[Tensor]) -> tuple[Tensor, ...]:

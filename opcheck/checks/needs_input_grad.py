@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from opcheck.checks.ordinary import Call, called, compared, copies, ordinary
+from opcheck.checks.ordinary import Call, compared, copies, ordinary
 from opcheck.checks.per_sample import per_sample
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, fails
@@ -16,7 +16,7 @@ def judge(subject: Subject) -> Verdict:
     for index in (None, *range(len(subject.leaves))):
         leaves = tuple(leaf.requires_grad_(k == index) for k, leaf in enumerate(copies(subject.leaves)))
         call = Call.of(subject, leaves)
-        whose = "no input" if index is None else f"only {called(subject, index)}"
+        whose = "no input" if index is None else f"only {subject.leaf_names[index]}"
         verdict = compared(subject, f"the values where {whose} requires grad", vector(call.outputs), expected.value)
         if index is None and any(output.requires_grad for output in call.outputs):
             verdict = fails("needs_input_grad: an output requires grad where no input does")

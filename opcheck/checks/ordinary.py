@@ -13,12 +13,11 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from opcheck.checks.arguments import names_of
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Blocked, Verdict, blocked, fails, told
 from opcheck.derivatives import NO_REFUSAL
 from opcheck.derivatives.autodiff import jvp, vjp
-from opcheck.derivatives.coordinates import largest_difference, probe, real_size, tensors_of, vector
+from opcheck.derivatives.coordinates import largest_difference, vector, vectors_like
 from opcheck.samples.outputs import differentiable
 
 ROUNDING = 1e4
@@ -55,13 +54,21 @@ class Call:
     @cached_property
     def cotangents(self) -> tuple[Tensor, ...]:
         """Cotangents for the outputs: the same numbers in each call."""
-        plain = [torch.empty(y.shape, dtype=y.dtype, device=y.device) for y in self.outputs]
-        return tensors_of(probe(sum(map(real_size, plain))), plain)
+        return vectors_like(self.outputs)
 
     def pulled_back(self, cotangents: Sequence[Tensor] | None = None) -> Tensor:
         """Return the gradients of all leaves by one backward pass, of shape (N,). The graph is retained."""
         given = self.cotangents if cotangents is None else cotangents
         return vector(vjp(self.outputs, self.leaves, given))
+
+    def gradients(self, cotangents: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        """Return the gradients that can be differentiated themselves, for cotangents that require grad."""
+        found = vjp(self.outputs, self.leaves, cotangents, create_graph=True)
+        return tuple(gradient for gradient in found if gradient.requires_grad)
+
+    def pulled_back_twice(self, cotangents: Sequence[Tensor]) -> Tensor:
+        """Return the gradients of the gradients: of all leaves, and of the cotangents, of shape (N + M,)."""
+        return Call((*self.leaves, *cotangents), self.gradients(cotangents)).pulled_back()
 
 
 def result(call: Call, subject: Subject) -> Result:
@@ -90,8 +97,7 @@ def is_strided(subject: Subject) -> bool:
 
 def tangents(subject: Subject) -> tuple[Tensor, ...]:
     """Return tangents for the leaves: the same numbers each time."""
-    plain = [torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in subject.leaves]
-    return tensors_of(probe(sum(map(real_size, plain))), plain)
+    return vectors_like(subject.leaves)
 
 
 def pushed_forward(subject: Subject, vectors: Sequence[Tensor]) -> Tensor:
@@ -142,10 +148,7 @@ def differentiate_twice(subject: Subject) -> None:
     autograd skips it, and returns zeros.
     """
     call = Call.of(subject)
-    outputs = [output for output in call.outputs if output.requires_grad]
-    cotangents = [torch.ones_like(output).requires_grad_() for output in outputs]
-    found = torch.autograd.grad(outputs, call.leaves, cotangents, create_graph=True, allow_unused=True)
-    gradients = [gradient for gradient in found if gradient is not None and gradient.requires_grad]
+    gradients = call.gradients([torch.ones_like(output).requires_grad_() for output in call.outputs])
     if gradients:
         torch.autograd.backward(gradients, [torch.ones_like(gradient) for gradient in gradients])
 
@@ -194,15 +197,3 @@ def is_steady(subject: Subject) -> bool:
 def random(subject: Subject) -> Verdict:
     """Return the verdict on a sample at which ordinary calls differ, so that no comparison says anything."""
     return blocked("nondeterminism", f"{subject.context.case.check}: ordinary calls do not give the same each time")
-
-
-def called(subject: Subject, index: int) -> str:
-    """Return what messages call a leaf: the name of its argument where there is one, else `input 0`."""
-    context = subject.context
-    slot = next((slot for slot in subject.inputs.slots if slot.index == index), None)
-    if slot is None:
-        return f"input {index}"
-    kind, at, *rest = slot.path
-    names = names_of(context.operator, context.case.variant.path)
-    name = names[at] if kind == "args" and isinstance(at, int) and at < len(names) else at if kind == "kwargs" else None
-    return f"input {index}" if name is None else "".join([str(name), *(f"[{part}]" for part in rest)])

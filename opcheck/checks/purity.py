@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,7 +69,7 @@ def judge(subject: Subject) -> Verdict:
     if call.outputs and supports.backward:
         stages.append(("backward", lambda: call.pulled_back(tuple(v.detach() for v in cotangents))))
         if supports.second_order:
-            stages.append(("the backward pass of backward", lambda: _twice(call, cotangents)))
+            stages.append(("the backward pass of backward", lambda: call.pulled_back_twice(cotangents)))
     if supports.forward_ad and is_strided(subject):
         vectors = tangents(subject)
         watched += [Watched.of(f"tangent {index}", t) for index, t in enumerate(vectors)]
@@ -90,14 +90,6 @@ def _through(stages: list[tuple[str, Callable[[], object]]], watched: list[Watch
         if changed := _changed(told, watched):
             return changed
     return HOLDS
-
-
-def _twice(call: Call, cotangents: Sequence[Tensor]) -> None:
-    """Differentiate the backward pass."""
-    found = torch.autograd.grad(call.outputs, call.leaves, cotangents, create_graph=True, allow_unused=True)
-    gradients = tuple(g for g in found if g is not None and g.requires_grad)
-    if gradients:
-        Call((*call.leaves, *cotangents), gradients).pulled_back()
 
 
 def _changed(stage: str, watched: Iterable[Watched]) -> Verdict | None:

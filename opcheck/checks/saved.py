@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from opcheck.checks.ordinary import Call, copies, is_steady, off_by, ordinary, random
+from opcheck.checks.ordinary import Call, compared, copies, ordinary
 from opcheck.checks.per_sample import per_sample
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, fails, untested
@@ -83,14 +83,12 @@ def _after(subject: Subject, call: Call, name: str) -> Verdict:
         found = call.pulled_back()
     except RuntimeError:
         return HOLDS
-    off = off_by(subject, found, ordinary(subject).gradient)
-    if not off:
-        return HOLDS
-    if not is_steady(subject):
-        return random(subject)
+    verdict = compared(subject, "the gradients", found, ordinary(subject).gradient)
+    if not verdict.is_failure:
+        return verdict
     return fails(
         f"saved: {name} changed in place between forward and backward, and the gradients are silently wrong",
-        f"off by up to {off:.4g}\nsave tensors by ctx.save_for_backward, which notices a change",
+        f"off {verdict.detail}\nsave tensors by ctx.save_for_backward, which notices a change",
     )
 
 

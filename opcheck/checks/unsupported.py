@@ -16,7 +16,6 @@ from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, inapplicable, told, untested
 from opcheck.derivatives import NO_REFUSAL
 from opcheck.derivatives.autodiff import dual_level, make_dual, tangent_of
-from opcheck.engines import BatchedEngine
 from opcheck.samples import realize
 from opcheck.spec.claims import Supports
 
@@ -130,9 +129,8 @@ def _asked(check: str, own_vmap: bool = False) -> Probe:
     """
 
     def probe(subject: Subject) -> tuple[Answer, str]:
-        engine = subject.context.engine
-        asked = BatchedEngine() if own_vmap and not isinstance(engine, BatchedEngine) else engine
-        found = asked.ask(check, subject.request)
+        engine = subject.context.default_engine if own_vmap else subject.context.engine
+        found = engine.ask(check, subject.request)
         if found is None:
             return Answer.WORKS, ""
         return (Answer.REFUSED if found.kind == "refused" else Answer.WRONG), found.text

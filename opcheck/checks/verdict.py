@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -81,6 +82,11 @@ def cannot(title: str, detail: str = "") -> Verdict:
 def blocked(check: str, title: str, detail: str = "") -> Verdict:
     """Return the verdict that a claim cannot be judged, since that of another check does not hold."""
     return Verdict(False, title, detail, blocked=check)
+
+
+def first_failure(verdicts: Iterable[Verdict]) -> Verdict:
+    """Return the first verdict that is no pass, or one that holds. Those after it are not asked for."""
+    return next((verdict for verdict in verdicts if not verdict.passed), HOLDS)
 
 
 def untested(why: str) -> Verdict:

@@ -163,6 +163,15 @@ def largest_difference(one: Tensor, other: Tensor) -> float:
     return float((one - other).abs_().max()) if one.numel() else 0.0
 
 
+def deviation(one: Tensor, other: Tensor) -> float:
+    """Return the largest absolute difference of two results of one call; NaN if one is no number where the other is.
+
+    Equal infinities do not differ, nor does NaN from NaN.
+    """
+    equal = (one == other) | (one.isnan() & other.isnan())
+    return largest_difference(*(torch.where(equal, 0.0, tensor) for tensor in (one, other)))
+
+
 def same(one: Tensor, other: Tensor, rtol: float, atol: float) -> bool:
     """Tell whether two tensors of the same shape agree up to rounding: as `torch.allclose`, NaN equal to NaN."""
     return largest_difference(one, other) <= atol or torch.allclose(one, other, rtol, atol, equal_nan=True)
@@ -182,6 +191,12 @@ def _numbers(size: int, number: int) -> tuple[float, ...]:
     generator = torch.Generator().manual_seed(1000 * size + number)
     numbers: list[float] = (torch.rand(size, generator=generator, dtype=torch.float64) * 2 - 1).tolist()
     return tuple(numbers)
+
+
+def vectors_like(tensors: Sequence[Tensor], number: int = 0) -> tuple[Tensor, ...]:
+    """Return a random direction as tensors of the shapes and dtypes given, in plain memory. See `probe`."""
+    plain = [torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device) for tensor in tensors]
+    return tensors_of(probe(sum(map(real_size, plain)), number), plain)
 
 
 def directions(size: int, count: int | None = None, side: Side = "inputs") -> Tensor:

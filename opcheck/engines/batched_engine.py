@@ -10,7 +10,7 @@ import torch
 
 from opcheck.derivatives.autodiff import Differentiable, Primal, Pullback, gradient_sum, pushforward
 from opcheck.derivatives.compare import contradiction
-from opcheck.derivatives.coordinates import probe, real_size, same, tensors_of, with_gaps
+from opcheck.derivatives.coordinates import same, vectors_like, with_gaps
 from opcheck.derivatives.disagreement import Disagreement
 from opcheck.derivatives.evidence import MODES, Evidence, Mode
 from opcheck.derivatives.gradients import GRADIENT_CLAIMS, attributes, memory_of_cotangents, undefined_cotangents
@@ -89,8 +89,7 @@ class Point:
         function = Pullback(base.function, len(base.leaves)) if reverse else pushforward(base.function)
         given = self.request.grad_outputs if reverse and base is self.evidence() else None
         if given is None:
-            plain = [torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device) for tensor in like]
-            given = tensors_of(probe(sum(map(real_size, like)), 1), plain)
+            given = vectors_like(like, 1)
         if step == "rev with gaps":
             given = tuple(with_gaps(v) for v in given)
         linear = tuple(v.detach().requires_grad_() for v in given)

@@ -113,12 +113,8 @@ def _verdicts(case: Case, session: RunSession, *, distinct: bool) -> Sequence[Ve
     except Exception as error:
         frame = traceback.extract_tb(error.__traceback__)[-1]
         reason = f"the check itself broke: {told(error)}"
-        return Outcome.of(
-            case,
-            "error",
-            reason,
-            f"{case.id}: {reason}\nat {frame.filename}:{frame.lineno}\nthis is a defect of the check",
-        )
+        where = f"at {frame.filename}:{frame.lineno}"
+        return Outcome.of(case, "error", reason, f"{case.id}: {reason}\n{where}\nthis is a defect of the check")
     except BaseException as error:  # SystemExit, KeyboardInterrupt, those of pytest: operators must not raise them
         if isinstance(error, _Interrupted) or (isinstance(error, KeyboardInterrupt) and not distinct):
             raise

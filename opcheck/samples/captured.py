@@ -17,10 +17,10 @@ MOST = 1000
 def captured(operator: Any) -> Iterator[tuple[str, Tensor]]:
     """Yield the tensors that a callable reads without being given them, with a name for each.
 
-    Tensors of modules are those of `vars(module)` and of the globals that a function names.
+    Of globals, those that a function names.
     """
     while isinstance(operator, functools.partial):
-        yield from _tensors("the bound argument", _items((*operator.args, *operator.keywords.items())))
+        yield from _tensors("the bound argument", [*_items(operator.args), *operator.keywords.items()])
         operator = operator.func
     function = inspect.unwrap(operator)
     owner = getattr(function, "__self__", function)

@@ -54,6 +54,7 @@ def test_defaults_and_the_arguments_of_a_partial():
 
     assert names(scaled) == ["the default 0"]
     assert names(functools.partial(torch.mul, torch.ones(1))) == ["the bound argument 0"]
+    assert names(functools.partial(torch.mul, other=torch.ones(1))) == ["the bound argument other"]
 
 
 def test_attributes_of_objects_and_of_the_owners_of_methods():
