@@ -131,6 +131,7 @@ class Subject:
             raise_exception=bool(overrides.get("raise_exception", settings.raise_exception)),
             non_contiguous=(False, True) if generated == "both" else (generated,),
             coverage=context.coverage,
+            whole=context.case.operator.spec.orders,
             names=self.output_info.names,
             leaf_names=self.leaf_names,
             key=f"{context.case.subject}[{context.device}-{context.case.dtype}]#{self.sample.name}",

@@ -52,6 +52,11 @@ OF_THE_FUNCTION = ("context", "saved", "aliasing")
 """What is tested of the function alone, and not of its variants."""
 
 
+OF_FORWARD_MODE = ("fwd_over_rev", "rev_over_fwd", "fwd_over_fwd")
+OF_SECOND_ORDER = (*OF_FORWARD_MODE, "third_order")
+"""The features that build on second order, and those of them that build on forward mode as well."""
+
+
 def disclaimed(supports: Supports, variant: str) -> list[str]:
     """Return the features to try. A feature that builds on a disclaimed one is not tried separately."""
     names = [name for name in supports.disclaimed() if name not in TESTED_ELSEWHERE]
@@ -61,12 +66,12 @@ def disclaimed(supports: Supports, variant: str) -> list[str]:
     else:
         names += [name for name in supports.disclaimed() if name == "vmap"]
     if supports.backward is False:
-        gone = {"batched_grad", "second_order", "fwd_over_rev", "undefined_grad", "masked", "saved", "aliasing"}
+        gone = {"batched_grad", "second_order", "undefined_grad", "masked", "saved", "aliasing", *OF_SECOND_ORDER}
         names = [name for name in names if name not in gone]
     if not supports.forward_ad:
-        names = [name for name in names if name not in ("batched_forward_grad", "fwd_over_rev")]
+        names = [name for name in names if name not in ("batched_forward_grad", *OF_FORWARD_MODE)]
     if not supports.second_order:
-        names = [name for name in names if name != "fwd_over_rev"]
+        names = [name for name in names if name not in OF_SECOND_ORDER]
     return names
 
 
@@ -211,6 +216,9 @@ PROBES: dict[str, Probe] = {
     "batched_forward_grad": _asked("batched_forward_grad", own_vmap=True),
     "second_order": _second_order,
     "fwd_over_rev": _asked("fwd_over_rev"),
+    "rev_over_fwd": _asked("rev_over_fwd"),
+    "fwd_over_fwd": _asked("fwd_over_fwd"),
+    "third_order": _asked("rev_over_rev_over_rev"),
     "inplace_backward": _asked("backward"),
     "undefined_grad": _asked("undefined_grad"),
     "masked": _masked,

@@ -11,6 +11,7 @@ import torch
 from opcheck.derivatives.autodiff import Differentiable, Primal, Pullback, gradient_sum, pushforward
 from opcheck.derivatives.compare import contradiction
 from opcheck.derivatives.coordinates import same, vectors_like, with_gaps
+from opcheck.derivatives.direction import holds_along_one
 from opcheck.derivatives.disagreement import Disagreement
 from opcheck.derivatives.evidence import MODES, Evidence, Mode
 from opcheck.derivatives.gradients import GRADIENT_CLAIMS, attributes, memory_of_cotangents, undefined_cotangents
@@ -29,6 +30,9 @@ FIRST: dict[str, tuple[tuple[Step, ...], Mode]] = {
     "scalarized_second_order": (("sum",), "reverse"),
 }
 """The checks of Jacobians that are not named by their modes: of which derivative, and by which mode."""
+
+FURTHER = ("rev_over_fwd", "fwd_over_fwd", "rev_over_rev_over_rev")
+"""The derivatives of higher order that are compared along one direction, unless more is asked for."""
 
 REVERSE: tuple[Mode, ...] = ("reverse",)
 
@@ -119,7 +123,10 @@ class BatchedEngine:
             return GRADIENT_CLAIMS[check](point.evidence(), request)
         if check == "rev_over_rev" or check == "fwd_over_rev":
             return _of_pullback(point, request, place[1])
-        found = contradiction(point.evidence(*place[0]), place[1], request)
+        evidence = point.evidence(*place[0])
+        if check in FURTHER and check not in request.whole and holds_along_one(evidence, place[1], request.numbers):
+            return None
+        found = contradiction(evidence, place[1], request)
         return memory_of_cotangents(point.evidence(), request) if found is None and check == "backward" else found
 
     def _by_torch(self, check: str, request: Request) -> Disagreement | None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
-from opcheck.spec.claims import Order, Supports
+from opcheck.spec.claims import Supports
 from opcheck.spec.library import Operator
 
 Applies = Callable[[Operator, Supports], bool]
@@ -40,18 +40,22 @@ class CheckKind:
     methods: bool = False
     """Whether methods are tested too. A method records the same graph as its function, so one check in each mode is
     enough."""
+    asked: bool = False
+    """Whether the spec has to ask for it, under `orders`."""
     applies: Applies = _always
     judge: Callable[[Any], Any] | None = None
     """The function that `opcheck.register_check` registered; None for other checks."""
 
     def claimed(self, operator: Operator, supports: Supports) -> bool:
         """Tell whether the operator makes the claim that this check tests."""
+        if self.asked and self.name not in operator.spec.orders:
+            return False
         return all(getattr(supports, name) for name in self.needs) and self.applies(operator, supports)
 
     @property
     def remedy(self) -> str:
         """How a spec says that the claim is not meant to hold. Empty: no key of `supports` says so."""
-        if self.name in get_args(Order):
+        if self.asked:
             return f'if this is how it should be, take "{self.name}" out of orders'
         return f"if this is how it should be, write supports.{self.needs[-1]} = false" if self.needs else ""
 
@@ -80,11 +84,6 @@ def has_disclaimers(operator: Operator, supports: Supports) -> bool:
     if not any(variant.kind == "inplace" for variant in operator.variants):
         silent.add("inplace_backward")
     return bool(set(supports.disclaimed()) - silent)
-
-
-def asks_for(order: Order) -> Applies:
-    """Return whether `orders` asks for a derivative."""
-    return lambda operator, supports: order in operator.spec.orders
 
 
 def has_reference(operator: Operator, supports: Supports) -> bool:

@@ -1,0 +1,36 @@
+"""A derivative along one random direction: a few ordinary calls, where the whole Jacobian takes a batch of them.
+
+It is enough where everything is right, as almost always. What it doubts, the whole Jacobian decides.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from opcheck.derivatives.compare import ACCURATE
+from opcheck.derivatives.coordinates import probe
+from opcheck.derivatives.differences import differences, looped
+from opcheck.derivatives.evidence import Evidence, Mode
+from opcheck.derivatives.question import Numbers
+
+CLOSE = 0.01
+"""The part of the tolerance that is left to a product with a random direction, which adds up what many entries say."""
+
+
+def holds_along_one(evidence: Evidence, mode: Mode, numbers: Numbers) -> bool:
+    """Tell whether J u by forward mode, or v^T J u by reverse mode, equals the numerical one for random u and v.
+
+    Far closer than the tolerance for entries of the Jacobian allows, and without a kink. Passes on the exceptions of
+    the derivative.
+    """
+    outputs, inputs = evidence.size
+    u = probe(inputs)
+    found = evidence.ordinary_forward if mode == "forward" else (evidence.ordinary_reverse @ u).reshape(1)
+    points = evidence.point + torch.stack([u, -u, torch.zeros_like(u)]) * numbers.eps
+    moved = differences(looped(evidence.function, evidence.leaves, points), numbers.eps)
+    expected, bend = moved.jacobian[:, 0], moved.bend[:, 0]
+    if mode == "reverse":
+        expected = (probe(outputs) @ expected).reshape(1)
+    allowed = min(ACCURATE, numbers.atol) + CLOSE * numbers.rtol * expected.abs()
+    bent = bend.abs() > numbers.atol + numbers.rtol * moved.jacobian[:, 0].abs()
+    return bool(((found - expected).abs() <= allowed).all()) and not bool(bent.any())
