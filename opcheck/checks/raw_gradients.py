@@ -23,6 +23,11 @@ class RawGradient:
     device: torch.device
 
 
+def functions_of(outputs: tuple[Tensor, ...]) -> list[Any]:
+    """Return the nodes of autograd functions written in Python in the graph of some outputs."""
+    return [node for node in nodes_of(outputs) if isinstance(node, BackwardCFunction)]
+
+
 def raw_gradients(outputs: tuple[Tensor, ...], leaves: tuple[Tensor, ...]) -> list[RawGradient]:
     """Run one backward pass over `outputs`, and return the gradients of every Python function on the way.
 
@@ -31,7 +36,7 @@ def raw_gradients(outputs: tuple[Tensor, ...], leaves: tuple[Tensor, ...]) -> li
     gradient is looked at where it is returned.
     """
     found: list[RawGradient] = []
-    nodes = [node for node in nodes_of(outputs) if isinstance(node, BackwardCFunction)]
+    nodes = functions_of(outputs)
     if not nodes:
         return found
     for node in nodes:

@@ -12,6 +12,7 @@ from opcheck.checks.context import Context
 from opcheck.checks.masked import under
 from opcheck.checks.ordinary import differentiate_twice
 from opcheck.checks.per_sample import Judge, prepared, too_coarse, too_much, with_sample
+from opcheck.checks.raw_gradients import functions_of
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, inapplicable, told, untested
 from opcheck.derivatives import NO_REFUSAL
@@ -192,6 +193,13 @@ def _masked(subject: Subject) -> tuple[Answer, str]:
     return (Answer.WORKS, "") if found is None else (Answer.REFUSED, found.text)
 
 
+def _fwd_over_fwd(subject: Subject) -> tuple[Answer, str]:
+    answer, text = _asked("fwd_over_fwd")(subject)
+    # torch.func never asks a jvp in Python for its own tangents: see `higher_order.NOT_ASKED`. It cannot refuse.
+    silent = answer is Answer.WRONG and functions_of(subject.differentiable_outputs)
+    return (Answer.REFUSED if silent else answer), text
+
+
 def _vmap(subject: Subject) -> tuple[Answer, str]:
     verdict = vmap.judge(subject)
     return (Answer.WORKS, "") if verdict.passed else (Answer.WRONG, verdict.detail)
@@ -217,7 +225,7 @@ PROBES: dict[str, Probe] = {
     "second_order": _second_order,
     "fwd_over_rev": _asked("fwd_over_rev"),
     "rev_over_fwd": _asked("rev_over_fwd"),
-    "fwd_over_fwd": _asked("fwd_over_fwd"),
+    "fwd_over_fwd": _fwd_over_fwd,
     "third_order": _asked("rev_over_rev_over_rev"),
     "inplace_backward": _asked("backward"),
     "undefined_grad": _asked("undefined_grad"),

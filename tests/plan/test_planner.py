@@ -74,13 +74,28 @@ class TestIds:
 
 class TestChecks:
     def test_everything_is_checked_by_default(self, planned: Plan) -> None:
-        conditional = {"masked", "unsupported", "reference", "errors", "registration", *get_args(Order)}
+        conditional = {"masked", "unsupported", "reference", "errors", "registration", "scalarized_second_order"}
         assert checks_of(planned(SIN)) == [name for name in check_kinds() if name not in conditional]
 
-    @pytest.mark.parametrize("order", get_args(Order))
-    def test_further_orders_are_checked_where_a_spec_asks_for_them(self, planned: Plan, order: str) -> None:
-        added = set(checks_of(planned(SIN + f'orders = ["{order}"]'))) - set(checks_of(planned(SIN)))
-        assert added == {order}
+    def test_the_sum_of_gradients_is_differentiated_where_a_spec_asks_for_it(self, planned: Plan) -> None:
+        orders = f"orders = {list(get_args(Order))}"
+        assert set(checks_of(planned(SIN + orders))) - set(checks_of(planned(SIN))) == {"scalarized_second_order"}
+
+    @pytest.mark.parametrize(
+        ("disclaimed", "gone"),
+        [
+            ("rev_over_fwd", {"rev_over_fwd"}),
+            ("fwd_over_fwd", {"fwd_over_fwd"}),
+            ("third_order", {"rev_over_rev_over_rev"}),
+            ("forward_ad", {"rev_over_fwd", "fwd_over_fwd"}),
+            ("second_order", {"rev_over_fwd", "fwd_over_fwd", "rev_over_rev_over_rev"}),
+        ],
+    )
+    def test_further_orders_are_checked_where_they_are_claimed(
+        self, planned: Plan, disclaimed: str, gone: set[str]
+    ) -> None:
+        further = {"rev_over_fwd", "fwd_over_fwd", "rev_over_rev_over_rev"}
+        assert further & set(checks_of(planned(SIN + f"supports.{disclaimed} = false"))) == further - gone
 
     def test_each_variant_has_the_checks_of_derivatives(self, planned: Plan) -> None:
         cases = planned(SIN)

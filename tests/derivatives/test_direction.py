@@ -1,0 +1,87 @@
+"""A derivative along one direction: what it lets pass, and what it leaves to the whole Jacobian."""
+
+import pytest
+import torch
+from operators import awkward
+
+from opcheck.derivatives.autodiff import Primal, Pullback, Pushforward
+from opcheck.derivatives.direction import holds_along_one
+from opcheck.derivatives.evidence import Evidence
+from opcheck.derivatives.question import BY_PRECISION, DOUBLE
+
+BOTH = pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
+MODES = pytest.mark.parametrize("mode", ["reverse", "forward"])
+
+
+def leaf(*shape, dtype=torch.float64, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, dtype=dtype, generator=generator).requires_grad_()
+
+
+def evidence(function, *leaves):
+    return Evidence(Primal(lambda *x: (function(*x),), (0,)), leaves)
+
+
+@BOTH
+@MODES
+@pytest.mark.parametrize(
+    "function", [torch.sin, lambda x: x.exp() * x, lambda x: x.prod(), lambda x: x[:, None] @ x[None], lambda x: x * 0]
+)
+def test_right_derivatives_hold(function, mode, dtype):
+    assert holds_along_one(evidence(function, leaf(4, dtype=dtype)), mode, BY_PRECISION[dtype])
+
+
+@BOTH
+@pytest.mark.parametrize("entry", range(4))
+def test_a_single_wrong_entry_of_a_derivative_is_doubted(entry, dtype):
+    class OneEntry(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * x
+
+        @staticmethod
+        def backward(ctx, v):
+            (x,) = ctx.saved_tensors
+            found = v * 2 * x.conj()
+            found[entry] *= 1.002
+            return found
+
+    assert not holds_along_one(evidence(OneEntry.apply, leaf(4, dtype=dtype)), "reverse", DOUBLE)
+
+
+@BOTH
+@pytest.mark.parametrize("derivative", [lambda f: Pullback(f, 1), Pushforward])
+def test_the_derivative_of_a_derivative_holds(derivative, dtype):
+    function = derivative(Primal(lambda x: (x.exp() * x,), (0,)))
+    found = Evidence(function, (leaf(3, dtype=dtype), leaf(3, dtype=dtype, seed=1)))
+    assert holds_along_one(found, "reverse", DOUBLE)
+
+
+@BOTH
+def test_a_wrong_third_derivative_is_doubted_and_no_other(dtype):
+    function = Primal(lambda x: (awkward.cube_wrong_at_third_order(x),), (0,))
+    second = Evidence(Pullback(function, 1), (leaf(3, dtype=dtype), leaf(3, dtype=dtype, seed=1)))
+    inner = Pullback(function, 1)
+    third = Evidence(Pullback(inner, 2), tuple(leaf(3, dtype=dtype, seed=seed) for seed in range(3)))
+    assert holds_along_one(second, "reverse", DOUBLE)
+    assert not holds_along_one(third, "reverse", DOUBLE)
+
+
+def test_a_kink_is_left_to_the_whole_jacobian():
+    at_zero = torch.tensor([0.0, 1.0], dtype=torch.float64, requires_grad=True)
+    assert not holds_along_one(evidence(torch.abs, at_zero), "reverse", DOUBLE)
+
+
+def test_nan_is_doubted():
+    nan = torch.tensor([-1.0, 1.0], dtype=torch.float64, requires_grad=True)
+    assert not holds_along_one(evidence(torch.sqrt, nan), "reverse", DOUBLE)
+
+
+def test_a_derivative_that_raises_raises():
+    def raises(x):
+        x.register_hook(lambda v: 1 / 0)
+        return x.sin()
+
+    with pytest.raises(ZeroDivisionError):
+        holds_along_one(evidence(raises, leaf(3)), "reverse", DOUBLE)
