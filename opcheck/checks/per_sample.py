@@ -57,14 +57,14 @@ def too_coarse(context: Context) -> Verdict:
 def each(context: Context, judge: Judge, derivative: bool, refusal: Refusal = cannot) -> Iterator[Verdict]:
     """Yield a verdict for each sample, and one more for the case if no sample tests anything."""
     reasons: dict[str, None] = {}
-    tested = False
+    settled = False
     for sample in context.samples:
         verdict = judged(context, sample, judge, derivative, refusal)
         yield verdict
-        tested = tested or not verdict.untested
+        settled = settled or not verdict.untested or verdict.out_of_reach
         if verdict.untested:
             reasons[verdict.title] = None
-    if not tested:
+    if not settled:
         yield cannot(f"{context.case.check}: no sample tests the claim", "\n".join([*reasons, ADD_A_SAMPLE]))
 
 

@@ -46,6 +46,8 @@ class Verdict:
     """Nothing was compared: the verdict is no evidence for the claim. The title says why."""
     applies: bool = True
     """Whether the claim says anything about the sample. If not, nothing is compared."""
+    out_of_reach: bool = False
+    """torch has no way to ask about the claim at this sample, whatever the operator does. Nothing is compared."""
     cause: BaseException | None = field(default=None, repr=False, compare=False)
     """The exception behind it, for debuggers."""
 
@@ -97,6 +99,11 @@ def untested(why: str) -> Verdict:
 def inapplicable(why: str) -> Verdict:
     """Return the verdict that the claim says nothing about a sample."""
     return Verdict(True, why, untested=True, applies=False)
+
+
+def out_of_reach(why: str) -> Verdict:
+    """Return the verdict that torch cannot be asked about the claim. A case of which this is all is skipped."""
+    return Verdict(True, why, untested=True, out_of_reach=True)
 
 
 class Blocked(Exception):

@@ -126,7 +126,7 @@ class Request:
     """For second order: whether generated cotangents have gaps in memory; each kind in turn."""
     coverage: Coverage = AUTO
     whole: tuple[str, ...] = ()
-    """The derivatives of higher order whose whole Jacobians are always compared. Others are not, if one direction holds."""
+    """The derivatives of higher order whose whole Jacobians are compared. Others are, where one direction objects."""
     names: tuple[str, ...] = ()
     """The names of the outputs, as in `.loss` and `['logits']`; empty: they have positions."""
     derivative: str = "backward"

@@ -17,7 +17,8 @@ from opcheck.derivatives.evidence import MODES, Evidence, Mode
 from opcheck.derivatives.gradients import GRADIENT_CLAIMS, attributes, memory_of_cotangents, undefined_cotangents
 from opcheck.derivatives.precision import lost_digits
 from opcheck.derivatives.question import Request
-from opcheck.engines.torch_engine import SPARSE, TorchEngine
+from opcheck.engines.by_hand import SPARSE
+from opcheck.engines.torch_engine import TorchEngine
 
 Step = Literal["rev", "rev with gaps", "fwd", "sum"]
 """From a function to the next: its pullback, for cotangents that may have gaps in memory, its pushforward, or the sum

@@ -48,13 +48,24 @@ def low_rank(x: Tensor) -> Tensor:
 
 
 def log_simplex(x: Tensor) -> Tensor:
-    """log_softmax of the real part: log-probabilities."""
-    return _real(x).log_softmax(dim=-1).to(x.dtype)
+    """log_softmax of the real part: log-probabilities.
+
+    Written out, since forward mode of torch's own function cannot be differentiated in reverse mode.
+    """
+    own = _shifted(x)
+    return (own - own.exp().sum(dim=-1, keepdim=True).log()).to(x.dtype)
 
 
 def simplex(x: Tensor) -> Tensor:
-    """softmax of the real part: probabilities."""
-    return _real(x).softmax(dim=-1).to(x.dtype)
+    """softmax of the real part: probabilities. Written out, as `log_simplex` is."""
+    weights = _shifted(x).exp()
+    return (weights / weights.sum(dim=-1, keepdim=True)).to(x.dtype)
+
+
+def _shifted(x: Tensor) -> Tensor:
+    """The real part less its largest element, so that no exponential overflows. The maps do not change by that."""
+    own = _real(x)
+    return own - own.detach().amax(dim=-1, keepdim=True)
 
 
 def _real(x: Tensor) -> Tensor:

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from opcheck.derivatives import compare
+from opcheck.engines import batched_engine
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*jit.script:DeprecationWarning")
 
@@ -69,8 +70,36 @@ def test_the_diagnosis_and_the_worst_entries_are_fields_for_reports(verdict_of, 
     assert off[0] > 0
 
 
+FURTHER = ["rev_over_fwd", "fwd_over_fwd", "rev_over_rev_over_rev"]
+
+
 @BOTH
-@pytest.mark.parametrize("order", ["rev_over_fwd", "fwd_over_fwd", "scalarized_second_order", "rev_over_rev_over_rev"])
+@pytest.mark.parametrize("order", FURTHER)
+def test_further_orders_are_compared_along_one_direction(verdict_of, monkeypatch, order, dtype):
+    asked, own = [], batched_engine.contradiction
+    monkeypatch.setattr(batched_engine, "contradiction", lambda *args: asked.append(args) or own(*args))
+    assert verdict_of("torch.sin", order, dtype).outcome == "passed"
+    assert asked == []
+
+
+@BOTH
+def test_where_one_direction_objects_the_whole_jacobian_is_shown(verdict_of, dtype):
+    outcome = verdict_of("operators.awkward.cube_wrong_at_third_order", "rev_over_rev_over_rev", dtype, NO_FORWARD)
+    assert outcome.outcome == "failed"
+    assert "worst entry: d gradient of" in outcome.message
+
+
+@BOTH
+def test_forward_over_forward_of_an_autograd_function_is_out_of_reach(verdict_of, dtype):
+    outcome = verdict_of("operators.right.square", "fwd_over_fwd", dtype)
+    assert outcome.outcome == "skipped"
+    assert outcome.reason.startswith("torch.func gives zeros for the jvp of the jvp of an autograd.Function")
+    disclaimed = verdict_of("operators.right.square", "unsupported", dtype, "supports.fwd_over_fwd = false")
+    assert disclaimed.outcome == "passed"
+
+
+@BOTH
+@pytest.mark.parametrize("order", [*FURTHER, "scalarized_second_order"])
 def test_further_orders_are_checked(verdict_of, order, dtype):
     assert verdict_of("torch.sin", order, dtype, f'orders = ["{order}"]').outcome == "passed"
 
@@ -91,7 +120,7 @@ def test_a_fault_of_the_third_derivative_is_found_where_the_spec_asks_for_it(ver
         # A jvp that is wrong is a function like others, whose own derivative may be right.
         ("wrong_jvp", "rev_over_fwd", "passed"),
         # torch.func gives zeros for forward over forward of any autograd function with a jvp.
-        ("wrong_jvp", "fwd_over_fwd", "blocked"),
+        ("wrong_jvp", "fwd_over_fwd", "skipped"),
     ],
 )
 def test_faults_of_further_orders_are_told_apart(verdict_of, operator, order, outcome, dtype):

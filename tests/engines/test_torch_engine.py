@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from opcheck.derivatives import Numbers, Request
-from opcheck.engines import TorchEngine, torch_engine
+from opcheck.engines import TorchEngine, by_hand, torch_engine
 
 NUMBERS = Numbers(eps=1e-5, atol=1e-4, rtol=1e-2, nondeterminism=1e-8)
 
@@ -161,9 +161,17 @@ def test_each_claim_is_a_question_of_its_own(asked):
 
 
 def test_it_imports_nothing_that_it_measures():
-    text = Path(torch_engine.__file__).read_text()
-    own = re.findall(r"^from (opcheck\.\S+) import", text, re.MULTILINE)
-    assert own == ["opcheck.derivatives.disagreement", "opcheck.derivatives.question"]
+    for module in (torch_engine, by_hand):
+        own = re.findall(r"^from (opcheck\.\S+) import", Path(module.__file__).read_text(), re.MULTILINE)
+        allowed = {"opcheck.derivatives.disagreement", "opcheck.derivatives.question", "opcheck.engines.by_hand"}
+        assert set(own) <= allowed
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
+@pytest.mark.parametrize("check", ["rev_over_rev_over_rev", "rev_over_fwd", "scalarized_second_order"])
+def test_a_derivative_that_depends_on_nothing_is_zero(check, dtype):
+    z = torch.tensor([0.5, 1.5], dtype=dtype, requires_grad=True)
+    assert TorchEngine().ask(check, Request(lambda z: (z**0 + z,), (z,), NUMBERS)) is None
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
