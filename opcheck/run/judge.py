@@ -44,7 +44,9 @@ def judge(case: Case, verdicts: Sequence[Verdict], rerun: str = "", engine: str 
             case, kind_of(first), first.title, _message(case, unexpected, _samples(tested), rerun), **fields
         )
     if not tested:
-        return Outcome.of(case, "skipped", "; ".join(dict.fromkeys(verdict.title for verdict in verdicts)))
+        why = "; ".join(dict.fromkeys(verdict.title for verdict in verdicts))
+        reach = {"out_of_reach": True} if any(verdict.out_of_reach for verdict in verdicts) else {}
+        return Outcome.of(case, "skipped", why, **reach)
     too_good = [text for text in (missed(expect, verdicts) for expect in known) if text]
     if too_good:
         lines = [*too_good, "take the expectation out of the spec"]

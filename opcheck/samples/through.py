@@ -65,7 +65,7 @@ def simplex(x: Tensor) -> Tensor:
 def _shifted(x: Tensor) -> Tensor:
     """The real part less its largest element, so that no exponential overflows. The maps do not change by that."""
     own = _real(x)
-    return own - own.detach().amax(dim=-1, keepdim=True)
+    return own - own.detach().amax(dim=-1, keepdim=True) if own.numel() else own
 
 
 def _real(x: Tensor) -> Tensor:

@@ -124,9 +124,7 @@ class Claims(Model):
     jacobian: Jacobian | None = Field(
         default=None, description="full, projected (random directions) or auto (by size); default: the project setting"
     )
-    orders: Frozen[Order] = Field(
-        default=(), description="second- and third-order derivatives whose whole Jacobians are tested"
-    )
+    orders: Frozen[Order] = Field(default=(), description="derivatives of higher order to test as a whole")
     registered: bool | None = Field(
         default=None,
         description="whether torch.library registers it; default: if the target starts with torch.ops",

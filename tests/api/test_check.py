@@ -31,13 +31,22 @@ def outcomes(report: opcheck.CheckReport) -> dict[str, str]:
     return {f"{outcome.check}[{outcome.dtype}]": outcome.outcome for outcome in report}
 
 
+FURTHER = ("rev_over_fwd", "fwd_over_fwd", "rev_over_rev_over_rev")
+
+
 class TestRightFunctions:
+    def test_what_torch_cannot_be_asked_is_no_pass_by_itself(self):
+        with pytest.raises(opcheck.CheckError, match="1 skipped") as caught:
+            opcheck.check(right.square, real(2), checks="fwd_over_fwd")
+        assert "whatever it computes" in str(caught.value)
+
     @pytest.mark.parametrize("x", [real(2, 3), complex_(2, 3)], ids=["real", "complex"])
     def test_every_check_that_applies_passes(self, x):
         report = opcheck.check(right.square, x)
         assert report.passed
-        assert set(report.by_check) == {"accuracy"} | {
-            name for name, kind in check_kinds().items() if kind.applies.__name__ == "_always"
+        assert [outcome.check for outcome in report if outcome.outcome == "skipped"] == ["fwd_over_fwd"]
+        assert set(report.by_check) == {"accuracy", *FURTHER} | {
+            name for name, kind in check_kinds().items() if kind.applies.__name__ == "_always" and not kind.asked
         }  # fmt: skip
         assert {outcome.dtype for outcome in report} == {str(x.dtype).removeprefix("torch.")}
 
