@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 
 import pytest
+import torch
 from operators import habits
 
 BOTH = pytest.mark.parametrize("dtype", ["float64", "complex128"])
@@ -50,6 +51,29 @@ def test_a_bad_habit_fails_under_its_check(outcome_of, check, name, dtype):
     outcome = outcome_of(name, check, dtype)
     assert outcome.outcome == "failed", f"{outcome.outcome}: {outcome.reason}"
     assert outcome.reason.startswith(check)
+
+
+def torch_passes(name, dtype):
+    """Whether both of torch's functions return True."""
+    torch.manual_seed(0)
+    count = arguments(name).count("shape")
+    leaves = [(torch.rand(2, 3, dtype=getattr(torch, dtype)) + 0.5).requires_grad_() for _ in range(count)]
+    found = getattr(habits, name)
+    function = found.apply if inspect.isclass(found) else found
+    forward = "Tangent" in name
+    return torch.autograd.gradcheck(function, leaves, check_forward_ad=forward, raise_exception=False) and (
+        torch.autograd.gradgradcheck(function, leaves, raise_exception=False)
+    )
+
+
+@BOTH
+@pytest.mark.parametrize("name", [name for names in habits.FAULTS.values() for name in names])
+def test_what_torch_sees_of_it_is_known(name, dtype):
+    try:
+        passed = torch_passes(name, dtype)
+    except RuntimeError:
+        passed = False
+    assert passed == (name not in habits.SEEN_BY_TORCH)
 
 
 @BOTH

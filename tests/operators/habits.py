@@ -442,4 +442,10 @@ FAULTS: dict[str, tuple[str, ...]] = {
     "nondeterminism": ("WrongNowAndThen", "RandomAtSecondOrder"),
 }  # fmt: skip
 
+SEEN_BY_TORCH = (
+    "WritesToInputInForward", "WritesToInputInBackward", "WritesAndRaises", "KeepsOnTheClass", "ReusesABuffer",
+    "caches_by_object", "SavesItsData", "Three", "WrongNowAndThen", "RandomAtSecondOrder",
+)  # fmt: skip
+"""The faults that torch's gradcheck and gradgradcheck find, together; they pass all others."""
+
 TWINS = ("square", "product", "rounds_the_second", "flattened")
