@@ -104,6 +104,9 @@ def _mebibytes(count: int) -> int:
 
 AUTO = Coverage()
 
+FURTHER = ("rev_over_fwd", "fwd_over_fwd", "rev_over_rev_over_rev")
+"""The derivatives of higher order that are compared along one direction, unless more is asked for."""
+
 
 @dataclass(frozen=True)
 class Request:
@@ -135,6 +138,10 @@ class Request:
     """The names of the leaves, as in `weight`; empty: they have positions."""
     key: str = ""
     """The same text for the same function and leaves, so that their evidence is shared; empty: it is not."""
+
+    def along_one(self, check: str) -> bool:
+        """Tell whether a derivative is compared along one direction first."""
+        return check in FURTHER and check not in self.whole
 
     def with_(self, **changes: Any) -> Request:
         """Return the same request with some fields changed."""

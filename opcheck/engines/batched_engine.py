@@ -32,9 +32,6 @@ FIRST: dict[str, tuple[tuple[Step, ...], Mode]] = {
 }
 """The checks of Jacobians that are not named by their modes: of which derivative, and by which mode."""
 
-FURTHER = ("rev_over_fwd", "fwd_over_fwd", "rev_over_rev_over_rev")
-"""The derivatives of higher order that are compared along one direction, unless more is asked for."""
-
 REVERSE: tuple[Mode, ...] = ("reverse",)
 
 OF_GRADIENTS = ("batched_grad", "nondeterminism", "undefined_grad", "grad_dtypes")
@@ -125,7 +122,7 @@ class BatchedEngine:
         if check == "rev_over_rev" or check == "fwd_over_rev":
             return _of_pullback(point, request, place[1])
         evidence = point.evidence(*place[0])
-        if check in FURTHER and check not in request.whole and holds_along_one(evidence, place[1], request.numbers):
+        if request.along_one(check) and holds_along_one(evidence, place[1], request.numbers):
             return None
         found = contradiction(evidence, place[1], request)
         return memory_of_cotangents(point.evidence(), request) if found is None and check == "backward" else found

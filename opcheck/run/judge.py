@@ -45,8 +45,9 @@ def judge(case: Case, verdicts: Sequence[Verdict], rerun: str = "", engine: str 
         )
     if not tested:
         why = "; ".join(dict.fromkeys(verdict.title for verdict in verdicts))
-        reach = {"out_of_reach": True} if any(verdict.out_of_reach for verdict in verdicts) else {}
-        return Outcome.of(case, "skipped", why, **reach)
+        skipped = Outcome.of(case, "skipped", why)
+        beyond = any(verdict.out_of_reach for verdict in verdicts)
+        return replace(skipped, fields={"out_of_reach": True}) if beyond else skipped
     too_good = [text for text in (missed(expect, verdicts) for expect in known) if text]
     if too_good:
         lines = [*too_good, "take the expectation out of the spec"]
