@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from opcheck.derivatives.autodiff import Differentiable, GradientSum, Primal, Pullback, Pushforward, layers
+from opcheck.derivatives.autodiff import Differentiable, GradientSum, Primal, Pullback, Pushforward, layers, tangent_of
 from opcheck.derivatives.coordinates import stencil
 from opcheck.derivatives.differences import Differences, differences, looped
 from opcheck.derivatives.evidence import Batched, Evidence, Mode
@@ -24,7 +24,27 @@ from opcheck.derivatives.question import Function, Request
 LAYOUTS = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
+class Duplicates:
+    """How the elements of a COO tensor that is not coalesced are made of values, some of which have the same place.
+
+    Those share a change of the element equally. The values of the tensor itself are kept.
+    """
+
+    shares: Tensor
+    """Of each value its share of the element."""
+    rest: Tensor
+    """Of each value what it has beside its share."""
+
+    @classmethod
+    def of(cls, sparse: Tensor, places: Tensor) -> Duplicates:
+        """Return how the elements of a COO tensor are made of values at places."""
+        values = sparse._values()
+        shares = places.flatten().bincount(minlength=sparse.numel())[places].reciprocal().to(values.dtype)
+        return cls(shares, values - shares * sparse.to_dense().reshape(-1)[places])
+
+
+@dataclass(frozen=True, eq=False)
 class Pattern:
     """How a sparse tensor is stored, but for its values."""
 
@@ -32,23 +52,22 @@ class Pattern:
     shape: torch.Size
     indices: tuple[Tensor, ...]
     """Of COO tensors the indices; of compressed ones the compressed and the plain indices."""
-    coalesced: bool
     places: Tensor
     """Of each value, the number of its element in the flattened tensor. Of the shape of the values."""
-    shares: Tensor | None = None
-    """Of each value of a COO tensor that is not coalesced, its share of a change of the element; None: all of it."""
+    duplicates: Duplicates | None = None
+    """Of COO tensors that are not coalesced: how an element is made of several values."""
 
     @classmethod
     def of(cls, sparse: Tensor) -> Pattern:
         """Return the pattern of a sparse tensor."""
         if sparse.layout is not torch.sparse_coo:
             indices = _compressed_indices(sparse)
-            return cls(sparse.layout, sparse.shape, indices, True, _places_of_compressed(sparse, indices))
-        indices, values, coalesced = sparse._indices(), sparse._values(), sparse.is_coalesced()
+            return cls(sparse.layout, sparse.shape, indices, _places_of_compressed(sparse, indices))
+        values = sparse._values()
         numbers = torch.arange(sparse.numel(), device=sparse.device).view(sparse.shape)
-        places = numbers[tuple(indices)].expand(values.shape)
-        shares = None if coalesced else 1.0 / places.flatten().bincount(minlength=sparse.numel())[places]
-        return cls(sparse.layout, sparse.shape, (indices,), coalesced, places, shares)
+        places = numbers[tuple(sparse._indices())].expand(values.shape)
+        duplicates = None if sparse.is_coalesced() else Duplicates.of(sparse, places)
+        return cls(sparse.layout, sparse.shape, (sparse._indices(),), places, duplicates)
 
     @classmethod
     def of_all(cls, like: Tensor) -> Pattern:
@@ -62,17 +81,25 @@ class Pattern:
         ones = torch.ones(like.shape, device=like.device)
         return cls.of(ones.to_sparse(layout=like.layout, blocksize=block, dense_dim=like.dense_dim()))
 
-    def with_values(self, values: Tensor) -> Tensor:
-        """Return the sparse tensor with the given values."""
-        own = [indices.clone() for indices in self.indices]  # nobody writes to those of another tensor
-        if self.layout is torch.sparse_coo:
-            return torch.sparse_coo_tensor(own[0], values, self.shape, is_coalesced=self.coalesced)
-        return torch.sparse_compressed_tensor(*own, values, self.shape, layout=self.layout)
-
     def of_elements(self, elements: Tensor) -> Tensor:
         """Return the sparse tensor with the given elements. Those that it does not specify are left out."""
-        values = elements.reshape(-1)[self.places]
-        return self.with_values(values if self.shares is None else values * self.shares.to(values.dtype))
+        if self.duplicates is None:
+            return self._with(elements.reshape(-1)[self.places])
+        return self._with(self.duplicates.rest + self._shared(elements))
+
+    def of_change(self, elements: Tensor) -> Tensor:
+        """Return how the sparse tensor changes with its elements."""
+        return self._with(elements.reshape(-1)[self.places] if self.duplicates is None else self._shared(elements))
+
+    def _shared(self, elements: Tensor) -> Tensor:
+        assert self.duplicates is not None
+        return elements.reshape(-1)[self.places] * self.duplicates.shares
+
+    def _with(self, values: Tensor) -> Tensor:
+        own = [indices.clone() for indices in self.indices]  # nobody writes to those of another tensor
+        if self.layout is torch.sparse_coo:
+            return torch.sparse_coo_tensor(own[0], values, self.shape, is_coalesced=self.duplicates is None)
+        return torch.sparse_compressed_tensor(own[0], own[1], values, self.shape, layout=self.layout)
 
 
 def _compressed_indices(sparse: Tensor) -> tuple[Tensor, Tensor]:
@@ -95,48 +122,49 @@ class _Sparse(torch.autograd.Function):
     """Elements -> a sparse tensor. Its gradient is that of all elements, wherever the sparse tensor has none."""
 
     @staticmethod
-    def forward(elements: Tensor, pattern: Pattern, rest: Tensor | None, masked: bool) -> Tensor:
-        sparse = pattern.of_elements(elements)
-        return sparse if rest is None else pattern.with_values(sparse._values() + rest)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        _, ctx.pattern, _, ctx.masked = inputs
+    def forward(ctx: Any, elements: Tensor, pattern: Pattern, masked: bool) -> Tensor:
+        ctx.pattern, ctx.masked = pattern, masked
         ctx.set_materialize_grads(False)
+        return pattern.of_elements(elements)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor | None) -> Any:  # type: ignore[override]
-        return None if gradient is None else _Strided.apply(gradient, ctx.masked), None, None, None
+    def backward(ctx: Any, gradient: Tensor | None) -> Any:
+        if gradient is None or not torch.is_grad_enabled():  # without a function of ours it can be batched
+            return None if gradient is None else _strided(gradient), None, None
+        return _apply(_Strided, gradient, ctx.masked), None, None
 
     @staticmethod
-    def jvp(ctx: Any, tangent: Tensor | None, *_: None) -> Tensor | None:  # type: ignore[override]
-        return None if tangent is None else ctx.pattern.of_elements(tangent)
+    def jvp(ctx: Any, tangent: Tensor, *_: None) -> Tensor:
+        return ctx.pattern.of_change(tangent)  # type: ignore[no-any-return]
 
 
 class _Strided(torch.autograd.Function):
     """A sparse tensor -> its elements. Its gradient is as sparse as it is; under non-masked semantics it has all."""
 
-    generate_vmap_rule = True
-
     @staticmethod
-    def forward(tensor: Tensor, masked: bool) -> Tensor:
-        return tensor.clone() if tensor.layout is torch.strided else tensor.to_dense()
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        tensor, ctx.masked = inputs
-        ctx.pattern = None
+    def forward(ctx: Any, tensor: Tensor, masked: bool) -> Tensor:
+        ctx.masked, ctx.pattern = masked, None
         if tensor.layout in LAYOUTS and ctx.needs_input_grad[0]:
             plain = tensor.detach()
             plain = plain.coalesce() if plain.layout is torch.sparse_coo else plain
-            ctx.pattern = Pattern.of(plain) if ctx.masked else Pattern.of_all(plain)
+            ctx.pattern = Pattern.of(plain) if masked else Pattern.of_all(plain)
+        return _strided(tensor)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Any:  # type: ignore[override]
-        return gradient if ctx.pattern is None else _Sparse.apply(gradient, ctx.pattern, None, ctx.masked), None
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        return gradient if ctx.pattern is None else _apply(_Sparse, gradient, ctx.pattern, ctx.masked), None
 
 
-@dataclass(frozen=True)
+def _apply(function: Any, *arguments: Any) -> Tensor:
+    found: Tensor = function.apply(*arguments)
+    return found
+
+
+def _strided(tensor: Tensor) -> Tensor:
+    return tensor.clone() if tensor.layout is torch.strided else tensor.to_dense()
+
+
+@dataclass(frozen=True, eq=False, repr=False)  # torch uses the repr of a function, and printing tensors is slow
 class OfElements:
     """A function of tensors, some of which are sparse, as a function of strided tensors with the same elements."""
 
@@ -148,25 +176,26 @@ class OfElements:
     """Whether the function is called with sparse tensors that have all elements specified."""
 
     def __call__(self, *elements: Tensor) -> tuple[Tensor, ...]:
-        """Return the outputs."""
-        given = zip(elements, self.patterns, self.rests, strict=True)
-        return self.function(*(x if p is None else _Sparse.apply(x, p, rest, self.masked) for x, p, rest in given))
+        """Return the outputs. If `elements` require grad or are dual, so are the sparse tensors made of them."""
+        return self.function(*map(self._made, elements, self.patterns))
+
+    def _made(self, elements: Tensor, pattern: Pattern | None) -> Tensor:
+        if pattern is None:
+            return elements
+        if elements.requires_grad or tangent_of(elements) is not None:
+            return _apply(_Sparse, elements, pattern, self.masked)
+        return pattern.of_elements(elements)
+
+    @cached_property
+    def everywhere(self) -> OfElements:
+        """The same function, called with sparse tensors that have all elements specified."""
+        return replace(self, all_specified=True)
 
     @cached_property
     def patterns(self) -> tuple[Pattern | None, ...]:
         """The pattern of each leaf; None for those that are strided."""
         pattern = Pattern.of_all if self.all_specified else Pattern.of
         return tuple(pattern(x.detach()) if x.layout in LAYOUTS else None for x in self.leaves)
-
-    @cached_property
-    def rests(self) -> tuple[Tensor | None, ...]:
-        """What the values of leaves that are not coalesced have beside their share of the element."""
-        found = []
-        for leaf, pattern in zip(self.leaves, self.patterns, strict=True):
-            split = pattern is not None and pattern.shares is not None
-            shared = pattern.of_elements(leaf.detach().to_dense()) if split and pattern is not None else None
-            found.append(None if shared is None else leaf.detach()._values() - shared._values())
-        return tuple(found)
 
     @cached_property
     def elements(self) -> tuple[Tensor, ...]:
@@ -198,16 +227,19 @@ class OfSparse(Evidence):
         if not one_by_one:  # sparse tensors cannot be batched
             return self.numerical(step, looped=True)
         primal = layers(self.function, self.leaves)[0][0]
-        assert isinstance(primal, Primal) and isinstance(primal.function, OfElements)
+        assert isinstance(primal, Primal)
+        assert isinstance(primal.function, OfElements)
         own = primal.function
         points = self.point + stencil(self.size[1], step, self.projections)
         if not own.masked:
-            function = _with_primal(self.function, replace(primal, function=replace(own, all_specified=True)))
+            function = _with_primal(self.function, replace(primal, function=own.everywhere))
             return differences(looped(function, self.leaves, points), step)
         fixed = own.fixed
         points[:, : len(fixed)] = torch.where(fixed, self.point[: len(fixed)], points[:, : len(fixed)])
         # Points that are alike, since nothing depends on what moves, take one call.
-        distinct, place = points.unique(dim=0, return_inverse=True) if all(points.shape) else (points, slice(None))
+        distinct, place = (
+            torch.unique(points, dim=0, return_inverse=True) if all(points.shape) else (points, slice(None))
+        )
         return differences(looped(self.function, self.leaves, distinct)[place], step)
 
     def _batches_for(self, mode: Mode) -> Iterator[tuple[Batched, Callable[[Mode], Tensor]]]:
