@@ -191,6 +191,16 @@ class OfElements:
         """The same function, called with sparse tensors that have all elements specified."""
         return replace(self, all_specified=True)
 
+    def expect_same_shapes(self) -> None:
+        """Raise DependsOnPattern if the outputs have other shapes where all elements are specified."""
+        with torch.no_grad():
+            given, full = ([tuple(y.shape) for y in function(*self.elements)] for function in (self, self.everywhere))
+        if given != full:
+            raise DependsOnPattern(
+                f"the outputs have the shapes {full} where all elements are specified, but {given} as it is: under "
+                "non-masked semantics, unspecified elements are zeros like any other"
+            )
+
     @cached_property
     def patterns(self) -> tuple[Pattern | None, ...]:
         """The pattern of each leaf; None for those that are strided."""
@@ -220,6 +230,10 @@ def of_elements(request: Request) -> Request:
     return request.with_(function=function, leaves=function.elements)
 
 
+class DependsOnPattern(Exception):
+    """The outputs of a function have other shapes where other elements are specified. The text says so."""
+
+
 class OfSparse(Evidence):
     """The derivative of a function made by `of_elements`, or of a derivative of it."""
 
@@ -232,6 +246,7 @@ class OfSparse(Evidence):
         own = primal.function
         points = self.point + stencil(self.size[1], step, self.projections)
         if not own.masked:
+            own.expect_same_shapes()
             function = _with_primal(self.function, replace(primal, function=own.everywhere))
             return differences(looped(function, self.leaves, points), step)
         fixed = own.fixed
@@ -244,6 +259,11 @@ class OfSparse(Evidence):
 
     def _batches_for(self, mode: Mode) -> Iterator[tuple[Batched, Callable[[Mode], Tensor]]]:
         return (way for way in super()._batches_for(mode) if way[0] != "points")
+
+    def jvp_vmapped(self, tangents: Tensor) -> Tensor:
+        """Return U J^T for tangents U of shape (K, N). Passes on the exceptions of forward mode and of batching."""
+        self.ordinary_forward  # noqa: B018 - torch has no sparse dual tensors, and here it says so
+        return super().jvp_vmapped(tangents)
 
 
 def _with_primal(function: Differentiable, primal: Primal) -> Differentiable:

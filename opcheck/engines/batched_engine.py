@@ -16,7 +16,7 @@ from opcheck.derivatives.evidence import MODES, Evidence, Mode
 from opcheck.derivatives.gradients import GRADIENT_CLAIMS, attributes, memory_of_cotangents, undefined_cotangents
 from opcheck.derivatives.precision import lost_digits
 from opcheck.derivatives.question import Request
-from opcheck.derivatives.sparse import LAYOUTS, OfSparse, of_elements
+from opcheck.derivatives.sparse import LAYOUTS, DependsOnPattern, OfSparse, of_elements
 from opcheck.engines.torch_engine import TorchEngine
 
 Step = Literal["rev", "rev with gaps", "fwd", "sum"]
@@ -109,6 +109,12 @@ class BatchedEngine:
 
     def ask(self, check: str, request: Request) -> Disagreement | None:
         """Return why a claim does not hold, or None if it does. See `Engine.ask`."""
+        try:
+            return self._answer(check, request)
+        except DependsOnPattern as error:
+            return Disagreement(str(error))
+
+    def _answer(self, check: str, request: Request) -> Disagreement | None:
         if request.fast_mode or any(leaf.layout not in (torch.strided, *LAYOUTS) for leaf in request.leaves):
             return self._by_torch(check, request)
         sparse = any(leaf.layout is not torch.strided for leaf in request.leaves)
