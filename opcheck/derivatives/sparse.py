@@ -224,6 +224,15 @@ class OfElements:
         return torch.cat(found)
 
 
+def ones_like(tensor: Tensor) -> Tensor:
+    """Return ones, where a sparse tensor has specified elements."""
+    if tensor.layout not in LAYOUTS:
+        return torch.ones_like(tensor)
+    plain = tensor.detach()
+    plain = plain.coalesce() if plain.layout is torch.sparse_coo else plain
+    return Pattern.of(plain).of_elements(torch.ones(tensor.shape, dtype=tensor.dtype, device=tensor.device))
+
+
 def of_elements(request: Request) -> Request:
     """Return the same question about a function of strided tensors. The leaves of a request may be sparse."""
     function = OfElements(request.function, request.leaves, request.masked)

@@ -3,6 +3,8 @@
 torch's gradcheck, on strided tensors, is the independent source.
 """
 
+import warnings
+
 import pytest
 import torch
 from operators.corpus_numbers import one_wrong_entry, spoiled
@@ -13,7 +15,7 @@ from opcheck.derivatives import Request
 from opcheck.derivatives.autodiff import dual_level, make_dual
 from opcheck.derivatives.gradients import attributes
 from opcheck.derivatives.question import DOUBLE
-from opcheck.derivatives.sparse import Pattern, of_elements
+from opcheck.derivatives.sparse import Pattern, of_elements, ones_like
 from opcheck.engines import BatchedEngine
 from opcheck.engines.batched_engine import Point
 
@@ -58,7 +60,9 @@ def made():
     }
 
 
-MADE = made()
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # torch warns of some layouts, once
+    MADE = made()
 EACH = pytest.mark.parametrize("sparse", MADE.values(), ids=MADE)
 
 
@@ -112,6 +116,14 @@ def test_what_is_written_to_the_indices_of_one_does_not_reach_the_next():
     pattern = Pattern.of(MADE["coo"])
     pattern.of_elements(dense())._indices().zero_()
     assert torch.equal(pattern.of_elements(dense()).to_dense(), dense())
+
+
+@EACH
+def test_ones_are_where_elements_are_specified(sparse):
+    ones = ones_like(sparse)
+    assert (ones.layout, ones.shape) == (sparse.layout, sparse.shape)
+    assert torch.equal(ones.to_dense(), Pattern.of(sparse).of_change(torch.ones(sparse.shape)).to_dense())
+    assert torch.equal(ones_like(sparse.to_dense()), torch.ones_like(sparse.to_dense()))
 
 
 # its derivatives, which torch's gradcheck and gradgradcheck judge on strided tensors
