@@ -75,7 +75,9 @@ class Pattern:
         if like.layout is torch.sparse_coo:
             indices = torch.ones(like.shape[: like.sparse_dim()], device=like.device).nonzero().T
             values = torch.zeros(indices.shape[1], *like.shape[like.sparse_dim() :], device=like.device)
-            return cls.of(torch.sparse_coo_tensor(indices, values, like.shape, is_coalesced=True))
+            return cls.of(
+                torch.sparse_coo_tensor(indices, values, like.shape, is_coalesced=True, check_invariants=False)
+            )
         batch = _compressed_indices(like)[0].dim() - 1
         block = like.values().shape[batch + 1 : batch + 3] if "bs" in str(like.layout) else None
         ones = torch.ones(like.shape, device=like.device)
@@ -98,8 +100,11 @@ class Pattern:
     def _with(self, values: Tensor) -> Tensor:
         own = [indices.clone() for indices in self.indices]  # nobody writes to those of another tensor
         if self.layout is torch.sparse_coo:
-            return torch.sparse_coo_tensor(own[0], values, self.shape, is_coalesced=self.duplicates is None)
-        return torch.sparse_compressed_tensor(own[0], own[1], values, self.shape, layout=self.layout)
+            coalesced = self.duplicates is None
+            return torch.sparse_coo_tensor(own[0], values, self.shape, is_coalesced=coalesced, check_invariants=False)
+        return torch.sparse_compressed_tensor(
+            own[0], own[1], values, self.shape, layout=self.layout, check_invariants=False
+        )
 
 
 def _compressed_indices(sparse: Tensor) -> tuple[Tensor, Tensor]:
@@ -112,7 +117,9 @@ def _places_of_compressed(sparse: Tensor, indices: tuple[Tensor, Tensor]) -> Ten
     """Return the number of the element of each value: the values are numbered, and sought in the dense tensor."""
     values = sparse.values()
     numbers = torch.arange(1.0, values.numel() + 1, dtype=torch.float64, device=values.device).view(values.shape)
-    numbered = torch.sparse_compressed_tensor(*indices, numbers, sparse.shape, layout=sparse.layout)
+    numbered = torch.sparse_compressed_tensor(
+        *indices, numbers, sparse.shape, layout=sparse.layout, check_invariants=False
+    )
     dense = numbered.to_dense().flatten()
     found = dense.nonzero().flatten()
     return found[dense[found].argsort()].view(values.shape)

@@ -12,9 +12,9 @@ from functools import lru_cache
 from opcheck.plan.kind import (
     CheckKind,
     asks_for,
-    has_dense_samples,
     has_disclaimers,
     has_errors,
+    has_movable_samples,
     has_reference,
     has_sparse_samples,
     is_registered,
@@ -49,7 +49,7 @@ BUILTIN = (
         "opcheck.checks.accuracy:check",
         needs=("backward",),
         rests_on=(*BASIC, "context"),
-        applies=has_dense_samples,
+        applies=has_movable_samples,
     ),
     CheckKind(
         "batched_grad",
