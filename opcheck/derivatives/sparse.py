@@ -136,9 +136,7 @@ class _Sparse(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor | None) -> Any:
-        if gradient is None or not torch.is_grad_enabled():  # without a function of ours it can be batched
-            return None if gradient is None else _strided(gradient), None, None
-        return _apply(_Strided, gradient, ctx.masked), None, None
+        return None if gradient is None else _apply(_Strided, gradient, ctx.masked), None, None
 
     @staticmethod
     def jvp(ctx: Any, tangent: Tensor, *_: None) -> Tensor:
@@ -155,7 +153,7 @@ class _Strided(torch.autograd.Function):
             plain = tensor.detach()
             plain = plain.coalesce() if plain.layout is torch.sparse_coo else plain
             ctx.pattern = Pattern.of(plain) if masked else Pattern.of_all(plain)
-        return _strided(tensor)
+        return tensor.clone() if tensor.layout is torch.strided else tensor.to_dense()
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Any:
@@ -165,10 +163,6 @@ class _Strided(torch.autograd.Function):
 def _apply(function: Any, *arguments: Any) -> Tensor:
     found: Tensor = function.apply(*arguments)
     return found
-
-
-def _strided(tensor: Tensor) -> Tensor:
-    return tensor.clone() if tensor.layout is torch.strided else tensor.to_dense()
 
 
 @dataclass(frozen=True, eq=False, repr=False)  # torch uses the repr of a function, and printing tensors is slow
@@ -274,7 +268,7 @@ class OfSparse(Evidence):
         return differences(looped(self.function, self.leaves, distinct)[place], step)
 
     def _batches_for(self, mode: Mode) -> Iterator[tuple[Batched, Callable[[Mode], Tensor]]]:
-        return (way for way in super()._batches_for(mode) if way[0] != "points")
+        return iter(())  # torch has a loop inside of vmap for nearly all that makes or takes sparse tensors
 
     def jvp_vmapped(self, tangents: Tensor) -> Tensor:
         """Return U J^T for tangents U of shape (K, N). Passes on the exceptions of forward mode and of batching."""
