@@ -18,6 +18,7 @@ from opcheck.checks.verdict import HOLDS, Blocked, Verdict, blocked, fails, told
 from opcheck.derivatives import NO_REFUSAL
 from opcheck.derivatives.autodiff import jvp, vjp
 from opcheck.derivatives.coordinates import largest_difference, vector, vectors_like
+from opcheck.derivatives.sparse import ones_like
 from opcheck.samples.outputs import differentiable
 
 ROUNDING = 1e4
@@ -150,7 +151,7 @@ def differentiate_twice(subject: Subject) -> None:
     call = Call.of(subject)
     gradients = call.gradients([torch.ones_like(output).requires_grad_() for output in call.outputs])
     if gradients:
-        torch.autograd.backward(gradients, [torch.ones_like(gradient) for gradient in gradients])
+        torch.autograd.backward(gradients, [ones_like(gradient) for gradient in gradients])
 
 
 def off_by(subject: Subject, found: Tensor, expected: Tensor) -> float:

@@ -161,7 +161,10 @@ def memory_of_cotangents(evidence: Evidence, request: Request) -> Disagreement |
 
 
 def attributes(evidence: Evidence, request: Request) -> Disagreement | None:
-    """Return which gradient differs from its input in dtype, shape, layout or device, or None if none does."""
+    """Return which gradient differs from its input in dtype, shape, layout or device, or None if none does.
+
+    A gradient may always be strided. One that is sparse has as many sparse and dense dimensions as its input.
+    """
 
     def compare(outputs: Tensors) -> Disagreement | None:
         gradients = vjp(outputs, evidence.leaves, tuple(torch.ones_like(output) for output in outputs))
@@ -171,6 +174,11 @@ def attributes(evidence: Evidence, request: Request) -> Disagreement | None:
                 if got != expected and not (what == "layout" and got is torch.strided):
                     name = Names.of(evidence.function, request).leaves[index]
                     return Disagreement(f"the gradient of {name} has the {what} {got}, not {expected}")
+            if gradient.is_sparse and leaf.is_sparse and gradient.sparse_dim() != leaf.sparse_dim():
+                name = Names.of(evidence.function, request).leaves[index]
+                return Disagreement(
+                    f"the gradient of {name} has {gradient.sparse_dim()} sparse dimensions, not {leaf.sparse_dim()}"
+                )
         return None
 
     return evidence.on_graph(compare)

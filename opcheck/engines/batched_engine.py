@@ -17,7 +17,7 @@ from opcheck.derivatives.evidence import MODES, Evidence, Mode
 from opcheck.derivatives.gradients import GRADIENT_CLAIMS, attributes, memory_of_cotangents, undefined_cotangents
 from opcheck.derivatives.precision import lost_digits
 from opcheck.derivatives.question import Request
-from opcheck.engines.by_hand import SPARSE
+from opcheck.derivatives.sparse import LAYOUTS, DependsOnPattern, OfSparse, of_elements
 from opcheck.engines.torch_engine import TorchEngine
 
 Step = Literal["rev", "rev with gaps", "fwd", "sum"]
@@ -35,7 +35,7 @@ FIRST: dict[str, tuple[tuple[Step, ...], Mode]] = {
 REVERSE: tuple[Mode, ...] = ("reverse",)
 
 OF_GRADIENTS = ("batched_grad", "nondeterminism", "undefined_grad", "grad_dtypes")
-"""The checks that look at gradients alone: they move no input, so that sparse ones are welcome."""
+"""The checks that look at gradients alone: they move no input, and are asked about sparse ones as they are."""
 
 
 @lru_cache(maxsize=64)
@@ -106,14 +106,20 @@ class BatchedEngine:
     def __init__(self) -> None:
         self._torch = TorchEngine()
         self._group = ""
-        self._points: dict[str, Point] = {}
+        self._points: dict[tuple[str, bool, bool], tuple[Request, Point]] = {}
 
     def ask(self, check: str, request: Request) -> Disagreement | None:
         """Return why a claim does not hold, or None if it does. See `Engine.ask`."""
-        known = (torch.strided, *SPARSE) if check in OF_GRADIENTS else (torch.strided,)
-        if request.fast_mode or any(leaf.layout not in known for leaf in request.leaves):
+        try:
+            return self._answer(check, request)
+        except DependsOnPattern as error:
+            return Disagreement(str(error))
+
+    def _answer(self, check: str, request: Request) -> Disagreement | None:
+        if request.fast_mode or any(leaf.layout not in (torch.strided, *LAYOUTS) for leaf in request.leaves):
             return self._by_torch(check, request)
-        point = self._point(request)
+        sparse = any(leaf.layout is not torch.strided for leaf in request.leaves)
+        point = self._point(request, by_elements=sparse and check not in OF_GRADIENTS)
         if check == "accuracy":
             return _accuracy(point, request)
         place = order(check)
@@ -136,16 +142,21 @@ class BatchedEngine:
             return attributes(Point(request).evidence(), request)
         return found
 
-    def _point(self, request: Request) -> Point:
-        """Return the evidence for a sample. Evidence for other operators is dropped."""
+    def _point(self, request: Request, *, by_elements: bool) -> Point:
+        """Return the evidence for a sample. Evidence for other operators is dropped.
+
+        by_elements: whether sparse leaves are replaced by their elements.
+        """
         group = request.key.rpartition("#")[0]
         if group != self._group or not request.key:
             self._points.clear()
             self._group = group
-        known = self._points.get(request.key)
-        if known is None or not _is_same(known.request, request):
-            known = self._points[request.key] = Point(request)
-        return known
+        place = request.key, request.masked, by_elements
+        asked, point = self._points.get(place, (None, None))
+        if asked is None or point is None or not _is_same(asked, request):
+            point = Point(of_elements(request), OfSparse) if by_elements else Point(request)
+            self._points[place] = request, point
+        return point
 
 
 def _is_same(one: Request, other: Request) -> bool:

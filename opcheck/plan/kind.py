@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from opcheck.spec.claims import Supports
 from opcheck.spec.library import Operator
+from opcheck.spec.values import SPARSE_LAYOUTS
 
 Applies = Callable[[Operator, Supports], bool]
 DtypeRule = Literal["derivative", "values", "every", "one"]
@@ -68,10 +69,11 @@ def has_sparse_samples(operator: Operator, supports: Supports) -> bool:
     return operator.has_sparse_samples
 
 
-def has_dense_samples(operator: Operator, supports: Supports) -> bool:
-    """Tell whether any sample has dense leaves only."""
+def has_movable_samples(operator: Operator, supports: Supports) -> bool:
+    """Tell whether all leaves of any sample are strided or sparse, so that each of their elements can be moved."""
+    movable = ("strided", *SPARSE_LAYOUTS)
     return any(
-        all(tensor.layout == "strided" or tensor.grad is False for tensor in sample.tensors())
+        all(tensor.layout in movable or tensor.grad is False for tensor in sample.tensors())
         for sample in operator.samples
     )
 

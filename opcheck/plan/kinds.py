@@ -11,9 +11,9 @@ from functools import lru_cache
 
 from opcheck.plan.kind import (
     CheckKind,
-    has_dense_samples,
     has_disclaimers,
     has_errors,
+    has_movable_samples,
     has_reference,
     has_sparse_samples,
     is_registered,
@@ -48,7 +48,7 @@ BUILTIN = (
         "opcheck.checks.accuracy:check",
         needs=("backward",),
         rests_on=(*BASIC, "context"),
-        applies=has_dense_samples,
+        applies=has_movable_samples,
     ),
     CheckKind(
         "batched_grad",
@@ -166,7 +166,7 @@ BUILTIN = (
         "opcheck.checks.higher_order:check",
         needs=("backward", "forward_ad", "second_order", "rev_over_fwd"),
         rests_on=(*SOUND, "forward_ad", "rev_over_rev"),
-        applies=has_dense_samples,
+        applies=has_movable_samples,
     ),
     CheckKind(
         "fwd_over_fwd",
@@ -174,7 +174,7 @@ BUILTIN = (
         "opcheck.checks.higher_order:check",
         needs=("backward", "forward_ad", "second_order", "fwd_over_fwd"),
         rests_on=(*SOUND, "forward_ad", "rev_over_rev"),
-        applies=has_dense_samples,
+        applies=has_movable_samples,
     ),
     CheckKind(
         "rev_over_rev_over_rev",
@@ -182,7 +182,7 @@ BUILTIN = (
         "opcheck.checks.higher_order:check",
         needs=("backward", "second_order", "third_order"),
         rests_on=(*SOUND, "saved", "backward", "rev_over_rev"),
-        applies=has_dense_samples,
+        applies=has_movable_samples,
     ),
     CheckKind(
         "scalarized_second_order",

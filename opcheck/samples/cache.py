@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from opcheck.samples.inputs import Inputs
+from opcheck.samples.layouts import parts
 
 T = TypeVar("T")
 
@@ -57,7 +58,7 @@ class Cache:
         if entry is None or not entry.is_unchanged():
             inputs = make()
             tensors = tuple(_tensors([*inputs.args, *inputs.kwargs.values(), *inputs.leaves]))
-            if inputs.grad_outputs is not None or any(tensor.layout is not torch.strided for tensor in tensors):
+            if inputs.grad_outputs is not None or any(parts(tensor) is None for tensor in tensors):
                 return inputs
             entry = _Entry(inputs, tensors, tuple(map(_copy, tensors)))
         self._entries[name] = entry
@@ -73,7 +74,15 @@ def _copy(tensor: Tensor) -> Tensor:
 
 
 def _is_as(now: Tensor, before: Tensor) -> bool:
-    return now.grad is None and now.requires_grad == before.requires_grad and torch.equal(now, before)
+    if now.grad is not None or now.requires_grad != before.requires_grad:
+        return False
+    if now.layout is before.layout is torch.strided:
+        return torch.equal(now, before)
+    kinds = [(x.layout, x.shape, x.layout is torch.sparse_coo and x.is_coalesced()) for x in (now, before)]
+    if kinds[0] != kinds[1]:
+        return False
+    # torch compares no sparse tensors.
+    return all(torch.equal(*pair) for pair in zip(parts(now) or (), parts(before) or (), strict=True))
 
 
 def _tensors(items: Iterable[Any]) -> Iterator[Tensor]:

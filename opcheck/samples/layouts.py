@@ -1,4 +1,4 @@
-"""Converts dense tensors to other layouts, with the number of specified elements that a recipe gives."""
+"""Layouts of tensors: conversion of dense tensors, with the number of specified elements that a recipe gives."""
 
 from __future__ import annotations
 
@@ -21,6 +21,19 @@ def in_layout(dense: torch.Tensor, recipe: Recipe) -> torch.Tensor:
     if recipe.layout == "mkldnn":
         return dense.to_mkldnn()
     return dense
+
+
+def parts(tensor: torch.Tensor) -> tuple[torch.Tensor, ...] | None:
+    """Return the strided tensors that a tensor consists of: itself, or indices and values. None: another layout."""
+    if tensor.layout is torch.strided:
+        return (tensor,)
+    if tensor.layout is torch.sparse_coo:
+        return tensor._indices(), tensor._values()
+    if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
+        return tensor.crow_indices(), tensor.col_indices(), tensor.values()
+    if tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
+        return tensor.ccol_indices(), tensor.row_indices(), tensor.values()
+    return None
 
 
 def jagged_offsets(batch: int, longest: int) -> torch.Tensor:

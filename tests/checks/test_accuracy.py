@@ -78,9 +78,18 @@ def test_single_precision_is_judged_by_its_own_rounding(verdict_of):
     assert verdict_of("torch.sin", "accuracy", "float32", keys).outcome == "passed"
 
 
-@pytest.mark.parametrize("layout", ["sparse_coo", "mkldnn"])
-def test_the_check_is_not_planned_where_all_inputs_are_of_other_layouts(outcomes, layout):
-    samples = f'samples = [{{ args = [{{ shape = [3, 4], layout = "{layout}" }}] }}]'
+@pytest.mark.parametrize("layout", ["sparse_coo", "sparse_csr", "sparse_bsc"])
+def test_digits_lost_in_the_gradient_of_a_sparse_input_are_found(verdict_of, layout):
+    samples = f'samples = [{{ args = [{{ shape = [3, 4], low = 0.5, layout = "{layout}" }}] }}]'
+    outcome = verdict_of("operators.faulty.sparse_in_single_precision", "accuracy", "float64", "masked = true", samples)
+    assert outcome.outcome == "failed"
+    assert outcome.reason.startswith("accuracy: backward lost digits")
+    outcome = verdict_of("torch.Tensor.to_dense", "accuracy", "float64", "masked = true", samples)
+    assert outcome.outcome == "passed", outcome.message
+
+
+def test_the_check_is_not_planned_where_inputs_cannot_be_moved(outcomes):
+    samples = 'samples = [{ args = [{ shape = [3, 4], layout = "mkldnn" }] }]'
     assert outcomes(f'[[operator]]\nname = "torch.Tensor.to_dense"\n{samples}', checks=("accuracy",)) == {}
 
 

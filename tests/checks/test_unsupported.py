@@ -91,6 +91,30 @@ def test_masked_semantics_that_do_not_hold_are_disclaimed_rightly(verdict_of):
     assert outcome.outcome == "passed", outcome.message
 
 
+SPARSE_PRODUCT = """
+[[operator]]
+name     = "torch.mul"
+outputs  = { apply = "to_dense" }
+supports = { out = false, forward_ad = false, batched_grad = false, vmap = false, second_order = SECOND }
+samples  = [{ args = [{ shape = [2, 3], layout = "LAYOUT" }, { shape = [2, 3], layout = "LAYOUT" }] }]
+"""
+
+
+@pytest.mark.parametrize("engine", ["batched", "torch"])
+@pytest.mark.parametrize("layout", ["sparse_coo", "sparse_csr"])
+def test_second_order_of_sparse_gradients_is_tried_with_sparse_cotangents(outcomes, layout, engine):
+    # gradcheck's own test of undefined gradients compares sparse gradients with zero by ==, which torch refuses.
+    how = {"dtypes": ("float64",), "overrides": {"engine": engine}}
+    claimed, disclaimed = (
+        outcomes(SPARSE_PRODUCT.replace("LAYOUT", layout).replace("SECOND", supports), checks=checks, **how)
+        for supports, checks in (("true", ("rev_over_rev",)), ("false", ("unsupported",)))
+    )
+    assert [outcome.outcome for outcome in claimed.values()] == ["passed"]
+    assert [outcome.reason for outcome in disclaimed.values()] == [
+        "unsupported: second_order is disclaimed, but works on all samples"
+    ]
+
+
 @pytest.mark.parametrize("engine", ["batched", "torch"])
 def test_one_spec_satisfies_both_engines(outcomes, engine):
     """The vmap of torch's own gradcheck takes an autograd function of the old form, which `torch.func` refuses."""

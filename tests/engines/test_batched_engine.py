@@ -126,15 +126,51 @@ def test_fast_mode_is_torchs(left_to_torch):
     assert left_to_torch == [("backward", asked)]
 
 
-@pytest.mark.filterwarnings("ignore:Sparse.*:UserWarning")
-@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr], ids=str)
-def test_jacobians_of_sparse_leaves_are_torchs(left_to_torch, layout):
-    x = torch.eye(3, dtype=REAL).to_sparse(layout=layout).requires_grad_()
-    for check in ("backward", "masked", "rev_over_rev", "forward_ad", "batched_forward_grad"):
-        BatchedEngine().ask(check, request(lambda x: (x.to_dense(),), x))
-    assert [check for check, _ in left_to_torch] == [
-        "backward", "masked", "rev_over_rev", "forward_ad", "batched_forward_grad"
-    ]  # fmt: skip
+SPARSE = pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr], ids=str)
+
+
+def sparse(layout):
+    return torch.eye(3, dtype=REAL).to_sparse(layout=layout).requires_grad_()
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@SPARSE
+def test_jacobians_of_sparse_leaves_are_its_own(left_to_torch, layout):
+    for check in ("backward", "masked", "rev_over_rev", "scalarized_second_order", "batched_forward_grad"):
+        BatchedEngine().ask(check, request(lambda x: (x.to_dense(),), sparse(layout), masked=True))
+    assert left_to_torch == []
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@SPARSE
+def test_evidence_about_sparse_leaves_is_kept_for_both_semantics(layout):
+    class Dense(Counted):
+        def __call__(self, x):
+            self.calls += 1
+            return (x.to_dense(masked_grad=masked),)
+
+    engine, function, x = BatchedEngine(), Dense(), sparse(layout)
+    costs = []
+    for _ in range(2):
+        for masked in (True, False):
+            asked = request(function, x, key="to_dense#0", masked=masked)
+            costs.append(cost(engine, asked, "masked"))
+    assert all(costs[:2])
+    assert costs[2:] == [0, 0]
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@SPARSE
+def test_only_what_is_specified_is_moved_under_masked_semantics(layout):
+    class Summed(Counted):
+        def __call__(self, x):
+            self.calls += 1
+            return (x.to_dense().sum(),)
+
+    costs = [cost(BatchedEngine(), request(Summed(), sparse(layout), masked=True))]
+    x = torch.ones(3, 3, dtype=REAL).to_sparse(layout=layout).requires_grad_()
+    costs.append(cost(BatchedEngine(), request(Summed(), x, masked=True)))
+    assert costs[1] - costs[0] == 2 * (9 - 3)
 
 
 def test_all_about_mkldnn_leaves_is_torchs(left_to_torch):

@@ -32,7 +32,7 @@ LOW_ACCURACY: tuple[Fault, ...] = corpus_precision.LOW_ACCURACY
 BLIND_SPOTS: tuple[Fault, ...] = corpus_cotangents.BLIND_SPOTS
 """Wrong for vectors that nobody asks for."""
 
-RIGHT: tuple[Right, ...] = corpus_right.RIGHT
+RIGHT: tuple[Right, ...] = (*corpus_right.RIGHT, *corpus_sparse.TWINS)
 
 
 class Functions(SimpleNamespace):

@@ -14,7 +14,7 @@ from operators.corpus_batching import ruled, value_through
 from operators.corpus_entries import BESIDE, COMPLEX, FORWARD, ONE, REAL, SECOND, TWO, Right, Tensors, random_leaves
 from operators.corpus_formulas import BROADCAST, BROADCAST_LEAVES
 from operators.corpus_numbers import SQUARE
-from operators.corpus_sparse import LAYOUTS, sparse_leaf
+from operators.corpus_sparse import CONVERTED, sparse_leaf
 
 VECTOR = random_leaves((3,))
 BATCHES = frozenset({"batched_grad"})
@@ -348,13 +348,13 @@ def dense_of_sparse(layout: str, dtype: torch.dtype, masked: bool) -> Right:
     return right(
         f"dense_of_{'complex_' if dtype is COMPLEX else ''}{layout}{'_masked' if masked else ''}",
         lambda x: (2 * x.to_dense(masked_grad=masked),),
-        sparse_leaf(LAYOUTS[layout]),
+        sparse_leaf(layout),
         dtypes=(dtype,),
         masked=masked,
         disclaims=FORWARD | BATCHES | (SECOND if no_second else frozenset()),
     )
 
 
-SPARSE = tuple(dense_of_sparse(*kind) for kind in product(LAYOUTS, (REAL, COMPLEX), (False, True)))
+SPARSE = tuple(dense_of_sparse(*kind) for kind in product(CONVERTED, (REAL, COMPLEX), (False, True)))
 
 RIGHT = (*OLD, *STATE, *MEMORY, *KINDS, *BATCHING, *SPARSE)

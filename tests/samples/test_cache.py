@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
 
 from opcheck.samples import Inputs
 from opcheck.samples.cache import Cache
+from opcheck.samples.layouts import parts
 
 pytestmark = pytest.mark.filterwarnings("ignore:Sparse.*beta:UserWarning")
 
@@ -36,6 +36,26 @@ def reshape(inputs: Inputs) -> None:
     inputs.args[1][0].unsqueeze_(0)
 
 
+LAYOUTS = ["sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc"]
+SPARSE = pytest.mark.parametrize("recipe", [f"{{ shape = [2, 2], layout = '{layout}' }}" for layout in LAYOUTS])
+
+
+def spoil_values(inputs: Inputs) -> None:
+    (parts(inputs.leaves[0].detach()) or ())[-1].view(-1)[0] += 1e-6
+
+
+def spoil_indices(inputs: Inputs) -> None:
+    (parts(inputs.leaves[0].detach()) or ())[0].view(-1)[0] += 1
+
+
+def spoil_other_indices(inputs: Inputs) -> None:
+    (parts(inputs.leaves[0].detach()) or ())[-2].view(-1)[-1] += 1
+
+
+def leave_sparse_gradient(inputs: Inputs) -> None:
+    inputs.leaves[0].grad = inputs.leaves[0].detach().clone()
+
+
 class TestCache:
     def test_inputs_that_were_only_read_are_used_again(self, made: Callable[..., Inputs]) -> None:
         cache, first = Cache(), made(SAMPLE)
@@ -59,11 +79,34 @@ class TestCache:
         found = [cache.inputs((group,), name, lambda: made(SAMPLE)) for group, name in [(1, "a"), (1, "b"), (2, "a")]]
         assert len({id(inputs) for inputs in found}) == 3
 
-    @pytest.mark.parametrize(
-        "recipe", ["{ shape = [2, 2], layout = 'sparse_coo' }", "{ shape = [2, 2], layout = 'sparse_csr' }"]
-    )
-    def test_sparse_tensors_are_made_each_time(self, made: Callable[..., Inputs], recipe: Any) -> None:
+    @SPARSE
+    def test_sparse_tensors_that_were_only_read_are_used_again(self, made: Callable[..., Inputs], recipe: str) -> None:
         cache = Cache()
+        first = cache.inputs((), "a", lambda: made(recipe))
+        first.leaves[0].to_dense()
+        assert cache.inputs((), "a", lambda: made(recipe)) is first
+
+    @SPARSE
+    @pytest.mark.parametrize("write", [spoil_values, spoil_indices, spoil_other_indices, leave_sparse_gradient])
+    def test_sparse_tensors_that_were_written_to_are_made_anew(
+        self, made: Callable[..., Inputs], recipe: str, write: Callable[[Inputs], None]
+    ) -> None:
+        cache = Cache()
+        first = cache.inputs((), "a", lambda: made(recipe))
+        write(first)
+        again = cache.inputs((), "a", lambda: made(recipe))
+        assert again is not first
+        assert torch.equal(again.leaves[0].to_dense(), made(recipe).leaves[0].to_dense())
+
+    def test_a_tensor_that_is_no_longer_coalesced_is_made_anew(self, made: Callable[..., Inputs]) -> None:
+        cache, recipe = Cache(), "{ shape = [2, 2], layout = 'sparse_coo' }"
+        first = cache.inputs((), "a", lambda: made(recipe))
+        with torch.no_grad():
+            first.leaves[0]._coalesced_(False)
+        assert cache.inputs((), "a", lambda: made(recipe)) is not first
+
+    def test_tensors_in_layouts_that_cannot_be_compared_are_made_each_time(self, made: Callable[..., Inputs]) -> None:
+        cache, recipe = Cache(), "{ shape = [2, 2], layout = 'mkldnn', dtype = 'float32' }"
         first = cache.inputs((), "a", lambda: made(recipe))
         assert cache.inputs((), "a", lambda: made(recipe)) is not first
 

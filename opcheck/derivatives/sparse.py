@@ -1,0 +1,286 @@
+"""Functions of sparse tensors as functions of their elements, which are strided tensors that can be moved.
+
+Under masked semantics the elements that are not specified do not exist: nothing depends on them, and a gradient of them
+must be zero. Under non-masked semantics they are zeros like any other. Differences are then taken where all elements
+are specified, since only what is specified can be moved; derivatives are taken where the sparse tensors are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from opcheck.derivatives.autodiff import Differentiable, GradientSum, Primal, Pullback, Pushforward, layers, tangent_of
+from opcheck.derivatives.coordinates import stencil
+from opcheck.derivatives.differences import Differences, differences, looped
+from opcheck.derivatives.evidence import Batched, Evidence, Mode
+from opcheck.derivatives.question import Function, Request
+
+LAYOUTS = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
+
+
+@dataclass(frozen=True, eq=False)
+class Duplicates:
+    """How the elements of a COO tensor that is not coalesced are made of values, some of which have the same place.
+
+    Those share a change of the element equally. The values of the tensor itself are kept.
+    """
+
+    shares: Tensor
+    """Of each value its share of the element."""
+    rest: Tensor
+    """Of each value what it has beside its share."""
+
+    @classmethod
+    def of(cls, sparse: Tensor, places: Tensor) -> Duplicates:
+        """Return how the elements of a COO tensor are made of values at places."""
+        values = sparse._values()
+        shares = places.flatten().bincount(minlength=sparse.numel())[places].reciprocal().to(values.dtype)
+        return cls(shares, values - shares * sparse.to_dense().reshape(-1)[places])
+
+
+@dataclass(frozen=True, eq=False)
+class Pattern:
+    """How a sparse tensor is stored, but for its values."""
+
+    layout: torch.layout
+    shape: torch.Size
+    indices: tuple[Tensor, ...]
+    """Of COO tensors the indices; of compressed ones the compressed and the plain indices."""
+    places: Tensor
+    """Of each value, the number of its element in the flattened tensor. Of the shape of the values."""
+    duplicates: Duplicates | None = None
+    """Of COO tensors that are not coalesced: how an element is made of several values."""
+
+    @classmethod
+    def of(cls, sparse: Tensor) -> Pattern:
+        """Return the pattern of a sparse tensor."""
+        if sparse.layout is not torch.sparse_coo:
+            indices = _compressed_indices(sparse)
+            return cls(sparse.layout, sparse.shape, indices, _places_of_compressed(sparse, indices))
+        values = sparse._values()
+        numbers = torch.arange(sparse.numel(), device=sparse.device).view(sparse.shape)
+        places = numbers[tuple(sparse._indices())].expand(values.shape)
+        duplicates = None if sparse.is_coalesced() else Duplicates.of(sparse, places)
+        return cls(sparse.layout, sparse.shape, (sparse._indices(),), places, duplicates)
+
+    @classmethod
+    def of_all(cls, like: Tensor) -> Pattern:
+        """Return the pattern of a sparse tensor of the same layout that has all elements specified."""
+        if like.layout is torch.sparse_coo:
+            indices = torch.ones(like.shape[: like.sparse_dim()], device=like.device).nonzero().T
+            values = torch.zeros(indices.shape[1], *like.shape[like.sparse_dim() :], device=like.device)
+            return cls.of(
+                torch.sparse_coo_tensor(indices, values, like.shape, is_coalesced=True, check_invariants=False)
+            )
+        batch = _compressed_indices(like)[0].dim() - 1
+        block = like.values().shape[batch + 1 : batch + 3] if "bs" in str(like.layout) else None
+        ones = torch.ones(like.shape, device=like.device)
+        return cls.of(ones.to_sparse(layout=like.layout, blocksize=block, dense_dim=like.dense_dim()))
+
+    def of_elements(self, elements: Tensor) -> Tensor:
+        """Return the sparse tensor with the given elements. Those that it does not specify are left out."""
+        if self.duplicates is None:
+            return self._with(elements.reshape(-1)[self.places])
+        return self._with(self.duplicates.rest + self._shared(elements))
+
+    def of_change(self, elements: Tensor) -> Tensor:
+        """Return how the sparse tensor changes with its elements."""
+        return self._with(elements.reshape(-1)[self.places] if self.duplicates is None else self._shared(elements))
+
+    def _shared(self, elements: Tensor) -> Tensor:
+        assert self.duplicates is not None
+        return elements.reshape(-1)[self.places] * self.duplicates.shares
+
+    def _with(self, values: Tensor) -> Tensor:
+        own = [indices.clone() for indices in self.indices]  # nobody writes to those of another tensor
+        if self.layout is torch.sparse_coo:
+            coalesced = self.duplicates is None
+            return torch.sparse_coo_tensor(own[0], values, self.shape, is_coalesced=coalesced, check_invariants=False)
+        return torch.sparse_compressed_tensor(
+            own[0], own[1], values, self.shape, layout=self.layout, check_invariants=False
+        )
+
+
+def _compressed_indices(sparse: Tensor) -> tuple[Tensor, Tensor]:
+    if sparse.layout in (torch.sparse_csr, torch.sparse_bsr):
+        return sparse.crow_indices(), sparse.col_indices()
+    return sparse.ccol_indices(), sparse.row_indices()
+
+
+def _places_of_compressed(sparse: Tensor, indices: tuple[Tensor, Tensor]) -> Tensor:
+    """Return the number of the element of each value: the values are numbered, and sought in the dense tensor."""
+    values = sparse.values()
+    numbers = torch.arange(1.0, values.numel() + 1, dtype=torch.float64, device=values.device).view(values.shape)
+    numbered = torch.sparse_compressed_tensor(
+        *indices, numbers, sparse.shape, layout=sparse.layout, check_invariants=False
+    )
+    dense = numbered.to_dense().flatten()
+    found = dense.nonzero().flatten()
+    return found[dense[found].argsort()].view(values.shape)
+
+
+class _Sparse(torch.autograd.Function):
+    """Elements -> a sparse tensor. Its gradient is that of all elements, wherever the sparse tensor has none."""
+
+    @staticmethod
+    def forward(ctx: Any, elements: Tensor, pattern: Pattern, masked: bool) -> Tensor:
+        ctx.pattern, ctx.masked = pattern, masked
+        ctx.set_materialize_grads(False)
+        return pattern.of_elements(elements)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor | None) -> Any:
+        return None if gradient is None else _apply(_Strided, gradient, ctx.masked), None, None
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: Tensor, *_: None) -> Tensor:
+        return ctx.pattern.of_change(tangent)  # type: ignore[no-any-return]
+
+
+class _Strided(torch.autograd.Function):
+    """A sparse tensor -> its elements. Its gradient is as sparse as it is; under non-masked semantics it has all."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: Tensor, masked: bool) -> Tensor:
+        ctx.masked, ctx.pattern = masked, None
+        if tensor.layout in LAYOUTS and ctx.needs_input_grad[0]:
+            plain = tensor.detach()
+            plain = plain.coalesce() if plain.layout is torch.sparse_coo else plain
+            ctx.pattern = Pattern.of(plain) if masked else Pattern.of_all(plain)
+        return tensor.clone() if tensor.layout is torch.strided else tensor.to_dense()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        return gradient if ctx.pattern is None else _apply(_Sparse, gradient, ctx.pattern, ctx.masked), None
+
+
+def _apply(function: Any, *arguments: Any) -> Tensor:
+    found: Tensor = function.apply(*arguments)
+    return found
+
+
+@dataclass(frozen=True, eq=False, repr=False)  # torch uses the repr of a function, and printing tensors is slow
+class OfElements:
+    """A function of tensors, some of which are sparse, as a function of strided tensors with the same elements."""
+
+    function: Function
+    leaves: tuple[Tensor, ...]
+    """The tensors, as they are given."""
+    masked: bool
+    all_specified: bool = False
+    """Whether the function is called with sparse tensors that have all elements specified."""
+
+    def __call__(self, *elements: Tensor) -> tuple[Tensor, ...]:
+        """Return the outputs. If `elements` require grad or are dual, so are the sparse tensors made of them."""
+        return self.function(*map(self._made, elements, self.patterns))
+
+    def _made(self, elements: Tensor, pattern: Pattern | None) -> Tensor:
+        if pattern is None:
+            return elements
+        if elements.requires_grad or tangent_of(elements) is not None:
+            return _apply(_Sparse, elements, pattern, self.masked)
+        return pattern.of_elements(elements)
+
+    @cached_property
+    def everywhere(self) -> OfElements:
+        """The same function, called with sparse tensors that have all elements specified."""
+        return replace(self, all_specified=True)
+
+    def expect_same_shapes(self) -> None:
+        """Raise DependsOnPattern if the outputs have other shapes where all elements are specified."""
+        with torch.no_grad():
+            given, full = ([tuple(y.shape) for y in function(*self.elements)] for function in (self, self.everywhere))
+        if given != full:
+            raise DependsOnPattern(
+                f"the outputs have the shapes {full} where all elements are specified, but {given} as it is: under "
+                "non-masked semantics, unspecified elements are zeros like any other"
+            )
+
+    @cached_property
+    def patterns(self) -> tuple[Pattern | None, ...]:
+        """The pattern of each leaf; None for those that are strided."""
+        pattern = Pattern.of_all if self.all_specified else Pattern.of
+        return tuple(pattern(x.detach()) if x.layout in LAYOUTS else None for x in self.leaves)
+
+    @cached_property
+    def elements(self) -> tuple[Tensor, ...]:
+        """The elements of the leaves, which require grad."""
+        return tuple(x.detach().to_dense().requires_grad_() if x.layout in LAYOUTS else x for x in self.leaves)
+
+    @cached_property
+    def fixed(self) -> Tensor:
+        """Which coordinates of the elements nothing depends on, as a mask of shape (N,)."""
+        found = []
+        for x, pattern in zip(self.elements, self.patterns, strict=True):
+            mask = torch.full((x.numel(),), pattern is not None)
+            if pattern is not None:
+                mask[pattern.places.flatten().cpu()] = False
+            found.append(mask.repeat_interleave(2) if x.is_complex() else mask)
+        return torch.cat(found)
+
+
+def ones_like(tensor: Tensor) -> Tensor:
+    """Return ones, where a sparse tensor has specified elements."""
+    if tensor.layout not in LAYOUTS:
+        return torch.ones_like(tensor)
+    plain = tensor.detach()
+    plain = plain.coalesce() if plain.layout is torch.sparse_coo else plain
+    return Pattern.of(plain).of_elements(torch.ones(tensor.shape, dtype=tensor.dtype, device=tensor.device))
+
+
+def of_elements(request: Request) -> Request:
+    """Return the same question about a function of strided tensors. The leaves of a request may be sparse."""
+    function = OfElements(request.function, request.leaves, request.masked)
+    return request.with_(function=function, leaves=function.elements)
+
+
+class DependsOnPattern(Exception):
+    """The outputs of a function have other shapes where other elements are specified. The text says so."""
+
+
+class OfSparse(Evidence):
+    """The derivative of a function made by `of_elements`, or of a derivative of it."""
+
+    def _differences(self, step: float, one_by_one: bool) -> Differences:
+        if not one_by_one:  # sparse tensors cannot be batched
+            return self.numerical(step, looped=True)
+        primal = layers(self.function, self.leaves)[0][0]
+        assert isinstance(primal, Primal)
+        assert isinstance(primal.function, OfElements)
+        own = primal.function
+        points = self.point + stencil(self.size[1], step, self.projections)
+        if not own.masked:
+            own.expect_same_shapes()
+            function = _with_primal(self.function, replace(primal, function=own.everywhere))
+            return differences(looped(function, self.leaves, points), step)
+        fixed = own.fixed
+        points[:, : len(fixed)] = torch.where(fixed, self.point[: len(fixed)], points[:, : len(fixed)])
+        # Points that are alike, since nothing depends on what moves, take one call.
+        distinct, place = (
+            torch.unique(points, dim=0, return_inverse=True) if all(points.shape) else (points, slice(None))
+        )
+        return differences(looped(self.function, self.leaves, distinct)[place], step)
+
+    def _batches_for(self, mode: Mode) -> Iterator[tuple[Batched, Callable[[Mode], Tensor]]]:
+        return iter(())  # torch has a loop inside of vmap for nearly all that makes or takes sparse tensors
+
+    def jvp_vmapped(self, tangents: Tensor) -> Tensor:
+        """Return U J^T for tangents U of shape (K, N). Passes on the exceptions of forward mode and of batching."""
+        self.ordinary_forward  # noqa: B018 - torch has no sparse dual tensors, and here it says so
+        return super().jvp_vmapped(tangents)
+
+
+def _with_primal(function: Differentiable, primal: Primal) -> Differentiable:
+    """Return the same derivative of another function."""
+    if isinstance(function, GradientSum):
+        pulled = function.pullback
+        return replace(function, pullback=replace(pulled, inner=_with_primal(pulled.inner, primal)))
+    if isinstance(function, (Pullback, Pushforward)):
+        return replace(function, inner=_with_primal(function.inner, primal))
+    return primal
