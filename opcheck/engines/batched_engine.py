@@ -128,7 +128,7 @@ class BatchedEngine:
         if check == "rev_over_rev" or check == "fwd_over_rev":
             return _of_pullback(point, request, place[1])
         evidence = point.evidence(*place[0])
-        if request.along_one(check) and holds_along_one(evidence, place[1], request.numbers):
+        if request.along_one(check) and not sparse and holds_along_one(evidence, place[1], request.numbers):
             return None
         found = contradiction(evidence, place[1], request)
         return memory_of_cotangents(point.evidence(), request) if found is None and check == "backward" else found

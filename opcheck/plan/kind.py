@@ -69,6 +69,14 @@ def has_sparse_samples(operator: Operator, supports: Supports) -> bool:
     return operator.has_sparse_samples
 
 
+def has_dense_samples(operator: Operator, supports: Supports) -> bool:
+    """Tell whether any sample has dense leaves only."""
+    return any(
+        all(tensor.layout == "strided" or tensor.grad is False for tensor in sample.tensors())
+        for sample in operator.samples
+    )
+
+
 def has_movable_samples(operator: Operator, supports: Supports) -> bool:
     """Tell whether all leaves of any sample are strided or sparse, so that each of their elements can be moved."""
     movable = ("strided", *SPARSE_LAYOUTS)

@@ -11,6 +11,7 @@ from functools import lru_cache
 
 from opcheck.plan.kind import (
     CheckKind,
+    has_dense_samples,
     has_disclaimers,
     has_errors,
     has_movable_samples,
@@ -166,7 +167,7 @@ BUILTIN = (
         "opcheck.checks.higher_order:check",
         needs=("backward", "forward_ad", "second_order", "rev_over_fwd"),
         rests_on=(*SOUND, "forward_ad", "rev_over_rev"),
-        applies=has_movable_samples,
+        applies=has_dense_samples,
     ),
     CheckKind(
         "fwd_over_fwd",
@@ -174,7 +175,7 @@ BUILTIN = (
         "opcheck.checks.higher_order:check",
         needs=("backward", "forward_ad", "second_order", "fwd_over_fwd"),
         rests_on=(*SOUND, "forward_ad", "rev_over_rev"),
-        applies=has_movable_samples,
+        applies=has_dense_samples,
     ),
     CheckKind(
         "rev_over_rev_over_rev",
@@ -182,7 +183,7 @@ BUILTIN = (
         "opcheck.checks.higher_order:check",
         needs=("backward", "second_order", "third_order"),
         rests_on=(*SOUND, "saved", "backward", "rev_over_rev"),
-        applies=has_movable_samples,
+        applies=has_dense_samples,
     ),
     CheckKind(
         "scalarized_second_order",
