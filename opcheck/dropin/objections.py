@@ -214,6 +214,9 @@ def _most(tensor: Tensor) -> str:
 
 def _batched(evidence: Evidence, request: Request, check: str, **flags: Any) -> Disagreement | None:
     """Return why a derivative cannot be vmapped, or None if it can: by `torch.func.vmap`, or by that of gradcheck."""
+    mode: Mode = "reverse" if check == "batched_grad" else "forward"
+    if evidence.analytical(mode).batched:  # the Jacobian that was compared is itself a vmapped derivative
+        return None
     found = GRADIENT_CLAIMS[check](evidence, request)
     if found is None:
         return None
