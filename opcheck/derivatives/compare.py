@@ -76,9 +76,7 @@ def contradiction(evidence: Evidence, mode: Mode, request: Request) -> Disagreem
     linear = analytical.holds(1e4 * evidence.unit)
     if close and linear and numerical.most_bend <= numbers.atol:
         return None  # as almost always
-    beyond = not linear or bool(
-        (excess(analytical.jacobian, numerical.jacobian, evidence.leaves, numbers) > 0).any()
-    )
+    beyond = not linear or bool((excess(analytical.jacobian, numerical.jacobian, evidence.leaves, numbers) > 0).any())
     if not beyond and not bool(wrong_below_atol(analytical.jacobian, evidence, numbers).any()):
         bound = allowed(numerical.jacobian, evidence.leaves, numbers)
         bent = bool((numerical.bend.abs() > bound).any())

@@ -116,7 +116,7 @@ def lost_digits(evidence: Evidence, mode: Mode, request: Request) -> Disagreemen
         numbers = request.numbers
         numerical = at(numbers.eps).jacobian
         if 2 * largest_difference(analytical, numerical) <= CERTAIN * evidence.unit / numbers.eps:
-            return None  # as almost always: below all that is admitted, also of moduli, which are sqrt(2) times as large
+            return None  # as almost always: moduli, which are at most sqrt(2) times as large, are admitted too
         largest = _largest(numerical)
         # The points themselves are rounded too, which no other step would show.
         grid = CERTAIN * evidence.unit * _largest(evidence.point) / numbers.eps

@@ -50,7 +50,7 @@ class InPlace(Evidence):
         return found or self.numerical(step, looped=True)
 
     def _of_batch(self, steps: Tensor, step: float) -> Differences | None:
-        """Return the differences from a batch of copies, or None if there is none, or if it is about another function."""
+        """Return the differences from a batch of copies; None if it fails, or is about another function."""
         weights = probe(len(steps) // 2, 2)
         one = (weights @ directions(self.size[1], self.projections) * step).unsqueeze(0)
         try:
