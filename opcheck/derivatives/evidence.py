@@ -248,7 +248,11 @@ class Evidence:
 
     def vjp(self, cotangent: Tensor) -> Tensor:
         """Return J^T v for a cotangent v of shape (M,), by an ordinary backward pass."""
-        return self.on_graph(lambda outputs: vector(autodiff.vjp(outputs, self.leaves, tensors_of(cotangent, outputs))))
+        return self.on_graph(lambda outputs: self.pulled(outputs, tensors_of(cotangent, outputs)))
+
+    def pulled(self, outputs: Tensors, cotangents: Tensors) -> Tensor:
+        """Return J^T v of shape (N,), by an ordinary backward pass for outputs that have a graph."""
+        return vector(autodiff.vjp(outputs, self.leaves, cotangents))
 
     def jvp(self, tangent: Tensor) -> Tensor:
         """Return J u for a tangent u of shape (N,), by an ordinary call in forward mode."""

@@ -184,9 +184,7 @@ def _undefined_grad(evidence: Evidence, request: Request) -> Disagreement | None
 def _nondeterminism(evidence: Evidence, request: Request) -> Disagreement | None:
     def repeated(outputs: Tensors) -> Disagreement | None:
         cotangents = tensors_of(probe(evidence.size[0]), outputs)
-        passes = (
-            vector(vjp(outputs, evidence.leaves, tuple(v.clone() for v in cotangents))) for _ in range(1 + REPEATS)
-        )
+        passes = (evidence.pulled(outputs, tuple(v.clone() for v in cotangents)) for _ in range(1 + REPEATS))
         first = next(passes)
         for again in passes:
             off = 0.0 if torch.equal(first, again) else deviation(first, again)

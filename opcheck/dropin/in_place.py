@@ -81,21 +81,17 @@ class InPlace(Evidence):
         own = tuple(t.clone() for t in tensors_of(tangent, self.leaves))
         return vector(pushforward(self.function)(*points, *own))
 
-    def vjp(self, cotangent: Tensor) -> Tensor:
-        """Return J^T v for a cotangent v of shape (M,): by an ordinary backward pass for each output, added up.
+    def pulled(self, outputs: Tensors, cotangents: Tensors) -> Tensor:
+        """Return J^T v of shape (N,), by an ordinary backward pass for each output, added up.
 
         An output takes no part in the pass of another one. That is not the same as a cotangent of zeros.
         """
-
-        def pulled(outputs: Tensors) -> Tensor:
-            if len(outputs) == 1:
-                return vector(vjp(outputs, self.leaves, tensors_of(cotangent, outputs)))
-            found = torch.zeros(self.size[1], dtype=torch.float64)
-            for output, own in zip(outputs, tensors_of(cotangent, outputs), strict=True):
-                found += vector(vjp([output], self.leaves, [own])) if bool(own.any()) else 0
-            return found
-
-        return self.on_graph(pulled)
+        if len(outputs) == 1:
+            return super().pulled(outputs, cotangents)
+        found = torch.zeros(self.size[1], dtype=torch.float64)
+        for output, own in zip(outputs, cotangents, strict=True):
+            found += vector(vjp([output], self.leaves, [own])) if bool(own.any()) else 0
+        return found
 
     def vjp_looped(self, cotangents: Tensor) -> Tensor:
         """Return V J for cotangents V of shape (K, M). An empty Jacobian takes no calls."""

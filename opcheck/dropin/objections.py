@@ -14,9 +14,9 @@ from torch import Tensor
 from torch.autograd import gradcheck as torch_gradcheck
 from torch.autograd.gradcheck import GradcheckError as TorchGradcheckError
 
-from opcheck.derivatives.autodiff import Tensors
+from opcheck.derivatives.autodiff import Tensors, vjp
 from opcheck.derivatives.compare import NOT_LINEAR, contradiction, excess
-from opcheck.derivatives.coordinates import blocks, probe, same
+from opcheck.derivatives.coordinates import blocks, probe, same, tensors_of, vector
 from opcheck.derivatives.disagreement import Disagreement
 from opcheck.derivatives.evidence import Evidence, Mode
 from opcheck.derivatives.gradients import GRADIENT_CLAIMS, attributes, undefined_cotangents, undefined_tangents
@@ -150,7 +150,8 @@ def _together(evidence: Evidence, request: Request) -> Disagreement | None:
     if len(evidence.outputs) < 2:
         return None
     each, rounding = evidence.ordinary_reverse, 1e4 * evidence.unit
-    together = Evidence.vjp(evidence, probe(evidence.size[0]))  # which InPlace takes apart
+    cotangent = probe(evidence.size[0])
+    together = evidence.on_graph(lambda outputs: vector(vjp(outputs, evidence.leaves, tensors_of(cotangent, outputs))))
     scale = float(each.abs().nan_to_num(nan=0.0, posinf=0.0).max())
     if same(together, each, rounding, rounding * scale):
         return None
