@@ -149,7 +149,8 @@ def _together(evidence: Evidence, request: Request) -> Disagreement | None:
     """Return that one backward pass for all outputs is not the sum of those for each, or None if it is."""
     if len(evidence.outputs) < 2:
         return None
-    each, rounding = evidence.ordinary_reverse, 1e4 * evidence.unit
+    # Terms that cancel in one pass and not in the other cost up to half of the digits, as in svd_lowrank.
+    each, rounding = evidence.ordinary_reverse, evidence.unit**0.5
     cotangent = probe(evidence.size[0])
     together = evidence.on_graph(lambda outputs: vector(vjp(outputs, evidence.leaves, tensors_of(cotangent, outputs))))
     scale = float(each.abs().nan_to_num(nan=0.0, posinf=0.0).max())
