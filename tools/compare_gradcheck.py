@@ -3,11 +3,15 @@
     python tools/compare_gradcheck.py                          float64, first order, one sample of each operator
     python tools/compare_gradcheck.py --order 2 --samples 3    second order, three samples of each
     python tools/compare_gradcheck.py --dtype complex128 --only linalg
+    python tools/compare_gradcheck.py --all                    both orders, both dtypes, all small samples: an hour
 
 Needs the package expecttest, with which PyTorch's own tests are written.
 
 Prints each sample on which opcheck and torch's slow mode differ, and the CPU time of opcheck beside those of torch's
 slow and fast modes. Samples are small: at most `--elements` numbers go in, and as many come out.
+
+Differences in which torch is known to be wrong are listed in known_differences.toml, with reasons. The exit status is 1
+if a sample differs in another way. With --all it is 1 as well if an entry of the list no longer applies.
 """
 
 from __future__ import annotations
@@ -17,11 +21,13 @@ import sys
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
+import tomli
 import torch
 from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
@@ -30,6 +36,9 @@ import opcheck
 
 WAYS = ("opcheck", "slow", "fast")
 REFUSAL = "refused"
+KNOWN = Path(__file__).with_name("known_differences.toml")
+DTYPES = ("float64", "complex128")
+ORDERS = (1, 2)
 
 
 @dataclass(frozen=True)
@@ -42,8 +51,44 @@ class Question:
     parameters: dict[str, Any]
 
 
-def questions(operators: Iterable[Any], dtype: torch.dtype, order: int, samples: int, most: int) -> Iterator[Question]:
-    """Yield the calls for the first samples of each operator that are small and work."""
+@dataclass(frozen=True)
+class Difference:
+    """A sample on which opcheck and torch's slow mode differ, or an entry of the list of known ones."""
+
+    operator: str
+    order: int
+    dtype: str
+    opcheck: str
+    torch: str
+    sample: str = ""
+    reason: str = ""
+
+    def __str__(self) -> str:
+        which = self.sample or self.operator
+        return f"{which}, order {self.order}, {self.dtype}: opcheck {self.opcheck}, torch {self.torch}"
+
+    def covers(self, other: Difference) -> bool:
+        """Tell whether an entry of the list is about a sample."""
+        kinds = [(one.operator, one.order, one.dtype, one.opcheck, one.torch) for one in (self, other)]
+        return kinds[0] == kinds[1]
+
+
+def known_differences(path: Path = KNOWN) -> list[Difference]:
+    """Return the entries of the list, one for each order and dtype that an entry names."""
+    entries = tomli.loads(path.read_text(encoding="utf-8"))["difference"]
+    for entry in entries:
+        if not entry["reason"].strip():
+            raise ValueError(f"{path}: the entry for {entry['operator']} gives no reason")
+    return [
+        Difference(entry["operator"], order, dtype, entry["opcheck"], entry["torch"], reason=entry["reason"])
+        for entry in entries for order in entry["orders"] for dtype in entry["dtypes"]
+    ]  # fmt: skip
+
+
+def questions(
+    operators: Iterable[Any], dtype: torch.dtype, order: int, samples: int | None, most: int
+) -> Iterator[Question]:
+    """Yield the calls for the first samples of each operator (None: for all) that are small and work."""
     for op in operators:
         if not op.supports_autograd or dtype not in op.supported_backward_dtypes("cpu"):
             continue
@@ -103,8 +148,8 @@ def answer(way: str, order: int, asked: Question) -> tuple[str, float]:
     return verdict, time.process_time() - start
 
 
-def compare(asked: Iterable[Question], order: int) -> tuple[int, list[str], Counter[str]]:
-    """Return the number of samples, a line for each on which opcheck and slow mode differ, and CPU times in seconds."""
+def compare(asked: Iterable[Question], order: int, dtype: str) -> tuple[int, list[Difference], Counter[str]]:
+    """Return the number of samples, those on which opcheck and slow mode differ, and CPU times in seconds."""
     count, different, seconds = 0, [], Counter[str]()
     for one in asked:
         if not count:  # the first calls import parts of torch
@@ -114,15 +159,31 @@ def compare(asked: Iterable[Question], order: int) -> tuple[int, list[str], Coun
         count += 1
         seconds.update({way: spent for way, (_, spent) in answers.items()})
         if answers["opcheck"][0] != answers["slow"][0]:
-            different.append(f"{one.name}: opcheck {answers['opcheck'][0]}, torch {answers['slow'][0]}")
+            verdicts = answers["opcheck"][0], answers["slow"][0]
+            different.append(Difference(one.name.rpartition("[")[0], order, dtype, *verdicts, one.name))
             print(different[-1], flush=True)
     return count, different, seconds
 
 
+def unexpected(found: Sequence[Difference], known: Sequence[Difference], all_asked: bool) -> list[str]:
+    """Return a line for each difference that is not listed and, if all samples were asked about, each that has gone."""
+    lines = [f"not listed: {one}" for one in found if not any(entry.covers(one) for entry in known)]
+    gone = [entry for entry in known if not any(entry.covers(one) for one in found)] if all_asked else []
+    return lines + [f"listed, but there is none: {entry}" for entry in gone]
+
+
+def summary(what: str, count: int, differences: int, seconds: Counter[str]) -> str:
+    """Return a line with the totals of a run."""
+    times = ", ".join(f"{way} {seconds[way]:.1f} s" for way in WAYS)
+    share = f"; opcheck takes {seconds['opcheck'] / seconds['fast']:.2f} of fast mode" if seconds["fast"] else ""
+    return f"{what}: {count} samples, {differences} differ; CPU time: {times}{share}"
+
+
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--dtype", default="float64", choices=["float64", "complex128"])
-    parser.add_argument("--order", type=int, default=1, choices=[1, 2])
+    parser.add_argument("--all", action="store_true", help="both orders, both dtypes and all small samples")
+    parser.add_argument("--dtype", default=DTYPES[0], choices=DTYPES)
+    parser.add_argument("--order", type=int, default=1, choices=ORDERS)
     parser.add_argument("--samples", type=int, default=1, metavar="N", help="of each operator; default: 1")
     parser.add_argument("--elements", type=int, default=60, metavar="N", help="the most of a sample; default: 60")
     parser.add_argument("--only", default="", metavar="TEXT", help="operators whose name contains it")
@@ -134,15 +195,22 @@ def main(arguments: list[str] | None = None) -> int:
     except ImportError as error:
         parser.error(f"PyTorch's database cannot be loaded: {error}. It needs the package expecttest")
 
-    chosen = (op for op in op_db if options.only in op.name)
-    dtype = getattr(torch, options.dtype)
-    asked = questions(chosen, dtype, options.order, options.samples, options.elements)
-    count, different, seconds = compare(asked, options.order)
-    times = ", ".join(f"{way} {seconds[way]:.1f} s" for way in WAYS)
-    print(f"{count} samples, {len(different)} differ; CPU time: {times}")
-    if seconds["fast"]:
-        print(f"opcheck takes {seconds['opcheck'] / seconds['fast']:.2f} of fast mode")
-    return 0
+    chosen = [op for op in op_db if options.only in op.name]
+    runs = [(order, dtype) for order in ORDERS for dtype in DTYPES] if options.all else [(options.order, options.dtype)]
+    samples = None if options.all else options.samples
+    count, found, seconds = 0, list[Difference](), Counter[str]()
+    for order, dtype in runs:
+        asked = questions(chosen, getattr(torch, dtype), order, samples, options.elements)
+        own_count, own, own_seconds = compare(asked, order, dtype)
+        print(summary(f"order {order}, {dtype}", own_count, len(own), own_seconds), flush=True)
+        count, found, seconds = count + own_count, found + own, seconds + own_seconds
+    if len(runs) > 1:
+        print(summary("all", count, len(found), seconds))
+    names = {f"{op.name}.{op.variant_test_name}".rstrip(".") for op in chosen}
+    known = [entry for entry in known_differences() if not options.only or entry.operator in names]
+    lines = unexpected(found, known, options.all)
+    print(*lines, sep="\n", end="\n" if lines else "")
+    return 1 if lines else 0
 
 
 if __name__ == "__main__":

@@ -76,8 +76,8 @@ def contradiction(evidence: Evidence, mode: Mode, request: Request) -> Disagreem
     linear = analytical.holds(1e4 * evidence.unit)
     if close and linear and numerical.most_bend <= numbers.atol:
         return None  # as almost always
-    beyond = bool((excess(analytical.jacobian, numerical.jacobian, evidence.leaves, numbers) > 0).any())
-    if linear and not beyond and not bool(wrong_below_atol(analytical.jacobian, evidence, numbers).any()):
+    beyond = not linear or bool((excess(analytical.jacobian, numerical.jacobian, evidence.leaves, numbers) > 0).any())
+    if not beyond and not bool(wrong_below_atol(analytical.jacobian, evidence, numbers).any()):
         bound = allowed(numerical.jacobian, evidence.leaves, numbers)
         bent = bool((numerical.bend.abs() > bound).any())
         if not bent or not bool(kinks(numerical, evidence.numerical(2 * numbers.eps), bound).any()):
@@ -92,11 +92,10 @@ def _confirmed(evidence: Evidence, mode: Mode, request: Request) -> Disagreement
     numerical = evidence.numerical(numbers.eps, looped=True)
     bound = allowed(numerical.jacobian, leaves, numbers)
     beyond = excess(analytical.jacobian, numerical.jacobian, leaves, numbers)
-    wrong, kinky = beyond > 0, torch.zeros_like(beyond, dtype=torch.bool)
-    small = kinky
+    wrong, small, kinky = beyond > 0, *torch.zeros(2, *beyond.shape, dtype=torch.bool)
     if bool((wrong | (numerical.bend.abs() > bound)).any()):
         kinky = kinks(numerical, evidence.numerical(2 * numbers.eps, looped=True), bound)
-    if not bool((wrong & ~kinky).any()):  # otherwise small errors would be lost among the others
+    if not bool((wrong & ~kinky).any()):  # else it is wrong anyway, and further steps take many calls
         small = wrong_below_atol(analytical.jacobian, evidence, numbers, looped=True) & ~wrong
     if bool(small.any()):
         if not bool(wrong.any()):  # whatever is as small as atol looks like zero

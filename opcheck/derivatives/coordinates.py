@@ -104,6 +104,8 @@ def _in_memory_of(values: Tensor, like: Tensor) -> Tensor:
 
 def shares_memory(tensor: Tensor) -> bool:
     """Tell whether elements of a tensor may overlap in memory, as in an expanded tensor."""
+    if tensor.is_contiguous():
+        return False
     extent = 1
     for stride, size in sorted((s, n) for s, n in zip(tensor.stride(), tensor.shape, strict=True) if n > 1):
         if stride < extent:

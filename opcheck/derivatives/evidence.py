@@ -208,10 +208,7 @@ class Evidence:
         return found[: len(self._asked(mode))]
 
     def _vmapped(self, mode: Mode) -> Tensor:
-        """Return the vjps or jvps of all directions, batched at a single point.
-
-        Control flow may depend on that point. Passes on the exceptions of batching.
-        """
+        """Return vjps or jvps of all directions at one point, which may decide control flow. Raises as vmap does."""
         return (self.vjp_vmapped if mode == "reverse" else self.jvp_vmapped)(self._asked(mode))
 
     def _asked(self, mode: Mode) -> Tensor:
@@ -248,7 +245,11 @@ class Evidence:
 
     def vjp(self, cotangent: Tensor) -> Tensor:
         """Return J^T v for a cotangent v of shape (M,), by an ordinary backward pass."""
-        return self.on_graph(lambda outputs: vector(autodiff.vjp(outputs, self.leaves, tensors_of(cotangent, outputs))))
+        return self.on_graph(lambda outputs: self.pulled(outputs, tensors_of(cotangent, outputs)))
+
+    def pulled(self, outputs: Tensors, cotangents: Tensors) -> Tensor:
+        """Return J^T v of shape (N,), by an ordinary backward pass for outputs that have a graph."""
+        return vector(autodiff.vjp(outputs, self.leaves, cotangents))
 
     def jvp(self, tangent: Tensor) -> Tensor:
         """Return J u for a tangent u of shape (N,), by an ordinary call in forward mode."""
@@ -275,10 +276,7 @@ class Evidence:
         return self.on_graph(pulled)
 
     def jvp_vmapped(self, tangents: Tensor) -> Tensor:
-        """Return U J^T for tangents U of shape (K, N), by `torch.func.vmap` of forward mode.
-
-        Passes on the exceptions of batching.
-        """
+        """Return U J^T for tangents U of shape (K, N), by `torch.func.vmap` of forward mode. Raises as vmap does."""
         points = tuple(leaf.detach() for leaf in self.leaves)
         push = autodiff.Pushforward(autodiff.transformed(self.function), transform=True)
         return by_vmap(lambda *t: push(*points, *t), tangents, points, self.chunk)

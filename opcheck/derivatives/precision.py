@@ -13,7 +13,7 @@ from math import inf
 import torch
 from torch import Tensor
 
-from opcheck.derivatives.coordinates import directions, modulus
+from opcheck.derivatives.coordinates import directions, largest_difference, modulus
 from opcheck.derivatives.differences import Differences, error_estimate, kinks
 from opcheck.derivatives.disagreement import Disagreement, Names, Pair
 from opcheck.derivatives.evidence import Evidence, Mode
@@ -115,13 +115,15 @@ def lost_digits(evidence: Evidence, mode: Mode, request: Request) -> Disagreemen
         analytical, at, size = _matrices(evidence, mode, looped)
         numbers = request.numbers
         numerical = at(numbers.eps).jacobian
+        if 2 * largest_difference(analytical, numerical) <= CERTAIN * evidence.unit / numbers.eps:
+            return None  # as almost always: moduli, which are at most sqrt(2) times as large, are admitted too
         largest = _largest(numerical)
         # The points themselves are rounded too, which no other step would show.
         grid = CERTAIN * evidence.unit * _largest(evidence.point) / numbers.eps
         least = _relative(evidence, numbers) * largest + _grid(evidence, numbers.eps)
         admitted = size(numerical) * grid + least
         if not bool((size(analytical - numerical) > admitted).any()):
-            return None  # as almost always: no other step is needed
+            return None  # no other step is needed
         # Rounding inside a function may happen to be the same at all steps for one entry, but hardly for all of them.
         noise = CERTAIN * _largest(numerical - at(2 * numbers.eps).jacobian) if evidence.projections is None else 0.0
         least, admitted = least + noise, admitted + noise

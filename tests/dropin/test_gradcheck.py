@@ -245,3 +245,63 @@ def test_fast_mode_is_torchs_own():
     assert opcheck.gradcheck(torch.sin, leaf(3), fast_mode=True)
     with pytest.raises(opcheck.GradcheckError):
         opcheck.gradcheck(faulty.wrong_sign, leaf(3), fast_mode=True)
+
+
+class OneAtATime(torch.autograd.Function):
+    """A function with two outputs whose backward takes a cotangent for one of them, and a factor for the gradients."""
+
+    @staticmethod
+    def forward(ctx, x, factor):
+        ctx.factor = factor
+        ctx.set_materialize_grads(False)
+        return x * 2, x * 3
+
+    @staticmethod
+    def backward(ctx, one, other):
+        if one is not None and other is not None:
+            raise RuntimeError("one at a time")
+        return (one * 2 if other is None else other * 3) * ctx.factor, None
+
+
+def test_a_wrong_gradient_comes_before_an_exception_of_a_pass_for_all_outputs():
+    x = torch.rand(4, dtype=torch.float64, requires_grad=True)
+    assert not opcheck.gradcheck(lambda x: OneAtATime.apply(x, 1.5), x, raise_exception=False)
+    with pytest.raises(opcheck.GradcheckError, match=r"^Jacobian mismatch for output 0"):
+        opcheck.gradcheck(lambda x: OneAtATime.apply(x, 1.5), x)
+
+
+class Unbatched(torch.autograd.Function):
+    """A product with two whose backward pass works for ordinary cotangents only."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * 2 + 0 * float(g.detach().sum())
+
+
+@pytest.mark.parametrize("size", [1, 5])
+def test_a_backward_pass_that_cannot_be_vmapped_is_found_if_that_is_asked(size):
+    x = torch.rand(size, dtype=torch.float64, requires_grad=True)
+    assert opcheck.gradcheck(Unbatched.apply, x)
+    with pytest.raises(opcheck.GradcheckError, match=r"^While computing batched gradients, got: "):
+        opcheck.gradcheck(Unbatched.apply, x, check_batched_grad=True)
+
+
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_a_random_backward_pass_is_found(outputs):
+    class Random(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return tuple(x * 2 for _ in range(outputs))
+
+        @staticmethod
+        def backward(ctx, *cotangents):
+            return sum(cotangents) * (2 + 1e-9 * torch.rand(3, dtype=torch.float64))
+
+    x = torch.rand(3, dtype=torch.float64, requires_grad=True)
+    with pytest.raises(opcheck.GradcheckError, match=r"^Backward is not reentrant"):
+        opcheck.gradcheck(Random.apply, x)
+    assert opcheck.gradcheck(Random.apply, x, nondet_tol=1e-6)

@@ -177,3 +177,32 @@ def test_many_coordinates_are_moved_along_directions():
     assert opcheck.gradcheck(function, weight)
     with pytest.raises(opcheck.GradcheckError, match=r"^Jacobian mismatch for output 0 with respect to input 0,"):
         opcheck.gradcheck(lambda x: weight * weight.detach(), weight)
+
+
+def test_a_jacobian_takes_one_graph_and_no_batch_of_points():
+    x, calls = leaf(20), []
+
+    def function(y):
+        calls.append(1)
+        return y.exp()
+
+    evidence = captured(function, x)
+    assert len(evidence.outputs) == 1
+    for mode in ("reverse", "forward"):
+        assert evidence.analytical(mode).batched == "directions"
+        assert torch.allclose(evidence.analytical(mode).jacobian, x.detach().exp().diag())
+    assert len(calls) == 1 + 2  # for the graph; in forward mode, one ordinary call and one with all directions
+
+
+def test_what_cannot_be_batched_at_one_step_is_not_batched_at_the_next():
+    x, calls = leaf(5), []
+
+    def function(y):
+        calls.append(y.shape)
+        return y * float(y.detach()[0])
+
+    evidence = captured(function, x)
+    evidence.numerical(1e-6)
+    assert len(calls) == 1 + 1 + 11  # the value, the batch, the loop
+    evidence.numerical(2e-6)
+    assert len(calls) == 1 + 1 + 11 + 11
