@@ -81,7 +81,7 @@ def _refuse_unknown_names(plugin: Plugin) -> None:
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
     """Collect TOML files that are specs."""
-    if file_path.suffix != ".toml" or file_path.name == "pyproject.toml":
+    if file_path.suffix != ".toml" or file_path.name in ("pyproject.toml", ".taplo.toml", "taplo.toml"):
         return None
     root = parent.config.stash[PLUGIN].root_of(file_path)
     if root is None:

@@ -13,7 +13,7 @@ COMMANDS = {
     "validate": "check specs for mistakes, without running anything",
     "list": "list the cases of specs",
     "show": "show the claims, samples and cases of an operator",
-    "schema": "print the JSON Schema of spec files",
+    "schema": "print or install the JSON Schema of spec files",
     "devices": "list known devices, and whether they are present",
 }
 

@@ -1,4 +1,4 @@
-"""`opcheck schema`: the JSON Schema of spec files."""
+"""`opcheck schema`: the JSON Schema of spec files, printed or installed for editors."""
 
 from __future__ import annotations
 
@@ -6,17 +6,32 @@ import argparse
 import json
 from pathlib import Path
 
+from opcheck.cli.editors import editor_files, write
+from opcheck.plan.vocabulary import of_project, shipped
+from opcheck.settings import Settings
+from opcheck.spec.files import shown
 from opcheck.spec.schema import json_schema
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    parser.add_argument("--output", metavar="FILE", help="write it to a file, for a line `#:schema FILE` in specs")
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument("--output", metavar="FILE", help="write it to a file, for a line `#:schema FILE` in specs")
+    group.add_argument(
+        "--install", action="store_true",
+        help="write it to the project, with the project's own checks, devices and templates, and with settings by "
+        "which Taplo and Even Better TOML find it",
+    )  # fmt: skip
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print or write the schema."""
-    text = json.dumps(json_schema(), indent=2)
+    """Print, write or install the schema. Raises SpecError if the project's own names cannot be found."""
+    if options.install:
+        settings = Settings.find()
+        changed = write(editor_files(json_schema(of_project(settings)), settings))
+        print(f"wrote {', '.join(shown(path) for path in changed)}" if changed else "nothing has changed")
+        return 0
+    text = json.dumps(json_schema(shipped()), indent=2)
     if options.output:
         Path(options.output).write_text(text + "\n", encoding="utf-8")
     else:

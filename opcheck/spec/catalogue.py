@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from opcheck.spec.document import Document
-from opcheck.spec.files import PROJECT, decoded, read_bytes, shown, toml_files
+from opcheck.spec.files import OTHERS, decoded, read_bytes, shown, toml_files
 from opcheck.spec.problems import SpecError
 from opcheck.spec.templates import Template
 
@@ -51,7 +51,7 @@ class Catalogue:
         if (root, alone) not in self._shelves:
             shelf = self._shelves[root, alone] = {}
             for file in sorted(root.glob("*.toml")) if alone else self.below(root):
-                if file.name != PROJECT and self._is_template(file):
+                if file.name not in OTHERS and self._is_template(file):
                     shelf.setdefault(file.stem, []).append(file)
         return self._shelves[root, alone]
 

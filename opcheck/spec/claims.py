@@ -5,7 +5,18 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from opcheck.spec import dtypes as names
-from opcheck.spec.model import Dotted, DtypeEntry, Frozen, Keyword, Model, Pattern, VersionCondition, refuse
+from opcheck.spec.model import (
+    Dotted,
+    DtypeEntry,
+    Frozen,
+    Keyword,
+    Model,
+    Pattern,
+    VersionCondition,
+    keyed,
+    named,
+    refuse,
+)
 from opcheck.spec.values import Value
 
 Strings = Annotated[tuple[str, ...], Field(strict=False)]
@@ -87,8 +98,12 @@ class Tolerance(Model):
 class Tolerances(Tolerance):
     """Tolerances of an operator, with exceptions by check and by dtype."""
 
-    check: dict[str, Tolerance] = Field(default_factory=dict, description="exceptions, by check")
-    dtype: dict[str, Tolerance] = Field(default_factory=dict, description="exceptions, by dtype")
+    check: dict[str, Tolerance] = Field(
+        default_factory=dict, description="exceptions, by check", json_schema_extra=keyed("check")
+    )
+    dtype: dict[str, Tolerance] = Field(
+        default_factory=dict, description="exceptions, by dtype", json_schema_extra=keyed("dtype")
+    )
 
     def at(self, check: str, dtype: str) -> Tolerance:
         """Return the tolerances for a check and dtype. The check takes precedence over the dtype, then the operator."""
@@ -162,8 +177,8 @@ class Reference(Model):
 class ErrorClaim(Model):
     """An input that the operator must refuse."""
 
-    args: list[Value] = Field(default_factory=list)
-    kwargs: dict[Keyword, Value] = Field(default_factory=dict)
+    args: list[Value] = Field(default_factory=list, description="positional arguments")
+    kwargs: dict[Keyword, Value] = Field(default_factory=dict, description="keyword arguments")
     raises: str = Field(default="RuntimeError", description="name of the exception, or of one of its base classes")
     match: Pattern = Field(description="a regular expression to search for in the message")
 
@@ -171,10 +186,14 @@ class ErrorClaim(Model):
 class When(Model):
     """The cases that an expectation applies to. Each key is a value or a list of values; a missing key matches all."""
 
-    check: str | Strings | None = None
-    variant: str | Strings | None = None
-    device: str | Strings | None = None
-    dtype: str | Strings | None = Field(default=None, description="dtypes or groups of dtypes")
+    check: str | Strings | None = Field(default=None, description="checks", json_schema_extra=named("check"))
+    variant: str | Strings | None = Field(
+        default=None, description="ways to call it: function, method or inplace", json_schema_extra=named("variant")
+    )
+    device: str | Strings | None = Field(default=None, description="devices", json_schema_extra=named("device"))
+    dtype: str | Strings | None = Field(
+        default=None, description="dtypes or groups of dtypes", json_schema_extra=named("dtype or group")
+    )
     sample: str | Strings | None = Field(default=None, description="names of samples; all others must still pass")
     engine: Literal["batched", "torch"] | None = Field(default=None, description="only under this engine")
     torch: VersionCondition | None = Field(

@@ -30,11 +30,13 @@ class DeviceProfile(Model):
 
     name: MarkName = Field(description="name in case ids and for --device")
     torch: str | None = Field(default=None, description="torch's device string; default: the name")
-    about: str = ""
+    about: str = Field(default="", description="what the device is")
     module: str | None = Field(default=None, description="module to import before use (an out-of-tree backend)")
     hint: Hint = Field(default=Hint.model_construct(), description="signs that it may be present")
     lacks: Frozen[DtypeEntry] = Field(default=(), description="dtypes that the device does not have")
-    tolerance: Tolerances = Field(default_factory=lambda: USUAL_TOLERANCES)
+    tolerance: Tolerances = Field(
+        default_factory=lambda: USUAL_TOLERANCES, description="tolerances of comparisons on this device"
+    )
     allow: Strings | None = Field(default=None, description="operators (glob patterns) to test there; default: all")
     deny: Strings = Field(default=(), description="operators (glob patterns) not to test there")
     expect: list[Expect] = Field(default_factory=list, description="failures known on this device")
@@ -61,7 +63,7 @@ class DeviceProfile(Model):
 class ProfileFile(Model):
     """A file that holds a device profile."""
 
-    device: DeviceProfile
+    device: DeviceProfile = Field(description="a device")
 
 
 def read_profile(path: Path) -> DeviceProfile:

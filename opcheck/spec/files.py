@@ -9,6 +9,8 @@ from pathlib import Path
 from opcheck.spec.problems import Problem, SpecError
 
 PROJECT = "pyproject.toml"
+OTHERS = (PROJECT, ".taplo.toml", "taplo.toml")
+"""Names of TOML files that are no specs, wherever they are."""
 MOST_BYTES = 4 * 2**20
 
 
@@ -52,7 +54,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def toml_files(folder: Path) -> list[Path]:
-    """Return the TOML files below a folder, except pyproject.toml, in order.
+    """Return the TOML files below a folder in order, except settings of tools.
 
     Raises SpecError if a subfolder cannot be read.
     """
@@ -63,7 +65,7 @@ def toml_files(folder: Path) -> list[Path]:
         problems.append(Problem(shown(Path(error.filename)), 1, 1, f"cannot be read: {error.strerror}"))
 
     for place, _, names in os.walk(folder, onerror=unreadable):
-        found += [Path(place, name) for name in names if name.endswith(".toml") and name != PROJECT]
+        found += [Path(place, name) for name in names if name.endswith(".toml") and name not in OTHERS]
     if problems:
         raise SpecError(problems)
     return sorted(found)

@@ -4,7 +4,7 @@ import re
 import warnings
 from typing import Annotated, Any, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from opcheck.spec import dtypes
@@ -23,6 +23,16 @@ class Model(BaseModel):
 
 FURTHER_KEYS = ConfigDict(extra="allow")
 """The configuration of a table that accepts keys not known in advance."""
+
+
+def named(kind: str) -> dict[str, Any]:
+    """Return what tells the JSON Schema that the strings of a key are names of one kind: checks, devices, ..."""
+    return {"names": kind}
+
+
+def keyed(kind: str) -> dict[str, Any]:
+    """Return what tells the JSON Schema that the keys of a table are names of one kind."""
+    return {"keys": kind}
 
 
 def refuse(what: str, expected: str = "", nearest: str = "", at: tuple[int | str, ...] = ()) -> PydanticCustomError:
@@ -122,11 +132,35 @@ def _keyword(text: str) -> str:
     return text
 
 
-Dotted = Annotated[str, AfterValidator(_dotted)]
-DtypeEntry = Annotated[str, AfterValidator(_dtype_entry)]
-VersionCondition = Annotated[str, AfterValidator(_specifier)]
+def _text(**keywords: str) -> WithJsonSchema:
+    """Return the JSON Schema of a string: the kind of `names` it is one of, or a `pattern` and what is `expected`.
+
+    A pattern refuses common mistakes, and nothing that the validator accepts. It is simple, because editors do not have
+    Python's regular expressions.
+    """
+    return WithJsonSchema({"type": "string", **keywords})
+
+
+Dotted = Annotated[
+    str,
+    AfterValidator(_dotted),
+    _text(pattern=r"^[^\s.:()/-]+([.:][^\s.:()/-]+)+$", expected="expected a dotted path, such as torch.sin"),
+]
+DtypeEntry = Annotated[str, AfterValidator(_dtype_entry), _text(names="dtype entry")]
+VersionCondition = Annotated[
+    str,
+    AfterValidator(_specifier),
+    _text(
+        pattern=r"^\s*((~=|===?|!=|<=?|>=?)[^,]+(,\s*|$))*$",
+        expected='expected a condition such as "<2.12" or ">=2.6,<3"',
+    ),
+]
 Pattern = Annotated[str, AfterValidator(_pattern)]
-Identifier = Annotated[str, AfterValidator(_identifier)]
+Identifier = Annotated[
+    str,
+    AfterValidator(_identifier),
+    _text(pattern=r"^[^\s\[\]:/,]+$", expected="expected letters, digits and any of _ . + = -"),
+]
 MarkName = Annotated[Identifier, AfterValidator(_mark_name)]
 """A name to select cases by. It becomes a pytest marker."""
 Keyword = Annotated[str, AfterValidator(_keyword)]

@@ -27,6 +27,8 @@ from opcheck.spec.model import (
     Keyword,
     MarkName,
     Model,
+    keyed,
+    named,
     refuse,
 )
 from opcheck.spec.values import Layout, Tensor, Value
@@ -60,7 +62,7 @@ class TemplateUse(Grid):
 
     model_config = FURTHER_KEYS
 
-    use: str = Field(description="the name of the template")
+    use: str = Field(description="the name of the template", json_schema_extra=named("template"))
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -95,9 +97,11 @@ def _one_of_a_kind(variants: list[str | VariantTarget]) -> list[str | VariantTar
 class PerDevice(Model):
     """What differs on one device."""
 
-    dtypes: Dtypes | None = None
-    supports: dict[str, bool] = Field(default_factory=dict, description="keys of `supports` that differ")
-    tolerance: OperatorTolerances | None = None
+    dtypes: Dtypes | None = Field(default=None, description="the dtypes it supports there")
+    supports: dict[str, bool] = Field(
+        default_factory=dict, description="keys of `supports` that differ", json_schema_extra=keyed("feature")
+    )
+    tolerance: OperatorTolerances | None = Field(default=None, description="tolerances of comparisons there")
 
 
 class Claims(Model):
@@ -107,8 +111,12 @@ class Claims(Model):
         default_factory=list, description="other ways to call it: `torch.Tensor.sin`, `torch.Tensor.sin_`"
     )
     dtypes: Dtypes = Field(default=Dtypes.model_construct(), description="the dtypes it supports")
-    devices: Strings | None = Field(default=None, description="the devices it runs on; default: all")
-    per_device: dict[str, PerDevice] = Field(default_factory=dict, description="what differs on a device")
+    devices: Strings | None = Field(
+        default=None, description="the devices it runs on; default: all", json_schema_extra=named("device")
+    )
+    per_device: dict[str, PerDevice] = Field(
+        default_factory=dict, description="what differs on a device", json_schema_extra=keyed("device")
+    )
     samples: list[SampleEntry] = Field(default_factory=list, description="the arguments to test it with")
     supports: Supports = Field(
         default=Supports.model_construct(), description="supported ways to differentiate and call it"
@@ -199,8 +207,10 @@ class OperatorSpec(Claims):
 class SpecFile(Model):
     """A whole spec file. The JSON Schema is generated from this model."""
 
-    defaults: Defaults = Field(default=Defaults.model_construct())
-    operator: list[OperatorSpec]
+    defaults: Defaults = Field(
+        default=Defaults.model_construct(), description="defaults for every operator of the file"
+    )
+    operator: list[OperatorSpec] = Field(description="the operators and what they claim")
 
 
 class TemplateHead(Model):
@@ -216,5 +226,5 @@ class TemplateHead(Model):
 class TemplateFile(Model):
     """A template: samples with parameters, written `"$name"`."""
 
-    template: TemplateHead
-    samples: list[dict[str, Any]] = Field(min_length=1)
+    template: TemplateHead = Field(description="what the template is for, and its parameters")
+    samples: list[dict[str, Any]] = Field(min_length=1, description='samples in which "$name" stands for a parameter')

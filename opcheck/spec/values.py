@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, WithJsonSchema, model_validator
 from typing_extensions import TypeAliasType
 
 from opcheck.spec import dtypes
@@ -38,7 +38,9 @@ def _known_dtype(name: str) -> str:
     return name
 
 
-DtypeName = Annotated[str, AfterValidator(_known_dtype)]
+DtypeName = Annotated[
+    str, AfterValidator(_known_dtype), WithJsonSchema({"type": "string", "names": "dtype or precision"})
+]
 Count = Annotated[int, Field(ge=0)]
 
 
@@ -93,9 +95,6 @@ def _sizes(value: Any) -> tuple[int, ...]:
 
 class Tensor(Model):
     """A recipe for a tensor: either `shape` or `values`, and whatever is special about it."""
-
-    # For the JSON Schema, which distinguishes literals by their keys.
-    model_config = ConfigDict(json_schema_extra={"anyOf": [{"required": ["shape"]}, {"required": ["values"]}]})
 
     shape: Frozen[Count] | None = Field(
         default=None, max_length=64, description="sizes; `[]` means rank 0, a 0 makes the tensor empty"

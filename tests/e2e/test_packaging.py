@@ -139,7 +139,13 @@ def test_the_source_distribution_holds_what_is_needed_to_test_and_document_it(sd
     own = {name.partition("/")[2] for name in sdist.getnames()}
     for folder in ("opcheck", "specs", "tests", "docs", "examples", "tools", ".ci", ".github"):
         assert {f"{folder}/{name}" for name in sources(ROOT / folder)} <= own
-    assert {"Makefile", "constraints.txt", "pyproject.toml", *(path.name for path in ROOT.glob("*.md"))} <= own
+    assert {
+        ".pre-commit-hooks.yaml",
+        "Makefile",
+        "constraints.txt",
+        "pyproject.toml",
+        *(path.name for path in ROOT.glob("*.md")),
+    } <= own
 
 
 def test_both_install_the_same_files(installed):
@@ -168,9 +174,10 @@ def test_the_library_is_inside(installed, suffix, example):
 
 @both
 def test_the_schema_is_printed(installed, suffix, example):
+    from opcheck.plan.vocabulary import shipped
     from opcheck.spec.schema import json_schema
 
-    assert json.loads(well(installed(suffix).opcheck, "schema", cwd=example)) == json_schema()
+    assert json.loads(well(installed(suffix).opcheck, "schema", cwd=example)) == json_schema(shipped())
 
 
 def test_opcheck_runs_a_project(installed, example):

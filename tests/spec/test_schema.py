@@ -1,49 +1,247 @@
-"""The JSON Schema that editors complete specs with."""
+"""The JSON Schema that editors complete and check specs with."""
 
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import planted
 import pytest
 import tomli
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel, TypeAdapter
+from pydantic.json_schema import models_json_schema
 
-from opcheck.spec.schema import json_schema
+from opcheck.plan import load
+from opcheck.plan.kinds import BUILTIN
+from opcheck.plan.vocabulary import of_project, shipped
+from opcheck.settings import Settings
+from opcheck.spec import SpecError
+from opcheck.spec import schema as written
+from opcheck.spec.document import Document
+from opcheck.spec.dtypes import GROUPS, KNOWN
+from opcheck.spec.load import builtin_folder
+from opcheck.spec.model import Model
+from opcheck.spec.templates import Template, builtin, builtin_names
+from opcheck.spec.vocabulary import Vocabulary
+
+jsonschema = pytest.importorskip("jsonschema", reason="jsonschema, of the extra `test`, is not installed")
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+PACKAGE = Path(written.__file__).parent / "builtin"
+TOML = re.compile(r"^```toml\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+OWN = Template.of("own", Document.parse("own.toml", '[template]\nabout = "o"\noptional = ["low"]\n[[samples]]\n'))
+PROJECT = Vocabulary({"backward": "", "mine": ""}, {"cpu": "", "npu": ""}, (OWN, builtin("unary")), complete=True)
+
+
+def spec(*lines: str, samples: str = '[{ use = "unary" }]') -> str:
+    return "\n".join(["[[operator]]", 'name = "torch.sin"', f"samples = {samples}", *lines, ""])
+
+
+def mistakes(schema: Any, text: str) -> list[str]:
+    found = jsonschema.Draft7Validator(schema).iter_errors(tomli.loads(text))
+    return [f"{error.json_path}: {error.message}" for error in found]
 
 
 @pytest.fixture(scope="module")
-def validator() -> Any:
-    jsonschema = pytest.importorskip("jsonschema", reason="jsonschema, of the extra `test`, is not installed")
-    schema = json_schema()
-    jsonschema.Draft202012Validator.check_schema(schema)
-    return jsonschema.Draft202012Validator(schema)
+def schema() -> Any:
+    return json.loads(json.dumps(written.json_schema(shipped())))
 
 
-def test_the_schema_is_json_and_refuses_unknown_keys() -> None:
-    schema = json.loads(json.dumps(json_schema()))
-    assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+@pytest.fixture(scope="module")
+def own() -> Any:
+    return json.loads(json.dumps(written.json_schema(PROJECT)))
+
+
+@pytest.fixture(scope="module")
+def closed() -> Any:
+    """The schema of a project that has no names of its own."""
+    return written.json_schema(of_project(Settings()))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("schema")
+
+
+def at(schema: Any, *keys: str) -> Any:
+    """Return what a schema says about the value at some keys; "*" is an element of an array."""
+    node = schema
+    for key in keys:
+        node = node["items"] if key == "*" else node["properties"][key]
+        if "$ref" in node:
+            node = schema["$defs"][node["$ref"].removeprefix("#/$defs/")]
+    return node
+
+
+def models() -> list[type[BaseModel]]:
+    """Return the models of all tables of all files."""
+    written._build(Model)
+    _, definitions = models_json_schema([(model, "validation") for model in written.FILES.values()])
+    known = written._models()
+    return [known[name] for name in definitions["$defs"] if name in known]
+
+
+def keys() -> list[Any]:
+    return [pytest.param(model, key, id=f"{model.__name__}.{key}") for model in models() for key in model.model_fields]
+
+
+def test_it_is_a_valid_schema_of_draft_7(schema: Any, own: Any) -> None:
+    jsonschema.Draft7Validator.check_schema(schema)
+    jsonschema.Draft7Validator.check_schema(own)
+    assert schema["$schema"] == "http://json-schema.org/draft-07/schema#"
     assert schema["title"] == "opcheck spec"
-    assert set(schema["properties"]) == {"defaults", "operator"}
-    closed = {name for name, table in schema["$defs"].items() if table.get("additionalProperties") is False}
-    assert {"OperatorSpec", "Defaults", "SampleSpec", "Tensor", "Supports", "When"} <= closed
+    assert list(schema["properties"]) == ["defaults", "operator", "template", "samples", "device"]
 
 
-def test_every_key_of_an_operator_is_described() -> None:
-    properties = json_schema()["$defs"]["OperatorSpec"]["properties"]
-    assert [name for name, entry in properties.items() if not entry.get("description")] == []
+def test_it_has_no_union_that_can_refuse_a_value(schema: Any, own: Any) -> None:
+    for text in (json.dumps(schema), json.dumps(own)):
+        assert '"oneOf"' not in text
+        assert "discriminator" not in text
+
+    def unions(node: Any) -> Iterator[Any]:
+        for key, value in node.items() if isinstance(node, dict) else enumerate(node):
+            if key == "anyOf":
+                yield value
+            elif isinstance(value, (dict, list)) and key not in ("examples", "default", "if"):
+                yield from unions(value)
+
+    found = list(unions(schema))
+    assert found
+    assert [union for union in found if {} not in union] == []
+
+
+@pytest.mark.parametrize(("model", "key"), keys())
+def test_a_key_is_described_and_has_valid_examples(model: type[BaseModel], key: str) -> None:
+    field = model.model_fields[key]
+    assert field.description or len(model.model_fields) == 1
+    given = written.examples(model, key)
+    assert given, "builtin/examples.toml has none"
+    adapter: TypeAdapter[Any] = TypeAdapter(field.rebuild_annotation())
+    for example in given:
+        adapter.validate_python(example)
+
+
+def test_examples_are_about_keys_that_exist() -> None:
+    declared = {base.__name__: base for model in models() for base in model.__mro__}
+    unknown = [
+        f"{name}.{key}"
+        for name, table in written._examples().items()
+        for key in table
+        if name not in declared or key not in getattr(declared[name], "__annotations__", {})
+    ]
+    assert unknown == []
+
+
+def test_keys_have_their_description_and_an_example(schema: Any) -> None:
+    key = at(schema, "operator", "*", "per_device")
+    assert key["description"].startswith("what differs on a device\n\nExample: `per_device = { cuda = ")
+    assert key["examples"] == [{"cuda": {"dtypes": {"forward": ["floating", "-half"]}}}]
+    assert at(schema, "operator", "*", "reseed")["default"] is False
+    assert at(schema, "defaults", "samples", "*", "args", "*", "none")["description"].startswith("`None`: ")
+
+
+def test_names_are_enumerated(schema: Any) -> None:
+    checks = [kind.name for kind in BUILTIN]
+    when = at(schema, "operator", "*", "expect", "*", "when")
+    assert when["properties"]["check"]["anyOf"][0]["enum"] == checks
+    assert when["properties"]["check"]["items"]["anyOf"][0]["enum"] == checks
+    assert set(when["properties"]["dtype"]["then"]["enum"]) == {*GROUPS, *KNOWN}
+    assert list(at(schema, "operator", "*", "tolerance", "check")["properties"]) == checks
+    assert list(at(schema, "operator", "*", "per_device")["properties"]) == ["cpu", "cuda"]
+    sample = at(schema, "operator", "*", "samples", "*")
+    assert at(sample, "use")["anyOf"][0]["enum"] == list(builtin_names())
+    tensor = schema["$defs"]["Value"]
+    assert "hermitian" in at(tensor, "structure")["enum"]
+    assert "sparse_coo" in at(tensor, "layout")["enum"]
+    assert {"real", "bfloat16"} <= set(at(tensor, "dtype")["enum"])
+    assert {"floating", "-half"} <= set(at(schema, "operator", "*", "dtypes", "forward", "*")["enum"])
+
+
+def test_what_names_mean_is_shown(schema: Any) -> None:
+    checks = at(schema, "operator", "*", "expect", "*", "when", "check")["anyOf"][0]
+    assert checks["x-taplo"]["docs"]["enumValues"] == [kind.claim for kind in BUILTIN]
+
+
+OTHER_NAMES = {
+    "check": spec("[[operator.expect]]", 'when = { check = "mine" }', 'outcome = "fail"', 'reason = "r"'),
+    "check with tolerances": spec("tolerance = { check = { mine = { atol = 1 } } }"),
+    "device": spec('devices = ["npu"]', "per_device = { npu = {} }"),
+    "template": spec(samples='[{ use = "own", low = 1 }]'),
+}
+
+
+@pytest.mark.parametrize("text", OTHER_NAMES.values(), ids=OTHER_NAMES)
+def test_names_of_a_project_are_accepted(schema: Any, own: Any, text: str) -> None:
+    assert mistakes(schema, text) == []
+    assert mistakes(own, text) == []
+
+
+@pytest.mark.parametrize("text", OTHER_NAMES.values(), ids=OTHER_NAMES)
+def test_names_that_a_project_does_not_have_are_refused_if_all_are_known(own: Any, text: str) -> None:
+    for name in ("mine", "npu", "own"):
+        text = re.sub(rf"\b{name}\b", "unknown", text)
+    assert mistakes(own, text)
+
+
+def test_parameters_belong_to_their_template(own: Any) -> None:
+    assert mistakes(own, spec(samples='[{ use = "own", low = 1 }]')) == []
+    (told,) = mistakes(own, spec(samples='[{ use = "own", high = 1 }]'))
+    assert "unknown key; expected one of low, name" in told
+
+
+def spec_files() -> list[Path]:
+    """Return all shipped specs, templates, device profiles and examples."""
+    examples = [path for path in (ROOT / "examples").rglob("*.toml") if path.name != "pyproject.toml"]
+    shipped = [*builtin_folder().rglob("*.toml"), *(PACKAGE / "templates").iterdir(), *(PACKAGE / "devices").iterdir()]
+    return sorted([*shipped, *examples])
+
+
+def test_shipped_specs_templates_and_profiles_pass(schema: Any) -> None:
+    files = spec_files()
+    assert len(files) > 50
+    wrong = {str(path): mistakes(schema, path.read_text(encoding="utf-8")) for path in files}
+    assert {path: found for path, found in wrong.items() if found} == {}
+
+
+def test_the_toml_of_the_documents_passes(schema: Any) -> None:
+    texts = [text for path in (ROOT / "docs").glob("*.md") for text in TOML.findall(path.read_text(encoding="utf-8"))]
+    specs = [text for text in texts if {"operator", "defaults", "template"} & tomli.loads(text).keys()]
+    assert len(specs) > 5
+    for text in specs:
+        head = "" if "name" in text or "[template]" in text else '[[operator]]\nname = "torch.add"\n'
+        assert mistakes(schema, head + text) == [], text
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        'name = "torch.sin"\nsamples = [{ use = "unary", low = 1 }]',
-        'name = "torch.cat"\nsamples = [{ args = [[{ shape = [2] }, { tuple = [1, { none = true }] }], 1.5] }]',
+        spec("reseed = 1"), spec("sample = []"), "[[operator]]\nvariants = []\n", 'operator = "x"', "", "[device]\n",
+        spec() + '[device]\nname = "npu"\n', '[template]\nabout = "no samples"\n', "[[samples]]\nargs = []\n",
     ],
+)  # fmt: skip
+def test_what_the_loader_refuses_is_refused(schema: Any, text: str) -> None:
+    assert len(mistakes(schema, text)) == 1
+
+
+@settings(max_examples=300, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    st.sampled_from(planted.operators()),
+    st.integers(0, 10**6),
+    st.sampled_from(
+        (*planted.NASTY_NUMBERS, *planted.NASTY_STRINGS, *planted.NASTY_TABLES, "true", '"float32"', "[1]")
+    ),
 )
-def test_good_specs_pass(validator: Any, text: str) -> None:
-    assert list(validator.iter_errors(tomli.loads(f"[[operator]]\n{text}\n"))) == []
-
-
-@pytest.mark.parametrize("text", ['name = "torch.sin"\nreseed = 1', 'name = "torch.sin"\nsample = []', "variants = []"])
-def test_bad_specs_fail(validator: Any, text: str) -> None:
-    assert not validator.is_valid(tomli.loads(f"[[operator]]\n{text}\n"))
+def test_what_the_loader_accepts_is_accepted(folder: Path, closed: Any, text: str, choice: int, value: str) -> None:
+    path = folder / "spec.toml"
+    path.write_text(planted.planted(text, choice, value, key=False)[0], encoding="utf-8")
+    try:
+        load([path])
+    except SpecError:
+        return
+    # A default that every operator overrides may be wrong unnoticed.
+    assert [told for told in mistakes(closed, path.read_text(encoding="utf-8")) if "$.defaults" not in told] == []

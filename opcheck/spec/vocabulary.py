@@ -1,0 +1,62 @@
+"""The names that a schema offers: checks, devices, templates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from opcheck.spec.claims import Supports
+from opcheck.spec.dtypes import GROUPS, KNOWN
+from opcheck.spec.templates import Template
+
+VARIANTS = ("function", "method", "inplace")
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The names that specs may use, besides those that the format itself defines."""
+
+    checks: Mapping[str, str]
+    """What a pass of each check means, by name."""
+    devices: Mapping[str, str]
+    """What each device is, by name."""
+    templates: tuple[Template, ...]
+    """Templates of different folders may have the same name."""
+    complete: bool
+    """Whether there are no other names. Only then is another name a mistake."""
+
+    def names(self, kind: str) -> dict[str, str]:
+        """Return the names of one kind, such as "check", each with its meaning or an empty string."""
+        described = {"check": self.checks, "device": self.devices, "template": self._abouts()}
+        return dict(described[kind] if kind in described else dict.fromkeys(FIXED[kind], ""))
+
+    def open(self, kind: str) -> bool:
+        """Tell whether there may be other names of a kind."""
+        return kind not in FIXED and not self.complete
+
+    def parameters(self) -> dict[str, tuple[str, ...]]:
+        """Return the parameters of each template, by the template's name."""
+        found: dict[str, dict[str, None]] = {}
+        for template in self.templates:
+            found.setdefault(template.name, {}).update(dict.fromkeys(template.parameters))
+        return {name: tuple(parameters) for name, parameters in sorted(found.items())}
+
+    def _abouts(self) -> dict[str, str]:
+        abouts = {template.name: template.file.template.about for template in self.templates}
+        return {name: abouts[name] for name in sorted(abouts)}
+
+
+def _signed(names: Iterable[str]) -> tuple[str, ...]:
+    known = tuple(dict.fromkeys(names))
+    return (*known, *(f"-{name}" for name in known))
+
+
+FIXED: dict[str, tuple[str, ...]] = {
+    "variant": VARIANTS,
+    "dtype": KNOWN,
+    "dtype or group": (*GROUPS, *(name for name in KNOWN if name not in GROUPS)),
+    "dtype or precision": (*KNOWN, "real", "complex"),
+    "dtype entry": _signed((*GROUPS, *KNOWN)),
+    "feature": tuple(Supports.model_fields),
+}
+"""The names that the format itself defines, by kind."""
