@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from opcheck.plan import kinds
 from opcheck.spec.load import builtin_folder
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -142,6 +143,15 @@ def test_every_mistake_has_one_message_in_its_place(project, taplo):
     assert {name: found[0][1] for name, found in told.items() if every[name][2] not in found[0][1]} == {}
 
 
+@pytest.fixture
+def unregistered(monkeypatch):
+    """What is registered during the test is forgotten after it."""
+    monkeypatch.setattr(kinds, "REGISTERED", {})
+    yield
+    kinds.check_kinds.cache_clear()
+
+
+@pytest.mark.usefixtures("unregistered")
 def test_names_of_the_project_are_known(cli, project, taplo):
     project.write("mychecks.py", "import opcheck\n\n\n@opcheck.register_check\ndef mine(sample):\n    '''Holds.'''\n")
     project.write("devices/npu.toml", '[device]\nname = "npu"\n')
