@@ -37,9 +37,12 @@ class Watched:
         stride = tensor.stride() if tensor.layout is torch.strided else ()
         return cls(name, tensor, before, tensor.requires_grad, tensor.shape, stride)
 
-    def change(self) -> str:
-        """Return what is different now; an empty string if nothing is."""
-        now = self.tensor
+    def change(self, now: Tensor | None = None) -> str:
+        """Return what is different now; an empty string if nothing is.
+
+        now: the tensor that has taken its place. Default: the same one.
+        """
+        now = self.tensor if now is None else now
         if now.requires_grad != self.requires_grad:
             return f"{self.name} {'requires' if now.requires_grad else 'no longer requires'} grad"
         if now.shape != self.shape or (now.layout is torch.strided and now.stride() != self.stride):

@@ -16,6 +16,8 @@ from opcheck.plan.kind import (
     has_errors,
     has_reference,
     has_sparse_samples,
+    has_ways_to_call,
+    is_module,
     is_registered,
 )
 
@@ -95,6 +97,13 @@ BUILTIN = (
         "forward, backward and forward mode leave arguments, cotangents, tangents and captured tensors as they are",
         "opcheck.checks.purity:check",
         needs=("purity",),
+    ),
+    CheckKind(
+        "buffers",
+        "a module changes its buffers in training mode only",
+        "opcheck.checks.buffers:check",
+        every_variant=False,
+        applies=is_module,
     ),
     CheckKind(
         "context",
@@ -219,6 +228,7 @@ BUILTIN = (
         "opcheck.checks.variants:check",
         dtypes="values",
         every_variant=False,
+        applies=has_ways_to_call,
     ),
     CheckKind(
         "reference",
