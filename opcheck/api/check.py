@@ -21,7 +21,7 @@ from opcheck.plan.selection import Selection
 from opcheck.run.late_imports import import_what_is_late
 from opcheck.run.runner import run
 from opcheck.run.session import ENGINES, RunSession
-from opcheck.samples.modules import ModuleCall
+from opcheck.samples.captured import module_call
 from opcheck.samples.operator import as_operator
 from opcheck.samples.resolve import Unresolved
 from opcheck.samples.results import leaves_of
@@ -123,7 +123,7 @@ def check(
     place = caller()
     settings = settings_of(None)
     if isinstance(function, torch.nn.Module) and not isinstance(function, torch.jit.ScriptModule):
-        function = ModuleCall(function)
+        function = module_call(function)
     operator = operator_of(function, args, kwargs, {} if supports is None else supports, _several(dtypes), place)
     chosen = tuple(map(str, _several(checks)))
     number = seed_of(seed, settings)

@@ -82,10 +82,11 @@ class Context:
         return ModuleRecipe(resolve_module(path, self.settings.modules), spec)
 
     def _constructed(self, path: str, recipe: ModuleRecipe) -> ModuleCall:
+        seed = f"{path}@{self.case.base_seed}"
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                return realize_module(recipe, self.case.dtype, self.device, path, self.settings.modules)
+                return realize_module(recipe, self.case.dtype, self.device, seed, self.settings.modules)
         except Exception as error:
             raise Unresolved(f'"{path}" cannot be constructed: {told(error)}') from error
 

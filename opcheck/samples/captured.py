@@ -23,13 +23,18 @@ _TABLES = ("_parameters", "_buffers", "_modules")
 """Where a module keeps what is registered."""
 
 
+def module_call(module: Module) -> ModuleCall:
+    """Return a module as a function. What it holds unregistered is looked up now: calls may keep parameters there."""
+    return ModuleCall(module, tuple(_plain("the attribute ", module)))
+
+
 def captured(operator: Any) -> Iterator[tuple[str, Tensor]]:
     """Yield the tensors that a callable reads without being given them, with a name for each.
 
     Of globals, those that a function names. Parameters and buffers of a `ModuleCall` are given to it.
     """
     if isinstance(operator, ModuleCall):
-        yield from _plain("the attribute ", operator.module)
+        yield from operator.plain
         return
     while isinstance(operator, functools.partial):
         yield from _tensors("the bound argument ", [*_items(operator.args), *operator.keywords.items()])

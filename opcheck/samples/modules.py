@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -39,6 +40,8 @@ class ModuleCall:
     """
 
     module: Module
+    plain: tuple[tuple[str, Tensor], ...] = ()
+    """The tensors that are neither parameters nor buffers, by name: they are not given to it."""
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Return what the module returns. State that is not among the arguments is its own."""
@@ -51,6 +54,11 @@ class ModuleCall:
     def state(self) -> dict[str, Tensor]:
         """The parameters and buffers of the module, by name."""
         return {**dict(self.module.named_parameters()), **dict(self.module.named_buffers())}
+
+    @property
+    def converts(self) -> bool:
+        """Whether it has state that `Module.to` converts between dtypes, which it refuses for integral ones."""
+        return any(tensor.is_floating_point() or tensor.is_complex() for tensor in self.state.values())
 
     @cached_property
     def buffers(self) -> frozenset[str]:
@@ -82,7 +90,9 @@ def construct(recipe: ModuleRecipe, args: list[Any], kwargs: dict[str, Any], dty
         if torch.nn.parameter.is_lazy(parameter):
             raise ValueError(f"{name} has no shape until the first call: name the module that is not lazy")
     if dtype.is_floating_point or dtype.is_complex:
-        module.to(dtype)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Complex modules are a new feature")  # the spec says that they are meant
+            module.to(dtype)
     return module.train(recipe.spec.train)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from opcheck.samples.captured import module_call
 from opcheck.samples.given import Given
 from opcheck.samples.inputs import Inputs, Slot
 from opcheck.samples.layouts import in_layout, jagged, jagged_offsets, jagged_values
@@ -73,7 +74,7 @@ def realize_module(recipe: ModuleRecipe, dtype: str, device: str, seed: str, mod
     Passes on the exceptions of its constructor.
     """
     with _seeded(seed):
-        return ModuleCall(_Maker(dtype, device, modules, lambda path: False).module(recipe).to(device))
+        return module_call(_Maker(dtype, device, modules, lambda path: False).module(recipe).to(device))
 
 
 @contextmanager

@@ -6,8 +6,7 @@ import functools
 
 import torch
 
-from opcheck.samples.captured import MOST, captured
-from opcheck.samples.modules import ModuleCall
+from opcheck.samples.captured import MOST, captured, module_call
 
 GLOBAL = torch.ones(1)
 TABLE = {"a": torch.ones(1), "b": "no tensor"}
@@ -85,7 +84,7 @@ def test_the_state_of_modules():
     ]
     nets = [net]
     assert names(lambda x: nets[0](x))[0] == "the captured nets[0].0.weight"
-    assert names(ModuleCall(net)) == ["the attribute 0.scale"]  # the rest is given to it
+    assert names(module_call(net)) == ["the attribute 0.scale"]  # the rest is given to it
 
 
 def test_containers_that_contain_themselves_or_are_large_are_no_trouble():
