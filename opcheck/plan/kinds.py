@@ -115,7 +115,7 @@ BUILTIN = (
     ),
     CheckKind(
         "needs_input_grad",
-        "each input alone requiring grad, and all of them, give the same gradients",
+        "each input alone requiring grad, and all of them, give the same gradients; nothing else requires grad",
         "opcheck.checks.needs_input_grad:check",
         needs=("backward",),
         rests_on=(*BASIC, "context"),
