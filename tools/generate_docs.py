@@ -27,6 +27,7 @@ from opcheck.spec.claims import (
     When,
 )
 from opcheck.spec.device import DeviceProfile, Hint
+from opcheck.spec.modules import Construction, Init
 from opcheck.spec.operator import OperatorSpec, SampleSpec, TemplateUse
 from opcheck.spec.render import render
 from opcheck.spec.values import Tensor
@@ -151,6 +152,8 @@ def api() -> str:
 
 SECTIONS: dict[str, Callable[[], str]] = {
     "operator": lambda: fields(OperatorSpec),
+    "module": lambda: fields(Construction),
+    "init": lambda: fields(Init),
     "sample": lambda: fields(SampleSpec),
     "use": lambda: fields(TemplateUse),
     "tensor": lambda: fields(Tensor),

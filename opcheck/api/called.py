@@ -16,6 +16,7 @@ from torch._library.custom_ops import CustomOpDef
 from torch._ops import OpOverload, OpOverloadPacket
 
 from opcheck.samples.given import Given
+from opcheck.samples.modules import ModuleCall
 from opcheck.samples.results import leaves_of
 from opcheck.spec import dtypes as names
 from opcheck.spec.claims import Dtypes, Supports
@@ -23,6 +24,7 @@ from opcheck.spec.document import Document
 from opcheck.spec.explain import explain
 from opcheck.spec.files import shown
 from opcheck.spec.library import Operator, Sample
+from opcheck.spec.modules import Construction
 from opcheck.spec.operator import OperatorSpec
 from opcheck.spec.problems import Problem
 from opcheck.spec.values import TupleValue
@@ -63,23 +65,32 @@ def operator_of(
 ) -> Operator:
     """Return the operator for one call of `opcheck.check`, made at `place` (file and line).
 
+    The parameters and buffers of a module are further keyword arguments.
+
     Raises ValueError or TypeError for arguments that cannot be tested.
     """
     found = [tensor for _, tensor in _tensors(args, kwargs)]
-    own = _own_dtype(found)
+    state = function.state if isinstance(function, ModuleCall) else {}
+    own = _own_dtype([*found, *state.values()])
     wanted = tuple(dict.fromkeys([own, *_names(dtypes, own)]))
     any_grad = any(tensor.requires_grad for tensor in found)
     given = partial(_given, own=own, any_grad=any_grad)
     file = shown(Path(place[0])) if Path(place[0]).is_file() else place[0]
     document = Document(file, "", {})
+    named = {name: given(value) for name, value in kwargs.items()}
+    if isinstance(function, ModuleCall):
+        named |= {
+            key: Given(state[name], state[name].requires_grad, own) for name, key in function.keys(kwargs).items()
+        }
     sample = CallSample(
-        "0", tuple(map(given, args)), {name: given(value) for name, value in kwargs.items()}, None, None, document, (),
+        "0", tuple(map(given, args)), named, None, None, document, (),
         f"{file}:{place[1]}", any(str(tensor.layout).startswith("torch.sparse") for tensor in found),
     )  # fmt: skip
     # As in a spec that lists no dtypes, other dtypes need not be refused.
     claimed = Dtypes.model_construct(set(), forward=wanted, backward=tuple(filter(names.is_differentiable, wanted)))
     spec = OperatorSpec.model_construct(
-        name=name_of(function),
+        name=name_of(function.module if isinstance(function, ModuleCall) else function),
+        module=Construction.model_construct() if isinstance(function, ModuleCall) else None,
         supports=_supports(function, supports),
         dtypes=claimed,
         registered=isinstance(function, REGISTERED),

@@ -21,6 +21,7 @@ from opcheck.plan.selection import Selection
 from opcheck.run.late_imports import import_what_is_late
 from opcheck.run.runner import run
 from opcheck.run.session import ENGINES, RunSession
+from opcheck.samples.captured import module_call
 from opcheck.samples.operator import as_operator
 from opcheck.samples.resolve import Unresolved
 from opcheck.samples.results import leaves_of
@@ -62,8 +63,10 @@ def check(
     globally.
 
     Args:
-        function: The function to test. It must return a tensor, or tensors in tuples, lists, dicts, named tuples or
-            dataclasses. To test an in-place function, wrap it: `lambda x: function(x.clone())`.
+        function: The function to test, or a module: its parameters that require grad are differentiated, too, and it
+            stays in the mode that it is in, training or evaluation. It must return a tensor, or tensors in tuples,
+            lists, dicts, named tuples or dataclasses. To test an in-place function, wrap it:
+            `lambda x: function(x.clone())`.
         args: Positional arguments of the function. Tensors may be of any shape, dtype, layout and device, on their own
             or in lists and tuples. Derivatives are taken with respect to the tensors that require grad or, if none
             does, all floating-point and complex tensors. Prefer float64 and complex128: finite differences in float32
@@ -119,6 +122,8 @@ def check(
     _refuse(function, [name for name, value in asked.items() if value not in (None, ())])
     place = caller()
     settings = settings_of(None)
+    if isinstance(function, torch.nn.Module) and not isinstance(function, torch.jit.ScriptModule):
+        function = module_call(function)
     operator = operator_of(function, args, kwargs, {} if supports is None else supports, _several(dtypes), place)
     chosen = tuple(map(str, _several(checks)))
     number = seed_of(seed, settings)

@@ -12,13 +12,15 @@ from typing import Any
 import torch
 
 from opcheck.checks.arguments import names_of
-from opcheck.checks.verdict import Verdict
+from opcheck.checks.verdict import Verdict, told
 from opcheck.derivatives import Coverage, Engine, Numbers, default_numbers
 from opcheck.engines import BatchedEngine
 from opcheck.plan.case import Case
-from opcheck.samples import Inputs, TestedFunction, realize
+from opcheck.samples import Inputs, TestedFunction, Unresolved, realize
 from opcheck.samples.cache import Cache
-from opcheck.samples.operator import resolve_operator
+from opcheck.samples.modules import ModuleCall, ModuleRecipe
+from opcheck.samples.operator import resolve_module, resolve_operator
+from opcheck.samples.realize import realize_module
 from opcheck.settings import Settings
 from opcheck.spec.claims import Jacobian, Tolerance
 from opcheck.spec.library import Sample
@@ -65,9 +67,28 @@ class Context:
         return found
 
     def resolve(self, path: str) -> Callable[..., Any]:
-        """Return the callable that a dotted path names. Raises Unresolved."""
+        """Return the callable that a dotted path names, modules constructed. Raises Unresolved."""
         given = self.callables.get(path)
-        return resolve_operator(path, self.settings.modules) if given is None else given
+        if given is not None:
+            return given
+        recipe = self.module(path)
+        return resolve_operator(path, self.settings.modules) if recipe is None else self._constructed(path, recipe)
+
+    def module(self, path: str) -> ModuleRecipe | None:
+        """Return how to construct the module that a dotted path names; None if the operator is no module of a spec."""
+        spec = self.case.operator.spec.module
+        if spec is None or path in self.callables:
+            return None
+        return ModuleRecipe(resolve_module(path, self.settings.modules), spec)
+
+    def _constructed(self, path: str, recipe: ModuleRecipe) -> ModuleCall:
+        seed = f"{path}@{self.case.base_seed}"
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                return realize_module(recipe, self.case.dtype, self.device, seed, self.settings.modules)
+        except Exception as error:
+            raise Unresolved(f'"{path}" cannot be constructed: {told(error)}') from error
 
     @property
     def dtype(self) -> torch.dtype:
@@ -120,6 +141,7 @@ class Context:
                 self.case.seed(sample) + more_seed,
                 modules=self.settings.modules,
                 wrt=None if wanted is None else self.among(wanted),
+                module=self.module(self.case.variant.path),
             )
 
     def among(self, wanted: tuple[str | int, ...]) -> Callable[[tuple[int | str, ...]], bool]:

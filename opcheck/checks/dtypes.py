@@ -13,6 +13,7 @@ from opcheck.checks.per_sample import each, too_much
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, told, untested
 from opcheck.derivatives import NO_REFUSAL
+from opcheck.samples.modules import ModuleCall
 from opcheck.samples.results import WHAT_IS_TESTED, Untestable
 from opcheck.spec.dtypes import is_differentiable
 
@@ -63,6 +64,9 @@ def _run_backward(subject: Subject) -> None:
 def _refused(context: Context, what: str) -> Verdict:
     """Return the verdict on a dtype that is not claimed: at least one sample must be refused. Some may slip through."""
     dtype, tried = context.case.dtype, 0
+    operator = context.operator
+    if isinstance(operator, ModuleCall) and operator.converts and not is_differentiable(dtype):
+        return HOLDS  # Module.to refuses it, so that there is no such module to call
     for sample in context.samples:
         try:
             subject = Subject.of(context, sample)

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from opcheck.checks.context import Context
 from opcheck.checks.verdict import Verdict, cannot, fails, told
-from opcheck.samples import realize
 from opcheck.spec.claims import ErrorClaim
 from opcheck.spec.library import Sample
 from opcheck.text import message_of
@@ -24,9 +23,7 @@ def _tried(context: Context, claim: ErrorClaim, index: int) -> Verdict:
     path = ("operator", operator.index, "errors", index)
     sample = Sample(f"errors.{index}", tuple(claim.args), claim.kwargs, None, None, operator.document, path)
     try:
-        inputs = realize(
-            sample, context.case.dtype, context.device, context.case.seed(sample), modules=context.settings.modules
-        )
+        inputs = context.realize(sample)
     except Exception as error:
         return _with_sample(cannot(f"errors: the input cannot be made: {told(error)}"), sample)
     args, kwargs = inputs.detached().fill()

@@ -37,9 +37,12 @@ class Watched:
         stride = tensor.stride() if tensor.layout is torch.strided else ()
         return cls(name, tensor, before, tensor.requires_grad, tensor.shape, stride)
 
-    def change(self) -> str:
-        """Return what is different now; an empty string if nothing is."""
-        now = self.tensor
+    def change(self, now: Tensor | None = None) -> str:
+        """Return what is different now; an empty string if nothing is.
+
+        now: the tensor that has taken its place. Default: the same one.
+        """
+        now = self.tensor if now is None else now
         if now.requires_grad != self.requires_grad:
             return f"{self.name} {'requires' if now.requires_grad else 'no longer requires'} grad"
         if now.shape != self.shape or (now.layout is torch.strided and now.stride() != self.stride):
@@ -56,7 +59,7 @@ def judge(subject: Subject) -> Verdict:
     """
     supports = subject.context.case.claims.supports
     args, kwargs = subject.inputs.fill(leaves := copies(subject.leaves))
-    given = [*_tensors("argument", [*args, *kwargs.values()]), *captured(subject.context.operator)]
+    given = [*_tensors("argument", [*enumerate(args), *kwargs.items()]), *captured(subject.context.operator)]
     watched = [Watched.of(name, tensor) for name, tensor in given]
     outputs = subject.function.tested(subject.function.called(args, kwargs))
     if changed := _changed("forward", watched):
@@ -112,8 +115,8 @@ def _parts(sparse: Tensor) -> tuple[Tensor, ...]:
     return (sparse.to_dense(),)
 
 
-def _tensors(kind: str, items: Iterable[Any]) -> Iterator[tuple[str, Tensor]]:
-    for index, item in enumerate(items):
+def _tensors(kind: str, items: Iterable[tuple[int | str, Any]]) -> Iterator[tuple[str, Tensor]]:
+    for index, item in items:
         for path, found in leaves_of(item):
             if isinstance(found, Tensor):
                 yield f"{kind} {index}{path}", found

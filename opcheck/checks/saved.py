@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -13,6 +13,8 @@ from opcheck.checks.per_sample import per_sample
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, fails, untested
 from opcheck.samples.outputs import differentiable
+
+Arguments = Mapping[int | str, Any]
 
 
 def judge(subject: Subject) -> Verdict:
@@ -31,13 +33,13 @@ def judge(subject: Subject) -> Verdict:
     return HOLDS
 
 
-def _called(subject: Subject) -> tuple[Call, Sequence[Any]]:
-    """Call the operator. Return the call and its arguments."""
+def _called(subject: Subject) -> tuple[Call, Arguments]:
+    """Call the operator. Return the call and its arguments, by position or name."""
     leaves = copies(subject.leaves)
     args, kwargs = subject.inputs.fill(leaves)
     args, kwargs = tuple(map(_copied, args)), {name: _copied(value) for name, value in kwargs.items()}
     outputs = differentiable(subject.function.tested(subject.function.called(args, kwargs)))
-    return Call(leaves, outputs), [*args, *kwargs.values()]
+    return Call(leaves, outputs), dict([*enumerate(args), *kwargs.items()])
 
 
 def _copied(item: Any) -> Any:
@@ -47,9 +49,10 @@ def _copied(item: Any) -> Any:
     return type(item)(map(_copied, item)) if type(item) in (list, tuple) else item
 
 
-def _tensors(call: Call, arguments: Sequence[Any]) -> Iterator[tuple[str, Tensor]]:
-    for kind, items in (("argument", arguments), ("output", call.outputs)):
-        for index, item in enumerate(items):
+def _tensors(call: Call, arguments: Arguments) -> Iterator[tuple[str, Tensor]]:
+    outputs: Arguments = dict(enumerate(call.outputs))
+    for kind, items in (("argument", arguments), ("output", outputs)):
+        for index, item in items.items():
             for name, found in _inside(f"{kind} {index}", item):
                 if found.layout is torch.strided and found.numel():
                     yield name, found

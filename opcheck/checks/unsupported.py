@@ -164,6 +164,7 @@ def _backward_of_others(subject: Subject) -> tuple[Answer, str]:
         context.case.seed(subject.sample),
         modules=context.settings.modules,
         wrt=lambda path: not chosen(path),
+        module=context.module(context.case.variant.path),
     )
     if not inputs.leaves or not all(leaf.numel() for leaf in inputs.leaves):
         return Answer.SILENT, "no argument is left out of supports.backward here"

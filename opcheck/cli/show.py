@@ -13,6 +13,7 @@ from opcheck.settings import Settings
 from opcheck.spec import Library, Operator
 from opcheck.spec.device import DeviceProfile
 from opcheck.spec.problems import suggestion
+from opcheck.spec.render import render
 from opcheck.text import printable
 
 
@@ -41,6 +42,8 @@ def _show(operator: Operator, profiles: list[DeviceProfile], options: argparse.N
     _say(f"{operator.id}  {operator.document.file}:{operator.line}  family {operator.family}")
     for line in spec.notes.splitlines():
         _say(f"  {line}")
+    if spec.module is not None:
+        _say(f"  module {render(spec.module)}")
     for profile in profiles:
         claims = operator.on(profile)
         _say(

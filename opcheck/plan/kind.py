@@ -109,3 +109,13 @@ def has_errors(operator: Operator, supports: Supports) -> bool:
 def is_registered(operator: Operator, supports: Supports) -> bool:
     """Tell whether the operator is registered with torch."""
     return operator.spec.is_registered
+
+
+def has_ways_to_call(operator: Operator, supports: Supports) -> bool:
+    """Tell whether there is another way to call the operator: modules have aliases only."""
+    return operator.spec.module is None or bool(operator.spec.aliases)
+
+
+def is_module(operator: Operator, supports: Supports) -> bool:
+    """Tell whether the operator is a module."""
+    return operator.spec.module is not None

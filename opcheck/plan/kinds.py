@@ -17,6 +17,8 @@ from opcheck.plan.kind import (
     has_movable_samples,
     has_reference,
     has_sparse_samples,
+    has_ways_to_call,
+    is_module,
     is_registered,
 )
 
@@ -98,6 +100,13 @@ BUILTIN = (
         needs=("purity",),
     ),
     CheckKind(
+        "buffers",
+        "a module changes its buffers in training mode only",
+        "opcheck.checks.buffers:check",
+        every_variant=False,
+        applies=is_module,
+    ),
+    CheckKind(
         "context",
         "values and gradients do not depend on grad mode, inference mode, autocast, threads, or other calls",
         "opcheck.checks.calling_context:check",
@@ -107,7 +116,7 @@ BUILTIN = (
     ),
     CheckKind(
         "needs_input_grad",
-        "each input alone requiring grad, and all of them, give the same gradients",
+        "each input alone requiring grad, and all of them, give the same gradients; nothing else requires grad",
         "opcheck.checks.needs_input_grad:check",
         needs=("backward",),
         rests_on=(*BASIC, "context"),
@@ -220,6 +229,7 @@ BUILTIN = (
         "opcheck.checks.variants:check",
         dtypes="values",
         every_variant=False,
+        applies=has_ways_to_call,
     ),
     CheckKind(
         "reference",

@@ -15,7 +15,7 @@ from opcheck.run.outcome import rerun_command
 from opcheck.run.process_state import ProcessState
 from opcheck.samples import Unresolved
 from opcheck.samples.cache import Cache
-from opcheck.samples.operator import resolve_operator
+from opcheck.samples.operator import resolve_module, resolve_operator
 from opcheck.settings import Settings
 from opcheck.spec.device import DeviceProfile
 from opcheck.spec.library import Operator, Sample
@@ -105,9 +105,10 @@ def unresolved(operator: Operator, settings: Settings) -> list[Problem]:
     named += [(("variants", i), variant.path) for i, variant in enumerate(operator.variants[1:])]
     named += [(("aliases", i), path) for i, path in enumerate(operator.spec.aliases)]
     problems = []
+    find = resolve_operator if operator.spec.module is None else resolve_module
     for keys, path in named:
         try:
-            resolve_operator(path, settings.modules)
+            find(path, settings.modules)
         except Unresolved as error:
             at = ("operator", operator.index, *keys)
             problems.append(operator.document.problem(at, str(error), nearest=error.hint))

@@ -1,4 +1,7 @@
-"""Finds the tensors that a callable holds: in its closure, its defaults, its attributes, the arguments of a partial."""
+"""Finds the tensors that a callable holds: in its closure, its defaults, its attributes, the arguments of a partial.
+
+Of a module that it holds, these are the parameters, the buffers, and tensors that are plain attributes.
+"""
 
 from __future__ import annotations
 
@@ -9,30 +12,46 @@ from itertools import islice
 from typing import Any
 
 from torch import Tensor
+from torch.nn import Module
+
+from opcheck.samples.modules import ModuleCall
 
 MOST = 1000
 """How many items of a container are looked at."""
+
+_TABLES = ("_parameters", "_buffers", "_modules")
+"""Where a module keeps what is registered."""
+
+
+def module_call(module: Module) -> ModuleCall:
+    """Return a module as a function. What it holds unregistered is looked up now: calls may keep parameters there."""
+    return ModuleCall(module, tuple(_plain("the attribute ", module)))
 
 
 def captured(operator: Any) -> Iterator[tuple[str, Tensor]]:
     """Yield the tensors that a callable reads without being given them, with a name for each.
 
-    Of globals, those that a function names.
+    Of globals, those that a function names. Parameters and buffers of a `ModuleCall` are given to it.
     """
+    if isinstance(operator, ModuleCall):
+        yield from operator.plain
+        return
     while isinstance(operator, functools.partial):
-        yield from _tensors("the bound argument", [*_items(operator.args), *operator.keywords.items()])
+        yield from _tensors("the bound argument ", [*_items(operator.args), *operator.keywords.items()])
         operator = operator.func
     function = inspect.unwrap(operator)
     owner = getattr(function, "__self__", function)
-    if not inspect.ismodule(owner):
-        yield from _tensors("the attribute", getattr(owner, "__dict__", {}).items())
-    yield from _tensors("the default", _items(getattr(function, "__defaults__", None) or ()))
+    if isinstance(owner, Module):
+        yield from _of_module("the attribute ", owner)
+    elif not inspect.ismodule(owner):
+        yield from _tensors("the attribute ", getattr(owner, "__dict__", {}).items())
+    yield from _tensors("the default ", _items(getattr(function, "__defaults__", None) or ()))
     code = getattr(function, "__code__", None)
     if code is not None:
         cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
-        yield from _tensors("the captured", ((name, cell.cell_contents) for name, cell in cells if _is_filled(cell)))
+        yield from _tensors("the captured ", ((name, cell.cell_contents) for name, cell in cells if _is_filled(cell)))
         names = [name for name in code.co_names if name in function.__globals__]
-        yield from _tensors("the global", ((name, function.__globals__[name]) for name in names))
+        yield from _tensors("the global ", ((name, function.__globals__[name]) for name in names))
 
 
 def _items(values: Iterable[Any]) -> Iterable[tuple[str, Any]]:
@@ -44,14 +63,35 @@ def _tensors(kind: str, items: Iterable[tuple[str, Any]]) -> Iterator[tuple[str,
     for name, item in items:
         parts: Iterable[tuple[Any, Any]] = ()
         if isinstance(item, Tensor):
-            yield f"{kind} {name}", item
+            yield f"{kind}{name}", item
+        elif isinstance(item, Module):
+            yield from _of_module(f"{kind}{name}.", item)
         elif isinstance(item, (tuple, list)):
             parts = enumerate(item)
         elif isinstance(item, dict):
             parts = item.items()
         for key, part in islice(parts, MOST):
             if isinstance(part, Tensor):
-                yield f"{kind} {name}[{key!r:.40}]", part
+                yield f"{kind}{name}[{key!r:.40}]", part
+            elif isinstance(part, Module):
+                yield from _of_module(f"{kind}{name}[{key!r:.40}].", part)
+
+
+def _of_module(prefix: str, module: Module) -> Iterator[tuple[str, Tensor]]:
+    """Yield the tensors of a module and of all modules inside it."""
+    for name, tensor in (*module.named_parameters(), *module.named_buffers()):
+        yield prefix + name, tensor
+    yield from _plain(prefix, module)
+
+
+def _plain(prefix: str, module: Module) -> Iterator[tuple[str, Tensor]]:
+    """Yield the tensors that are neither parameters nor buffers, on their own or in tuples, lists and dicts."""
+    registered = {id(tensor) for tensor in (*module.parameters(), *module.buffers())}
+    for path, part in module.named_modules():
+        items = ((name, item) for name, item in vars(part).items() if name not in _TABLES)
+        for name, tensor in _tensors(prefix + (f"{path}." if path else ""), items):
+            if id(tensor) not in registered:
+                yield name, tensor
 
 
 def _is_filled(cell: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Resolves the operator that a spec names."""
+"""Resolves the operator that a spec names: a function, or a class of modules."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def as_operator(found: Any, path: str) -> Callable[..., Any]:
         if issubclass(found, torch.autograd.Function):
             raise Unresolved(f'"{path}" is a torch.autograd.Function; name its apply', f"{path}.apply")
         if issubclass(found, torch.nn.Module):
-            what = "modules cannot be tested yet; name a function that calls one"
+            what = "a module has to be constructed first (in a spec, say how: module = { args = [...] })"
         else:
             what = "calling it creates an object; name a function"
         raise Unresolved(f'"{path}" is a class, and {what}')
@@ -32,3 +32,12 @@ def as_operator(found: Any, path: str) -> Callable[..., Any]:
         raise Unresolved(f'"{path}" is not a function but {type(found).__name__}')
     operator: Callable[..., Any] = found
     return operator
+
+
+def resolve_module(path: str, modules: Sequence[str]) -> type[torch.nn.Module]:
+    """Return the class of modules that a dotted path names. Raises Unresolved if it names anything else."""
+    found = resolve(path, modules)
+    if isinstance(found, type) and issubclass(found, torch.nn.Module):
+        return found
+    what = "a module already" if isinstance(found, torch.nn.Module) else f"{type(found).__name__}"
+    raise Unresolved(f'"{path}" is not a class of modules, as the key module says, but {what}')

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
 import torch
 
+from opcheck.samples.captured import module_call
 from opcheck.samples.given import Given
 from opcheck.samples.inputs import Inputs, Slot
 from opcheck.samples.layouts import in_layout, jagged, jagged_offsets, jagged_values
 from opcheck.samples.memory import conjugated_view, in_memory, negated_view
+from opcheck.samples.modules import ModuleCall, ModuleRecipe, construct, initial
 from opcheck.samples.resolve import resolve
 from opcheck.samples.seeding import seed_device
 from opcheck.samples.structures import STRUCTURES
@@ -44,6 +46,7 @@ def realize(
     *,
     modules: Sequence[str] = ("torch",),
     wrt: Wrt | None = None,
+    module: ModuleRecipe | None = None,
 ) -> Inputs:
     """Return the inputs of a sample.
 
@@ -51,18 +54,37 @@ def realize(
     device: torch's device string. Numbers are drawn on the CPU and then moved, so they are the same on every device.
     seed: any text. The same text gives the same numbers. The state of the global generators is preserved.
     wrt: whether to differentiate with respect to the argument at a path. Default: every one that the recipes allow.
+    module: the module, if the operator is one. Its parameters and buffers become keyword arguments, see `ModuleCall`.
 
     Raises ValueError if a recipe cannot be realized, and Unresolved for an object that it may not name.
     """
+    with _seeded(seed):
+        maker = _Maker(dtype, device, modules, wrt or (lambda path: True))
+        args = tuple(maker.value(item, ("args", index)) for index, item in enumerate(sample.args))
+        kwargs = {name: maker.value(item, ("kwargs", name)) for name, item in sample.kwargs.items()}
+        if module is not None:
+            kwargs |= maker.state(module, kwargs)
+        cotangents = maker.cotangents(sample.grad_outputs)
+    return Inputs(args, kwargs, tuple(maker.leaves), tuple(maker.slots), cotangents)
+
+
+def realize_module(recipe: ModuleRecipe, dtype: str, device: str, seed: str, modules: Sequence[str]) -> ModuleCall:
+    """Return a module as an operator. Its parameters and buffers are to be passed to it.
+
+    Passes on the exceptions of its constructor.
+    """
+    with _seeded(seed):
+        return module_call(_Maker(dtype, device, modules, lambda path: False).module(recipe).to(device))
+
+
+@contextmanager
+def _seeded(seed: str) -> Iterator[None]:
+    """Seed torch's global generator, with the CPU as default device, and restore its state at the end."""
     state = torch.random.get_rng_state()
     try:
         seed_device(zlib.crc32(seed.encode()))
         with _on_cpu():
-            maker = _Maker(dtype, device, modules, wrt or (lambda path: True))
-            args = tuple(maker.value(item, ("args", index)) for index, item in enumerate(sample.args))
-            kwargs = {name: maker.value(item, ("kwargs", name)) for name, item in sample.kwargs.items()}
-            cotangents = maker.cotangents(sample.grad_outputs)
-        return Inputs(args, kwargs, tuple(maker.leaves), tuple(maker.slots), cotangents)
+            yield
     finally:
         torch.random.set_rng_state(state)
 
@@ -138,6 +160,26 @@ class _Maker:
             return False
         follows = recipe.dtype in (None, "real", "complex") and dtypes.is_differentiable(self.dtype)
         return follows if recipe.grad is None else recipe.grad
+
+    def module(self, recipe: ModuleRecipe) -> torch.nn.Module:
+        """Return a new module in the dtype of the case, on the CPU. Passes on the exceptions of its constructor."""
+        own = _Maker(self.dtype, "cpu", self.modules, lambda path: False)
+        args = [own.value(item, ()) for item in recipe.spec.args]
+        kwargs = {name: own.value(item, ()) for name, item in recipe.spec.kwargs.items()}
+        return construct(recipe, args, kwargs, self.torch_dtype(None))
+
+    def state(self, recipe: ModuleRecipe, kwargs: dict[str, Any]) -> dict[str, Any]:
+        """Return the parameters and buffers of a new module, as arguments beside those of a sample."""
+        module = self.module(recipe)
+        imaginary = self.module(recipe) if self.torch_dtype(None).is_complex else None
+        keys = ModuleCall(module).keys(kwargs)
+        differentiable = dtypes.is_differentiable(self.dtype)
+        return {
+            keys[name]: self.placed(
+                value.to(self.device), _composed([]), ("kwargs", keys[name]), grad=grad and differentiable
+            )
+            for name, value, grad in initial(module, imaginary, recipe.spec.init)
+        }
 
     def leaf(self, recipe: Tensor, dtype: torch.dtype) -> tuple[torch.Tensor, Through]:
         """Return the leaf of a recipe, and the map from it to the argument of the operator."""

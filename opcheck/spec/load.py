@@ -191,6 +191,9 @@ class Loader:
                 refusal = refused(path, modules)
                 if refusal:
                     yield entry.problem(place, *refusal)
+        if spec.module is not None:
+            made = {"args": spec.module.args, "kwargs": spec.module.kwargs}
+            yield from (entry.problem(*words) for words in self.limits.of_values(made, ("module",)))
         for index, claim in enumerate(spec.errors):
             values = {"args": claim.args, "kwargs": claim.kwargs}
             for place, *words in self.limits.of_values(values, ("errors", index)):

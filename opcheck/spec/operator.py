@@ -31,6 +31,7 @@ from opcheck.spec.model import (
     named,
     refuse,
 )
+from opcheck.spec.modules import Construction
 from opcheck.spec.values import Layout, Tensor, Value
 
 
@@ -183,10 +184,19 @@ class OperatorSpec(Claims):
     variant: Annotated[Identifier, AfterValidator(_no_kind)] | None = Field(
         default=None, description="distinguishes several entries of one operator"
     )
+    module: Construction | None = Field(
+        default=None, description="the name is a class of modules: how it is constructed, `{ args = [3, 2] }`"
+    )
     aliases: Frozen[Dotted] = Field(default=(), description="other names of the same operator")
     reference: Dotted | Reference | None = Field(default=None, description="a callable that returns the same values")
     errors: list[ErrorClaim] = Field(default_factory=list, description="inputs that the operator must refuse")
     expect: list[Expect] = Field(default_factory=list, description="known failures")
+
+    @model_validator(mode="after")
+    def _modules_are_called_one_way(self) -> "OperatorSpec":
+        if self.module is not None and self.variants:
+            raise refuse("a module has no method and in-place variants", "variants = []", at=("variants",))
+        return self
 
     @property
     def id(self) -> str:

@@ -50,7 +50,7 @@ class ComplexValue(Model):
     complex: Annotated[tuple[float, float], Field(strict=False)]
 
 
-def _nested(value: Any) -> Any:
+def nested(value: Any) -> Any:
     """Turn nested arrays of numbers into tuples and complex tables into complex numbers. Ragged arrays are refused."""
     return _rows(value, ())
 
@@ -99,7 +99,7 @@ class Tensor(Model):
     shape: Frozen[Count] | None = Field(
         default=None, max_length=64, description="sizes; `[]` means rank 0, a 0 makes the tensor empty"
     )
-    values: Annotated[Any, BeforeValidator(_nested)] = Field(
+    values: Annotated[Any, BeforeValidator(nested)] = Field(
         default=None, description="explicit values, nested as in a list, instead of random ones"
     )
     dtype: DtypeName | None = Field(

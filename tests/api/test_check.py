@@ -45,7 +45,7 @@ class TestRightFunctions:
         report = opcheck.check(right.square, x)
         assert report.passed
         assert [outcome.check for outcome in report if outcome.outcome == "skipped"] == ["fwd_over_fwd"]
-        assert set(report.by_check) == {"accuracy", *FURTHER} | {
+        assert set(report.by_check) == {"accuracy", "variants", *FURTHER} | {
             name for name, kind in check_kinds().items() if kind.applies.__name__ == "_always" and not kind.asked
         }  # fmt: skip
         assert {outcome.dtype for outcome in report} == {str(x.dtype).removeprefix("torch.")}
@@ -289,7 +289,7 @@ class TestMistakes:
         [
             (3, '^opcheck.check expects a function: "3" is not a function but int$'),
             (faulty.SecondOrderLost, 'did you mean "SecondOrderLost.apply"'),
-            (torch.nn.Linear, "is a class, and modules cannot be tested"),
+            (torch.nn.Linear, "is a class, and a module has to be constructed first"),
             (None, "is not a function but NoneType"),
         ],
     )

@@ -169,7 +169,21 @@ class TestValidate:
     def test_classes_are_no_operators(self, cli):
         Path("specs/class.toml").write_text('[[operator]]\nname = "torch.nn.Linear"\nsamples = [{ use = "unary" }]\n')
         run = cli("validate", "--resolve", "specs/class.toml")
-        what = '"torch.nn.Linear" is a class, and modules cannot be tested yet; name a function that calls one'
+        what = (
+            '"torch.nn.Linear" is a class, and a module has to be constructed first (in a spec, say how: '
+            "module = { args = [...] })"
+        )
+        assert (run.code, run.err) == (2, f"specs/class.toml:2:8: {what}\n")
+
+    def test_with_the_key_module_they_have_to_be_classes_of_modules(self, cli):
+        path = Path("specs/class.toml")
+        text = '[[operator]]\nname = "{}"\nmodule = {{ args = [3, 2] }}\nsamples = [{{ args = [{{ shape = [3] }}] }}]\n'
+        path.write_text(text.format("torch.nn.Linear"))
+        assert cli("validate", "--resolve", "specs/class.toml").code == 0
+        assert "  module { args = [3, 2] }" in cli("show", "torch.nn.Linear", "specs/class.toml").out.splitlines()
+        path.write_text(text.format("torch.sin"))
+        run = cli("validate", "--resolve", "specs/class.toml")
+        what = '"torch.sin" is not a class of modules, as the key module says, but builtin_function_or_method'
         assert (run.code, run.err) == (2, f"specs/class.toml:2:8: {what}\n")
 
 

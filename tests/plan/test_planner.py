@@ -74,7 +74,15 @@ class TestIds:
 
 class TestChecks:
     def test_everything_is_checked_by_default(self, planned: Plan) -> None:
-        conditional = {"masked", "unsupported", "reference", "errors", "registration", "scalarized_second_order"}
+        conditional = {
+            "masked",
+            "unsupported",
+            "reference",
+            "errors",
+            "registration",
+            "scalarized_second_order",
+            "buffers",
+        }
         assert checks_of(planned(SIN)) == [name for name in check_kinds() if name not in conditional]
 
     def test_the_sum_of_gradients_is_differentiated_where_a_spec_asks_for_it(self, planned: Plan) -> None:

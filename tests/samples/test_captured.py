@@ -6,7 +6,7 @@ import functools
 
 import torch
 
-from opcheck.samples.captured import MOST, captured
+from opcheck.samples.captured import MOST, captured, module_call
 
 GLOBAL = torch.ones(1)
 TABLE = {"a": torch.ones(1), "b": "no tensor"}
@@ -70,7 +70,21 @@ def test_attributes_of_objects_and_of_the_owners_of_methods():
 
     assert names(Scale()) == ["the attribute weight"]
     assert names(Scale().apply) == ["the attribute weight"]
-    assert "the attribute _parameters['weight']" in names(torch.nn.Linear(2, 2))
+
+
+def test_the_state_of_modules():
+    net = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2))
+    net[0].scale = torch.ones(1)
+    state = ["0.weight", "0.bias", "1.weight", "1.bias", "1.running_mean", "1.running_var", "1.num_batches_tracked"]
+    every = [*state, "0.scale"]
+    assert names(net) == names(net.forward) == [f"the attribute {name}" for name in every]
+    assert names(lambda x: net(x)) == [f"the captured net.{name}" for name in every]
+    assert names(functools.partial(torch.nn.Sequential.forward, net)) == [
+        f"the bound argument 0.{name}" for name in every
+    ]
+    nets = [net]
+    assert names(lambda x: nets[0](x))[0] == "the captured nets[0].0.weight"
+    assert names(module_call(net)) == ["the attribute 0.scale"]  # the rest is given to it
 
 
 def test_containers_that_contain_themselves_or_are_large_are_no_trouble():

@@ -25,7 +25,7 @@ def test_the_apply_of_a_function_of_autograd_is_an_operator() -> None:
     [
         (
             "operators.results.Scale",
-            "is a class, and modules cannot be tested yet; name a function that calls one",
+            "is a class, and a module has to be constructed first (in a spec, say how: module = { args = [...] })",
             "",
         ),
         ("operators.results.Result", "is a class, and calling it creates an object; name a function", ""),

@@ -60,7 +60,7 @@ class TestUnknownKeys:
         assert line == (
             '3:3: unknown key "reseeds"; expected one of variants, dtypes, devices, per_device, samples, supports, '
             "outputs, tolerance, gradcheck, reseed, jacobian, orders, registered, layouts, masked, check_sparse_nnz, "
-            'tags, notes, name, target, variant, aliases, reference, errors, expect; did you mean "reseed"?'
+            'tags, notes, name, target, variant, module, aliases, reference, errors, expect; did you mean "reseed"?'
         )
 
     def test_of_an_inline_table(self, about: About) -> None:

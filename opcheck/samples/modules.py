@@ -1,0 +1,169 @@
+"""A module as a function: parameters and buffers are keyword arguments, so that parameters can be leaves."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import Module
+
+from opcheck.samples.values import draw
+from opcheck.spec import values as recipes
+from opcheck.spec.modules import Construction, Init
+from opcheck.spec.problems import listing, nearest
+
+VARIED = 0.25
+"""How far the elements of a parameter are moved that its constructor has made all equal."""
+
+
+@dataclass(frozen=True)
+class ModuleRecipe:
+    """A class of modules, and how it is constructed."""
+
+    make: Callable[..., Module]
+    spec: Construction
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ModuleCall:
+    """Calls a module with the parameters and buffers that are among the keyword arguments, under their own names.
+
+    Where forward takes an argument of the same name, the parameter is called `module.<name>`. In training mode, the
+    module works on copies of its buffers: each call starts from the same running statistics.
+    """
+
+    module: Module
+    plain: tuple[tuple[str, Tensor], ...] = ()
+    """The tensors that are neither parameters nor buffers, by name: they are not given to it."""
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Return what the module returns. State that is not among the arguments is its own."""
+        state = self.state | {name: kwargs.pop(key) for name, key in self.given(kwargs).items()}
+        if self.module.training:
+            state |= {name: state[name].clone() for name in self.buffers}
+        return torch.func.functional_call(self.module, state, args, kwargs)
+
+    @cached_property
+    def state(self) -> dict[str, Tensor]:
+        """The parameters and buffers of the module, by name."""
+        return {**dict(self.module.named_parameters()), **dict(self.module.named_buffers())}
+
+    @property
+    def converts(self) -> bool:
+        """Whether it has state that `Module.to` converts between dtypes, which it refuses for integral ones."""
+        return any(tensor.is_floating_point() or tensor.is_complex() for tensor in self.state.values())
+
+    @cached_property
+    def buffers(self) -> frozenset[str]:
+        """The names of its buffers."""
+        return frozenset(name for name, _ in self.module.named_buffers())
+
+    @cached_property
+    def __signature__(self) -> inspect.Signature:
+        """The signature of forward, for the names of arguments."""
+        return inspect.signature(self.module.forward)
+
+    def keys(self, kwargs: Mapping[str, Any]) -> dict[str, str]:
+        """Return the keyword for each parameter and buffer, beside these arguments of forward."""
+        return {name: f"module.{name}" if name in kwargs else name for name in self.state}
+
+    def given(self, kwargs: Mapping[str, Any]) -> dict[str, str]:
+        """Return the keyword of each parameter and buffer that is among the keyword arguments of a call."""
+        found = {name: f"module.{name}" if f"module.{name}" in kwargs else name for name in self.state}
+        return {name: key for name, key in found.items() if key in kwargs}
+
+
+def construct(recipe: ModuleRecipe, args: list[Any], kwargs: dict[str, Any], dtype: torch.dtype) -> Module:
+    """Return a new module in a dtype. Dtypes that modules cannot be converted to leave it as it is constructed.
+
+    Passes on the exceptions of its constructor. Raises ValueError for lazy modules.
+    """
+    module = recipe.make(*args, **kwargs)
+    for name, parameter in module.named_parameters():
+        if torch.nn.parameter.is_lazy(parameter):
+            raise ValueError(f"{name} has no shape until the first call: name the module that is not lazy")
+    if dtype.is_floating_point or dtype.is_complex:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Complex modules are a new feature")  # the spec says that they are meant
+            module.to(dtype)
+    return module.train(recipe.spec.train)
+
+
+def initial(module: Module, imaginary: Module | None, init: Mapping[str, Init]) -> Iterator[tuple[str, Tensor, bool]]:
+    """Yield the name of each parameter and buffer, its value, and whether to differentiate with respect to it.
+
+    Values are those of the constructor unless `init` says something else. A parameter that the constructor has filled
+    with one number is varied: ones and zeros hide mistakes. Draws from torch's global generator.
+
+    imaginary: another module of the same recipe, where parameters are complex: they get its values as imaginary parts.
+    """
+    parameters = dict(module.named_parameters())
+    second = {} if imaginary is None else dict(imaginary.named_parameters())
+    buffers = dict(module.named_buffers())
+    _refuse_unknown(init, parameters, buffers)
+    for name, tensor in (*parameters.items(), *buffers.items()):
+        is_number = tensor.is_floating_point() or tensor.is_complex()
+        own = _chosen(init, name, is_parameter=name in parameters)
+        value = tensor.detach().clone()
+        if name in second and value.is_complex():
+            value = torch.complex(value.real, second[name].detach().real)
+        if own is not None and own.says_values:
+            value = _drawn(own, value)
+        elif name in parameters and is_number:
+            value = _varied(value)
+        yield name, value, is_number and (tensor.requires_grad if own is None or own.grad is None else own.grad)
+
+
+def _chosen(init: Mapping[str, Init], name: str, *, is_parameter: bool) -> Init | None:
+    if is_parameter:
+        return next((own for pattern, own in init.items() if fnmatchcase(name, pattern)), None)
+    return init.get(name)
+
+
+def _refuse_unknown(init: Mapping[str, Init], parameters: Mapping[str, Any], buffers: Mapping[str, Any]) -> None:
+    known = [*parameters, *buffers]
+    for pattern in init:
+        if pattern not in buffers and not any(fnmatchcase(name, pattern) for name in parameters):
+            near = nearest(pattern, known)
+            hint = f'; did you mean "{near}"?' if near else ""
+            expected = listing(known, 30) if known else "a module with parameters"
+            raise ValueError(f'init: no parameter or buffer is called "{pattern}"; expected {expected}{hint}')
+
+
+def _drawn(init: Init, like: Tensor) -> Tensor:
+    """Return values as a recipe says, with the shape, dtype and device of a tensor. Raises ValueError."""
+    if init.is_normal:
+        noise = torch.randn(like.shape, dtype=like.dtype)
+        values = noise * (1.0 if init.std is None else init.std) + (init.mean or 0.0)
+    elif init.values is not None:
+        given = recipes.Tensor.model_construct({"values"}, values=init.values)
+        values = draw(given, (), like.dtype)
+        try:
+            values = values.expand(like.shape).clone()
+        except RuntimeError:
+            what = f"init: values of shape {list(values.shape)} do not fit the shape {list(like.shape)}"
+            raise ValueError(what) from None
+    else:
+        bounds = recipes.Tensor.model_construct(
+            {"shape"}, shape=tuple(like.shape), low=init.low, high=init.high, exclude=init.exclude
+        )
+        values = draw(bounds, tuple(like.shape), like.dtype)
+    return values.to(like.device)
+
+
+def _varied(value: Tensor) -> Tensor:
+    """Return a parameter, each element moved by up to VARIED if all are equal, in real and in imaginary parts."""
+    real = torch.view_as_real(value) if value.is_complex() else value.unsqueeze(-1)
+    first = real.flatten(0, -2)[:1]
+    if not real.numel() or not bool((real == first).all()):
+        return value
+    noise = VARIED * (2 * torch.rand(real.shape, dtype=torch.float64) - 1)
+    varied = real + noise.to(real)
+    return torch.view_as_complex(varied) if value.is_complex() else varied.squeeze(-1)

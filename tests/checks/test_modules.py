@@ -1,0 +1,185 @@
+"""Modules: wrong gradients of parameters, changed buffers and hidden state are found; right twins pass all checks."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import pytest
+import torch
+from operators import modules
+
+import opcheck
+
+BOTH = pytest.mark.parametrize("dtype", ["float64", "complex128"])
+FAULTS = [(check, module) for check, found in modules.FAULTS.items() for module in found]
+CUSTOM = "supports = { forward_ad = false, vmap = false }"
+"""What autograd functions without further rules do not have."""
+
+
+def spec(module, keys="module = {}", args="{ shape = [2, 3], low = 0.5 }", supports=CUSTOM):
+    return f"""
+[[operator]]
+name = "operators.modules.{module.__name__}"
+{supports}
+{keys}
+samples = [{{ args = [{args}] }}]
+"""
+
+
+def plain(module):
+    """Whether torch differentiates it without custom functions, in every way."""
+    return issubclass(module, (modules.Centered, modules.Constant)) and module is not modules.BehindAFunction
+
+
+@BOTH
+@pytest.mark.parametrize(("check", "module"), FAULTS, ids=[f"{check}-{module.__name__}" for check, module in FAULTS])
+def test_a_faulty_module_fails_under_its_check(outcomes, check, module, dtype):
+    (outcome,) = outcomes(spec(module), checks=(check,), dtypes=(dtype,)).values()
+    assert outcome.outcome == "failed", f"{outcome.outcome}: {outcome.reason}"
+    assert outcome.reason.startswith(check)
+
+
+@BOTH
+@pytest.mark.parametrize("train", ["true", "false"])
+@pytest.mark.parametrize("module", modules.TWINS, ids=lambda module: module.__name__)
+def test_a_right_twin_passes_every_check(outcomes, module, train, dtype):
+    supports = "" if plain(module) else CUSTOM
+    found = outcomes(spec(module, f"module = {{ train = {train} }}", supports=supports), dtypes=(dtype,))
+    wrong = {id: outcome.reason for id, outcome in found.items() if outcome.outcome not in ("passed", "skipped")}
+    assert len(found) > 15
+    assert "buffers" in {outcome.check for outcome in found.values()}
+    # Running statistics that forward replaces do not mind a batch, and need no disclaimer.
+    assert wrong == {}
+
+
+def test_a_complex_weight_shows_a_missing_conjugate(outcomes):
+    def outcome(dtype):
+        (found,) = outcomes(spec(modules.WrongForComplexWeights), checks=("backward",), dtypes=(dtype,)).values()
+        return found
+
+    assert outcome("float64").outcome == "passed"
+    assert outcome("complex128").outcome == "failed"
+    assert "with respect to x" in outcome("complex128").message
+
+
+@pytest.mark.parametrize(
+    ("module", "name"), [(modules.WrongWeight, "weight"), (modules.WrongInside, "layers.1.weight")]
+)
+def test_parameters_are_called_by_their_names(outcomes, module, name):
+    (outcome,) = outcomes(spec(module), checks=("backward",), dtypes=("float64",)).values()
+    assert f"output 0 with respect to {name}: the gradient is 2 times what it should be" in outcome.message
+    assert f"{name}=float64[2, 3]" in outcome.message
+
+
+def test_what_is_hidden_is_called_by_its_name(outcomes):
+    def reason(module):
+        (outcome,) = outcomes(spec(module), checks=("needs_input_grad",), dtypes=("float64",)).values()
+        return outcome.reason
+
+    told = "requires grad, but is no argument: its gradient is not tested"
+    assert reason(modules.Unregistered) == f"needs_input_grad: the attribute factors[0] {told}"
+    assert reason(modules.BehindAFunction) == f"needs_input_grad: the attribute factors[0] {told}"
+    assert reason(modules.Elsewhere) == f"needs_input_grad: a tensor of shape [] {told}"
+
+
+def test_forward_may_take_an_argument_with_the_name_of_a_parameter(outcomes):
+    text = """
+[[operator]]
+name     = "operators.modules.TakesAWeight"
+module   = {}
+supports = { forward_ad = false, vmap = false }
+samples  = [{ args = [{ shape = [2, 3] }], kwargs = { weight = { shape = [3] } } }]
+"""
+    found = outcomes(text, dtypes=("float64",))
+    assert {outcome.outcome for outcome in found.values()} == {"passed"}
+
+
+def test_some_parameters_alone_may_have_a_derivative(outcomes):
+    keys = 'module = {}\nsupports = { backward = ["weight"], forward_ad = false, vmap = false }'
+    found = outcomes(spec(modules.Layer, keys, supports=""), checks=("backward", "unsupported"), dtypes=("float64",))
+    backward, unsupported = sorted(found.values(), key=lambda outcome: outcome.check)
+    assert backward.outcome == "passed"
+    assert unsupported.outcome == "failed"  # the others have one, too
+    assert "backward is disclaimed" in unsupported.reason
+
+
+def test_a_module_has_no_ways_to_call_it_but_aliases(outcomes):
+    def checks(keys):
+        return {outcome.check for outcome in outcomes(spec(modules.Layer, keys), dtypes=("float64",)).values()}
+
+    assert "variants" not in checks("module = {}")
+    aliases = 'module = {}\naliases = ["operators.modules.WrongWeight"]'
+    assert "variants" in checks(aliases)
+    (outcome,) = outcomes(spec(modules.Layer, aliases), checks=("variants",), dtypes=("float64",)).values()
+    assert outcome.outcome == "passed"  # the values are the same: it is the gradient that is wrong
+
+
+def test_a_constructor_that_raises_is_an_error_with_a_place(outcomes):
+    (outcome,) = outcomes(
+        spec(modules.Net, "module = { args = [3] }"), checks=("backward",), dtypes=("float64",)
+    ).values()
+    assert outcome.outcome == "error"
+    assert 'spec.toml:3:8: "operators.modules.Net" cannot be constructed: TypeError: ' in outcome.message
+
+
+def test_init_names_a_parameter_that_exists(outcomes):
+    keys = "module = { init = { wieght = { std = 1 } } }"
+    (outcome,) = outcomes(spec(modules.Layer, keys), checks=("backward",), dtypes=("float64",)).values()
+    assert outcome.outcome == "error"
+    assert (
+        'no parameter or buffer is called "wieght"; expected one of weight, bias; did you mean "weight"?'
+        in outcome.message
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        ("operators.right.square", "is not a class of modules, as the key module says, but function"),
+        ("operators.modules.Linear", "is not a class of modules, as the key module says, but FunctionMeta"),
+    ],
+)
+def test_what_is_no_class_of_modules_is_refused(outcomes, name, what):
+    text = f'[[operator]]\nname = "{name}"\nmodule = {{}}\nsamples = [{{ args = [{{ shape = [2] }}] }}]'
+    (outcome,) = outcomes(text, checks=("backward",), dtypes=("float64",)).values()
+    assert outcome.outcome == "error"
+    assert what in outcome.message
+
+
+class TestInstances:
+    """`opcheck.check(module, x)`: the parameters of the instance are leaves."""
+
+    x = torch.linspace(0.5, 2, 6, dtype=torch.float64).reshape(2, 3)
+    off: ClassVar[dict] = {"forward_ad": False, "vmap": False}
+
+    @pytest.mark.parametrize(("check", "module"), FAULTS, ids=[f"{check}-{one.__name__}" for check, one in FAULTS])
+    def test_a_faulty_one_fails(self, check, module):
+        torch.manual_seed(0)
+        made = module().double()
+        if module is modules.WrongUnlessOne:  # an instance is tested as it is: somebody has trained it
+            made.weight.data.mul_(0.5)
+        report = opcheck.check(made, self.x, supports=self.off, checks=check, raise_exception=False)
+        assert [outcome.outcome for outcome in report] == ["failed"]
+
+    @pytest.mark.parametrize("module", modules.TWINS, ids=lambda module: module.__name__)
+    def test_a_right_one_passes_and_is_left_as_it_was(self, module):
+        made = module().double()
+        before = {name: tensor.clone() for name, tensor in made.state_dict().items()}
+        assert opcheck.check(made, self.x, supports={} if plain(module) else self.off).passed
+        assert made.training
+        assert all(torch.equal(before[name], tensor) for name, tensor in made.state_dict().items())
+        assert all(parameter.grad is None and parameter.requires_grad for parameter in made.parameters())
+
+    def test_parameters_that_are_frozen_are_constants(self):
+        made = modules.WrongWeight().double()
+        made.weight.requires_grad_(False)
+        assert opcheck.check(made, self.x, supports=self.off, checks="backward").passed
+
+    def test_inside_a_function_it_is_pointed_out(self):
+        made = modules.Layer().double()
+        report = opcheck.check(lambda x: made(x), self.x, supports=self.off, raise_exception=False)
+        assert "the captured made.weight requires grad, but is no argument" in str(report.failures[0].reason)
+
+    def test_integers_may_be_its_only_arguments(self):
+        report = opcheck.check(torch.nn.Embedding(3, 2).double(), torch.tensor([1, 0, 2]))
+        assert {outcome.dtype for outcome in report} == {"float64"}

@@ -1,0 +1,213 @@
+"""Modules with one mistake each, and right twins: in gradients of parameters, in buffers, in state that is hidden.
+
+`FAULTS` has, for each check, the modules that must fail under it; `TWINS` those that pass every check. All are
+constructed without arguments, and take a tensor of shape (N, 3).
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import Module, Parameter, init
+
+
+class Linear(torch.autograd.Function):
+    """x W^T, without a fault. Its subclasses have one each."""
+
+    @staticmethod
+    def forward(ctx, x, weight):
+        ctx.save_for_backward(x, weight)
+        return x @ weight.mT
+
+    @staticmethod
+    def backward(ctx, v):
+        x, weight = ctx.saved_tensors
+        return v @ weight.conj(), v.mT @ x.conj()
+
+
+class DoubledForTheWeight(Linear):
+    @staticmethod
+    def backward(ctx, v):
+        x, weight = ctx.saved_tensors
+        return v @ weight.conj(), 2 * v.mT @ x.conj()
+
+
+class NotConjugatedForTheInput(Linear):
+    """Wrong for complex weights only, as parameters are complex only if somebody converts the module."""
+
+    @staticmethod
+    def backward(ctx, v):
+        x, weight = ctx.saved_tensors
+        return v @ weight, v.mT @ x.conj()
+
+
+class Scaled(torch.autograd.Function):
+    """x w, without a fault."""
+
+    @staticmethod
+    def forward(ctx, x, weight):
+        ctx.save_for_backward(x, weight)
+        return x * weight
+
+    @staticmethod
+    def backward(ctx, v):
+        x, weight = ctx.saved_tensors
+        return v * weight.conj(), (v * x.conj()).sum(0)
+
+
+class WithoutTheWeight(Scaled):
+    """Right as long as the weight is 1."""
+
+    @staticmethod
+    def backward(ctx, v):
+        x, _ = ctx.saved_tensors
+        return v, (v * x.conj()).sum(0)
+
+
+class Layer(Module):
+    """A linear map by `Linear`, or by a faulty one."""
+
+    apply_to = Linear
+
+    def __init__(self, rows: int = 2):
+        super().__init__()
+        self.weight = Parameter(torch.empty(rows, 3))
+        self.bias = Parameter(torch.zeros(rows))
+        init.kaiming_uniform_(self.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.apply_to.apply(x, self.weight) + self.bias
+
+
+class WrongWeight(Layer):
+    apply_to = DoubledForTheWeight
+
+
+class WrongForComplexWeights(Layer):
+    apply_to = NotConjugatedForTheInput
+
+
+class Net(Module):
+    """Modules in a list: their parameters are `layers.0.weight` and so on."""
+
+    layer = Layer
+
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.ModuleList([Layer(3), self.layer(2)])
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            x = layer(x) ** 2
+        return x
+
+
+class WrongInside(Net):
+    layer = WrongWeight
+
+
+class Scale(Module):
+    """A weight that is constructed as ones."""
+
+    apply_to = Scaled
+
+    def __init__(self):
+        super().__init__()
+        self.weight = Parameter(torch.ones(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.apply_to.apply(x, self.weight)
+
+
+class WrongUnlessOne(Scale):
+    apply_to = WithoutTheWeight
+
+
+class TakesAWeight(Scale):
+    """Forward has an argument with the name of the parameter."""
+
+    def forward(self, x: Tensor, weight: Tensor) -> Tensor:
+        return Scaled.apply(x, self.weight) * weight**2
+
+
+class Centered(Module):
+    """Subtracts a running mean, which forward changes in training mode only."""
+
+    def __init__(self):
+        super().__init__()
+        self.shift = Parameter(torch.randn(3))
+        self.register_buffer("mean", torch.zeros(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = x * x - self.mean + self.shift
+        if self.training:
+            self.update(x.detach())
+        return y
+
+    def update(self, x: Tensor) -> None:
+        with torch.no_grad():
+            self.mean = 0.9 * self.mean + 0.1 * x.mean(0)
+
+
+class ReplacesInEvaluation(Centered):
+    def forward(self, x: Tensor) -> Tensor:
+        y = x * x - self.mean + self.shift
+        self.update(x.detach())
+        return y
+
+
+class WritesInEvaluation(ReplacesInEvaluation):
+    def update(self, x: Tensor) -> None:
+        self.mean.mul_(0.9).add_(x.mean(0), alpha=0.1)
+
+
+class Constant(Module):
+    """A plain tensor as an attribute, which is no state to differentiate with respect to."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = Parameter(torch.randn(3))
+        self.factors = [torch.tensor(2.0)]
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.weight * self.factors[0]
+
+
+class Unregistered(Constant):
+    """The same, but it requires grad: a parameter that somebody has put into a list."""
+
+    def __init__(self):
+        super().__init__()
+        self.factors = [Parameter(torch.tensor(2.0))]
+
+
+class BehindAFunction(Unregistered):
+    """An autograd function that reads the tensor, so that the graph does not show it."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return Scaled.apply(x * self.weight, self.factors[0].detach().expand(3))
+
+
+OUT_OF_THE_GRAPH = Parameter(torch.tensor(1.0))
+
+
+class Elsewhere(Constant):
+    """What requires grad is neither of the module nor of its forward: a function that forward calls has it."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return _times_a_global(x) * self.weight
+
+
+def _times_a_global(x: Tensor) -> Tensor:
+    return x * OUT_OF_THE_GRAPH
+
+
+FAULTS: dict[str, tuple[type[Module], ...]] = {
+    "backward": (WrongWeight, WrongInside, WrongUnlessOne),
+    "buffers": (ReplacesInEvaluation, WritesInEvaluation),
+    "needs_input_grad": (Unregistered, BehindAFunction, Elsewhere),
+}
+"""Modules with a mistake, by the check that must find it."""
+
+TWINS = (Layer, Net, Scale, Centered, Constant)
+"""The same without the mistake."""

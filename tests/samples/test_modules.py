@@ -1,0 +1,137 @@
+"""A module as a function: its state is among the keyword arguments, with the values that a spec asks for."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+import torch
+from operators import modules
+from torch import nn
+
+from opcheck.samples.captured import module_call
+from opcheck.samples.modules import VARIED, ModuleRecipe, construct, initial
+from opcheck.spec.modules import Construction, Init
+
+
+def values(module, init=None, imaginary=None):
+    torch.manual_seed(0)
+    return {name: value for name, value, _ in initial(module, imaginary, init or {})}
+
+
+class TestCalls:
+    def test_state_is_taken_from_the_arguments(self):
+        call = module_call(nn.Linear(3, 2))
+        x, weight, bias = torch.randn(4, 3), torch.randn(2, 3), torch.randn(2)
+        assert torch.equal(call(x, weight=weight, bias=bias), x @ weight.T + bias)
+        assert torch.equal(call(input=x, bias=bias), x @ call.module.weight.T + bias)
+
+    def test_gradients_reach_the_arguments_and_not_the_module(self):
+        call = module_call(modules.Net())
+        state = {name: tensor.detach().clone().requires_grad_() for name, tensor in call.state.items()}
+        call(torch.randn(2, 3), **state).sum().backward()
+        assert all(tensor.grad is not None for tensor in state.values())
+        assert all(parameter.grad is None for parameter in call.module.parameters())
+
+    def test_each_call_starts_from_the_same_running_statistics(self):
+        call = module_call(nn.BatchNorm1d(2))
+        mean = torch.zeros(2)
+        call(torch.randn(4, 2), running_mean=mean)
+        assert torch.equal(mean, torch.zeros(2))
+        assert torch.equal(call.module.running_mean, torch.zeros(2))
+        assert int(call.module.num_batches_tracked) == 0
+
+    def test_where_forward_takes_the_name_of_a_parameter_it_has_a_longer_one(self):
+        call = module_call(modules.TakesAWeight())
+        assert call.keys({"weight": 1}) == {"weight": "module.weight"}
+        assert call.keys({}) == {"weight": "weight"}
+        x, own = torch.ones(2, 3), torch.full((3,), 2.0)
+        assert torch.equal(call(x, weight=torch.full((3,), 3.0), **{"module.weight": own}), x * 18)
+
+    def test_its_signature_is_that_of_forward(self):
+        assert list(inspect.signature(module_call(nn.Linear(3, 2))).parameters) == ["input"]
+
+
+class TestConstruction:
+    def test_the_mode_and_the_dtype(self):
+        for train in (True, False):
+            recipe = ModuleRecipe(nn.BatchNorm1d, Construction(train=train))
+            module = construct(recipe, [2], {}, torch.float64)
+            assert module.training is train
+            assert module.weight.dtype is module.running_mean.dtype is torch.float64
+            assert module.num_batches_tracked.dtype is torch.int64
+
+    def test_integral_dtypes_leave_it_as_it_is(self):
+        recipe = ModuleRecipe(nn.Embedding, Construction())
+        assert construct(recipe, [3, 2], {}, torch.int64).weight.dtype is torch.float32
+
+    def test_lazy_modules_are_refused(self):
+        recipe = ModuleRecipe(nn.LazyLinear, Construction())
+        with pytest.raises(ValueError, match="weight has no shape until the first call"):
+            construct(recipe, [3], {}, torch.float64)
+
+
+class TestValues:
+    def test_are_those_of_the_constructor(self):
+        module = nn.Linear(3, 2)
+        found = values(module)
+        assert torch.equal(found["weight"], module.weight)
+        assert torch.equal(found["bias"], module.bias)
+
+    def test_parameters_that_are_all_equal_are_varied_and_buffers_are_not(self):
+        found = values(nn.BatchNorm1d(5))
+        for name, center in (("weight", 1), ("bias", 0)):
+            assert found[name].unique().numel() == 5
+            assert float((found[name] - center).abs().max()) <= VARIED
+        assert torch.equal(found["running_var"], torch.ones(5))
+
+    def test_a_single_number_is_varied_and_keeps_its_shape(self):
+        found = values(nn.PReLU())["weight"]
+        assert found.shape == (1,)
+        assert 0 < float((found - 0.25).abs()) <= VARIED
+
+    def test_complex_ones_have_the_values_of_two_modules(self):
+        def made(make, *args):
+            return construct(ModuleRecipe(make, Construction()), args, {}, torch.complex128)
+
+        first, second = made(nn.Linear, 3, 2), made(nn.Linear, 3, 2)
+        found = values(first, imaginary=second)["weight"]
+        assert torch.equal(found.real, first.weight.real)
+        assert torch.equal(found.imag, second.weight.real)
+        norm = values(made(nn.LayerNorm, 4), imaginary=made(nn.LayerNorm, 4))["bias"]
+        assert norm.real.unique().numel() == norm.imag.unique().numel() == 4
+
+    def test_normal_uniform_and_explicit_ones(self):
+        module = nn.Linear(200, 50)
+        normal = values(module, {"weight": Init(mean=3.0, std=0.5)})["weight"]
+        assert float(normal.mean()) == pytest.approx(3, abs=0.02)
+        assert float(normal.std()) == pytest.approx(0.5, abs=0.02)
+        uniform = values(module, {"weight": Init(low=1.0, high=1.5)})["weight"]
+        assert 1 <= float(uniform.min()) < float(uniform.max()) < 1.5
+        assert torch.equal(values(module, {"bias": Init(values=0.5)})["bias"], torch.full((50,), 0.5))
+
+    def test_names_with_wildcards_are_for_parameters_and_the_first_one_counts(self):
+        init = {"bias": Init(values=2), "*": Init(values=3), "running_var": Init(values=4)}
+        found = values(nn.BatchNorm1d(1), init)
+        assert [float(found[name]) for name in ("weight", "bias", "running_mean", "running_var")] == [3, 2, 0, 4]
+
+    def test_names_that_do_not_exist_are_refused(self):
+        with pytest.raises(ValueError, match=r'called "wight"; expected one of weight, bias; did you mean "weight"'):
+            values(nn.Linear(2, 2), {"wight": Init(std=1)})
+        with pytest.raises(ValueError, match=r'called "\*"; expected a module with parameters'):
+            values(nn.ReLU(), {"*": Init(std=1)})
+
+    def test_values_that_do_not_fit_are_refused(self):
+        with pytest.raises(ValueError, match=r"values of shape \[3\] do not fit the shape \[2\]"):
+            values(nn.Linear(2, 2), {"bias": Init(values=(1, 2, 3))})
+
+    def test_what_is_differentiated(self):
+        module = nn.BatchNorm1d(2)
+        module.bias.requires_grad_(False)
+
+        def chosen(init):
+            return {name for name, _, grad in initial(module, None, init) if grad}
+
+        assert chosen({}) == {"weight"}
+        assert chosen({"*": Init(grad=True), "running_mean": Init(grad=True)}) == {"weight", "bias", "running_mean"}
+        assert chosen({"weight": Init(grad=False)}) == set()
