@@ -44,6 +44,7 @@ def realize(
     *,
     modules: Sequence[str] = ("torch",),
     wrt: Wrt | None = None,
+    finer: str | None = None,
 ) -> Inputs:
     """Return the inputs of a sample.
 
@@ -51,6 +52,7 @@ def realize(
     device: torch's device string. Numbers are drawn on the CPU and then moved, so they are the same on every device.
     seed: any text. The same text gives the same numbers. The state of the global generators is preserved.
     wrt: whether to differentiate with respect to the argument at a path. Default: every one that the recipes allow.
+    finer: a finer dtype that the same numbers are converted to, as if it were that of the case.
 
     Raises ValueError if a recipe cannot be realized, and Unresolved for an object that it may not name.
     """
@@ -58,7 +60,7 @@ def realize(
     try:
         seed_device(zlib.crc32(seed.encode()))
         with _on_cpu():
-            maker = _Maker(dtype, device, modules, wrt or (lambda path: True))
+            maker = _Maker(finer or dtype, device, modules, wrt or (lambda path: True), drawn=dtype)
             args = tuple(maker.value(item, ("args", index)) for index, item in enumerate(sample.args))
             kwargs = {name: maker.value(item, ("kwargs", name)) for name, item in sample.kwargs.items()}
             cotangents = maker.cotangents(sample.grad_outputs)
@@ -75,8 +77,8 @@ def _on_cpu() -> AbstractContextManager[Any]:
 class _Maker:
     """Turns values of a spec into Python objects, and collects the leaves."""
 
-    def __init__(self, dtype: str, device: str, modules: Sequence[str], wrt: Wrt) -> None:
-        self.dtype, self.device, self.modules, self.wrt = dtype, device, modules, wrt
+    def __init__(self, dtype: str, device: str, modules: Sequence[str], wrt: Wrt, drawn: str) -> None:
+        self.dtype, self.device, self.modules, self.wrt, self.drawn = dtype, device, modules, wrt, drawn
         self.leaves: list[torch.Tensor] = []
         self.slots: list[Slot] = []
         self.offsets: dict[tuple[int, ...], torch.Tensor] = {}
@@ -85,9 +87,9 @@ class _Maker:
         """Return the Python object for one value."""
         if isinstance(item, Given):
             dtype = item.dtype_in(self.dtype)
-            return self.placed(
-                *item.leaf(dtype), path, grad=item.grad and (dtype.is_floating_point or dtype.is_complex)
-            )
+            leaf, view = item.leaf(item.dtype_in(self.drawn))
+            leaf = leaf if leaf.dtype is dtype else leaf.to(dtype)
+            return self.placed(leaf, view, path, grad=item.grad and (dtype.is_floating_point or dtype.is_complex))
         if isinstance(item, Tensor):
             return self.tensor(item, path)
         if isinstance(item, TupleValue):
@@ -112,10 +114,11 @@ class _Maker:
             return resolve(item.object, self.modules)
         return item
 
-    def torch_dtype(self, name: str | None) -> torch.dtype:
-        """Return the dtype that a recipe names. `real` and `complex` have the precision of the case."""
-        own = {None: self.dtype, "real": dtypes.real_of(self.dtype), "complex": dtypes.complex_of(self.dtype)}
-        found: torch.dtype = getattr(torch, own.get(name, name or self.dtype))
+    def torch_dtype(self, name: str | None, case: str | None = None) -> torch.dtype:
+        """Return the dtype that a recipe names in a case. `real` and `complex` have the precision of the case."""
+        case = case or self.dtype
+        follows = {"real": dtypes.real_of, "complex": dtypes.complex_of, "integer": dtypes.integer_of}
+        found: torch.dtype = getattr(torch, follows[name](case) if name in follows else name or case)
         return found
 
     def tensor(self, recipe: Tensor, path: tuple[int | str, ...]) -> Any:
@@ -141,9 +144,10 @@ class _Maker:
 
     def leaf(self, recipe: Tensor, dtype: torch.dtype) -> tuple[torch.Tensor, Through]:
         """Return the leaf of a recipe, and the map from it to the argument of the operator."""
-        dense = draw(recipe, recipe.sizes, dtype)
+        dense = draw(recipe, recipe.sizes, self.torch_dtype(recipe.dtype, self.drawn))
         if recipe.structure is not None:
             dense = STRUCTURES[recipe.structure](dense)
+        dense = dense if dense.dtype is dtype else dense.to(dtype)
         inside: list[Through] = [THROUGH[recipe.through]] if recipe.through else []
         if recipe.layout not in ("strided", "jagged"):
             return in_layout(dense, recipe).to(self.device).detach(), _composed(inside)

@@ -6,6 +6,7 @@ from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
 from opcheck.spec.claims import (
     USUAL_TOLERANCES,
+    DtypeClaims,
     Dtypes,
     ErrorClaim,
     Expect,
@@ -95,7 +96,7 @@ def _one_of_a_kind(variants: list[str | VariantTarget]) -> list[str | VariantTar
 class PerDevice(Model):
     """What differs on one device."""
 
-    dtypes: Dtypes | None = None
+    dtypes: DtypeClaims | None = None
     supports: dict[str, bool] = Field(default_factory=dict, description="keys of `supports` that differ")
     tolerance: OperatorTolerances | None = None
 
@@ -106,7 +107,7 @@ class Claims(Model):
     variants: Annotated[list[Literal["method", "inplace"] | VariantTarget], AfterValidator(_one_of_a_kind)] = Field(
         default_factory=list, description="other ways to call it: `torch.Tensor.sin`, `torch.Tensor.sin_`"
     )
-    dtypes: Dtypes = Field(default=Dtypes.model_construct(), description="the dtypes it supports")
+    dtypes: DtypeClaims = Field(default=Dtypes.model_construct(), description="the dtypes in which it works")
     devices: Strings | None = Field(default=None, description="the devices it runs on; default: all")
     per_device: dict[str, PerDevice] = Field(default_factory=dict, description="what differs on a device")
     samples: list[SampleEntry] = Field(default_factory=list, description="the arguments to test it with")
