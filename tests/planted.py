@@ -156,8 +156,10 @@ def planted(text: str, choice: int, mistake: str, *, key: bool) -> tuple[str, Ke
     candidates = [path for path in places(data) if len(path) > (1 if path[0] == "defaults" else 2)]
     if key:
         tables = [path for path in places(data) if isinstance(at(data, path), dict)]
-        # Any name can stand in `rename`; a complex number among `values` is right or wrong as a whole.
-        candidates = [path for path in tables if not {"rename", "values"} & set(path)]
+        # Any name can stand in `rename`, and before a table in `tolerance.check`; a complex number among `values` is
+        # right or wrong as a whole.
+        free = (("tolerance", "check"), ("tolerance", "dtype"))
+        candidates = [path for path in tables if not {"rename", "values"} & set(path) and path[-2:] not in free]
     path = candidates[choice % len(candidates)]
     data = deepcopy(data)
     if key:

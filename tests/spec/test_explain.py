@@ -253,7 +253,7 @@ class TestWrongNames:
             ),
             (
                 'dtypes.forward = ["floating", "-hafl"]',
-                '31: unknown dtype "-hafl"; expected a dtype or a group (all, floating, complex, half, single, '
+                '31: unknown dtype "-hafl"; expected a dtype or a group (all, floating, real, complex, half, single, '
                 'double, integral, signed, bool), with a leading - to remove it; did you mean "-half"?',
             ),
             (
@@ -298,7 +298,7 @@ class TestWrongNames:
         assert line.endswith(f'; did you mean "{meant}"?')
 
     def test_of_a_dtype(self, about_argument: About) -> None:
-        said = 'unknown dtype "flot32"; expected a dtype, "real" or "complex"; did you mean "float32"?'
+        said = 'unknown dtype "flot32"; expected a dtype, "real", "complex" or "integer"; did you mean "float32"?'
         assert about_argument('{ shape = [2], dtype = "flot32" }') == [f'"flot32" }} -> {said}']
         assert about_argument('{ dtype = "flot32" }') == [f'"flot32" }} -> {said}']
 
