@@ -13,7 +13,7 @@ import torch
 
 from opcheck.checks.context import Context
 from opcheck.checks.finer import Finer, Results, cotangents_of, with_gradient
-from opcheck.checks.per_sample import ADD_A_SAMPLE, each, too_much
+from opcheck.checks.per_sample import each, nobody_tests, too_much
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, told
 from opcheck.derivatives import NO_REFUSAL
@@ -37,7 +37,7 @@ def check(context: Context) -> Iterator[Verdict]:
         yield verdict
         sound = sound and verdict.passed
     if sound and judge.backward and not judge.pulled_back:
-        yield cannot("dtypes: no sample tests the claim about backward", "\n".join([*judge.reasons, ADD_A_SAMPLE]))
+        yield nobody_tests("the claim about backward", "dtypes", judge.reasons)
     if claims.exact and claims.supports.backward and is_differentiable(dtype) and dtype not in claims.backward:
         yield _refused(context, "backward")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from opcheck.checks.verdict import Verdict, cannot
 from opcheck.plan.case import Case
@@ -45,7 +46,7 @@ def judge(case: Case, verdicts: Sequence[Verdict], rerun: str = "", engine: str 
         )
     if not tested:
         why = "; ".join(dict.fromkeys(verdict.title for verdict in verdicts))
-        reach = {"out_of_reach": True} if any(verdict.out_of_reach for verdict in verdicts) else {}
+        reach: dict[str, Any] = {"out_of_reach": True} if any(verdict.out_of_reach for verdict in verdicts) else {}
         return Outcome.of(case, "skipped", why, **reach)
     too_good = [text for text in (missed(expect, verdicts) for expect in known) if text]
     if too_good:
