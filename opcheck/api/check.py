@@ -78,7 +78,7 @@ def check(
         dtypes: Further dtypes to test: names, groups such as `"floating"`, or `torch.dtype` objects. Tensors that have
             the dtype of the arguments are converted. Where a real tensor that is differentiated becomes complex, it
             gets random imaginary parts. Derivatives are compared in the most precise real and the most precise complex
-            dtype; in the others, the function and its backward pass have to run.
+            dtype; in the others, values and gradients are compared with these.
         checks: Names of the checks to run. Default: all that apply.
         seed: Seed of random cotangents, directions and imaginary parts. Default: the one in `[tool.opcheck]`, else 0.
         raise_exception: Whether to raise `CheckError` if a check does not pass.

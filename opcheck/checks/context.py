@@ -125,10 +125,11 @@ class Context:
         inputs = self.cache.inputs(self.group, sample.name, lambda: self.realize(sample))
         return inputs if self.requires_grad else inputs.detached()
 
-    def realize(self, sample: Sample, more_seed: str = "") -> Inputs:
+    def realize(self, sample: Sample, more_seed: str = "", finer: str | None = None) -> Inputs:
         """Make the tensors of a sample. The leaves are those that have a derivative according to the spec.
 
         more_seed: any text, for other numbers by the same recipes.
+        finer: a finer dtype to convert the numbers to.
         """
         claim = self.case.claims.supports.backward
         wanted = claim if isinstance(claim, tuple) else None
@@ -142,6 +143,7 @@ class Context:
                 modules=self.settings.modules,
                 wrt=None if wanted is None else self.among(wanted),
                 module=self.module(self.case.variant.path),
+                finer=finer,
             )
 
     def among(self, wanted: tuple[str | int, ...]) -> Callable[[tuple[int | str, ...]], bool]:

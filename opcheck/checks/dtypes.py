@@ -1,18 +1,24 @@
-"""Forward and backward work for exactly the dtypes claimed; all others are refused."""
+"""Forward and backward work in the dtypes claimed and, where a spec says so, in no other.
+
+To work is to be right: up to rounding, the values and gradients are those of a finer dtype for the same numbers.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import torch
 
 from opcheck.checks.context import Context
-from opcheck.checks.per_sample import each, too_much
+from opcheck.checks.finer import Finer, Results, cotangents_of, with_gradient
+from opcheck.checks.per_sample import each, nobody_tests, too_much
 from opcheck.checks.subject import Subject
-from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, told, untested
+from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, told
 from opcheck.derivatives import NO_REFUSAL
+from opcheck.derivatives.autodiff import vjp
+from opcheck.derivatives.disagreement import called
 from opcheck.samples.modules import ModuleCall
 from opcheck.samples.results import WHAT_IS_TESTED, Untestable
 from opcheck.spec.dtypes import is_differentiable
@@ -26,39 +32,103 @@ def check(context: Context) -> Iterator[Verdict]:
         return
     # Without a backward pass, some operators refuse inputs that require grad.
     forward = context if dtype in claims.backward else replace(context, requires_grad=False)
-    yield from each(forward, _forward, False, refusal=partial(_broken, dtype))
-    if claims.supports.backward and is_differentiable(dtype):
-        if dtype in claims.backward:
-            yield from each(context, _backward, True)
-        else:
-            yield _refused(context, "backward")
+    judge = _Judge(dtype, claims.supports.backward is not False and dtype in claims.backward)
+    sound = True
+    for verdict in each(forward, judge, False, refusal=partial(_broken, dtype)):
+        yield verdict
+        sound = sound and verdict.passed
+    if sound and judge.backward and not judge.pulled_back:
+        yield nobody_tests("the claim about backward", "dtypes", judge.reasons)
+    if claims.exact and claims.supports.backward and is_differentiable(dtype) and dtype not in claims.backward:
+        yield _refused(context, "backward")
 
 
 def _broken(dtype: str, refusal: str) -> Verdict:
     # Elsewhere a refused sample is an error. Here, that the operator accepts the dtype is the claim.
-    return fails(f"dtypes: forward is claimed for {dtype}, but {refusal}")
+    return fails(f"dtypes: forward is claimed for {dtype}, but {refusal}", _take_out(dtype, "forward"))
 
 
-def _forward(subject: Subject) -> Verdict:
-    return HOLDS  # before a sample is judged, the operator has been called
+def _take_out(dtype: str, what: str) -> str:
+    return f'if it is not meant to work in {dtype}, take "{dtype}" out of dtypes.{what}'
 
 
-def _backward(subject: Subject) -> Verdict:
-    dtype = subject.context.case.dtype
-    if not subject.output_info.requires_grad:
-        return untested("no output requires grad: there is no backward pass")
-    try:
-        _run_backward(subject)
-    except Exception as error:
-        return fails(f"dtypes: backward is claimed for {dtype}, but is refused: {told(error)}")
-    return HOLDS
+@dataclass
+class _Judge:
+    """Judges one sample after the other: forward, then backward where it is claimed."""
+
+    dtype: str
+    backward: bool
+    pulled_back: bool = False
+    """Whether the backward pass of any sample was tested."""
+    reasons: dict[str, None] = field(default_factory=dict)
+    """Why that of others was not."""
+
+    def __call__(self, subject: Subject) -> Verdict:
+        finer = Finer.of(subject)
+        verdict = self._values(subject, finer)
+        return self._gradients(subject, finer) if verdict.passed and self.backward else verdict
+
+    def _values(self, subject: Subject, finer: Finer | None) -> Verdict:
+        if finer is None:
+            return HOLDS  # before a sample is judged, the operator has been called
+        names = subject.function.names(subject.result)
+        named = [called(index, names[index] if names else "") for index in range(len(subject.outputs))]
+        return self._compared("values", subject.outputs, named, finer, _values)
+
+    def _gradients(self, subject: Subject, finer: Finer | None) -> Verdict:
+        if not subject.leaves:
+            return self._untested("no tensor to differentiate with respect to")
+        try:
+            with torch.enable_grad():
+                outputs = with_gradient(subject.function(*subject.leaves))
+            if not outputs:
+                return self._untested("no output requires grad: there is no backward pass")
+            cotangents = cotangents_of(outputs)
+            found = vjp(outputs, subject.leaves, cotangents)
+        except NO_REFUSAL:
+            raise
+        except Exception as error:
+            what = f"dtypes: backward is claimed for {self.dtype}, but is refused: {told(error)}"
+            return fails(what, _take_out(self.dtype, "backward"))
+        if not any(output.numel() for output in outputs) or not any(leaf.numel() for leaf in subject.leaves):
+            return self._untested("inputs or outputs are empty")
+        self.pulled_back = True
+        if finer is None:
+            return HOLDS
+        names = [f"gradient of {name}" for name in subject.leaf_names]
+        return self._compared("gradients", found, names, finer, partial(_pulled_back, cotangents))
+
+    def _compared(
+        self, what: str, got: Results, names: Sequence[str], finer: Finer, results: Callable[[Finer], Results]
+    ) -> Verdict:
+        try:
+            found = finer.contradicts(got, names, results)
+        except NO_REFUSAL:
+            raise
+        except Exception as error:
+            why = f"dtypes: {finer.dtype} is claimed, and would tell what is right in {self.dtype}"
+            return cannot(f"{why}, but raises {told(error)}")
+        if not found:
+            return HOLDS
+        title = f"dtypes: {what} in {self.dtype} are not those in {finer.dtype} for the same numbers: {found}"
+        return fails(title, _take_out(self.dtype, "forward" if what == "values" else "backward"))
+
+    def _untested(self, why: str) -> Verdict:
+        self.reasons[why] = None
+        return HOLDS
 
 
-def _run_backward(subject: Subject) -> None:
-    outputs = subject.differentiable_outputs
-    if outputs:
-        cotangents = [torch.ones_like(output) for output in outputs]
-        torch.autograd.grad(outputs, subject.leaves, cotangents, allow_unused=True)
+def _values(finer: Finer) -> Results:
+    with torch.no_grad():
+        return finer.function(*finer.inputs.leaves)
+
+
+def _pulled_back(cotangents: Results, finer: Finer) -> Results:
+    """Return the gradients in the finer dtype for the cotangents of the case."""
+    with torch.enable_grad():
+        outputs = with_gradient(finer.function(*finer.inputs.leaves))
+    given = [v.to(output.dtype) for v, output in zip(cotangents, outputs, strict=True)]
+    return vjp(outputs, finer.inputs.leaves, given)
 
 
 def _refused(context: Context, what: str) -> Verdict:
@@ -74,12 +144,10 @@ def _refused(context: Context, what: str) -> Verdict:
             continue  # the sample does not exist in this dtype
         tried += 1
         try:
-            if what == "backward":
-                _run_backward(subject)
-                if not any(output.requires_grad for output in subject.outputs):
-                    return HOLDS
-            else:
+            if what == "forward":
                 subject.function.result(*(leaf.detach() for leaf in subject.leaves))
+            elif not _has_backward(subject):
+                return HOLDS
         except Untestable as error:
             return cannot(str(error), WHAT_IS_TESTED)
         except NO_REFUSAL as error:
@@ -90,5 +158,13 @@ def _refused(context: Context, what: str) -> Verdict:
         return cannot(f"dtypes: no sample can be made in {dtype}, so it is unknown whether {dtype} is refused")
     return fails(
         f"dtypes: {what} is not claimed for {dtype}, but works on all samples",
-        f'add "{dtype}" to dtypes.{what}',
+        f'add "{dtype}" to dtypes.{what}, or take dtypes.exact out, so that the spec claims nothing about {dtype}',
     )
+
+
+def _has_backward(subject: Subject) -> bool:
+    """Run the backward pass, and tell whether there is one. Passes on its exceptions."""
+    outputs = with_gradient(subject.outputs)
+    if outputs:
+        vjp(outputs, subject.leaves, [torch.ones_like(output) for output in outputs])
+    return bool(outputs)

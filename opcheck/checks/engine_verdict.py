@@ -44,8 +44,10 @@ def _contradicted(subject: Subject, found: Disagreement, mode: Mode | None, orde
     numbers = subject.request.numbers
     least = "what differences cannot tell" if found.below_atol else f"{numbers.atol:g}"
     allowed = f"allowed: {least} + {numbers.rtol:g} |numerical|, step {numbers.eps:g}"
-    random = next((finding.text for finding in found.findings if finding.kind == "random"), "")
-    title = f"{kind.name}: {random or _headline(kind.claim, mode, order)}"
+    told = next((finding.text for finding in found.findings if finding.kind == "random"), "")
+    title = f"{kind.name}: {told or _headline(kind.claim, mode, order)}"
+    if any(finding.kind == "nan" for finding in found.findings):
+        title += f": {found.worst[0].describe()}" if found.worst else ""
     return fails(title, f"{found.shown()}\n{allowed}", **_fields(found.mismatch, found))
 
 

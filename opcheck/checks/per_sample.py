@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any
@@ -65,7 +65,13 @@ def each(context: Context, judge: Judge, derivative: bool, refusal: Refusal = ca
         if verdict.untested:
             reasons[verdict.title] = None
     if not settled:
-        yield cannot(f"{context.case.check}: no sample tests the claim", "\n".join([*reasons, ADD_A_SAMPLE]))
+        yield nobody_tests("the claim", context.case.check, reasons)
+
+
+def nobody_tests(claim: str, check: str, reasons: Iterable[str]) -> Verdict:
+    """Return the verdict on a claim that no sample tests, for the reasons given."""
+    why = "; ".join(reasons)
+    return cannot(f"{check}: no sample tests {claim}" + (f": {why}" if why else ""), ADD_A_SAMPLE)
 
 
 ADD_A_SAMPLE = "add a sample that does, or take the claim back under supports or dtypes"
@@ -124,7 +130,9 @@ def _answer(subject: Subject, judge: Judge) -> Verdict:
     except Exception as error:
         kind = subject.context.case.kind
         return replace(fails(f"{kind.name} raised {told(error)}", kind.remedy), cause=error)
-    return inapplicable("the claim does not apply") if verdict is None else verdict
+    if verdict is None:
+        return inapplicable(f"the check {subject.context.case.check} says that its claim does not apply")
+    return verdict
 
 
 def _blamed(subject: Subject, verdict: Verdict) -> Verdict:

@@ -154,9 +154,11 @@ def _not_finite(block: Block, seen: Seen) -> Look:
         bad = ~matrix.isfinite().all(3)
         fields[name] = int(bad.sum())
         if fields[name]:
-            places, listed = _listed(block, "entries", bad)
+            _, listed = _listed(block, "entries", bad)
             fields["entries"] += listed
-            says.append(f"the {name} Jacobian is NaN or infinite in {fields[name]} of {bad.numel()} entries: {places}")
+            first = block.entry(int(bad.flatten().nonzero()[0])).describe()
+            as_in = "" if bad.numel() == 1 else f" in {fields[name]} of {bad.numel()} entries"
+            says.append(f"the {name} Jacobian is NaN or infinite{as_in}, as at {first}")
     if not seen.finite:
         says.append("the function itself is, at the sample")
     elif fields["numerical"]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any, Literal, Protocol
 
 import torch
@@ -97,7 +98,8 @@ class Disagreement:
         """Return the Jacobians around the worst entry, further entries and what the mistake looks like, as lines."""
         lines = [self.mismatch.describe() if self.mismatch else self.text]
         lines += ["less than atol, but more than rtol and the error of the differences account for"] * self.below_atol
-        lines += [f"also: {entry.describe()}" for entry in self.worst[1:]]
+        others = [entry for entry in self.worst[1:] if isfinite(entry.numerical) and isfinite(entry.analytical)]
+        lines += [f"also: {entry.describe()}" for entry in others]  # a place that is NaN says what all say
         lines += [f"it looks like this: {finding.text}" for finding in self.findings if finding.kind != "unlike"]
         return "\n".join(lines)
 

@@ -218,7 +218,7 @@ BUILTIN = (
     ),
     CheckKind(
         "dtypes",
-        "forward and backward work for exactly the dtypes claimed",
+        "values and gradients are right to rounding in each dtype claimed; with dtypes.exact, all others are refused",
         "opcheck.checks.dtypes:check",
         dtypes="every",
         every_variant=False,

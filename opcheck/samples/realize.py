@@ -47,6 +47,7 @@ def realize(
     modules: Sequence[str] = ("torch",),
     wrt: Wrt | None = None,
     module: ModuleRecipe | None = None,
+    finer: str | None = None,
 ) -> Inputs:
     """Return the inputs of a sample.
 
@@ -55,11 +56,12 @@ def realize(
     seed: any text. The same text gives the same numbers. The state of the global generators is preserved.
     wrt: whether to differentiate with respect to the argument at a path. Default: every one that the recipes allow.
     module: the module, if the operator is one. Its parameters and buffers become keyword arguments, see `ModuleCall`.
+    finer: a finer dtype that the same numbers are converted to, as if it were that of the case.
 
     Raises ValueError if a recipe cannot be realized, and Unresolved for an object that it may not name.
     """
     with _seeded(seed):
-        maker = _Maker(dtype, device, modules, wrt or (lambda path: True))
+        maker = _Maker(finer or dtype, device, modules, wrt or (lambda path: True), drawn=dtype)
         args = tuple(maker.value(item, ("args", index)) for index, item in enumerate(sample.args))
         kwargs = {name: maker.value(item, ("kwargs", name)) for name, item in sample.kwargs.items()}
         if module is not None:
@@ -74,7 +76,8 @@ def realize_module(recipe: ModuleRecipe, dtype: str, device: str, seed: str, mod
     Passes on the exceptions of its constructor.
     """
     with _seeded(seed):
-        return module_call(_Maker(dtype, device, modules, lambda path: False).module(recipe).to(device))
+        maker = _Maker(dtype, device, modules, lambda path: False, drawn=dtype)
+        return module_call(maker.module(recipe).to(device))
 
 
 @contextmanager
@@ -97,8 +100,8 @@ def _on_cpu() -> AbstractContextManager[Any]:
 class _Maker:
     """Turns values of a spec into Python objects, and collects the leaves."""
 
-    def __init__(self, dtype: str, device: str, modules: Sequence[str], wrt: Wrt) -> None:
-        self.dtype, self.device, self.modules, self.wrt = dtype, device, modules, wrt
+    def __init__(self, dtype: str, device: str, modules: Sequence[str], wrt: Wrt, drawn: str) -> None:
+        self.dtype, self.device, self.modules, self.wrt, self.drawn = dtype, device, modules, wrt, drawn
         self.leaves: list[torch.Tensor] = []
         self.slots: list[Slot] = []
         self.offsets: dict[tuple[int, ...], torch.Tensor] = {}
@@ -107,9 +110,9 @@ class _Maker:
         """Return the Python object for one value."""
         if isinstance(item, Given):
             dtype = item.dtype_in(self.dtype)
-            return self.placed(
-                *item.leaf(dtype), path, grad=item.grad and (dtype.is_floating_point or dtype.is_complex)
-            )
+            leaf, view = item.leaf(item.dtype_in(self.drawn))
+            leaf = leaf if leaf.dtype is dtype else leaf.to(dtype)
+            return self.placed(leaf, view, path, grad=item.grad and (dtype.is_floating_point or dtype.is_complex))
         if isinstance(item, Tensor):
             return self.tensor(item, path)
         if isinstance(item, TupleValue):
@@ -134,10 +137,11 @@ class _Maker:
             return resolve(item.object, self.modules)
         return item
 
-    def torch_dtype(self, name: str | None) -> torch.dtype:
-        """Return the dtype that a recipe names. `real` and `complex` have the precision of the case."""
-        own = {None: self.dtype, "real": dtypes.real_of(self.dtype), "complex": dtypes.complex_of(self.dtype)}
-        found: torch.dtype = getattr(torch, own.get(name, name or self.dtype))
+    def torch_dtype(self, name: str | None, case: str | None = None) -> torch.dtype:
+        """Return the dtype that a recipe names in a case. `real` and `complex` have the precision of the case."""
+        case = case or self.dtype
+        follows = {"real": dtypes.real_of, "complex": dtypes.complex_of, "integer": dtypes.integer_of}
+        found: torch.dtype = getattr(torch, follows[name](case) if name in follows else name or case)
         return found
 
     def tensor(self, recipe: Tensor, path: tuple[int | str, ...]) -> Any:
@@ -163,10 +167,10 @@ class _Maker:
 
     def module(self, recipe: ModuleRecipe) -> torch.nn.Module:
         """Return a new module in the dtype of the case, on the CPU. Passes on the exceptions of its constructor."""
-        own = _Maker(self.dtype, "cpu", self.modules, lambda path: False)
+        own = _Maker(self.drawn, "cpu", self.modules, lambda path: False, drawn=self.drawn)
         args = [own.value(item, ()) for item in recipe.spec.args]
         kwargs = {name: own.value(item, ()) for name, item in recipe.spec.kwargs.items()}
-        return construct(recipe, args, kwargs, self.torch_dtype(None))
+        return construct(recipe, args, kwargs, self.torch_dtype(None, self.drawn))
 
     def state(self, recipe: ModuleRecipe, kwargs: dict[str, Any]) -> dict[str, Any]:
         """Return the parameters and buffers of a new module, as arguments beside those of a sample."""
@@ -176,16 +180,25 @@ class _Maker:
         differentiable = dtypes.is_differentiable(self.dtype)
         return {
             keys[name]: self.placed(
-                value.to(self.device), _composed([]), ("kwargs", keys[name]), grad=grad and differentiable
+                self.converted(value).to(self.device),
+                _composed([]),
+                ("kwargs", keys[name]),
+                grad=grad and differentiable,
             )
             for name, value, grad in initial(module, imaginary, recipe.spec.init)
         }
 
+    def converted(self, value: torch.Tensor) -> torch.Tensor:
+        """Return a parameter or buffer in the dtype of the case, if it was drawn in another one."""
+        own = self.torch_dtype(None, self.drawn)
+        return value.to(self.torch_dtype(None)) if value.dtype is own and self.drawn != self.dtype else value
+
     def leaf(self, recipe: Tensor, dtype: torch.dtype) -> tuple[torch.Tensor, Through]:
         """Return the leaf of a recipe, and the map from it to the argument of the operator."""
-        dense = draw(recipe, recipe.sizes, dtype)
+        dense = draw(recipe, recipe.sizes, self.torch_dtype(recipe.dtype, self.drawn))
         if recipe.structure is not None:
             dense = STRUCTURES[recipe.structure](dense)
+        dense = dense if dense.dtype is dtype else dense.to(dtype)
         inside: list[Through] = [THROUGH[recipe.through]] if recipe.through else []
         if recipe.layout not in ("strided", "jagged"):
             return in_layout(dense, recipe).to(self.device).detach(), _composed(inside)

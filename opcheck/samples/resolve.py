@@ -136,11 +136,11 @@ def _refuse_foreign(path: str, parent: Any, name: str, found: Any, modules: Sequ
     what = f'"{path}" is defined in the module {origin}, outside the allowed modules'
     ways = []
     if isinstance(parent, ModuleType) and inside(parent.__name__, modules):
-        ways.append(f'"{name}" to __all__ of {parent.__name__}')
+        ways.append(f'add "{name}" to __all__ of {parent.__name__}')
     package = origin.partition(".")[0]
     if package not in (*sys.stdlib_module_names, *names.NAMESPACES):
-        ways.append(f'"{origin}" to the modules of [tool.opcheck]')
-    raise Unresolved(what + (f"; if this is intended, add {', or '.join(ways)}" if ways else ""))
+        ways.append(f'write modules = [..., "{origin}"] under [tool.opcheck]')
+    raise Unresolved(what + (f"; if this is intended, {', or '.join(ways)}" if ways else ""))
 
 
 def _exports(module: ModuleType) -> Sequence[str]:

@@ -73,6 +73,8 @@ def _bounds(recipe: Tensor, dtype: torch.dtype) -> tuple[float | None, float | N
         return None, None
     edge = SPREAD if _is_number(dtype) else WHOLE
     low, high = recipe.low, recipe.high
+    if low is None and recipe.dtype == "integer":
+        low = 0.0 if high is None or high > 0 else high - edge
     if low is None:
         low = -edge if high is None or high > -edge / 2 else high - 2 * edge
     if high is None:

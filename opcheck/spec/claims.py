@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from opcheck.spec import dtypes as names
 from opcheck.spec.model import (
@@ -23,12 +23,14 @@ Strings = Annotated[tuple[str, ...], Field(strict=False)]
 
 
 class Dtypes(Model):
-    """The dtypes that the operator supports. It must refuse the standard dtypes that are not listed."""
+    """The dtypes in which the operator works. `dtypes = "real"` and `dtypes = ["float32", "int64"]` list `forward`."""
 
     forward: Frozen[DtypeEntry] = Field(default=("floating", "complex"), description="dtypes of the forward pass")
     backward: Frozen[DtypeEntry] | None = Field(
         default=None, description="dtypes of the backward pass; default: the floating and complex dtypes of forward"
     )
+
+    exact: bool = Field(default=False, description="whether the operator refuses all other standard dtypes")
 
     def forward_names(self) -> tuple[str, ...]:
         """Return the dtypes of the forward pass, with groups expanded."""
@@ -39,6 +41,16 @@ class Dtypes(Model):
         listed = names.expand(self.forward if self.backward is None else self.backward)
         return tuple(name for name in listed if names.is_differentiable(name))
 
+
+def in_full(claimed: Any) -> Any:
+    """Return the table that a word or an array stands for: `dtypes = "real"` is `dtypes = { forward = ["real"] }`."""
+    if isinstance(claimed, (str, list)):
+        return {"forward": [claimed] if isinstance(claimed, str) else claimed}
+    return claimed
+
+
+DtypeClaims = Annotated[Dtypes, BeforeValidator(in_full, json_schema_input_type=Dtypes | str | list[str])]
+"""The key `dtypes` of an operator."""
 
 Jacobian = Literal["full", "projected", "auto"]
 Order = Literal["rev_over_fwd", "fwd_over_fwd", "scalarized_second_order", "rev_over_rev_over_rev"]

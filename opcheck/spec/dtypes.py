@@ -12,16 +12,17 @@ FLOATING = ("float16", "bfloat16", "float32", "float64")
 COMPLEX = ("complex64", "complex128")
 
 STANDARD = ("bool", *INTEGRAL, *FLOATING, *COMPLEX)
-"""The dtypes about which every spec makes a claim: the operator supports the listed ones and refuses the others."""
+"""The dtypes that an operator refuses if its spec says `dtypes.exact = true` and does not list them."""
 
 EXOTIC = ("uint16", "uint32", "uint64", "complex32", "float8_e4m3fn", "float8_e5m2")
-"""Dtypes that few operators support. They are tested if a spec lists them; leaving them out claims nothing."""
+"""Dtypes that few operators support. They are tested if a spec lists them; leaving them out never claims anything."""
 
 KNOWN = (*STANDARD, *EXOTIC)
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "all": STANDARD,
     "floating": FLOATING,
+    "real": FLOATING,
     "complex": COMPLEX,
     "half": ("float16", "bfloat16"),
     "single": ("float32", "complex64"),
@@ -33,6 +34,18 @@ GROUPS: dict[str, tuple[str, ...]] = {
 
 REAL_OF = {"complex32": "float16", "complex64": "float32", "complex128": "float64"}
 COMPLEX_OF = {"float16": "complex32", "float32": "complex64", "float64": "complex128"}
+
+_DOUBLE = ("float64", "float32")
+_EXACT = ("int64", "float64")
+FINER: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("bool", "uint8", "int8", "int16", "int32", "uint16", "uint32", "uint64"), _EXACT),
+    "int64": ("float64",),
+    **dict.fromkeys(("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"), _DOUBLE),
+    "float32": ("float64",),
+    "complex32": ("complex128", "complex64"),
+    "complex64": ("complex128",),
+}
+"""The dtypes that hold every number of a coarser one (of int64: every one below 2**53), the best one first."""
 
 
 def is_differentiable(dtype: str) -> bool:
@@ -72,6 +85,17 @@ def expand(entries: Iterable[str]) -> tuple[str, ...]:
 def real_of(dtype: str) -> str:
     """Return the real dtype of the same precision."""
     return REAL_OF.get(dtype, dtype)
+
+
+def integer_of(dtype: str) -> str:
+    """Return `dtype` itself if it is an integer dtype, else int64."""
+    return dtype if dtype in INTEGRAL or dtype.startswith("uint") else "int64"
+
+
+def finer_than(dtype: str, claimed: Iterable[str]) -> str | None:
+    """Return the finest of the claimed dtypes in which the numbers of `dtype` are the same; None if there is none."""
+    known = set(claimed)
+    return next((name for name in FINER.get(dtype, ()) if name in known), None)
 
 
 def complex_of(dtype: str) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from opcheck.spec.claims import in_full
 from opcheck.spec.document import Document, holds
 from opcheck.spec.operator import Defaults
 from opcheck.spec.positions import Path
@@ -34,11 +35,13 @@ class Entry:
     @cached_property
     def raw(self) -> dict[str, Any]:
         """The operator as parsed TOML, merged over the defaults."""
-        merged: dict[str, Any] = merge(self.defaults, self.own)
+        merged: dict[str, Any] = merge(_spelled_out(self.defaults), _spelled_out(self.own))
         return merged
 
     def place(self, path: Path) -> Path:
         """Return the path in the document of a merged value, which is in the operator or in the defaults."""
+        if path[:1] == ("dtypes",) and isinstance(self.own.get("dtypes"), (str, list)):
+            path = ("dtypes", *(path[2:] if isinstance(self.own["dtypes"], list) else ()))
         inherited = bool(path) and not holds(self.own, path) and holds(self.defaults, path)
         inherited = inherited or (bool(path) and path[0] not in self.own and path[0] in self.defaults)
         return (*(("defaults",) if inherited else ("operator", self.index)), *path)
@@ -46,6 +49,11 @@ class Entry:
     def problem(self, path: Path, what: str, expected: str = "", nearest: str = "", *, key: bool = False) -> Problem:
         """Return a problem at the position of a merged value (or key)."""
         return self.document.problem(self.place(path), what, expected, nearest, key=key)
+
+
+def _spelled_out(keys: dict[str, Any]) -> dict[str, Any]:
+    """Return the keys with `dtypes` as a table, which can be merged with another one."""
+    return keys | {"dtypes": in_full(keys["dtypes"])} if "dtypes" in keys else keys
 
 
 def merge(base: Any, top: Any) -> Any:

@@ -89,8 +89,10 @@ def _problem(path: Path, items: list[Any], model: type[BaseModel], raw: Any, loc
         value = value[part]
     if kind == "extra_forbidden":
         choices = [name for item in items for name in _keys(model, item["loc"])]
-        near = nearest(path[-1], [*choices, *_literals(first["loc"])])
-        return locate(path, f'unknown key "{path[-1]}"', listing(dict.fromkeys(choices), MOST), near)
+        elsewhere, instead = _instead(str(path[-1]), model, first["loc"])
+        near = elsewhere or nearest(path[-1], [*choices, *_literals(first["loc"])])
+        expected = listing(dict.fromkeys(choices), MOST) + ("" if near or not instead else f"; {instead}")
+        return locate(path, f'unknown key "{path[-1]}"', expected, near)
     own = next((item["ctx"] for item in items if item["type"] == "opcheck"), None)
     if own:
         return locate((*path, *own["at"]), own["what"], own["expected"], own["nearest"])
@@ -167,6 +169,24 @@ def name_of(value: Any) -> str:
 def _keys(model: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:
     """Return the valid keys where pydantic rejected `loc[-1]`."""
     return [name for found in _models_at(model, _names(loc[:-1])) for name in found.model_fields]
+
+
+def _instead(key: str, model: type[BaseModel], loc: tuple[int | str, ...]) -> tuple[str, str]:
+    """Return the key that an unknown one is a part of, as in `supports.forward_ad`, and what else it may be."""
+    here = _models_at(model, _names(loc[:-1]))
+    for found in here:
+        for name, field in found.model_fields.items():
+            inner = [part for part in _models(field.annotation, set()) if key in part.model_fields]
+            if inner and inner[0].__name__ in HOLDERS:
+                return (f"{name}.{key}" if HOLDERS[inner[0].__name__] else f"{name} = [{{ {key} = ... }}]"), ""
+    if key in model.model_fields and model not in here:
+        return "", f"{key} is a key of the operator"
+    takes_arguments = any({"args", "kwargs"} <= found.model_fields.keys() for found in here)
+    return "", f"a keyword argument of the operator goes under kwargs = {{ {key} = ... }}" if takes_arguments else ""
+
+
+HOLDERS = {"Supports": True, "Dtypes": True, "OperatorTolerances": True, "Outputs": True, "SampleSpec": False}
+"""The tables whose keys are written by mistake where the table itself belongs, and whether one is not in an array."""
 
 
 def _literals(loc: tuple[int | str, ...]) -> tuple[str, ...]:

@@ -89,7 +89,7 @@ class DeviceClaims:
     forward: tuple[str, ...]
     backward: tuple[str, ...]
     exact: bool
-    """Whether the spec lists the dtypes, which claims that the others are refused. The default claims nothing."""
+    """Whether the spec claims that all other standard dtypes are refused."""
     supports: Supports
     tolerances: tuple[Tolerances, ...]
     """Most specific first."""
@@ -166,7 +166,7 @@ def _on(operator: Operator, device: str, lacks: tuple[str, ...], profile: Tolera
         tuple(name for name in forward if name not in lacks),
         # Without a forward pass there is no backward pass, even if the defaults of the file claim one.
         tuple(name for name in claimed.backward_names() if name in forward and name not in lacks),
-        "forward" in claimed.model_fields_set,
+        claimed.exact if "exact" in claimed.model_fields_set else spec.dtypes.exact,
         supports,
         (*own, spec.tolerance, profile),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 
 from opcheck.spec.problems import nearest
@@ -49,8 +50,10 @@ def refused(path: str, modules: Sequence[str]) -> Words | None:
     root = dotted.partition(".")[0]
     home = home_of(dotted, modules)
     if root not in modules and not home:
-        expected = f"a path inside {', '.join(modules)} (modules of [tool.opcheck])"
-        return f'"{path}" is outside the allowed modules', expected, nearest(root, modules)
+        expected, near = f"a path inside {', '.join(modules)} (modules of [tool.opcheck])", nearest(root, modules)
+        if not near and root not in (*sys.stdlib_module_names, *NAMESPACES):
+            expected += f'; to allow it, write modules = [..., "{root}"] there'
+        return f'"{path}" is outside the allowed modules', expected, near
     if dotted.startswith(f"{DISPATCHER}."):
         return _not_dispatched(path, dotted, modules)
     return _private(path, dotted, home or root) or (None if home else _unlisted(path, dotted, root))

@@ -6,6 +6,7 @@ from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
 from opcheck.spec.claims import (
     USUAL_TOLERANCES,
+    DtypeClaims,
     Dtypes,
     ErrorClaim,
     Expect,
@@ -98,7 +99,7 @@ def _one_of_a_kind(variants: list[str | VariantTarget]) -> list[str | VariantTar
 class PerDevice(Model):
     """What differs on one device."""
 
-    dtypes: Dtypes | None = Field(default=None, description="the dtypes it supports there")
+    dtypes: DtypeClaims | None = Field(default=None, description="the dtypes it supports there")
     supports: dict[str, bool] = Field(
         default_factory=dict, description="keys of `supports` that differ", json_schema_extra=keyed("feature")
     )
@@ -111,7 +112,7 @@ class Claims(Model):
     variants: Annotated[list[Literal["method", "inplace"] | VariantTarget], AfterValidator(_one_of_a_kind)] = Field(
         default_factory=list, description="other ways to call it: `torch.Tensor.sin`, `torch.Tensor.sin_`"
     )
-    dtypes: Dtypes = Field(default=Dtypes.model_construct(), description="the dtypes it supports")
+    dtypes: DtypeClaims = Field(default=Dtypes.model_construct(), description="the dtypes in which it works")
     devices: Strings | None = Field(
         default=None, description="the devices it runs on; default: all", json_schema_extra=named("device")
     )

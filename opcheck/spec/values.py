@@ -32,9 +32,9 @@ SPARSE_LAYOUTS = tuple(name for name in get_args(Layout) if name.startswith("spa
 
 
 def _known_dtype(name: str) -> str:
-    choices = (*dtypes.KNOWN, "real", "complex")
+    choices = (*dtypes.KNOWN, "real", "complex", "integer")
     if name not in choices:
-        raise refuse(f'unknown dtype "{name}"', 'a dtype, "real" or "complex"', nearest(name, choices))
+        raise refuse(f'unknown dtype "{name}"', 'a dtype, "real", "complex" or "integer"', nearest(name, choices))
     return name
 
 
@@ -104,7 +104,8 @@ class Tensor(Model):
     )
     dtype: DtypeName | None = Field(
         default=None,
-        description='a dtype, or "real" or "complex" for one with the precision of the case; default: that of the case',
+        description='a dtype; "real" or "complex": one with the precision of the case; "integer": that of the case if '
+        "it is an integer dtype, else int64, and low = 0; default: that of the case",
     )
     grad: bool | None = Field(
         default=None,

@@ -49,6 +49,9 @@ def own_of(function, x=X):
     return outcome
 
 
+NO_ANSWER = "the check returned None, which means that its claim does not apply"
+
+
 class TestAnswers:
     @pytest.mark.parametrize(
         ("answer", "outcome", "reason"),
@@ -57,7 +60,7 @@ class TestAnswers:
             (False, "failed", "own: this does not hold: all is well"),
             (opcheck.Verdict(False, "own: the second one is too large"), "failed", "own: the second one is too large"),
             (opcheck.Verdict(True), "passed", ""),
-            (None, "error", "own: no sample tests the claim"),
+            (None, "error", f"own: no sample tests the claim: {NO_ANSWER}"),
             (torch.tensor(True), "error", "own: the check returned Tensor"),
             (1, "error", "own: the check returned int"),
         ],

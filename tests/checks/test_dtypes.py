@@ -1,4 +1,4 @@
-"""The dtypes that a spec claims are exactly those that work."""
+"""What a spec claims about dtypes: that the operator is right in some and, if the spec says so, refuses all others."""
 
 import pytest
 
@@ -11,7 +11,9 @@ def statuses(outcomes, name, keys):
 
 
 def test_exact_claims_pass_for_every_standard_dtype(outcomes):
-    found = statuses(outcomes, "torch.sin", 'dtypes = { forward = ["all"], backward = ["floating", "complex"] }')
+    found = statuses(
+        outcomes, "torch.sin", 'dtypes = { forward = ["all"], backward = ["floating", "complex"], exact = true }'
+    )
     assert len(found) == 12
     assert {outcome.outcome for outcome in found.values()} == {"passed"}
     assert not any(outcome.fields for outcome in found.values())  # nor is there a remark
@@ -19,10 +21,10 @@ def test_exact_claims_pass_for_every_standard_dtype(outcomes):
 
 @pytest.mark.parametrize("missing", ["int64", "float16", "complex128"])
 def test_a_dtype_that_works_but_is_not_claimed_fails(outcomes, missing):
-    keys = f'dtypes = {{ forward = ["all", "-{missing}"] }}'
+    keys = f'dtypes = {{ forward = ["all", "-{missing}"], exact = true }}'
     found = statuses(outcomes, "torch.sin", keys)
     assert found[missing].outcome == "failed"
-    assert f'add "{missing}" to dtypes.forward' in found[missing].message
+    assert f'add "{missing}" to dtypes.forward, or take dtypes.exact out' in found[missing].message
     assert {name for name, outcome in found.items() if outcome.outcome != "passed"} == {missing}
 
 
@@ -36,7 +38,7 @@ def test_a_claimed_dtype_that_is_refused_fails(outcomes, extra):
 
 
 def test_a_backward_that_works_but_is_not_claimed_fails(outcomes):
-    found = statuses(outcomes, "torch.sin", 'dtypes = { forward = ["all"], backward = ["floating"] }')
+    found = statuses(outcomes, "torch.sin", 'dtypes = { forward = ["all"], backward = ["floating"], exact = true }')
     assert {name for name, outcome in found.items() if outcome.outcome == "failed"} == {"complex64", "complex128"}
 
 
@@ -60,3 +62,96 @@ def test_outputs_that_do_not_require_grad_are_passed_over(outcomes):
     keys = 'dtypes = { forward = ["all"], backward = ["floating", "complex"] }'
     found = statuses(outcomes, "operators.partial.value_and_copy", keys)
     assert found["float64"].outcome == "passed", found["float64"].message
+
+
+def test_unless_a_spec_says_exact_other_dtypes_are_nobodys_business(outcomes):
+    found = statuses(outcomes, "torch.sin", 'dtypes = { forward = ["floating"], backward = ["float64"] }')
+    assert set(found) == {"float16", "bfloat16", "float32", "float64"}
+    assert {outcome.outcome for outcome in found.values()} == {"passed"}
+
+
+def test_a_word_lists_dtypes(outcomes):
+    assert set(statuses(outcomes, "torch.sin", 'dtypes = "real"')) == {"float16", "bfloat16", "float32", "float64"}
+    assert set(statuses(outcomes, "torch.sin", 'dtypes = "complex"')) == {"complex64", "complex128"}
+    assert set(statuses(outcomes, "torch.sin", 'dtypes = ["float32", "int64"]')) == {"float32", "int64"}
+
+
+SPREAD = "samples = [{ args = [{ shape = [2, 5] }] }, { args = [{ values = [1, 3, 7, 15, 20] }] }]"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right", "dtypes", "wrong_in"),
+    [
+        ("tripled_wrongly_in_half", "tripled", "real", {"float16", "bfloat16"}),
+        ("tripled_in_half", "centred", "real", {"float32"}),
+        ("conjugated_wrongly_in_single", "conjugated", "complex", {"complex64"}),
+        ("normalized_in_place", "normalized", ["int64", "float64"], {"int64"}),
+        ("halved_overflow", "halved_square", ["uint8", "int8", "int64"], {"uint8", "int8"}),
+        ("is_large_but_for_shorts", "is_large", ["integral", "real"], {"int16"}),
+        ("position_of_least_in_half", "position", ["real", "int64"], {"float16", "bfloat16"}),
+        ("tripled_wrongly_in_half", "squared", ["float16", "float32", "integral"], {"float16"}),
+    ],
+)
+def test_a_value_that_is_wrong_in_one_dtype_is_found(outcomes, wrong, right, dtypes, wrong_in):
+    claims = f"dtypes = {dtypes!r}\nsupports = {{ backward = false }}"
+
+    def failing(name):
+        text = f'[[operator]]\nname = "operators.coarse.{name}"\n{claims}\n{SPREAD}\n'
+        found = list(outcomes(text, checks=("dtypes",)).values())
+        assert {outcome.outcome for outcome in found} <= {"passed", "failed"}
+        failed = {outcome.dtype: outcome.reason for outcome in found if outcome.outcome == "failed"}
+        assert all(f"dtypes: values in {dtype} are not those in" in reason for dtype, reason in failed.items())
+        return set(failed)
+
+    assert failing(wrong) == wrong_in
+    assert failing(right) == set()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "complex64"])
+def test_a_gradient_that_is_wrong_in_a_coarse_dtype_is_found(verdict_of, dtype):
+    found = verdict_of("operators.coarse.cube_wrong_in_coarse", "dtypes", dtype)
+    assert found.outcome == "failed"
+    finer = "complex128" if dtype == "complex64" else "float64"
+    assert f"gradients in {dtype} are not those in {finer} for the same numbers: gradient of x[" in found.reason
+    assert f'take "{dtype}" out of dtypes.backward' in found.message
+    assert verdict_of("operators.coarse.cube", "dtypes", dtype).outcome == "passed"
+
+
+def test_where_double_precision_is_not_claimed_the_finest_dtype_is_the_measure(outcomes):
+    found = statuses(outcomes, "operators.coarse.cube_wrong_in_coarse", 'dtypes = ["float16", "float32"]')
+    assert {outcome.outcome for outcome in found.values()} == {"passed"}  # both are wrong in the same way
+    found = statuses(outcomes, "operators.coarse.tripled_wrongly_in_half", 'dtypes = ["float16", "float32"]')
+    assert found["float16"].outcome == "failed"
+    assert "not those in float32" in found["float16"].reason
+
+
+def test_a_finer_dtype_that_is_claimed_but_refused_is_an_error(outcomes):
+    keys = 'dtypes = { forward = ["float32", "float64"] }'
+    found = statuses(outcomes, "operators.coarse.refuses_double", keys)
+    assert found["float32"].outcome == "error"
+    assert "float64 is claimed, and would tell what is right in float32" in found["float32"].reason
+    assert found["float64"].outcome == "failed"
+
+
+def test_random_operators_are_not_compared(verdict_of):
+    assert verdict_of("torch.nn.functional.dropout", "dtypes", "float32", "reseed = true").outcome == "passed"
+
+
+def test_a_refused_sample_is_told_once(verdict_of):
+    found = verdict_of("operators.coarse.refuses_half", "dtypes", "float16")
+    assert found.outcome == "failed"
+    assert found.message.count("sample 0") == 1
+    assert found.message.count("no half precision here") == 1
+    assert "forward is claimed for float16, but the operator refuses the sample" in found.reason
+
+
+def test_a_claim_about_backward_that_no_sample_tests_is_an_error(verdict_of):
+    found = verdict_of("torch.argmax", "dtypes", "float32")
+    assert found.outcome == "error"
+    assert "no sample tests the claim about backward" in found.reason
+    assert "no output requires grad" in found.message
+
+
+def test_infinity_is_what_a_dtype_makes_of_too_large_a_number(verdict_of):
+    large = "samples = [{ args = [{ values = [1000, 2000.0] }] }]"
+    assert verdict_of("torch.square", "dtypes", "float16", samples=large).outcome == "passed"

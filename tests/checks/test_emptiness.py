@@ -23,8 +23,9 @@ def keys_for(check):
 @pytest.mark.parametrize("check", [*DERIVATIVES, *ORDERS])
 def test_integer_outputs_have_no_derivative_that_could_hold(verdict_of, check):
     outcome = verdict_of("operators.right.integers_only", check, keys=keys_for(check))
-    assert (outcome.outcome, outcome.reason) == ("error", f"{check}: {NOTHING}")
-    assert "no output is of a floating or complex dtype" in outcome.message
+    assert outcome.outcome == "error"
+    assert outcome.reason.startswith(f"{check}: {NOTHING}")
+    assert "no output is of a floating or complex dtype" in outcome.reason
 
 
 FORWARD = ("backward", "forward_ad", "batched_forward_grad")
@@ -34,8 +35,9 @@ FORWARD = ("backward", "forward_ad", "batched_forward_grad")
 @pytest.mark.parametrize("check", [check for check in (*DERIVATIVES, *ORDERS) if check not in FORWARD])
 def test_without_a_backward_pass_nothing_holds_of_one(verdict_of, check):
     outcome = verdict_of("operators.results.without_grad", check, keys=keys_for(check))
-    assert (outcome.outcome, outcome.reason) == ("error", f"{check}: {NOTHING}")
-    assert "no output requires grad: there is no backward pass" in outcome.message
+    assert outcome.outcome == "error"
+    assert outcome.reason.startswith(f"{check}: {NOTHING}")
+    assert "no output requires grad: there is no backward pass" in outcome.reason
 
 
 @pytest.mark.parametrize("check", FORWARD)
@@ -47,8 +49,9 @@ def test_a_derivative_of_zero_is_compared_with_the_numerical_one(verdict_of, che
 def test_empty_samples_alone_show_nothing(verdict_of, check):
     keys = f'reference = "numpy.square"\nsupports.out = false\n{keys_for(check)}'
     outcome = verdict_of("operators.right.square", check, keys=keys, samples=EMPTY)
-    assert (outcome.outcome, outcome.reason) == ("error", f"{check}: {NOTHING}")
-    assert "inputs or outputs are empty" in outcome.message
+    assert outcome.outcome == "error"
+    assert outcome.reason.startswith(f"{check}: {NOTHING}")
+    assert "inputs or outputs are empty" in outcome.reason
 
 
 @pytest.mark.parametrize("check", DERIVATIVES)
@@ -59,8 +62,9 @@ def test_an_empty_sample_beside_others_is_tested_as_far_as_it_goes(verdict_of, c
 
 def test_a_backward_pass_of_a_dtype_that_no_sample_has_is_not_claimed_in_vain(verdict_of):
     outcome = verdict_of("operators.right.integers_only", "dtypes", "float16", 'dtypes = { forward = ["floating"] }')
-    assert (outcome.outcome, outcome.reason) == ("error", f"dtypes: {NOTHING}")
-    assert "no output requires grad" in outcome.message
+    assert outcome.outcome == "error"
+    assert outcome.reason.startswith(f"dtypes: {NOTHING}")
+    assert "no output requires grad" in outcome.reason
 
 
 @pytest.mark.parametrize("feature", ["backward", "forward_ad", "second_order", "batched_grad", "vmap"])
@@ -87,8 +91,9 @@ def test_an_inplace_variant_that_fits_no_sample_shows_nothing(outcomes):
     text = f'[[operator]]\nname = "torch.add"\nvariants = ["inplace"]\n{samples}\n'
     found = outcomes(text, checks=("backward",), dtypes=("float64",))
     outcome = found["torch.add[inplace]::backward[cpu-float64]"]
-    assert (outcome.outcome, outcome.reason) == ("error", f"backward: {NOTHING}")
-    assert "the first argument cannot hold the result" in outcome.message
+    assert outcome.outcome == "error"
+    assert outcome.reason.startswith(f"backward: {NOTHING}")
+    assert "the first argument cannot hold the result" in outcome.reason
 
 
 def test_a_selection_of_no_output_is_refused(outcomes):
@@ -106,7 +111,8 @@ class TestJudgementsOfPlugins:
         found = outcomes(
             '[[operator]]\nname = "torch.sin"\nsamples = [{ args = [{ shape = [2] }] }]', checks=("backward",)
         )
-        assert {(each.outcome, each.reason) for each in found.values()} == {("error", f"backward: {NOTHING}")}
+        why = "the check backward says that its claim does not apply"
+        assert {(each.outcome, each.reason) for each in found.values()} == {("error", f"backward: {NOTHING}: {why}")}
 
     def test_a_judgement_that_holds_passes(self, outcomes, monkeypatch):
         monkeypatch.setattr("opcheck.checks.backward.check", per_sample(lambda subject: HOLDS))

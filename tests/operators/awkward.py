@@ -91,3 +91,8 @@ class OldForm(torch.autograd.Function):
 
 def backward_of_the_old_form(x):
     return OldForm.apply(x)
+
+
+def hidden_nan(x):
+    """sqrt(x - 0.5) where x is above, zero elsewhere: where() hides the NaN of the value, not that of the gradient."""
+    return torch.where(x > 0.5, torch.sqrt(x - 0.5), 0 * x)

@@ -171,7 +171,7 @@ class TestDtypes:
         assert [case.id for case in cases if case.kind.dtypes == "derivative"] == []
 
     def test_the_dtypes_check_covers_the_refused_ones_and_the_exotic_ones_claimed(self, planned: Plan) -> None:
-        cases = planned(SIN + 'dtypes.forward = ["float32", "float8_e5m2"]')
+        cases = planned(SIN + 'dtypes = { forward = ["float32", "float8_e5m2"], exact = true }')
         assert len(dtypes_of(cases, "dtypes")) == 13
         assert dtypes_of(cases, "dtypes")[-1] == "float8_e5m2"
 

@@ -55,6 +55,38 @@ class TestDtypes:
         inputs = made('{ shape = [2], dtype = "real" }', '{ shape = [2], dtype = "complex" }', dtype=dtype)
         assert [x.dtype for x in inputs.fill()[0]] == [getattr(torch, real), getattr(torch, complex_)]
 
+    @pytest.mark.parametrize(("dtype", "integer"), [("int8", "int8"), ("float32", "int64"), ("complex64", "int64")])
+    def test_integers_are_those_of_the_case_or_int64(self, dtype: str, integer: str, made: Made) -> None:
+        inputs = made('{ shape = [2], dtype = "integer" }', dtype=dtype)
+        assert only(inputs).dtype is getattr(torch, integer)
+        assert not inputs.leaves
+
+    @pytest.mark.parametrize(
+        ("dtype", "finer"),
+        [
+            ("float16", "float64"),
+            ("float32", "float64"),
+            ("complex64", "complex128"),
+            ("uint8", "int64"),
+            ("bool", "int64"),
+        ],
+    )
+    def test_the_numbers_of_a_case_can_be_had_in_a_finer_dtype(self, dtype: str, finer: str, made: Made) -> None:
+        args = (
+            '{ shape = [2, 3], memory = "transposed" }',
+            '{ shape = [3, 3], structure = "triangular", conj = true }',
+            '{ shape = [4], dtype = "real" }',
+            '{ shape = [4], dtype = "int64", high = 3 }',
+            '{ shape = [2, 2], dtype = "float32" }',
+            '{ shape = [3, 3], layout = "sparse_coo" }',
+        )
+        coarse, fine = (made(*args, dtype=dtype, **keys).detached().fill()[0] for keys in ({}, {"finer": finer}))
+        assert [x.dtype for x in coarse[3:5]] == [x.dtype for x in fine[3:5]] == [torch.int64, torch.float32]
+        assert fine[0].dtype is fine[1].dtype is fine[5].dtype is getattr(torch, finer)
+        for one, other in zip(coarse, fine, strict=True):
+            assert one.stride() == other.stride() if one.layout is torch.strided else one.layout is other.layout
+            assert torch.equal(one.to_dense().to(other.dtype), other.to_dense())
+
     def test_a_dtype_that_is_named_is_that_dtype(self, made: Made) -> None:
         for name in ("int64", "bool", "uint8", "float16", "complex128"):
             assert only(made(f'{{ shape = [2], dtype = "{name}" }}')).dtype is getattr(torch, name)

@@ -272,7 +272,7 @@ class TestReexports:
         write("reexports", "from elsewhere import double")
         assert str(refusal("reexports.double", "reexports")) == (
             '"reexports.double" is defined in the module elsewhere, outside the allowed modules; if this is intended, '
-            'add "double" to __all__ of reexports, or "elsewhere" to the modules of [tool.opcheck]'
+            'add "double" to __all__ of reexports, or write modules = [..., "elsewhere"] under [tool.opcheck]'
         )
         assert resolve("reexports.double", ("reexports", "elsewhere"))(4) == 8
 

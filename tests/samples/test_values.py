@@ -78,6 +78,22 @@ class TestWholeNumbers:
         least = 0 if dtype is torch.uint8 else -10
         assert sorted(drawn(dtype).unique().tolist()) == list(range(least, 10))
 
+    @pytest.mark.parametrize(
+        ("keys", "least", "most"),
+        [
+            ({}, 0, 9),
+            ({"high": 5}, 0, 4),
+            ({"low": -3, "high": 0}, -3, -1),
+            ({"low": 4}, 4, 9),
+            ({"high": -2}, -12, -3),
+        ],
+    )
+    def test_those_called_integers_are_not_negative_unless_a_bound_says_so(
+        self, keys: dict[str, float], least: int, most: int
+    ) -> None:
+        recipe = Tensor.model_validate({"shape": MANY, "dtype": "integer", **keys})
+        assert draw(recipe, MANY, torch.int64).unique().tolist() == list(range(least, most + 1))
+
     @pytest.mark.parametrize("dtype", WHOLE)
     def test_bounds_that_are_no_whole_numbers_hold_inside(self, dtype: torch.dtype) -> None:
         assert sorted(drawn(dtype, low=1.1, high=4.5).unique().tolist()) == [2, 3, 4]

@@ -22,6 +22,46 @@ def spec_of(loaded: Load, text: str, **settings: object) -> OperatorSpec:
 
 
 class TestDtypes:
+    @pytest.mark.parametrize(
+        ("text", "forward"),
+        [
+            ('dtypes = "real"', ("float16", "bfloat16", "float32", "float64")),
+            ('dtypes = "complex"', ("complex64", "complex128")),
+            ('dtypes = "float32"', ("float32",)),
+            ('dtypes = ["single", "int64"]', ("int64", "float32", "complex64")),
+        ],
+    )
+    def test_a_word_or_an_array_lists_the_forward_dtypes(
+        self, loaded: Load, text: str, forward: tuple[str, ...]
+    ) -> None:
+        assert spec_of(loaded, text).dtypes.forward_names() == forward
+
+    def test_a_word_leaves_the_other_keys_of_the_defaults_as_they_are(self, loaded: Load) -> None:
+        defaults = '[defaults]\ndtypes = { forward = ["all"], backward = ["double"], exact = true }\n'
+        (operator,) = loaded(defaults + HEAD + 'dtypes = "real"')
+        assert operator.spec.dtypes == Dtypes(forward=("real",), backward=("double",), exact=True)
+
+    def test_a_word_in_the_defaults_is_a_table_for_the_operators(self, loaded: Load) -> None:
+        (operator,) = loaded('[defaults]\ndtypes = "real"\n' + HEAD + "dtypes.exact = true")
+        assert operator.spec.dtypes == Dtypes(forward=("real",), exact=True)
+
+    @pytest.mark.parametrize(
+        ("text", "place"),
+        [('dtypes = "reel"', "4:10"), ('dtypes = ["float64", "reel"]', "4:22"), ('dtypes.forward = ["reel"]', "4:19")],
+    )
+    def test_a_wrong_word_is_reported_where_it_stands(self, mistakes: Mistakes, text: str, place: str) -> None:
+        (line,) = mistakes(HEAD + text + "\n")
+        assert line.startswith(f'spec.toml:{place}: unknown dtype "reel"')
+        assert 'did you mean "real"?' in line
+
+    def test_a_wrong_word_is_not_taken_for_one_of_the_defaults(self, mistakes: Mistakes) -> None:
+        (line,) = mistakes('[defaults]\ndtypes = { forward = ["all"] }\n' + HEAD + 'dtypes = "reel"\n')
+        assert line.startswith('spec.toml:6:10: unknown dtype "reel"')
+
+    def test_only_what_a_spec_calls_exact_is_so(self, loaded: Load) -> None:
+        assert not spec_of(loaded, 'dtypes.forward = ["real"]').dtypes.exact
+        assert spec_of(loaded, "dtypes.exact = true").dtypes.exact
+
     def test_floating_and_complex_ones_are_claimed_by_default(self) -> None:
         claim = Dtypes.model_construct()
         assert claim.forward_names() == ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")

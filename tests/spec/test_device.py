@@ -49,7 +49,7 @@ def test_the_mistakes_of_all_profiles_come_at_once(write: Write, tmp_path: Path)
     write('[device]\n[[device.expect]]\nwhen = { check = "vmap" }\noutcome = "fail"\n', "devices/d.toml")
     assert lines_of(tmp_path / "devices", tmp_path / "nowhere") == [
         'devices/a.toml:2:8: "a b" cannot be part of a test id; expected letters, digits and any of _ . + = -',
-        'devices/a.toml:3:10: unknown dtype "flot64"; expected a dtype or a group (all, floating, complex, half, '
+        'devices/a.toml:3:10: unknown dtype "flot64"; expected a dtype or a group (all, floating, real, complex, half, '
         'single, double, integral, signed, bool), with a leading - to remove it; did you mean "float64"?',
         'devices/b.toml:1:2: unknown key "devise"; expected device; did you mean "device"?',
         "devices/c.toml:1:8: invalid TOML: Expected ']' at the end of a table declaration",

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from opcheck.spec.dtypes import EXOTIC, GROUPS, KNOWN, STANDARD, complex_of, expand, is_differentiable, real_of, unknown
+from opcheck.spec.dtypes import (
+    EXOTIC,
+    GROUPS,
+    KNOWN,
+    STANDARD,
+    complex_of,
+    expand,
+    finer_than,
+    integer_of,
+    is_differentiable,
+    real_of,
+    unknown,
+)
 
 
 @pytest.mark.parametrize(
@@ -52,3 +64,29 @@ def test_gradients_exist_for_floating_and_complex_dtypes() -> None:
 def test_real_and_complex_dtypes_of_one_precision_belong_together() -> None:
     assert [complex_of(name) for name in ("float32", "float64", "bfloat16")] == ["complex64", "complex128", "bfloat16"]
     assert [real_of(name) for name in ("complex64", "complex128", "float32")] == ["float32", "float64", "float32"]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "claimed", "finer"),
+    [
+        ("float16", ["floating"], "float64"),
+        ("float16", ["half", "float32"], "float32"),
+        ("float32", ["floating"], "float64"),
+        ("float64", ["all"], None),
+        ("complex64", ["all"], "complex128"),
+        ("complex64", ["real", "complex64"], None),
+        ("uint8", ["all"], "int64"),
+        ("uint8", ["real", "uint8"], "float64"),
+        ("int64", ["all"], "float64"),
+        ("int64", ["integral"], None),
+        ("bool", ["all"], "int64"),
+    ],
+)
+def test_the_finest_dtype_claimed_is_the_measure_of_a_coarser_one(
+    dtype: str, claimed: list[str], finer: str | None
+) -> None:
+    assert finer_than(dtype, expand(claimed)) == finer
+
+
+def test_integers_are_those_of_the_case_or_int64() -> None:
+    assert [integer_of(name) for name in ("int8", "uint16", "float32", "bool")] == ["int8", "uint16", "int64", "int64"]

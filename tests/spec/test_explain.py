@@ -150,6 +150,34 @@ class TestUnknownKeys:
         assert line.split(":")[2] == str(column)
         assert '"[key]"' in line
 
+    @pytest.mark.parametrize(
+        ("text", "place"),
+        [
+            ("forward_ad = false", "supports.forward_ad"),
+            ("atol = 1", "tolerance.atol"),
+            ("exact = true", "dtypes.exact"),
+            ("select = [0]", "outputs.select"),
+            ("args = [1]", "samples = [{ args = ... }]"),
+        ],
+    )
+    def test_of_a_key_that_belongs_one_table_deeper(self, about: About, text: str, place: str) -> None:
+        (line,) = about(text)
+        assert line.endswith(f'; did you mean "{place}"?')
+
+    def test_of_a_key_that_belongs_to_the_operator(self, about: About) -> None:
+        (line,) = about("supports = { reseed = true }")
+        assert line == f'3:14: unknown key "reseed"; expected {SUPPORTS_KEYS}; reseed is a key of the operator'
+
+    def test_of_a_sample_may_be_a_keyword_argument(self, mistakes: Mistakes) -> None:
+        assert mistakes(HEAD + "samples = [{ args = [{ shape = [2] }], w = 3 }]\n") == [
+            'spec.toml:3:40: unknown key "w"; expected one of name, kwargs, grid, skip, dtypes, args, grad_outputs; '
+            "a keyword argument of the operator goes under kwargs = { w = ... }"
+        ]
+
+    def test_of_an_error_may_be_a_keyword_argument(self, about: About) -> None:
+        (line,) = about('errors = [{ match = "x", w = 3 }]')
+        assert line.endswith("; a keyword argument of the operator goes under kwargs = { w = ... }")
+
     def test_a_word_like_no_other_has_no_nearest_name(self, about: About) -> None:
         assert about("outputs = { zzz = 1 }") == ['3:13: unknown key "zzz"; expected one of select, apply']
 
@@ -253,7 +281,7 @@ class TestWrongNames:
             ),
             (
                 'dtypes.forward = ["floating", "-hafl"]',
-                '31: unknown dtype "-hafl"; expected a dtype or a group (all, floating, complex, half, single, '
+                '31: unknown dtype "-hafl"; expected a dtype or a group (all, floating, real, complex, half, single, '
                 'double, integral, signed, bool), with a leading - to remove it; did you mean "-half"?',
             ),
             (
@@ -298,7 +326,7 @@ class TestWrongNames:
         assert line.endswith(f'; did you mean "{meant}"?')
 
     def test_of_a_dtype(self, about_argument: About) -> None:
-        said = 'unknown dtype "flot32"; expected a dtype, "real" or "complex"; did you mean "float32"?'
+        said = 'unknown dtype "flot32"; expected a dtype, "real", "complex" or "integer"; did you mean "float32"?'
         assert about_argument('{ shape = [2], dtype = "flot32" }') == [f'"flot32" }} -> {said}']
         assert about_argument('{ dtype = "flot32" }') == [f'"flot32" }} -> {said}']
 

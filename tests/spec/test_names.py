@@ -24,6 +24,7 @@ def test_nothing_speaks_against_what_the_project_allows(path: str) -> None:
     ("path", "what", "expected", "nearest"),
     [
         ("os.system", "is outside the allowed modules", "a path inside torch, mylib (modules of [tool.opcheck])", ""),
+        ("other.op", "is outside the allowed modules", '; to allow it, write modules = [..., "other"] there', ""),
         ("mylob.op", "is outside the allowed modules", "a path inside torch, mylib", "mylib"),
         (
             "torch.nn.functoinal.relu",

@@ -1,0 +1,129 @@
+"""Operators that are wrong in coarse dtypes alone, each beside one that does the same rightly."""
+
+import torch
+from torch import Tensor
+
+HALF = (torch.float16, torch.bfloat16)
+
+
+def tripled(x: Tensor) -> Tensor:
+    """3x."""
+    return 3 * x
+
+
+def tripled_wrongly_in_half(x: Tensor) -> Tensor:
+    """3x, but 3.5x in half precision."""
+    return (3.5 if x.dtype in HALF else 3.0) * x
+
+
+def tripled_in_half(x: Tensor) -> Tensor:
+    """3x, computed in half precision, which is not enough for single precision."""
+    return (3 * x.to(torch.bfloat16)).to(x.dtype) if x.dtype is torch.float32 else 3 * x
+
+
+def centred(x: Tensor) -> Tensor:
+    """The differences from the mean, squared and added up: rounding of large numbers is left in small ones."""
+    return ((x - x.mean()) ** 2).sum() - x.std()
+
+
+def conjugated(x: Tensor) -> Tensor:
+    """x times the conjugate of its square."""
+    return x * (x * x).conj()
+
+
+def conjugated_wrongly_in_single(x: Tensor) -> Tensor:
+    """The same, but for the conjugate in complex64."""
+    return x * x * x if x.dtype is torch.complex64 else conjugated(x)
+
+
+def normalized(x: Tensor) -> Tensor:
+    """Shares of the sum."""
+    return x / x.sum()
+
+
+def normalized_in_place(x: Tensor) -> Tensor:
+    """The same, written to a tensor like x: whole numbers have no shares."""
+    result = torch.zeros_like(x)
+    result[...] = x / x.sum()
+    return result
+
+
+def halved_square(x: Tensor) -> Tensor:
+    """x * x // 2, by way of a dtype in which x * x fits."""
+    return x * x // 2 if x.dtype not in (torch.int8, torch.uint8) else (x.long() * x.long() // 2).to(x.dtype)
+
+
+def halved_overflow(x: Tensor) -> Tensor:
+    """The same, where x * x overflows before it is halved."""
+    return x * x // 2
+
+
+def squared(x: Tensor) -> Tensor:
+    """x * x, which wraps around where the dtype does."""
+    return x * x
+
+
+def is_large(x: Tensor) -> Tensor:
+    """A comparison, whose result is boolean in every dtype."""
+    return abs(x) > 3
+
+
+def is_large_but_for_shorts(x: Tensor) -> Tensor:
+    """The same, but always false in int16."""
+    return (abs(x) > 3) & (x.dtype is not torch.int16)
+
+
+def position(x: Tensor) -> Tensor:
+    """Where the largest element is."""
+    return x.argmax()
+
+
+def position_of_least_in_half(x: Tensor) -> Tensor:
+    """The same, but where the least one is in half precision."""
+    return x.argmin() if x.dtype in HALF else x.argmax()
+
+
+class Cube(torch.autograd.Function):
+    """x ** 3."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x * x
+
+    @staticmethod
+    def backward(ctx, v):
+        (x,) = ctx.saved_tensors
+        return 3 * x.conj() ** 2 * v
+
+
+class CubeWrongInCoarse(torch.autograd.Function):
+    """x ** 3, with half the gradient in every dtype but double precision."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x * x
+
+    @staticmethod
+    def backward(ctx, v):
+        (x,) = ctx.saved_tensors
+        right = x.dtype in (torch.float64, torch.complex128)
+        return (3.0 if right else 1.5) * x.conj() ** 2 * v
+
+
+cube, cube_wrong_in_coarse = Cube.apply, CubeWrongInCoarse.apply
+
+
+def refuses_half(x: Tensor) -> Tensor:
+    """3x, refused in half precision."""
+    if x.dtype in HALF:
+        raise TypeError("no half precision here")
+    return 3 * x
+
+
+def refuses_double(x: Tensor) -> Tensor:
+    """3x, refused in double precision."""
+    if x.dtype is torch.float64:
+        raise TypeError("no double precision here")
+    return 3 * x
