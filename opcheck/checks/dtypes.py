@@ -35,7 +35,7 @@ def check(context: Context) -> Iterator[Verdict]:
 
 def _broken(dtype: str, refusal: str) -> Verdict:
     # Elsewhere a refused sample is an error. Here, that the operator accepts the dtype is the claim.
-    return fails(f"dtypes: forward is claimed for {dtype}, but {refusal}")
+    return fails(f"dtypes: forward is claimed for {dtype}, but {refusal}", remedy=_remedy("forward", f"-{dtype}"))
 
 
 def _forward(subject: Subject) -> Verdict:
@@ -49,7 +49,8 @@ def _backward(subject: Subject) -> Verdict:
     try:
         _run_backward(subject)
     except Exception as error:
-        return fails(f"dtypes: backward is claimed for {dtype}, but is refused: {told(error)}")
+        title = f"dtypes: backward is claimed for {dtype}, but is refused: {told(error)}"
+        return fails(title, remedy=_remedy("backward", f"-{dtype}"))
     return HOLDS
 
 
@@ -87,4 +88,10 @@ def _refused(context: Context, what: str) -> Verdict:
     return fails(
         f"dtypes: {what} is not claimed for {dtype}, but works on all samples",
         f'add "{dtype}" to dtypes.{what}',
+        remedy=_remedy(what, dtype),
     )
+
+
+def _remedy(what: str, entry: str) -> dict[str, str]:
+    """Return the claim to add (a dtype) or to take back (with a leading -), as data."""
+    return {"key": f"dtypes.{what}", "write": entry}
