@@ -41,12 +41,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Write a spec. Return 0 if all of its claims hold, 1 if something fails. Raises SpecError."""
-    from opcheck.draft.author import Author
+    from opcheck.draft.author import Author, package_of
     from opcheck.draft.probing import Surroundings, Unanswered
     from opcheck.draft.trial import Broken
 
     settings = Settings.find()
-    package = options.target.partition(".")[0]
+    package = package_of(options.target)
     modules = tuple(dict.fromkeys((*settings.modules, package)))
     around = Surroundings(modules, (str(settings.root), os.getcwd()), options.timeout)
     author = Author(options.target, _file(options, settings, package), settings, around, options.n)

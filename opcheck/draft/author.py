@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from opcheck.draft.writing import comment, written
 from opcheck.plan.loading import load
 from opcheck.settings import Settings
 from opcheck.spec.files import shown
+from opcheck.spec.render import render
 
 Say = Callable[[Sequence[str]], None]
 
@@ -31,6 +33,8 @@ class Author:
         self.records: list[Record] = []
         self.left_out: dict[str, str] = {}
         """Why there is no draft of an operator."""
+        self.fatal: dict[str, list[dict[str, Any]]] = {}
+        """The samples with which an operator ends the process, or hangs, by operator."""
         self.said: list[str] = []
         """What was added to the settings of the project."""
 
@@ -47,6 +51,7 @@ class Author:
         groups = {name: [*given, *calls.get(name, [])] for name in wanted}
         say([f"looking for arguments of {_count(len(wanted), 'operator')}"])
         found = probe(groups, self.around)
+        self.fatal = {name: own["fatal"] for name, own in found.items() if own["fatal"]}
         self.left_out |= {
             name: f"{own['refusal']}; {GIVE_ARGUMENTS}" for name, own in found.items() if "refusal" in own
         }
@@ -69,28 +74,33 @@ class Author:
 
     def _write(self) -> None:
         """Append the drafts to the file, and allow the module in the settings of the project."""
-        self.said = allow(self.target.partition(".")[0], self.settings)
+        self.said = allow(package_of(self.target), self.settings)
         self.file.parent.mkdir(parents=True, exist_ok=True)
         old = self.file.read_text(encoding="utf-8").rstrip("\n") + "\n\n" if self.file.exists() else HEAD
         self.file.write_text(old + written(self.drafts), encoding="utf-8")
 
     def report(self, say: Say) -> int:
         """Say what is wrong, then what was written. Return the exit code."""
-        failed = [record for record in self.records if record["outcome"] == "failed"]
-        untested = [record for record in self.records if record["outcome"] in ("error", "inconclusive")]
-        say([f"failed: {line}" for line in told(failed)])
-        say([f"not tested: {line}" for line in told(untested)])
-        say([COMPLEX.format(name) for name in wrong_for_complex_only(failed)])
+        wrong = self._wrong()
+        say(wrong)
         say([f"not drafted: {line}" for line in self._left_out()])
         samples = sum(len(draft.samples) for draft in self.drafts)
         say([f"wrote {_count(len(self.drafts), 'operator')} with {_count(samples, 'sample')} to {shown(self.file)}"])
-        for draft in self.drafts:
-            if draft.supports.keys() - {"out"}:
-                say([f"  {draft.name}: not supported: {', '.join(draft.supports)}"])
+        lacking = {draft.name: [key for key in draft.supports if key != "out"] for draft in self.drafts}
+        say([f"  {name} does not support {', '.join(keys)}" for name, keys in lacking.items() if keys])
         if self.said:
             say([f"added to [tool.opcheck] in pyproject.toml: {'; '.join(self.said)}"])
-        say(["review the claims; then run: opcheck run " + shown(self.file)])
-        return 1 if failed or untested else 0
+        say([f"review the claims; then run: opcheck run {shlex.quote(shown(self.file))}"])
+        return 1 if wrong else 0
+
+    def _wrong(self) -> list[str]:
+        """Return what fails: wrong results, crashes, what could not be tested."""
+        failed = [record for record in self.records if record["outcome"] == "failed"]
+        untested = [record for record in self.records if record["outcome"] in ("error", "inconclusive")]
+        crashes = [f"{name} ends its process, or hangs: {render(own[0])}" for name, own in self.fatal.items()]
+        lines = [f"failed: {line}" for line in [*told(failed), *crashes]]
+        lines += [f"not tested: {line}" for line in told(untested)]
+        return lines + [COMPLEX.format(name) for name in wrong_for_complex_only(failed)]
 
     def _left_out(self) -> list[str]:
         return [f"{name}: {why}" for name, why in self.left_out.items()]
@@ -115,6 +125,11 @@ def wrong_for_complex_only(failed: Sequence[Record]) -> list[str]:
     for record in failed:
         found[record["operator"]] = found.get(record["operator"], True) and record["dtype"].startswith("complex")
     return [name for name, only in found.items() if only]
+
+
+def package_of(target: str) -> str:
+    """Return the package that a target is in."""
+    return target.replace(":", ".").partition(".")[0]
 
 
 def _count(number: int, what: str) -> str:

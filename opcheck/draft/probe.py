@@ -42,7 +42,7 @@ def main(request: dict[str, Any]) -> None:
             say(error=str(error), hint=error.hint)
         return
     for path, given in request["operators"].items():
-        say(trying=path, number=-1)
+        say(trying=path, number=-1, sample={})
         try:
             say(operator=path, **Probe(path, modules, given, request["skip"].get(path, [])).answer())
         except Unresolved as error:
@@ -118,7 +118,7 @@ class Probe:
         self.operator: Callable[..., Any] = resolve_operator(path, modules)
         self.number = -1
         self.refusal = ""
-        """Why the last sample is of no use."""
+        """Why the first sample is of no use."""
 
     def answer(self) -> dict[str, Any]:
         """Return samples that work, and what they show; or why there is none."""
@@ -174,10 +174,10 @@ class Probe:
             self.number += 1
             if self.number in self.skip:
                 continue
-            say(trying=self.path, number=self.number)
+            say(trying=self.path, number=self.number, sample=sample)
             found = tried(self.operator, sample, self.modules)
             if isinstance(found, str):
-                self.refusal = found
+                self.refusal = self.refusal or found
             yield None if isinstance(found, str) else found
 
     def variants(self) -> list[Any]:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 MOST_RESTARTS = 5
 """How many samples of one operator may end the process before it is given up."""
@@ -40,6 +40,13 @@ class Surroundings:
     seconds: float
 
 
+class Last(NamedTuple):
+    """The sample that a process was trying last."""
+
+    number: int
+    sample: dict[str, Any]
+
+
 def names_in(target: str, around: Surroundings) -> dict[str, str]:
     """Return the operators that a target names: itself, or the functions of a module. The values say what is wrong
     with one, if anything is. Raises Unanswered."""
@@ -53,22 +60,25 @@ def names_in(target: str, around: Surroundings) -> dict[str, str]:
 def probe(given: Mapping[str, Given], around: Surroundings) -> dict[str, dict[str, Any]]:
     """Return for each operator samples that it takes and what they show; or `refusal`, why there are none.
 
+    `fatal` are the samples with which it ends the process, or hangs.
+
     given: samples to try for each operator, in groups of which one is enough. An empty list asks for guesses.
     """
     found: dict[str, dict[str, Any]] = {}
-    skip: dict[str, list[int]] = {path: [] for path in given}
+    fatal: dict[str, dict[int, dict[str, Any]]] = {path: {} for path in given}
     while left := {path: groups for path, groups in given.items() if path not in found}:
-        path, number = next(iter(left)), -1
+        path, last = next(iter(left)), Last(-1, {})
+        skip = {path: list(samples) for path, samples in fatal.items()}
         for answer in _answers({"what": "operators", "operators": left, "skip": skip}, around):
             if "trying" in answer:
-                path, number = answer["trying"], answer["number"]
+                path, last = answer["trying"], Last(answer["number"], answer["sample"])
             else:
                 found[answer["operator"]] = answer
         if path not in found:
-            skip[path].append(number)
-            if number < 0 or len(skip[path]) >= MOST_RESTARTS:
+            fatal[path][last.number] = last.sample
+            if last.number < 0 or len(fatal[path]) >= MOST_RESTARTS:
                 found[path] = {"refusal": "it ends the process that calls it, or hangs"}
-    return found
+    return {path: {**answer, "fatal": list(fatal[path].values())} for path, answer in found.items()}
 
 
 def _answers(request: dict[str, Any], around: Surroundings) -> Iterator[dict[str, Any]]:

@@ -145,6 +145,7 @@ def _tensor(value: torch.Tensor, exact: bool) -> dict[str, Any]:
     if exact:
         return {"values": torch.round(value.double(), decimals=6).tolist()}
     low, high = float(value.min()), float(value.max())
+    low = high / 2 if low == high > 0 else low
     if low >= 0 and high > 0:
         return {"shape": list(value.shape), "low": round(max(low, high / 10), 4), "high": round(high * 1.01 + 1e-3, 4)}
     return {"shape": list(value.shape)}

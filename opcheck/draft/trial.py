@@ -34,6 +34,9 @@ def tried_out(drafts: Sequence[Draft], around: Surroundings, processes: int) -> 
     for _ in range(MOST_ROUNDS):
         records = _run(list(left.values()), around, processes)
         own = {name: [record for record in records if record["operator"] == name] for name in left}
+        missing = [name for name, found in own.items() if not found]
+        if missing:
+            raise Broken(f"the run has no case of {', '.join(missing)}")
         final |= own
         left = {name: draft for name, draft in left.items() if draft.revise(own[name])}
         if not left:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable
 
-from opcheck.draft.draft import Draft
+from opcheck.draft.draft import MAY_BE_REFUSED, Draft
 from opcheck.spec.dtypes import KNOWN
 from opcheck.spec.render import render
 from opcheck.text import shortened
@@ -29,7 +29,7 @@ def _operator(draft: Draft) -> str:
     lines += ["samples = [", *(f"  {render(sample)}," for sample in draft.samples), "]"]
     if draft.supports:
         lines += ["", "  [operator.supports]"]
-        for key, (value, reason) in draft.supports.items():
+        for key, (value, reason) in sorted(draft.supports.items(), key=lambda item: MAY_BE_REFUSED.index(item[0])):
             lines.append(f"  {key} = {render(value)}  # {comment(reason)}")
     return "\n".join(lines) + "\n"
 

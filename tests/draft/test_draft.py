@@ -65,7 +65,8 @@ class TestRevise:
         own = draft()
         assert own.dtypes() == {}
         refusals = [
-            record("dtypes", remedy={"key": "dtypes.forward", "write": f"-{name}"}) for name in ("complex64", "complex128")
+            record("dtypes", remedy={"key": "dtypes.forward", "write": f"-{name}"})
+            for name in ("complex64", "complex128")
         ]
         assert own.revise([*refusals, record("dtypes", remedy={"key": "dtypes.backward", "write": "-float16"})])
         assert own.dtypes() == {"forward": ["floating"], "backward": ["bfloat16", "float32", "float64"]}

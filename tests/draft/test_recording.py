@@ -14,7 +14,7 @@ from opcheck.spec.operator import SampleSpec
     ("value", "written"),
     [
         (torch.randn(2, 3) - 9, {"shape": [2, 3]}),
-        (torch.full((2,), 3.0), {"shape": [2], "low": 3.0, "high": 3.031}),
+        (torch.full((2,), 3.0), {"shape": [2], "low": 1.5, "high": 3.031}),
         (torch.tensor([1, 2]), {"values": [1, 2], "dtype": "int64"}),
         (torch.tensor(True), {"values": True, "dtype": "bool"}),
         (torch.zeros(0, 2), {"shape": [0, 2]}),
