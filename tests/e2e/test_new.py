@@ -207,8 +207,8 @@ class TestNewcomer:
         shown = re.search(rf"\$ {re.escape(new)}\n(.*?)\n```", self.HOUR, re.DOTALL)[1].splitlines()
         assert [line for line in shown if line != "..." and line not in first.out.splitlines()] == []
         assert first.code == 1
-        (wrong,) = re.findall(r"`(return .*?)`, and", self.HOUR)
-        (right,) = re.findall(r"becomes\s+`(return .*?)`", self.HOUR)
+        (wrong,) = re.findall(r" is `(return [^`]*)`", self.HOUR)
+        (right,) = re.findall(r"becomes\s+`(return [^`]*)`", self.HOUR)
         text = (project.folder / "mylib.py").read_text()
         assert text.count(wrong) == 1
         project.write("mylib.py", text.replace(wrong, right))
