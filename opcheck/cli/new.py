@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from opcheck.cli.output import terminated_as_interrupt
 from opcheck.cli.request import RequestError
 from opcheck.settings import Settings
 from opcheck.text import printable
@@ -52,7 +53,8 @@ def run(options: argparse.Namespace) -> int:
     author = Author(options.target, _file(options, settings, package), settings, around, options.n)
     given = [_sample(text) for text in options.args]
     try:
-        author.draft(given, options.from_tests, _say)
+        with terminated_as_interrupt():
+            author.draft(given, options.from_tests, _say)
     except Unanswered as error:
         hint = f'; did you mean "{error.hint}"?' if error.hint else ""
         raise RequestError([f"{error}{hint}"]) from None

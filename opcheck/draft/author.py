@@ -20,6 +20,9 @@ from opcheck.spec.render import render
 
 Say = Callable[[Sequence[str]], None]
 
+BATCH = 8
+"""How many operators are tried before they are written, so that an interrupt costs little."""
+
 COMPLEX = '{}: fails for complex numbers only; if they are not meant, write dtypes = {{ forward = ["floating"] }}'
 GIVE_ARGUMENTS = "give arguments by --args"
 
@@ -58,9 +61,11 @@ class Author:
         self.drafts = [Draft.of(name, found[name]) for name in wanted if name not in self.left_out]
         if not self.drafts:
             raise Unanswered("no arguments found: " + "; ".join(self._left_out()))
-        say([f"trying what {_count(len(self.drafts), 'operator')} can do"])
-        self.records = tried_out(self.drafts, self.around, self.processes)
-        self._write()
+        for first in range(0, len(self.drafts), BATCH):
+            batch = self.drafts[first : first + BATCH]
+            say([f"trying what they can do: {', '.join(draft.name for draft in batch)}"])
+            self.records += tried_out(batch, self.around, self.processes)
+            self._write(batch)
 
     def _known(self) -> set[str]:
         """Return the operators that the file has. Raises SpecError for a mistake in it, Unanswered for its defaults."""
@@ -72,12 +77,12 @@ class Author:
             raise Unanswered(f"{shown(self.file)} {what}")
         return {operator.id for operator in library}
 
-    def _write(self) -> None:
-        """Append the drafts to the file, and allow the module in the settings of the project."""
-        self.said = allow(package_of(self.target), self.settings)
+    def _write(self, drafts: Sequence[Draft]) -> None:
+        """Append drafts to the file, and allow the module in the settings of the project."""
+        self.said = self.said or allow(package_of(self.target), self.settings)
         self.file.parent.mkdir(parents=True, exist_ok=True)
         old = self.file.read_text(encoding="utf-8").rstrip("\n") + "\n\n" if self.file.exists() else HEAD
-        self.file.write_text(old + written(self.drafts), encoding="utf-8")
+        self.file.write_text(old + written(drafts), encoding="utf-8")
 
     def report(self, say: Say) -> int:
         """Say what is wrong, then what was written. Return the exit code."""

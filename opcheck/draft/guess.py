@@ -93,6 +93,7 @@ def further_samples(main: SampleData, parameters: Sequence[Parameter]) -> Iterat
     if tensors:
         yield [_resized(main, lambda shape: shape[-1:])] if all(tensors) else []
         yield [_resized(main, lambda shape: [2, *shape])]
+        yield [_near_zero(main)]
     if len(tensors) > 1:
         yield [_broadcast(main)]
     for parameter in parameters:
@@ -119,6 +120,15 @@ def _is_tensor(value: Data) -> bool:
 def _resized(sample: SampleData, resize: object) -> SampleData:
     assert callable(resize)
     args = [{**arg, "shape": resize(arg["shape"])} if _is_tensor(arg) else arg for arg in sample["args"]]
+    return {**sample, "args": args}
+
+
+def _near_zero(sample: SampleData) -> SampleData:
+    """Return a sample with small numbers, where functions such as sparsemax have another branch."""
+    plain = {"shape"}
+    args = [
+        {**arg, "low": -0.5, "high": 0.5} if _is_tensor(arg) and arg.keys() == plain else arg for arg in sample["args"]
+    ]
     return {**sample, "args": args}
 
 

@@ -91,7 +91,11 @@ def _answers(request: dict[str, Any], around: Surroundings) -> Iterator[dict[str
                 [sys.executable, "-m", "opcheck.draft.probe", str(asked)],
                 stdout=out, stderr=subprocess.DEVNULL, env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
             )  # fmt: skip
-            _wait(process, answered, around.seconds)
+            try:
+                _wait(process, answered, around.seconds)
+            finally:
+                process.kill()
+                process.wait()
         lines = [line for line in answered.read_bytes().splitlines() if line.startswith(b'{"')]
     for line in lines:
         try:
@@ -104,7 +108,7 @@ def _answers(request: dict[str, Any], around: Surroundings) -> Iterator[dict[str
 
 
 def _wait(process: subprocess.Popen[bytes], answered: Path, seconds: float) -> None:
-    """Wait for a process. Kill it once it has been silent for some time."""
+    """Wait for a process to end, or until it has been silent for some time."""
     size, since = -1, time.monotonic()
     while process.poll() is None:
         time.sleep(PERIOD)
@@ -112,5 +116,4 @@ def _wait(process: subprocess.Popen[bytes], answered: Path, seconds: float) -> N
         if now != size:
             size, since = now, time.monotonic()
         elif time.monotonic() - since > seconds:
-            process.kill()
-            process.wait()
+            return

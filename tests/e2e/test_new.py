@@ -133,7 +133,9 @@ def test_what_is_wrong_is_said_first_and_left_to_fail(operators, drafted):
 
 def test_a_crash_is_said_and_its_sample_left_out(operators, drafted):
     assert "failed: ours.aborts ends its process, or hangs: { args = [{ shape = [2, 3] }] }" in drafted.out
-    assert operators["aborts"]["samples"] == [{"args": [{"shape": [3]}]}]
+    assert operators["aborts"]["samples"] == [
+        {"args": [{"shape": [3], **bounds}]} for bounds in ({}, {"low": -0.5, "high": 0.5})
+    ]
 
 
 def test_the_run_fails_for_what_is_wrong_alone(drafted):
