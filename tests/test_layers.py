@@ -18,7 +18,7 @@ PACKAGE = Path(__file__).resolve().parent.parent / "opcheck"
 LAYERS = (
     "text", "spec", "settings", "devices", "plan", "samples", "derivatives", "engines", "dropin", "checks", "run",
     "report",
-    "api", "suite", "parametrize", "__init__", "pytest_plugin", "cli", "__main__",
+    "api", "draft", "suite", "parametrize", "__init__", "pytest_plugin", "cli", "__main__",
 )  # fmt: skip
 """The parts of the package, in order. Each imports only from itself and from those before it."""
 

@@ -14,21 +14,33 @@ def names_of(operator: Callable[..., Any], path: str) -> tuple[str, ...]:
 
     Built-in functions of torch have no Python signature. Their names come from the ATen operator of the same name.
     """
-    operator = getattr(operator, "_opoverload", operator)  # that of torch.library.custom_op
-    schema = getattr(operator, "_schema", None)
     function = getattr(operator, "__self__", None)
     if isinstance(function, type) and issubclass(function, torch.autograd.Function):
         names = _parameters(function.forward)  # apply takes what forward takes, but for ctx where that is its business
         return names if function.setup_context is not torch.autograd.Function.setup_context else names[1:]
+    schema = schema_of(operator, path)
     if schema is None:
         try:
             return _parameters(operator)
         except (TypeError, ValueError):
-            schema = _aten_schema(path.replace(":", ".").rsplit(".", 1)[-1])
-    if schema is None:
-        return ()
+            return ()
     # ATen calls the first argument `self`, the documentation calls it `input`.
     return tuple("input" if argument.name == "self" else argument.name for argument in schema.arguments)
+
+
+def schema_of(operator: Callable[..., Any], path: str) -> Any:
+    """Return the schema of an operator in torch's dispatcher; None if it has none, or is a function in Python."""
+    operator = getattr(operator, "_opoverload", operator)  # that of torch.library.custom_op
+    if isinstance(operator, torch._ops.OpOverloadPacket):
+        operator = getattr(operator, next(iter(operator._overload_names)))
+    schema = getattr(operator, "_schema", None)
+    if schema is not None:
+        return schema
+    try:
+        inspect.signature(operator)
+    except (TypeError, ValueError):
+        return _aten_schema(path.replace(":", ".").rsplit(".", 1)[-1])
+    return None
 
 
 def _parameters(operator: Callable[..., Any]) -> tuple[str, ...]:

@@ -45,7 +45,8 @@ def check(context: Context) -> Iterator[Verdict]:
 
 def _broken(dtype: str, refusal: str) -> Verdict:
     # Elsewhere a refused sample is an error. Here, that the operator accepts the dtype is the claim.
-    return fails(f"dtypes: forward is claimed for {dtype}, but {refusal}", _take_out(dtype, "forward"))
+    title = f"dtypes: forward is claimed for {dtype}, but {refusal}"
+    return fails(title, _take_out(dtype, "forward"), remedy=_remedy("forward", f"-{dtype}"))
 
 
 def _take_out(dtype: str, what: str) -> str:
@@ -89,7 +90,8 @@ class _Judge:
             raise
         except Exception as error:
             what = f"dtypes: backward is claimed for {self.dtype}, but is refused: {told(error)}"
-            return fails(what, _take_out(self.dtype, "backward"))
+            remedy = _remedy("backward", f"-{self.dtype}")
+            return fails(what, _take_out(self.dtype, "backward"), remedy=remedy)
         if not any(output.numel() for output in outputs) or not any(leaf.numel() for leaf in subject.leaves):
             return self._untested("inputs or outputs are empty")
         self.pulled_back = True
@@ -159,6 +161,7 @@ def _refused(context: Context, what: str) -> Verdict:
     return fails(
         f"dtypes: {what} is not claimed for {dtype}, but works on all samples",
         f'add "{dtype}" to dtypes.{what}, or take dtypes.exact out, so that the spec claims nothing about {dtype}',
+        remedy=_remedy(what, dtype),
     )
 
 
@@ -168,3 +171,8 @@ def _has_backward(subject: Subject) -> bool:
     if outputs:
         vjp(outputs, subject.leaves, [torch.ones_like(output) for output in outputs])
     return bool(outputs)
+
+
+def _remedy(what: str, entry: str) -> dict[str, str]:
+    """Return the claim to add (a dtype) or to take back (with a leading -), as data."""
+    return {"key": f"dtypes.{what}", "write": entry}

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any, Literal
 
 from opcheck.checks.subject import Subject
-from opcheck.checks.verdict import HOLDS, Verdict, fails, untested
+from opcheck.checks.verdict import HOLDS, Verdict, fails, refused, untested
 from opcheck.derivatives import Disagreement
 from opcheck.derivatives.disagreement import Mismatch
 
@@ -38,7 +38,7 @@ def _contradicted(subject: Subject, found: Disagreement, mode: Mode | None, orde
     if found.kind == "inconclusive":
         return Verdict(False, title, rest, inconclusive=True)
     if found.kind == "refused":
-        return fails(title, kind.remedy)
+        return refused(kind, title)
     if found.mismatch is None:
         return fails(title, rest)
     numbers = subject.request.numbers

@@ -11,7 +11,7 @@ import torch
 
 from opcheck.checks.context import Context
 from opcheck.checks.subject import Subject
-from opcheck.checks.verdict import HOLDS, Blocked, Verdict, blocked, cannot, fails, inapplicable, told, untested
+from opcheck.checks.verdict import HOLDS, Blocked, Verdict, blocked, cannot, inapplicable, refused, told, untested
 from opcheck.derivatives import NO_REFUSAL, TooLarge
 from opcheck.plan.kinds import check_kinds
 from opcheck.samples.results import WHAT_IS_TESTED, Untestable
@@ -129,7 +129,7 @@ def _answer(subject: Subject, judge: Judge) -> Verdict:
         return blocked(error.check, f"{subject.context.case.check}: not judged: {error}")
     except Exception as error:
         kind = subject.context.case.kind
-        return replace(fails(f"{kind.name} raised {told(error)}", kind.remedy), cause=error)
+        return replace(refused(kind, f"{kind.name} raised {told(error)}"), cause=error)
     if verdict is None:
         return inapplicable(f"the check {subject.context.case.check} says that its claim does not apply")
     return verdict

@@ -103,7 +103,8 @@ def _probed(context: Context, feature: str) -> Iterator[Verdict]:
         return
     if Answer.WORKS in answers:
         title = f"unsupported: {feature} is disclaimed, but works on all samples"
-        yield fails(title, f"take supports.{feature} out of the spec", feature=feature)
+        remedy = {"key": f"supports.{feature}", "write": True}
+        yield fails(title, f"take supports.{feature} out of the spec", feature=feature, remedy=remedy)
     else:
         yield cannot(f"unsupported: no sample shows whether {feature} is refused", "add a sample that does")
 

@@ -75,9 +75,15 @@ def _out(subject: Subject, expected: tuple[Tensor, ...]) -> Verdict:
     except Exception as error:
         if not claimed:
             return HOLDS
-        return fails(f"variants: out= raised {told(error)}", "if the operator has no out=, write supports.out = false")
+        remedy = {"key": "supports.out", "write": False}
+        hint = "if the operator has no out=, write supports.out = false"
+        return fails(f"variants: out= raised {told(error)}", hint, remedy=remedy)
     if not claimed:
-        return fails("variants: out= is disclaimed, but accepted", "take supports.out out of the spec")
+        return fails(
+            "variants: out= is disclaimed, but accepted",
+            "take supports.out out of the spec",
+            remedy={"key": "supports.out", "write": True},
+        )
     return _same(subject, buffers, expected, "out=")
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from opcheck.plan.kind import CheckKind
 from opcheck.text import class_of, message_of, shortened
 
 
@@ -74,6 +75,15 @@ HOLDS = Verdict(True)
 def fails(title: str, detail: str = "", **fields: Any) -> Verdict:
     """Return the verdict that a claim does not hold."""
     return Verdict(False, title, detail, fields=fields)
+
+
+def refused(kind: CheckKind, title: str) -> Verdict:
+    """Return the verdict that the operator raises an error instead of doing what it claims.
+
+    `remedy` in its fields is the claim to take back, as data: a key of the spec, and what to write.
+    """
+    fields = {} if kind.asked or not kind.needs else {"remedy": {"key": f"supports.{kind.needs[-1]}", "write": False}}
+    return fails(title, kind.remedy, **fields)
 
 
 def cannot(title: str, detail: str = "") -> Verdict:

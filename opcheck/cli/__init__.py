@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 COMMANDS = {
+    "new": "write a first spec of operators, by trying them",
     "run": "run the cases of specs",
     "validate": "check specs for mistakes, without running anything",
     "list": "list the cases of specs",

@@ -48,3 +48,13 @@ def test_hints_lead_to_a_spec_that_passes(outcomes, name):
     lacks |= {"batched_forward_grad"} if "with_jvp" in name and "vmap" in lacks else set()
     lacks |= {"fwd_over_fwd"} if "old_with_jvp_twice" in name else set()
     assert disclaimed == lacks
+
+
+@pytest.mark.parametrize("name", incomplete.NAMES[:2])
+def test_hints_are_data_too(outcomes, name):
+    bad = [outcome for outcome in outcomes(spec(name, set()), dtypes=("float64",)).values() if outcome.is_bad]
+    hinted = [outcome for outcome in bad if outcome.outcome == "failed" and DISCLAIM.search(outcome.message)]
+    assert hinted
+    for outcome in hinted:
+        assert outcome.fields["remedy"]["write"] is False
+        assert outcome.fields["remedy"]["key"].removeprefix("supports.") in DISCLAIM.findall(outcome.message)

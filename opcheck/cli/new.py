@@ -1,0 +1,95 @@
+"""`opcheck new TARGET`: writes a first spec of operators, by trying what they take and what they can do."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from opcheck.cli.output import terminated_as_interrupt
+from opcheck.cli.request import RequestError
+from opcheck.settings import Settings
+from opcheck.text import printable
+
+TIMEOUT = 60.0
+"""The default time limit for a call and for a case, in seconds."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    parser.add_argument(
+        "target", metavar="TARGET", help="an operator (mylib.scale), or a module with operators (mylib)"
+    )
+    parser.add_argument(
+        "--args", action="append", default=[], metavar="VALUES",
+        help="arguments in TOML, instead of guesses: '[{ shape = [2, 3] }, 0.5]', or a whole sample "
+        "'{ args = [...], kwargs = {...} }'; repeat it for more samples",
+    )  # fmt: skip
+    parser.add_argument(
+        "--from-tests", action="append", default=[], metavar="PATH",
+        help="run these tests with pytest, and take samples from the calls that they make",
+    )  # fmt: skip
+    parser.add_argument("--output", metavar="FILE", help="default: <package>.toml in the folder of specs")
+    parser.add_argument(
+        "--timeout", type=float, default=TIMEOUT, metavar="SECONDS", help="for a call or a case; default: 60"
+    )
+    parser.add_argument(
+        "-n", type=int, default=os.cpu_count() or 1, metavar="PROCESSES", help="default: one for each core"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Write a spec. Return 0 if all of its claims hold, 1 if something fails. Raises SpecError."""
+    from opcheck.draft.author import Author, package_of
+    from opcheck.draft.probing import Surroundings, Unanswered
+    from opcheck.draft.trial import Broken
+
+    settings = Settings.find()
+    package = package_of(options.target)
+    modules = tuple(dict.fromkeys((*settings.modules, package)))
+    around = Surroundings(modules, (str(settings.root), os.getcwd()), options.timeout)
+    author = Author(options.target, _file(options, settings, package), settings, around, options.n)
+    given = [_sample(text) for text in options.args]
+    try:
+        with terminated_as_interrupt():
+            author.draft(given, options.from_tests, _say)
+    except Unanswered as error:
+        hint = f'; did you mean "{error.hint}"?' if error.hint else ""
+        raise RequestError([f"{error}{hint}"]) from None
+    except Broken as error:
+        raise RequestError([f"the draft could not be tried: {error}"]) from None
+    return author.report(_say)
+
+
+def _file(options: argparse.Namespace, settings: Settings, package: str) -> Path:
+    if options.output:
+        return Path(options.output)
+    folder = next((path for path in settings.spec_paths() if path.suffix != ".toml"), settings.root / "specs")
+    return folder / f"{package}.toml"
+
+
+def _sample(text: str) -> list[dict[str, Any]]:
+    """Return a sample that was given in TOML: positional arguments, or a table with args and kwargs."""
+    import tomli
+
+    from opcheck.spec.operator import SampleSpec
+
+    try:
+        value = tomli.loads(f"value = {text}")["value"]
+        sample = {"args": value} if isinstance(value, list) else value
+        SampleSpec.model_validate(sample)
+    except (tomli.TOMLDecodeError, ValueError) as error:
+        expected = "expected TOML such as '[{ shape = [2, 3] }, 0.5]' or '{ args = [...], kwargs = {...} }'"
+        raise RequestError([f"--args {text}: {_first(error)}; {expected}"]) from None
+    return [sample]
+
+
+def _first(error: Exception) -> str:
+    return str(error).splitlines()[0]
+
+
+def _say(lines: Sequence[str]) -> None:
+    for line in lines:
+        print(printable(line, most=10_000), flush=True)

@@ -1,0 +1,122 @@
+"""The draft of an operator's spec: what is claimed so far, and what happened where a claim was taken back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from opcheck.spec import dtypes
+
+MAY_BE_REFUSED = (
+    "backward", "forward_ad", "batched_grad", "batched_forward_grad", "second_order", "fwd_over_rev", "rev_over_fwd",
+    "fwd_over_fwd", "third_order", "undefined_grad", "vmap", "out", "inplace_backward",
+)  # fmt: skip
+"""The keys of `supports` that an operator may lack: asked for them, it raises an error. The other keys are about
+numbers and side effects, so a draft leaves their failures to be judged by a person."""
+
+MISTAKES = ("returned an invalid gradient", "returned an incorrect number of gradients")
+"""What torch says of a backward pass whose gradients do not fit: a mistake, and no refusal."""
+
+DEFAULT = ("floating", "complex")
+
+
+@dataclass
+class Draft:
+    """What a spec will claim about one operator."""
+
+    name: str
+    samples: list[dict[str, Any]]
+    variants: list[Any] = field(default_factory=list)
+    reseed: bool = False
+    supports: dict[str, tuple[Any, str]] = field(default_factory=dict)
+    """The disclaimers: a value and what happened, by key."""
+    refused: dict[str, dict[str, str]] = field(default_factory=lambda: {"forward": {}, "backward": {}})
+    """The dtypes that are refused, and what happened."""
+    added: dict[str, set[str]] = field(default_factory=lambda: {"forward": set(), "backward": set()})
+    """The dtypes that work besides the default ones."""
+    settled: set[str] = field(default_factory=set)
+    """What was taken back and claimed again: left as it is from then on, to fail."""
+
+    @classmethod
+    def of(cls, name: str, found: Mapping[str, Any]) -> Draft:
+        """Return the draft for what calls of an operator have shown."""
+        draft = cls(name, found["samples"], found["variants"], found["random"])
+        if not found["out"]:
+            draft.supports["out"] = (False, "no such parameter")
+        if not found["backward"]:
+            draft.supports["backward"] = (False, "no output requires grad")
+            if not found["forward_ad"]:
+                draft.supports["forward_ad"] = (False, "no output has a tangent")
+        elif found["arguments"] is not None:
+            draft.supports["backward"] = tuple(found["arguments"])
+        return draft
+
+    def dtypes(self) -> dict[str, list[str]]:
+        """Return the `dtypes` of the spec; empty if the default ones hold."""
+        claimed = {}
+        forward = self._expanded("forward", dtypes.expand(DEFAULT))
+        if self.refused["forward"] or self.added["forward"]:
+            claimed["forward"] = grouped(forward)
+        own = [name for name in forward if dtypes.is_differentiable(name)]
+        backward = self._expanded("backward", own)
+        if set(backward) != set(own):
+            claimed["backward"] = grouped(backward)
+        return claimed
+
+    def _expanded(self, what: str, base: Iterable[str]) -> list[str]:
+        chosen = (set(base) | self.added[what]) - set(self.refused[what])
+        return [name for name in dtypes.KNOWN if name in chosen]
+
+    def revise(self, records: Iterable[Mapping[str, Any]]) -> bool:
+        """Take back what the operator refuses, according to records of a run. Return whether anything changed.
+
+        Only a `remedy` is followed, which a check gives for refusals, never for wrong numbers. A claim that was taken
+        back and turns out to hold is made again, and then stays.
+        """
+        before = (dict(self.supports), str(self.refused), str(self.added))
+        failed = [record for record in records if record["outcome"] == "failed"]
+        for record in failed:
+            remedy, feature = record["fields"].get("remedy"), record["fields"].get("feature")
+            if isinstance(remedy, dict):
+                part, _, key = str(remedy["key"]).partition(".")
+                if part == "supports" and key in MAY_BE_REFUSED:
+                    self._support(key, remedy["write"] is True, told(record["reason"]))
+                elif part == "dtypes":
+                    self._dtype(key, str(remedy["write"]), told(record["reason"]))
+            elif record["check"] == "unsupported" and feature in self.supports:
+                self._support(feature, works=True)  # it gives wrong numbers elsewhere: a failure, and no refusal
+        return before != (dict(self.supports), str(self.refused), str(self.added))
+
+    def _support(self, key: str, works: bool, reason: str = "") -> None:
+        if works:
+            self.supports.pop(key, None)
+            self.settled.add(key)
+        elif key not in self.settled and not any(mistake in reason for mistake in MISTAKES):
+            self.supports.setdefault(key, (False, reason))
+
+    def _dtype(self, key: str, entry: str, reason: str) -> None:
+        name = entry.removeprefix("-")
+        if entry.startswith("-"):
+            self.refused[key].setdefault(name, reason)
+            self.added[key].discard(name)
+        elif name not in self.refused[key]:
+            self.added[key].add(name)
+
+
+def told(reason: str) -> str:
+    """Return what happened: the reason of a record without the name of its check, and what the check says itself."""
+    rest = reason.partition(": ")[2] or reason
+    for start in (" raised ", "but the operator refuses the sample: ", "but is refused: "):
+        rest = rest.partition(start)[2] or rest
+    return rest
+
+
+def grouped(names: Iterable[str]) -> list[str]:
+    """Return dtypes with groups in place of all of their members."""
+    left, found = set(names), []
+    for group in ("integral", "floating", "complex"):
+        if left >= set(dtypes.GROUPS[group]):
+            found.append(group)
+            left -= set(dtypes.GROUPS[group])
+    return [*(name for name in dtypes.KNOWN if name in left), *found]

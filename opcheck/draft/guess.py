@@ -1,0 +1,142 @@
+"""Samples to try, for the parameters of an operator: which values, which shapes, which numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import chain, islice, product
+
+from opcheck.draft.parameter import TENSOR, Data, Parameter
+
+SampleData = dict[str, Data]
+"""A sample as plain TOML data: `args` and `kwargs`."""
+Shape = tuple[int, ...]
+
+COMMON: tuple[Shape, ...] = (
+    (2, 3),
+    (3,),
+    (3, 3),
+    (2, 3, 3),
+    (2, 3, 4),
+    (1, 2, 4, 4),
+    (),
+    (4,),
+    (2, 4),
+    (4, 4),
+    (1, 1, 6, 6),
+)
+TOGETHER: dict[int, tuple[tuple[Shape, ...], ...]] = {
+    2: (((2, 3), (3,)), ((2, 3), (3, 2)), ((2, 3), (2,)), ((2, 3, 3), (2, 3)), ((1, 2, 4, 4), (3, 2, 2, 2))),
+    3: (((2, 3), (4, 3), (4,)), ((1, 2, 5), (3, 2, 2), (3,)), ((1, 2, 4, 4), (3, 2, 2, 2), (3,)), ((2, 3), (3,), (3,))),
+}
+"""Shapes that fit together: broadcasting, matrix products, linear maps, convolutions."""
+
+DOMAINS: tuple[SampleData, ...] = (
+    {},
+    {"low": 0.1, "high": 0.9},
+    {"low": 1.1, "high": 2.0},
+    {"structure": "positive_definite", "through": "symmetrize"},
+)
+"""Where values are drawn from: anywhere, the open unit interval, above 1, positive definite matrices."""
+
+MOST_CHOICES = 48
+MOST_SHAPES = 60
+
+
+def first_samples(parameters: Sequence[Parameter]) -> Iterator[SampleData]:
+    """Yield samples with all required parameters, the likeliest first."""
+    required = [parameter for parameter in parameters if parameter.required]
+    choices = list(islice(product(*(parameter.options for parameter in required)), MOST_CHOICES))
+    for domain in DOMAINS:
+        for choice in choices:
+            count = sum(map(_places, choice))
+            for shapes in _shapes(count) if count else ():
+                if "structure" in domain and not all(len(shape) > 1 and shape[-1] == shape[-2] for shape in shapes):
+                    continue
+                left = iter(shapes)
+                values = [_shaped(value, left, domain) for value in choice]
+                yield _sample(required, values)
+
+
+def _places(value: Data) -> int:
+    """Return how many tensors a value has room for."""
+    return sum(map(_places, value)) if isinstance(value, list) else int(isinstance(value, dict) and "tensor" in value)
+
+
+def _shapes(count: int) -> Iterator[tuple[Shape, ...]]:
+    equal = ((shape,) * count for shape in COMMON)
+    others = product(COMMON[:5], repeat=count) if count <= 3 else ()
+    yield from dict.fromkeys(islice(chain(equal, TOGETHER.get(count, ()), others), MOST_SHAPES))
+
+
+def _shaped(value: Data, shapes: Iterator[Shape], domain: SampleData) -> Data:
+    """Return a value with a recipe for each place of a tensor."""
+    if isinstance(value, list):
+        return [_shaped(part, shapes, domain) for part in value]
+    if not _places(value):
+        return value
+    shape = list(next(shapes))
+    if value["tensor"] == "index":
+        return {"shape": shape, "dtype": "int64", "low": 0, "high": 2}
+    return {"shape": shape, "dtype": "bool"} if value["tensor"] == "mask" else {"shape": shape, **domain}
+
+
+def _sample(required: Sequence[Parameter], values: Sequence[Data]) -> SampleData:
+    args = [value for parameter, value in zip(required, values, strict=True) if not parameter.keyword]
+    kwargs = {p.name: value for p, value in zip(required, values, strict=True) if p.keyword}
+    return {"args": args, **({"kwargs": kwargs} if kwargs else {})}
+
+
+def further_samples(main: SampleData, parameters: Sequence[Parameter]) -> Iterator[list[SampleData]]:
+    """Yield groups of samples that differ from one that works in one respect. One of each group is enough."""
+    args, kwargs = main["args"], main.get("kwargs", {})
+    tensors = [arg["shape"] for arg in args if _is_tensor(arg)]
+    if tensors:
+        yield [_resized(main, lambda shape: shape[-1:])] if all(tensors) else []
+        yield [_resized(main, lambda shape: [2, *shape])]
+        yield [_near_zero(main)]
+    if len(tensors) > 1:
+        yield [_broadcast(main)]
+    for parameter in parameters:
+        if not parameter.required:
+            shapes = [
+                *tensors[:1],
+                *([shape[-1:] for shape in tensors[:1]]),
+                *([[shape[0]] for shape in tensors[1:2] if shape]),
+            ]
+            options: list[Data] = []
+            for value in parameter.options:
+                options += (
+                    [_shaped(value, iter([tuple(shape)]), {}) for shape in shapes] if value == TENSOR else [value]
+                )
+            yield [
+                {"args": args, "kwargs": {**kwargs, parameter.name: value}} for value in options if not _places(value)
+            ]
+
+
+def _is_tensor(value: Data) -> bool:
+    return isinstance(value, dict) and "shape" in value
+
+
+def _resized(sample: SampleData, resize: object) -> SampleData:
+    assert callable(resize)
+    args = [{**arg, "shape": resize(arg["shape"])} if _is_tensor(arg) else arg for arg in sample["args"]]
+    return {**sample, "args": args}
+
+
+def _near_zero(sample: SampleData) -> SampleData:
+    """Return a sample with small numbers, where functions such as sparsemax have another branch."""
+    plain = {"shape"}
+    args = [
+        {**arg, "low": -0.5, "high": 0.5} if _is_tensor(arg) and arg.keys() == plain else arg for arg in sample["args"]
+    ]
+    return {**sample, "args": args}
+
+
+def _broadcast(sample: SampleData) -> SampleData:
+    """Return a sample whose second tensor has only the last dimension of the first."""
+    seen = 0
+    args = []
+    for arg in sample["args"]:
+        seen += _is_tensor(arg)
+        args.append({**arg, "shape": arg["shape"][-1:]} if _is_tensor(arg) and seen == 2 else arg)
+    return {**sample, "args": args}

@@ -1,0 +1,94 @@
+"""What a parameter of an operator may be given, guessed from its name, annotation and default."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+Data = Any
+"""A value of a sample as plain TOML data."""
+
+TENSOR: Data = {"tensor": "float"}
+INDEX: Data = {"tensor": "index"}
+MASK: Data = {"tensor": "mask"}
+TENSORS: Data = [TENSOR, TENSOR]
+"""Placeholders for tensors, which get their shapes later."""
+
+NUMBERS = [0.5, 1.5, 2, 1]
+
+BY_NAME: dict[str, list[Data]] = {
+    "dim axis": [-1, 0],
+    "k n num size kernel_size window_size length steps degree order": [2, 3, 1],
+    "stride dilation groups": [1, 2],
+    "padding": [1, 0],
+    "p": [0.5, 2],
+    "eps epsilon tol": [1e-3],
+    "beta alpha gamma lambda lambda_ lam temperature tau scale sigma margin delta weight_decay": [1.5, 0.5],
+    "training train": [True],
+    "reduction": ["mean", "sum", "none"],
+}
+"""Values for parameters with well-known names."""
+
+INDICES = ("index", "indices", "idx", "target", "targets", "label", "labels", "y_true", "classes")
+MASKS = ("mask", "masks", "attn_mask", "attention_mask")
+NEVER_CHANGED = ("inplace", "in_place", "out", "training", "train")
+"""Parameters whose values besides the default a draft leaves alone."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter, and what to try for it, the likeliest first."""
+
+    name: str
+    options: tuple[Data, ...]
+    required: bool
+    keyword: bool = False
+    """Whether it can only be given by keyword."""
+
+    @classmethod
+    def of(cls, name: str, annotation: str, default: Any, *, required: bool, keyword: bool = False) -> Parameter:
+        """Return what to try for a parameter. An empty annotation says nothing."""
+        options = _optional(name, annotation, default) if not required else _required(name, annotation)
+        return cls(name, tuple(options), required, keyword)
+
+
+def _named(name: str) -> list[Data]:
+    return next((values for names, values in BY_NAME.items() if name.lower() in names.split()), [])
+
+
+def _tensors(name: str) -> list[Data]:
+    if name.lower() in INDICES:
+        return [TENSOR, INDEX]
+    return [MASK, TENSOR] if name.lower() in MASKS else [TENSOR]
+
+
+def _required(name: str, annotation: str) -> list[Data]:
+    kind = annotation.lower()
+    named = _named(name)
+    if "tensor" in kind:
+        listed = any(word in kind for word in ("list[", "sequence[", "tuple[", "iterable["))
+        return [TENSORS] if listed else _tensors(name)
+    if "bool" in kind:
+        return [False, True]
+    if any(word in kind for word in ("list[int", "tuple[int", "sequence[int", "size")):
+        return [[2, 2], [2], [3, 2]]
+    if "float" in kind or "number" in kind:
+        return [value for value in named if isinstance(value, (int, float))] or NUMBERS
+    if "int" in kind:
+        return [value for value in named if isinstance(value, int)] or [2, 1, 0]
+    if kind and kind != "any":
+        return named  # a string, a callable, a configuration: nothing to guess
+    return [*named, *_tensors(name)] if named else [*_tensors(name), INDEX, 2, 0.5]
+
+
+def _optional(name: str, annotation: str, default: Any) -> list[Data]:
+    """Return values to try besides the default."""
+    if name in NEVER_CHANGED:
+        return []
+    if isinstance(default, bool):
+        return [not default]
+    if name == "reduction" and isinstance(default, str):
+        return [value for value in _named(name) if value != default]
+    if default is None and ("tensor" in annotation.lower() or name in ("weight", "bias")):
+        return _tensors(name)
+    return []

@@ -1,0 +1,196 @@
+"""Calls an operator with one sample after another, in a process of its own: `python -m opcheck.draft.probe`.
+
+It reads a request (JSON) from the file that it is given and prints one line of JSON for each thing that happens: the
+number of the sample it is about to try, and what it found. So the process that started it knows which call crashed.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from opcheck.checks.verdict import told
+from opcheck.draft.guess import SampleData, first_samples, further_samples
+from opcheck.draft.signature import parameters_of, takes_out
+from opcheck.draft.tried import Tried, differentiable, tried
+from opcheck.samples.operator import resolve_operator
+from opcheck.samples.resolve import Unresolved
+
+MOST_WITHOUT_GRADIENT = 40
+"""How many more samples to try after one whose gradient is zero, or that has none."""
+
+
+def main(request: dict[str, Any]) -> None:
+    """Answer a request: about what a target names, or about operators one after another."""
+    for folder in request["path"]:
+        if folder not in sys.path:
+            sys.path.append(folder)
+    modules = request["modules"]
+    if request["what"] == "names":
+        try:
+            say(names=names(request["target"], modules))
+        except Unresolved as error:
+            say(error=str(error), hint=error.hint)
+        return
+    for path, given in request["operators"].items():
+        say(trying=path, number=-1, sample={})
+        try:
+            say(operator=path, **Probe(path, modules, given, request["skip"].get(path, [])).answer())
+        except Unresolved as error:
+            say(operator=path, refusal=str(error))
+
+
+def say(**answer: Any) -> None:
+    """Print one line for the process that asks."""
+    print("\n" + json.dumps(answer), file=sys.__stdout__, flush=True)
+
+
+def names(target: str, modules: Sequence[str]) -> dict[str, str]:
+    """Return what a target names: a path for each operator, with what keeps it from being one, if anything does.
+
+    Raises Unresolved.
+    """
+    module = _module(target)
+    if module is None:
+        resolve_operator(target, modules)
+        return {target: ""}
+    found = {}
+    listed = getattr(module, "__all__", None) or [name for name in vars(module) if not name.startswith("_")]
+    for name in listed:
+        item = getattr(module, name, None)
+        if isinstance(item, ModuleType) or not callable(item) or not _own(item, module):
+            continue
+        if inspect.isclass(item):
+            if issubclass(item, torch.nn.Module):
+                found[f"{target}.{name}"] = "a module (torch.nn.Module)"
+            continue
+        found[f"{target}.{name}"] = _wrong(f"{target}.{name}", modules)
+    # The in-place variant of another operator is tested with that operator.
+    return {path: why for path, why in found.items() if not (path.endswith("_") and path[:-1] in found)}
+
+
+def _wrong(path: str, modules: Sequence[str]) -> str:
+    """Return why a path is no operator; an empty string if it is one."""
+    try:
+        resolve_operator(path, modules)
+    except Unresolved as error:
+        return str(error)
+    return ""
+
+
+def _module(path: str) -> ModuleType | None:
+    """Return the module with a path; None if there is none. Raises Unresolved if it cannot be imported."""
+    try:
+        return importlib.import_module(path)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (path == error.name or path.startswith(f"{error.name}.")):
+            return None
+        raise Unresolved(f'importing "{path}" failed: {error}') from error
+    except (Exception, SystemExit) as error:
+        raise Unresolved(f'importing "{path}" failed: {told(error)}') from error
+
+
+def _own(item: Any, module: ModuleType) -> bool:
+    """Return whether something belongs to the package of a module, and is not just imported there."""
+    owner = getattr(item, "__self__", None)
+    home = getattr(owner if isinstance(owner, type) else item, "__module__", "") or type(item).__module__
+    return str(home).partition(".")[0] == module.__name__.partition(".")[0]
+
+
+class Probe:
+    """Looks for samples that an operator takes, and for what they show."""
+
+    def __init__(
+        self, path: str, modules: Sequence[str], given: Sequence[Sequence[SampleData]], skip: Sequence[int]
+    ) -> None:
+        self.path, self.modules, self.given = path, modules, given
+        self.skip = set(skip)
+        """The numbers of samples that have ended an earlier process."""
+        self.operator: Callable[..., Any] = resolve_operator(path, modules)
+        self.number = -1
+        self.refusal = ""
+        """Why the first sample is of no use."""
+
+    def answer(self) -> dict[str, Any]:
+        """Return samples that work, and what they show; or why there is none."""
+        samples = list(self.recorded()) if self.given else list(self.guessed())
+        if not samples:
+            return {"refusal": self.refusal or "its signature shows nothing to try"}
+        return {
+            "samples": [one.sample for one in samples],
+            "random": any(one.random for one in samples),
+            "backward": any(one.requires_grad for one in samples),
+            "forward_ad": any(one.has_tangent for one in samples),
+            "arguments": differentiable(samples),
+            "out": takes_out(self.operator, self.path),
+            "variants": self.variants(),
+        }
+
+    def recorded(self) -> Iterator[Tried]:
+        """Yield one sample of each group that was given."""
+        for group in self.given:
+            yield from islice(filter(None, self.attempts(group)), 1)
+
+    def guessed(self) -> Iterator[Tried]:
+        """Yield a sample, and others that differ from it in one respect."""
+        for parameters in parameters_of(self.operator, self.path):
+            main = self.likeliest(first_samples(parameters))
+            if main is None:
+                continue
+            yield main
+            seen = [main.sample]
+            for group in further_samples(main.sample, parameters):
+                found = next(filter(None, self.attempts(group)), None)
+                if found is not None and found.sample not in seen:
+                    seen.append(found.sample)
+                    yield found
+            return
+
+    def likeliest(self, samples: Iterator[SampleData]) -> Tried | None:
+        """Return the first sample whose gradient is not zero; if there is none, the first that works at all."""
+        fallback: Tried | None = None
+        left = MOST_WITHOUT_GRADIENT
+        for found in self.attempts(samples):
+            if found is not None and found.requires_grad and found.has_gradient:
+                return found
+            fallback = fallback or found
+            left -= fallback is not None
+            if not left:
+                break
+        return fallback
+
+    def attempts(self, samples: Iterable[SampleData]) -> Iterator[Tried | None]:
+        """Yield for each sample what it shows, or None if the operator does not take it."""
+        for sample in samples:
+            self.number += 1
+            if self.number in self.skip:
+                continue
+            say(trying=self.path, number=self.number, sample=sample)
+            found = tried(self.operator, sample, self.modules)
+            if isinstance(found, str):
+                self.refusal = self.refusal or found
+            yield None if isinstance(found, str) else found
+
+    def variants(self) -> list[Any]:
+        """Return the other ways to call the operator that there are."""
+        home, _, name = self.path.replace(":", ".").rpartition(".")
+        if self.path.startswith("torch."):
+            return [kind for kind, end in (("method", ""), ("inplace", "_")) if hasattr(torch.Tensor, name + end)]
+        try:
+            resolve_operator(f"{home}.{name}_", self.modules)
+        except Unresolved:
+            return []
+        return [{"kind": "inplace", "target": f"{home}.{name}_"}]
+
+
+if __name__ == "__main__":
+    main(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))

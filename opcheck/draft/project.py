@@ -1,0 +1,48 @@
+"""Allows a module in the settings of a project: `[tool.opcheck]` in its pyproject.toml, whose comments stay."""
+
+from __future__ import annotations
+
+import tomlkit
+from tomlkit.items import Array, Table
+
+from opcheck.settings import Settings
+from opcheck.spec.files import PROJECT
+
+DEFAULT_FOLDER = "specs"
+
+
+def allow(module: str, settings: Settings) -> list[str]:
+    """Add a module, and a folder of specs if there is none, to the settings. Return what was added, in words.
+
+    A pyproject.toml is made in the current folder if the project has none.
+    """
+    path = settings.root / PROJECT
+    text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    document = tomlkit.parse(text)
+    table = _table(document)
+    said = []
+    if not settings.specs:
+        table["specs"] = [DEFAULT_FOLDER]
+        said.append(f'specs = ["{DEFAULT_FOLDER}"]')
+    if module not in settings.modules:
+        listed = table.get("modules")
+        if isinstance(listed, Array):
+            listed.append(module)
+        else:
+            table["modules"] = [*settings.modules, module]
+        said.append(f'"{module}" among its modules')
+    if said:
+        path.write_text(tomlkit.dumps(document), encoding="utf-8")
+    return said
+
+
+def _table(document: tomlkit.TOMLDocument) -> Table:
+    """Return `[tool.opcheck]`, made if it is missing."""
+    if "tool" not in document:
+        document["tool"] = tomlkit.table(is_super_table=True)
+    tool = document["tool"]
+    assert isinstance(tool, dict)
+    if "opcheck" not in tool:
+        tool["opcheck"] = tomlkit.table()
+    own: Table = tool["opcheck"]
+    return own

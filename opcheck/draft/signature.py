@@ -1,0 +1,78 @@
+"""The parameters of an operator: from its Python signature, or from its schema in the dispatcher."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from opcheck.checks.arguments import schema_of
+from opcheck.draft.parameter import TENSOR, Parameter
+
+UNKNOWN = (
+    [Parameter("input", (TENSOR,), True)],
+    [Parameter(name, (TENSOR,), True) for name in ("input", "other")],
+)
+"""What to try where a signature says nothing: one tensor, or two."""
+
+
+def parameters_of(operator: Callable[..., Any], path: str) -> list[list[Parameter]]:
+    """Return the parameters of an operator; several lists, to be tried in turn, if nothing is known about them."""
+    schema = schema_of(operator, path)
+    if schema is not None:
+        return [[_of_schema(argument) for argument in schema.arguments]]
+    function, bound = _python(operator)
+    try:
+        given = list(inspect.signature(function).parameters.values())[bound:]
+    except (TypeError, ValueError):
+        return list(UNKNOWN)
+    named = [one for one in given if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
+    starred = any(one.kind is one.VAR_POSITIONAL for one in given)
+    if starred and not any(one.default is one.empty for one in named):
+        return list(UNKNOWN)
+    return [list(map(_of_signature, named))]
+
+
+def takes_out(operator: Callable[..., Any], path: str) -> bool:
+    """Return whether the signature has room for `out=`, as far as it is known."""
+    if schema_of(operator, path) is not None:
+        return True
+    function, _ = _python(operator)
+    try:
+        inspect.signature(function).bind_partial(out=None)
+    except TypeError:
+        return False
+    except ValueError:
+        return True
+    return not isinstance(getattr(operator, "__self__", None), type)
+
+
+def _python(operator: Callable[..., Any]) -> tuple[Callable[..., Any], int]:
+    """Return the function whose signature counts, and how many of its parameters are not for the caller."""
+    owner = getattr(operator, "__self__", None)
+    if isinstance(owner, type) and issubclass(owner, torch.autograd.Function):
+        own_context = owner.setup_context is torch.autograd.Function.setup_context
+        return owner.forward, int(own_context)
+    return operator, 0
+
+
+def _of_signature(one: inspect.Parameter) -> Parameter:
+    annotation = "" if one.annotation is one.empty else _text(one.annotation)
+    required = one.default is one.empty
+    default = None if required else one.default
+    return Parameter.of(one.name, annotation, default, required=required, keyword=one.kind is one.KEYWORD_ONLY)
+
+
+def _text(annotation: Any) -> str:
+    return annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "") or str(annotation)
+
+
+def _of_schema(argument: Any) -> Parameter:
+    text = str(argument.type)
+    required = not argument.has_default_value()
+    default = None if required else argument.default_value
+    if text.startswith("Optional"):
+        default = None
+    return Parameter.of(argument.name, text.lower(), default, required=required, keyword=argument.kwarg_only)

@@ -1,0 +1,150 @@
+"""What one call of an operator shows: whether it takes a sample, is random, and can be differentiated."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from opcheck.checks.verdict import told
+from opcheck.derivatives.autodiff import dual_level, make_dual, tangent_of
+from opcheck.draft.draft import MISTAKES
+from opcheck.samples import realize
+from opcheck.samples.inputs import Inputs
+from opcheck.samples.results import flatten
+from opcheck.spec.document import Document
+from opcheck.spec.library import Sample
+from opcheck.spec.operator import SampleSpec
+
+DTYPE = "float64"
+
+
+SEEDS = ("draft", "another", "third")
+"""The values that a sample must be good for: a logarithm may be lucky once."""
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A sample that an operator takes, and what its result is like."""
+
+    sample: dict[str, Any]
+    random: bool
+    requires_grad: bool
+    has_gradient: bool
+    """Whether a gradient is more than zeros, or backward raises."""
+    has_tangent: bool
+    refusals: dict[int | str, str]
+    """The arguments that alone have no derivative, with what happens if one asks for it."""
+
+
+def tried(operator: Callable[..., Any], sample: dict[str, Any], modules: Sequence[str]) -> Tried | str:
+    """Call an operator with a sample. Return what it shows, or why it is of no use."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            spec = SampleSpec.model_validate(sample)
+            made = Sample("0", tuple(spec.args), spec.kwargs, None, None, Document("", "", {}), ())
+            found: Tried | str = "no seed"
+            for seed in reversed(SEEDS):
+                found = _tried(operator, sample, realize(made, DTYPE, "cpu", seed, modules=modules))
+                if isinstance(found, str):
+                    break
+            return found
+    except Exception as error:
+        return told(error)
+
+
+def _tried(operator: Callable[..., Any], sample: dict[str, Any], inputs: Inputs) -> Tried | str:
+    if not inputs.leaves:
+        return "no tensor to differentiate with respect to"
+    outputs, again = _called(operator, inputs), _called(operator, inputs)
+    if not all(bool(torch.isfinite(one).all()) for one in outputs):
+        return "the result is not finite"
+    random = not all(torch.equal(one, other) for one, other in zip(outputs, again, strict=True))
+    gradients = _gradients(outputs, inputs)
+    if not all(bool(torch.isfinite(one).all()) for one in gradients):
+        return "the gradient is not finite"
+    has_gradient = not gradients or any(bool(one.any()) for one in gradients)
+    requires_grad = any(output.requires_grad for output in outputs)
+    tangent = _has_tangent(operator, inputs)
+    return Tried(sample, random, requires_grad, has_gradient, tangent, _each_alone(operator, inputs))
+
+
+def _called(operator: Callable[..., Any], inputs: Inputs, leaves: Sequence[Tensor] | None = None) -> tuple[Tensor, ...]:
+    """Return the outputs for leaves (default: those of the inputs)."""
+    args, kwargs = inputs.fill(leaves or inputs.leaves)
+    return flatten(operator(*args, **kwargs))
+
+
+def _gradients(outputs: Sequence[Tensor], inputs: Inputs) -> list[Tensor]:
+    """Return the gradients of the outputs; none if the backward pass raises, which is not asked here."""
+    differentiable = [one for one in outputs if one.requires_grad]
+    ones = [torch.rand_like(one) for one in differentiable]
+    try:
+        found = torch.autograd.grad(differentiable, inputs.leaves, ones, allow_unused=True) if ones else ()
+    except Exception:
+        return []
+    return [one for one in found if one is not None]
+
+
+def _each_alone(operator: Callable[..., Any], inputs: Inputs) -> dict[int | str, str]:
+    """Ask for the derivative with respect to one argument at a time. Return what happens where there is none."""
+    refusals: dict[int | str, str] = {}
+    for index, slot in enumerate(inputs.slots):
+        leaves = [leaf.detach().clone().requires_grad_(number == index) for number, leaf in enumerate(inputs.leaves)]
+        try:
+            outputs = [one for one in _called(operator, inputs, leaves) if one.requires_grad]
+            if not outputs:
+                refusals[slot.path[1]] = "no output requires grad"
+                continue
+            ones = [torch.ones_like(one) for one in outputs]
+            torch.autograd.grad(outputs, leaves[index], ones, allow_unused=True)
+        except Exception as error:
+            if not any(mistake in str(error) for mistake in MISTAKES):
+                refusals[slot.path[1]] = told(error)
+    return refusals
+
+
+def differentiable(tries: Sequence[Tried]) -> tuple[list[int | str], str] | None:
+    """Return the arguments that have a derivative, and why the others have none.
+
+    None if all have one, or none has. Only what every sample refuses is refused.
+    """
+    places = {place: None for one in tries for place in places_of(one.sample)}
+    refused = {
+        place for place in places if all(place in one.refusals for one in tries if place in places_of(one.sample))
+    }
+    if not refused or refused == set(places):
+        return None
+    reasons = [reason for one in tries for place, reason in one.refusals.items() if place in refused]
+    return [place for place in places if place not in refused], reasons[0]
+
+
+def places_of(sample: dict[str, Any]) -> list[int | str]:
+    """Return the positions and names of the arguments that are differentiated."""
+    places: list[tuple[int | str, Any]] = [*enumerate(sample["args"]), *sample.get("kwargs", {}).items()]
+    return [place for place, value in places if _floating(value)]
+
+
+def _floating(value: Any) -> bool:
+    if isinstance(value, list):
+        return any(map(_floating, value))
+    if not isinstance(value, dict):
+        return False
+    if "tuple" in value:
+        return _floating(value["tuple"])
+    return ("shape" in value or "values" in value) and "dtype" not in value
+
+
+def _has_tangent(operator: Callable[..., Any], inputs: Inputs) -> bool:
+    """Return whether an output has a tangent, or forward mode raises: then it is not silent."""
+    try:
+        with dual_level():
+            leaves = [make_dual(leaf.detach(), torch.ones_like(leaf)) for leaf in inputs.leaves]
+            return any(tangent_of(one) is not None for one in _called(operator, inputs, leaves))
+    except Exception:
+        return True

@@ -1,0 +1,130 @@
+"""A draft takes back what an operator refuses, and nothing else."""
+
+from __future__ import annotations
+
+import pytest
+import tomli
+
+from opcheck.draft.draft import Draft, grouped, told
+from opcheck.draft.writing import comment, written
+
+FOUND = {
+    "samples": [{"args": [{"shape": [3]}]}], "random": False, "backward": True, "forward_ad": True, "arguments": None,
+    "out": True, "variants": [],
+}  # fmt: skip
+
+
+def draft(**found):
+    return Draft.of("mylib.f", {**FOUND, **found})
+
+
+def record(check="backward", outcome="failed", reason="backward: no", dtype="float64", **fields):
+    return {"check": check, "outcome": outcome, "reason": reason, "dtype": dtype, "fields": fields}
+
+
+def lacks(key, **keys):
+    return record(remedy={"key": f"supports.{key}", "write": False}, **keys)
+
+
+class TestRevise:
+    def test_a_refusal_becomes_a_disclaimer_with_its_reason(self):
+        own = draft()
+        assert own.revise([lacks("forward_ad", reason="forward_ad: no jvp defined")])
+        assert own.supports == {"forward_ad": (False, "no jvp defined")}
+        assert not own.revise([lacks("forward_ad", reason="forward_ad: no jvp defined")])
+
+    def test_a_wrong_number_does_not(self):
+        own = draft()
+        assert not own.revise([record(), record("purity"), record("linearity", outcome="blocked")])
+        assert own.supports == {}
+
+    @pytest.mark.parametrize("key", ["purity", "saved", "aliasing", "context", "outputs"])
+    def test_side_effects_are_left_to_a_person(self, key):
+        own = draft()
+        assert not own.revise([lacks(key)])
+        assert own.supports == {}
+
+    def test_gradients_that_do_not_fit_are_no_refusal(self):
+        reason = "backward: backward raised RuntimeError: Function F returned an invalid gradient at index 1"
+        assert not draft().revise([lacks("backward", reason=reason)])
+
+    def test_what_works_after_all_is_claimed_again_and_stays(self):
+        own = draft()
+        own.revise([lacks("vmap")])
+        assert own.revise([record("unsupported", remedy={"key": "supports.vmap", "write": True})])
+        assert own.supports == {}
+        assert not own.revise([lacks("vmap")])
+
+    def test_a_disclaimed_feature_with_wrong_numbers_is_claimed_again_to_fail(self):
+        own = draft()
+        own.revise([lacks("backward")])
+        assert own.revise([record("unsupported", feature="backward")])
+        assert (own.supports, own.settled) == ({}, {"backward"})
+
+    def test_dtypes_that_are_refused_are_left_out(self):
+        own = draft()
+        assert own.dtypes() == {}
+        refusals = [
+            record("dtypes", remedy={"key": "dtypes.forward", "write": f"-{name}"})
+            for name in ("complex64", "complex128")
+        ]
+        assert own.revise([*refusals, record("dtypes", remedy={"key": "dtypes.backward", "write": "-float16"})])
+        assert own.dtypes() == {"forward": ["floating"], "backward": ["bfloat16", "float32", "float64"]}
+
+    def test_dtypes_that_must_be_listed_are_added(self):
+        own = draft()
+        assert own.revise([record("dtypes", remedy={"key": "dtypes.forward", "write": "int64"})])
+        assert own.dtypes() == {"forward": ["int64", "floating", "complex"]}
+
+
+class TestFound:
+    def test_without_a_graph_there_is_no_backward_pass(self):
+        own = draft(backward=False, forward_ad=False)
+        assert own.supports.keys() == {"backward", "forward_ad"}
+
+    def test_arguments_without_a_derivative_are_named(self):
+        assert draft(arguments=[[0], "not implemented"]).supports == {"backward": ([0], "not implemented")}
+
+    def test_what_has_no_out_does_not_claim_it(self):
+        assert draft(out=False).supports == {"out": (False, "no such parameter")}
+
+
+@pytest.mark.parametrize(
+    ("reason", "what"),
+    [
+        ("forward_ad: no jvp", "no jvp"),
+        ("vmap: vmap raised RuntimeError: no rule", "RuntimeError: no rule"),
+        ("dtypes: forward is claimed for int8, but the operator refuses the sample: E: x", "E: x"),
+        ("dtypes: backward is claimed for int8, but is refused: E: x", "E: x"),
+    ],
+)
+def test_a_comment_says_what_happened(reason, what):
+    assert told(reason) == what
+
+
+def test_groups_stand_for_all_of_their_members():
+    assert grouped(["float16", "bfloat16", "float32", "float64", "int8"]) == ["int8", "floating"]
+
+
+class TestWritten:
+    def test_each_disclaimer_has_a_comment(self):
+        own = draft(random=True, variants=["method"])
+        own.revise(
+            [
+                lacks("forward_ad", reason="forward_ad: no\njvp"),
+                record("dtypes", reason="x: refused", remedy={"key": "dtypes.forward", "write": "-complex64"}),
+            ]
+        )
+        text = written([own])
+        assert "forward_ad = false  # no jvp\n" in text
+        assert "# No forward pass in complex64: refused\n" in text
+        (operator,) = tomli.loads(text)["operator"]
+        assert operator == {
+            "name": "mylib.f", "variants": ["method"], "reseed": True, "samples": FOUND["samples"],
+            "supports": {"forward_ad": False}, "dtypes": {"forward": ["complex128", "floating"]},
+        }  # fmt: skip
+
+    def test_a_comment_is_one_line_whatever_an_operator_says(self):
+        assert comment("a\x1b[1m\n# b\r\n[[operator]]\x7f") == "a [1m # b [[operator]]"
+        assert len(comment("word " * 100)) <= 100
+        assert len(comment("w" * 1000)) <= 100

@@ -1,0 +1,64 @@
+"""The samples that are tried: all of them are valid, and the likeliest come first."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import pytest
+
+from opcheck.draft.guess import first_samples, further_samples
+from opcheck.draft.parameter import Parameter
+from opcheck.spec.operator import SampleSpec
+
+
+def parameter(name, annotation="Tensor", **keys):
+    return Parameter.of(name, annotation, keys.get("default"), required="default" not in keys)
+
+
+PARAMETERS = [
+    [parameter("x")],
+    [parameter("x"), parameter("weight"), parameter("bias", default=None)],
+    [parameter("logits"), parameter("target", ""), parameter("dim", "int")],
+    [parameter("xs", "list[Tensor]"), parameter("keepdim", "bool", default=False)],
+]
+
+
+@pytest.mark.parametrize("parameters", PARAMETERS)
+def test_all_samples_are_valid(parameters):
+    samples = list(first_samples(parameters))
+    assert len(samples) > 20
+    for sample in samples:
+        SampleSpec.model_validate(sample)
+    groups = list(further_samples(samples[0], parameters))
+    assert groups
+    for sample in (sample for group in groups for sample in group):
+        SampleSpec.model_validate(sample)
+
+
+def test_the_first_ones_are_plain_and_small():
+    first = list(islice(first_samples(PARAMETERS[0]), 3))
+    assert first == [{"args": [{"shape": shape}]} for shape in ([2, 3], [3], [3, 3])]
+
+
+def test_positive_definite_matrices_are_square():
+    for sample in first_samples(PARAMETERS[0]):
+        (tensor,) = sample["args"]
+        if "structure" in tensor:
+            assert tensor["shape"][-1] == tensor["shape"][-2]
+
+
+def test_without_a_tensor_there_is_nothing_to_try():
+    assert list(first_samples([parameter("n", "int")])) == []
+    assert list(first_samples([parameter("x"), parameter("config", "Config")])) == []
+
+
+def test_further_samples_differ_in_one_respect():
+    main = {"args": [{"shape": [2, 3]}, {"shape": [2, 3]}]}
+    groups = list(further_samples(main, [parameter("x"), parameter("y"), parameter("keepdim", "bool", default=False)]))
+    assert groups == [
+        [{"args": [{"shape": [3]}, {"shape": [3]}]}],
+        [{"args": [{"shape": [2, 2, 3]}, {"shape": [2, 2, 3]}]}],
+        [{"args": [{"shape": [2, 3], "low": -0.5, "high": 0.5}] * 2}],
+        [{"args": [{"shape": [2, 3]}, {"shape": [3]}]}],
+        [{**main, "kwargs": {"keepdim": True}}],
+    ]

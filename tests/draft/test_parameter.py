@@ -1,0 +1,56 @@
+"""What is tried for a parameter follows from its name, its annotation and its default."""
+
+from __future__ import annotations
+
+import pytest
+
+from opcheck.draft.parameter import INDEX, MASK, TENSOR, TENSORS, Parameter
+
+
+def options(name, annotation="", default=None, required=True):
+    return list(Parameter.of(name, annotation, default, required=required).options)
+
+
+@pytest.mark.parametrize(
+    ("name", "annotation", "first"),
+    [
+        ("x", "Tensor", TENSOR),
+        ("x", "torch.Tensor", TENSOR),
+        ("xs", "list[Tensor]", TENSORS),
+        ("x", "", TENSOR),
+        ("mask", "Tensor", MASK),
+        ("dim", "int", -1),
+        ("n_iter", "int", 2),
+        ("p", "float", 0.5),
+        ("alpha", "float", 1.5),
+        ("flag", "bool", False),
+        ("size", "Tuple[int, int]", [2, 2]),
+        ("dim", "", -1),
+    ],
+)
+def test_the_likeliest_value_comes_first(name, annotation, first):
+    assert options(name, annotation)[0] == first
+
+
+def test_a_target_may_be_a_tensor_of_classes():
+    assert options("target", "Tensor") == [TENSOR, INDEX]
+
+
+def test_nothing_is_guessed_for_what_is_no_tensor_and_no_number():
+    assert options("config", "Config") == []
+    assert options("path", "str") == []
+
+
+@pytest.mark.parametrize(
+    ("name", "default", "tried"),
+    [
+        ("keepdim", False, [True]),
+        ("inplace", False, []),
+        ("training", True, []),
+        ("reduction", "mean", ["sum", "none"]),
+        ("weight", None, [TENSOR]),
+        ("eps", 1e-5, []),
+    ],
+)
+def test_only_flags_reductions_and_tensors_are_tried_besides_their_defaults(name, default, tried):
+    assert options(name, default=default, required=False) == tried

@@ -1,0 +1,226 @@
+"""`opcheck new` writes a spec that holds, but for what is wrong with the operators."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+import tomli
+from demo_project import Finished
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+OPERATORS = '''
+import os
+
+import torch
+from torch.autograd.function import once_differentiable
+
+
+class Cube(torch.autograd.Function):
+    """Differentiable once."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x**3
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, v):
+        (x,) = ctx.saved_tensors
+        return v * 3 * x.conj() ** 2
+
+
+class Wrong(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return torch.sort(x)[0].sum() + 2 * x
+
+    @staticmethod
+    def backward(ctx, v):
+        return 3 * v
+
+
+cube = Cube.apply
+wrong = Wrong.apply
+
+
+def double(x, scale: float = 2.0):
+    return scale * x
+
+
+def double_(x, scale: float = 2.0):
+    return x.mul_(scale)
+
+
+def noise(x, p: float):
+    return x * (torch.rand_like(x) > p)
+
+
+def entropy(p):
+    return -(p * p.log()).sum(-1)
+
+
+def aborts(x):
+    if x.dim() == 2:
+        os.abort()
+    return 2 * x
+
+
+def text(x: str):
+    return x
+
+
+class Layer(torch.nn.Module):
+    pass
+'''
+
+TESTS = """
+import torch
+from ours import double
+
+
+def test_double():
+    assert double(torch.ones(2), scale=3.0).sum() == 6
+    assert double(torch.zeros(1000)).sum() == 0
+"""
+
+SETTINGS = "# ours\n[tool.opcheck]\nmodules = ['torch']  # allowed\n"
+
+
+@pytest.fixture(scope="module")
+def drafted(shared):
+    """What `opcheck new` says about a module, and the files that it leaves, as `records`."""
+
+    def draft(project):
+        shutil.rmtree(project.folder / "specs")
+        project.write("ours.py", OPERATORS)
+        project.write("tests/test_ours.py", TESTS)
+        project.write("pyproject.toml", SETTINGS)
+        process = project.start("opcheck", "new", "ours", "--from-tests", "tests", "-n", "1")
+        out, err = process.communicate(timeout=900)  # several runs in one
+        found = Finished(process.returncode, out, err, {}, [])
+        found.records = {name: (project.folder / name).read_text() for name in ("specs/ours.toml", "pyproject.toml")}
+        run = project.run("opcheck", "run", "--device", "cpu", "--report-json", "report.json")
+        found.junit = [record for record in run.records.values() if record["outcome"] not in ("passed", "skipped")]
+        return found
+
+    return shared("drafted", draft)
+
+
+@pytest.fixture
+def operators(drafted):
+    found = tomli.loads(drafted.records["specs/ours.toml"])["operator"]
+    return {operator["name"].removeprefix("ours."): operator for operator in found}
+
+
+def test_each_function_is_drafted(operators, drafted):
+    assert operators.keys() == {"cube", "wrong", "double", "noise", "entropy", "aborts"}
+    assert "not drafted: ours.Layer: a module (torch.nn.Module)" in drafted.out
+    assert "not drafted: ours.text: its signature shows nothing to try; give arguments by --args" in drafted.out
+
+
+def test_what_is_wrong_is_said_first_and_left_to_fail(operators, drafted):
+    said = drafted.out.splitlines()
+    wrong = next(
+        index for index, line in enumerate(said) if line.startswith("failed: ours.wrong::backward[cpu-float64]")
+    )
+    assert wrong < next(index for index, line in enumerate(said) if line.startswith(("not drafted", "wrote")))
+    assert operators["wrong"]["supports"].keys() <= {"out", "forward_ad", "vmap"}
+    assert drafted.code == 1
+
+
+def test_a_crash_is_said_and_its_sample_left_out(operators, drafted):
+    assert "failed: ours.aborts ends its process, or hangs: { args = [{ shape = [2, 3] }] }" in drafted.out
+    assert operators["aborts"]["samples"] == [
+        {"args": [{"shape": [3], **bounds}]} for bounds in ({}, {"low": -0.5, "high": 0.5})
+    ]
+
+
+def test_the_run_fails_for_what_is_wrong_alone(drafted):
+    assert {record["operator"] for record in drafted.junit} == {"ours.wrong"}
+    assert {record["check"] for record in drafted.junit if record["outcome"] == "failed"} >= {"backward"}
+
+
+def test_refusals_are_disclaimed_with_what_happened(operators, drafted):
+    assert operators["cube"]["supports"] == {"forward_ad": False, "second_order": False, "vmap": False, "out": False}
+    text = drafted.records["specs/ours.toml"]
+    assert re.search(r"forward_ad = false  # .*jvp", text)
+    assert re.search(r"second_order = false  # .*once_differentiable", text)
+    assert re.search(r"# No forward pass in complex64, complex128: .*complex", text)
+
+
+def test_variants_domains_and_randomness_are_found(operators):
+    assert operators["double"]["variants"] == [{"kind": "inplace", "target": "ours.double_"}]
+    assert operators["noise"]["reseed"] is True
+    assert all(sample["args"][0]["low"] > 0 for sample in operators["entropy"]["samples"])
+
+
+def test_small_calls_of_tests_become_samples(operators):
+    expected = {"args": [{"shape": [2], "low": 0.5, "high": 1.011}], "kwargs": {"scale": 3.0}}
+    assert operators["double"]["samples"] == [expected]
+
+
+def test_settings_keep_their_comments(drafted):
+    text = drafted.records["pyproject.toml"]
+    assert text.startswith("# ours\n[tool.opcheck]\n")
+    assert "# allowed" in text
+    assert tomli.loads(text)["tool"]["opcheck"] == {"modules": ["torch", "ours"], "specs": ["specs"]}
+
+
+class TestRequests:
+    """What can be refused before anything is tried."""
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            (["demo.duble"], 'demo has no attribute "duble"; did you mean "demo.double"?'),
+            (["nowhere.f"], 'no module named "nowhere"'),
+            (
+                ["demo.Wrong"],
+                '"demo.Wrong" is a torch.autograd.Function; name its apply; did you mean "demo.Wrong.apply"?',
+            ),
+            (["demo.double", "--output", "specs/good.toml"], "specs/good.toml has [defaults], which would apply"),
+            (["demo.wrong", "--args", "[{ shap = [2] }]"], "--args [{ shap = [2] }]: "),
+            (["demo.raises"], "no arguments found: demo.raises: RuntimeError: not today; give arguments by --args"),
+        ],
+    )
+    def test_a_request_that_cannot_be_met_says_why(self, cli, project, arguments, message):
+        before = (project.folder / "pyproject.toml").read_text()
+        run = cli("new", *arguments)
+        assert message in run.err
+        assert (run.code, (project.folder / "pyproject.toml").read_text()) == (2, before)
+        assert not (project.folder / "specs" / "demo.toml").exists()
+
+
+class TestNewcomer:
+    """The first hour, as README.md has it."""
+
+    README = (ROOT / "README.md").read_text(encoding="utf-8")
+    HOUR = README.split("## The first hour")[1].split("\n## ")[0]
+
+    def test_it_ends_with_a_green_run(self, project):
+        shutil.rmtree(project.folder / "specs")
+        (project.folder / "pyproject.toml").unlink()
+        project.write("mylib.py", re.search(r"```python\n(# mylib.py\n.*?)```", self.README, re.DOTALL)[1])
+        new, *rest = [line.removeprefix("$ ") for line in re.findall(r"^\$ .*$", self.HOUR, re.MULTILINE)]
+        first = project.run(*shlex.split(new))
+        shown = re.search(rf"\$ {re.escape(new)}\n(.*?)\n```", self.HOUR, re.DOTALL)[1].splitlines()
+        assert [line for line in shown if line != "..." and line not in first.out.splitlines()] == []
+        assert first.code == 1
+        (wrong,) = re.findall(r" is `(return [^`]*)`", self.HOUR)
+        (right,) = re.findall(r"becomes\s+`(return [^`]*)`", self.HOUR)
+        text = (project.folder / "mylib.py").read_text()
+        assert text.count(wrong) == 1
+        project.write("mylib.py", text.replace(wrong, right))
+        workflow = re.search(r"```yaml\n# (\S+)\n(.*?)```", self.HOUR, re.DOTALL)
+        project.write(workflow[1], workflow[2])
+        commands = re.findall(r"- run: (opcheck .*)", workflow[2])
+        assert len(rest) == len(commands) == 2
+        for command in (*rest, *commands):
+            done = project.run(*shlex.split(command))
+            assert done.code == 0, done.out + done.err
