@@ -89,7 +89,7 @@ def noisy(x):
 
 GOOD = """
 [defaults]
-dtypes   = { forward = ["float64"] }
+dtypes   = { forward = ["float64"], exact = true }
 supports = { out = false }
 samples  = [{ args = [{ shape = [2] }] }]
 
@@ -101,7 +101,7 @@ variants = [{ kind = "inplace", target = "demo.double_" }]
 
 BAD = """
 [defaults]
-dtypes   = { forward = ["float64"] }
+dtypes   = { forward = ["float64"], exact = true }
 supports = { out = false, vmap = false, forward_ad = false, batched_grad = false }
 samples  = [{ args = [{ shape = [2] }] }]
 

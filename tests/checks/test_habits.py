@@ -33,6 +33,13 @@ samples  = [{{ args = [{arguments(name)}] }}]
 """
 
 
+@pytest.fixture(autouse=True)
+def nothing_kept():
+    """What functions keep for the whole process is from no other test."""
+    habits.CachesByShape.cache.clear()
+    habits.KNOWN.clear()
+
+
 @pytest.fixture
 def outcome_of(outcomes):
     def run(name, check, dtype):

@@ -89,7 +89,9 @@ orders = ["rev_over_fwd", "fwd_over_fwd", "scalarized_second_order", "rev_over_r
 
 
 def test_a_refused_dtype_is_not_one_in_which_no_tensor_is_returned(outcomes):
-    text = '[[operator]]\nname = "operators.results.as_none"\ndtypes = { forward = ["float64"] }\n' + SAMPLES
+    text = (
+        '[[operator]]\nname = "operators.results.as_none"\ndtypes = { forward = ["float64"], exact = true }\n' + SAMPLES
+    )
     outcome = outcomes(text, checks=("dtypes",), dtypes=("float32",))
     assert [each.outcome for each in outcome.values()] == ["failed"]
 

@@ -35,7 +35,8 @@ def test_both_ways_agree_case_by_case(runs):
 def test_the_right_operators_pass(runs):
     for name in ("softops.squareplus", "softops.logcosh"):
         own = {case: outcome for case, outcome in runs[0].outcomes.items() if case.startswith(f"{name}::")}
-        assert {case: outcome for case, outcome in own.items() if outcome not in ("passed", "xfailed")} == {}
+        bad = {case: outcome for case, outcome in own.items() if outcome not in ("passed", "xfailed")}
+        assert all("::fwd_over_fwd[" in case and outcome == "skipped" for case, outcome in bad.items()), bad
 
 
 @pytest.mark.parametrize(
