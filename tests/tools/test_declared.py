@@ -65,7 +65,7 @@ class TestCommand:
     def test_it_prints_the_floors_of_this_project(self, capsys):
         assert tool["main"](["--lowest", "--without", "torch", "test"]) == 0
         lines = capsys.readouterr().out.splitlines()
-        assert "pydantic==2.11" in lines
+        assert "pydantic==2.12" in lines
         assert {line.partition("==")[0] for line in lines} >= {"numpy", "hypothesis", "psutil"}
         assert "torch" not in {line.partition("==")[0] for line in lines}
 
