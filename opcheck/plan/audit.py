@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import get_args
 
 from opcheck.plan.expectations import matches
 from opcheck.plan.kinds import check_kinds
@@ -10,7 +11,7 @@ from opcheck.plan.planner import combinations
 from opcheck.spec.claims import OperatorTolerances, Tolerances, When
 from opcheck.spec.device import DeviceProfile
 from opcheck.spec.dtypes import GROUPS, KNOWN
-from opcheck.spec.library import Library, Operator, names_of
+from opcheck.spec.library import Library, Operator, VariantKind, names_of
 from opcheck.spec.positions import Path
 from opcheck.spec.problems import Problem, listing, nearest
 
@@ -33,7 +34,7 @@ def _audit_profile(device: DeviceProfile) -> Iterator[Problem]:
     for index, expect in enumerate(device.expect):
         choices = {
             "check": list(check_kinds()),
-            "variant": ["function", "method", "inplace"],
+            "variant": list(get_args(VariantKind)),
             "device": [device.name],
             "dtype": [*GROUPS, *KNOWN],
         }

@@ -48,6 +48,10 @@ FINER: dict[str, tuple[str, ...]] = {
 """The dtypes that hold every number of a coarser one (of int64: every one below 2**53), the best one first."""
 
 
+FOLLOWING = ("real", "complex", "integer")
+"""Words in the recipe of a tensor for a dtype that follows from the one of the case."""
+
+
 def is_differentiable(dtype: str) -> bool:
     """Return whether tensors of this dtype can require grad."""
     return dtype.startswith(("float", "bfloat", "complex")) and not dtype.startswith("float8")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import get_args
 
 from opcheck.spec.claims import Supports
-from opcheck.spec.dtypes import GROUPS, KNOWN
+from opcheck.spec.dtypes import FOLLOWING, GROUPS, KNOWN
+from opcheck.spec.library import VariantKind
 from opcheck.spec.templates import Template
-
-VARIANTS = ("function", "method", "inplace")
 
 
 @dataclass(frozen=True)
@@ -52,10 +52,10 @@ def _signed(names: Iterable[str]) -> tuple[str, ...]:
 
 
 FIXED: dict[str, tuple[str, ...]] = {
-    "variant": VARIANTS,
+    "variant": get_args(VariantKind),
     "dtype": KNOWN,
     "dtype or group": (*GROUPS, *(name for name in KNOWN if name not in GROUPS)),
-    "dtype or precision": (*KNOWN, "real", "complex"),
+    "dtype or precision": (*KNOWN, *FOLLOWING),
     "dtype entry": _signed((*GROUPS, *KNOWN)),
     "feature": tuple(Supports.model_fields),
 }

@@ -23,7 +23,7 @@ from opcheck.settings import Settings
 from opcheck.spec import SpecError
 from opcheck.spec import schema as written
 from opcheck.spec.document import Document
-from opcheck.spec.dtypes import GROUPS, KNOWN
+from opcheck.spec.dtypes import FOLLOWING, GROUPS, KNOWN
 from opcheck.spec.load import builtin_folder
 from opcheck.spec.model import Model
 from opcheck.spec.templates import Template, builtin, builtin_names
@@ -226,6 +226,14 @@ def test_the_toml_of_the_documents_passes(schema: Any) -> None:
 )  # fmt: skip
 def test_what_the_loader_refuses_is_refused(schema: Any, text: str) -> None:
     assert len(mistakes(schema, text)) == 1
+
+
+@pytest.mark.parametrize("dtype", [*KNOWN, *FOLLOWING])
+def test_each_dtype_of_a_tensor_that_the_loader_knows_is_accepted(folder: Path, closed: Any, dtype: str) -> None:
+    path = folder / "spec.toml"
+    path.write_text(spec(samples=f'[{{ args = [{{ shape = [2], dtype = "{dtype}" }}] }}]'), encoding="utf-8")
+    load([path])
+    assert mistakes(closed, path.read_text(encoding="utf-8")) == []
 
 
 @settings(max_examples=300, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck))
