@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-import torch
-
 from opcheck.checks.context import Context
 from opcheck.checks.per_sample import each, too_coarse
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, blocked, fails, inapplicable, untested
 from opcheck.derivatives import NO_REFUSAL, Disagreement, Engine, Request
-from opcheck.derivatives.sparse import LAYOUTS
+from opcheck.derivatives.sparse import are_movable
 from opcheck.spec.claims import Supports
 
 
@@ -45,7 +43,7 @@ def check(context: Context) -> Iterator[Verdict]:
 
 def _judged(subject: Subject, engine: Engine, rtol: float) -> Verdict:
     """Return the verdict on a sample, where derivatives may be off by `rtol` of their largest entry."""
-    if any(leaf.layout not in (torch.strided, *LAYOUTS) for leaf in subject.leaves):
+    if not are_movable(subject.leaves):
         return inapplicable("the digits of derivatives are known for strided and sparse inputs only")
     if not subject.output_info.requires_grad:
         return untested("no output requires grad: there is no backward pass")

@@ -14,14 +14,10 @@ def names_of(operator: Callable[..., Any], path: str) -> tuple[str, ...]:
 
     Built-in functions of torch have no Python signature. Their names come from the ATen operator of the same name.
     """
-    function = getattr(operator, "__self__", None)
-    if isinstance(function, type) and issubclass(function, torch.autograd.Function):
-        names = _parameters(function.forward)  # apply takes what forward takes, but for ctx where that is its business
-        return names if function.setup_context is not torch.autograd.Function.setup_context else names[1:]
     schema = schema_of(operator, path)
     if schema is None:
         try:
-            return _parameters(operator)
+            return tuple(p.name for p in parameters(operator) if p.kind in POSITIONAL)
         except (TypeError, ValueError):
             return ()
     # ATen calls the first argument `self`, the documentation calls it `input`.
@@ -43,9 +39,17 @@ def schema_of(operator: Callable[..., Any], path: str) -> Any:
     return None
 
 
-def _parameters(operator: Callable[..., Any]) -> tuple[str, ...]:
-    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return tuple(p.name for p in inspect.signature(operator).parameters.values() if p.kind in kinds)
+POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def parameters(operator: Callable[..., Any]) -> list[inspect.Parameter]:
+    """Return the parameters that a caller passes. Raises TypeError or ValueError if there is no Python signature."""
+    owner = getattr(operator, "__self__", None)
+    if not isinstance(owner, type) or not issubclass(owner, torch.autograd.Function):
+        return list(inspect.signature(operator).parameters.values())
+    # apply takes what forward takes, but for ctx where that is its business
+    found = list(inspect.signature(owner.forward).parameters.values())
+    return found[1:] if owner.setup_context is torch.autograd.Function.setup_context else found
 
 
 def called(path: Sequence[int | str], names: Sequence[str]) -> str:

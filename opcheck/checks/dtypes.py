@@ -12,14 +12,15 @@ from functools import partial
 import torch
 
 from opcheck.checks.context import Context
-from opcheck.checks.finer import Finer, Results, cotangents_of, with_gradient
+from opcheck.checks.finer import Finer, Results, cotangents_of
 from opcheck.checks.per_sample import each, nobody_tests, too_much
 from opcheck.checks.subject import Subject
-from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, told
+from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, remedy, told
 from opcheck.derivatives import NO_REFUSAL
 from opcheck.derivatives.autodiff import vjp
 from opcheck.derivatives.disagreement import called
 from opcheck.samples.modules import ModuleCall
+from opcheck.samples.outputs import with_gradient
 from opcheck.samples.results import WHAT_IS_TESTED, Untestable
 from opcheck.spec.dtypes import is_differentiable
 
@@ -46,7 +47,7 @@ def check(context: Context) -> Iterator[Verdict]:
 def _broken(dtype: str, refusal: str) -> Verdict:
     # Elsewhere a refused sample is an error. Here, that the operator accepts the dtype is the claim.
     title = f"dtypes: forward is claimed for {dtype}, but {refusal}"
-    return fails(title, _take_out(dtype, "forward"), remedy=_remedy("forward", f"-{dtype}"))
+    return fails(title, _take_out(dtype, "forward"), **remedy("dtypes.forward", f"-{dtype}"))
 
 
 def _take_out(dtype: str, what: str) -> str:
@@ -90,8 +91,7 @@ class _Judge:
             raise
         except Exception as error:
             what = f"dtypes: backward is claimed for {self.dtype}, but is refused: {told(error)}"
-            remedy = _remedy("backward", f"-{self.dtype}")
-            return fails(what, _take_out(self.dtype, "backward"), remedy=remedy)
+            return fails(what, _take_out(self.dtype, "backward"), **remedy("dtypes.backward", f"-{self.dtype}"))
         if not any(output.numel() for output in outputs) or not any(leaf.numel() for leaf in subject.leaves):
             return self._untested("inputs or outputs are empty")
         self.pulled_back = True
@@ -161,18 +161,13 @@ def _refused(context: Context, what: str) -> Verdict:
     return fails(
         f"dtypes: {what} is not claimed for {dtype}, but works on all samples",
         f'add "{dtype}" to dtypes.{what}, or take dtypes.exact out, so that the spec claims nothing about {dtype}',
-        remedy=_remedy(what, dtype),
+        **remedy(f"dtypes.{what}", dtype),
     )
 
 
 def _has_backward(subject: Subject) -> bool:
     """Run the backward pass, and tell whether there is one. Passes on its exceptions."""
-    outputs = with_gradient(subject.outputs)
+    outputs = subject.differentiable_outputs
     if outputs:
         vjp(outputs, subject.leaves, [torch.ones_like(output) for output in outputs])
     return bool(outputs)
-
-
-def _remedy(what: str, entry: str) -> dict[str, str]:
-    """Return the claim to add (a dtype) or to take back (with a leading -), as data."""
-    return {"key": f"dtypes.{what}", "write": entry}

@@ -17,7 +17,6 @@ from opcheck.checks.subject import Subject
 from opcheck.derivatives import NO_REFUSAL
 from opcheck.derivatives.coordinates import index_text, split, vector, vectors_like
 from opcheck.samples import Inputs, TestedFunction
-from opcheck.samples.outputs import differentiable
 from opcheck.spec.dtypes import finer_than
 
 UNITS = {"half": 8, "single": 256}
@@ -93,7 +92,7 @@ class Finer:
                 raise
             except Exception:
                 continue  # outside of what the operator accepts
-            moved = (vector((_dense(other),)) - found).abs().nan_to_num(nan=float("inf"))
+            moved = (vector((other,)) - found).abs().nan_to_num(nan=float("inf"))
             most = torch.maximum(most, moved)
         return most
 
@@ -135,7 +134,7 @@ def _is_rounded(one: Tensor, other: Tensor) -> bool:
 
 def _largest(result: Tensor) -> float:
     """Return the largest finite modulus of a coordinate; 0 if there is none."""
-    size = vector((_dense(result),)).abs()
+    size = vector((result,)).abs()
     return float(size.nan_to_num(0.0, 0.0, 0.0).max()) if size.numel() else 0.0
 
 
@@ -178,11 +177,6 @@ def _told(one: Tensor, other: Tensor, off: Tensor) -> str:
     worst = int(difference.argmax())
     place = index_text(*split(worst, one))
     return f"{place} is {float(got[worst]):.6g}, not {float(expected[worst]):.6g}"
-
-
-def with_gradient(outputs: Sequence[Tensor]) -> Results:
-    """Return the outputs that require grad."""
-    return tuple(output for output in differentiable(outputs) if output.requires_grad)
 
 
 def cotangents_of(outputs: Sequence[Tensor]) -> Results:

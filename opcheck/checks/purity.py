@@ -15,6 +15,7 @@ from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, fails
 from opcheck.derivatives import NO_REFUSAL
 from opcheck.samples.captured import captured
+from opcheck.samples.layouts import parts
 from opcheck.samples.results import leaves_of
 from opcheck.text import class_of
 
@@ -104,15 +105,11 @@ def _changed(stage: str, watched: Iterable[Watched]) -> Verdict | None:
 
 def _equal(now: Tensor, before: Tensor) -> bool:
     if now.layout is not torch.strided:
-        return all(_equal(one, other) for one, other in zip(_parts(now), _parts(before), strict=True))
-    return torch.equal(now, before) or bool(((now == before) | ((now != now) & (before != before))).all())
-
-
-def _parts(sparse: Tensor) -> tuple[Tensor, ...]:
-    """Return the tensors that a sparse tensor is made of."""
-    if sparse.layout is torch.sparse_coo:
-        return sparse._indices(), sparse._values()
-    return (sparse.to_dense(),)
+        pairs = zip(parts(now) or (now.to_dense(),), parts(before) or (before.to_dense(),), strict=True)
+        return all(_equal(one, other) for one, other in pairs)
+    if torch.equal(now, before):
+        return True
+    return now.shape == before.shape and bool(((now == before) | ((now != now) & (before != before))).all())
 
 
 def _tensors(kind: str, items: Iterable[tuple[int | str, Any]]) -> Iterator[tuple[str, Tensor]]:

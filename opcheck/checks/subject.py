@@ -13,7 +13,7 @@ from opcheck.checks.arguments import called, names_of
 from opcheck.checks.context import Context
 from opcheck.derivatives import Request, TooLarge
 from opcheck.samples import Inputs, TestedFunction
-from opcheck.samples.outputs import differentiable
+from opcheck.samples.outputs import differentiable, with_gradient
 from opcheck.samples.results import flatten
 from opcheck.spec.library import Sample
 
@@ -109,7 +109,7 @@ class Subject:
     @property
     def differentiable_outputs(self) -> tuple[Tensor, ...]:
         """The outputs under test that require grad."""
-        return tuple(output for output in differentiable(self.outputs) if output.requires_grad)
+        return with_gradient(self.outputs)
 
     @cached_property
     def request(self) -> Request:

@@ -14,9 +14,9 @@ from opcheck.checks.ordinary import differentiate_twice
 from opcheck.checks.per_sample import Judge, prepared, too_coarse, too_much, with_sample
 from opcheck.checks.raw_gradients import functions_of
 from opcheck.checks.subject import Subject
-from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, inapplicable, told, untested
+from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, inapplicable, remedy, told, untested
 from opcheck.derivatives import NO_REFUSAL
-from opcheck.derivatives.autodiff import dual_level, make_dual, tangent_of
+from opcheck.derivatives.autodiff import pushed
 from opcheck.samples import realize
 from opcheck.spec.claims import Supports
 
@@ -103,8 +103,8 @@ def _probed(context: Context, feature: str) -> Iterator[Verdict]:
         return
     if Answer.WORKS in answers:
         title = f"unsupported: {feature} is disclaimed, but works on all samples"
-        remedy = {"key": f"supports.{feature}", "write": True}
-        yield fails(title, f"take supports.{feature} out of the spec", feature=feature, remedy=remedy)
+        key = f"supports.{feature}"
+        yield fails(title, f"take {key} out of the spec", feature=feature, **remedy(key, True))
     else:
         yield cannot(f"unsupported: no sample shows whether {feature} is refused", "add a sample that does")
 
@@ -176,9 +176,8 @@ def _backward_of_others(subject: Subject) -> tuple[Answer, str]:
 
 
 def _forward_ad(subject: Subject) -> tuple[Answer, str]:
-    with dual_level():
-        dual = [make_dual(leaf.detach(), torch.ones_like(leaf)) for leaf in subject.leaves]
-        tangents = [tangent_of(output) for output in subject.function(*dual)]
+    leaves = [leaf.detach() for leaf in subject.leaves]
+    _, tangents = pushed(subject.function, leaves, [torch.ones_like(leaf) for leaf in leaves])
     if subject.context.case.claims.supports.backward is False and not any(t is not None for t in tangents):
         return Answer.REFUSED, "no output has a tangent"
     return _asked("forward_ad")(subject)

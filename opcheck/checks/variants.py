@@ -11,7 +11,7 @@ from torch import Tensor
 from opcheck.checks.agreement import agree
 from opcheck.checks.per_sample import per_sample
 from opcheck.checks.subject import Subject
-from opcheck.checks.verdict import HOLDS, Verdict, fails, told
+from opcheck.checks.verdict import HOLDS, Verdict, fails, remedy, told
 from opcheck.samples import Unresolved
 from opcheck.samples.results import flatten, named, names_among
 
@@ -75,14 +75,13 @@ def _out(subject: Subject, expected: tuple[Tensor, ...]) -> Verdict:
     except Exception as error:
         if not claimed:
             return HOLDS
-        remedy = {"key": "supports.out", "write": False}
         hint = "if the operator has no out=, write supports.out = false"
-        return fails(f"variants: out= raised {told(error)}", hint, remedy=remedy)
+        return fails(f"variants: out= raised {told(error)}", hint, **remedy("supports.out", False))
     if not claimed:
         return fails(
             "variants: out= is disclaimed, but accepted",
             "take supports.out out of the spec",
-            remedy={"key": "supports.out", "write": True},
+            **remedy("supports.out", True),
         )
     return _same(subject, buffers, expected, "out=")
 

@@ -78,12 +78,17 @@ def fails(title: str, detail: str = "", **fields: Any) -> Verdict:
 
 
 def refused(kind: CheckKind, title: str) -> Verdict:
-    """Return the verdict that the operator raises an error instead of doing what it claims.
-
-    `remedy` in its fields is the claim to take back, as data: a key of the spec, and what to write.
-    """
-    fields = {} if kind.asked or not kind.needs else {"remedy": {"key": f"supports.{kind.needs[-1]}", "write": False}}
+    """Return the verdict that the operator raises an error instead of doing what it claims."""
+    fields = {} if kind.asked or not kind.needs else remedy(f"supports.{kind.needs[-1]}", False)
     return fails(title, kind.remedy, **fields)
+
+
+def remedy(key: str, write: bool | str) -> dict[str, Any]:
+    """Return the field with the claim to make or to take back, as data: a key of the spec, and what to write.
+
+    write: of `supports`, the value; of `dtypes`, a dtype to add, or to take out (with a leading -).
+    """
+    return {"remedy": {"key": key, "write": write}}
 
 
 def cannot(title: str, detail: str = "") -> Verdict:

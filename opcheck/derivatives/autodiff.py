@@ -55,17 +55,24 @@ def tangent_of(tensor: Tensor) -> Tensor | None:
     return None if tangent is None or tangent._is_zerotensor() else tangent
 
 
-def value_and_jvp(
+def pushed(
     function: Callable[..., Tensors], primals: Sequence[Tensor], tangents: Sequence[Tensor | None]
-) -> tuple[Tensors, Tensors]:
-    """Return the outputs and their tangents by one call with dual numbers. Missing tangents are zeros.
+) -> tuple[Tensors, list[Tensor | None]]:
+    """Return the outputs and the tangents that they carry, by one call with dual numbers. None means zero.
 
     A primal whose tangent is None is passed on as it is.
     """
     with dual_level():
         given = zip(primals, tangents, strict=True)
         outputs = function(*(primal if t is None else make_dual(primal, t) for primal, t in given))
-        found = [tangent_of(output) for output in outputs]
+        return outputs, [tangent_of(output) for output in outputs]
+
+
+def value_and_jvp(
+    function: Callable[..., Tensors], primals: Sequence[Tensor], tangents: Sequence[Tensor | None]
+) -> tuple[Tensors, Tensors]:
+    """Return the outputs and their tangents by one call with dual numbers. Missing tangents are zeros."""
+    outputs, found = pushed(function, primals, tangents)
     return outputs, tuple(torch.zeros_like(y) if t is None else t for t, y in zip(found, outputs, strict=True))
 
 

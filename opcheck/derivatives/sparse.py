@@ -7,7 +7,7 @@ are specified, since only what is specified can be moved; derivatives are taken 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -22,6 +22,11 @@ from opcheck.derivatives.evidence import Batched, Evidence, Mode
 from opcheck.derivatives.question import Function, Request
 
 LAYOUTS = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
+
+
+def are_movable(leaves: Iterable[Tensor]) -> bool:
+    """Tell whether all leaves are strided or sparse, so that each of their elements can be moved."""
+    return all(leaf.layout in (torch.strided, *LAYOUTS) for leaf in leaves)
 
 
 @dataclass(frozen=True, eq=False)

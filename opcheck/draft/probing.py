@@ -39,6 +39,11 @@ class Surroundings:
     """The folders to import from, besides those of the environment."""
     seconds: float
 
+    def environment(self, **more: str) -> dict[str, str]:
+        """Return the environment of a process that imports from these folders, with more variables."""
+        path = os.pathsep.join(filter(None, (*self.path, os.environ.get("PYTHONPATH", ""))))
+        return {**os.environ, "PYTHONPATH": path, **more}
+
 
 class Last(NamedTuple):
     """The sample that a process was trying last."""

@@ -16,10 +16,10 @@ from typing import Any
 
 import torch
 
+from opcheck.draft.recording import VARIABLE
 from opcheck.samples.operator import resolve_operator
 from opcheck.samples.resolve import Unresolved
 
-VARIABLE = "OPCHECK_RECORD"
 MOST_ELEMENTS = 36
 """The most elements of a tensor in a call that is worth recording."""
 MOST_CALLS = 200

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -30,21 +29,10 @@ def recorded(operators: Iterable[str], tests: Sequence[str], around: Surrounding
         lines.touch()
         asked = {"operators": list(operators), "modules": around.modules, "file": str(lines)}
         request.write_text(json.dumps(asked), encoding="utf-8")
-        path = os.pathsep.join(filter(None, (*around.path, os.environ.get("PYTHONPATH", ""))))
-        command = [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-p",
-            "opcheck.draft.recorder",
-            "-q",
-            "-p",
-            "no:cacheprovider",
-            *tests,
-        ]
-        subprocess.run(
-            command, env={**os.environ, VARIABLE: str(request), "PYTHONPATH": path}, capture_output=True, check=False
-        )
+        plugins = ["-p", "opcheck.draft.recorder", "-p", "no:cacheprovider"]
+        command = [sys.executable, "-m", "pytest", "-q", *plugins, *tests]
+        env = around.environment(**{VARIABLE: str(request)})
+        subprocess.run(command, env=env, capture_output=True, check=False)
         calls = [json.loads(line) for line in lines.read_text(encoding="utf-8").splitlines()]
     return {path: chosen([call["group"] for call in calls if call["operator"] == path]) for path in asked["operators"]}
 

@@ -6,9 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-import torch
-
-from opcheck.checks.arguments import schema_of
+from opcheck.checks.arguments import parameters, schema_of
 from opcheck.draft.parameter import TENSOR, Parameter
 
 UNKNOWN = (
@@ -23,9 +21,8 @@ def parameters_of(operator: Callable[..., Any], path: str) -> list[list[Paramete
     schema = schema_of(operator, path)
     if schema is not None:
         return [[_of_schema(argument) for argument in schema.arguments]]
-    function, bound = _python(operator)
     try:
-        given = list(inspect.signature(function).parameters.values())[bound:]
+        given = parameters(operator)
     except (TypeError, ValueError):
         return list(UNKNOWN)
     named = [one for one in given if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
@@ -39,23 +36,18 @@ def takes_out(operator: Callable[..., Any], path: str) -> bool:
     """Return whether the signature has room for `out=`, as far as it is known."""
     if schema_of(operator, path) is not None:
         return True
-    function, _ = _python(operator)
+    if isinstance(getattr(operator, "__self__", None), type):
+        return False  # apply of an autograd.Function takes no keywords
     try:
-        inspect.signature(function).bind_partial(out=None)
+        given = parameters(operator)
     except TypeError:
         return False
     except ValueError:
         return True
-    return not isinstance(getattr(operator, "__self__", None), type)
+    return any(one.kind is one.VAR_KEYWORD or (one.name == "out" and one.kind in KEYWORDS) for one in given)
 
 
-def _python(operator: Callable[..., Any]) -> tuple[Callable[..., Any], int]:
-    """Return the function whose signature counts, and how many of its parameters are not for the caller."""
-    owner = getattr(operator, "__self__", None)
-    if isinstance(owner, type) and issubclass(owner, torch.autograd.Function):
-        own_context = owner.setup_context is torch.autograd.Function.setup_context
-        return owner.forward, int(own_context)
-    return operator, 0
+KEYWORDS = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
 def _of_signature(one: inspect.Parameter) -> Parameter:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -52,9 +51,8 @@ def _run(drafts: Sequence[Draft], around: Surroundings, processes: int) -> list[
         Path(folder, "draft.toml").write_text(written(drafts), encoding="utf-8")
         command = [sys.executable, "-m", "opcheck", "run", "draft.toml", "--device", "cpu", "--report-json=report.json"]
         command += ["-n", str(min(processes, len(drafts))), "--timeout", f"{around.seconds:g}"]
-        path = os.pathsep.join(filter(None, (*around.path, os.environ.get("PYTHONPATH", ""))))
         done = subprocess.run(
-            command, cwd=folder, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False
+            command, cwd=folder, env=around.environment(), capture_output=True, text=True, check=False
         )
         report = Path(folder, "report.json")
         if done.returncode not in (0, 1) or not report.exists():

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from opcheck.checks.verdict import told
-from opcheck.derivatives.autodiff import dual_level, make_dual, tangent_of
+from opcheck.derivatives.autodiff import pushed
 from opcheck.draft.draft import MISTAKES
 from opcheck.samples import realize
 from opcheck.samples.inputs import Inputs
@@ -142,9 +142,9 @@ def _floating(value: Any) -> bool:
 
 def _has_tangent(operator: Callable[..., Any], inputs: Inputs) -> bool:
     """Return whether an output has a tangent, or forward mode raises: then it is not silent."""
+    leaves = [leaf.detach() for leaf in inputs.leaves]
     try:
-        with dual_level():
-            leaves = [make_dual(leaf.detach(), torch.ones_like(leaf)) for leaf in inputs.leaves]
-            return any(tangent_of(one) is not None for one in _called(operator, inputs, leaves))
+        _, found = pushed(lambda *dual: _called(operator, inputs, dual), leaves, list(map(torch.ones_like, leaves)))
     except Exception:
         return True
+    return any(tangent is not None for tangent in found)

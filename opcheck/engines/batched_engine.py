@@ -17,7 +17,7 @@ from opcheck.derivatives.evidence import MODES, Evidence, Mode
 from opcheck.derivatives.gradients import GRADIENT_CLAIMS, attributes, memory_of_cotangents, undefined_cotangents
 from opcheck.derivatives.precision import lost_digits
 from opcheck.derivatives.question import Request
-from opcheck.derivatives.sparse import LAYOUTS, DependsOnPattern, OfSparse, of_elements
+from opcheck.derivatives.sparse import DependsOnPattern, OfSparse, are_movable, of_elements
 from opcheck.engines.torch_engine import TorchEngine
 
 Step = Literal["rev", "rev with gaps", "fwd", "sum"]
@@ -116,7 +116,7 @@ class BatchedEngine:
             return Disagreement(str(error))
 
     def _answer(self, check: str, request: Request) -> Disagreement | None:
-        if request.fast_mode or any(leaf.layout not in (torch.strided, *LAYOUTS) for leaf in request.leaves):
+        if request.fast_mode or not are_movable(request.leaves):
             return self._by_torch(check, request)
         sparse = any(leaf.layout is not torch.strided for leaf in request.leaves)
         point = self._point(request, by_elements=sparse and check not in OF_GRADIENTS)

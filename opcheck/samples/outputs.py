@@ -75,3 +75,8 @@ def _maps(masked: bool) -> dict[str, Callable[[tuple[Tensor, ...]], tuple[Tensor
 def differentiable(outputs: Iterable[Tensor]) -> tuple[Tensor, ...]:
     """Return the outputs with a floating or complex dtype."""
     return tuple(output for output in outputs if output.is_floating_point() or output.is_complex())
+
+
+def with_gradient(outputs: Iterable[Tensor]) -> tuple[Tensor, ...]:
+    """Return the outputs that have a backward pass."""
+    return tuple(output for output in differentiable(outputs) if output.requires_grad)

@@ -111,8 +111,9 @@ class _Maker:
         if isinstance(item, Given):
             dtype = item.dtype_in(self.dtype)
             leaf, view = item.leaf(item.dtype_in(self.drawn))
-            leaf = leaf if leaf.dtype is dtype else leaf.to(dtype)
-            return self.placed(leaf, view, path, grad=item.grad and (dtype.is_floating_point or dtype.is_complex))
+            return self.placed(
+                leaf.to(dtype), view, path, grad=item.grad and (dtype.is_floating_point or dtype.is_complex)
+            )
         if isinstance(item, Tensor):
             return self.tensor(item, path)
         if isinstance(item, TupleValue):
@@ -190,15 +191,14 @@ class _Maker:
 
     def converted(self, value: torch.Tensor) -> torch.Tensor:
         """Return a parameter or buffer in the dtype of the case, if it was drawn in another one."""
-        own = self.torch_dtype(None, self.drawn)
-        return value.to(self.torch_dtype(None)) if value.dtype is own and self.drawn != self.dtype else value
+        return value.to(self.torch_dtype(None)) if value.dtype is self.torch_dtype(None, self.drawn) else value
 
     def leaf(self, recipe: Tensor, dtype: torch.dtype) -> tuple[torch.Tensor, Through]:
         """Return the leaf of a recipe, and the map from it to the argument of the operator."""
         dense = draw(recipe, recipe.sizes, self.torch_dtype(recipe.dtype, self.drawn))
         if recipe.structure is not None:
             dense = STRUCTURES[recipe.structure](dense)
-        dense = dense if dense.dtype is dtype else dense.to(dtype)
+        dense = dense.to(dtype)
         inside: list[Through] = [THROUGH[recipe.through]] if recipe.through else []
         if recipe.layout not in ("strided", "jagged"):
             return in_layout(dense, recipe).to(self.device).detach(), _composed(inside)

@@ -90,9 +90,7 @@ def _problem(path: Path, items: list[Any], model: type[BaseModel], raw: Any, loc
     if kind == "extra_forbidden":
         choices = [name for item in items for name in _keys(model, item["loc"])]
         elsewhere, instead = _instead(str(path[-1]), model, first["loc"])
-        plural = next(
-            (name for name in choices if name == f"{path[-1]}s"), ""
-        )  # rather than a key of that name elsewhere
+        plural = f"{path[-1]}s" if f"{path[-1]}s" in choices else ""  # nearer than a key of that name in another table
         near = plural or elsewhere or nearest(path[-1], [*choices, *_literals(first["loc"])])
         expected = listing(dict.fromkeys(choices), MOST) + ("" if near or not instead else f"; {instead}")
         return locate(path, f'unknown key "{path[-1]}"', expected, near)

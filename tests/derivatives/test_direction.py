@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from operators import awkward
+from operators import awkward, orders
 
 from opcheck.derivatives.autodiff import Primal, Pullback, Pushforward
 from opcheck.derivatives.direction import holds_along_one
@@ -34,16 +34,10 @@ def test_right_derivatives_hold(function, mode, dtype):
 @BOTH
 @pytest.mark.parametrize("entry", range(4))
 def test_a_single_wrong_entry_of_a_derivative_is_doubted(entry, dtype):
-    class OneEntry(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            ctx.save_for_backward(x)
-            return x * x
-
+    class OneEntry(orders.Cube):
         @staticmethod
         def backward(ctx, v):
-            (x,) = ctx.saved_tensors
-            found = v * 2 * x.conj()
+            found = orders.Cube.backward(ctx, v)
             found[entry] *= 1.002
             return found
 

@@ -97,19 +97,13 @@ class Cube(torch.autograd.Function):
         return 3 * x.conj() ** 2 * v
 
 
-class CubeWrongInCoarse(torch.autograd.Function):
+class CubeWrongInCoarse(Cube):
     """x ** 3, with half the gradient in every dtype but double precision."""
 
     @staticmethod
-    def forward(ctx, x):
-        ctx.save_for_backward(x)
-        return x * x * x
-
-    @staticmethod
     def backward(ctx, v):
-        (x,) = ctx.saved_tensors
-        right = x.dtype in (torch.float64, torch.complex128)
-        return (3.0 if right else 1.5) * x.conj() ** 2 * v
+        right = v.dtype in (torch.float64, torch.complex128)
+        return (1.0 if right else 0.5) * Cube.backward(ctx, v)
 
 
 cube, cube_wrong_in_coarse = Cube.apply, CubeWrongInCoarse.apply
