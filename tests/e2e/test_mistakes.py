@@ -147,7 +147,9 @@ def test_the_command_answers_to_a_mistake_at_once(shared):
         project.write("wrong.toml", MISTAKES["million samples"][0] + MISTAKES["huge tensor"][0])
         start = time.monotonic()
         finished = project.run("opcheck", "run", "wrong.toml")
-        assert time.monotonic() - start < 10  # a second on a machine that has nothing else to do
+        assert (
+            time.monotonic() - start < 60
+        )  # a second on a machine that has nothing else to do, hours for a million samples
         return finished
 
     shown = shared("mistake", run)

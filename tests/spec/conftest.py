@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
 
@@ -36,3 +39,26 @@ def mistakes(write: Write) -> Mistakes:
         return str(caught.value).splitlines()
 
     return load_text
+
+
+@pytest.fixture
+def steps() -> Callable[[Callable[[], Any]], int]:
+    """Count the lines that a function runs through, and the calls it makes: what "soon" means on any machine."""
+
+    def count(function: Callable[[], Any]) -> int:
+        events = 0
+
+        def trace(frame: FrameType, event: str, argument: Any) -> Any:
+            nonlocal events
+            events += 1
+            return trace
+
+        before = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            function()
+        finally:
+            sys.settrace(before)
+        return events
+
+    return count
