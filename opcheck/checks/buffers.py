@@ -10,9 +10,9 @@ from torch import Tensor
 from torch.nn import Module
 
 from opcheck.checks.per_sample import per_sample
-from opcheck.checks.purity import Watched
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, fails, inapplicable, told
+from opcheck.checks.watched import Watched
 from opcheck.derivatives import NO_REFUSAL
 from opcheck.samples.modules import ModuleCall
 

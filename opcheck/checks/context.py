@@ -13,6 +13,7 @@ import torch
 
 from opcheck.checks.arguments import names_of
 from opcheck.checks.verdict import Verdict, told
+from opcheck.checks.watched import Watched, watch_captured
 from opcheck.derivatives import Coverage, Engine, Numbers, default_numbers
 from opcheck.engines import BatchedEngine
 from opcheck.plan.case import Case
@@ -57,14 +58,25 @@ class Context:
     def group(self) -> tuple[object, ...]:
         """What cases must have in common to share their inputs."""
         case = self.case
-        return case.operator, case.variant.path, self.device, case.dtype, case.claims.supports.backward
+        return case.operator, case.variant, self.device, case.dtype, case.claims.supports.backward
 
-    @cached_property
+    @property
     def operator(self) -> Callable[..., Any]:
         """The callable of the case's variant. Raises Unresolved."""
-        path = self.case.variant.path
-        found: Callable[..., Any] = self.cache.once(self.group, path, lambda: self.resolve(path))
-        return found
+        return self._resolved[0]
+
+    @property
+    def captured(self) -> tuple[Watched, ...]:
+        """The tensors that the callable held before the cases of the group called it."""
+        return self._resolved[1]
+
+    @cached_property
+    def _resolved(self) -> tuple[Callable[..., Any], tuple[Watched, ...]]:
+        def resolved() -> tuple[Callable[..., Any], tuple[Watched, ...]]:
+            found = self.resolve(self.case.variant.path)
+            return found, watch_captured(found)
+
+        return self.cache.once(self.group, self.case.variant.path, resolved)
 
     def resolve(self, path: str) -> Callable[..., Any]:
         """Return the callable that a dotted path names, modules constructed. Raises Unresolved."""
@@ -136,7 +148,7 @@ class Context:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # they are about making tensors: the operator has not been called yet
             return realize(
-                sample,
+                replace(sample, kwargs={**sample.kwargs, **dict(self.case.variant.kwargs)}),
                 self.case.dtype,
                 self.device,
                 self.case.seed(sample) + more_seed,

@@ -3,54 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from opcheck.checks.ordinary import Call, copies, is_strided, pushed_forward, tangents
 from opcheck.checks.per_sample import per_sample
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, fails
+from opcheck.checks.watched import Watched, watch_captured
 from opcheck.derivatives import NO_REFUSAL
-from opcheck.samples.captured import captured
-from opcheck.samples.layouts import parts
 from opcheck.samples.results import leaves_of
 from opcheck.text import class_of
-
-
-@dataclass(frozen=True)
-class Watched:
-    """A tensor and what it was like."""
-
-    name: str
-    tensor: Tensor
-    before: Tensor
-    requires_grad: bool
-    shape: torch.Size
-    stride: tuple[int, ...]
-
-    @classmethod
-    def of(cls, name: str, tensor: Tensor) -> Watched:
-        """Remember a tensor."""
-        before = tensor.detach().clone()
-        stride = tensor.stride() if tensor.layout is torch.strided else ()
-        return cls(name, tensor, before, tensor.requires_grad, tensor.shape, stride)
-
-    def change(self, now: Tensor | None = None) -> str:
-        """Return what is different now; an empty string if nothing is.
-
-        now: the tensor that has taken its place. Default: the same one.
-        """
-        now = self.tensor if now is None else now
-        if now.requires_grad != self.requires_grad:
-            return f"{self.name} {'requires' if now.requires_grad else 'no longer requires'} grad"
-        if now.shape != self.shape or (now.layout is torch.strided and now.stride() != self.stride):
-            return f"{self.name} has another shape or other strides"
-        if not _equal(now.detach(), self.before):
-            return f"{self.name} has other values"
-        return f"{self.name} has a gradient in .grad" if now.is_leaf and now.grad is not None else ""
 
 
 def judge(subject: Subject) -> Verdict:
@@ -59,9 +23,11 @@ def judge(subject: Subject) -> Verdict:
     A stage that raises has other checks to say so.
     """
     supports = subject.context.case.claims.supports
-    args, kwargs = subject.inputs.fill(leaves := copies(subject.leaves))
-    given = [*_tensors("argument", [*enumerate(args), *kwargs.items()]), *captured(subject.context.operator)]
+    inputs = subject.context.realize(subject.sample)  # new ones: those of the subject have been given to the operator
+    args, kwargs = inputs.fill(leaves := copies(inputs.leaves))
+    given = _tensors("argument", [*enumerate(args), *kwargs.items()])
     watched = [Watched.of(name, tensor) for name, tensor in given]
+    watched += watch_captured(subject.context.operator)
     outputs = subject.function.tested(subject.function.called(args, kwargs))
     if changed := _changed("forward", watched):
         return changed
@@ -78,7 +44,9 @@ def judge(subject: Subject) -> Verdict:
         vectors = tangents(subject)
         watched += [Watched.of(f"tangent {index}", t) for index, t in enumerate(vectors)]
         stages.append(("forward mode", lambda: pushed_forward(subject, vectors)))
-    return _through(stages, watched)
+    verdict = _through(stages, watched)
+    # What only the very first call changed, before this check watched.
+    return (_changed("a call", subject.context.captured) if verdict.passed else None) or verdict
 
 
 def _through(stages: list[tuple[str, Callable[[], object]]], watched: list[Watched]) -> Verdict:
@@ -101,15 +69,6 @@ def _changed(stage: str, watched: Iterable[Watched]) -> Verdict | None:
     if not changes:
         return None
     return fails(f"purity: {stage} changes what it is given: {changes[0]}", "\n".join(changes[1:]))
-
-
-def _equal(now: Tensor, before: Tensor) -> bool:
-    if now.layout is not torch.strided:
-        pairs = zip(parts(now) or (now.to_dense(),), parts(before) or (before.to_dense(),), strict=True)
-        return all(_equal(one, other) for one, other in pairs)
-    if torch.equal(now, before):
-        return True
-    return now.shape == before.shape and bool(((now == before) | ((now != now) & (before != before))).all())
 
 
 def _tensors(kind: str, items: Iterable[tuple[int | str, Any]]) -> Iterator[tuple[str, Tensor]]:

@@ -72,6 +72,18 @@ class WritesToInputInForward(Square):
         return y
 
 
+class ZeroesItsInput(Square):
+    """A second call with the same input changes nothing more."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x.clone())
+        ctx.save_for_forward(x.clone())
+        y = x * x
+        x.data.zero_()
+        return y
+
+
 class WritesToInputInBackward(Square):
     @staticmethod
     def backward(ctx, v):
@@ -127,6 +139,14 @@ CALLS = torch.zeros(1)
 
 def counts_in_a_global(x: Tensor) -> Tensor:
     CALLS.add_(1)
+    return x * x
+
+
+MARK = torch.zeros(1)
+
+
+def marks_its_first_call(x: Tensor) -> Tensor:
+    MARK.fill_(1)
     return x * x
 
 
@@ -426,8 +446,9 @@ counts_in_a_closure = _counting()
 
 FAULTS: dict[str, tuple[str, ...]] = {
     "purity": (
-        "WritesToInputInForward", "WritesToInputInBackward", "WritesToCotangent", "WritesToOutputInBackward",
-        "WritesToTangent", "WritesAndRaises", "counts_in_a_global", "counts_in_a_closure",
+        "WritesToInputInForward", "ZeroesItsInput", "WritesToInputInBackward", "WritesToCotangent",
+        "WritesToOutputInBackward", "WritesToTangent", "WritesAndRaises", "counts_in_a_global", "counts_in_a_closure",
+        "marks_its_first_call",
     ),
     "context": (
         "doubles_without_grad", "doubles_in_inference_mode", "depends_on_threads", "loses_digits_under_autocast",
@@ -443,8 +464,8 @@ FAULTS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 
 SEEN_BY_TORCH = (
-    "WritesToInputInForward", "WritesToInputInBackward", "WritesAndRaises", "KeepsOnTheClass", "ReusesABuffer",
-    "caches_by_object", "SavesItsData", "Three", "WrongNowAndThen", "RandomAtSecondOrder",
+    "WritesToInputInForward", "ZeroesItsInput", "WritesToInputInBackward", "WritesAndRaises", "KeepsOnTheClass",
+    "ReusesABuffer", "caches_by_object", "SavesItsData", "Three", "WrongNowAndThen", "RandomAtSecondOrder",
 )  # fmt: skip
 """The faults that torch's gradcheck and gradgradcheck find, together; they pass all others."""
 

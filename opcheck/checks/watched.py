@@ -1,0 +1,60 @@
+"""Tensors that are watched for changes, whoever makes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from opcheck.samples.captured import captured
+from opcheck.samples.layouts import parts
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A tensor and what it was like."""
+
+    name: str
+    tensor: Tensor
+    before: Tensor
+    requires_grad: bool
+    shape: torch.Size
+    stride: tuple[int, ...]
+
+    @classmethod
+    def of(cls, name: str, tensor: Tensor) -> Watched:
+        """Remember a tensor."""
+        before = tensor.detach().clone()
+        stride = tensor.stride() if tensor.layout is torch.strided else ()
+        return cls(name, tensor, before, tensor.requires_grad, tensor.shape, stride)
+
+    def change(self, now: Tensor | None = None) -> str:
+        """Return what is different now; an empty string if nothing is.
+
+        now: the tensor that has taken its place. Default: the same one.
+        """
+        now = self.tensor if now is None else now
+        if now.requires_grad != self.requires_grad:
+            return f"{self.name} {'requires' if now.requires_grad else 'no longer requires'} grad"
+        if now.shape != self.shape or (now.layout is torch.strided and now.stride() != self.stride):
+            return f"{self.name} has another shape or other strides"
+        if not _equal(now.detach(), self.before):
+            return f"{self.name} has other values"
+        return f"{self.name} has a gradient in .grad" if now.is_leaf and now.grad is not None else ""
+
+
+def watch_captured(operator: Callable[..., Any]) -> tuple[Watched, ...]:
+    """Remember the tensors that a callable holds, as they are now."""
+    return tuple(Watched.of(name, tensor) for name, tensor in captured(operator))
+
+
+def _equal(now: Tensor, before: Tensor) -> bool:
+    if now.layout is not torch.strided:
+        pairs = zip(parts(now) or (now.to_dense(),), parts(before) or (before.to_dense(),), strict=True)
+        return all(_equal(one, other) for one, other in pairs)
+    if torch.equal(now, before):
+        return True
+    return now.shape == before.shape and bool(((now == before) | ((now != now) & (before != before))).all())
