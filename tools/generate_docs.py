@@ -29,8 +29,8 @@ from opcheck.spec.claims import (
 from opcheck.spec.device import DeviceProfile, Hint
 from opcheck.spec.modules import Construction, Init
 from opcheck.spec.operator import OperatorSpec, SampleSpec, TemplateUse
+from opcheck.spec.recipe import Tensor
 from opcheck.spec.render import render
-from opcheck.spec.values import Tensor
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 
@@ -134,7 +134,7 @@ def literals() -> str:
     rows = ["| table | meaning |", "|---|---|"]
     models = (
         values.NoneValue, values.ComplexValue, values.DtypeValue, values.SliceValue, values.EllipsisValue,
-        values.TupleValue, values.ObjectValue,
+        values.TupleValue, values.MappingValue, values.ObjectValue, values.CallValue, values.SameValue,
     )  # fmt: skip
     for model in models:
         meaning, _, written = (model.__doc__ or "").strip().rstrip(".").partition(": ")

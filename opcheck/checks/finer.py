@@ -101,16 +101,13 @@ def _nudged(inputs: Inputs, unit: float, number: int) -> Inputs:
     """Return arguments moved at random by the rounding unit of their largest element. Sparse ones stay as they are."""
 
     def moved(item: Any) -> Any:
-        if type(item) in (list, tuple):
-            return type(item)(moved(part) for part in item)
         if not isinstance(item, Tensor) or not _is_number(item) or item.layout is not torch.strided or not item.numel():
             return item
         values = item.detach()
         (noise,) = vectors_like((values,), number)
         return (values + unit * _largest(values) * noise).requires_grad_(item.requires_grad)
 
-    kwargs = {name: moved(item) for name, item in inputs.kwargs.items()}
-    return replace(inputs, args=moved(inputs.args), kwargs=kwargs, leaves=moved(inputs.leaves))
+    return replace(inputs.changed(moved), leaves=tuple(map(moved, inputs.leaves)))
 
 
 def _is_number(tensor: Tensor) -> bool:

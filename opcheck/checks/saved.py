@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -12,20 +11,20 @@ from opcheck.checks.ordinary import Call, compared, copies, ordinary
 from opcheck.checks.per_sample import per_sample
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, fails, untested
+from opcheck.samples.inputs import built, parts
 from opcheck.samples.outputs import differentiable
-
-Arguments = Mapping[int | str, Any]
+from opcheck.samples.results import leaves_of
 
 
 def judge(subject: Subject) -> Verdict:
     """Change one argument or output at a time in place after forward, and run backward."""
     ordinary(subject)
-    names = [name for name, _ in _tensors(*_called(subject))]
+    names = [name for name, _ in _called(subject)[1]]
     for index, name in enumerate(names):
         call, tensors = _called(subject)
         if not any(output.requires_grad for output in call.outputs):
             return untested("no output requires grad: there is no backward pass")
-        if not _change([tensor for _, tensor in _tensors(call, tensors)][index]):
+        if not _change(tensors[index][1]):
             continue
         verdict = _after(subject, call, name)
         if not verdict.passed:
@@ -33,38 +32,25 @@ def judge(subject: Subject) -> Verdict:
     return HOLDS
 
 
-def _called(subject: Subject) -> tuple[Call, Arguments]:
-    """Call the operator. Return the call and its arguments, by position or name."""
+def _called(subject: Subject) -> tuple[Call, list[tuple[str, Tensor]]]:
+    """Call the operator. Return the call, and the arguments and outputs that may be written to, with names."""
     leaves = copies(subject.leaves)
-    args, kwargs = subject.inputs.fill(leaves)
-    args, kwargs = tuple(map(_copied, args)), {name: _copied(value) for name, value in kwargs.items()}
+    given = subject.inputs.changed(_copied).in_slots(leaves)
+    own = {id(part) for part in parts([*given])}  # objects may hold tensors that are not those of the call
+    args, kwargs = built(given[0]), built(given[1])
     outputs = differentiable(subject.function.tested(subject.function.called(args, kwargs)))
-    return Call(leaves, outputs), dict([*enumerate(args), *kwargs.items()])
+    arguments = [
+        (f"argument {index}{path}", part)
+        for index, item in (*enumerate(args), *kwargs.items())
+        for path, part in leaves_of(item)
+        if isinstance(part, Tensor) and id(part) in own
+    ]
+    found = [*arguments, *((f"output {index}", output) for index, output in enumerate(outputs))]
+    return Call(leaves, outputs), [item for item in found if item[1].layout is torch.strided and item[1].numel()]
 
 
 def _copied(item: Any) -> Any:
-    """Return an argument whose tensors are copies, but for those that depend on leaves."""
-    if isinstance(item, Tensor):
-        return item if item.requires_grad else item.clone()
-    return type(item)(map(_copied, item)) if type(item) in (list, tuple) else item
-
-
-def _tensors(call: Call, arguments: Arguments) -> Iterator[tuple[str, Tensor]]:
-    outputs: Arguments = dict(enumerate(call.outputs))
-    for kind, items in (("argument", arguments), ("output", outputs)):
-        for index, item in items.items():
-            for name, found in _inside(f"{kind} {index}", item):
-                if found.layout is torch.strided and found.numel():
-                    yield name, found
-
-
-def _inside(name: str, item: Any) -> Iterator[tuple[str, Tensor]]:
-    """Yield the tensors of an argument that `_copied` has copied: nothing else may be written to."""
-    if isinstance(item, Tensor):
-        yield name, item
-    elif type(item) in (list, tuple):
-        for index, part in enumerate(item):
-            yield from _inside(f"{name}[{index}]", part)
+    return item.clone() if isinstance(item, Tensor) else item
 
 
 def _change(tensor: Tensor) -> bool:

@@ -13,6 +13,7 @@ from opcheck.checks.per_sample import per_sample
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, fails, remedy, told
 from opcheck.samples import Unresolved
+from opcheck.samples.function import with_own_first
 from opcheck.samples.results import flatten, named, names_among
 
 Call = Callable[[tuple[Any, ...], dict[str, Any]], Any]
@@ -35,27 +36,30 @@ def _call(subject: Subject, operator: Callable[..., Any], **more: Any) -> Any:
 
 def _ways(subject: Subject, expected: tuple[Tensor, ...]) -> Verdict:
     operator = subject.context.case.operator
-    ways: list[tuple[str, str]] = [(variant.kind, variant.path) for variant in operator.variants[1:]]
-    ways += [("alias", path) for path in operator.spec.aliases]
-    for kind, path in ways:
+    ways: list[tuple[str, str, dict[str, Any]]] = [("alias", path, {}) for path in operator.spec.aliases]
+    ways = [(variant.kind, variant.path, dict(variant.kwargs)) for variant in operator.variants[1:]] + ways
+    for kind, path, more in ways:
         try:
             callee = subject.context.resolve(path)
         except Unresolved as error:
             return fails(f"variants: {error}", f'did you mean "{error.hint}"?' if error.hint else "")
-        verdict = _inplace(subject, callee, path, expected) if kind == "inplace" else None
-        verdict = verdict or _same(subject, flatten(_call(subject, callee)), expected, path)
+        shown = path + (f"({', '.join(f'{name}={value!r}' for name, value in more.items())})" if more else "")
+        verdict = _inplace(subject, callee, shown, expected, more) if kind == "inplace" else None
+        verdict = verdict or _same(subject, flatten(_call(subject, callee, **more)), expected, shown)
         if not verdict.passed:
             return verdict
     return HOLDS
 
 
-def _inplace(subject: Subject, callee: Callable[..., Any], path: str, expected: tuple[Tensor, ...]) -> Verdict:
-    args, kwargs = subject.inputs.detached().fill()
-    target = args[0].clone()
+def _inplace(
+    subject: Subject, callee: Callable[..., Any], path: str, expected: tuple[Tensor, ...], more: dict[str, Any]
+) -> Verdict:
+    args, kwargs = with_own_first(*subject.inputs.detached().fill())
+    target = args[0]
     fits = expected[0].shape == target.shape and expected[0].dtype == target.dtype
     subject.function.reseed()
     try:
-        returned = callee(target, *args[1:], **kwargs)
+        returned = callee(*args, **{**kwargs, **more})
     except Exception as error:
         return fails(f"variants: {path} raised {told(error)}") if fits else HOLDS
     if not fits:

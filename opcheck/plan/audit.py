@@ -11,6 +11,7 @@ from opcheck.plan.planner import combinations
 from opcheck.spec.claims import OperatorTolerances, Tolerances, When
 from opcheck.spec.device import DeviceProfile
 from opcheck.spec.dtypes import GROUPS, KNOWN
+from opcheck.spec.entry import Entry
 from opcheck.spec.library import Library, Operator, VariantKind, names_of
 from opcheck.spec.positions import Path
 from opcheck.spec.problems import Problem, listing, nearest
@@ -26,7 +27,8 @@ def audit(library: Library, devices: Iterable[DeviceProfile]) -> list[Problem]:
     """
     known = list(devices)
     found = [problem for device in known for problem in _audit_profile(device)]
-    return found + [problem for operator in library for problem in _audit_operator(operator, known)]
+    found += [problem for operator in library for problem in _audit_operator(operator, known)]
+    return found + [problem for sharing in _by_expectations(library) for problem in _audit_expectations(sharing, known)]
 
 
 def _audit_profile(device: DeviceProfile) -> Iterator[Problem]:
@@ -47,17 +49,36 @@ def _audit_operator(operator: Operator, devices: list[DeviceProfile]) -> Iterato
         if special.tolerance is not None:
             yield from _unknown_overrides(special.tolerance, ("per_device", name, "tolerance"), operator.problem)
     yield from _idle_disclaimers(operator, devices)
-    for index, expect in enumerate(operator.spec.expect):
+
+
+def _by_expectations(library: Library) -> list[list[Operator]]:
+    """Return the operators with expectations, those together that have them from the defaults of one file."""
+    sharing: dict[tuple[object, ...], list[Operator]] = {}
+    for operator in library:
+        if operator.spec.expect:
+            place = Entry(operator.document, operator.index).place(("expect",))
+            sharing.setdefault((id(operator.document), *place), []).append(operator)
+    return list(sharing.values())
+
+
+def _audit_expectations(operators: list[Operator], devices: list[DeviceProfile]) -> Iterator[Problem]:
+    """Yield what is wrong with the expectations that operators share: each must be about a case of one of them."""
+    first, *others = operators
+    choices = _choices(first, devices)
+    for other in others:
+        choices = {key: [*dict.fromkeys(names + _choices(other, devices)[key])] for key, names in choices.items()}
+    for index, expect in enumerate(first.spec.expect):
         path: Path = ("expect", index, "when")
-        unknown = list(_unknown_names(expect.when, path, _choices(operator, devices), operator.problem))
+        unknown = list(_unknown_names(expect.when, path, choices, first.problem))
         yield from unknown
         if not unknown and not any(
             matches(expect.when, kind.name, variant.kind, device.name, dtype)
+            for operator in operators
             for device in devices
             for variant, dtype, kind in combinations(operator, device)
         ):
-            what = "this expectation matches no case of the operator"
-            yield operator.problem(path, what, "a case that `opcheck show` lists")
+            what = f"this expectation matches no case of {'an operator of the file' if others else 'the operator'}"
+            yield first.problem(path, what, "a case that `opcheck show` lists")
 
 
 def _idle_disclaimers(operator: Operator, devices: list[DeviceProfile]) -> Iterator[Problem]:

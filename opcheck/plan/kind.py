@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from opcheck.spec.claims import Supports
 from opcheck.spec.library import Operator
-from opcheck.spec.values import SPARSE_LAYOUTS
+from opcheck.spec.recipe import SPARSE_LAYOUTS
 
 Applies = Callable[[Operator, Supports], bool]
 DtypeRule = Literal["derivative", "values", "every", "one"]

@@ -16,6 +16,7 @@ from opcheck.run.process_state import ProcessState
 from opcheck.samples import Unresolved
 from opcheck.samples.cache import Cache
 from opcheck.samples.operator import resolve_module, resolve_operator
+from opcheck.samples.resolve import import_module
 from opcheck.settings import Settings
 from opcheck.spec.device import DeviceProfile
 from opcheck.spec.library import Operator, Sample
@@ -105,6 +106,13 @@ def unresolved(operator: Operator, settings: Settings) -> list[Problem]:
     named += [(("variants", i), variant.path) for i, variant in enumerate(operator.variants[1:])]
     named += [(("aliases", i), path) for i, path in enumerate(operator.spec.aliases)]
     problems = []
+    for index, module in enumerate(operator.spec.imports):
+        try:
+            import_module(module)
+        except Unresolved as error:
+            problems.append(operator.problem(("imports", index), str(error)))
+    if problems:
+        return problems
     find = resolve_operator if operator.spec.module is None else resolve_module
     for keys, path in named:
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -57,7 +57,7 @@ class Cache:
         entry = self._entries.pop(name, None)
         if entry is None or not entry.is_unchanged():
             inputs = make()
-            tensors = tuple(_tensors([*inputs.args, *inputs.kwargs.values(), *inputs.leaves]))
+            tensors = tuple(inputs.tensors())
             if inputs.grad_outputs is not None or any(parts(tensor) is None for tensor in tensors):
                 return inputs
             entry = _Entry(inputs, tensors, tuple(map(_copy, tensors)))
@@ -83,11 +83,3 @@ def _is_as(now: Tensor, before: Tensor) -> bool:
         return False
     # torch compares no sparse tensors.
     return all(torch.equal(*pair) for pair in zip(parts(now) or (), parts(before) or (), strict=True))
-
-
-def _tensors(items: Iterable[Any]) -> Iterator[Tensor]:
-    for item in items:
-        if isinstance(item, Tensor):
-            yield item
-        elif isinstance(item, (list, tuple)):
-            yield from _tensors(item)

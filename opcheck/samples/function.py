@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from opcheck.samples.inputs import Inputs
+from opcheck.samples.inputs import Inputs, mapped, parts
 from opcheck.samples.memory import writable
 from opcheck.samples.outputs import names, select
 from opcheck.samples.seeding import seed_device
@@ -53,7 +53,7 @@ class TestedFunction:
     def called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Return the result of the operator for arguments, as `Inputs.fill` returns them."""
         if self.inplace and args:
-            args = (_writable(args[0]), *args[1:])
+            args, kwargs = with_own_first(args, kwargs)
         self.reseed()
         returned = self.operator(*args, **kwargs)
         return args[0] if self.inplace and args and returned is None else returned
@@ -64,7 +64,11 @@ class TestedFunction:
             seed_device(self.seed, self.device)
 
 
-def _writable(item: Any) -> Any:
-    if isinstance(item, Tensor):
-        return writable(item)
-    return type(item)(map(_writable, item)) if isinstance(item, (list, tuple)) else item
+def with_own_first(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return arguments for an in-place operator: the tensors of the first one are copies, wherever they occur."""
+    copies = {id(part): writable(part) for part in parts(args[0]) if isinstance(part, Tensor)}
+
+    def copied(part: Any) -> Any:
+        return copies.get(id(part), part)
+
+    return mapped(copied, args), mapped(copied, kwargs)

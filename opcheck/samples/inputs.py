@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import Tensor
@@ -21,6 +21,19 @@ class Slot:
 
 
 @dataclass(frozen=True)
+class Made:
+    """An object with tensors in it. It is made anew for each call, of the leaves of that call."""
+
+    make: Callable[..., Any]
+    args: list[Any]
+    kwargs: dict[str, Any]
+
+    def describe(self) -> str:
+        """Return the call that makes it as text."""
+        return f"{getattr(self.make, '__name__', 'object')}({_listed(self.args, self.kwargs)})"
+
+
+@dataclass(frozen=True)
 class Inputs:
     """Arguments with a slot for each leaf. The leaves require grad, unless detached."""
 
@@ -32,32 +45,83 @@ class Inputs:
 
     def fill(self, leaves: Sequence[Tensor] | None = None) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return args and kwargs, with the given leaves (default: the sample's own) in their slots."""
-        values = self.leaves if leaves is None else leaves
-        args: tuple[Any, ...] = tuple(_filled(item, values) for item in self.args)
-        return args, {name: _filled(item, values) for name, item in self.kwargs.items()}
+        args, kwargs = self.in_slots(self.leaves if leaves is None else leaves)
+        return built(args), built(kwargs)
+
+    def in_slots(self, leaves: Sequence[Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return args and kwargs with leaves in their slots, and no object made yet: `built` makes them."""
+        passed: dict[int, Any] = {}
+
+        def value(item: Any) -> Any:
+            if not isinstance(item, Slot):
+                return item
+            if item.index not in passed:  # a slot in two places is one tensor
+                passed[item.index] = item.through(leaves[item.index])
+            return passed[item.index]
+
+        return mapped(value, self.args), mapped(value, self.kwargs)
+
+    def changed(self, change: Callable[[Any], Any]) -> Inputs:
+        """Return the same inputs, with a function applied to each slot, tensor and plain value in the arguments."""
+        return replace(self, args=mapped(change, self.args), kwargs=mapped(change, self.kwargs))
+
+    def tensors(self) -> Iterator[Tensor]:
+        """Yield the leaves, and the tensors among the arguments that are none."""
+        yield from self.leaves
+        yield from (part for part in parts([self.args, self.kwargs]) if isinstance(part, Tensor))
 
     def detached(self) -> Inputs:
         """Return the same inputs, with leaves that do not require grad."""
-        leaves = tuple(leaf.detach() for leaf in self.leaves)
-        return Inputs(self.args, self.kwargs, leaves, self.slots, self.grad_outputs)
+        return replace(self, leaves=tuple(leaf.detach() for leaf in self.leaves))
 
     def describe(self) -> str:
         """Return the arguments as text: dtypes, shapes, and strides of non-contiguous tensors."""
-        args, kwargs = self.fill(tuple(leaf.detach() for leaf in self.leaves))
-        parts = [describe(arg) for arg in args] + [f"{name}={describe(value)}" for name, value in kwargs.items()]
-        return ", ".join(parts)
+        return _listed(*self.in_slots(tuple(leaf.detach() for leaf in self.leaves)))
 
 
-def _filled(item: Any, leaves: Sequence[Tensor]) -> Any:
-    if isinstance(item, Slot):
-        return item.through(leaves[item.index])
-    if type(item) in (list, tuple):  # no named tuple, which has no leaves in it
-        return type(item)(_filled(part, leaves) for part in item)
-    return item
+def mapped(change: Callable[[Any], Any], item: Any) -> Any:
+    """Return a value with a function applied to what it consists of, in new containers of the same types."""
+    if type(item) in (list, tuple):  # a named tuple is an object: see `Made`
+        return type(item)(mapped(change, part) for part in item)
+    if type(item) is dict:
+        return {key: mapped(change, part) for key, part in item.items()}
+    if isinstance(item, Made):
+        return Made(item.make, mapped(change, item.args), mapped(change, item.kwargs))
+    return change(item)
+
+
+def parts(item: Any) -> Iterator[Any]:
+    """Yield what a value consists of, as `mapped` sees it."""
+    if type(item) in (list, tuple):
+        for part in item:
+            yield from parts(part)
+    elif type(item) is dict:
+        yield from parts([*item.values()])
+    elif isinstance(item, Made):
+        yield from parts([item.args, item.kwargs])
+    else:
+        yield item
+
+
+def built(item: Any) -> Any:
+    """Return a value with its objects made. Passes on the exceptions of making them."""
+    if type(item) in (list, tuple):
+        return type(item)(map(built, item))
+    if type(item) is dict:
+        return {key: built(part) for key, part in item.items()}
+    return item.make(*built(item.args), **built(item.kwargs)) if isinstance(item, Made) else item
+
+
+def _listed(args: Sequence[Any], kwargs: dict[str, Any]) -> str:
+    return ", ".join([*map(describe, args), *(f"{name}={describe(value)}" for name, value in kwargs.items())])
 
 
 def describe(value: Any) -> str:
     """Return a value as text. A tensor is described by its dtype, shape and memory layout."""
+    if isinstance(value, Made):
+        return value.describe()
+    if type(value) is dict:
+        return "{" + ", ".join(f"{key!r}: {describe(item)}" for key, item in value.items()) + "}"
     if isinstance(value, (list, tuple)):
         inner = ", ".join(describe(item) for item in value)
         return f"[{inner}]" if isinstance(value, list) else f"({inner})"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from opcheck.spec.values import SPARSE_LAYOUTS
-from opcheck.spec.values import Tensor as Recipe
+from opcheck.spec.recipe import SPARSE_LAYOUTS
+from opcheck.spec.recipe import Tensor as Recipe
 
 BLOCKED = ("sparse_bsr", "sparse_bsc")
 

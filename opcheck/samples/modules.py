@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import Module
 
 from opcheck.samples.values import draw
-from opcheck.spec import values as recipes
+from opcheck.spec import recipe as recipes
 from opcheck.spec.modules import Construction, Init
 from opcheck.spec.problems import listing, nearest
 
@@ -139,10 +139,7 @@ def _refuse_unknown(init: Mapping[str, Init], parameters: Mapping[str, Any], buf
 
 def _drawn(init: Init, like: Tensor) -> Tensor:
     """Return values as a recipe says, with the shape, dtype and device of a tensor. Raises ValueError."""
-    if init.is_normal:
-        noise = torch.randn(like.shape, dtype=like.dtype)
-        values = noise * (1.0 if init.std is None else init.std) + (init.mean or 0.0)
-    elif init.values is not None:
+    if init.values is not None:
         given = recipes.Tensor.model_construct({"values"}, values=init.values)
         values = draw(given, (), like.dtype)
         try:
@@ -152,7 +149,13 @@ def _drawn(init: Init, like: Tensor) -> Tensor:
             raise ValueError(what) from None
     else:
         bounds = recipes.Tensor.model_construct(
-            {"shape"}, shape=tuple(like.shape), low=init.low, high=init.high, exclude=init.exclude
+            {"shape"},
+            shape=tuple(like.shape),
+            low=init.low,
+            high=init.high,
+            exclude=init.exclude,
+            mean=init.mean,
+            std=init.std,
         )
         values = draw(bounds, tuple(like.shape), like.dtype)
     return values.to(like.device)

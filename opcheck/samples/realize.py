@@ -12,7 +12,7 @@ import torch
 
 from opcheck.samples.captured import module_call
 from opcheck.samples.given import Given
-from opcheck.samples.inputs import Inputs, Slot
+from opcheck.samples.inputs import Inputs, Made, Slot, built, mapped, parts
 from opcheck.samples.layouts import in_layout, jagged, jagged_offsets, jagged_values
 from opcheck.samples.memory import conjugated_view, in_memory, negated_view
 from opcheck.samples.modules import ModuleCall, ModuleRecipe, construct, initial
@@ -23,14 +23,17 @@ from opcheck.samples.through import THROUGH
 from opcheck.samples.values import draw
 from opcheck.spec import dtypes
 from opcheck.spec.library import Sample
+from opcheck.spec.recipe import Tensor
 from opcheck.spec.values import (
+    CallValue,
     ComplexValue,
     DtypeValue,
     EllipsisValue,
+    MappingValue,
     NoneValue,
     ObjectValue,
+    SameValue,
     SliceValue,
-    Tensor,
     TupleValue,
 )
 
@@ -61,9 +64,9 @@ def realize(
     Raises ValueError if a recipe cannot be realized, and Unresolved for an object that it may not name.
     """
     with _seeded(seed):
-        maker = _Maker(finer or dtype, device, modules, wrt or (lambda path: True), drawn=dtype)
-        args = tuple(maker.value(item, ("args", index)) for index, item in enumerate(sample.args))
-        kwargs = {name: maker.value(item, ("kwargs", name)) for name, item in sample.kwargs.items()}
+        maker = _Maker(finer or dtype, device, modules, wrt or (lambda path: True), drawn=dtype, sample=sample)
+        args = tuple(maker.argument(index) for index in range(len(sample.args)))
+        kwargs = {name: maker.argument(name) for name in sample.kwargs}
         if module is not None:
             kwargs |= maker.state(module, kwargs)
         cotangents = maker.cotangents(sample.grad_outputs)
@@ -100,11 +103,26 @@ def _on_cpu() -> AbstractContextManager[Any]:
 class _Maker:
     """Turns values of a spec into Python objects, and collects the leaves."""
 
-    def __init__(self, dtype: str, device: str, modules: Sequence[str], wrt: Wrt, drawn: str) -> None:
+    def __init__(
+        self, dtype: str, device: str, modules: Sequence[str], wrt: Wrt, drawn: str, sample: Sample | None = None
+    ) -> None:
         self.dtype, self.device, self.modules, self.wrt, self.drawn = dtype, device, modules, wrt, drawn
+        self.sample = sample
+        self.arguments: dict[int | str, Any] = {}
         self.leaves: list[torch.Tensor] = []
         self.slots: list[Slot] = []
         self.offsets: dict[tuple[int, ...], torch.Tensor] = {}
+
+    def argument(self, key: int | str) -> Any:
+        """Return the argument of the sample at a position or with a name, the same object each time."""
+        if key not in self.arguments:
+            if self.sample is None or not self.sample.has(key):
+                raise ValueError(f"there is no argument {key} to pass once more")
+            if isinstance(key, int):
+                self.arguments[key] = self.value(self.sample.args[key], ("args", key))
+            else:
+                self.arguments[key] = self.value(self.sample.kwargs[key], ("kwargs", key))
+        return self.arguments[key]
 
     def value(self, item: Any, path: tuple[int | str, ...]) -> Any:
         """Return the Python object for one value."""
@@ -120,7 +138,25 @@ class _Maker:
             return tuple(self.value(part, (*path, index)) for index, part in enumerate(item.tuple))
         if isinstance(item, list):
             return [self.value(part, (*path, index)) for index, part in enumerate(item)]
-        return self.literal(item)
+        if isinstance(item, MappingValue):
+            return {key: self.value(part, (*path, key)) for key, part in item.mapping.items()}
+        if isinstance(item, CallValue):
+            return self.made(item, path)
+        return self.argument(item.same) if isinstance(item, SameValue) else self.literal(item)
+
+    def made(self, item: CallValue, path: tuple[int | str, ...]) -> Any:
+        """Return what a callable returns, or, if tensors are among its arguments, what makes it for each call."""
+        make = resolve(item.call, self.modules)
+        if not callable(make):
+            raise ValueError(f'"{item.call}" is no function or class, but {type(make).__name__}')
+        args = [self.value(part, (*path, index)) for index, part in enumerate(item.args)]
+        kwargs = {name: self.value(part, (*path, name)) for name, part in item.kwargs.items()}
+        made = Made(make, args, kwargs)
+        first = built(mapped(self._filled, made))  # what it raises concerns the sample, and no operator
+        return made if any(isinstance(part, (torch.Tensor, Slot)) for part in parts(made)) else first
+
+    def _filled(self, part: Any) -> Any:
+        return part.through(self.leaves[part.index].detach()) if isinstance(part, Slot) else part
 
     def literal(self, item: Any) -> Any:
         """Return the Python object for a value without tensors."""

@@ -155,6 +155,14 @@ def _missing(path: str, parent: Any, parts: list[str], index: int, error: Except
     return Unresolved(f'"{path}": {".".join(parts[:index])} has no attribute "{parts[index]}"{reason}', hint)
 
 
+def import_module(name: str) -> None:
+    """Import a module for what importing it registers. Raises Unresolved."""
+    try:
+        importlib.import_module(name)
+    except (Exception, SystemExit) as error:
+        raise Unresolved(f'importing "{name}" failed: {type(error).__name__}: {error}') from error
+
+
 NO_MODULES: dict[str, ModuleType] = {}
 """Paths such as mylib.Class that are not modules, with their packages. Looking for them on disk is slow."""
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.testing import make_tensor
 
-from opcheck.spec.values import Tensor
+from opcheck.spec.recipe import Tensor
 
 MARGIN = 0.1
 """The least distance of values from excluded points, far above the step of any finite difference."""
@@ -22,6 +22,9 @@ WHOLE = 10
 
 GAP = 0.1
 """The least distance between `distinct` values, in units of their mean distance."""
+
+EXACT = 2**53
+"""Integers up to this are exact in double precision."""
 
 TRIES = 1000
 
@@ -43,6 +46,8 @@ def draw(recipe: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Te
         return _different(shape, dtype, int(low), int(high), points)
 
     def fresh() -> torch.Tensor:
+        if recipe.is_normal and dtype is not torch.bool:
+            return _normal(recipe, shape, dtype)
         made: torch.Tensor = make_tensor(shape, dtype=dtype, device="cpu", low=low, high=high)
         return made
 
@@ -59,6 +64,16 @@ def draw(recipe: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Te
     raise ValueError(f"no values between {low} and {high} keep a distance of {MARGIN} from {points}")
 
 
+def _normal(recipe: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+    """Return normal values, drawn in double precision. The variance of complex ones is that of |z|."""
+    mean, std = recipe.mean or 0.0, 1.0 if recipe.std is None else recipe.std
+    values = mean + std * torch.randn(shape, dtype=torch.complex128 if dtype.is_complex else torch.float64)
+    if not _is_number(dtype):
+        limits = torch.iinfo(dtype)
+        values = values.round().clamp(max(limits.min, -EXACT), min(limits.max, EXACT))
+    return values.to(dtype)
+
+
 def _is_number(dtype: torch.dtype) -> bool:
     return dtype.is_floating_point or dtype.is_complex
 
@@ -73,8 +88,13 @@ def _bounds(recipe: Tensor, dtype: torch.dtype) -> tuple[float | None, float | N
         return None, None
     edge = SPREAD if _is_number(dtype) else WHOLE
     low, high = recipe.low, recipe.high
+    if recipe.is_normal:
+        mean, std = recipe.mean or 0.0, 1.0 if recipe.std is None else recipe.std
+        low, high = mean - 2 * std, mean + 2 * std
     if low is None and recipe.dtype == "integer":
         low = 0.0 if high is None or high > 0 else high - edge
+    if low is None and recipe.dtype is not None and not _is_number(dtype) and high is not None and high > 0:
+        low = 0.0  # as torch.randint draws indices and sizes
     if low is None:
         low = -edge if high is None or high > -edge / 2 else high - 2 * edge
     if high is None:

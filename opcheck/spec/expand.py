@@ -18,9 +18,10 @@ from opcheck.spec.limits import Limits
 from opcheck.spec.operator import OperatorSpec, SampleSpec, TemplateUse
 from opcheck.spec.positions import Path as KeyPath
 from opcheck.spec.problems import Problem, listing, nearest
+from opcheck.spec.recipe import Tensor
 from opcheck.spec.render import render
 from opcheck.spec.templates import Template
-from opcheck.spec.values import Tensor, Value
+from opcheck.spec.values import SameValue, Value, parts
 
 LONGEST = 300
 """The most characters in the name of a sample."""
@@ -184,6 +185,7 @@ class Expansion:
         restriction: tuple[str, ...] | None = None,
     ) -> Iterator[Sample]:
         problems = [source.problem(place, *words) for place, *words in self.limits.of_sample(spec)]
+        problems += _same_as_nothing(spec, source)
         problems += self._too_many(spec, source, skips)
         named = {key: [(value, f"{key}={render(value).strip(QUOTE)}") for value in spec.grid[key]] for key in spec.grid}
         problems += _too_long(label, named, source)
@@ -253,6 +255,20 @@ def _too_long(label: str, named: dict[str, list[tuple[Value, str]]], source: Sou
         key = max(longest, key=lambda key: longest[key])
         what = f"the values of this grid make sample names of up to {length} characters"
         yield source.problem(("grid", key), what, f"at most {LONGEST}; put longer values into separate samples")
+
+
+def _same_as_nothing(spec: SampleSpec, source: Source) -> Iterator[Problem]:
+    """Yield a problem for each `{ same = ... }` that names no tensor among the arguments of its sample."""
+    given: dict[int | str, list[Value]] = {index: [item] for index, item in enumerate(spec.args)}
+    given.update({name: [item] for name, item in spec.kwargs.items()})
+    given.update(spec.grid)
+    known = [key for key, items in given.items() if all(isinstance(item, Tensor) for item in items)]
+    for place, part in parts({"args": spec.args, "kwargs": spec.kwargs, "grid": spec.grid}):
+        if isinstance(part, SameValue) and part.same not in known:
+            what = f"there is no tensor at position {part.same}" if isinstance(part.same, int) else ""
+            what = what or f'no argument called "{part.same}" is a tensor'
+            expected = listing(map(render, known)) if known else "another argument that is a tensor"
+            yield source.problem((*place, "same"), what, expected, nearest(part.same, map(str, known)))
 
 
 def _in_layout(samples: Iterable[Sample], layout: str) -> Iterator[Sample]:

@@ -15,8 +15,9 @@ from opcheck.spec.entry import Entry
 from opcheck.spec.operator import OperatorSpec, VariantTarget
 from opcheck.spec.positions import Path as KeyPath
 from opcheck.spec.problems import Problem
+from opcheck.spec.recipe import SPARSE_LAYOUTS, Tensor
 from opcheck.spec.render import render
-from opcheck.spec.values import SPARSE_LAYOUTS, Tensor, Value, tensors
+from opcheck.spec.values import Scalar, Value, tensors
 
 VariantKind = Literal["function", "method", "inplace"]
 
@@ -42,6 +43,10 @@ class Sample:
     def where(self) -> str:
         """Its position in the spec, `file:line`."""
         return f"{self.document.file}:{self.line}"
+
+    def has(self, key: int | str) -> bool:
+        """Return whether there is an argument at a position or with a name."""
+        return key in self.kwargs if isinstance(key, str) else key < len(self.args)
 
     def tensors(self) -> list[Tensor]:
         """Return its tensor recipes, in order."""
@@ -80,6 +85,8 @@ class Variant:
     kind: VariantKind
     path: str
     """The dotted path of the callable."""
+    kwargs: tuple[tuple[str, Scalar], ...] = ()
+    """Keyword arguments that make it this variant."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +146,8 @@ class Operator:
         found = [Variant("function", self.spec.callable_path)]
         for entry in self.spec.variants:
             if isinstance(entry, VariantTarget):
-                found.append(Variant(entry.kind, entry.target))
+                path = entry.target or self.spec.callable_path
+                found.append(Variant(entry.kind, path, tuple(entry.kwargs.items())))
             else:
                 found.append(Variant(entry, f"torch.Tensor.{last}" + ("_" if entry == "inplace" else "")))
         return tuple(found)

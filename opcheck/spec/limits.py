@@ -9,7 +9,8 @@ from typing import Any
 from opcheck.spec.names import refused
 from opcheck.spec.operator import SampleSpec
 from opcheck.spec.positions import Path
-from opcheck.spec.values import ObjectValue, Tensor, TupleValue
+from opcheck.spec.recipe import Tensor
+from opcheck.spec.values import CallValue, ObjectValue, parts
 
 
 @dataclass(frozen=True)
@@ -29,14 +30,13 @@ class Limits:
 
     def of_values(self, value: Any, place: Path) -> Iterator[tuple[Path, str, str, str]]:
         """Yield the path and the text of each mistake in a value."""
-        parts: list[tuple[Path, Tensor | ObjectValue]] = []
-        _collect(value, place, parts)
-        for at, part in parts:
-            if isinstance(part, ObjectValue):
-                words = refused(part.object, self.modules)
+        for at, part in parts(value, place):
+            if isinstance(part, (ObjectValue, CallValue)):
+                key, path = ("object", part.object) if isinstance(part, ObjectValue) else ("call", part.call)
+                words = refused(path, self.modules)
                 if words:
-                    yield ((*at, "object"), *words)
-            elif part.numel > self.max_elements:
+                    yield ((*at, key), *words)
+            elif isinstance(part, Tensor) and part.numel > self.max_elements:
                 what = f"a tensor of {_amount(part.numel)} elements is too large"
                 yield (at, what, f"at most {self.max_elements} (max_elements of [tool.opcheck])", "")
 
@@ -44,20 +44,6 @@ class Limits:
         """Return the message for too many samples. `samples` is None if they were not all counted."""
         count = f"more than {self.max_samples}" if samples is None else _amount(samples)
         return f"too many samples: {count}", f"at most {self.max_samples} (max_samples of [tool.opcheck])"
-
-
-def _collect(value: Any, place: Path, found: list[tuple[Path, Tensor | ObjectValue]]) -> None:
-    """Append the tensors and objects in a value, with their paths. Fast, since every sample passes through it."""
-    if isinstance(value, (Tensor, ObjectValue)):
-        found.append((place, value))
-    elif isinstance(value, (list, tuple)):
-        for index, item in enumerate(value):
-            _collect(item, (*place, index), found)
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            _collect(item, (*place, key), found)
-    elif isinstance(value, TupleValue):
-        _collect(value.tuple, (*place, "tuple"), found)
 
 
 def _amount(count: int) -> str:

@@ -19,7 +19,7 @@ from opcheck.spec.explain import explain
 from opcheck.spec.files import shown
 from opcheck.spec.library import Library, Operator
 from opcheck.spec.limits import Limits
-from opcheck.spec.names import refused
+from opcheck.spec.names import not_importable, refused
 from opcheck.spec.operator import OperatorSpec
 from opcheck.spec.outline import around_operators
 from opcheck.spec.positions import Path as KeyPath
@@ -180,7 +180,11 @@ class Loader:
         """Yield the mistakes that a model alone cannot see: names and bounds that depend on the project."""
         own: list[tuple[KeyPath, str]] = [(("target",) if spec.target else ("name",), spec.callable_path)]
         own += [(("aliases", index), alias) for index, alias in enumerate(spec.aliases)]
-        own += [(("variants", i, "target"), v.target) for i, v in enumerate(spec.variants) if not isinstance(v, str)]
+        own += [
+            (("variants", i, "target"), v.target)
+            for i, v in enumerate(spec.variants)
+            if not isinstance(v, str) and v.target is not None
+        ]
         foreign: list[tuple[KeyPath, str]] = []
         if isinstance(spec.reference, str):
             foreign = [(("reference",), spec.reference)]
@@ -191,6 +195,10 @@ class Loader:
                 refusal = refused(path, modules)
                 if refusal:
                     yield entry.problem(place, *refusal)
+        for index, module in enumerate(spec.imports):
+            refusal = not_importable(module, self.limits.modules)
+            if refusal:
+                yield entry.problem(("imports", index), *refusal)
         if spec.module is not None:
             made = {"args": spec.module.args, "kwargs": spec.module.kwargs}
             yield from (entry.problem(*words) for words in self.limits.of_values(made, ("module",)))

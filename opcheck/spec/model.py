@@ -45,7 +45,9 @@ def refuse(what: str, expected: str = "", nearest: str = "", at: tuple[int | str
     return PydanticCustomError("opcheck", "{what}", context)
 
 
-DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+(:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*)?")
+NAME = r"[A-Za-z_]\w*"
+MODULE = re.compile(rf"{NAME}(\.{NAME})*")
+DOTTED = re.compile(rf"{NAME}(\.{NAME})+|{MODULE.pattern}:{MODULE.pattern}")
 LONGEST_PATH = 200
 LONGEST_NAME = 100
 LONGEST_PATTERN = 1000
@@ -62,6 +64,13 @@ def _dotted(text: str) -> str:
     _bounded(text, "a path", LONGEST_PATH)
     if not DOTTED.fullmatch(text):
         raise refuse(f'"{text}" is not a dotted path', "package.attribute or package.module:attribute")
+    return text
+
+
+def _module_name(text: str) -> str:
+    _bounded(text, "a path", LONGEST_PATH)
+    if not MODULE.fullmatch(text):
+        raise refuse(f'"{text}" is not the name of a module', "a name such as mylib.ops")
     return text
 
 
@@ -145,6 +154,11 @@ Dotted = Annotated[
     str,
     AfterValidator(_dotted),
     _text(pattern=r"^[^\s.:()/-]+([.:][^\s.:()/-]+)+$", expected="expected a dotted path, such as torch.sin"),
+]
+ModuleName = Annotated[
+    str,
+    AfterValidator(_module_name),
+    _text(pattern=r"^[^\s.:()/-]+(\.[^\s.:()/-]+)*$", expected="expected a module, such as mylib.ops"),
 ]
 DtypeEntry = Annotated[str, AfterValidator(_dtype_entry), _text(names="dtype entry")]
 VersionCondition = Annotated[

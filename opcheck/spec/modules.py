@@ -5,10 +5,12 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, model_validator
 
 from opcheck.spec.model import Frozen, Keyword, Model, refuse
-from opcheck.spec.values import Value, nested
+from opcheck.spec.recipe import nested
+from opcheck.spec.values import Value
 
-UNIFORM = ("low", "high", "exclude")
+UNIFORM = ("low", "high")
 NORMAL = ("mean", "std")
+EXPLICIT = ("values",)
 
 
 class Init(Model):
@@ -17,7 +19,7 @@ class Init(Model):
     low: float | None = Field(default=None, description="lower bound of uniform values; default: -2")
     high: float | None = Field(default=None, description="upper bound (exclusive) of uniform values; default: 2")
     exclude: float | Frozen[float] | None = Field(
-        default=None, description="points that uniform values avoid, by a distance of 0.1"
+        default=None, description="points that random values avoid, by a distance of 0.1"
     )
     mean: float | None = Field(default=None, description="mean of normal values; default: 0")
     std: Annotated[float, Field(gt=0)] | None = Field(
@@ -34,17 +36,12 @@ class Init(Model):
     @model_validator(mode="after")
     def _one_distribution(self) -> "Init":
         given = self.model_fields_set
-        kinds = [kind for kind in (UNIFORM, NORMAL, ("values",)) if given & set(kind)]
-        if len(kinds) > 1:
-            raise refuse("init mixes distributions", "low, high and exclude; or mean and std; or values")
+        kinds = [kind for kind in (UNIFORM, NORMAL, EXPLICIT) if given & set(kind)]
+        if len(kinds) > 1 or (kinds == [EXPLICIT] and "exclude" in given):
+            raise refuse("init mixes distributions", "low and high; or mean and std; or values")
         if self.low is not None and self.high is not None and self.low >= self.high:
             raise refuse(f"low = {self.low:g} is not below high = {self.high:g}")
         return self
-
-    @property
-    def is_normal(self) -> bool:
-        """Whether values are normally distributed."""
-        return self.mean is not None or self.std is not None
 
     @property
     def says_values(self) -> bool:

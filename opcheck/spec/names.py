@@ -100,6 +100,16 @@ def home_of(dotted: str, modules: Sequence[str]) -> str:
     return max(homes, key=len, default="")
 
 
+def not_importable(module: str, modules: Sequence[str]) -> Words | None:
+    """Return the message for a module that a spec may not have imported, or None if it is one of the project's."""
+    allowed = own(modules)
+    if any(f"{module}.".startswith(f"{each}.") for each in allowed) and "__" not in module:
+        return None
+    expected = f"a module inside {', '.join(allowed)} (modules of [tool.opcheck])" if allowed else ""
+    expected = expected or f'modules = [..., "{module.partition(".")[0]}"] under [tool.opcheck]'
+    return f'"{module}" is outside the modules of the project', expected, nearest(module, allowed)
+
+
 def own(modules: Sequence[str]) -> list[str]:
     """Return the modules that are allowed as a whole: all except the libraries in `NAMESPACES`."""
     return [module for module in modules if module not in NAMESPACES]

@@ -28,12 +28,14 @@ from opcheck.spec.model import (
     Keyword,
     MarkName,
     Model,
+    ModuleName,
     keyed,
     named,
     refuse,
 )
 from opcheck.spec.modules import Construction
-from opcheck.spec.values import Layout, Tensor, Value
+from opcheck.spec.recipe import Layout, Tensor
+from opcheck.spec.values import Scalar, Value
 
 
 class Grid(Model):
@@ -86,7 +88,18 @@ class VariantTarget(Model):
     """A variant whose callable cannot be derived from the operator's name."""
 
     kind: Literal["method", "inplace"] = Field(description="method or inplace")
-    target: Dotted = Field(description="the dotted path of the callable")
+    target: Dotted | None = Field(
+        default=None, description="the dotted path of the callable; default: that of the function, if kwargs are given"
+    )
+    kwargs: dict[Keyword, Scalar] = Field(
+        default_factory=dict, description="keyword arguments that make it this variant, such as `{ inplace = true }`"
+    )
+
+    @model_validator(mode="after")
+    def _differs_from_the_function(self) -> "VariantTarget":
+        if self.target is None and not self.kwargs:
+            raise refuse("a variant needs a target or kwargs", "at least one of the two")
+        return self
 
 
 def _one_of_a_kind(variants: list[str | VariantTarget]) -> list[str | VariantTarget]:
@@ -109,6 +122,9 @@ class PerDevice(Model):
 class Claims(Model):
     """The keys common to an operator and the defaults of a file."""
 
+    imports: Frozen[ModuleName] = Field(
+        default=(), description="modules to import first: those that register operators of `torch.ops`"
+    )
     variants: Annotated[list[Literal["method", "inplace"] | VariantTarget], AfterValidator(_one_of_a_kind)] = Field(
         default_factory=list, description="other ways to call it: `torch.Tensor.sin`, `torch.Tensor.sin_`"
     )
@@ -146,6 +162,7 @@ class Claims(Model):
     )
     masked: bool = Field(default=False, description="differentiate sparse samples under masked semantics")
     check_sparse_nnz: bool | None = Field(default=None, description="deprecated alias of `masked`", deprecated=True)
+    expect: list[Expect] = Field(default_factory=list, description="known failures")
     tags: Frozen[MarkName] = Field(
         default=(), description="names to select cases by; pytest markers, so no marker that pytest itself uses"
     )
@@ -191,7 +208,6 @@ class OperatorSpec(Claims):
     aliases: Frozen[Dotted] = Field(default=(), description="other names of the same operator")
     reference: Dotted | Reference | None = Field(default=None, description="a callable that returns the same values")
     errors: list[ErrorClaim] = Field(default_factory=list, description="inputs that the operator must refuse")
-    expect: list[Expect] = Field(default_factory=list, description="known failures")
 
     @model_validator(mode="after")
     def _modules_are_called_one_way(self) -> "OperatorSpec":

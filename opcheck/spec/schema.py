@@ -15,9 +15,9 @@ from opcheck.spec.claims import When
 from opcheck.spec.device import ProfileFile
 from opcheck.spec.model import Model
 from opcheck.spec.operator import SpecFile, TemplateFile, TemplateUse
+from opcheck.spec.recipe import Tensor
 from opcheck.spec.render import render
 from opcheck.spec.unions import Schema, if_known, merged, refusal, required, said_once, unknown_key
-from opcheck.spec.values import Tensor
 from opcheck.spec.vocabulary import Vocabulary
 
 EXAMPLES = Path(__file__).parent / "builtin" / "examples.toml"

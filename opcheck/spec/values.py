@@ -1,188 +1,20 @@
 """Values of operator arguments: tensor recipes, plain TOML values, and tables for values that TOML cannot express."""
 
-import json
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, WithJsonSchema, model_validator
+from pydantic import Discriminator, Field, Tag
 from typing_extensions import TypeAliasType
 
-from opcheck.spec import dtypes
-from opcheck.spec.model import Dotted, Frozen, Model, refuse
-from opcheck.spec.problems import nearest
-
-Structure = Literal[
-    "hermitian", "positive_definite", "triangular", "upper_triangular", "orthogonal", "distinct_singular_values",
-    "well_conditioned", "permutation", "one_hot", "distinct", "simplex",
-]  # fmt: skip
-Layout = Literal[
-    "strided", "sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc", "mkldnn", "jagged"
-]  # fmt: skip
-Memory = Literal["contiguous", "noncontiguous", "transposed", "channels_last", "expanded"]
-Through = Literal[
-    "symmetrize", "tril", "triu", "positive_diagonal", "positive_definite", "low_rank", "log_simplex", "simplex",
-    "orthogonal", "unit_norm",
-]  # fmt: skip
-BLOCKED = ("sparse_bsr", "sparse_bsc")
-PLAIN = frozenset({"shape", "dtype", "low", "high", "exclude", "grad"})
-"""Keys of a tensor that can be combined freely."""
-SQUARE_STRUCTURES = ("hermitian", "positive_definite")
-SQUARE_THROUGH = ("symmetrize", "orthogonal")
-SPARSE_LAYOUTS = tuple(name for name in get_args(Layout) if name.startswith("sparse"))
-
-
-def _known_dtype(name: str) -> str:
-    choices = (*dtypes.KNOWN, *dtypes.FOLLOWING)
-    if name not in choices:
-        raise refuse(f'unknown dtype "{name}"', 'a dtype, "real", "complex" or "integer"', nearest(name, choices))
-    return name
-
-
-DtypeName = Annotated[
-    str, AfterValidator(_known_dtype), WithJsonSchema({"type": "string", "names": "dtype or precision"})
-]
-Count = Annotated[int, Field(ge=0)]
+from opcheck.spec.model import Dotted, Keyword, Model
+from opcheck.spec.positions import Path
+from opcheck.spec.recipe import Count, DtypeName, Tensor
 
 
 class ComplexValue(Model):
     """A complex number: `{ complex = [re, im] }`."""
 
     complex: Annotated[tuple[float, float], Field(strict=False)]
-
-
-def nested(value: Any) -> Any:
-    """Turn nested arrays of numbers into tuples and complex tables into complex numbers. Ragged arrays are refused."""
-    return _rows(value, ())
-
-
-def _rows(value: Any, at: tuple[int | str, ...]) -> Any:
-    if isinstance(value, (bool, int, float, complex)):
-        return value
-    if isinstance(value, dict) and _is_complex(value):
-        return complex(*value["complex"])
-    if not isinstance(value, (list, tuple)):
-        what = json.dumps(value) if isinstance(value, str) else "a table" if isinstance(value, dict) else str(value)
-        expected = "numbers, booleans, { complex = [re, im] } or arrays of them"
-        raise refuse(f"{what} is not a valid tensor value", expected, at=(*at, *_wrong_part(value)))
-    rows = tuple(_rows(item, (*at, index)) for index, item in enumerate(value))
-    if len({_sizes(row) for row in rows}) > 1:
-        raise refuse("the rows of values differ in length", "a rectangular array", at=at)
-    return rows
-
-
-def _wrong_part(value: Any) -> tuple[int | str, ...]:
-    """Return the position of a mistake that is in only one part of a complex number."""
-    if not isinstance(value, dict) or set(value) != {"complex"}:
-        return ()
-    parts = value["complex"]
-    wrong = (
-        [index for index, part in enumerate(parts) if type(part) not in (int, float)] if isinstance(parts, list) else []
-    )
-    return ("complex", *wrong[:1])
-
-
-def _is_complex(table: dict[str, Any]) -> bool:
-    parts = table.get("complex")
-    numbers = isinstance(parts, (list, tuple)) and all(type(part) in (int, float) for part in parts)
-    return numbers and len(table) == 1 and len(table["complex"]) == 2
-
-
-def _sizes(value: Any) -> tuple[int, ...]:
-    if not isinstance(value, tuple):
-        return ()
-    return (len(value), *(_sizes(value[0]) if value else ()))
-
-
-class Tensor(Model):
-    """A recipe for a tensor: either `shape` or `values`, and whatever is special about it."""
-
-    shape: Frozen[Count] | None = Field(
-        default=None, max_length=64, description="sizes; `[]` means rank 0, a 0 makes the tensor empty"
-    )
-    values: Annotated[Any, BeforeValidator(nested)] = Field(
-        default=None, description="explicit values, nested as in a list, instead of random ones"
-    )
-    dtype: DtypeName | None = Field(
-        default=None,
-        description='a dtype; "real" or "complex": one with the precision of the case; "integer": that of the case if '
-        "it is an integer dtype, else int64, and low = 0; default: that of the case",
-    )
-    grad: bool | None = Field(
-        default=None,
-        description="whether to differentiate with respect to it; default: true, unless `dtype` names a dtype",
-    )
-    low: float | None = Field(default=None, description="lower bound of the random values")
-    high: float | None = Field(default=None, description="upper bound (exclusive)")
-    exclude: float | Frozen[float] | None = Field(
-        default=None, description="points to avoid, by a distance of 0.1: kinks, poles, branch points"
-    )
-    structure: Structure | None = Field(default=None, description="the kind of matrix, vector or index")
-    layout: Layout = Field(default="strided", description="the layout of the leaf")
-    nnz: Count | None = Field(
-        default=None, description="number of specified elements (blocks) of a sparse layout; default: about half"
-    )
-    blocksize: Annotated[tuple[int, int], Field(strict=False)] | None = Field(
-        default=None, description="block size of `sparse_bsr` and `sparse_bsc`; default: [1, 1]"
-    )
-    dense_dim: Count | None = Field(default=None, description="number of trailing dense dimensions of a sparse layout")
-    memory: Memory = Field(default="contiguous", description="how the elements are arranged in memory")
-    conj: bool = Field(default=False, description="pass a lazily conjugated view (complex dtypes)")
-    neg: bool = Field(default=False, description="pass a lazily negated view")
-    through: Through | None = Field(
-        default=None,
-        description="a differentiable map applied inside the tested function so that perturbed inputs stay legal",
-    )
-
-    @model_validator(mode="after")
-    def _shape_or_values(self) -> "Tensor":
-        if (self.shape is None) == (self.values is None):
-            raise refuse("a tensor needs either shape or values", "exactly one of the two")
-        if self.low is not None and self.high is not None and self.low >= self.high:
-            raise refuse(f"low = {self.low:g} is not below high = {self.high:g}")
-        if self.model_fields_set - PLAIN:
-            for mistake in self._contradictions():
-                raise refuse(*mistake)
-        return self
-
-    def _contradictions(self) -> Iterator[tuple[str, str]]:
-        """Yield, for keys that cannot be combined, what is wrong and what was expected."""
-        given, rank, layout = self.model_fields_set, len(self.sizes), self.layout
-        if self.blocksize is not None and layout not in BLOCKED:
-            yield f"blocksize does not apply to the layout {layout}", f"layout {' or '.join(BLOCKED)}"
-        for key in ("nnz", "dense_dim"):
-            if key in given and layout not in SPARSE_LAYOUTS:
-                yield f"{key} does not apply to the layout {layout}", "a sparse layout"
-        for key in ("memory", "conj", "neg"):
-            if key in given and layout not in ("strided", "jagged"):
-                yield f"{key} does not apply to the layout {layout}", "the layout strided or jagged"
-        least = 0 if layout in ("strided", "mkldnn", "sparse_coo") else 2
-        if rank < least:
-            yield f"the layout {layout} needs at least {least} dimensions, not {rank}", "a larger shape"
-        square: list[str | None] = [self.structure] if self.structure in SQUARE_STRUCTURES else []
-        square += [self.through] if self.through in SQUARE_THROUGH else []
-        if square and (rank < 2 or self.sizes[-1] != self.sizes[-2]):
-            yield f"{square[0]} needs square matrices, not the shape {list(self.sizes)}", "two equal last dimensions"
-        if "values" in given:
-            for key in ("low", "high", "exclude"):
-                if key in given:
-                    yield f"{key} does not apply to explicit values", f"either values or {key}"
-            if self.structure in ("distinct", "permutation", "one_hot"):
-                yield f"the structure {self.structure} would replace the explicit values", "either values or structure"
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """The shape, given or implied by `values`."""
-        if self.shape is not None:
-            return self.shape
-        return _sizes(self.values)
-
-    @property
-    def numel(self) -> int:
-        """The number of elements."""
-        count = 1
-        for size in self.sizes:
-            count *= size
-        return count
 
 
 class NoneValue(Model):
@@ -221,7 +53,27 @@ class ObjectValue(Model):
     object: Dotted
 
 
-LITERALS = ("none", "complex", "slice", "ellipsis", "tuple", "object")
+class MappingValue(Model):
+    """A dict with strings as keys: `{ mapping = { q = { shape = [3] } } }`."""
+
+    mapping: "Table"
+
+
+class CallValue(Model):
+    """What a callable returns: `{ call = "mylib.Config", kwargs = { width = 3 } }`."""
+
+    call: Dotted = Field(description="a function or class that specs may name")
+    args: "list[Value]" = Field(default_factory=list, description="its positional arguments")
+    kwargs: "Keywords" = Field(default_factory=dict, description="its keyword arguments")
+
+
+class SameValue(Model):
+    """The tensor that is passed as another argument, once more: `{ same = 0 }` or `{ same = "weight" }`."""
+
+    same: Count | Keyword
+
+
+LITERALS = ("none", "complex", "slice", "ellipsis", "tuple", "object", "mapping", "call", "same")
 SCALAR, ARRAY, TENSOR = "<scalar>", "<array>", "<tensor>"
 
 
@@ -255,21 +107,39 @@ Value = TypeAliasType(
         | Annotated[DtypeValue, Tag("<dtype>")]
         | Annotated[SliceValue, Tag("<slice>")]
         | Annotated[EllipsisValue, Tag("<ellipsis>")]
-        | Annotated["TupleValue", Tag("<tuple>")]
-        | Annotated[ObjectValue, Tag("<object>")],
+        | Annotated[TupleValue, Tag("<tuple>")]
+        | Annotated[ObjectValue, Tag("<object>")]
+        | Annotated[MappingValue, Tag("<mapping>")]
+        | Annotated[CallValue, Tag("<call>")]
+        | Annotated[SameValue, Tag("<same>")],
         Discriminator(kind_of),
     ],
 )
 
 
+Table = dict[str, Value]
+Keywords = dict[Keyword, Value]
+
+
+def parts(value: Any, place: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """Yield what a value consists of, containers apart, with its path. A call comes before its arguments."""
+    if isinstance(value, CallValue):
+        yield place, value
+        yield from parts({"args": value.args, "kwargs": value.kwargs}, place)
+    elif isinstance(value, TupleValue):
+        yield from parts(value.tuple, (*place, "tuple"))
+    elif isinstance(value, MappingValue):
+        yield from parts(value.mapping, (*place, "mapping"))
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from parts(item, (*place, key))
+    elif isinstance(value, (list, tuple)):
+        for index, item in enumerate(value):
+            yield from parts(item, (*place, index))
+    else:
+        yield place, value
+
+
 def tensors(value: Any) -> list[Tensor]:
     """Return the tensor recipes in a value, in order."""
-    if isinstance(value, Tensor):
-        return [value]
-    if isinstance(value, TupleValue):
-        return tensors(value.tuple)
-    if isinstance(value, dict):
-        return [found for item in value.values() for found in tensors(item)]
-    if isinstance(value, (list, tuple)):
-        return [found for item in value for found in tensors(item)]
-    return []
+    return [part for _, part in parts(value) if isinstance(part, Tensor)]

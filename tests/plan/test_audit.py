@@ -92,6 +92,20 @@ class TestAudit:
             "this expectation matches no case of the operator; expected a case that `opcheck show` lists"
         ]
 
+    def test_an_expectation_of_the_defaults_has_to_be_about_one_of_the_operators(self, audited: Audited) -> None:
+        text = '[defaults]\nexpect = [{ when = { WHEN }, outcome = "fail", reason = "known" }]\n'
+        text += f"{HEAD}{HEAD.replace('sin', 'cos').replace('method', 'inplace').replace('long', 'other')}"
+        for when in ('variant = "inplace", check = "backward"', 'variant = "method"', 'sample = "other"'):
+            assert audited(text.replace("WHEN", when)) == []
+        assert audited(text.replace("WHEN", 'check = "masked"')) == [
+            "spec.toml:2:20: this expectation matches no case of an operator of the file; "
+            "expected a case that `opcheck show` lists"
+        ]
+        (line,) = audited(text.replace("WHEN", 'sample = "lang"'))
+        assert line.startswith(
+            'spec.toml:2:31: unknown sample "lang"; expected one of 0, long[n=1], long, long[n=2], other'
+        )
+
     def test_cases_of_absent_devices_count(self, audited: Audited) -> None:
         assert audited(expecting('device = "cuda", check = "vmap"')) == []
         (line,) = audited(expecting('device = "cuda", check = "vmap"') + 'devices = ["cpu"]\n')

@@ -51,6 +51,39 @@ class TestNames:
         assert found[3][1].endswith('did you mean "torch.sin"?')
 
 
+class TestImports:
+    """`imports` runs modules before the names of an operator are looked up."""
+
+    @pytest.fixture
+    def module(self, tmp_path, monkeypatch):
+        """Return a function that writes a module of the project."""
+        monkeypatch.syspath_prepend(str(tmp_path))
+
+        def write(text):
+            (tmp_path / "opregistry.py").write_text(text)
+            monkeypatch.delitem(sys.modules, "opregistry", raising=False)
+
+        return write
+
+    def problems(self, tmp_path, *lines):
+        path = tmp_path / "spec.toml"
+        path.write_text("\n".join(["[[operator]]", *lines, SAMPLES]))
+        settings = Settings(modules=("torch", "opregistry"))
+        (operator,) = load([path], settings).operators
+        return [str(problem) for problem in unresolved(operator, settings)]
+
+    def test_operators_that_a_module_registers_are_found(self, tmp_path, module):
+        module("import torch\ntorch.library.define('opregistry::half', '(Tensor x) -> Tensor')\n")
+        name = 'name = "torch.ops.opregistry.half"'
+        assert "has no attribute" in self.problems(tmp_path, name)[0]
+        assert self.problems(tmp_path, name, 'imports = ["opregistry"]') == []
+
+    def test_a_module_that_cannot_be_imported_is_a_mistake_at_its_place(self, tmp_path, module):
+        module("raise RuntimeError('no library')")
+        (line,) = self.problems(tmp_path, 'name = "torch.sin"', 'imports = ["opregistry"]')
+        assert line.endswith('spec.toml:3:12: importing "opregistry" failed: RuntimeError: no library')
+
+
 class TestSession:
     def test_it_has_the_engine_of_the_project_or_the_one_that_is_asked_for(self):
         assert RunSession.start(Settings(engine="torch")).engine.name == "torch"

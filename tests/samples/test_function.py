@@ -12,7 +12,7 @@ from torch.autograd import gradcheck, gradgradcheck
 from opcheck.samples import Inputs, TestedFunction
 from opcheck.samples.results import Untestable
 from opcheck.spec.claims import Outputs
-from opcheck.spec.values import SPARSE_LAYOUTS, Memory
+from opcheck.spec.recipe import SPARSE_LAYOUTS, Memory
 
 Made = Callable[..., Inputs]
 DENSE = Outputs(apply="to_dense")

@@ -10,7 +10,7 @@ import torch
 
 from opcheck.samples import Inputs
 from opcheck.samples.layouts import in_layout, jagged_offsets, jagged_values
-from opcheck.spec.values import SPARSE_LAYOUTS, Layout, Tensor
+from opcheck.spec.recipe import SPARSE_LAYOUTS, Layout, Tensor
 
 COMPRESSED = [layout for layout in SPARSE_LAYOUTS if layout != "sparse_coo"]
 BLOCKED = ["sparse_bsr", "sparse_bsc"]

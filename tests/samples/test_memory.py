@@ -10,7 +10,7 @@ import torch
 
 from opcheck.samples import Inputs
 from opcheck.samples.memory import conjugated_view, in_memory, negated_view, noncontiguous, writable
-from opcheck.spec.values import Memory
+from opcheck.spec.recipe import Memory
 
 DTYPES = [torch.float64, torch.complex128, torch.float16, torch.bfloat16, torch.int64, torch.uint8, torch.bool]
 SHAPES = [(), (0,), (3,), (2, 3), (2, 0, 3), (2, 3, 4), (2, 3, 4, 5), (1, 2, 2, 3, 2)]

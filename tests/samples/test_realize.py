@@ -15,7 +15,7 @@ import torch
 
 from opcheck.samples import Inputs, Unresolved, realize
 from opcheck.spec.library import Sample
-from opcheck.spec.values import SPARSE_LAYOUTS, Memory, Structure, Through
+from opcheck.spec.recipe import SPARSE_LAYOUTS, Memory, Structure, Through
 
 Made = Callable[..., Inputs]
 

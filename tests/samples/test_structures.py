@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch.testing import make_tensor
 
 from opcheck.samples.structures import STRUCTURES
-from opcheck.spec.values import Structure
+from opcheck.spec.recipe import Structure
 
 DTYPES = [torch.float64, torch.complex128]
 EVERY = [*DTYPES, torch.float32, torch.complex64, torch.float16, torch.bfloat16, torch.int64, torch.uint8, torch.bool]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch.testing import make_tensor
 
 from opcheck.samples.through import THROUGH
-from opcheck.spec.values import Through
+from opcheck.spec.recipe import Through
 
 DTYPES = [torch.float64, torch.complex128]
 EVERY = [*DTYPES, torch.float32, torch.complex64, torch.float16, torch.bfloat16, torch.int64, torch.uint8, torch.bool]

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from opcheck.samples.values import MARGIN, draw
-from opcheck.spec.values import Tensor
+from opcheck.spec.recipe import Tensor
 
 FLOATING = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
 WHOLE = [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8]
@@ -94,6 +94,15 @@ class TestWholeNumbers:
         recipe = Tensor.model_validate({"shape": MANY, "dtype": "integer", **keys})
         assert draw(recipe, MANY, torch.int64).unique().tolist() == list(range(least, most + 1))
 
+    @pytest.mark.parametrize(
+        ("keys", "least", "most"), [({}, -10, 9), ({"high": 5}, 0, 4), ({"high": 0}, -10, -1), ({"low": 3}, 3, 9)]
+    )
+    def test_those_of_a_named_dtype_begin_at_zero_where_only_high_is_given(
+        self, keys: dict[str, float], least: int, most: int
+    ) -> None:
+        recipe = Tensor.model_validate({"shape": MANY, "dtype": "int64", **keys})
+        assert draw(recipe, MANY, torch.int64).unique().tolist() == list(range(least, most + 1))
+
     @pytest.mark.parametrize("dtype", WHOLE)
     def test_bounds_that_are_no_whole_numbers_hold_inside(self, dtype: torch.dtype) -> None:
         assert sorted(drawn(dtype, low=1.1, high=4.5).unique().tolist()) == [2, 3, 4]
@@ -120,6 +129,45 @@ class TestWholeNumbers:
 
     def test_booleans_take_both_values_whatever_the_bounds(self) -> None:
         assert sorted(drawn(torch.bool, low=300, high=400, exclude=0).unique().tolist()) == [False, True]
+
+
+class TestNormalValues:
+    @pytest.mark.parametrize("dtype", [*FLOATING, torch.complex128, torch.complex64])
+    def test_they_have_the_mean_and_the_standard_deviation(self, dtype: torch.dtype) -> None:
+        values = drawn(dtype, (200, 500), mean=3.0, std=0.5).to(torch.complex128)
+        assert abs(values.mean() - 3) < 0.01
+        assert float((values - 3).abs().square().mean().sqrt()) == pytest.approx(0.5, rel=0.02)
+        # some 5 % of real ones lie beyond two standard deviations; uniform ones would not reach that far
+        assert bool(((values - 3).abs() > 1).any())
+
+    def test_either_key_alone_is_enough(self) -> None:
+        assert float(drawn(torch.float64, std=0.1).std()) == pytest.approx(0.1, rel=0.1)
+        assert float(drawn(torch.float64, mean=7.0).mean()) == pytest.approx(7, abs=0.1)
+
+    @pytest.mark.parametrize("dtype", WHOLE)
+    def test_whole_numbers_are_rounded(self, dtype: torch.dtype) -> None:
+        values = drawn(dtype, mean=20.0, std=0.4)
+        assert values.dtype is dtype
+        assert sorted(values.unique().tolist()) in ([19, 20, 21], [18, 19, 20, 21], [19, 20, 21, 22])
+
+    def test_whole_numbers_stay_within_their_dtype(self) -> None:
+        assert drawn(torch.uint8, mean=-300.0).unique().tolist() == [0]
+        assert drawn(torch.int64, mean=1e30).unique().tolist() == [2**53]
+
+    def test_booleans_take_both_values(self) -> None:
+        assert drawn(torch.bool, mean=5.0).unique().tolist() == [False, True]
+
+    def test_they_avoid_points(self) -> None:
+        assert float(drawn(torch.float64, std=0.3, exclude=0.0).abs().min()) >= MARGIN
+
+    def test_distinct_ones_are_apart(self) -> None:
+        ordered = drawn(torch.float64, (20,), mean=1.0, structure="distinct").sort().values
+        assert float(ordered.diff().min()) >= 0.1 * 4 / 20
+
+    @pytest.mark.parametrize("keys", [{"low": 0}, {"high": 3}, {"values": [1.0]}, {"std": 0}])
+    def test_they_have_no_bounds(self, keys: dict[str, Any]) -> None:
+        with pytest.raises(ValueError, match=r"do not go with mean and std|does not apply to explicit|greater than 0"):
+            drawn(torch.float64, mean=0.0, **keys)
 
 
 class TestExcludedPoints:

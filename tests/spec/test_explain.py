@@ -13,8 +13,8 @@ MARKS = "letters, digits and any of _ . + -, no leading _; not one of and, not, 
 ANOTHER = "expected another name"
 SAMPLES = 'samples = [{ use = "unary" }]\n'
 TENSOR_KEYS = (
-    "one of shape, values, dtype, grad, low, high, exclude, structure, layout, nnz, blocksize, dense_dim, memory, "
-    "conj, neg, through"
+    "one of shape, values, dtype, grad, low, high, mean, std, exclude, structure, layout, nnz, blocksize, dense_dim, "
+    "memory, conj, neg, through"
 )
 SUPPORTS_KEYS = (
     "one of backward, forward_ad, batched_grad, batched_forward_grad, second_order, fwd_over_rev, rev_over_fwd, "
@@ -57,9 +57,10 @@ class TestUnknownKeys:
     def test_of_an_operator(self, about: About) -> None:
         (line,) = about("  reseeds = true")
         assert line == (
-            '3:3: unknown key "reseeds"; expected one of variants, dtypes, devices, per_device, samples, supports, '
-            "outputs, tolerance, gradcheck, reseed, jacobian, orders, registered, layouts, masked, check_sparse_nnz, "
-            'tags, notes, name, target, variant, module, aliases, reference, errors, expect; did you mean "reseed"?'
+            '3:3: unknown key "reseeds"; expected one of imports, variants, dtypes, devices, per_device, samples, '
+            "supports, outputs, tolerance, gradcheck, reseed, jacobian, orders, registered, layouts, masked, "
+            "check_sparse_nnz, expect, tags, notes, name, target, variant, module, aliases, reference, errors; "
+            'did you mean "reseed"?'
         )
 
     def test_of_an_inline_table(self, about: About) -> None:

@@ -131,12 +131,32 @@ class TestTopLevel:
 class TestDefaults:
     def test_an_unknown_key_is_reported_at_its_place_in_the_defaults(self, mistakes: Mistakes) -> None:
         (line,) = mistakes("[defaults]\n  reseeds = true\n" + SIN)
-        assert line.startswith('spec.toml:2:3: unknown key "reseeds"; expected one of variants, dtypes, ')
+        assert line.startswith('spec.toml:2:3: unknown key "reseeds"; expected one of imports, variants, dtypes, ')
         assert line.endswith('; did you mean "reseed"?')
 
     def test_what_only_an_operator_can_say_is_unknown_in_the_defaults(self, mistakes: Mistakes) -> None:
         (line,) = mistakes('[defaults]\nname = "torch.cos"\n' + SIN)
-        assert line.startswith('spec.toml:2:1: unknown key "name"; expected one of variants, dtypes, ')
+        assert line.startswith('spec.toml:2:1: unknown key "name"; expected one of imports, variants, dtypes, ')
+
+    def test_expectations_of_an_operator_replace_those_of_the_defaults(self, loaded: Load) -> None:
+        entry = '{{ when = {{ check = "{}" }}, outcome = "fail", reason = "known" }}'
+        text = f"[defaults]\nexpect = [{entry.format('vmap')}]\n{SIN}"
+        text += f"{SIN.replace('sin', 'cos')}expect = [{entry.format('backward')}]\n"
+        text += f"{SIN.replace('sin', 'tan')}expect = []\n"
+        found = [[expect.when.check for expect in operator.spec.expect] for operator in loaded(text)]
+        assert found == [["vmap"], ["backward"], []]
+
+    def test_modules_to_import_are_those_of_the_project(self, mistakes: Mistakes, loaded: Load) -> None:
+        assert loaded(f'{SIN}imports = ["mylib.ops"]\n', modules=("torch", "mylib")).operators[0].spec.imports == (
+            "mylib.ops",
+        )
+        assert mistakes(f'{SIN}imports = ["mylib.ops", "os"]\n', modules=("torch", "mylib")) == [
+            'spec.toml:4:25: "os" is outside the modules of the project; '
+            "expected a module inside mylib (modules of [tool.opcheck])"
+        ]
+        assert mistakes(f'{SIN}imports = ["a b"]\n') == [
+            'spec.toml:4:12: "a b" is not the name of a module; expected a name such as mylib.ops'
+        ]
 
     def test_a_mistake_that_all_operators_inherit_is_reported_once(self, mistakes: Mistakes) -> None:
         text = '[defaults]\nsupports = { backwards = false }\nsamples = [{ use = "unry" }]\n'

@@ -45,7 +45,7 @@ def test_what_it_may_hold(tmp_path: Path, module: str) -> None:
         ),
         (
             "module = { init = { weight = { std = 1, low = 0 } } }",
-            "4:30: init mixes distributions; expected low, high and exclude; or mean and std; or values",
+            "4:30: init mixes distributions; expected low and high; or mean and std; or values",
         ),
         ("module = { init = { weight = { low = 2, high = 1 } } }", "4:30: low = 2 is not below high = 1"),
         ("module = { init = { weight = { std = 0 } } }", "4:38: std is out of range: 0; expected a number above 0"),

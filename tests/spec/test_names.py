@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from opcheck.spec.names import refused
+from opcheck.spec.names import not_importable, refused
 
 
 @pytest.mark.parametrize(
@@ -68,3 +68,32 @@ def test_a_library_is_closed_where_the_project_does_not_allow_it() -> None:
 def test_a_path_is_looked_at_in_the_innermost_module_that_is_allowed() -> None:
     assert refused("mylib._a._b.f", ("mylib", "mylib._a._b")) is None
     assert refused("mylib._a._c.f", ("mylib", "mylib._a._b")) is not None
+
+
+@pytest.mark.parametrize("module", ["mylib", "mylib.ops", "mylib._C", "heldops"])
+def test_modules_of_the_project_may_be_imported(module: str) -> None:
+    assert not_importable(module, ("torch", "mylib", "heldops")) is None
+
+
+@pytest.mark.parametrize(
+    ("module", "expected", "nearest"),
+    [
+        ("os", "a module inside mylib (modules of [tool.opcheck])", ""),
+        ("torch.utils.cpp_extension", "a module inside mylib", ""),
+        ("numpy", "a module inside mylib", ""),
+        ("mylib2", "a module inside mylib", "mylib"),
+        ("mylib.__main__", "a module inside mylib", ""),
+    ],
+)
+def test_others_may_not(module: str, expected: str, nearest: str) -> None:
+    words = not_importable(module, ("torch", "numpy", "mylib"))
+    assert words is not None
+    assert words[0] == f'"{module}" is outside the modules of the project'
+    assert words[1].startswith(expected)
+    assert words[2] == nearest
+
+
+def test_a_project_without_modules_is_told_how_to_allow_one() -> None:
+    words = not_importable("mylib.ops", ("torch",))
+    assert words is not None
+    assert words[1] == 'modules = [..., "mylib"] under [tool.opcheck]'

@@ -8,14 +8,16 @@ from typing import Any
 import pytest
 
 from opcheck.spec import Library
+from opcheck.spec.recipe import Tensor
 from opcheck.spec.values import (
+    CallValue,
     ComplexValue,
     DtypeValue,
     EllipsisValue,
+    MappingValue,
     NoneValue,
     ObjectValue,
     SliceValue,
-    Tensor,
     TupleValue,
     tensors,
 )
@@ -68,6 +70,10 @@ class TestLiterals:
             ("{ ellipsis = true }", EllipsisValue),
             ("{ tuple = [1, { shape = [2] }] }", TupleValue),
             ("{ object = 'torch.strided' }", ObjectValue),
+            ("{ mapping = { q = { shape = [2] }, heads = 2 } }", MappingValue),
+            ("{ mapping = {} }", MappingValue),
+            ("{ call = 'torch.nn.Linear', args = [3, 2], kwargs = { bias = false } }", CallValue),
+            ("{ shape = [2] }, { same = 0 }", Tensor),
             ("{ shape = [] }", Tensor),
             ("{ values = 3 }", Tensor),
             ("{ shape = [2], dtype = 'int64' }", Tensor),
@@ -82,6 +88,62 @@ class TestLiterals:
     def test_tensors_are_found_within_tuples_and_tables(self, read: Read) -> None:
         inner = read("{ tuple = [1, { tuple = [{ shape = [4] }] }] }")
         assert [tensor.sizes for tensor in tensors({"a": inner})] == [(4,)]
+
+    def test_tensors_are_found_in_what_objects_are_made_of(self, read: Read) -> None:
+        value = read(
+            "{ mapping = { a = [{ shape = [1] }], b = "
+            "{ call = 'torch.stack', args = [[{ shape = [2] }]], kwargs = { out = { shape = [3] } } } } }"
+        )
+        assert [tensor.sizes for tensor in tensors(value)] == [(1,), (2,), (3,)]
+
+
+class TestObjects:
+    @pytest.mark.parametrize(
+        ("text", "place", "what"),
+        [
+            ("{ mapping = { a = { shape = [5000] } } }", 40, "a tensor of 5000 elements is too large"),
+            ("[{ call = 'os.system', args = ['ls'] }]", 32, '"os.system" is outside the allowed modules'),
+            ("{ call = 'torch.nn.Linear', args = [{ object = 'sys.path' }] }", 69, '"sys.path" is outside'),
+            ("{ call = 'linear' }", 31, '"linear" is not a dotted path'),
+            ("{ call = 'torch.sin', keywords = {} }", 44, 'unknown key "keywords"; expected one of call, args, kwargs'),
+        ],
+    )
+    def test_mistakes_have_places(self, mistakes: Mistakes, text: str, place: int, what: str) -> None:
+        (line,) = mistakes(f"{HEAD}samples = [{{ args = [{text}] }}]")
+        assert line.startswith(f"spec.toml:3:{place}: {what}")
+
+
+class TestSame:
+    def test_it_names_a_position_or_a_keyword(self, loaded: Load) -> None:
+        text = "args = [{ shape = [2] }, { same = 'w' }, [{ same = 0 }]], "
+        text += "kwargs = { w = { shape = [2] }, v = { same = 0 } }"
+        (sample,) = loaded(f"{HEAD}samples = [{{ {text} }}]").operators[0].samples
+        assert [sample.args[1].same, sample.args[2][0].same, sample.kwargs["v"].same] == ["w", 0, 0]
+
+    @pytest.mark.parametrize(
+        ("text", "expected"),
+        [
+            ("args = [{ same = 0 }]", "there is no tensor at position 0; expected another argument that is a tensor"),
+            ("args = [{ shape = [2] }, { same = 2 }]", "there is no tensor at position 2; expected 0"),
+            ("args = [{ shape = [2] }, 3, { same = 1 }]", "there is no tensor at position 1; expected 0"),
+            ("args = [[{ shape = [2] }], { same = 0 }]", "there is no tensor at position 0; expected another"),
+            (
+                "args = [{ same = 'wieght' }], kwargs = { weight = { shape = [2] } }",
+                'no argument called "wieght" is a tensor; expected "weight"; did you mean "weight"?',
+            ),
+            (
+                "args = [{ same = 'w' }], grid = { w = [{ shape = [2] }, 3] }",
+                'no argument called "w" is a tensor; expected another argument that is a tensor',
+            ),
+        ],
+    )
+    def test_it_has_to_be_a_tensor(self, mistakes: Mistakes, text: str, expected: str) -> None:
+        (line,) = mistakes(f"{HEAD}samples = [{{ {text} }}]")
+        assert line.partition(": ")[2].startswith(expected)
+
+    def test_it_may_be_a_keyword_of_a_grid(self, loaded: Load) -> None:
+        (operator,) = loaded(f"{HEAD}samples = [{{ args = [{{ same = 'w' }}], grid = {{ w = [{{ shape = [2] }}] }} }}]")
+        assert operator.samples[0].args[0].same == "w"
 
 
 class TestTensors:
