@@ -49,7 +49,7 @@ def in_full(claimed: Any) -> Any:
     return claimed
 
 
-DtypeClaims = Annotated[Dtypes, BeforeValidator(in_full, json_schema_input_type=Dtypes | str | list[str])]
+DtypeClaims = Annotated[Dtypes, BeforeValidator(in_full, json_schema_input_type=Dtypes | DtypeEntry | list[DtypeEntry])]
 """The key `dtypes` of an operator."""
 
 Jacobian = Literal["full", "projected", "auto"]

@@ -35,19 +35,20 @@ def sample(args="{ shape = [2] }", rest=""):
 
 MISTAKES = {
     # keys
-    "a key": (spec("dtype = []"), "4:9", "unknown key; expected one of variants, dtypes,"),
-    "the name's key": (spec().replace("name ", "nmae "), "2:11", "unknown key; expected one of variants, dtypes,"),
+    "a key": (spec("dtype = []"), "4:9", "unknown key; expected one of imports, variants, dtypes,"),
+    "the name's key": (spec().replace("name ", "nmae "), "2:11", "unknown key; expected one of imports, variants,"),
     "a key of a sample": (spec(samples="[{ kwarg = 1 }]"), "3:22", "unknown key; expected one of name, kwargs,"),
     "a key of a tensor": (sample("{ shap = 2 }"), "3:31", "unknown key; expected one of shape, values, dtype,"),
     "a key of supports": (spec("supports = { forward = false }"), "4:24", "unknown key; expected one of backward,"),
     "a key of dtypes": (spec('dtypes = { forwards = "all" }'), "4:23", "unknown key; expected one of forward,"),
     "a key of when": (expect('chek = "backward"'), "5:17", "unknown key; expected one of check, variant,"),
     "a key of reference": (spec('reference = { name = "numpy.sin" }'), "4:22", "unknown key; expected one of target,"),
-    "a key of defaults": ('[defaults]\nname = "a.b"\n' + spec(), "2:8", "unknown key; expected one of variants,"),
+    "a key of defaults": ('[defaults]\nname = "a.b"\n' + spec(), "2:8", "unknown key; expected one of imports,"),
     "a key of a literal": (sample("{ none = true, low = 1 }"), "3:43", "does not go with none"),
     "a parameter": (spec(samples='[{ use = "unary", lo = 1 }]'), "3:34", "unknown key; expected one of low, high,"),
     # names
     "a template": (spec(samples='[{ use = "unari" }]'), "3:20", '"unari" is not one of ["binary_broadcast",'),
+    "a dtype of the shorthand": (spec('dtypes = ["int46"]'), "4:11", '"int46" is not one of ["all","floating",'),
     "a dtype": (spec('dtypes = { forward = ["flaot32"] }'), "4:23", '"flaot32" is not one of ["all","floating",'),
     "a tensor's dtype": (sample('{ shape = [2], dtype = "float" }'), "3:45", '"float" is not one of ["bool",'),
     "a structure": (sample('{ shape = [2, 2], structure = "posdef" }'), "3:52", '"posdef" is not one of ["hermitian",'),
@@ -82,11 +83,11 @@ INSIDE = {
     "no name": (spec().replace('name    = "torch.sin"\n', ""), "1:1", '"name" is a required property'),
     "no reason": (expect(reason=""), "4:1", '"reason" is a required property'),
     "no shape": (sample("{ low = 2 }"), "3:22", '"shape" is a required property'),
-    "no target": (spec('variants = [{ kind = "inplace" }]'), "4:13", '"target" is a required property'),
+    "no kind": (spec('variants = [{ target = "torch.sin_" }]'), "4:13", '"kind" is a required property'),
     "shape and values": (sample("{ shape = [1], values = [2] }"), "3:46", "a tensor has either shape or values"),
     "a pair of one": (sample("{ complex = [1] }"), "3:34", "[1] has less than 2 items"),
     "arguments of a template": (spec(samples='[{ use = "unary", args = [1] }]'), "3:36", "unknown key; expected"),
-    "a key with a table": (spec("support = { vmap = true }"), "4:11", "unknown key; expected one of variants,"),
+    "a key with a table": (spec("support = { vmap = true }"), "4:11", "unknown key; expected one of imports,"),
     "a single bracket": (spec().replace("[[operator]]", "[operator]"), "1:1", 'is not of type "array"'),
     "a header": (spec().replace("[[operator]]", "[[operators]]"), "1:1", "unknown key; expected one of defaults,"),
 }  # fmt: skip
