@@ -60,7 +60,7 @@ def judge(subject: Subject) -> Verdict:
     """
     supports = subject.context.case.claims.supports
     args, kwargs = subject.inputs.fill(leaves := copies(subject.leaves))
-    given = [*_tensors("argument", [*enumerate(args), *kwargs.items()]), *captured(subject.context.operator)]
+    given = [*_tensors("argument", [*enumerate(args), *kwargs.items()]), *captured(subject.function.operator)]
     watched = [Watched.of(name, tensor) for name, tensor in given]
     outputs = subject.function.tested(subject.function.called(args, kwargs))
     if changed := _changed("forward", watched):

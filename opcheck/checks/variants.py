@@ -20,7 +20,7 @@ Call = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 
 def judge(subject: Subject) -> Verdict:
     """Compare each way to call the operator with the function."""
-    expected = flatten(_call(subject, subject.context.operator))
+    expected = flatten(_call(subject, subject.function.operator))
     for verdict in (_ways(subject, expected), _out(subject, expected)):
         if not verdict.passed:
             return verdict
@@ -39,7 +39,7 @@ def _ways(subject: Subject, expected: tuple[Tensor, ...]) -> Verdict:
     ways += [("alias", path) for path in operator.spec.aliases]
     for kind, path in ways:
         try:
-            callee = subject.context.resolve(path)
+            callee = subject.context.resolve(path, subject.sample)
         except Unresolved as error:
             return fails(f"variants: {error}", f'did you mean "{error.hint}"?' if error.hint else "")
         verdict = _inplace(subject, callee, path, expected) if kind == "inplace" else None

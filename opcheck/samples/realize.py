@@ -23,6 +23,7 @@ from opcheck.samples.through import THROUGH
 from opcheck.samples.values import draw
 from opcheck.spec import dtypes
 from opcheck.spec.library import Sample
+from opcheck.spec.modules import Construction
 from opcheck.spec.values import (
     ComplexValue,
     DtypeValue,
@@ -65,19 +66,23 @@ def realize(
         args = tuple(maker.value(item, ("args", index)) for index, item in enumerate(sample.args))
         kwargs = {name: maker.value(item, ("kwargs", name)) for name, item in sample.kwargs.items()}
         if module is not None:
-            kwargs |= maker.state(module, kwargs)
+            kwargs |= maker.state(module, sample, kwargs)
         cotangents = maker.cotangents(sample.grad_outputs)
     return Inputs(args, kwargs, tuple(maker.leaves), tuple(maker.slots), cotangents)
 
 
-def realize_module(recipe: ModuleRecipe, dtype: str, device: str, seed: str, modules: Sequence[str]) -> ModuleCall:
+def realize_module(
+    recipe: ModuleRecipe, dtype: str, device: str, seed: str, modules: Sequence[str], sample: Sample | None = None
+) -> ModuleCall:
     """Return a module as an operator. Its parameters and buffers are to be passed to it.
+
+    sample: what a lazy module gets its shapes from. Default: it stays lazy.
 
     Passes on the exceptions of its constructor.
     """
     with _seeded(seed):
         maker = _Maker(dtype, device, modules, lambda path: False, drawn=dtype)
-        return module_call(maker.module(recipe).to(device))
+        return module_call(maker.module(recipe, sample).to(device))
 
 
 @contextmanager
@@ -166,17 +171,26 @@ class _Maker:
         follows = recipe.dtype in (None, "real", "complex") and dtypes.is_differentiable(self.dtype)
         return follows if recipe.grad is None else recipe.grad
 
-    def module(self, recipe: ModuleRecipe) -> torch.nn.Module:
-        """Return a new module in the dtype of the case, on the CPU. Passes on the exceptions of its constructor."""
-        own = _Maker(self.drawn, "cpu", self.modules, lambda path: False, drawn=self.drawn)
-        args = [own.value(item, ()) for item in recipe.spec.args]
-        kwargs = {name: own.value(item, ()) for name, item in recipe.spec.kwargs.items()}
-        return construct(recipe, args, kwargs, self.torch_dtype(None, self.drawn))
+    def constants(self, of: Sample | Construction, dtype: str) -> tuple[list[Any], dict[str, Any]]:
+        """Return arguments without leaves, on the CPU, as if a dtype were that of the case."""
+        own = _Maker(dtype, "cpu", self.modules, lambda path: False, drawn=dtype)
+        args = [own.value(item, ()) for item in of.args]
+        return args, {name: own.value(item, ()) for name, item in of.kwargs.items()}
 
-    def state(self, recipe: ModuleRecipe, kwargs: dict[str, Any]) -> dict[str, Any]:
+    def module(self, recipe: ModuleRecipe, sample: Sample | None) -> torch.nn.Module:
+        """Return a new module in the dtype of the case, on the CPU. Passes on the exceptions of its constructor.
+
+        sample: what a lazy module is called with first.
+        """
+        first = None if sample is None else lambda dtype: self.constants(sample, str(dtype).removeprefix("torch."))
+        return construct(
+            recipe, *self.constants(recipe.spec, self.drawn), self.torch_dtype(None, self.drawn), first_call=first
+        )
+
+    def state(self, recipe: ModuleRecipe, sample: Sample, kwargs: dict[str, Any]) -> dict[str, Any]:
         """Return the parameters and buffers of a new module, as arguments beside those of a sample."""
-        module = self.module(recipe)
-        imaginary = self.module(recipe) if self.torch_dtype(None).is_complex else None
+        module = self.module(recipe, sample)
+        imaginary = self.module(recipe, sample) if self.torch_dtype(None).is_complex else None
         keys = ModuleCall(module).keys(kwargs)
         differentiable = dtypes.is_differentiable(self.dtype)
         return {
