@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import inspect
+from pathlib import Path
 
 import pytest
 import torch
 from operators import modules
 from torch import nn
 
+from opcheck.plan.loading import load
 from opcheck.samples.captured import module_call
 from opcheck.samples.modules import VARIED, ModuleRecipe, construct, initial
+from opcheck.samples.operator import resolve_module
+from opcheck.samples.realize import realize_module
 from opcheck.spec.modules import Construction, Init
 
 
@@ -82,6 +86,16 @@ class TestConstruction:
         module = construct(ModuleRecipe(nn.LazyLinear, Construction()), [3], {}, torch.float64)
         assert module_call(module).is_lazy
         assert not module_call(nn.Linear(2, 3)).is_lazy
+
+
+def test_the_library_has_modules_of_torch_with_parameters():
+    library = load([Path(__file__).resolve().parents[2] / "specs" / "modules"])
+    found = set()
+    for operator in library:
+        recipe = ModuleRecipe(resolve_module(operator.spec.name, ("torch",)), operator.spec.module)
+        if list(realize_module(recipe, "float32", "cpu", "", ("torch",)).module.parameters()):
+            found.add(operator.spec.name)
+    assert len(found) == 44
 
 
 class TestValues:
