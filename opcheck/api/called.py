@@ -16,6 +16,7 @@ from torch._library.custom_ops import CustomOpDef
 from torch._ops import OpOverload, OpOverloadPacket
 
 from opcheck.samples.given import Given
+from opcheck.samples.lazy import uninitialized
 from opcheck.samples.modules import ModuleCall
 from opcheck.samples.results import leaves_of
 from opcheck.spec import dtypes as names
@@ -70,7 +71,7 @@ def operator_of(
     Raises ValueError or TypeError for arguments that cannot be tested.
     """
     found = [tensor for _, tensor in _tensors(args, kwargs)]
-    state = function.state if isinstance(function, ModuleCall) else {}
+    state = _state(function) if isinstance(function, ModuleCall) else {}
     own = _own_dtype([*found, *state.values()])
     wanted = tuple(dict.fromkeys([own, *_names(dtypes, own)]))
     any_grad = any(tensor.requires_grad for tensor in found)
@@ -96,6 +97,14 @@ def operator_of(
         registered=isinstance(function, REGISTERED),
     )
     return Operator(spec, (sample,), "", document, 0)
+
+
+def _state(call: ModuleCall) -> dict[str, Tensor]:
+    """Return the parameters and buffers of a module. Raises ValueError if it is lazy, as the caller has not used it."""
+    if call.is_lazy:
+        name = next(iter(uninitialized(call.module)))
+        raise ValueError(f"{name} of {type(call.module).__name__} has no shape yet: call the module once before")
+    return call.state
 
 
 def _tensors(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[str, Tensor]]:

@@ -19,7 +19,7 @@ from opcheck.samples.modules import ModuleCall
 
 def judge(subject: Subject) -> Verdict:
     """Call the module in evaluation mode, whichever its mode is, and look at its buffers at the end of forward."""
-    call = subject.context.operator
+    call = subject.function.operator
     assert isinstance(call, ModuleCall)
     args, kwargs = subject.inputs.detached().fill()
     watched = {name: Watched.of(name, kwargs[key]) for name, key in call.given(kwargs).items() if name in call.buffers}

@@ -78,13 +78,26 @@ class Context:
 
         return self.cache.once(self.group, self.case.variant.path, resolved)
 
-    def resolve(self, path: str) -> Callable[..., Any]:
-        """Return the callable that a dotted path names, modules constructed. Raises Unresolved."""
+    def operator_at(self, sample: Sample) -> Callable[..., Any]:
+        """Return the callable for a sample: the same for each, but for lazy modules, which have its shapes."""
+        operator, path = self.operator, self.case.variant.path
+        if not (isinstance(operator, ModuleCall) and operator.is_lazy):
+            return operator
+        found: Callable[..., Any] = self.cache.once(self.group, (path, sample.name), lambda: self.resolve(path, sample))
+        return found
+
+    def resolve(self, path: str, sample: Sample | None = None) -> Callable[..., Any]:
+        """Return the callable that a dotted path names, modules constructed. Raises Unresolved.
+
+        sample: what a lazy module gets its shapes from.
+        """
         given = self.callables.get(path)
         if given is not None:
             return given
         recipe = self.module(path)
-        return resolve_operator(path, self.settings.modules) if recipe is None else self._constructed(path, recipe)
+        if recipe is None:
+            return resolve_operator(path, self.settings.modules)
+        return self._constructed(path, recipe, sample)
 
     def module(self, path: str) -> ModuleRecipe | None:
         """Return how to construct the module that a dotted path names; None if the operator is no module of a spec."""
@@ -93,12 +106,12 @@ class Context:
             return None
         return ModuleRecipe(resolve_module(path, self.settings.modules), spec)
 
-    def _constructed(self, path: str, recipe: ModuleRecipe) -> ModuleCall:
+    def _constructed(self, path: str, recipe: ModuleRecipe, sample: Sample | None) -> ModuleCall:
         seed = f"{path}@{self.case.base_seed}"
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                return realize_module(recipe, self.case.dtype, self.device, seed, self.settings.modules)
+                return realize_module(recipe, self.case.dtype, self.device, seed, self.settings.modules, sample)
         except Exception as error:
             raise Unresolved(f'"{path}" cannot be constructed: {told(error)}') from error
 
@@ -174,7 +187,8 @@ class Context:
         spec = self.case.operator.spec
         seed = zlib.crc32(self.case.seed(sample).encode()) if spec.reseed else None
         inplace = self.case.variant.kind == "inplace"
-        return TestedFunction(self.operator, inputs, spec.outputs, inplace, seed, spec.masked_semantics, self.device)
+        operator = self.operator_at(sample)
+        return TestedFunction(operator, inputs, spec.outputs, inplace, seed, spec.masked_semantics, self.device)
 
 
 Check = Callable[[Context], Iterator[Verdict]]

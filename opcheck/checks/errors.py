@@ -28,7 +28,7 @@ def _tried(context: Context, claim: ErrorClaim, index: int) -> Verdict:
         return _with_sample(cannot(f"errors: the input cannot be made: {told(error)}"), sample)
     args, kwargs = inputs.detached().fill()
     try:
-        context.operator(*args, **kwargs)
+        context.operator_at(sample)(*args, **kwargs)
     except Exception as error:
         # The name of the class torch.linalg.LinAlgError is _LinAlgError.
         if claim.raises not in {base.__name__.lstrip("_") for base in type(error).__mro__}:

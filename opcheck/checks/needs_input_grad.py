@@ -18,7 +18,7 @@ from opcheck.samples.captured import captured
 def judge(subject: Subject) -> Verdict:
     """Compare the gradient of each leaf that requires grad alone, and the values where none does."""
     expected = ordinary(subject)
-    held = {id(tensor): name for name, tensor in captured(subject.context.operator) if tensor.requires_grad}
+    held = {id(tensor): name for name, tensor in captured(subject.function.operator) if tensor.requires_grad}
     if held:
         return _untested(held.values())
     slices = parts(expected.gradient, map(real_size, subject.leaves))

@@ -27,7 +27,7 @@ def judge(subject: Subject) -> Verdict:
     args, kwargs = inputs.fill(leaves := copies(inputs.leaves))
     given = _tensors("argument", [*enumerate(args), *kwargs.items()])
     watched = [Watched.of(name, tensor) for name, tensor in given]
-    watched += watch_captured(subject.context.operator)
+    watched += watch_captured(subject.function.operator)
     outputs = subject.function.tested(subject.function.called(args, kwargs))
     if changed := _changed("forward", watched):
         return changed

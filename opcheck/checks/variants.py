@@ -21,7 +21,7 @@ Call = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 
 def judge(subject: Subject) -> Verdict:
     """Compare each way to call the operator with the function."""
-    expected = flatten(_call(subject, subject.context.operator))
+    expected = flatten(_call(subject, subject.function.operator))
     for verdict in (_ways(subject, expected), _out(subject, expected)):
         if not verdict.passed:
             return verdict
@@ -40,7 +40,7 @@ def _ways(subject: Subject, expected: tuple[Tensor, ...]) -> Verdict:
     ways = [(variant.kind, variant.path, dict(variant.kwargs)) for variant in operator.variants[1:]] + ways
     for kind, path, more in ways:
         try:
-            callee = subject.context.resolve(path)
+            callee = subject.context.resolve(path, subject.sample)
         except Unresolved as error:
             return fails(f"variants: {error}", f'did you mean "{error.hint}"?' if error.hint else "")
         shown = path + (f"({', '.join(f'{name}={value!r}' for name, value in more.items())})" if more else "")

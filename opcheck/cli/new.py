@@ -20,12 +20,19 @@ TIMEOUT = 60.0
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     parser.add_argument(
-        "target", metavar="TARGET", help="an operator (mylib.scale), or a module with operators (mylib)"
+        "target",
+        metavar="TARGET",
+        help="a function or a class of modules (mylib.scale, mylib.Layer), or a Python module with them (mylib)",
     )
     parser.add_argument(
         "--args", action="append", default=[], metavar="VALUES",
         help="arguments in TOML, instead of guesses: '[{ shape = [2, 3] }, 0.5]', or a whole sample "
         "'{ args = [...], kwargs = {...} }'; repeat it for more samples",
+    )  # fmt: skip
+    parser.add_argument(
+        "--module", metavar="VALUES",
+        help="arguments in TOML to construct a torch.nn.Module with, instead of guesses: '[3, 2]', or "
+        "'{ args = [3], kwargs = { bias = false }, train = false }'",
     )  # fmt: skip
     parser.add_argument(
         "--from-tests", action="append", default=[], metavar="PATH",
@@ -51,10 +58,11 @@ def run(options: argparse.Namespace) -> int:
     modules = tuple(dict.fromkeys((*settings.modules, package)))
     around = Surroundings(modules, (str(settings.root), os.getcwd()), options.timeout)
     author = Author(options.target, _file(options, settings, package), settings, around, options.n)
-    given = [_sample(text) for text in options.args]
+    given = [[_table("--args", text)] for text in options.args]
+    module = None if options.module is None else _table("--module", options.module)
     try:
         with terminated_as_interrupt():
-            author.draft(given, options.from_tests, _say)
+            author.draft(given, module, options.from_tests, _say)
     except Unanswered as error:
         hint = f'; did you mean "{error.hint}"?' if error.hint else ""
         raise RequestError([f"{error}{hint}"]) from None
@@ -70,20 +78,22 @@ def _file(options: argparse.Namespace, settings: Settings, package: str) -> Path
     return folder / f"{package}.toml"
 
 
-def _sample(text: str) -> list[dict[str, Any]]:
-    """Return a sample that was given in TOML: positional arguments, or a table with args and kwargs."""
+def _table(option: str, text: str) -> dict[str, Any]:
+    """Return what an option gives in TOML: positional arguments, or a table with args and kwargs."""
     import tomli
 
+    from opcheck.spec.modules import Construction
     from opcheck.spec.operator import SampleSpec
 
+    model, example = (SampleSpec, "[{ shape = [2, 3] }, 0.5]") if option == "--args" else (Construction, "[3, 2]")
     try:
         value = tomli.loads(f"value = {text}")["value"]
-        sample = {"args": value} if isinstance(value, list) else value
-        SampleSpec.model_validate(sample)
+        table: dict[str, Any] = {"args": value} if isinstance(value, list) else value
+        model.model_validate(table)
     except (tomli.TOMLDecodeError, ValueError) as error:
-        expected = "expected TOML such as '[{ shape = [2, 3] }, 0.5]' or '{ args = [...], kwargs = {...} }'"
-        raise RequestError([f"--args {text}: {_first(error)}; {expected}"]) from None
-    return [sample]
+        expected = f"expected TOML such as '{example}' or '{{ args = [...], kwargs = {{...}} }}'"
+        raise RequestError([f"{option} {text}: {_first(error)}; {expected}"]) from None
+    return table
 
 
 def _first(error: Exception) -> str:

@@ -24,7 +24,6 @@ BATCH = 8
 """How many operators are tried before they are written, so that an interrupt costs little."""
 
 COMPLEX = '{}: fails for complex numbers only; if they are not meant, write dtypes = {{ forward = ["floating"] }}'
-GIVE_ARGUMENTS = "give arguments by --args"
 
 
 class Author:
@@ -41,29 +40,42 @@ class Author:
         self.said: list[str] = []
         """What was added to the settings of the project."""
 
-    def draft(self, given: Sequence[list[dict[str, Any]]], tests: Sequence[str], say: Say) -> None:
-        """Draft the operators that the file does not have yet, and write them. Raises Unanswered, Broken, SpecError."""
+    def draft(
+        self, given: Sequence[list[dict[str, Any]]], module: dict[str, Any] | None, tests: Sequence[str], say: Say
+    ) -> None:
+        """Draft the operators that the file does not have yet, and write them.
+
+        given: samples; module: how to construct modules; tests: where calls are recorded. All of these may be empty.
+
+        Raises Unanswered, Broken, SpecError.
+        """
         names = names_in(self.target, self.around)
         known = self._known()
         self.left_out = {name: why for name, why in names.items() if why}
-        self.left_out |= dict.fromkeys(set(names) & known, f"{shown(self.file)} has it already")
-        wanted = [name for name in names if name not in self.left_out]
+        wanted = [name for name in names if name not in self.left_out and name not in known]
+        had = sum(name in known for name in names)
+        there = [f"{shown(self.file)} has {_count(had, 'operator')} of {self.target} already"] if had else []
         if not wanted:
-            raise Unanswered("nothing to draft: " + ("; ".join(self._left_out()) or f"{self.target} has no operators"))
+            why = [*there, *self._left_out()] or [f"{self.target} has no operators"]
+            raise Unanswered("nothing to draft: " + "; ".join(why))
+        say(there)
         calls = recorded(wanted, tests, self.around) if tests else {}
         groups = {name: [*given, *calls.get(name, [])] for name in wanted}
         say([f"looking for arguments of {_count(len(wanted), 'operator')}"])
-        found = probe(groups, self.around)
+        found = probe(groups, self.around, module)
         self.fatal = {name: own["fatal"] for name, own in found.items() if own["fatal"]}
         self.left_out |= {
-            name: f"{own['refusal']}; {GIVE_ARGUMENTS}" for name, own in found.items() if "refusal" in own
+            name: "; ".join(filter(None, (own["refusal"], own.get("remedy"))))
+            for name, own in found.items()
+            if "refusal" in own
         }
-        self.drafts = [Draft.of(name, found[name]) for name in wanted if name not in self.left_out]
+        kept = [name for name in wanted if name not in self.left_out]
+        self.drafts = [draft for name in kept for draft in Draft.all_of(name, found[name])]
         if not self.drafts:
             raise Unanswered("no arguments found: " + "; ".join(self._left_out()))
         for first in range(0, len(self.drafts), BATCH):
             batch = self.drafts[first : first + BATCH]
-            say([f"trying what they can do: {', '.join(draft.name for draft in batch)}"])
+            say([f"trying what they can do: {', '.join(draft.id for draft in batch)}"])
             self.records += tried_out(batch, self.around, self.processes)
             self._write(batch)
 
@@ -91,7 +103,7 @@ class Author:
         say([f"not drafted: {line}" for line in self._left_out()])
         samples = sum(len(draft.samples) for draft in self.drafts)
         say([f"wrote {_count(len(self.drafts), 'operator')} with {_count(samples, 'sample')} to {shown(self.file)}"])
-        lacking = {draft.name: [key for key in draft.supports if key != "out"] for draft in self.drafts}
+        lacking = {draft.id: [key for key in draft.supports if key != "out"] for draft in self.drafts}
         say([f"  {name} does not support {', '.join(keys)}" for name, keys in lacking.items() if keys])
         if self.said:
             say([f"added to [tool.opcheck] in pyproject.toml: {'; '.join(self.said)}"])

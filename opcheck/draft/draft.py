@@ -27,6 +27,10 @@ class Draft:
 
     name: str
     samples: list[dict[str, Any]]
+    module: dict[str, Any] | None = None
+    """How it is constructed, if it is a class of modules."""
+    variant: str = ""
+    """The name of a second entry of the same operator."""
     variants: list[Any] = field(default_factory=list)
     reseed: bool = False
     supports: dict[str, tuple[Any, str]] = field(default_factory=dict)
@@ -38,10 +42,21 @@ class Draft:
     settled: set[str] = field(default_factory=set)
     """What was taken back and claimed again: left as it is from then on, to fail."""
 
+    @property
+    def id(self) -> str:
+        """What reports call the operator: its name and variant."""
+        return f"{self.name}[{self.variant}]" if self.variant else self.name
+
     @classmethod
-    def of(cls, name: str, found: Mapping[str, Any]) -> Draft:
+    def all_of(cls, name: str, found: Mapping[str, Any]) -> list[Draft]:
+        """Return the drafts for what calls of an operator have shown: two if a module has different modes."""
+        second = found.get("evaluation")
+        return [cls.of(name, found), *([] if second is None else [cls.of(name, second, "eval")])]
+
+    @classmethod
+    def of(cls, name: str, found: Mapping[str, Any], variant: str = "") -> Draft:
         """Return the draft for what calls of an operator have shown."""
-        draft = cls(name, found["samples"], found["variants"], found["random"])
+        draft = cls(name, found["samples"], found.get("module"), variant, found["variants"], found["random"])
         if not found["out"]:
             draft.supports["out"] = (False, "no such parameter")
         if not found["backward"]:

@@ -23,6 +23,7 @@ COMMON: tuple[Shape, ...] = (
     (2, 4),
     (4, 4),
     (1, 1, 6, 6),
+    (1, 2, 2, 2, 2),
 )
 TOGETHER: dict[int, tuple[tuple[Shape, ...], ...]] = {
     2: (((2, 3), (3,)), ((2, 3), (3, 2)), ((2, 3), (2,)), ((2, 3, 3), (2, 3)), ((1, 2, 4, 4), (3, 2, 2, 2))),
@@ -33,10 +34,11 @@ TOGETHER: dict[int, tuple[tuple[Shape, ...], ...]] = {
 DOMAINS: tuple[SampleData, ...] = (
     {},
     {"low": 0.1, "high": 0.9},
+    {"low": -0.4, "high": 0.4},
     {"low": 1.1, "high": 2.0},
     {"structure": "positive_definite", "through": "symmetrize"},
 )
-"""Where values are drawn from: anywhere, the open unit interval, above 1, positive definite matrices."""
+"""Where values are drawn from: anywhere, the open unit interval, near zero, above 1, positive definite matrices."""
 
 MOST_CHOICES = 48
 MOST_SHAPES = 60
@@ -52,9 +54,12 @@ def first_samples(parameters: Sequence[Parameter]) -> Iterator[SampleData]:
             for shapes in _shapes(count) if count else ():
                 if "structure" in domain and not all(len(shape) > 1 and shape[-1] == shape[-2] for shape in shapes):
                     continue
-                left = iter(shapes)
-                values = [_shaped(value, left, domain) for value in choice]
-                yield _sample(required, values)
+                yield _sample(required, with_shapes(choice, iter(shapes), domain))
+
+
+def with_shapes(values: Sequence[Data], shapes: Iterator[Shape], domain: SampleData = DOMAINS[0]) -> list[Data]:
+    """Return values with a recipe for each place of a tensor."""
+    return [_shaped(value, shapes, domain) for value in values]
 
 
 def _places(value: Data) -> int:

@@ -29,8 +29,29 @@ BY_NAME: dict[str, list[Data]] = {
 }
 """Values for parameters with well-known names."""
 
-INDICES = ("index", "indices", "idx", "target", "targets", "label", "labels", "y_true", "classes")
+OF_CONSTRUCTORS: dict[str, list[Data]] = {
+    "in_features in_channels num_features n_features num_channels channels features": [3, 2, 4],
+    "embed_dim embedding_dim d_model hidden_size input_size normalized_shape dim": [3, 2, 4],
+    "num_heads n_heads nhead heads": [1, 2],
+}
+"""The same for constructors of modules, where numbers have to fit the shapes of tensors."""
+
+INDICES = (
+    "index",
+    "indices",
+    "idx",
+    "target",
+    "targets",
+    "label",
+    "labels",
+    "y_true",
+    "classes",
+    "tokens",
+    "input_ids",
+)
 MASKS = ("mask", "masks", "attn_mask", "attention_mask")
+WORDS = ("type", "kind", "mode", "method", "name", "activation", "convention")
+"""Parameters that take one of some words, which cannot be guessed."""
 NEVER_CHANGED = ("inplace", "in_place", "out", "training", "train")
 """Parameters whose values besides the default a draft leaves alone."""
 
@@ -46,14 +67,39 @@ class Parameter:
     """Whether it can only be given by keyword."""
 
     @classmethod
-    def of(cls, name: str, annotation: str, default: Any, *, required: bool, keyword: bool = False) -> Parameter:
-        """Return what to try for a parameter. An empty annotation says nothing."""
-        options = _optional(name, annotation, default) if not required else _required(name, annotation)
+    def of(
+        cls,
+        name: str,
+        annotation: str,
+        default: Any,
+        *,
+        required: bool,
+        keyword: bool = False,
+        constructor: bool = False,
+    ) -> Parameter:
+        """Return what to try for a parameter. An empty annotation says nothing.
+
+        constructor: whether it is a parameter of a constructor of modules.
+        """
+        if not required:
+            options = _optional(name, annotation, default)
+        elif constructor:
+            options = _of_constructor(name, annotation)
+        else:
+            options = _required(name, annotation)
         return cls(name, tuple(options), required, keyword)
 
 
-def _named(name: str) -> list[Data]:
-    return next((values for names, values in BY_NAME.items() if name.lower() in names.split()), [])
+def _named(name: str, table: dict[str, list[Data]] = BY_NAME) -> list[Data]:
+    return next((values for names, values in table.items() if name.lower() in names.split()), [])
+
+
+def _of_constructor(name: str, annotation: str) -> list[Data]:
+    """Return values to try for a constructor, which takes numbers more often than tensors."""
+    named = _named(name, OF_CONSTRUCTORS)
+    if annotation or name in WORDS:
+        return named or _required(name, annotation)
+    return named or _named(name) or [2, 3, 0.5, TENSOR]
 
 
 def _tensors(name: str) -> list[Data]:
@@ -76,7 +122,7 @@ def _required(name: str, annotation: str) -> list[Data]:
         return [value for value in named if isinstance(value, (int, float))] or NUMBERS
     if "int" in kind:
         return [value for value in named if isinstance(value, int)] or [2, 1, 0]
-    if kind and kind != "any":
+    if name in WORDS or (kind and kind != "any"):
         return named  # a string, a callable, a configuration: nothing to guess
     return [*named, *_tensors(name)] if named else [*_tensors(name), INDEX, 2, 0.5]
 

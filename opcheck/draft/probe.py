@@ -11,22 +11,31 @@ import inspect
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from types import ModuleType
+from types import MethodType, ModuleType
 from typing import Any
 
 import torch
 
 from opcheck.checks.verdict import told
+from opcheck.draft.constructions import constructions
 from opcheck.draft.guess import SampleData, first_samples, further_samples
+from opcheck.draft.parameter import INDEX, TENSOR, Parameter
 from opcheck.draft.signature import parameters_of, takes_out
-from opcheck.draft.tried import Tried, differentiable, tried
-from opcheck.samples.operator import resolve_operator
-from opcheck.samples.resolve import Unresolved
+from opcheck.draft.tried import Operator, Tried, differentiable, differs_in_evaluation, tried
+from opcheck.samples.modules import ModuleRecipe
+from opcheck.samples.operator import as_operator, resolve_module, resolve_operator
+from opcheck.samples.resolve import Unresolved, resolve
+from opcheck.spec.modules import Construction
 
-MOST_WITHOUT_GRADIENT = 40
+MOST_WITHOUT_GRADIENT = 200
 """How many more samples to try after one whose gradient is zero, or that has none."""
+
+
+GIVE_ARGUMENTS = "give arguments by --args"
+CONSTRUCT = "say how to construct it by --module, and give arguments of forward by --args"
 
 
 def main(request: dict[str, Any]) -> None:
@@ -44,7 +53,8 @@ def main(request: dict[str, Any]) -> None:
     for path, given in request["operators"].items():
         say(trying=path, number=-1, sample={})
         try:
-            say(operator=path, **Probe(path, modules, given, request["skip"].get(path, [])).answer())
+            probe = Probe(path, modules, given, request["skip"].get(path, []), request["module"])
+            say(operator=path, **probe.answer())
         except Unresolved as error:
             say(operator=path, refusal=str(error))
 
@@ -61,7 +71,7 @@ def names(target: str, modules: Sequence[str]) -> dict[str, str]:
     """
     module = _module(target)
     if module is None:
-        resolve_operator(target, modules)
+        resolve_either(target, modules)
         return {target: ""}
     found = {}
     listed = getattr(module, "__all__", None) or [name for name in vars(module) if not name.startswith("_")]
@@ -69,9 +79,7 @@ def names(target: str, modules: Sequence[str]) -> dict[str, str]:
         item = getattr(module, name, None)
         if isinstance(item, ModuleType) or not callable(item) or not _own(item, module):
             continue
-        if inspect.isclass(item):
-            if issubclass(item, torch.nn.Module):
-                found[f"{target}.{name}"] = "a module (torch.nn.Module)"
+        if inspect.isclass(item) and not issubclass(item, torch.nn.Module):
             continue
         found[f"{target}.{name}"] = _wrong(f"{target}.{name}", modules)
     # The in-place variant of another operator is tested with that operator.
@@ -81,10 +89,20 @@ def names(target: str, modules: Sequence[str]) -> dict[str, str]:
 def _wrong(path: str, modules: Sequence[str]) -> str:
     """Return why a path is no operator; an empty string if it is one."""
     try:
-        resolve_operator(path, modules)
+        resolve_either(path, modules)
     except Unresolved as error:
         return str(error)
     return ""
+
+
+def resolve_either(path: str, modules: Sequence[str]) -> Callable[..., Any] | type[torch.nn.Module]:
+    """Return the function, or the class of modules, that a path names. Raises Unresolved."""
+    found = resolve(path, modules)
+    if not isinstance(found, type) or not issubclass(found, torch.nn.Module):
+        return as_operator(found, path)
+    if found.forward is torch.nn.Module.forward:
+        raise Unresolved(f'"{path}" has no forward')
+    return resolve_module(path, modules)
 
 
 def _module(path: str) -> ModuleType | None:
@@ -110,30 +128,61 @@ class Probe:
     """Looks for samples that an operator takes, and for what they show."""
 
     def __init__(
-        self, path: str, modules: Sequence[str], given: Sequence[Sequence[SampleData]], skip: Sequence[int]
+        self,
+        path: str,
+        modules: Sequence[str],
+        given: Sequence[Sequence[SampleData]],
+        skip: Sequence[int],
+        module: SampleData | None = None,
     ) -> None:
-        self.path, self.modules, self.given = path, modules, given
+        self.path, self.modules, self.given, self.module = path, modules, given, module
         self.skip = set(skip)
         """The numbers of samples that have ended an earlier process."""
-        self.operator: Callable[..., Any] = resolve_operator(path, modules)
+        self.operator: Operator = resolve_either(path, modules)
+        self.make: type[torch.nn.Module] | None = self.operator if isinstance(self.operator, type) else None
         self.number = -1
         self.refusal = ""
         """Why the first sample is of no use."""
 
     def answer(self) -> dict[str, Any]:
         """Return samples that work, and what they show; or why there is none."""
-        samples = list(self.recorded()) if self.given else list(self.guessed())
-        if not samples:
-            return {"refusal": self.refusal or "its signature shows nothing to try"}
-        return {
-            "samples": [one.sample for one in samples],
-            "random": any(one.random for one in samples),
-            "backward": any(one.requires_grad for one in samples),
-            "forward_ad": any(one.has_tangent for one in samples),
-            "arguments": differentiable(samples),
-            "out": takes_out(self.operator, self.path),
-            "variants": self.variants(),
-        }
+        for construction in self.constructions():
+            self.module = construction
+            if self.make is not None:
+                self.operator = ModuleRecipe(self.make, Construction.model_validate(construction))
+            samples = list(self.recorded()) if self.given else list(self.guessed())
+            if samples:
+                return {**shown(samples), **self.ways(samples)}
+        if self.make is None:
+            return {"refusal": self.refusal or "its signature shows nothing to try", "remedy": GIVE_ARGUMENTS}
+        return {"refusal": self.refusal or "its constructor shows nothing to try", "remedy": CONSTRUCT}
+
+    def constructions(self) -> Iterable[SampleData | None]:
+        """Return how to construct a class of modules: as it is given, or guesses; for a function, None."""
+        if self.make is None:
+            return [None]
+        return constructions(self.make) if self.module is None else [self.module]
+
+    def ways(self, samples: Sequence[Tried]) -> dict[str, Any]:
+        """Return the ways to call the operator: for a function `out` and variants, for a module both modes."""
+        if not isinstance(self.operator, ModuleRecipe):
+            return {"out": takes_out(self.operator, self.path), "variants": self.variants()}
+        found: dict[str, Any] = {"out": True, "variants": [], "module": self.module}
+        if self.operator.spec.train and differs_in_evaluation(self.operator, samples[0].sample, self.modules):
+            spec = self.operator.spec.model_copy(update={"train": False})
+            self.operator = ModuleRecipe(self.operator.make, spec)
+            evaluated = [one for one in self.attempts(one.sample for one in samples) if one is not None]
+            if evaluated:
+                found["evaluation"] = {**shown(evaluated), **found, "module": {**(self.module or {}), "train": False}}
+        return found
+
+    def parameters(self) -> list[list[Parameter]]:
+        """Return the parameters to guess arguments for; several lists if they are not known."""
+        if not isinstance(self.operator, ModuleRecipe):
+            return parameters_of(self.operator, self.path)
+        assert self.make is not None
+        found = parameters_of(MethodType(self.make.forward, self.make), self.path)
+        return [*found, *([[replace(only, options=(INDEX,))] for (only,) in found if only.options == (TENSOR,)])]
 
     def recorded(self) -> Iterator[Tried]:
         """Yield one sample of each group that was given."""
@@ -142,7 +191,7 @@ class Probe:
 
     def guessed(self) -> Iterator[Tried]:
         """Yield a sample, and others that differ from it in one respect."""
-        for parameters in parameters_of(self.operator, self.path):
+        for parameters in self.parameters():
             main = self.likeliest(first_samples(parameters))
             if main is None:
                 continue
@@ -174,7 +223,8 @@ class Probe:
             self.number += 1
             if self.number in self.skip:
                 continue
-            say(trying=self.path, number=self.number, sample=sample)
+            module = {} if self.module is None else {"module": self.module}
+            say(trying=self.path, number=self.number, sample={**module, **sample})
             found = tried(self.operator, sample, self.modules)
             if isinstance(found, str):
                 self.refusal = self.refusal or found
@@ -190,6 +240,17 @@ class Probe:
         except Unresolved:
             return []
         return [{"kind": "inplace", "target": f"{home}.{name}_"}]
+
+
+def shown(samples: Sequence[Tried]) -> dict[str, Any]:
+    """Return what samples show about an operator."""
+    return {
+        "samples": [one.sample for one in samples],
+        "random": any(one.random for one in samples),
+        "backward": any(one.requires_grad for one in samples),
+        "forward_ad": any(one.has_tangent for one in samples),
+        "arguments": differentiable(samples),
+    }
 
 
 if __name__ == "__main__":

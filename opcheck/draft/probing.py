@@ -62,19 +62,23 @@ def names_in(target: str, around: Surroundings) -> dict[str, str]:
     raise Unanswered(f'looking for "{target}" ended the process')
 
 
-def probe(given: Mapping[str, Given], around: Surroundings) -> dict[str, dict[str, Any]]:
+def probe(
+    given: Mapping[str, Given], around: Surroundings, module: dict[str, Any] | None = None
+) -> dict[str, dict[str, Any]]:
     """Return for each operator samples that it takes and what they show; or `refusal`, why there are none.
 
     `fatal` are the samples with which it ends the process, or hangs.
 
     given: samples to try for each operator, in groups of which one is enough. An empty list asks for guesses.
+    module: how to construct those that are classes of modules. Default: guesses.
     """
     found: dict[str, dict[str, Any]] = {}
     fatal: dict[str, dict[int, dict[str, Any]]] = {path: {} for path in given}
     while left := {path: groups for path, groups in given.items() if path not in found}:
         path, last = next(iter(left)), Last(-1, {})
         skip = {path: list(samples) for path, samples in fatal.items()}
-        for answer in _answers({"what": "operators", "operators": left, "skip": skip}, around):
+        request = {"what": "operators", "operators": left, "skip": skip, "module": module}
+        for answer in _answers(request, around):
             if "trying" in answer:
                 path, last = answer["trying"], Last(answer["number"], answer["sample"])
             else:

@@ -29,7 +29,7 @@ def parameters_of(operator: Callable[..., Any], path: str) -> list[list[Paramete
     starred = any(one.kind is one.VAR_POSITIONAL for one in given)
     if starred and not any(one.default is one.empty for one in named):
         return list(UNKNOWN)
-    return [list(map(_of_signature, named))]
+    return [list(map(of_signature, named))]
 
 
 def takes_out(operator: Callable[..., Any], path: str) -> bool:
@@ -50,11 +50,13 @@ def takes_out(operator: Callable[..., Any], path: str) -> bool:
 KEYWORDS = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
-def _of_signature(one: inspect.Parameter) -> Parameter:
+def of_signature(one: inspect.Parameter, *, constructor: bool = False) -> Parameter:
+    """Return what to try for a parameter of a function, or of a constructor of modules."""
     annotation = "" if one.annotation is one.empty else _text(one.annotation)
     required = one.default is one.empty
     default = None if required else one.default
-    return Parameter.of(one.name, annotation, default, required=required, keyword=one.kind is one.KEYWORD_ONLY)
+    keyword = one.kind is one.KEYWORD_ONLY
+    return Parameter.of(one.name, annotation, default, required=required, keyword=keyword, constructor=constructor)
 
 
 def _text(annotation: Any) -> str:

@@ -28,7 +28,7 @@ def tried_out(drafts: Sequence[Draft], around: Surroundings, processes: int) -> 
 
     Returns the records of the last run. Raises Broken.
     """
-    left = {draft.name: draft for draft in drafts}
+    left = {draft.id: draft for draft in drafts}
     final: dict[str, list[Record]] = {}
     for _ in range(MOST_ROUNDS):
         records = _run(list(left.values()), around, processes)

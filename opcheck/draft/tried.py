@@ -15,6 +15,8 @@ from opcheck.derivatives.autodiff import pushed
 from opcheck.draft.draft import MISTAKES
 from opcheck.samples import realize
 from opcheck.samples.inputs import Inputs
+from opcheck.samples.modules import ModuleCall, ModuleRecipe
+from opcheck.samples.realize import realize_module
 from opcheck.samples.results import flatten
 from opcheck.spec.document import Document
 from opcheck.spec.library import Sample
@@ -27,6 +29,10 @@ SEEDS = ("draft", "another", "third")
 """The values that a sample must be good for: a logarithm may be lucky once."""
 
 
+Operator = Callable[..., Any] | ModuleRecipe
+"""A function, or a class of modules and how it is constructed."""
+
+
 @dataclass(frozen=True)
 class Tried:
     """A sample that an operator takes, and what its result is like."""
@@ -37,20 +43,20 @@ class Tried:
     has_gradient: bool
     """Whether a gradient is more than zeros, or backward raises."""
     has_tangent: bool
+    places: tuple[int | str, ...]
+    """The arguments that are differentiated: positions and names, those of parameters too."""
     refusals: dict[int | str, str]
-    """The arguments that alone have no derivative, with what happens if one asks for it."""
+    """Those of them that alone have no derivative, with what happens if one asks for it."""
 
 
-def tried(operator: Callable[..., Any], sample: dict[str, Any], modules: Sequence[str]) -> Tried | str:
+def tried(operator: Operator, sample: dict[str, Any], modules: Sequence[str]) -> Tried | str:
     """Call an operator with a sample. Return what it shows, or why it is of no use."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            spec = SampleSpec.model_validate(sample)
-            made = Sample("0", tuple(spec.args), spec.kwargs, None, None, Document("", "", {}), ())
             found: Tried | str = "no seed"
             for seed in reversed(SEEDS):
-                found = _tried(operator, sample, realize(made, DTYPE, "cpu", seed, modules=modules))
+                found = _tried(*_made(operator, sample, seed, modules), sample)
                 if isinstance(found, str):
                     break
             return found
@@ -58,7 +64,32 @@ def tried(operator: Callable[..., Any], sample: dict[str, Any], modules: Sequenc
         return told(error)
 
 
-def _tried(operator: Callable[..., Any], sample: dict[str, Any], inputs: Inputs) -> Tried | str:
+def _made(
+    operator: Operator, sample: dict[str, Any], seed: str, modules: Sequence[str]
+) -> tuple[Callable[..., Any], Inputs]:
+    """Return what to call, and the tensors of a sample, those of a module among them."""
+    spec = SampleSpec.model_validate(sample)
+    made = Sample("0", tuple(spec.args), spec.kwargs, None, None, Document("", "", {}), ())
+    recipe = operator if isinstance(operator, ModuleRecipe) else None
+    inputs = realize(made, DTYPE, "cpu", seed, modules=modules, module=recipe)
+    if isinstance(operator, ModuleRecipe):
+        return realize_module(operator, DTYPE, "cpu", seed, modules, made), inputs
+    return operator, inputs
+
+
+def differs_in_evaluation(recipe: ModuleRecipe, sample: dict[str, Any], modules: Sequence[str]) -> bool:
+    """Return whether evaluation mode gives other results than training mode, both from the same random numbers."""
+    call, inputs = _made(recipe, sample, SEEDS[0], modules)
+    assert isinstance(call, ModuleCall)
+    state = torch.random.get_rng_state()
+    first = _called(call, inputs)
+    torch.random.set_rng_state(state)
+    call.module.eval()
+    second = _called(call, inputs)
+    return len(first) != len(second) or not all(map(torch.equal, first, second))
+
+
+def _tried(operator: Callable[..., Any], inputs: Inputs, sample: dict[str, Any]) -> Tried | str:
     if not inputs.leaves:
         return "no tensor to differentiate with respect to"
     outputs, again = _called(operator, inputs), _called(operator, inputs)
@@ -71,7 +102,8 @@ def _tried(operator: Callable[..., Any], sample: dict[str, Any], inputs: Inputs)
     has_gradient = not gradients or any(bool(one.any()) for one in gradients)
     requires_grad = any(output.requires_grad for output in outputs)
     tangent = _has_tangent(operator, inputs)
-    return Tried(sample, random, requires_grad, has_gradient, tangent, _each_alone(operator, inputs))
+    places = tuple(dict.fromkeys(slot.path[1] for slot in inputs.slots))
+    return Tried(sample, random, requires_grad, has_gradient, tangent, places, _each_alone(operator, inputs))
 
 
 def _called(operator: Callable[..., Any], inputs: Inputs, leaves: Sequence[Tensor] | None = None) -> tuple[Tensor, ...]:
@@ -114,30 +146,12 @@ def differentiable(tries: Sequence[Tried]) -> tuple[list[int | str], str] | None
 
     None if all have one, or none has. Only what every sample refuses is refused.
     """
-    places = {place: None for one in tries for place in places_of(one.sample)}
-    refused = {
-        place for place in places if all(place in one.refusals for one in tries if place in places_of(one.sample))
-    }
+    places = {place: None for one in tries for place in one.places}
+    refused = {place for place in places if all(place in one.refusals for one in tries if place in one.places)}
     if not refused or refused == set(places):
         return None
     reasons = [reason for one in tries for place, reason in one.refusals.items() if place in refused]
     return [place for place in places if place not in refused], reasons[0]
-
-
-def places_of(sample: dict[str, Any]) -> list[int | str]:
-    """Return the positions and names of the arguments that are differentiated."""
-    places: list[tuple[int | str, Any]] = [*enumerate(sample["args"]), *sample.get("kwargs", {}).items()]
-    return [place for place, value in places if _floating(value)]
-
-
-def _floating(value: Any) -> bool:
-    if isinstance(value, list):
-        return any(map(_floating, value))
-    if not isinstance(value, dict):
-        return False
-    if "tuple" in value:
-        return _floating(value["tuple"])
-    return ("shape" in value or "values" in value) and "dtype" not in value
 
 
 def _has_tangent(operator: Callable[..., Any], inputs: Inputs) -> bool:

@@ -21,6 +21,10 @@ def written(drafts: Iterable[Draft]) -> str:
 
 def _operator(draft: Draft) -> str:
     lines = ["[[operator]]", f"name = {render(draft.name)}"]
+    if draft.variant:
+        lines.append(f"variant = {render(draft.variant)}")
+    if draft.module is not None:
+        lines.append(f"module = {render(draft.module)}")
     if draft.variants:
         lines.append(f"variants = {render(draft.variants)}")
     lines += _dtypes(draft)

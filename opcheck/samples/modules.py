@@ -14,10 +14,13 @@ import torch
 from torch import Tensor
 from torch.nn import Module
 
+from opcheck.samples.lazy import initialize, uninitialized
 from opcheck.samples.values import draw
 from opcheck.spec import recipe as recipes
 from opcheck.spec.modules import Construction, Init
 from opcheck.spec.problems import listing, nearest
+
+FirstCall = Callable[[torch.dtype], tuple[list[Any], dict[str, Any]]]
 
 VARIED = 0.25
 """How far the elements of a parameter are moved that its constructor has made all equal."""
@@ -61,6 +64,11 @@ class ModuleCall:
         return any(tensor.is_floating_point() or tensor.is_complex() for tensor in self.state.values())
 
     @cached_property
+    def is_lazy(self) -> bool:
+        """Whether some of its parameters or buffers have no shape yet."""
+        return bool(uninitialized(self.module))
+
+    @cached_property
     def buffers(self) -> frozenset[str]:
         """The names of its buffers."""
         return frozenset(name for name, _ in self.module.named_buffers())
@@ -80,20 +88,28 @@ class ModuleCall:
         return {name: key for name, key in found.items() if key in kwargs}
 
 
-def construct(recipe: ModuleRecipe, args: list[Any], kwargs: dict[str, Any], dtype: torch.dtype) -> Module:
+def construct(
+    recipe: ModuleRecipe,
+    args: list[Any],
+    kwargs: dict[str, Any],
+    dtype: torch.dtype,
+    first_call: FirstCall | None = None,
+) -> Module:
     """Return a new module in a dtype. Dtypes that modules cannot be converted to leave it as it is constructed.
 
-    Passes on the exceptions of its constructor. Raises ValueError for lazy modules.
+    first_call: the arguments for the first call of a lazy module, by dtype. Without them it stays lazy.
+
+    Passes on the exceptions of its constructor. Raises ValueError if that call does not initialize a lazy module.
     """
-    module = recipe.make(*args, **kwargs)
-    for name, parameter in module.named_parameters():
-        if torch.nn.parameter.is_lazy(parameter):
-            raise ValueError(f"{name} has no shape until the first call: name the module that is not lazy")
+    module = recipe.make(*args, **kwargs).train(recipe.spec.train)
+    lazy = uninitialized(module)
+    if lazy and first_call is not None:
+        initialize(module, *first_call(next(iter(lazy.values())).dtype))
     if dtype.is_floating_point or dtype.is_complex:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Complex modules are a new feature")  # the spec says that they are meant
             module.to(dtype)
-    return module.train(recipe.spec.train)
+    return module
 
 
 def initial(module: Module, imaginary: Module | None, init: Mapping[str, Init]) -> Iterator[tuple[str, Tensor, bool]]:

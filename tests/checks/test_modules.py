@@ -152,10 +152,16 @@ class TestInstances:
     x = torch.linspace(0.5, 2, 6, dtype=torch.float64).reshape(2, 3)
     off: ClassVar[dict] = {"forward_ad": False, "vmap": False}
 
+    def made(self, module):
+        """Return a module in double precision; a lazy one has been called, as by a user."""
+        found = module().double()
+        found(self.x)
+        return found
+
     @pytest.mark.parametrize(("check", "module"), FAULTS, ids=[f"{check}-{one.__name__}" for check, one in FAULTS])
     def test_a_faulty_one_fails(self, check, module):
         torch.manual_seed(0)
-        made = module().double()
+        made = self.made(module)
         if module is modules.WrongUnlessOne:  # an instance is tested as it is: somebody has trained it
             made.weight.data.mul_(0.5)
         report = opcheck.check(made, self.x, supports=self.off, checks=check, raise_exception=False)
@@ -163,7 +169,7 @@ class TestInstances:
 
     @pytest.mark.parametrize("module", modules.TWINS, ids=lambda module: module.__name__)
     def test_a_right_one_passes_and_is_left_as_it_was(self, module):
-        made = module().double()
+        made = self.made(module)
         before = {name: tensor.clone() for name, tensor in made.state_dict().items()}
         assert opcheck.check(made, self.x, supports={} if plain(module) else self.off).passed
         assert made.training
@@ -174,6 +180,10 @@ class TestInstances:
         made = modules.WrongWeight().double()
         made.weight.requires_grad_(False)
         assert opcheck.check(made, self.x, supports=self.off, checks="backward").passed
+
+    def test_a_lazy_one_has_to_be_called_before(self):
+        with pytest.raises(ValueError, match="weight of LazyLinear has no shape yet: call the module once before"):
+            opcheck.check(torch.nn.LazyLinear(2).double(), self.x)
 
     def test_inside_a_function_it_is_pointed_out(self):
         made = modules.Layer().double()

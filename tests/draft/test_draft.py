@@ -124,6 +124,14 @@ class TestWritten:
             "supports": {"forward_ad": False}, "dtypes": {"forward": ["complex128", "floating"]},
         }  # fmt: skip
 
+    def test_a_module_says_how_it_is_constructed(self):
+        first, second = Draft.all_of(
+            "mylib.L", {**FOUND, "module": {"args": [3]}, "evaluation": {**FOUND, "module": {}}}
+        )
+        operators = tomli.loads(written([first, second]))["operator"]
+        assert [operator["module"] for operator in operators] == [{"args": [3]}, {}]
+        assert [operator.get("variant") for operator in operators] == [None, "eval"]
+
     def test_a_comment_is_one_line_whatever_an_operator_says(self):
         assert comment("a\x1b[1m\n# b\r\n[[operator]]\x7f") == "a [1m # b [[operator]]"
         assert len(comment("word " * 100)) <= 100

@@ -39,6 +39,26 @@ def test_a_target_may_be_a_tensor_of_classes():
 def test_nothing_is_guessed_for_what_is_no_tensor_and_no_number():
     assert options("config", "Config") == []
     assert options("path", "str") == []
+    assert options("type") == []
+
+
+@pytest.mark.parametrize(
+    ("name", "annotation", "first"),
+    [
+        ("in_features", "int", 3),
+        ("num_heads", "", 1),
+        ("kernel_size", "", 2),
+        ("rows", "", 2),
+        ("p", "float", 0.5),
+        ("weight", "Tensor", TENSOR),
+    ],
+)
+def test_constructors_take_numbers(name, annotation, first):
+    assert Parameter.of(name, annotation, None, required=True, constructor=True).options[0] == first
+
+
+def test_a_constructor_may_take_what_cannot_be_guessed():
+    assert Parameter.of("type", "", None, required=True, constructor=True).options == ()
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,38 @@ def text(x: str):
 
 
 class Layer(torch.nn.Module):
-    pass
+    """Has state that training mode changes."""
+
+    def __init__(self, in_features: int, out_features: int):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.randn(out_features, in_features))
+        self.register_buffer("mean", torch.zeros(in_features))
+
+    def forward(self, x):
+        if self.training:
+            with torch.no_grad():
+                self.mean = 0.5 * self.mean + x.mean(0)
+            x = 2 * x
+        return (x - self.mean.detach()) @ self.weight.mT
+
+
+class WrongLayer(torch.nn.Module):
+    """Its weight gets three times its gradient."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(3))
+
+    def forward(self, x):
+        return x * (3 * self.weight - 2 * self.weight.detach())
+
+
+class Configured(torch.nn.Module):
+    def __init__(self, config: dict):
+        super().__init__()
+
+    def forward(self, x):
+        return x
 '''
 
 TESTS = """
@@ -115,12 +146,13 @@ def drafted(shared):
 @pytest.fixture
 def operators(drafted):
     found = tomli.loads(drafted.records["specs/ours.toml"])["operator"]
-    return {operator["name"].removeprefix("ours."): operator for operator in found}
+    return {operator["name"].removeprefix("ours.") + operator.get("variant", ""): operator for operator in found}
 
 
-def test_each_function_is_drafted(operators, drafted):
-    assert operators.keys() == {"cube", "wrong", "double", "noise", "entropy", "aborts"}
-    assert "not drafted: ours.Layer: a module (torch.nn.Module)" in drafted.out
+def test_each_function_and_class_of_modules_is_drafted(operators, drafted):
+    functions = {"cube", "wrong", "double", "noise", "entropy", "aborts"}
+    assert operators.keys() == functions | {"Layer", "Layereval", "WrongLayer"}
+    assert "not drafted: ours.Configured: its constructor shows nothing to try; say how to construct" in drafted.out
     assert "not drafted: ours.text: its signature shows nothing to try; give arguments by --args" in drafted.out
 
 
@@ -141,8 +173,15 @@ def test_a_crash_is_said_and_its_sample_left_out(operators, drafted):
     ]
 
 
+def test_modules_are_constructed_and_both_modes_are_drafted(operators):
+    assert operators["Layer"]["module"] == {"args": [3, 2]}
+    assert operators["Layereval"]["module"] == {"args": [3, 2], "train": False}
+    assert "supports" not in operators["Layereval"]
+    assert operators["WrongLayer"]["module"] == {}
+
+
 def test_the_run_fails_for_what_is_wrong_alone(drafted):
-    assert {record["operator"] for record in drafted.junit} == {"ours.wrong"}
+    assert {record["operator"] for record in drafted.junit} == {"ours.wrong", "ours.WrongLayer"}
     assert {record["check"] for record in drafted.junit if record["outcome"] == "failed"} >= {"backward"}
 
 
@@ -186,6 +225,7 @@ class TestRequests:
             ),
             (["demo.double", "--output", "specs/good.toml"], "specs/good.toml has [defaults], which would apply"),
             (["demo.wrong", "--args", "[{ shap = [2] }]"], "--args [{ shap = [2] }]: "),
+            (["demo.double", "--module", "[3"], "--module [3: "),
             (["demo.raises"], "no arguments found: demo.raises: RuntimeError: not today; give arguments by --args"),
         ],
     )

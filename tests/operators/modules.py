@@ -87,6 +87,37 @@ class WrongForComplexWeights(Layer):
     apply_to = NotConjugatedForTheInput
 
 
+class LazyLayer(torch.nn.modules.lazy.LazyModuleMixin, Module):
+    """A linear map that gets its number of columns from the first input, and counts calls in training mode."""
+
+    apply_to = Linear
+
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.UninitializedParameter()
+        self.total = torch.nn.UninitializedBuffer()
+        self.register_buffer("calls", torch.tensor(0))
+
+    def initialize_parameters(self, x: Tensor) -> None:
+        if self.has_uninitialized_params():
+            with torch.no_grad():
+                self.weight.materialize((2, x.shape[-1]))
+                init.kaiming_uniform_(self.weight)
+                self.total.materialize((x.shape[-1],))
+                self.total.zero_()
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training:
+            self.calls += 1
+            with torch.no_grad():
+                self.total = self.total + x.sum(0)
+        return self.apply_to.apply(x, self.weight)
+
+
+class WrongLazyLayer(LazyLayer):
+    apply_to = DoubledForTheWeight
+
+
 class Net(Module):
     """Modules in a list: their parameters are `layers.0.weight` and so on."""
 
@@ -203,11 +234,11 @@ def _times_a_global(x: Tensor) -> Tensor:
 
 
 FAULTS: dict[str, tuple[type[Module], ...]] = {
-    "backward": (WrongWeight, WrongInside, WrongUnlessOne),
+    "backward": (WrongWeight, WrongInside, WrongUnlessOne, WrongLazyLayer),
     "buffers": (ReplacesInEvaluation, WritesInEvaluation),
     "needs_input_grad": (Unregistered, BehindAFunction, Elsewhere),
 }
 """Modules with a mistake, by the check that must find it."""
 
-TWINS = (Layer, Net, Scale, Centered, Constant)
+TWINS = (Layer, LazyLayer, Net, Scale, Centered, Constant)
 """The same without the mistake."""

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import inspect
+from pathlib import Path
 
 import pytest
 import torch
 from operators import modules
 from torch import nn
 
+from opcheck.plan.loading import load
 from opcheck.samples.captured import module_call
 from opcheck.samples.modules import VARIED, ModuleRecipe, construct, initial
+from opcheck.samples.operator import resolve_module
+from opcheck.samples.realize import realize_module
 from opcheck.spec.modules import Construction, Init
 
 
@@ -65,10 +69,33 @@ class TestConstruction:
         recipe = ModuleRecipe(nn.Embedding, Construction())
         assert construct(recipe, [3, 2], {}, torch.int64).weight.dtype is torch.float32
 
-    def test_lazy_modules_are_refused(self):
+    def test_lazy_modules_are_called_once_in_the_dtype_that_they_are_constructed_in(self):
         recipe = ModuleRecipe(nn.LazyLinear, Construction())
-        with pytest.raises(ValueError, match="weight has no shape until the first call"):
-            construct(recipe, [3], {}, torch.float64)
+        asked = []
+
+        def first_call(dtype):
+            asked.append(dtype)
+            return [torch.ones(2, 5, dtype=dtype)], {}
+
+        module = construct(recipe, [3], {}, torch.complex128, first_call)
+        assert asked == [torch.float32]
+        assert (module.weight.shape, module.weight.dtype) == ((3, 5), torch.complex128)
+        assert type(module) is nn.Linear
+
+    def test_lazy_modules_stay_lazy_without_a_call(self):
+        module = construct(ModuleRecipe(nn.LazyLinear, Construction()), [3], {}, torch.float64)
+        assert module_call(module).is_lazy
+        assert not module_call(nn.Linear(2, 3)).is_lazy
+
+
+def test_the_library_has_modules_of_torch_with_parameters():
+    library = load([Path(__file__).resolve().parents[2] / "specs" / "modules"])
+    found = set()
+    for operator in library:
+        recipe = ModuleRecipe(resolve_module(operator.spec.name, ("torch",)), operator.spec.module)
+        if list(realize_module(recipe, "float32", "cpu", "", ("torch",)).module.parameters()):
+            found.add(operator.spec.name)
+    assert len(found) == 44
 
 
 class TestValues:

@@ -1,0 +1,119 @@
+"""Classes of modules are constructed by guesses, and called like functions; both modes are drafted if they differ."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from operators import modules
+
+from opcheck.draft import probe as probing
+from opcheck.draft.constructions import MOST, constructions
+from opcheck.draft.draft import Draft
+from opcheck.draft.probe import Probe, names, resolve_either
+from opcheck.samples import Unresolved
+from opcheck.spec.modules import Construction
+
+OURS = ("torch", "operators")
+
+
+@pytest.fixture(autouse=True)
+def silence(monkeypatch):
+    """Keep what a probe tries out of the output of the tests."""
+    monkeypatch.setattr(probing, "say", lambda **answer: None)
+
+
+def answer(path, given=(), module=None):
+    return Probe(path, OURS, given, (), module).answer()
+
+
+class Strange(torch.nn.Module):
+    """Constructed from what cannot be guessed."""
+
+    def __init__(self, config: dict):
+        super().__init__()
+
+
+class TestConstructions:
+    def test_the_likeliest_come_first(self):
+        assert next(constructions(torch.nn.Linear)) == {"args": [3, 2]}
+        assert next(constructions(torch.nn.Conv2d)) == {"args": [3, 2, 2]}
+        assert list(constructions(modules.Layer)) == [{}]
+
+    def test_all_are_valid_and_not_too_many(self):
+        found = list(constructions(torch.nn.Bilinear))
+        assert len(found) == MOST
+        for construction in found:
+            Construction.model_validate(construction)
+
+    def test_what_cannot_be_guessed_is_not(self):
+        assert list(constructions(Strange)) == []
+
+
+class TestAnswers:
+    @pytest.mark.parametrize(
+        ("path", "module", "sample"),
+        [
+            ("torch.nn.Linear", {"args": [3, 2]}, {"args": [{"shape": [2, 3]}]}),
+            ("torch.nn.Conv1d", {"args": [3, 2, 2]}, {"args": [{"shape": [3, 3]}]}),
+            ("torch.nn.LazyLinear", {"args": [2]}, {"args": [{"shape": [2, 3]}]}),
+            ("operators.modules.Net", {}, {"args": [{"shape": [2, 3]}]}),
+            (
+                "torch.nn.Embedding",
+                {"args": [2, 3]},
+                {"args": [{"shape": [2, 3], "dtype": "int64", "low": 0, "high": 2}]},
+            ),
+        ],
+    )
+    def test_modules_are_constructed_and_called(self, path, module, sample):
+        found = answer(path)
+        assert (found["module"], found["samples"][0]) == (module, sample)
+        assert "evaluation" not in found
+        assert found["out"]  # which modules do not claim anyway
+
+    def test_modes_that_differ_are_drafted_both(self):
+        found = answer("torch.nn.Dropout")
+        training, evaluation = Draft.all_of("torch.nn.Dropout", found)
+        assert (training.reseed, evaluation.reseed) == (True, False)
+        assert (training.module, evaluation.module) == ({}, {"train": False})
+        assert (training.id, evaluation.id) == ("torch.nn.Dropout", "torch.nn.Dropout[eval]")
+
+    def test_a_mode_that_is_given_is_the_only_one(self):
+        found = answer("torch.nn.Dropout", module={"train": False})
+        assert found["module"] == {"train": False}
+        assert "evaluation" not in found
+
+    def test_samples_and_construction_may_be_given(self):
+        sample = {"args": [{"shape": [5, 7]}]}
+        found = answer("torch.nn.Linear", [[sample]], {"args": [7, 1]})
+        assert (found["samples"], found["module"]) == ([sample], {"args": [7, 1]})
+
+    def test_a_parameter_that_forward_does_not_use_is_told_apart(self, monkeypatch):
+        made = modules.Layer.__init__
+
+        def construct(self):
+            made(self)
+            self.spare = torch.nn.Parameter(torch.ones(1))
+
+        assert answer("operators.modules.Layer")["arguments"] is None
+        monkeypatch.setattr(modules.Layer, "__init__", construct)
+        arguments, reason = answer("operators.modules.Layer")["arguments"]
+        assert (set(arguments), reason) == ({0, "weight", "bias"}, "no output requires grad")
+
+    def test_what_cannot_be_constructed_says_how_to_go_on(self, monkeypatch):
+        monkeypatch.setattr(modules, "Strange", Strange, raising=False)
+        monkeypatch.setattr(Strange, "__module__", "operators.modules")
+        monkeypatch.setattr(Strange, "forward", lambda self, x: x)
+        found = answer("operators.modules.Strange")
+        assert found["refusal"] == "its constructor shows nothing to try"
+        assert "--module" in found["remedy"]
+
+
+def test_functions_and_classes_of_modules_are_listed():
+    found = names("operators.modules", OURS)
+    assert found["operators.modules.Layer"] == ""
+    assert "operators.modules.Linear" not in found  # an autograd.Function, of which apply is the operator
+
+
+def test_a_class_without_forward_is_refused():
+    with pytest.raises(Unresolved, match="has no forward"):
+        resolve_either("torch.nn.ModuleList", OURS)
