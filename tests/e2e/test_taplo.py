@@ -126,7 +126,8 @@ def test_every_shipped_spec_is_accepted(cli, project, taplo):
     assert cli("schema", "--output", "spec.schema.json").code == 0
     schema = (project.folder / "spec.schema.json").as_uri()
     builtin = ROOT / "opcheck" / "spec" / "builtin"
-    folders = [builtin_folder(), ROOT / "examples" / "custom_op" / "specs", builtin / "templates", builtin / "devices"]
+    examples = [ROOT / "examples" / name / "specs" for name in ("custom_op", "cpp_op")]
+    folders = [builtin_folder(), *examples, builtin / "templates", builtin / "devices"]
     assert taplo("--schema", schema, *(f"{folder}/**/*.toml" for folder in folders), cwd=project.folder) == []
 
 
