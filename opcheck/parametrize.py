@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,8 +46,10 @@ class BoundCase:
         return self._context().operator
 
     def samples(self) -> tuple[Sample, ...]:
-        """Return the samples meant for the dtype."""
-        return self.case.samples
+        """Return the samples meant for the dtype, except those that the spec skips."""
+        from opcheck.plan.skips import samples_to_run
+
+        return samples_to_run(self.case)
 
     def inputs(self) -> list[Inputs]:
         """Return the inputs of each sample. `inputs.fill()` gives args and kwargs; `inputs.leaves` require grad.
@@ -55,7 +57,7 @@ class BoundCase:
         Skips the test if the device of the case is absent.
         """
         context = self._context()
-        return [context.realize(sample) for sample in self.case.samples]
+        return [context.realize(sample) for sample in context.samples]
 
     def _context(self) -> Context:
         from opcheck.checks import Context
@@ -66,7 +68,7 @@ class BoundCase:
         present = availability(case.device)
         if not present.present:
             pytest.skip(f"the device {case.device.name} is not present: {present.reason}")
-        return Context(case, TorchEngine(), self.settings, case.samples, case.device.device_string)
+        return Context(case, TorchEngine(), self.settings, self.samples(), case.device.device_string)
 
 
 def cases(
@@ -81,11 +83,12 @@ def cases(
     """Parametrize a pytest test over the cases of specs. The test takes an argument `case`.
 
     `case.callable` is the operator, `case.inputs()` returns the arguments for each sample, `case.claims` is what the
-    spec claims, and `case.case` is the `Case`. If the device of a case is absent, the test is skipped.
+    spec claims, and `case.case` is the `Case`. A case or sample that the spec skips (`outcome = "skip"`) is skipped
+    here, too, with the reason. So is a case whose device is absent.
 
     Args:
-        specs: Files and folders, relative to the folder of the test file or to the current folder; `"builtin"` is the
-            library that comes with opcheck. Default: the specs that the project lists.
+        specs: Files and folders, relative to the folder of the test file; `"builtin"` is the library that comes with
+            opcheck. Default: the specs that the project lists.
         operator: Ids, names or glob patterns of operators.
         check: Names of checks.
         device: Names of devices.
@@ -97,7 +100,7 @@ def cases(
         A decorator, made by `pytest.mark.parametrize`.
 
     Raises:
-        SpecError: The specs or `[tool.opcheck]` have mistakes.
+        SpecError: A path does not exist, or the specs or `[tool.opcheck]` have mistakes.
         ValueError: A name does not exist, or no case is selected.
 
     Example:
@@ -110,9 +113,18 @@ def cases(
     """
     from opcheck.api.caller import settings_of
     from opcheck.api.library import load, plan
+    from opcheck.plan.expectations import foreseen
 
     settings = settings_of(None)
     settings.put_on_path()
     chosen = plan(load(*specs), operator=operator, check=check, device=device, dtype=dtype, tag=tag, seed=seed)
-    found = [BoundCase(case, settings) for case in chosen]
-    return pytest.mark.parametrize("case", found, ids=[case.id for case in found])
+    found = [replace(case, expectations=foreseen(case.expectations, settings.engine)) for case in chosen]
+    parameters = [_parameter(BoundCase(case, settings)) for case in found]
+    return pytest.mark.parametrize("case", parameters, ids=[case.id for case in found])
+
+
+def _parameter(bound: BoundCase) -> Any:
+    from opcheck.plan.skips import reason_to_skip
+
+    reason = reason_to_skip(bound.case)
+    return pytest.param(bound, marks=pytest.mark.skip(reason=reason)) if reason else bound

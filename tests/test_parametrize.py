@@ -24,6 +24,18 @@ samples  = [{ args = [{ shape = [2] }, 1.5], kwargs = { alpha = 2 } }]
 supports = { forward_ad = false }
 """
 
+SKIPPING = """
+[[operator]]
+name    = "torch.sin"
+dtypes  = ["float64"]
+samples = [{ name = "slow", args = [{ shape = [3] }] }, { name = "fast", args = [{ shape = [2] }] }]
+
+  [[operator.expect]]
+  when    = { %s }
+  outcome = "skip"
+  reason  = "not now"
+"""
+
 
 @pytest.fixture
 def path(tmp_path):
@@ -106,6 +118,23 @@ class TestCase:
         first, second = (parameters(path, check="backward")["torch.sin::backward[cpu-float64]"] for _ in range(2))
         assert torch.equal(first.inputs()[0].leaves[0], second.inputs()[0].leaves[0])
 
+    def test_samples_that_the_spec_skips_are_left_out(self, path):
+        path.write_text(SKIPPING % 'sample = "slow"')
+        (case,) = parameters(path, check="backward").values()
+        assert [sample.name for sample in case.samples()] == ["fast"]
+        assert [inputs.leaves[0].shape for inputs in case.inputs()] == [(2,)]
+
+    @pytest.mark.parametrize("when", ['check = "backward"', 'sample = ["slow", "fast"]', 'engine = "batched"'])
+    def test_a_case_of_which_the_spec_leaves_nothing_is_marked(self, path, when):
+        path.write_text(SKIPPING % when)
+        ((case,), (mark,), _) = opcheck.cases(path, check="backward").mark.args[1][0]
+        assert (case.id, mark.name, mark.kwargs) == ("torch.sin::backward[cpu-float64]", "skip", {"reason": "not now"})
+
+    def test_what_is_skipped_under_another_engine_is_not_skipped(self, path):
+        path.write_text(SKIPPING % 'engine = "torch"')
+        (case,) = parameters(path, check="backward").values()
+        assert len(case.samples()) == 2
+
     def test_an_absent_device_skips_the_test(self, path, monkeypatch):
         monkeypatch.setattr("torch.cuda.is_available", lambda: False)
         case = next(iter(parameters(path, check="backward", device="cuda").values()))
@@ -141,3 +170,24 @@ def test_a_test_file_names_specs_beside_itself_or_takes_those_of_the_project(pro
         "test_of_the_settings[demo.double::vmap[cpu-float64]]",
     ]
     assert run.code == 1, "the in-place variant changes its argument before it is compared"
+
+
+def test_what_the_spec_skips_pytest_skips_with_the_reason(project, plain_pytest):  # noqa: F811
+    project.write("own/slow.toml", SKIPPING % 'check = "backward"')
+    text = 'import opcheck\n\n@opcheck.cases("slow.toml", check=["backward", "vmap"])\ndef test_slow(case): pass\n'
+    project.write("own/test_slow.py", text)
+    run = plain_pytest("-rs", "-p", "no:cacheprovider", "own/test_slow.py")
+    assert run.code == 0
+    assert "SKIPPED [1] own/test_slow.py:3: not now" in run.out
+    assert "1 passed, 1 skipped" in run.out
+
+
+def test_a_path_that_is_relative_to_another_folder_is_a_mistake(project, plain_pytest):  # noqa: F811
+    text = 'import opcheck\n\n\n@opcheck.cases("specs/good.toml")\ndef test_own(case): pass\n'
+    project.write("tests/test_own.py", text)
+    run = plain_pytest("-p", "no:cacheprovider", "tests")
+    assert run.code == 2
+    assert (
+        'tests/test_own.py:4:1: no such file or folder: "specs/good.toml", which means tests/specs/good.toml; '
+        'expected a path relative to the folder of this file, or builtin; did you mean "../specs/good.toml"?'
+    ) in run.out

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from opcheck.api.caller import caller, folder_of, seed_of, settings_of
+from opcheck.api.caller import seed_of, settings_of, spec_paths
 from opcheck.devices.presence import default_devices
 from opcheck.plan import loading
 from opcheck.plan.case import Case
@@ -22,8 +22,8 @@ def load(*specs: str | Path, project: str | Path | None = None) -> Library:
     """Load specs. This does not import torch.
 
     Args:
-        specs: Files and folders, relative to the folder of the calling file or to the current folder; `"builtin"` is
-            the library that comes with opcheck. Default: the specs that the project lists.
+        specs: Files and folders, relative to the folder of the calling file (in a notebook, to the current folder);
+            `"builtin"` is the library that comes with opcheck. Default: the specs that the project lists.
         project: A folder of the project whose `[tool.opcheck]` to use. Default: the project of the calling file.
 
     Returns:
@@ -31,7 +31,7 @@ def load(*specs: str | Path, project: str | Path | None = None) -> Library:
         `library.find(name)` returns the operators with a given name.
 
     Raises:
-        SpecError: The specs or `[tool.opcheck]` have mistakes. The message lists all of them.
+        SpecError: A path does not exist, or the specs or `[tool.opcheck]` have mistakes. The message lists all of them.
 
     Example:
         >>> import opcheck
@@ -40,8 +40,7 @@ def load(*specs: str | Path, project: str | Path | None = None) -> Library:
         ['torch.div', 'torch.div[floor]', 'torch.div[trunc]', 'torch.div[sparse]']
     """
     settings = settings_of(project)
-    base = folder_of(caller()[0])
-    return loading.load([_found(spec, base) for spec in specs] or settings.spec_paths(), settings)
+    return loading.load(spec_paths(specs, settings) or settings.spec_paths(), settings)
 
 
 def plan(
@@ -103,8 +102,3 @@ def plan(
 
 def _names(given: Names) -> tuple[str, ...]:
     return () if given is None else (given,) if isinstance(given, str) else tuple(given)
-
-
-def _found(spec: str | Path, base: Path) -> Path:
-    beside = base / spec
-    return beside if beside.exists() else Path(spec)

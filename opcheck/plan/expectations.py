@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from opcheck.spec.claims import Expect, When
+from opcheck.spec.library import names_of
 
 
 @lru_cache(maxsize=1)
@@ -42,3 +43,18 @@ def applying(expects: Iterable[Expect], check: str, variant: str, device: str, d
         for expect in expects
         if matches(expect.when, check, variant, device, dtype) and holds_for_torch(expect.when.torch)
     )
+
+
+def foreseen(expects: Sequence[Expect], engine: str) -> tuple[Expect, ...]:
+    """Return the expectations that hold under an engine."""
+    return tuple(expect for expect in expects if expect.when.engine in (None, engine))
+
+
+def about(expect: Expect, sample: str | None) -> bool:
+    """Tell whether an expectation is about a sample, by the name of the sample or of its grid.
+
+    sample: None for the case as a whole.
+    """
+    if expect.when.sample is None:
+        return True
+    return sample is not None and any(expect.when.matches("sample", name) for name in names_of(sample))

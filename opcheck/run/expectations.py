@@ -8,10 +8,9 @@ from dataclasses import replace
 
 from opcheck.checks.verdict import Verdict
 from opcheck.plan.case import Case
-from opcheck.plan.expectations import applying
+from opcheck.plan.expectations import about, applying, foreseen
 from opcheck.run.outcome import Outcome, OutcomeKind
 from opcheck.spec.claims import Expect
-from opcheck.spec.library import names_of
 
 MET_BY: dict[str, OutcomeKind] = {
     "fail": "failed",
@@ -40,21 +39,6 @@ def causes(case: Case, verdict: Verdict, engine: str) -> tuple[Expect, ...]:
     """Return the expectations about the case that blocks a verdict: whoever expects the cause expects what follows."""
     known = foreseen((*case.operator.spec.expect, *case.device.expect), engine)
     return applying(known, verdict.blocked, case.variant.kind, case.device.name, case.dtype) if verdict.blocked else ()
-
-
-def foreseen(expects: Sequence[Expect], engine: str) -> tuple[Expect, ...]:
-    """Return the expectations that hold under an engine."""
-    return tuple(expect for expect in expects if expect.when.engine in (None, engine))
-
-
-def about(expect: Expect, sample: str | None) -> bool:
-    """Tell whether an expectation is about a sample, by the name of the sample or of its grid.
-
-    sample: None for the case as a whole.
-    """
-    if expect.when.sample is None:
-        return True
-    return sample is not None and any(expect.when.matches("sample", name) for name in names_of(sample))
 
 
 def covers(expect: Expect, verdict: Verdict) -> bool:

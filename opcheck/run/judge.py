@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from opcheck.checks.verdict import Verdict, cannot
 from opcheck.plan.case import Case
-from opcheck.run.expectations import about, causes, covers, kind_of, missed
+from opcheck.plan.expectations import about
+from opcheck.run.expectations import causes, covers, kind_of, missed
 from opcheck.run.outcome import Outcome
 from opcheck.run.telling import in_common, in_order
 from opcheck.spec.claims import Expect
-from opcheck.spec.library import Sample
 
 
 def judge(case: Case, verdicts: Sequence[Verdict], rerun: str = "", engine: str = "batched") -> Outcome:
@@ -61,24 +61,6 @@ def judge(case: Case, verdicts: Sequence[Verdict], rerun: str = "", engine: str 
 
 def _samples(verdicts: Sequence[Verdict]) -> int:
     return sum(verdict.sample is not None for verdict in verdicts)
-
-
-def samples_to_run(case: Case) -> tuple[Sample, ...]:
-    """Return the samples of a case, except those that an expectation skips by name."""
-    return tuple(sample for sample in case.samples if not _skips(case, sample))
-
-
-def nothing_to_run(case: Case) -> str:
-    """Return why a case has no samples to run; an empty string if it has some."""
-    if samples_to_run(case):
-        return ""
-    reasons = dict.fromkeys(expect.reason for sample in case.samples for expect in _skips(case, sample))
-    return "; ".join(reasons) or f"no sample is meant for {case.dtype}"
-
-
-def _skips(case: Case, sample: Sample) -> list[Expect]:
-    named = [expect for expect in case.expectations if expect.outcome == "skip" and expect.when.sample is not None]
-    return [expect for expect in named if about(expect, sample.name)]
 
 
 def _message(case: Case, failures: list[Verdict], count: int, rerun: str, most: int = 3) -> str:

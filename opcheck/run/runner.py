@@ -19,8 +19,10 @@ from opcheck.checks.context import Check
 from opcheck.checks.per_sample import implementation
 from opcheck.checks.verdict import Verdict, fails, told
 from opcheck.plan.case import Case
-from opcheck.run.expectations import expected, foreseen
-from opcheck.run.judge import judge, nothing_to_run, samples_to_run
+from opcheck.plan.expectations import foreseen
+from opcheck.plan.skips import reason_to_skip, samples_to_run
+from opcheck.run.expectations import expected
+from opcheck.run.judge import judge
 from opcheck.run.outcome import Outcome
 from opcheck.run.process_state import open_contexts, put_back, transform_is_open
 from opcheck.run.session import RunSession
@@ -54,10 +56,7 @@ def _skipped(case: Case, session: RunSession) -> Outcome | None:
     present = session.availability(case.device)
     if not present.present:
         return Outcome.of(case, "skipped", f"the device {case.device.name} is not present: {present.reason}")
-    for expect in case.expectations:
-        if expect.outcome == "skip" and expect.when.sample is None:
-            return Outcome.of(case, "skipped", expect.reason)
-    reason = "" if case.check == "errors" else nothing_to_run(case)
+    reason = reason_to_skip(case)
     return Outcome.of(case, "skipped", reason) if reason else None
 
 

@@ -48,12 +48,12 @@ def _family(file: Path, root: Path) -> str:
 
 def _missing(path: Path) -> Problem:
     try:
-        siblings = [str(path.parent / name) for name in os.listdir(path.parent)]
+        siblings = os.listdir(path.parent)
     except (OSError, ValueError):
         siblings = []
-    near = nearest(path, siblings)
+    near = nearest(path.name, siblings)  # names alone: long paths in the same folder are always similar
     expected = "a TOML file, a folder of them, or builtin"
-    return Problem(shown(path), 1, 1, "no such file or folder", expected, shown(Path(near)) if near else "")
+    return Problem(shown(path), 1, 1, "no such file or folder", expected, shown(path.parent / near) if near else "")
 
 
 @dataclass

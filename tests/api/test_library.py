@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
 from operators import right
 
 import opcheck
+
+ROOT = Path(__file__).resolve().parent.parent.parent
 
 SPEC = """
 [defaults]
@@ -53,6 +57,33 @@ def test_specs_are_those_of_the_project_unless_others_are_named(folder, library)
 def test_paths_are_relative_to_the_calling_file():
     library = opcheck.load("../../examples/custom_op/specs", project="examples/custom_op")
     assert len(library) > 0
+
+
+@pytest.mark.parametrize(
+    ("path", "meant", "near"),
+    [
+        ("../../examples/custom_op/spec", "examples/custom_op/spec", "../../examples/custom_op/specs"),
+        ("examples/custom_op/specs", "tests/api/examples/custom_op/specs", "../../examples/custom_op/specs"),
+        ("no_such_folder", "tests/api/no_such_folder", ""),
+    ],
+)
+def test_a_path_that_is_not_beside_the_calling_file_is_a_mistake(path, meant, near, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    with pytest.raises(opcheck.SpecError) as raised:
+        opcheck.load("builtin", path)
+    (problem,) = raised.value.problems
+    assert (problem.file, problem.nearest) == ("tests/api/test_library.py", near)
+    assert problem.what.startswith(f'no such file or folder: "{path}", which means ')
+    assert os.path.normpath(problem.what.rpartition(" ")[2]) == meant
+
+
+def test_code_without_a_file_names_paths_in_the_current_folder(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    names = {"opcheck": opcheck}
+    exec(compile("library = opcheck.load('specs/own.toml')", "<notebook>", "exec"), names)
+    assert len(names["library"]) == 3
+    with pytest.raises(opcheck.SpecError, match=r"^specs/on.toml:1:1: no such file or folder; .*specs/own.toml"):
+        exec(compile("opcheck.load('specs/on.toml')", "<notebook>", "exec"), names)
 
 
 def test_mistakes_are_told_with_their_place(folder):

@@ -6,7 +6,7 @@ import pytest
 
 from opcheck.checks.verdict import HOLDS, Verdict, blocked, cannot, fails, inapplicable, untested
 from opcheck.run.expectations import expected
-from opcheck.run.judge import judge, nothing_to_run, samples_to_run
+from opcheck.run.judge import judge
 from opcheck.run.outcome import Outcome
 
 
@@ -266,14 +266,3 @@ class TestErrorsFromOutside:
     def test_what_is_no_error_stays_what_it_is(self, case_of):
         case = case_of((None, "error", "known"))
         assert expected(case, Outcome.of(case, "failed", "wrong")).outcome == "failed"
-
-
-class TestSkippedSamples:
-    def test_a_skipped_sample_does_not_run(self, case_of):
-        case = case_of(("g", "skip", "slow"))
-        assert [sample.name for sample in samples_to_run(case)] == ["a", "b"]
-        assert nothing_to_run(case) == ""
-
-    def test_a_case_without_samples_left_says_why(self, case_of):
-        case = case_of(("a", "skip", "slow"), ("b", "skip", "slow"), ("g", "skip", "huge"))
-        assert nothing_to_run(case) == "slow; huge"

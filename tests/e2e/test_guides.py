@@ -1,0 +1,135 @@
+"""docs/cookbook.md and docs/from-gradcheck.md: their files make projects, in which commands print what is shown."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+COOKBOOK = (ROOT / "docs" / "cookbook.md").read_text(encoding="utf-8")
+FROM_GRADCHECK = (ROOT / "docs" / "from-gradcheck.md").read_text(encoding="utf-8")
+INTRODUCTION, *SECTIONS = re.split(r"^## ", COOKBOOK, flags=re.MULTILINE)
+RECIPES = {text.partition("\n")[0]: INTRODUCTION + text for text in SECTIONS}
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+TIME = re.compile(r"in \d+\.\d s")
+
+NO_COMPILER = "" if shutil.which("c++") and shutil.which("ninja") else "a C++ compiler or ninja is missing"
+NO_TRITON = "" if importlib.util.find_spec("triton") else "Triton is not installed"
+
+TRITON = """
+# Of Triton, only as much as importing kernels takes.
+constexpr = int
+
+
+def jit(function):
+    return function
+"""
+
+
+def steps(page: str) -> Iterator[tuple[dict[str, str], str, list[str]]]:
+    """Yield the files of the project so far, the next command to run in it, and the lines it prints."""
+    files: dict[str, str] = {}
+    for kind, text in BLOCK.findall(page):
+        if kind in ("python", "toml"):
+            files[text.partition("\n")[0].removeprefix("# ")] = text
+        elif kind == "diff":
+            files = changed(files, text)
+        else:
+            command, *lines = text.splitlines()
+            yield dict(files), command.removeprefix("$ "), lines
+
+
+def changed(files: dict[str, str], diff: str) -> dict[str, str]:
+    """Return the files with lines replaced: each run of removed lines by the added ones below it."""
+    for removed, added in re.findall(r"((?:^-.*\n)+)((?:^\+.*\n)*)", diff, re.MULTILINE):
+        old, new = (re.sub("^[-+]", "", lines, flags=re.MULTILINE) for lines in (removed, added))
+        (name,) = [name for name, text in files.items() if old in text]
+        assert files[name].count(old) == 1
+        files = {**files, name: files[name].replace(old, new)}
+    return files
+
+
+def written(project, files: dict[str, str]) -> None:
+    shutil.rmtree(project.folder / "specs", ignore_errors=True)
+    for name, text in files.items():
+        project.write(name, text)
+
+
+def check(lines: list[str], printed: str) -> None:
+    """See that the lines are printed in this order. `...` stands for anything, alone or at the end of a line."""
+    found = iter(TIME.sub("in 3.9 s", printed).splitlines())
+    for line in lines:
+        start = line.removesuffix("...").rstrip()
+        there = line == "..." or any(each == line or (start != line and each.startswith(start)) for each in found)
+        assert there, f"not in the output, or not in this order: {line}\n\n{printed}"
+
+
+@pytest.mark.parametrize("recipe", [name for name in RECIPES if name not in ("A C++ extension", "A Triton kernel")])
+def test_a_recipe_prints_what_is_shown(recipe, project, cli):
+    codes = []
+    for files, command, lines in steps(RECIPES[recipe]):
+        written(project, files)
+        run = cli(*command.split()[1:])
+        check(lines, run.out)
+        codes.append(run.code)
+    assert codes == ([0, 1] if "```diff" in RECIPES[recipe] else [0])
+
+
+@pytest.mark.skipif(bool(NO_COMPILER), reason=NO_COMPILER)
+def test_the_cpp_extension_is_compiled_and_right(project, monkeypatch):
+    ((files, command, lines),) = steps(RECIPES["A C++ extension"])
+    written(project, files)
+    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(project.folder / "extensions"))
+    run = project.run(*command.split())
+    check(lines, run.out)
+    assert run.code == 0, run.out + run.err
+
+
+class TestTriton:
+    @pytest.fixture
+    def shown(self, project):
+        ((files, command, lines),) = steps(RECIPES["A Triton kernel"])
+        written(project, files)
+        return command, lines
+
+    @pytest.mark.usefixtures("shown")
+    def test_the_spec_is_valid_without_triton(self, cli):
+        run = cli("validate")
+        assert run.code == 0
+        assert "1 operators, 5 samples: no mistakes found" in run.out + run.err
+
+    def test_without_a_gpu_every_case_is_skipped(self, shown, project):
+        command, lines = shown
+        project.write("triton/__init__.py", TRITON)
+        project.write("triton/language.py", TRITON)
+        run = project.run(*command.split())
+        check(lines, run.out)
+        assert run.code == 0, run.out
+
+    @pytest.mark.skipif(bool(NO_TRITON), reason=NO_TRITON)
+    @pytest.mark.usefixtures("shown")
+    def test_in_the_interpreter_the_kernels_are_right(self, project, monkeypatch):
+        spec = project.folder / "specs" / "mylib.toml"
+        spec.write_text(spec.read_text().replace('["cuda"]', '["cpu"]'))
+        monkeypatch.setenv("TRITON_INTERPRET", "1")
+        run = project.run("opcheck", "run", "--device", "cpu")
+        assert run.code == 0, run.out
+        assert "18 cases" in run.out
+        assert "18 passed" in run.out
+
+
+def test_both_suites_of_the_page_about_gradcheck_do_what_is_shown(project, cli):
+    codes = []
+    for files, command, lines in steps(FROM_GRADCHECK):
+        written(project, files)
+        run = cli(*command.split()[1:]) if command.startswith("opcheck run") else project.run(*command.split())
+        check(lines, run.out + run.err)
+        codes.append((command, run.code))
+    run = "opcheck run --device cpu"
+    suite = "python -m pytest -q tests"
+    assert codes == [(suite, 0), ("opcheck new mylib --from-tests tests", 1), (run, 1), (run, 0), (suite, 0)]
