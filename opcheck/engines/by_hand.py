@@ -86,6 +86,21 @@ def derivative_of(request: Request, step: Step) -> Request:
     return request.with_(function=vjp if step == "rev" else jvp, leaves=leaves, grad_outputs=None)
 
 
+def with_all_outputs(request: Request) -> Request:
+    """Return the question with every output made to require grad, with a derivative of zero if it has none.
+
+    gradcheck leaves out those that do not require grad. Its fast mode then takes one output for another.
+    """
+
+    def function(*leaves: Tensor) -> tuple[Tensor, ...]:
+        real = [leaf.real if leaf.is_complex() else leaf for leaf in leaves if leaf.layout is torch.strided]
+        zero = sum((leaf.sum() * 0 for leaf in real), torch.zeros(())).nan_to_num(0.0)
+        outputs = request.function(*leaves)
+        return tuple(y if y.requires_grad or y.layout is not torch.strided else y + zero.to(y.dtype) for y in outputs)
+
+    return request.with_(function=function)
+
+
 def with_dense_gradients(request: Request) -> Request:
     """Return the question about the vjp with dense gradients, since gradgradcheck refuses sparse ones."""
     derived = derivative_of(request, "rev")

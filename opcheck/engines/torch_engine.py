@@ -18,7 +18,15 @@ from torch.autograd.gradcheck import GradcheckError
 
 from opcheck.derivatives.disagreement import Disagreement
 from opcheck.derivatives.question import Request
-from opcheck.engines.by_hand import SPARSE, Step, batching, derivative_of, forward_over_forward, with_dense_gradients
+from opcheck.engines.by_hand import (
+    SPARSE,
+    Step,
+    batching,
+    derivative_of,
+    forward_over_forward,
+    with_all_outputs,
+    with_dense_gradients,
+)
 
 # torch's functions test much at once. So that each claim fails under its own name, a check switches everything else
 # off: other features by their parameters, non-determinism by an infinite tolerance, and, for claims beside the
@@ -86,6 +94,7 @@ class TorchEngine:
         question = QUESTIONS[check]
         for step in question.of:
             request = derivative_of(request, step)
+        request = with_all_outputs(request) if question.of else request
         parameters = self._parameters(check, question, request)
         if not question.second_order:
             found = _put(gradcheck, request, question, parameters)

@@ -185,3 +185,56 @@ def test_forward_over_forward_is_asked_of_torch_func(dtype):
 def forgetting(z):
     """z^2, whose second derivative is lost."""
     return z.detach() * (2 * z) - z.detach() ** 2
+
+
+def remainder(x, y):
+    return torch.fmod(x, y)
+
+
+def pooled(x, y):
+    return torch.nn.functional.avg_pool1d(x[None], 2)[0] * y.sum()
+
+
+class Cube(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x**3
+
+    @staticmethod
+    def backward(ctx, v):
+        return v * Slope.apply(*ctx.saved_tensors)
+
+
+class Slope(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return 3 * x**2
+
+    @staticmethod
+    def backward(ctx, v):
+        (x,) = ctx.saved_tensors
+        return v * 6 * x.detach().conj()
+
+
+def lost(x, y):
+    """x^3 + y, whose third derivative is lost."""
+    return Cube.apply(x) + y
+
+
+class TestOutputsWithoutGrad:
+    """Some second derivatives are zero and do not require grad, beside others that do: none is taken for another."""
+
+    @pytest.mark.parametrize("function", [remainder, pooled, torch.mul, torch.add])
+    def test_right_third_derivatives_hold(self, function):
+        x = torch.tensor([0.7, -1.3, 2.2, 0.4], dtype=torch.float64, requires_grad=True)
+        y = torch.tensor([1.5, 0.8, 0.9, 1.1], dtype=torch.float64, requires_grad=True)
+        request = Request(lambda *leaves: (function(*leaves),), (x, y), NUMBERS)
+        assert TorchEngine().ask("rev_over_rev_over_rev", request) is None
+
+    @pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
+    def test_a_third_derivative_that_is_lost_is_found(self, dtype):
+        leaves = tuple(torch.tensor(x, dtype=dtype, requires_grad=True) for x in ([0.7, -1.3], [1.5, 0.8]))
+        found = TorchEngine().ask("rev_over_rev_over_rev", Request(lambda x, y: (lost(x, y),), leaves, NUMBERS))
+        assert "Jacobian mismatch" in found.text
