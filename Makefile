@@ -6,6 +6,7 @@
 # make mutants     which small changes of a module no test notices: ARGS=opcheck/checks/vmap.py
 # make bench       what derivative evidence costs, beside torch's own functions
 # make docs        writes the reference tables of docs anew, and draws the run that README.md shows
+# make site        builds the documentation site in site/; a broken link is an error
 # make clean       removes the virtual environments and caches
 #
 # A virtual environment is made on first use; nothing but Python 3.10+ and make is needed.
@@ -16,7 +17,7 @@ BIN     := $(VENV)/bin
 JOBS    ?= auto
 ARGS    ?=
 
-.PHONY: run test floors torch-free lint mutants bench clean docs
+.PHONY: run test floors torch-free lint mutants bench clean docs site
 .DEFAULT_GOAL := run
 
 # A stamp is newer than what it was installed from; a change of either installs again. torch comes first and exactly as
@@ -90,6 +91,18 @@ docs: $(VENV)/.developing
 	$(BIN)/python tools/generate_docs.py
 	$(BIN)/python tools/draw_run.py
 
+# Needs neither torch nor opcheck: what comes from docstrings, `make docs` has written to docs/.
+SITE := .venv-site
+
+$(SITE)/.installed: constraints.txt
+	test -x $(SITE)/bin/python || $(PYTHON) -m venv $(SITE)
+	$(SITE)/bin/python -m pip install --quiet --constraint constraints.txt mkdocs mkdocs-material
+	touch $@
+
+# Not --quiet: MkDocs would no longer count the warnings that --strict turns into an error.
+site: $(SITE)/.installed
+	NO_MKDOCS_2_WARNING=1 $(SITE)/bin/mkdocs build --strict
+
 clean:
-	rm -rf $(VENV) .venv-* .pytest_cache .mypy_cache .ruff_cache .hypothesis .opcheck_cache build dist *.egg-info
+	rm -rf $(VENV) .venv-* .pytest_cache .mypy_cache .ruff_cache .hypothesis .opcheck_cache build dist site *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

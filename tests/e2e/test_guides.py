@@ -103,6 +103,12 @@ class TestTriton:
         assert run.code == 0
         assert "1 operators, 5 samples: no mistakes found" in run.out + run.err
 
+    @pytest.mark.usefixtures("shown")
+    def test_without_a_gpu_no_case_is_selected(self, cli, monkeypatch):
+        monkeypatch.setattr("opcheck.devices.presence.may_be_present", lambda device: device.name == "cpu")
+        run = cli("run")
+        assert (run.code, "the request selects no case" in run.out + run.err) == (2, True)
+
     def test_without_a_gpu_every_case_is_skipped(self, shown, project):
         command, lines = shown
         project.write("triton/__init__.py", TRITON)

@@ -143,6 +143,7 @@ def test_the_source_distribution_holds_what_is_needed_to_test_and_document_it(sd
         ".pre-commit-hooks.yaml",
         "Makefile",
         "constraints.txt",
+        "mkdocs.yml",
         "pyproject.toml",
         *(path.name for path in ROOT.glob("*.md")),
     } <= own

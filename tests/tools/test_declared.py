@@ -81,7 +81,7 @@ class TestAgreement:
         lines = (ROOT / "constraints.txt").read_text().splitlines()
         pins = [Requirement(line) for line in lines if line and line[0] != "#"]
         pinned = {pin.name: pin for pin in pins if pin.marker is None or pin.marker.evaluate()}
-        for requirement in tool["declared"](PROJECT, ["dev"]):
+        for requirement in tool["declared"](PROJECT, ["dev", "site"]):
             (version,) = [Version(part.version) for part in pinned[requirement.name].specifier]
             assert version in requirement.specifier, requirement
 
