@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -56,12 +56,13 @@ def tried(operator: Operator, sample: dict[str, Any], modules: Sequence[str]) ->
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found: Tried | str = "no seed"
-            for seed in reversed(SEEDS):
-                found = _tried(*_made(operator, sample, seed, modules), sample)
-                if isinstance(found, str):
-                    break
-            return found
+            found = []
+            for seed in SEEDS:
+                one = _tried(*_made(operator, sample, seed, modules), sample)
+                if isinstance(one, str):
+                    return one
+                found.append(one)
+            return replace(found[0], is_telling=all(one.is_telling for one in found))
     except Exception as error:
         return told(error)
 
