@@ -18,6 +18,9 @@ numbers and side effects, so a draft leaves their failures to be judged by a per
 MISTAKES = ("returned an invalid gradient", "returned an incorrect number of gradients")
 """What torch says of a backward pass whose gradients do not fit: a mistake, and no refusal."""
 
+UNMADE = "cannot be constructed: "
+"""What is said of a module whose constructor refuses a dtype."""
+
 DEFAULT = ("floating", "complex")
 
 
@@ -90,8 +93,11 @@ class Draft:
         back and turns out to hold is made again, and then stays.
         """
         before = (dict(self.supports), str(self.refused), str(self.added))
-        failed = [record for record in records if record["outcome"] == "failed"]
-        for record in failed:
+        for record in records:
+            if record["check"] == "dtypes" and record["outcome"] == "error" and UNMADE in record["reason"]:
+                self._dtype("forward", f"-{record['dtype']}", told(record["reason"]))
+            if record["outcome"] != "failed":
+                continue
             remedy, feature = record["fields"].get("remedy"), record["fields"].get("feature")
             if isinstance(remedy, dict):
                 part, _, key = str(remedy["key"]).partition(".")
@@ -122,7 +128,7 @@ class Draft:
 def told(reason: str) -> str:
     """Return what happened: the reason of a record without the name of its check, and what the check says itself."""
     rest = reason.partition(": ")[2] or reason
-    for start in (" raised ", "but the operator refuses the sample: ", "but is refused: "):
+    for start in (" raised ", "but the operator refuses the sample: ", "but is refused: ", UNMADE):
         rest = rest.partition(start)[2] or rest
     return rest
 

@@ -205,11 +205,11 @@ class Probe:
             return
 
     def likeliest(self, samples: Iterator[SampleData]) -> Tried | None:
-        """Return the first sample whose gradient is not zero; if there is none, the first that works at all."""
+        """Return the first sample whose derivatives are neither zero nor infinite; else the first that works at all."""
         fallback: Tried | None = None
         left = MOST_WITHOUT_GRADIENT
         for found in self.attempts(samples):
-            if found is not None and found.requires_grad and found.has_gradient:
+            if found is not None and found.requires_grad and found.is_telling:
                 return found
             fallback = fallback or found
             left -= fallback is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -40,9 +40,11 @@ class Tried:
     sample: dict[str, Any]
     random: bool
     requires_grad: bool
-    has_gradient: bool
-    """Whether a gradient is more than zeros, or backward raises."""
+    is_telling: bool
+    """Whether a gradient is more than zeros, or backward raises; and no tangent is infinite or NaN, as outside of the
+    domain of a function that is clamped."""
     has_tangent: bool
+    """Whether an output has a tangent, or forward mode raises: then it is not silent."""
     places: tuple[int | str, ...]
     """The arguments that are differentiated: positions and names, those of parameters too."""
     refusals: dict[int | str, str]
@@ -54,12 +56,13 @@ def tried(operator: Operator, sample: dict[str, Any], modules: Sequence[str]) ->
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found: Tried | str = "no seed"
-            for seed in reversed(SEEDS):
-                found = _tried(*_made(operator, sample, seed, modules), sample)
-                if isinstance(found, str):
-                    break
-            return found
+            found = []
+            for seed in SEEDS:
+                one = _tried(*_made(operator, sample, seed, modules), sample)
+                if isinstance(one, str):
+                    return one
+                found.append(one)
+            return replace(found[0], is_telling=all(one.is_telling for one in found))
     except Exception as error:
         return told(error)
 
@@ -99,11 +102,12 @@ def _tried(operator: Callable[..., Any], inputs: Inputs, sample: dict[str, Any])
     gradients = _gradients(outputs, inputs)
     if not all(bool(torch.isfinite(one).all()) for one in gradients):
         return "the gradient is not finite"
-    has_gradient = not gradients or any(bool(one.any()) for one in gradients)
+    tangents = _tangents(operator, inputs)
+    finite = all(bool(torch.isfinite(one).all()) for one in tangents or ())
+    is_telling = finite and (not gradients or any(bool(one.any()) for one in gradients))
     requires_grad = any(output.requires_grad for output in outputs)
-    tangent = _has_tangent(operator, inputs)
     places = tuple(dict.fromkeys(slot.path[1] for slot in inputs.slots))
-    return Tried(sample, random, requires_grad, has_gradient, tangent, places, _each_alone(operator, inputs))
+    return Tried(sample, random, requires_grad, is_telling, tangents != [], places, _each_alone(operator, inputs))
 
 
 def _called(operator: Callable[..., Any], inputs: Inputs, leaves: Sequence[Tensor] | None = None) -> tuple[Tensor, ...]:
@@ -154,11 +158,11 @@ def differentiable(tries: Sequence[Tried]) -> tuple[list[int | str], str] | None
     return [place for place in places if place not in refused], reasons[0]
 
 
-def _has_tangent(operator: Callable[..., Any], inputs: Inputs) -> bool:
-    """Return whether an output has a tangent, or forward mode raises: then it is not silent."""
+def _tangents(operator: Callable[..., Any], inputs: Inputs) -> list[Tensor] | None:
+    """Return the tangents of the outputs that have one; None if forward mode raises."""
     leaves = [leaf.detach() for leaf in inputs.leaves]
     try:
         _, found = pushed(lambda *dual: _called(operator, inputs, dual), leaves, list(map(torch.ones_like, leaves)))
     except Exception:
-        return True
-    return any(tangent is not None for tangent in found)
+        return None
+    return [tangent for tangent in found if tangent is not None]

@@ -71,6 +71,14 @@ class TestRevise:
         assert own.revise([*refusals, record("dtypes", remedy={"key": "dtypes.backward", "write": "-float16"})])
         assert own.dtypes() == {"forward": ["floating"], "backward": ["bfloat16", "float32", "float64"]}
 
+    def test_dtypes_in_which_a_module_cannot_be_constructed_are_left_out(self):
+        own = draft()
+        reason = 'draft.toml:2:8: "mylib.L" cannot be constructed: ValueError: no complex bins'
+        records = [record(check, "error", reason, "complex64") for check in ("backward", "dtypes")]
+        assert own.revise(records)
+        assert own.refused == {"forward": {"complex64": "ValueError: no complex bins"}, "backward": {}}
+        assert not own.revise([record("dtypes", "error", "time-out", "float64")])
+
     def test_dtypes_that_must_be_listed_are_added(self):
         own = draft()
         assert own.revise([record("dtypes", remedy={"key": "dtypes.forward", "write": "int64"})])

@@ -50,6 +50,16 @@ class TestConstructions:
 
 
 class TestAnswers:
+    def test_samples_beyond_a_clamp_are_avoided(self, monkeypatch):
+        def distance(x):
+            return torch.asin(torch.clamp_max(torch.linalg.vector_norm(x), 1.0))
+
+        monkeypatch.setattr(modules, "distance", distance, raising=False)
+        monkeypatch.setattr(distance, "__module__", "operators.modules")
+        (sample, *_) = answer("operators.modules.distance")["samples"]
+        (tensor,) = sample["args"]
+        assert tensor["high"] < 1
+
     @pytest.mark.parametrize(
         ("path", "module", "sample"),
         [
