@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import pickle
@@ -215,6 +216,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Shared:
 @contextmanager
 def forgetting(folder: Path) -> Iterator[None]:
     """Forget what is imported from a folder: the next test has other modules of the same names."""
+    gc.freeze()  # pytest collects garbage as it ends: what was there before, such as torch, need not be looked at
     paths = sys.path.copy()
     try:
         yield
