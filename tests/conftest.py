@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable
 from pathlib import Path
 from textwrap import dedent
@@ -13,12 +12,6 @@ pytest_plugins = ["pytester"]
 
 Outcomes = Callable[..., "dict"]
 Write = Callable[..., Path]
-
-
-def pytest_collection_finish() -> None:
-    """Keep the garbage collector off what stays, such as torch: a pytest that runs inside a test collects garbage."""
-    gc.collect()
-    gc.freeze()
 
 
 @pytest.fixture
