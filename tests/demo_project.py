@@ -12,6 +12,7 @@ import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from gc import freeze
 from pathlib import Path
 from typing import Any
 
@@ -215,6 +216,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Shared:
 @contextmanager
 def forgetting(folder: Path) -> Iterator[None]:
     """Forget what is imported from a folder: the next test has other modules of the same names."""
+    freeze()  # pytest collects garbage as it ends: what was there before, such as torch, need not be looked at
     paths = sys.path.copy()
     try:
         yield

@@ -53,6 +53,20 @@ def skips(x):
     import pytest
 
     pytest.skip("not me")
+
+
+KEPT = []
+
+
+def opens(x):
+    def inner(y):
+        yield y
+
+    from torch._functorch.eager_transforms import grad_increment_nesting
+
+    KEPT.append(grad_increment_nesting())
+    KEPT[-1].__enter__()
+    return 2 * x
 '''
 
 SETTINGS = '[tool.opcheck]\nspecs = ["many.toml"]\nmodules = ["torch", "ends"]\n'
@@ -69,6 +83,13 @@ ENDS = {
     "hangs_in_c": "time-out: it takes longer than 6 s",
     "hoards": "out of memory: the process takes more than 1500 MiB",
 }
+"""Operators at which a process ends, and the reason that is given."""
+HELD = {
+    "interrupts": "the operator ends the process: KeyboardInterrupt",
+    "skips": "the operator ends the process: Skipped: not me",
+    "opens": "side effect: the operator leaves a transform of torch.func open",
+}
+"""Operators that would end a run, hollow it out, or spoil the process for all others, if that were not seen to."""
 COUNT = 200
 LIMITS = ("--check=vmap", "--timeout=6", "--memory=1500", "--report-json", "report.json")
 
@@ -88,39 +109,82 @@ def written(project, ends):
     project.write("many.toml", spec(ends))
 
 
-@pytest.mark.parametrize("options", [(), ("-n", "2")], ids=["one-process", "two-processes"])
-def test_cases_that_end_their_process_are_errors_and_all_others_have_their_usual_outcomes(shared, request, options):
+@pytest.fixture(scope="module")
+def in_one_process(shared):
     def run(project):
-        written(project, ENDS)
-        return project.run("opcheck", "run", *LIMITS, *options)
+        written(project, [*HELD, *ENDS])
+        return project.run("opcheck", "run", *LIMITS)
 
-    run = shared(f"ends-{request.node.callspec.id}", run)
+    return shared("ends-one-process", run)
+
+
+EXPECTING = """
+[[operator]]
+name = "ends.{}"
+
+  [[operator.expect]]
+  when    = {{ check = "vmap" }}
+  outcome = "error"
+  match   = "status 0"
+  reason  = "it exits"
+"""
+
+
+@pytest.fixture(scope="module")
+def in_two_processes(shared):
+    """Some of the same, and two operators that are expected to exit: one does, the other crashes."""
+
+    def run(project):
+        written(project, ["hangs_in_c"])
+        text = spec(["hangs_in_c"]) + "".join(map(EXPECTING.format, ("exits", "crashes")))
+        project.write("many.toml", text)
+        return project.run("opcheck", "run", "-n", "2", *LIMITS)
+
+    return shared("ends-two-processes", run)
+
+
+def reasons(run):
+    """Return the reasons of what did not pass, by the id of the operator."""
+    found = {name.partition("::")[0]: record for name, record in run.records.items()}
+    return {name: record["reason"] for name, record in found.items() if record["outcome"] != "passed"}
+
+
+def test_cases_that_end_their_process_are_errors_and_all_others_have_their_usual_outcomes(in_one_process):
+    run = in_one_process
     assert run.code == 1
     assert len(run.records) == COUNT
+    told = {name.partition("[")[0].removeprefix("ends."): reason for name, reason in reasons(run).items()}
+    assert told == HELD | ENDS
     bad = {name: record for name, record in run.records.items() if record["outcome"] != "passed"}
-    assert {name.partition("[")[0].removeprefix("ends."): record["reason"] for name, record in bad.items()} == ENDS
-    assert {record["outcome"] for record in bad.values()} == {"error"}
+    assert {name for name, record in bad.items() if record["outcome"] != "error"} == {
+        "ends.opens[v57]::vmap[cpu-float64]"
+    }
     for name, record in bad.items():
         assert f"run just this: opcheck run 'many.toml::{name}'" in record["message"]
     hung = next(record for record in bad.values() if "hangs_in_c" in record["operator"])
     assert "in hangs_in_c" in hung["message"]  # where it was
     assert "opcheck/" not in hung["message"].partition("run just this")[0]  # not how it got there
-    assert run.out.splitlines()[-1].endswith(f"{COUNT - len(ENDS)} passed, {len(ENDS)} error")
+    assert run.out.splitlines()[-1].endswith(f"{COUNT - len(told)} passed, 1 failed, {len(told) - 1} error")
     assert "Traceback" not in run.out + run.err
 
 
-def test_exceptions_that_would_end_a_run_or_hollow_it_out_are_errors(shared):
-    def run(project):
-        written(project, ["interrupts", "skips"])
-        return project.run("opcheck", "run", *LIMITS)
-
-    run = shared("raises", run)
+def test_so_it_is_in_two_processes(in_two_processes):
+    run = in_two_processes
     assert run.code == 1
-    assert {r["reason"] for r in run.records.values() if r["outcome"] == "error"} == {
-        "the operator ends the process: KeyboardInterrupt",
-        "the operator ends the process: Skipped: not me",
+    assert len(run.records) == COUNT + 2
+    assert reasons(run) == {
+        "ends.hangs_in_c[v7]": ENDS["hangs_in_c"],
+        "ends.crashes": ENDS["crashes"],
+        "ends.exits": "it exits",
     }
-    assert len(run.records) == COUNT
+    assert run.out.splitlines()[-1].endswith(f"{COUNT - 1} passed, 2 error, 1 xfailed")
+    assert "Traceback" not in run.out + run.err
+
+
+def test_a_crash_that_the_spec_expects_is_no_failure_and_another_end_is_one(in_two_processes):
+    outcomes = in_two_processes.outcomes
+    assert outcomes["ends.exits::vmap[cpu-float64]"] == "xfailed"
+    assert outcomes["ends.crashes::vmap[cpu-float64]"] == "error"
 
 
 def test_an_import_that_ends_the_process_is_told_and_no_success(shared):
@@ -155,49 +219,3 @@ def test_a_worker_that_hangs_in_c_does_not_keep_a_run_from_being_interrupted(sha
     assert len(run.records) >= 7
     assert run.out.splitlines()[-1].startswith("interrupted after ")
     assert int(run.err.rpartition("ended after ")[2].removesuffix(" s")) < 15
-
-
-def test_a_case_whose_process_was_spoilt_by_another_one_runs_in_a_fresh_one(shared):
-    def run(project):
-        written(project, ["opens"])
-        project.write("ends.py", OPERATORS + TRANSFORM)
-        return project.run("opcheck", "run", *LIMITS)
-
-    run = shared("spoilt", run)
-    assert run.code == 1
-    (bad,) = [record for record in run.records.values() if record["outcome"] != "passed"]
-    assert "the operator leaves a transform of torch.func open" in bad["message"]
-    assert len(run.records) == COUNT
-
-
-def test_a_crash_that_the_spec_expects_is_no_failure_and_another_end_is_one(shared):
-    def run(project):
-        expect = (
-            '[[operator.expect]]\nwhen = {{ check = "vmap" }}\noutcome = "error"\nmatch = "status 0"\nreason = "{}"\n'
-        )
-        written(project, ["exits"])
-        entries = [f'[[operator]]\nname = "ends.{name}"\n{expect.format(name)}' for name in ("exits", "crashes")]
-        project.write("many.toml", DEFAULTS + "".join(entries))
-        return project.run("opcheck", "run", *LIMITS)
-
-    run = shared("expected", run)
-    assert run.outcomes == {"ends.exits::vmap[cpu-float64]": "xfailed", "ends.crashes::vmap[cpu-float64]": "error"}
-    assert run.records["ends.exits::vmap[cpu-float64]"]["reason"] == "exits"
-    assert run.code == 1
-
-
-TRANSFORM = """
-
-KEPT = []
-
-
-def opens(x):
-    def inner(y):
-        yield y
-
-    from torch._functorch.eager_transforms import grad_increment_nesting
-
-    KEPT.append(grad_increment_nesting())
-    KEPT[-1].__enter__()
-    return 2 * x
-"""

@@ -13,7 +13,7 @@ REPORT = ("--report-json", "report.json")
 
 @pytest.fixture(scope="module")
 def runs(shared):
-    """Outcomes by `opcheck run` and by `pytest -n 2`."""
+    """Outcomes by `opcheck run` and by `pytest`."""
 
     def copied(project):
         shutil.rmtree(project.folder)
@@ -21,7 +21,7 @@ def runs(shared):
         return project
 
     opcheck = shared("custom_opcheck", lambda project: copied(project).run("opcheck", "run", *REPORT))
-    options = ("specs", "-q", "-n", "2", "--opcheck-report-json", "report.json")
+    options = ("specs", "-q", "--opcheck-report-json", "report.json")
     return opcheck, shared("custom_pytest", lambda project: copied(project).run("pytest", *options))
 
 

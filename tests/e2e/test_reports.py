@@ -122,10 +122,9 @@ def odd(project):
 
 
 WAYS = {
-    "alone": ("opcheck", "run", "specs/odd.toml", "--check=backward", *REPORTS),
-    "parallel": ("opcheck", "run", "specs/odd.toml", "--check=backward", "-n", "2", *REPORTS),
-    "plain": ("pytest", *PLAIN),
-    "plain_parallel": ("pytest", *PLAIN, "-n", "2"),
+    "opcheck": ("opcheck", "run", "specs/odd.toml", "--check=backward", *REPORTS),
+    "pytest": ("pytest", *PLAIN),
+    "pytest_parallel": ("pytest", *PLAIN, "-n", "2"),
 }
 
 
@@ -191,7 +190,6 @@ def full(project, size, *command):
 CHECKED = ("--check=backward,variants",)
 WITHOUT_ROOM = {
     "opcheck": ("opcheck", "run", "specs/good.toml", *CHECKED, "--report-json=report.json"),
-    "parallel": ("opcheck", "run", "specs/good.toml", *CHECKED, "--report-json=report.json", "-n", "2"),
     "pytest": ("pytest", "specs/good.toml", "--opcheck-check=backward,variants", "--opcheck-report-json=report.json"),
 }
 

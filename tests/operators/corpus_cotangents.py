@@ -13,7 +13,7 @@ from operators.corpus_numbers import PRODUCTS, SQUARE
 from operators.faulty import _contiguous_only
 
 BACKWARD, FORWARD_AD = frozenset({"backward"}), frozenset({"forward_ad"})
-MANY = random_leaves((5, 5))
+MANY = random_leaves((4, 4))
 """So many that a random vector is longer than a unit vector."""
 
 

@@ -105,7 +105,7 @@ def run(mutate, minutes=5.0, **more):
     return mutate.run(["opcheck/checks/size.py"], 0, 0, minutes=minutes, seconds=60, near=True, **more)
 
 
-def test_survivors_are_printed_with_their_places_and_what_is_known_is_not_tried_again(mutate, project, capsys):
+def test_survivors_are_printed_with_their_places_and_tried_again_only_where_that_is_asked_for(mutate, project, capsys):
     survivors = run(mutate)
     out = capsys.readouterr().out
     assert "opcheck/checks/size.py:5: 30  ->  31" in out
@@ -116,10 +116,7 @@ def test_survivors_are_printed_with_their_places_and_what_is_known_is_not_tried_
     assert run(mutate, minutes=0) == survivors
     assert "left" not in capsys.readouterr().out
     assert mutate.KNOWN.read_text().splitlines() == lines
-
-
-def test_a_survivor_can_be_tried_again(mutate, project, capsys):
-    run(mutate)
+    # With a test that notices them, too, they are tried again where that is asked for.
     test = project / "tests" / "checks" / "test_size.py"
     more = "from opcheck.checks.size import LARGE\n\n\ndef test_large():\n    assert LARGE == 30\n"
     test.write_text(test.read_text() + more)
