@@ -52,19 +52,30 @@ def test_a_signal_leaves_a_report_of_what_had_finished(shared, request, number, 
     assert "Traceback" not in run.out + run.err
 
 
-def test_a_crash_of_the_only_process_costs_the_cases_that_crash(shared):
+@pytest.fixture(scope="module")
+def crashed(shared):
     def run(project):
         project.write("crash.toml", SLOW.replace("demo.hangs", "demo.aborts"))
-        return project.run("opcheck", "run", "crash.toml", "--check", "variants,grad_dtypes", *REPORT)
+        return project.run("opcheck", "run", "crash.toml", "--seed=7", "--check", "variants,grad_dtypes", *REPORT)
 
-    run = shared("crash", run)
-    assert run.code == 1
-    assert run.outcomes == {
+    return shared("crash", run)
+
+
+def test_a_crash_of_the_only_process_costs_the_cases_that_crash(crashed):
+    assert crashed.code == 1
+    assert crashed.outcomes == {
         "demo.slow::grad_dtypes[cpu-float64]": "passed",
         "demo.slow::variants[cpu-float64]": "passed",
         "demo.aborts::grad_dtypes[cpu-float64]": "error",
         "demo.aborts::variants[cpu-float64]": "error",
     }
+
+
+def test_a_crash_names_the_seed(crashed):
+    for name, record in crashed.records.items():
+        assert record["seed"] == 7
+        rerun = f"run just this: opcheck run --seed 7 'crash.toml::{name}'"
+        assert (rerun in record["message"]) == (record["outcome"] == "error")
 
 
 def test_a_crash_in_process_keeps_the_report_of_what_had_finished(shared):

@@ -85,18 +85,6 @@ def test_own():
     assert plain_pytest("-p", "no:cacheprovider", "test_own.py").code == 0
 
 
-def test_a_crash_names_the_seed_as_well(project):
-    project.write(
-        "specs/bad.toml", (project.folder / "specs/bad.toml").read_text().replace("demo.wrong", "demo.aborts")
-    )
-    run = project.run(
-        "opcheck", "run", "--seed=7", "--check=backward", "--operator=demo.aborts", "--report-json=report.json"
-    )
-    (record,) = run.records.values()
-    assert (record["outcome"], record["seed"]) == ("error", 7)
-    assert "run just this: opcheck run --seed 7 'specs/bad.toml::demo.aborts" in record["message"]
-
-
 @pytest.mark.parametrize("seed", ["-1", "1.5", "x", "²"])
 def test_what_is_no_seed_is_refused(cli, project, seed):
     run = cli("run", f"--seed={seed}")
