@@ -25,6 +25,7 @@ from opcheck.draft.guess import SampleData, first_samples, further_samples
 from opcheck.draft.parameter import INDEX, TENSOR, Parameter
 from opcheck.draft.signature import parameters_of, takes_out
 from opcheck.draft.tried import Operator, Tried, differentiable, differs_in_evaluation, tried
+from opcheck.samples.libraries import is_dispatched
 from opcheck.samples.modules import ModuleRecipe
 from opcheck.samples.operator import as_operator, resolve_module, resolve_operator
 from opcheck.samples.resolve import Unresolved, resolve
@@ -74,10 +75,12 @@ def names(target: str, modules: Sequence[str]) -> dict[str, str]:
         resolve_either(target, modules)
         return {target: ""}
     found = {}
-    listed = getattr(module, "__all__", None) or [name for name in vars(module) if not name.startswith("_")]
-    for name in listed:
+    exported = getattr(module, "__all__", ())
+    for name in exported or [name for name in vars(module) if not name.startswith("_")]:
         item = getattr(module, name, None)
-        if isinstance(item, ModuleType) or not callable(item) or not _own(item, module):
+        if isinstance(item, ModuleType) or not callable(item):
+            continue
+        if not _own(item, module) and not (exported and is_dispatched(item)):  # operators of torch.ops are torch's
             continue
         if inspect.isclass(item) and not issubclass(item, torch.nn.Module):
             continue

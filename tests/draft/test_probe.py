@@ -127,3 +127,11 @@ def test_functions_and_classes_of_modules_are_listed():
 def test_a_class_without_forward_is_refused():
     with pytest.raises(Unresolved, match="has no forward"):
         resolve_either("torch.nn.ModuleList", OURS)
+
+
+def test_operators_of_the_dispatcher_are_listed_where_they_are_exported(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for name, exports in (("exporting", '__all__ = ["sine"]'), ("importing", "")):
+        (tmp_path / f"{name}.py").write_text(f"import torch\nsine = torch.ops.aten.sin\n{exports}\n")
+    assert names("exporting", ("torch", "exporting")) == {"exporting.sine": ""}
+    assert names("importing", ("torch", "importing")) == {}
