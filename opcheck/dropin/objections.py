@@ -19,7 +19,13 @@ from opcheck.derivatives.compare import NOT_LINEAR, contradiction, excess
 from opcheck.derivatives.coordinates import blocks, probe, same, tensors_of, vector
 from opcheck.derivatives.disagreement import Disagreement
 from opcheck.derivatives.evidence import Evidence, Mode
-from opcheck.derivatives.gradients import GRADIENT_CLAIMS, attributes, undefined_cotangents, undefined_tangents
+from opcheck.derivatives.gradients import (
+    GRADIENT_CLAIMS,
+    attributes,
+    is_cancellation,
+    undefined_cotangents,
+    undefined_tangents,
+)
 from opcheck.derivatives.precision import lost_digits
 from opcheck.derivatives.question import Request
 from opcheck.dropin.in_place import restored
@@ -156,6 +162,8 @@ def _together(evidence: Evidence, request: Request) -> Disagreement | None:
     scale = float(each.abs().nan_to_num(nan=0.0, posinf=0.0).max())
     random = request.numbers.nondeterminism * (1 + len(evidence.outputs))  # by how much as many passes may differ
     if same(together, each, rounding, rounding * scale + random):
+        return None
+    if is_cancellation(together, each, evidence.vjp_by_jacobian(cotangent), evidence):
         return None
     return Disagreement(
         "one backward pass for all outputs does not give the sum of those for each: off by up to "

@@ -52,7 +52,10 @@ def _jvp(function: Function, points: tuple[Tensor, ...], tangents: tuple[Tensor,
 
 
 def _random(like: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    return tuple(_as_lazy(torch.rand_like(tensor) - 0.5, tensor) for tensor in like)
+    """Return random vectors, the same ones whatever was drawn before: verdicts must not depend on that."""
+    generator = torch.Generator().manual_seed(0)
+    drawn = (torch.rand(x.shape, dtype=x.dtype, generator=generator).to(x.device) - 0.5 for x in like)
+    return tuple(_as_lazy(vector, tensor) for vector, tensor in zip(drawn, like, strict=True))
 
 
 def _as_lazy(vector: Tensor, like: Tensor) -> Tensor:
