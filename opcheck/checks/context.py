@@ -13,7 +13,6 @@ import torch
 
 from opcheck.checks.arguments import names_of
 from opcheck.checks.verdict import Verdict, told
-from opcheck.checks.watched import Watched, watch_captured
 from opcheck.derivatives import Coverage, Engine, Numbers, default_numbers
 from opcheck.engines import BatchedEngine
 from opcheck.plan.case import Case
@@ -60,23 +59,12 @@ class Context:
         case = self.case
         return case.operator, case.variant, self.device, case.dtype, case.claims.supports.backward
 
-    @property
+    @cached_property
     def operator(self) -> Callable[..., Any]:
         """The callable of the case's variant. Raises Unresolved."""
-        return self._resolved[0]
-
-    @property
-    def captured(self) -> tuple[Watched, ...]:
-        """The tensors that the callable held before the cases of the group called it."""
-        return self._resolved[1]
-
-    @cached_property
-    def _resolved(self) -> tuple[Callable[..., Any], tuple[Watched, ...]]:
-        def resolved() -> tuple[Callable[..., Any], tuple[Watched, ...]]:
-            found = self.resolve(self.case.variant.path)
-            return found, watch_captured(found)
-
-        return self.cache.once(self.group, self.case.variant.path, resolved)
+        path = self.case.variant.path
+        found: Callable[..., Any] = self.cache.once(self.group, path, lambda: self.resolve(path))
+        return found
 
     def operator_at(self, sample: Sample) -> Callable[..., Any]:
         """Return the callable for a sample: the same for each, but for lazy modules, which have its shapes."""

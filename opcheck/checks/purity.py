@@ -11,8 +11,9 @@ from opcheck.checks.ordinary import Call, copies, is_strided, pushed_forward, ta
 from opcheck.checks.per_sample import per_sample
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, fails
-from opcheck.checks.watched import Watched, watch_captured
+from opcheck.checks.watched import Watched
 from opcheck.derivatives import NO_REFUSAL
+from opcheck.samples.captured import captured
 from opcheck.samples.results import leaves_of
 from opcheck.text import class_of
 
@@ -25,9 +26,8 @@ def judge(subject: Subject) -> Verdict:
     supports = subject.context.case.claims.supports
     inputs = subject.context.realize(subject.sample)  # new ones: those of the subject have been given to the operator
     args, kwargs = inputs.fill(leaves := copies(inputs.leaves))
-    given = _tensors("argument", [*enumerate(args), *kwargs.items()])
+    given = [*_tensors("argument", [*enumerate(args), *kwargs.items()]), *captured(subject.function.operator)]
     watched = [Watched.of(name, tensor) for name, tensor in given]
-    watched += watch_captured(subject.function.operator)
     outputs = subject.function.tested(subject.function.called(args, kwargs))
     if changed := _changed("forward", watched):
         return changed
@@ -44,9 +44,7 @@ def judge(subject: Subject) -> Verdict:
         vectors = tangents(subject)
         watched += [Watched.of(f"tangent {index}", t) for index, t in enumerate(vectors)]
         stages.append(("forward mode", lambda: pushed_forward(subject, vectors)))
-    verdict = _through(stages, watched)
-    # What only the very first call changed, before this check watched.
-    return (_changed("a call", subject.context.captured) if verdict.passed else None) or verdict
+    return _through(stages, watched)
 
 
 def _through(stages: list[tuple[str, Callable[[], object]]], watched: list[Watched]) -> Verdict:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from opcheck.samples.captured import captured
 from opcheck.samples.layouts import parts
 
 
@@ -44,11 +41,6 @@ class Watched:
         if not _equal(now.detach(), self.before):
             return f"{self.name} has other values"
         return f"{self.name} has a gradient in .grad" if now.is_leaf and now.grad is not None else ""
-
-
-def watch_captured(operator: Callable[..., Any]) -> tuple[Watched, ...]:
-    """Remember the tensors that a callable holds, as they are now."""
-    return tuple(Watched.of(name, tensor) for name, tensor in captured(operator))
 
 
 def _equal(now: Tensor, before: Tensor) -> bool:

@@ -38,7 +38,6 @@ def nothing_kept():
     """What functions keep for the whole process is from no other test."""
     habits.CachesByShape.cache.clear()
     habits.KNOWN.clear()
-    habits.MARK.zero_()
 
 
 @pytest.fixture

@@ -63,5 +63,5 @@ class Doubling(Cancelling):
 def test_undefined_cotangents_may_lose_the_same_digits(dtype: torch.dtype) -> None:
     x = torch.tensor([0.3, -1.7, 2.9], dtype=dtype, requires_grad=True)
     assert opcheck.gradcheck(Cancelling.apply, x, nondet_tol=1e-6)
-    with pytest.raises(opcheck.GradcheckError, match="undefined|one backward pass for all outputs"):
+    with pytest.raises(opcheck.GradcheckError, match=r"undefined|one backward pass for all outputs"):
         opcheck.gradcheck(Doubling.apply, x, nondet_tol=1e-6)

@@ -142,14 +142,6 @@ def counts_in_a_global(x: Tensor) -> Tensor:
     return x * x
 
 
-MARK = torch.zeros(1)
-
-
-def marks_its_first_call(x: Tensor) -> Tensor:
-    MARK.fill_(1)
-    return x * x
-
-
 def _counting():
     calls = torch.zeros(1)
 
@@ -448,7 +440,6 @@ FAULTS: dict[str, tuple[str, ...]] = {
     "purity": (
         "WritesToInputInForward", "ZeroesItsInput", "WritesToInputInBackward", "WritesToCotangent",
         "WritesToOutputInBackward", "WritesToTangent", "WritesAndRaises", "counts_in_a_global", "counts_in_a_closure",
-        "marks_its_first_call",
     ),
     "context": (
         "doubles_without_grad", "doubles_in_inference_mode", "depends_on_threads", "loses_digits_under_autocast",
