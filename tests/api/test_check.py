@@ -266,7 +266,9 @@ class TestSeed:
             report = opcheck.check(
                 remember, real(2), dtypes="complex128", checks="backward", seed=seed, raise_exception=False
             )
-            return next(x for x in seen if x.is_complex()), report
+            given = [x for x in seen if x.is_complex()]
+            assert given, [(outcome.id, outcome.outcome, outcome.reason) for outcome in report]
+            return given[0], report
 
         (first, _), (again, report) = drawn(None), drawn(0)
         other, named = drawn(5)
