@@ -52,10 +52,17 @@ def _jvp(function: Function, points: tuple[Tensor, ...], tangents: tuple[Tensor,
 
 
 def _random(like: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """Return random vectors, the same ones whatever was drawn before: verdicts must not depend on that."""
+    """Return random vectors with the strides of tensors, the same ones whatever was drawn before."""
     generator = torch.Generator().manual_seed(0)
-    drawn = (torch.rand(x.shape, dtype=x.dtype, generator=generator).to(x.device) - 0.5 for x in like)
-    return tuple(_as_lazy(vector, tensor) for vector, tensor in zip(drawn, like, strict=True))
+    drawn = (torch.rand(x.shape, dtype=x.dtype, generator=generator) - 0.5 for x in like)
+    return tuple(_as_lazy(_laid_out(vector, x), x) for vector, x in zip(drawn, like, strict=True))
+
+
+def _laid_out(vector: Tensor, like: Tensor) -> Tensor:
+    """Return a vector on the device of a tensor, with its strides: as_strided reads tangents by these, too."""
+    if like.layout is not torch.strided or 0 in like.stride():
+        return vector.to(like.device)
+    return torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device).copy_(vector)
 
 
 def _as_lazy(vector: Tensor, like: Tensor) -> Tensor:
@@ -126,10 +133,10 @@ def forward_over_forward(request: Request) -> Disagreement | None:
 
     for number, units in enumerate(map(_units, arguments)):
         for unit in units:
-            tangents = tuple(unit if k == number else _as_lazy(torch.zeros_like(x), x) for k, x in enumerate(arguments))
-            above, below = (
-                jvp(*(x + sign * numbers.eps * t for x, t in zip(arguments, tangents, strict=True))) for sign in (1, -1)
-            )
+            tangents = tuple(unit if k == number else torch.zeros_like(x) for k, x in enumerate(arguments))
+            tangents = tuple(_as_lazy(_laid_out(t, x), x) for t, x in zip(tangents, arguments, strict=True))
+            steps = [(x, numbers.eps * t) for x, t in zip(arguments, tangents, strict=True)]
+            above, below = (jvp(*(_laid_out(x + sign * step, x) for x, step in steps)) for sign in (1, -1))
             for output, found in enumerate(torch.func.jvp(jvp, arguments, tangents)[1]):
                 expected = (above[output] - below[output]) / (2 * numbers.eps)
                 if not torch.allclose(found, expected, numbers.rtol, numbers.atol):
@@ -144,7 +151,7 @@ def _units(tensor: Tensor) -> Iterator[Tensor]:
         for value in (1, 1j) if tensor.is_complex() else (1,):
             unit = torch.zeros(tensor.shape, dtype=tensor.dtype, device=tensor.device)
             unit.view(-1)[index].fill_(value)
-            yield _as_lazy(unit, tensor)
+            yield unit
 
 
 def batching(check: str, request: Request) -> Disagreement | None:

@@ -238,3 +238,24 @@ class TestOutputsWithoutGrad:
         leaves = tuple(torch.tensor(x, dtype=dtype, requires_grad=True) for x in ([0.7, -1.3], [1.5, 0.8]))
         found = TorchEngine().ask("rev_over_rev_over_rev", Request(lambda x, y: (lost(x, y),), leaves, NUMBERS))
         assert "Jacobian mismatch" in found.text
+
+
+class TestVectors:
+    """The random vectors of derivatives made by hand."""
+
+    def test_are_the_same_whatever_was_drawn_before(self):
+        x = torch.ones(3, dtype=torch.complex128)
+        before = by_hand._random((x,))[0]
+        torch.rand(5)
+        assert torch.equal(before, by_hand._random((x,))[0])
+
+    @pytest.mark.parametrize(("shape", "strides"), [((3,), (2,)), ((2, 3), (1, 2)), ((3,), (0,))])
+    def test_have_the_strides_of_the_tensor_unless_its_elements_share_memory(self, shape, strides):
+        x = torch.zeros(9, dtype=torch.float64).as_strided(shape, strides)
+        assert by_hand._random((x,))[0].stride() == ((1,) if 0 in strides else strides)
+
+    @pytest.mark.parametrize("check", ["fwd_over_fwd", "rev_over_fwd", "rev_over_rev_over_rev"])
+    def test_an_operator_that_reads_by_strides_holds(self, check):
+        x = torch.zeros(18, dtype=torch.float64)[::2].copy_(torch.linspace(0.5, 2, 9)).requires_grad_()
+        squared = Request(lambda x: (x.as_strided((3,), (4,)) ** 2,), (x,), NUMBERS)
+        assert TorchEngine().ask(check, squared) is None
