@@ -36,8 +36,9 @@ def _call(subject: Subject, operator: Callable[..., Any], **more: Any) -> Any:
 
 def _ways(subject: Subject, expected: tuple[Tensor, ...]) -> Verdict:
     operator = subject.context.case.operator
-    ways: list[tuple[str, str, dict[str, Any]]] = [("alias", path, {}) for path in operator.spec.aliases]
-    ways = [(variant.kind, variant.path, dict(variant.kwargs)) for variant in operator.variants[1:]] + ways
+    ways: list[tuple[str, str, dict[str, Any]]]
+    ways = [(variant.kind, variant.path, dict(variant.kwargs)) for variant in operator.variants[1:]]
+    ways += [("alias", path, {}) for path in operator.spec.aliases]
     for kind, path, more in ways:
         try:
             callee = subject.context.resolve(path, subject.sample)

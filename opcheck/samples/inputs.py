@@ -33,6 +33,9 @@ class Made:
         return f"{getattr(self.make, '__name__', 'object')}({_listed(self.args, self.kwargs)})"
 
 
+Make = Callable[[Callable[..., Any], list[Any], dict[str, Any]], Any]
+
+
 @dataclass(frozen=True)
 class Inputs:
     """Arguments with a slot for each leaf. The leaves require grad, unless detached."""
@@ -45,11 +48,10 @@ class Inputs:
 
     def fill(self, leaves: Sequence[Tensor] | None = None) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return args and kwargs, with the given leaves (default: the sample's own) in their slots."""
-        args, kwargs = self.in_slots(self.leaves if leaves is None else leaves)
-        return built(args), built(kwargs)
+        return self.in_slots(self.leaves if leaves is None else leaves, called)
 
-    def in_slots(self, leaves: Sequence[Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return args and kwargs with leaves in their slots, and no object made yet: `built` makes them."""
+    def in_slots(self, leaves: Sequence[Tensor], make: Make = Made) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return args and kwargs with leaves in their slots. No object is made yet, unless `make` is `called`."""
         passed: dict[int, Any] = {}
 
         def value(item: Any) -> Any:
@@ -59,7 +61,7 @@ class Inputs:
                 passed[item.index] = item.through(leaves[item.index])
             return passed[item.index]
 
-        return mapped(value, self.args), mapped(value, self.kwargs)
+        return mapped(value, self.args, make), mapped(value, self.kwargs, make)
 
     def changed(self, change: Callable[[Any], Any]) -> Inputs:
         """Return the same inputs, with a function applied to each slot, tensor and plain value in the arguments."""
@@ -79,14 +81,22 @@ class Inputs:
         return _listed(*self.in_slots(tuple(leaf.detach() for leaf in self.leaves)))
 
 
-def mapped(change: Callable[[Any], Any], item: Any) -> Any:
-    """Return a value with a function applied to what it consists of, in new containers of the same types."""
+def called(make: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """Return the object that a `Made` stands for. Passes on the exceptions of making it."""
+    return make(*args, **kwargs)
+
+
+def mapped(change: Callable[[Any], Any], item: Any, make: Make = Made) -> Any:
+    """Return a value with a function applied to what it consists of, in new containers of the same types.
+
+    make: what becomes of a `Made`, given the same parts: another one by default, or the object, by `called`.
+    """
     if type(item) in (list, tuple):  # a named tuple is an object: see `Made`
-        return type(item)(mapped(change, part) for part in item)
+        return type(item)(mapped(change, part, make) for part in item)
     if type(item) is dict:
-        return {key: mapped(change, part) for key, part in item.items()}
+        return {key: mapped(change, part, make) for key, part in item.items()}
     if isinstance(item, Made):
-        return Made(item.make, mapped(change, item.args), mapped(change, item.kwargs))
+        return make(item.make, mapped(change, item.args, make), mapped(change, item.kwargs, make))
     return change(item)
 
 
@@ -105,11 +115,7 @@ def parts(item: Any) -> Iterator[Any]:
 
 def built(item: Any) -> Any:
     """Return a value with its objects made. Passes on the exceptions of making them."""
-    if type(item) in (list, tuple):
-        return type(item)(map(built, item))
-    if type(item) is dict:
-        return {key: built(part) for key, part in item.items()}
-    return item.make(*built(item.args), **built(item.kwargs)) if isinstance(item, Made) else item
+    return mapped(lambda part: part, item, called)
 
 
 def _listed(args: Sequence[Any], kwargs: dict[str, Any]) -> str:

@@ -11,7 +11,7 @@ import torch
 
 from opcheck.samples.captured import module_call
 from opcheck.samples.given import Given
-from opcheck.samples.inputs import Inputs, Made, Slot, built, mapped, parts
+from opcheck.samples.inputs import Inputs, Made, Slot, built, called, mapped, parts
 from opcheck.samples.modules import ModuleCall, ModuleRecipe, construct, initial
 from opcheck.samples.resolve import resolve
 from opcheck.samples.seeding import seed_device
@@ -151,7 +151,7 @@ class _Maker:
         args = [self.value(part, (*path, index)) for index, part in enumerate(item.args)]
         kwargs = {name: self.value(part, (*path, name)) for name, part in item.kwargs.items()}
         made = Made(make, args, kwargs)
-        first = built(mapped(self._filled, made))  # what it raises concerns the sample, and no operator
+        first = mapped(self._filled, made, called)  # what it raises concerns the sample, and no operator
         return made if any(isinstance(part, (torch.Tensor, Slot)) for part in parts(made)) else first
 
     def _filled(self, part: Any) -> Any:
@@ -225,8 +225,5 @@ class _Maker:
 
     def converted(self, value: torch.Tensor) -> torch.Tensor:
         """Return a parameter or buffer in the dtype of the case, if it was drawn in another one."""
-        return (
-            value.to(self.tensors.torch_dtype(None))
-            if value.dtype is self.tensors.torch_dtype(None, self.drawn)
-            else value
-        )
+        dtype_in = self.tensors.torch_dtype
+        return value.to(dtype_in(None)) if value.dtype is dtype_in(None, self.drawn) else value

@@ -46,8 +46,8 @@ def draw(recipe: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Te
         return _different(shape, dtype, int(low), int(high), points)
 
     def fresh() -> torch.Tensor:
-        if recipe.is_normal and dtype is not torch.bool:
-            return _normal(recipe, shape, dtype)
+        if recipe.normal and dtype is not torch.bool:
+            return _normal(*recipe.normal, shape, dtype)
         made: torch.Tensor = make_tensor(shape, dtype=dtype, device="cpu", low=low, high=high)
         return made
 
@@ -64,9 +64,8 @@ def draw(recipe: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Te
     raise ValueError(f"no values between {low} and {high} keep a distance of {MARGIN} from {points}")
 
 
-def _normal(recipe: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+def _normal(mean: float, std: float, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
     """Return normal values, drawn in double precision. The variance of complex ones is that of |z|."""
-    mean, std = recipe.mean or 0.0, 1.0 if recipe.std is None else recipe.std
     values = mean + std * torch.randn(shape, dtype=torch.complex128 if dtype.is_complex else torch.float64)
     if not _is_number(dtype):
         limits = torch.iinfo(dtype)
@@ -88,8 +87,8 @@ def _bounds(recipe: Tensor, dtype: torch.dtype) -> tuple[float | None, float | N
         return None, None
     edge = SPREAD if _is_number(dtype) else WHOLE
     low, high = recipe.low, recipe.high
-    if recipe.is_normal:
-        mean, std = recipe.mean or 0.0, 1.0 if recipe.std is None else recipe.std
+    if recipe.normal:
+        mean, std = recipe.normal
         low, high = mean - 2 * std, mean + 2 * std
     if low is None and recipe.dtype == "integer":
         low = 0.0 if high is None or high > 0 else high - edge

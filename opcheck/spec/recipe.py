@@ -163,7 +163,7 @@ class Tensor(Model):
         square += [self.through] if self.through in SQUARE_THROUGH else []
         if square and (rank < 2 or self.sizes[-1] != self.sizes[-2]):
             yield f"{square[0]} needs square matrices, not the shape {list(self.sizes)}", "two equal last dimensions"
-        if self.is_normal and given & {"low", "high"}:
+        if self.normal and given & {"low", "high"}:
             yield "low and high do not go with mean and std", "either bounds, or mean and std"
         if "values" in given:
             for key in ("low", "high", "exclude", "mean", "std"):
@@ -173,9 +173,11 @@ class Tensor(Model):
                 yield f"the structure {self.structure} would replace the explicit values", "either values or structure"
 
     @property
-    def is_normal(self) -> bool:
-        """Whether values are normally distributed."""
-        return self.mean is not None or self.std is not None
+    def normal(self) -> tuple[float, float] | None:
+        """The mean and the standard deviation, if values are normally distributed."""
+        if self.mean is None and self.std is None:
+            return None
+        return self.mean or 0.0, 1.0 if self.std is None else self.std
 
     @property
     def sizes(self) -> tuple[int, ...]:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from operators import orders
 
 from opcheck.derivatives import Numbers, Request
 from opcheck.engines import TorchEngine, by_hand, torch_engine
@@ -195,32 +196,9 @@ def pooled(x, y):
     return torch.nn.functional.avg_pool1d(x[None], 2)[0] * y.sum()
 
 
-class Cube(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x):
-        ctx.save_for_backward(x)
-        return x**3
-
-    @staticmethod
-    def backward(ctx, v):
-        return v * Slope.apply(*ctx.saved_tensors)
-
-
-class Slope(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x):
-        ctx.save_for_backward(x)
-        return 3 * x**2
-
-    @staticmethod
-    def backward(ctx, v):
-        (x,) = ctx.saved_tensors
-        return v * 6 * x.detach().conj()
-
-
 def lost(x, y):
     """x^3 + y, whose third derivative is lost."""
-    return Cube.apply(x) + y
+    return orders.third_detached(x) + y
 
 
 class TestOutputsWithoutGrad:

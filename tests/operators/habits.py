@@ -72,14 +72,12 @@ class WritesToInputInForward(Square):
         return y
 
 
-class ZeroesItsInput(Square):
+class ZeroesItsInput(WritesToInputInForward):
     """A second call with the same input changes nothing more."""
 
     @staticmethod
     def forward(ctx, x):
-        ctx.save_for_backward(x.clone())
-        ctx.save_for_forward(x.clone())
-        y = x * x
+        y = WritesToInputInForward.forward(ctx, x)
         x.data.zero_()
         return y
 
