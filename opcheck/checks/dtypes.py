@@ -1,11 +1,12 @@
 """Forward and backward work in the dtypes claimed and, where a spec says so, in no other.
 
-To work is to be right: up to rounding, the values and gradients are those of a finer dtype for the same numbers.
+To work is to be right: up to rounding, the values are those of a finer dtype for the same numbers. Whether
+gradients are right is the claim of `low_precision_grad`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -66,18 +67,28 @@ class _Judge:
     """Why that of others was not."""
 
     def __call__(self, subject: Subject) -> Verdict:
-        finer = Finer.of(subject)
-        verdict = self._values(subject, finer)
-        return self._gradients(subject, finer) if verdict.passed and self.backward else verdict
+        verdict = self._values(subject)
+        return self._gradients(subject) if verdict.passed and self.backward else verdict
 
-    def _values(self, subject: Subject, finer: Finer | None) -> Verdict:
+    def _values(self, subject: Subject) -> Verdict:
+        finer = Finer.of(subject)
         if finer is None:
             return HOLDS  # before a sample is judged, the operator has been called
         names = subject.function.names(subject.result)
         named = [called(index, names[index] if names else "") for index in range(len(subject.outputs))]
-        return self._compared("values", subject.outputs, named, finer, _values)
+        try:
+            found = finer.contradicts(subject.outputs, named, _values)
+        except NO_REFUSAL:
+            raise
+        except Exception as error:
+            why = f"dtypes: {finer.dtype} is claimed, and would tell what is right in {self.dtype}"
+            return cannot(f"{why}, but raises {told(error)}")
+        if not found:
+            return HOLDS
+        title = f"dtypes: values in {self.dtype} are not those in {finer.dtype} for the same numbers: {found}"
+        return fails(title, _take_out(self.dtype, "forward"))
 
-    def _gradients(self, subject: Subject, finer: Finer | None) -> Verdict:
+    def _gradients(self, subject: Subject) -> Verdict:
         if not subject.leaves:
             return self._untested("no tensor to differentiate with respect to")
         try:
@@ -85,8 +96,7 @@ class _Judge:
                 outputs = with_gradient(subject.function(*subject.leaves))
             if not outputs:
                 return self._untested("no output requires grad: there is no backward pass")
-            cotangents = cotangents_of(outputs)
-            found = vjp(outputs, subject.leaves, cotangents)
+            vjp(outputs, subject.leaves, cotangents_of(outputs))
         except NO_REFUSAL:
             raise
         except Exception as error:
@@ -95,25 +105,7 @@ class _Judge:
         if not any(output.numel() for output in outputs) or not any(leaf.numel() for leaf in subject.leaves):
             return self._untested("inputs or outputs are empty")
         self.pulled_back = True
-        if finer is None:
-            return HOLDS
-        names = [f"gradient of {name}" for name in subject.leaf_names]
-        return self._compared("gradients", found, names, finer, partial(_pulled_back, cotangents))
-
-    def _compared(
-        self, what: str, got: Results, names: Sequence[str], finer: Finer, results: Callable[[Finer], Results]
-    ) -> Verdict:
-        try:
-            found = finer.contradicts(got, names, results)
-        except NO_REFUSAL:
-            raise
-        except Exception as error:
-            why = f"dtypes: {finer.dtype} is claimed, and would tell what is right in {self.dtype}"
-            return cannot(f"{why}, but raises {told(error)}")
-        if not found:
-            return HOLDS
-        title = f"dtypes: {what} in {self.dtype} are not those in {finer.dtype} for the same numbers: {found}"
-        return fails(title, _take_out(self.dtype, "forward" if what == "values" else "backward"))
+        return HOLDS
 
     def _untested(self, why: str) -> Verdict:
         self.reasons[why] = None
@@ -123,14 +115,6 @@ class _Judge:
 def _values(finer: Finer) -> Results:
     with torch.no_grad():
         return finer.function(*finer.inputs.leaves)
-
-
-def _pulled_back(cotangents: Results, finer: Finer) -> Results:
-    """Return the gradients in the finer dtype for the cotangents of the case."""
-    with torch.enable_grad():
-        outputs = with_gradient(finer.function(*finer.inputs.leaves))
-    given = [v.to(output.dtype) for v, output in zip(cotangents, outputs, strict=True)]
-    return vjp(outputs, finer.inputs.leaves, given)
 
 
 def _refused(context: Context, what: str) -> Verdict:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy
@@ -21,30 +21,37 @@ from opcheck.spec.load import REFERENCE_MODULES
 
 def judge(subject: Subject) -> Verdict:
     """Compare values but not dtypes: libraries promote types by different rules."""
-    spec = subject.context.case.operator.spec.reference
-    reference = spec if isinstance(spec, Reference) else Reference(target=str(spec))
+    reference = subject.context.case.operator.spec.reference_in_full
+    assert reference is not None
     try:
-        callee = resolve(reference.target, (*subject.context.settings.modules, *REFERENCE_MODULES))
+        callee = referred(reference, subject.context.settings.modules)
     except Unresolved as error:
         return cannot(f"reference: {error}", f'did you mean "{error.hint}"?' if error.hint else "")
-    expected = _expected(subject, callee, reference)
+    args, kwargs = subject.inputs.detached().fill()
+    try:
+        expected = tuple(_to_tensor(value) for value in _as_tuple(callee(*args, **kwargs)))
+    except Exception as error:
+        raise RuntimeError(f"the reference {reference.target} raised {told(error)}") from error
     paths, got = zip(*named(subject.function.result(*(leaf.detach() for leaf in subject.leaves))), strict=True)
     values = [tensor.cpu() for tensor in got]
     return agree(subject, values, expected, reference.target, names=names_among(paths), check_dtype=False)
 
 
-def _expected(subject: Subject, callee: Callable[..., Any], reference: Reference) -> tuple[Tensor, ...]:
-    args, kwargs = subject.inputs.detached().fill()
-    torch_callee = getattr(callee, "__module__", None) or ""
-    convert: Callable[[Any], Any] = _unchanged if torch_callee.startswith("torch") else _to_numpy
-    positional = [convert(arg) for arg in args]
-    named = {reference.rename.get(name, name): convert(value) for name, value in kwargs.items()}
-    if reference.positional:
-        positional, named = [*positional, *named.values()], {}
-    try:
-        return tuple(_to_tensor(value) for value in _as_tuple(callee(*positional, **named)))
-    except Exception as error:
-        raise RuntimeError(f"the reference {reference.target} raised {told(error)}") from error
+def referred(reference: Reference, modules: Sequence[str]) -> Callable[..., Any]:
+    """Return the callable that a spec names, as a function of the operator's arguments. Raises Unresolved.
+
+    It is given arrays of NumPy in place of tensors, unless it is a function of torch or is said to be differentiable.
+    """
+    callee = resolve(reference.target, (*modules, *REFERENCE_MODULES))
+    takes_tensors = reference.is_differentiable or (getattr(callee, "__module__", None) or "").startswith("torch")
+    convert: Callable[[Any], Any] = _unchanged if takes_tensors else _to_numpy
+
+    def called(*args: Any, **kwargs: Any) -> Any:
+        positional = [convert(arg) for arg in args]
+        named = {reference.rename.get(name, name): convert(value) for name, value in kwargs.items()}
+        return callee(*positional, *named.values()) if reference.positional else callee(*positional, **named)
+
+    return called
 
 
 def _unchanged(value: Any) -> Any:

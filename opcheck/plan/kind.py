@@ -11,9 +11,9 @@ from opcheck.spec.library import Operator
 from opcheck.spec.recipe import SPARSE_LAYOUTS
 
 Applies = Callable[[Operator, Supports], bool]
-DtypeRule = Literal["derivative", "values", "every", "one"]
-"""derivative: the most precise real and complex dtypes of backward; values: those of forward, and int64; every: all
-dtypes that the spec makes a claim about; one: the first of `values`."""
+DtypeRule = Literal["derivative", "coarse", "values", "every", "one"]
+"""derivative: the most precise real and complex dtypes of backward; coarse: those of backward below double precision;
+values: those of forward, and int64; every: all dtypes that the spec makes a claim about; one: the first of `values`."""
 
 
 def _always(operator: Operator, supports: Supports) -> bool:
@@ -104,6 +104,11 @@ def has_reference(operator: Operator, supports: Supports) -> bool:
 def has_errors(operator: Operator, supports: Supports) -> bool:
     """Tell whether the spec lists inputs that must be refused."""
     return bool(operator.spec.errors)
+
+
+def is_reproducible(operator: Operator, supports: Supports) -> bool:
+    """Tell whether the operator gives the same numbers in each dtype: random ones do not."""
+    return not operator.spec.reseed
 
 
 def is_registered(operator: Operator, supports: Supports) -> bool:

@@ -20,6 +20,7 @@ from opcheck.plan.kind import (
     has_ways_to_call,
     is_module,
     is_registered,
+    is_reproducible,
 )
 
 BASIC = ("purity", "nondeterminism")
@@ -217,8 +218,17 @@ BUILTIN = (
         applies=has_disclaimers,
     ),
     CheckKind(
+        "low_precision_grad",
+        "below double precision, outputs and first derivatives in both modes are right to rounding",
+        "opcheck.checks.low_precision_grad:check",
+        needs=("backward",),
+        dtypes="coarse",
+        every_variant=False,
+        applies=is_reproducible,
+    ),
+    CheckKind(
         "dtypes",
-        "values and gradients are right to rounding in each dtype claimed; with dtypes.exact, all others are refused",
+        "in each dtype claimed forward and backward work and values are right; with dtypes.exact, others are refused",
         "opcheck.checks.dtypes:check",
         dtypes="every",
         every_variant=False,

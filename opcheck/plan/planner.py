@@ -11,7 +11,7 @@ from opcheck.plan.kind import CheckKind
 from opcheck.plan.kinds import check_kinds
 from opcheck.plan.selection import Selection, names_operator
 from opcheck.spec.device import DeviceProfile
-from opcheck.spec.dtypes import STANDARD, expand
+from opcheck.spec.dtypes import COARSE, HALF, STANDARD, double_of, expand
 from opcheck.spec.library import DeviceClaims, Library, Operator, Variant
 
 
@@ -52,7 +52,7 @@ def combinations(operator: Operator, device: DeviceProfile) -> Iterator[tuple[Va
         checks: dict[str, list[CheckKind]] = {}
         for kind in check_kinds().values():
             if _tested(operator, variant, kind, claims):
-                for dtype in _dtypes(kind, claims, device):
+                for dtype in _dtypes(kind, claims, device, operator):
                     checks.setdefault(dtype, []).append(kind)
         yield from ((variant, dtype, kind) for dtype, kinds in checks.items() for kind in kinds)
 
@@ -76,7 +76,9 @@ def _tested(operator: Operator, variant: Variant, kind: CheckKind, claims: Devic
     return kind.claimed(operator, claims.supports)
 
 
-def _dtypes(kind: CheckKind, claims: DeviceClaims, device: DeviceProfile) -> tuple[str, ...]:
+def _dtypes(kind: CheckKind, claims: DeviceClaims, device: DeviceProfile, operator: Operator) -> tuple[str, ...]:
+    if kind.dtypes == "coarse":
+        return tuple(name for name in claims.backward if name in COARSE and _is_known(name, operator))
     if kind.dtypes == "every":
         if not claims.exact:
             return claims.forward
@@ -84,10 +86,20 @@ def _dtypes(kind: CheckKind, claims: DeviceClaims, device: DeviceProfile) -> tup
         extra = tuple(name for name in claims.forward if name not in STANDARD)
         return tuple(name for name in (*STANDARD, *extra) if name not in absent)
     if kind.dtypes == "derivative":
-        return _best(claims.backward) or (() if "backward" in kind.needs else _best(claims.forward))
+        if "backward" in kind.needs:
+            # In half precision finite differences say nothing: low_precision_grad decides alone.
+            return tuple(name for name in _best(claims.backward) if name not in HALF)
+        return _best(claims.backward) or _best(claims.forward)
     values = _best(claims.forward) + tuple(name for name in ("int64",) if name in claims.forward)
     values = values or claims.forward[:1]
     return values[:1] if kind.dtypes == "one" else values
+
+
+def _is_known(dtype: str, operator: Operator) -> bool:
+    """Tell whether something is to tell what is right in a dtype. Differences decide in single precision otherwise."""
+    if dtype in HALF or operator.has_differentiable_reference:
+        return True
+    return double_of(dtype) in operator.spec.dtypes.backward_names()
 
 
 REAL_BY_PRECISION = ("float64", "float32", "bfloat16", "float16")

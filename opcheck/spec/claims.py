@@ -184,6 +184,22 @@ class Reference(Model):
     positional: bool = Field(
         default=False, description="pass keyword arguments by position, in the order of the sample"
     )
+    differentiable: bool | None = Field(
+        default=None,
+        description="whether it takes tensors and autograd differentiates it, so that it has a say about gradients; "
+        "default: whether it is a public function of torch",
+    )
+    times: Annotated[float, Field(gt=0)] = Field(
+        default=2.0,
+        description="how many times the error of the reference in the same coarse dtype is allowed",
+    )
+
+    @property
+    def is_differentiable(self) -> bool:
+        """Whether autograd differentiates it."""
+        if self.differentiable is not None:
+            return self.differentiable
+        return self.target.startswith("torch.") and "._" not in self.target
 
 
 class ErrorClaim(Model):

@@ -37,6 +37,12 @@ COMPLEX_OF = {"float16": "complex32", "float32": "complex64", "float64": "comple
 
 _DOUBLE = ("float64", "float32")
 _EXACT = ("int64", "float64")
+HALF = ("float16", "bfloat16", "complex32")
+"""The dtypes in which finite differences say nothing."""
+
+COARSE = (*HALF, "float32", "complex64")
+"""The dtypes with derivatives that are coarser than double precision."""
+
 FINER: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("bool", "uint8", "int8", "int16", "int32", "uint16", "uint32", "uint64"), _EXACT),
     "int64": ("float64",),
@@ -100,6 +106,11 @@ def finer_than(dtype: str, claimed: Iterable[str]) -> str | None:
     """Return the finest of the claimed dtypes in which the numbers of `dtype` are the same; None if there is none."""
     known = set(claimed)
     return next((name for name in FINER.get(dtype, ()) if name in known), None)
+
+
+def double_of(dtype: str) -> str:
+    """Return the dtype of double precision that holds every number of a floating or complex dtype."""
+    return "complex128" if dtype.startswith("complex") else "float64"
 
 
 def complex_of(dtype: str) -> str:

@@ -109,6 +109,17 @@ class DeviceClaims:
                 result = result.over(level.at(check, dtype))
         return result
 
+    def value_tolerance(self, check: str, dtype: str) -> Tolerance:
+        """Return the tolerances stated for comparing values: for the check, or for a dtype of half precision.
+
+        Those of an operator and of finer dtypes are about finite differences.
+        """
+        result = Tolerance()
+        for level in self.tolerances:
+            of_dtype = level.dtype.get(dtype, Tolerance()) if dtype in dtypes.HALF else Tolerance()
+            result = result.over(level.check.get(check, Tolerance()).over(of_dtype))
+        return result
+
     def accuracy(self, dtype: str) -> Accuracy | None:
         """Return what the spec says about digits that derivatives lose in a dtype, if anything."""
         own = (level.accuracy for level in self.tolerances if isinstance(level, OperatorTolerances))
@@ -151,6 +162,12 @@ class Operator:
             else:
                 found.append(Variant(entry, f"torch.Tensor.{last}" + ("_" if entry == "inplace" else "")))
         return tuple(found)
+
+    @property
+    def has_differentiable_reference(self) -> bool:
+        """Whether autograd differentiates its reference."""
+        reference = self.spec.reference_in_full
+        return reference is not None and reference.is_differentiable
 
     @cached_property
     def has_sparse_samples(self) -> bool:

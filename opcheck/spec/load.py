@@ -186,10 +186,10 @@ class Loader:
             if not isinstance(v, str) and v.target is not None
         ]
         foreign: list[tuple[KeyPath, str]] = []
-        if isinstance(spec.reference, str):
-            foreign = [(("reference",), spec.reference)]
-        elif spec.reference is not None:
-            foreign = [(("reference", "target"), spec.reference.target)]
+        reference = spec.reference_in_full
+        if reference is not None:
+            place: KeyPath = ("reference",) if isinstance(spec.reference, str) else ("reference", "target")
+            foreign = [(place, reference.target)]
         for paths, modules in ((own, self.limits.modules), (foreign, (*self.limits.modules, *REFERENCE_MODULES))):
             for place, path in paths:
                 refusal = refused(path, modules)

@@ -226,6 +226,11 @@ class OperatorSpec(Claims):
         return self.target or self.name
 
     @property
+    def reference_in_full(self) -> Reference | None:
+        """The reference, with all its keys."""
+        return Reference(target=self.reference) if isinstance(self.reference, str) else self.reference
+
+    @property
     def is_registered(self) -> bool:
         """Whether it is an operator of torch.library."""
         return self.callable_path.startswith("torch.ops.") if self.registered is None else self.registered

@@ -1,0 +1,113 @@
+"""How far results in a coarse dtype may be from the exact ones: the bound that docs/precision.md derives.
+
+A sound computation in a dtype with the rounding unit u gives the exact result, rounded, of inputs that are off by a few
+u. So its error is a few u (|y| + C), where C is the condition of the result y: how far y moves per relative change of
+its inputs. C is measured, by moving the inputs of the exact computation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from opcheck.derivatives import NO_REFUSAL
+from opcheck.derivatives.coordinates import vector
+from opcheck.samples import Inputs
+
+NUDGES = 8
+"""How many times inputs are moved at random. An entry that depends on a single input moves as far each time."""
+ROUNDINGS = 4
+"""How many times as far as one random rounding of each input moves a result it may be off. By Hoeffding's inequality,
+the sum of independent roundings exceeds four times its standard deviation with a probability below 7e-4."""
+HALF = 1e-4
+"""The rounding unit of half precision is larger, that of single precision smaller."""
+
+T = TypeVar("T")
+Moved = Callable[[Tensor], Tensor]
+
+
+def rounding_unit(dtype: torch.dtype) -> float:
+    """Return the largest relative error of rounding to a dtype: half the distance from 1 to the next number."""
+    return float(torch.finfo(dtype).eps) / 2
+
+
+def nudges(unit: float) -> Iterator[Moved]:
+    """Yield functions that move each element of a tensor by a relative change of plus or minus `unit`, at random.
+
+    Elements that are zero stay so, and with them the structure of a matrix. Integers stay as they are, too. The
+    signs are the same each time.
+    """
+    for number in range(NUDGES):
+        generator = torch.Generator().manual_seed(number)
+
+        def moved(tensor: Tensor, generator: torch.Generator = generator) -> Tensor:
+            if not (tensor.is_floating_point() or tensor.is_complex()) or not tensor.numel():
+                return tensor
+            shape = tensor.shape if tensor.layout is torch.strided else ()  # a sparse tensor is scaled as a whole
+            signs = 2 * torch.randint(2, shape, generator=generator, dtype=torch.float64) - 1
+            scaled = tensor.detach() * (1 + unit * signs).to(tensor.device)
+            return scaled.to(tensor.dtype).requires_grad_(tensor.requires_grad)
+
+        yield moved
+
+
+def moved_inputs(inputs: Inputs, move: Moved) -> Inputs:
+    """Return the arguments of a sample with each tensor in them moved."""
+
+    def changed(item: object) -> object:
+        return move(item) if isinstance(item, Tensor) else item
+
+    return replace(inputs.changed(changed), leaves=tuple(map(move, inputs.leaves)))
+
+
+@dataclass(frozen=True)
+class Exact:
+    """An exact result with its condition, as vectors of real coordinates, float64."""
+
+    value: Tensor
+    """Of shape (N,)."""
+    condition: Tensor
+    """How far each coordinate moves if the inputs do, relative to how far these move, of shape (N,)."""
+
+    @classmethod
+    def of(cls, result: Sequence[Tensor], others: Sequence[Sequence[Tensor]], unit: float) -> Exact:
+        """Return a result with what it becomes for inputs that were moved by `unit`."""
+        value = vector(result)
+        condition = torch.zeros_like(value)
+        for other in others:
+            condition = torch.maximum(condition, (vector(other) - value).abs() / unit)
+        return cls(value, condition.nan_to_num(nan=float("inf")))
+
+    def allowed(self, dtype: torch.dtype, terms: int) -> Tensor:
+        """Return the error that rounding to a dtype can cause, of shape (N,).
+
+        terms: how many numbers go into the computation, for the worst case in single precision.
+        """
+        unit, info = rounding_unit(dtype), torch.finfo(dtype)
+        # In single precision the worst case costs nothing: each term is rounded once for each of the others.
+        times = 1 if unit > HALF else terms
+        size = self.value.abs() + self.condition
+        # Small entries come from differences of large ones, which are rounded too.
+        largest = float(size.nan_to_num(0.0, 0.0, 0.0).max()) if size.numel() else 0.0
+        least = ROUNDINGS * info.smallest_normal * float(info.eps)
+        return times * unit * (ROUNDINGS * size + largest) + least
+
+    def excused(self, got: Tensor, dtype: torch.dtype) -> Tensor:
+        """Return where a result that is not finite is as it should be, as a mask of shape (N,)."""
+        same = (got == self.value) | (got.isnan() & self.value.isnan())
+        beyond = self.value.abs() * (1 + torch.finfo(dtype).eps) >= torch.finfo(dtype).max
+        return same | (got.isinf() & (got.sign() == self.value.sign()) & beyond)
+
+
+def tried(call: Callable[[], T]) -> T | None:
+    """Return the result of a call; None if it raises, as where inputs have left what an operator accepts."""
+    try:
+        return call()
+    except NO_REFUSAL:
+        raise
+    except Exception:
+        return None
