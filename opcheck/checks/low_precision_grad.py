@@ -142,34 +142,75 @@ def _verdicts(
         got = getattr(found, part)
         yield _within_rounding(subject, truth, exact[part], got, names)
         if reference is not None:
-            yield _like_reference(subject, exact[part].value, vector(got), vector(getattr(reference, part)), part)
+            yield _like_reference(subject, exact[part], got, getattr(reference, part), part)
 
 
 def _within_rounding(subject: Subject, truth: Truth, exact: Exact, got: Tensors, names: Sequence[str]) -> Verdict:
     """Hold results against the bound, or against the tolerance that the spec states for this check."""
-    context, values = subject.context, vector(got)
-    if values.shape != exact.value.shape:
+    context = subject.context
+    if [real_size(one) for one in got] != [len(unit) for unit in exact.units]:
         shapes = ", ".join(f"{name} {list(one.shape)}" for name, one in zip(names, got, strict=True))
         return fails(f"low_precision_grad: other shapes than those of {truth.source}: {shapes}")
+    values = exact.measured(got)
     allowed = _allowed(context, exact, sum(map(real_size, (*subject.leaves, *got))))
     error = (values - exact.value).abs().nan_to_num(nan=float("inf"))
     wrong = ~((error <= allowed) | exact.excused(values, context.dtype))
     if not bool(wrong.any()):
         return HOLDS
-    times = torch.where(wrong, error / allowed, -1.0)
-    worst = times.argsort(descending=True)[: min(SHOWN, int(wrong.sum()))].tolist()
-    lines = [
-        f"{_place(at, got, names)} is {float(values[at]):.6g}, not {float(exact.value[at]):.6g}; "
-        f"allowed: {float(allowed[at]):.2g}"
-        for at in worst
-    ]
-    first = _place(int(wrong.nonzero()[0]), got, names)
-    lines.append(f"{int(wrong.sum()):,} of {values.numel():,} entries are wrong, the first is {first}")
-    title = (
-        f"low_precision_grad: {_place(worst[0], got, names)} in {context.case.dtype} is off by "
-        f"{float(error[worst[0]]):.2g}, {float(times[worst[0]]):.3g} times what is allowed"
-    )
-    return fails(title, "\n".join([*lines, f"compared with {truth.source}, for the same numbers"]))
+    report = _Report(subject, exact, values, allowed, wrong, got, names)
+    title = f"low_precision_grad: in {context.case.dtype}, {report.headline()}"
+    return fails(title, "\n".join([*report.lines(), f"compared with {truth.source}, for the same numbers"]))
+
+
+@dataclass(frozen=True)
+class _Report:
+    """Words for what is wrong: entries by themselves, and tensors that are off by a factor."""
+
+    subject: Subject
+    exact: Exact
+    values: Tensor
+    allowed: Tensor
+    wrong: Tensor
+    got: Tensors
+    names: Sequence[str]
+
+    @property
+    def count(self) -> int:
+        """The number of entries. What follows them are the lengths of the tensors."""
+        return len(self.values) - len(self.got)
+
+    def headline(self) -> str:
+        """Return what is wrong in one line: the worst entry, or else the worst factor."""
+        error = (self.values - self.exact.value).abs()
+        times = torch.where(self.wrong, error / self.allowed, -1.0).nan_to_num(nan=float("inf"))
+        entries = times[: self.count]
+        if not bool((entries > 0).any()):
+            return self.factor(int(times.argmax()))
+        at = int(entries.argmax())
+        return f"{self.place(at)} is off by {float(error[at]):.2g}, {float(times[at]):.3g} times what is allowed"
+
+    def lines(self) -> list[str]:
+        """Return the entries that are wrong, as many as are of use, and the factors."""
+        entries = self.wrong[: self.count].nonzero().flatten().tolist()
+        lines = [
+            f"{self.place(at)} is {float(self.values[at]):.6g}, not {float(self.exact.value[at]):.6g}; "
+            f"allowed: {float(self.allowed[at]):.2g}"
+            for at in entries[:SHOWN]
+        ]
+        if entries:
+            lines.append(f"{len(entries):,} of {self.count:,} entries are wrong by themselves")
+        return lines + [self.factor(at) for at in range(self.count, len(self.values)) if self.wrong[at]]
+
+    def factor(self, at: int) -> str:
+        """Return by which factor a tensor is off, as a whole."""
+        found, right, allowed = (float(part[at]) for part in (self.values, self.exact.value, self.allowed))
+        name = self.names[at - self.count]
+        return f"{name} as a whole is {found / right:.4g} times what it should be; allowed: 1 +- {allowed / right:.2g}"
+
+    def place(self, at: int) -> str:
+        """Return what messages call an entry, as in `the gradient of weight[2, 0]`."""
+        index, offset = located(at, self.got)
+        return f"{self.names[index]}{index_text(*split(offset, self.got[index]))}"
 
 
 def _allowed(context: Context, exact: Exact, terms: int) -> Tensor:
@@ -181,24 +222,20 @@ def _allowed(context: Context, exact: Exact, terms: int) -> Tensor:
     return (own.atol or 0.0) + (own.rtol or 0.0) * exact.value.abs()
 
 
-def _place(at: int, tensors: Tensors, names: Sequence[str]) -> str:
-    """Return what messages call a coordinate, as in `the gradient of weight[2, 0]`."""
-    index, offset = located(at, tensors)
-    return f"{names[index]}{index_text(*split(offset, tensors[index]))}"
-
-
-def _like_reference(subject: Subject, exact: Tensor, got: Tensor, reference: Tensor, part: str) -> Verdict:
+def _like_reference(subject: Subject, exact: Exact, got: Tensors, reference: Tensors, part: str) -> Verdict:
     """Hold the largest error against that of the reference in the same dtype."""
     spec = subject.context.case.operator.spec.reference_in_full
-    finite = exact.isfinite() & got.isfinite()
-    if spec is None or got.shape != reference.shape or not bool(finite.any()):
+    value = exact.value[: sum(map(len, exact.units))]
+    own, other = vector(got) - value, vector(reference) - value
+    finite = own.isfinite()
+    if spec is None or not bool(finite.any()):
         return HOLDS  # what is not finite was looked at before
 
     def largest(off: Tensor) -> float:
         return float(off[finite].abs().nan_to_num(nan=float("inf")).max())
 
-    error, usual = largest(got - exact), largest(reference - exact)
-    least = 2 * rounding_unit(subject.context.dtype) * largest(exact)  # which a lucky reference does not have
+    error, usual = largest(own), largest(other)
+    least = 2 * rounding_unit(subject.context.dtype) * largest(value)  # which a lucky reference does not have
     if error <= spec.times * usual + least:
         return HOLDS
     return fails(

@@ -164,10 +164,10 @@ def test_an_operator_without_double_precision_is_checked_in_single(verdict_of):
         assert verdict_of("operators.faulty.wrong_sign", "backward", dtype, faulty).outcome == "failed"
 
 
-def test_half_precision_alone_is_an_error_that_says_so(verdict_of):
-    outcome = verdict_of("operators.right.square", "backward", "float16", 'dtypes = { forward = ["float16"] }')
-    assert outcome.outcome == "error"
-    assert "too coarse for finite differences" in outcome.message
+def test_half_precision_alone_is_none_of_their_business(outcomes):
+    keys = 'name = "operators.right.square"\ndtypes = ["float16"]\nreference = "torch.square"'
+    found = outcomes(f"[[operator]]\n{keys}\nsamples = [{{ args = [{{ shape = [2] }}] }}]")
+    assert {outcome.check for outcome in found.values()} == {"low_precision_grad", "dtypes", "variants", "reference"}
 
 
 def test_a_failure_shows_operator_sample_jacobians_and_how_to_rerun(verdict_of):

@@ -73,13 +73,14 @@ def test_a_result_without_tensors_is_an_error_in_every_check(outcomes, operator)
 [[operator]]
 name = "operators.results.{operator}"
 reference = "operators.results.by_numpy"
-dtypes = {{ forward = ["float64"] }}
+dtypes = {{ forward = ["float32", "float64"] }}
 registered = true
 orders = ["rev_over_fwd", "fwd_over_fwd", "scalarized_second_order", "rev_over_rev_over_rev"]
 {SAMPLES}
 """
     found = {
         **outcomes(text, checks=tuple(EVERY), dtypes=("float64",)),
+        **outcomes(text, checks=("low_precision_grad",), dtypes=("float32",)),
         **outcomes(f"{text}supports = {{ batched_grad = false }}", checks=("unsupported",), dtypes=("float64",)),
     }
     assert {outcome.check for outcome in found.values()} == set(EVERY)

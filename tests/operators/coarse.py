@@ -121,3 +121,67 @@ def refuses_double(x: Tensor) -> Tensor:
     if x.dtype is torch.float64:
         raise TypeError("no double precision here")
     return 3 * x
+
+
+class Product(torch.autograd.Function):
+    """x * y, with a forward mode of its own."""
+
+    wrong = 1.0
+
+    @staticmethod
+    def forward(x, y):
+        return x * y
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+        ctx.save_for_forward(*inputs)
+
+    @staticmethod
+    def backward(ctx, v):
+        x, y = ctx.saved_tensors
+        return v * y.conj(), v * x.conj()
+
+    @classmethod
+    def jvp(cls, ctx, s, t):
+        x, y = ctx.saved_tensors
+        return s * y + x * t * (1.0 if x.dtype in (torch.float64, torch.complex128) else cls.wrong)
+
+
+class ProductWrongForwardInCoarse(Product):
+    """x * y, with half a term of the tangent in every dtype but double precision."""
+
+    wrong = 0.5
+
+
+product, product_wrong_forward_in_coarse = Product.apply, ProductWrongForwardInCoarse.apply
+
+
+def no_double(x: Tensor, y: Tensor) -> Tensor:
+    """x * y, for operators without double precision."""
+    if x.dtype in (torch.float64, torch.complex128):
+        raise TypeError("no double precision here")
+    return Product.apply(x, y)
+
+
+def eager(x: Tensor, y: Tensor) -> Tensor:
+    """x * y in plain torch, in any dtype."""
+    return x * y
+
+
+def eager_sum(x: Tensor) -> Tensor:
+    """The sum over the last dimension, in the precision that torch adds in."""
+    return x.sum(-1)
+
+
+def sum_in_own_precision(x: Tensor) -> Tensor:
+    """The same, rounded to the dtype of x after each term."""
+    total = x[..., 0]
+    for index in range(1, x.shape[-1]):
+        total = total + x[..., index]
+    return total
+
+
+def refuses_forward_mode_in_half(x: Tensor) -> Tensor:
+    """x ** 2; in half precision by a Function without a forward mode."""
+    return Cube.apply(x) if x.dtype in HALF else x * x * x

@@ -83,7 +83,7 @@ class TestChecks:
             "scalarized_second_order",
             "buffers",
         }
-        assert checks_of(planned(SIN)) == [name for name in check_kinds() if name not in conditional]
+        assert set(checks_of(planned(SIN))) == {name for name in check_kinds() if name not in conditional}
 
     def test_the_sum_of_gradients_is_differentiated_where_a_spec_asks_for_it(self, planned: Plan) -> None:
         orders = f"orders = {list(get_args(Order))}"
@@ -155,7 +155,19 @@ class TestDtypes:
     def test_derivatives_are_checked_in_the_most_precise_dtypes_claimed(self, planned: Plan) -> None:
         assert dtypes_of(planned(SIN)) == ["float64", "complex128"]
         assert dtypes_of(planned(SIN + 'dtypes.forward = ["floating", "-float64"]')) == ["float32"]
-        assert dtypes_of(planned(SIN + 'dtypes.forward = ["half", "complex64"]')) == ["bfloat16", "complex64"]
+
+    def test_finite_differences_say_nothing_in_half_precision(self, planned: Plan) -> None:
+        claims = SIN + 'dtypes.forward = ["half", "complex64"]'
+        assert dtypes_of(planned(claims)) == ["complex64"]
+        assert dtypes_of(planned(claims), "low_precision_grad") == ["float16", "bfloat16"]
+
+    def test_coarse_dtypes_are_judged_where_something_tells_what_is_right(self, planned: Plan) -> None:
+        coarse = ["float16", "bfloat16", "float32", "complex64"]
+        assert dtypes_of(planned(SIN), "low_precision_grad") == coarse
+        single = SIN + 'dtypes.forward = ["float32"]'
+        assert dtypes_of(planned(single), "low_precision_grad") == []
+        assert dtypes_of(planned(single + '\nreference = "torch.sin"'), "low_precision_grad") == ["float32"]
+        assert dtypes_of(planned(SIN + "reseed = true"), "low_precision_grad") == []
 
     def test_backward_dtypes_count_for_derivatives(self, planned: Plan) -> None:
         cases = planned(SIN + 'dtypes = { forward = ["all"], backward = ["float32"] }')

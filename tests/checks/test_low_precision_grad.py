@@ -1,0 +1,192 @@
+"""Derivatives in dtypes that finite differences cannot judge: right ones pass, wrong ones fail."""
+
+import pytest
+from operators import scaled
+
+from opcheck.plan import Selection, load, plan
+from opcheck.run.runner import run
+from opcheck.run.session import RunSession
+from opcheck.settings import Settings
+from opcheck.spec.device import DeviceProfile
+
+CHECK = "low_precision_grad"
+COARSE = ("float32", "bfloat16", "float16", "complex64")
+PAIR = "samples = [{ args = [{ shape = [2, 3] }, { shape = [2, 3] }] }]"
+NO_DOUBLE = 'dtypes = ["float32", "bfloat16", "float16", "complex64"]'
+
+
+def judged(outcomes, name, keys="", samples="samples = [{ args = [{ shape = [2, 3], low = 0.5 }] }]"):
+    found = outcomes(f'[[operator]]\nname = "{name}"\n{keys}\n{samples}\n', checks=(CHECK,))
+    return {outcome.dtype: outcome for outcome in found.values()}
+
+
+class TestWrongGradients:
+    @pytest.mark.parametrize("dtype", COARSE)
+    def test_a_gradient_that_is_wrong_in_a_coarse_dtype_is_found(self, verdict_of, dtype):
+        keys = "supports = { forward_ad = false }"
+        found = verdict_of("operators.coarse.cube_wrong_in_coarse", CHECK, dtype, keys)
+        assert found.outcome == "failed"
+        assert f"in {dtype}, the gradient of x[" in found.reason
+        finer = "complex128" if dtype == "complex64" else "float64"
+        assert f"compared with the operator in {finer}, for the same numbers" in found.message
+        assert "the gradient of x as a whole is 0.5" in found.message.replace("0.4999", "0.5000")
+        assert verdict_of("operators.coarse.cube", CHECK, dtype, keys).outcome == "passed"
+
+    @pytest.mark.parametrize("dtype", COARSE)
+    def test_so_is_a_tangent(self, outcomes, dtype):
+        wrong = judged(outcomes, "operators.coarse.product_wrong_forward_in_coarse", samples=PAIR)[dtype]
+        assert wrong.outcome == "failed"
+        assert "the tangent of output 0[" in wrong.reason
+        assert judged(outcomes, "operators.coarse.product", samples=PAIR)[dtype].outcome == "passed"
+
+    def test_and_a_value(self, outcomes):
+        found = judged(outcomes, "operators.coarse.tripled_wrongly_in_half")
+        assert found["float16"].outcome == found["bfloat16"].outcome == "failed"
+        assert "output 0[" in found["float16"].reason
+        assert found["float32"].outcome == "passed"
+
+    def test_single_precision_is_held_to_its_own_rounding(self, outcomes):
+        assert judged(outcomes, "operators.coarse.tripled_in_half")["float32"].outcome == "failed"
+        assert judged(outcomes, "operators.coarse.tripled")["float32"].outcome == "passed"
+
+    @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+    def test_a_few_percent_are_found_in_all_families(self, outcomes, dtype):
+        found = outcomes(scaled.spec_of("off"), checks=(CHECK,), dtypes=(dtype,))
+        caught = [case for case, outcome in found.items() if outcome.outcome == "failed"]
+        assert len(found) == len(scaled.ARGS)
+        assert len(caught) >= 30, sorted(set(found) - set(caught))
+        assert all("the gradient of" in found[case].reason for case in caught)
+        right = outcomes(scaled.spec_of("right"), checks=(CHECK,), dtypes=(dtype,))
+        assert {outcome.outcome for outcome in right.values()} == {"passed"}
+
+    def test_large_numbers_cancelling_is_no_mistake(self, outcomes):
+        assert {found.outcome for found in judged(outcomes, "operators.coarse.centred").values()} == {"passed"}
+
+
+class TestTruth:
+    def test_without_double_precision_the_reference_tells(self, outcomes):
+        keys = f'{NO_DOUBLE}\nreference = {{ target = "operators.coarse.eager", differentiable = true }}'
+        found = judged(outcomes, "operators.coarse.no_double", keys, PAIR)
+        assert {dtype: outcome.outcome for dtype, outcome in found.items()} == dict.fromkeys(COARSE, "passed")
+        wrong = keys.replace("coarse.eager", "coarse.product_wrong_forward_in_coarse")  # right in double precision
+        found = judged(outcomes, "operators.coarse.no_double", wrong, PAIR)
+        assert {outcome.outcome for outcome in found.values()} == {"passed"}
+
+    def test_a_wrong_kernel_is_found_by_it(self, outcomes):
+        keys = f'{NO_DOUBLE}\nreference = {{ target = "operators.coarse.eager", differentiable = true }}'
+        found = judged(outcomes, "operators.coarse.product_wrong_forward_in_coarse", keys, PAIR)
+        assert {outcome.outcome for outcome in found.values()} == {"failed"}
+        assert "compared with operators.coarse.eager in float64" in found["bfloat16"].message
+
+    def test_a_public_function_of_torch_is_taken_to_be_differentiable(self, outcomes):
+        found = judged(outcomes, "operators.coarse.no_double", f'{NO_DOUBLE}\nreference = "torch.mul"', PAIR)
+        assert {outcome.outcome for outcome in found.values()} == {"passed"}
+
+    def test_without_either_a_finer_dtype_tells_about_half_precision(self, outcomes):
+        found = judged(outcomes, "operators.coarse.no_double", NO_DOUBLE, PAIR)
+        assert set(found) == {"bfloat16", "float16"}  # finite differences decide in single precision
+        assert {outcome.outcome for outcome in found.values()} == {"passed"}
+
+    def test_nothing_that_tells_is_an_error_with_a_hint(self, outcomes):
+        found = judged(outcomes, "operators.coarse.no_double", 'dtypes = ["bfloat16"]', PAIR)
+        assert found["bfloat16"].outcome == "error"
+        assert "nothing tells what is right in bfloat16" in found["bfloat16"].reason
+        assert 'reference = { target = "mylib.eager", differentiable = true }' in found["bfloat16"].message
+
+    def test_half_precision_alone_is_decided_by_this_check(self, outcomes):
+        keys = 'dtypes = ["float16"]\nreference = "torch.mul"\nsupports.out = false'
+        found = outcomes(f'[[operator]]\nname = "operators.coarse.no_double"\n{keys}\n{PAIR}')
+        assert {outcome.outcome for outcome in found.values()} == {"passed"}
+        assert CHECK in {outcome.check for outcome in found.values()}
+        assert "backward" not in {outcome.check for outcome in found.values()}
+
+    def test_a_device_without_double_precision_is_measured_by_the_cpu(self, tmp_path):
+        device = DeviceProfile(name="coarse", torch="cpu", lacks=["float64", "complex128"])
+        path = tmp_path / "spec.toml"
+        for name, expected in (("cube", "passed"), ("cube_wrong_in_coarse", "failed")):
+            path.write_text(
+                f'[[operator]]\nname = "operators.coarse.{name}"\nsupports = {{ forward_ad = false }}\n'
+                "samples = [{ args = [{ shape = [2, 3] }] }]\n"
+            )
+            settings = Settings(modules=("torch", "operators"))
+            cases = plan(load([path], settings), [device], Selection(checks=(CHECK,)))
+            found = [run(case, RunSession.start(settings)) for case in cases]
+            assert {case.dtype for case in cases} == set(COARSE)
+            assert {outcome.outcome for outcome in found} == {expected}
+            if expected == "failed":
+                assert "compared with the operator in float64, for the same numbers" in found[0].message
+
+
+class TestReferenceRule:
+    SUMS = "samples = [{ args = [{ shape = [2, 400], low = 0.5, high = 1.5 }] }]"
+    EAGER = 'reference = { target = "operators.coarse.eager_sum", differentiable = true }'
+
+    def test_an_error_beyond_that_of_the_reference_fails(self, outcomes):
+        keys = f"{self.EAGER}\ntolerance = {{ check.{CHECK} = {{ rtol = 0.5, atol = 1.0 }} }}"
+        found = judged(outcomes, "operators.coarse.sum_in_own_precision", keys, self.SUMS)["bfloat16"]
+        assert found.outcome == "failed"
+        assert "those of the reference operators.coarse.eager_sum by" in found.reason
+        assert "allowed: 2 times the error of the reference" in found.message
+        assert judged(outcomes, "operators.coarse.eager_sum", keys, self.SUMS)["bfloat16"].outcome == "passed"
+
+    def test_how_far_beyond_is_up_to_the_spec(self, outcomes):
+        keys = (
+            'reference = { target = "operators.coarse.eager_sum", differentiable = true, times = 1000 }\n'
+            f"tolerance = {{ check.{CHECK} = {{ rtol = 0.5, atol = 1.0 }} }}"
+        )
+        found = judged(outcomes, "operators.coarse.sum_in_own_precision", keys, self.SUMS)
+        assert found["bfloat16"].outcome == "passed"
+
+
+class TestTolerance:
+    def test_what_a_spec_states_is_the_last_word(self, outcomes):
+        name, keys = "operators.coarse.tripled_wrongly_in_half", f"tolerance = {{ check.{CHECK} = {{ rtol = 0.2 }} }}"
+        assert {found.outcome for found in judged(outcomes, name, keys).values()} == {"passed"}
+        strict = f"tolerance = {{ check.{CHECK} = {{ rtol = 1e-9 }} }}"
+        samples = "samples = [{ args = [{ values = [0.1, 0.7] }] }]"
+        assert judged(outcomes, "torch.sin", strict, samples)["bfloat16"].outcome == "failed"
+
+    def test_one_for_a_dtype_of_half_precision_is_about_this_check(self, outcomes):
+        name, keys = "operators.coarse.tripled_wrongly_in_half", "tolerance = { dtype.bfloat16 = { rtol = 0.2 } }"
+        found = judged(outcomes, name, keys)
+        assert found["bfloat16"].outcome == "passed"
+        assert found["float16"].outcome == "failed"
+
+    def test_those_for_finite_differences_are_not(self, outcomes):
+        keys = (
+            "tolerance = { rtol = 1.0, atol = 1.0, dtype.float32 = { rtol = 1.0 } }\nsupports = { forward_ad = false }"
+        )
+        found = judged(outcomes, "operators.coarse.cube_wrong_in_coarse", keys)
+        assert {outcome.outcome for outcome in found.values()} == {"failed"}
+
+
+class TestWhatIsTested:
+    def test_a_gradient_must_be_tested_on_some_sample(self, outcomes):
+        found = judged(outcomes, "torch.sin", samples="samples = [{ args = [{ shape = [0] }] }]")
+        assert {outcome.outcome for outcome in found.values()} == {"error"}
+        assert "inputs or outputs are empty" in found["float32"].reason
+
+    def test_random_operators_have_other_numbers_in_each_dtype(self, outcomes):
+        assert not judged(outcomes, "torch.nn.functional.dropout", "reseed = true")
+
+    def test_a_backward_pass_that_is_refused_fails_with_a_remedy(self, outcomes):
+        found = judged(outcomes, "operators.coarse.refuses_half")["bfloat16"]
+        assert found.outcome in ("failed", "error")  # forward is refused, too
+        found = judged(outcomes, "operators.partial.no_leaves_in_single")["float32"]
+        assert found.outcome in ("failed", "error")
+
+    def test_a_forward_mode_that_is_refused_in_one_dtype_says_so(self, outcomes):
+        found = judged(outcomes, "operators.coarse.refuses_forward_mode_in_half")
+        assert found["float16"].outcome == "failed"
+        assert "forward mode is claimed, but is refused in float16" in found["float16"].reason
+        assert found["float32"].outcome == "passed"
+
+    def test_infinity_is_right_beyond_the_range_of_the_dtype(self, outcomes):
+        samples = "samples = [{ args = [{ values = [300.0, 1.5] }] }]"
+        assert judged(outcomes, "torch.square", samples=samples)["float16"].outcome == "passed"
+
+    def test_sparse_inputs_are_judged(self, outcomes):
+        keys = "supports = { forward_ad = false }"
+        samples = 'samples = [{ args = [{ shape = [3, 3], layout = "sparse_coo", nnz = 4 }] }]'
+        found = judged(outcomes, "torch.sparse.sum", keys, samples)
+        assert {outcome.outcome for outcome in found.values()} == {"passed"}

@@ -1,0 +1,141 @@
+"""The bound on rounding errors, against closed forms and against errors as they happen."""
+
+from math import sqrt
+
+import pytest
+import torch
+
+from opcheck.checks.rounding import NUDGES, ROUNDINGS, Exact, nudges, rounding_unit
+
+UNITS = {torch.float32: 2.0**-24, torch.bfloat16: 2.0**-8, torch.float16: 2.0**-11, torch.complex64: 2.0**-24}
+
+
+def exact(function, *inputs, unit=2.0**-8):
+    others = [(function(*(move(x) for x in inputs)),) for move in nudges(unit)]
+    return Exact.of((function(*inputs),), others, unit)
+
+
+def condition(function, *inputs, unit=1e-8):
+    """The condition of each entry, without that of the length."""
+    return exact(function, *inputs, unit=unit).condition[:-1]
+
+
+@pytest.mark.parametrize(("dtype", "unit"), UNITS.items())
+def test_the_rounding_unit_is_half_the_distance_to_the_next_number(dtype, unit):
+    assert rounding_unit(dtype) == unit
+
+
+class TestNudges:
+    def test_each_moves_by_the_unit_either_way(self):
+        x = torch.tensor([1.0, -2.0, 0.0, 4.0], dtype=torch.float64)
+        moved = torch.stack([move(x) for move in nudges(0.125)])
+        assert len(moved) == NUDGES
+        assert torch.equal((moved / x - 1).abs()[:, [0, 1, 3]], torch.full((NUDGES, 3), 0.125, dtype=torch.float64))
+        assert not bool(moved[:, 2].any())  # zeros are part of the structure of a matrix
+        assert len({tuple(row.tolist()) for row in moved}) > 1
+
+    def test_complex_numbers_keep_their_phase_and_integers_their_value(self):
+        z, n = torch.tensor([3 + 4j]), torch.tensor([7])
+        for move in nudges(0.125):
+            assert torch.allclose((move(z) / z - 1).abs(), torch.tensor([0.125]))
+            assert move(n) is n
+
+    def test_they_are_the_same_each_time(self):
+        x = torch.ones(5, dtype=torch.float64)
+        assert all(map(torch.equal, [move(x) for move in nudges(0.5)], [move(x) for move in nudges(0.5)]))
+
+    def test_what_requires_grad_still_does(self):
+        x = torch.ones(2, dtype=torch.float64, requires_grad=True)
+        assert all(move(x).requires_grad and move(x).is_leaf for move in nudges(0.5))
+
+
+class TestCondition:
+    def test_of_an_elementwise_function_it_is_exact(self):
+        x = torch.linspace(0.1, 2, 7, dtype=torch.float64)
+        torch.testing.assert_close(condition(torch.sin, x), (x * x.cos()).abs(), rtol=1e-6, atol=1e-7)
+
+    def test_of_a_product_it_is_that_of_both_factors(self):
+        x, y = torch.tensor([3.0], dtype=torch.float64), torch.tensor([5.0], dtype=torch.float64)
+        assert float(condition(torch.mul, x, y)) == pytest.approx(30.0, rel=1e-6)
+
+    def test_of_a_sum_it_lies_between_random_and_worst_case(self):
+        x = torch.ones(100, dtype=torch.float64)
+        assert 0.5 * sqrt(100) < float(condition(lambda x: x.sum().reshape(1), x)) < 100
+
+    def test_of_cancelling_numbers_it_is_that_of_the_numbers(self):
+        x = torch.tensor([1.0, -1.0], dtype=torch.float64)
+        assert float(condition(lambda x: x.sum().reshape(1), x)) == pytest.approx(2.0)
+
+    def test_a_jump_within_rounding_counts(self):
+        x = torch.tensor([1.0], dtype=torch.float64)
+        assert float(condition(lambda x: (x >= 1.0).double(), x, unit=0.125)) == pytest.approx(8.0)
+
+    def test_where_a_moved_result_is_nan_nothing_is_known(self):
+        x = torch.tensor([1.0, 0.5], dtype=torch.float64)
+        found = condition(lambda x: torch.sqrt(1 - x), x)
+        assert found[0] == float("inf")
+        assert found[1] < 1
+
+
+class TestBound:
+    @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+    def test_in_half_precision_a_well_conditioned_result_may_be_off_by_a_few_units(self, dtype):
+        x = torch.tensor([1.0, 0.5, 2.0], dtype=torch.float64)
+        unit = rounding_unit(dtype)
+        allowed = exact(torch.neg, x, unit=unit).allowed(dtype, terms=3)[:-1]
+        torch.testing.assert_close(allowed, unit * ((1 + ROUNDINGS) * x + 2.0), rtol=1e-2, atol=1e-6)
+
+    def test_in_single_precision_it_is_the_worst_case(self):
+        x = torch.tensor([1.0], dtype=torch.float64)
+        unit = rounding_unit(torch.float32)
+        found = exact(torch.neg, x, unit=unit)
+        torch.testing.assert_close(found.allowed(torch.float32, terms=10), 10 * found.allowed(torch.float32, terms=1))
+
+    @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+    @pytest.mark.parametrize("seed", range(5))
+    def test_errors_as_they_happen_are_within_it(self, dtype, seed):
+        torch.manual_seed(seed)
+        x, w = torch.randn(6, 8).to(dtype), torch.randn(8, 4).to(dtype)
+        for function in (
+            lambda x, w: x @ w, lambda x, w: torch.softmax(x @ w, -1), lambda x, w: torch.tanh(x @ w).sum(0),
+            lambda x, w: torch.exp(x).mean(1), lambda x, w: torch.sin(x) * torch.cos(x),
+        ):  # fmt: skip
+            found = exact(function, x.double(), w.double(), unit=rounding_unit(dtype))
+            error = (found.measured((function(x, w),)) - found.value).abs()
+            assert bool((error <= found.allowed(dtype, terms=x.numel() + w.numel())).all())
+
+    def test_a_sum_in_its_own_precision_is_beyond_it_for_many_terms(self):
+        x = torch.ones(1024, dtype=torch.bfloat16)  # 256 + 1 is 256
+        total = torch.zeros((), dtype=torch.bfloat16)
+        for value in x:
+            total = total + value
+        found = exact(lambda x: x.sum().reshape(1), x.double())
+        assert abs(float(total) - 1024) > float(found.allowed(torch.bfloat16, terms=1024)[0])
+
+    def test_infinity_is_excused_beyond_the_range_only(self):
+        found = Exact.of((torch.tensor([1e5, 1.0, -1e5, float("nan")], dtype=torch.float64),), [], 1e-3)
+        inf = float("inf")
+        got = torch.tensor([inf, inf, inf, float("nan")], dtype=torch.float64)
+        assert found.excused(torch.cat([got, got[:1]]), torch.float16).tolist()[:4] == [True, False, False, True]
+
+
+class TestLength:
+    def test_what_is_off_by_a_factor_shows_in_it_first(self):
+        torch.manual_seed(0)
+        x = torch.rand(1000, dtype=torch.float64) + 0.5
+        found = exact(torch.neg, x)
+        rounded = -x.bfloat16().double()
+        error = (found.measured((1.01 * rounded,)) - found.value).abs()
+        beyond = error > found.allowed(torch.bfloat16, terms=1000)
+        assert bool(beyond[-1])
+        assert not bool(beyond[:-1].any())
+        error = (found.measured((rounded,)) - found.value).abs()
+        assert not bool((error > found.allowed(torch.bfloat16, terms=1000)).any())
+
+    def test_each_tensor_has_its_own(self):
+        one, two = torch.tensor([3.0, 4.0], dtype=torch.float64), torch.tensor([5.0, 12.0], dtype=torch.float64)
+        assert Exact.of((one, two), [], 1e-3).value.tolist() == [3.0, 4.0, 5.0, 12.0, 5.0, 13.0]
+
+    def test_nothing_is_known_of_what_is_not_finite(self):
+        wide = torch.tensor([float("inf"), 1.0], dtype=torch.float64)
+        assert float(Exact.of((wide,), [], 1e-3).value[-1]) == 0.0
