@@ -16,7 +16,7 @@ def largest(x_at, rows, height, width, SIZE: tl.constexpr):
     """Return the largest element of each row, of shape (SIZE, 1)."""
     top = tl.full((SIZE, 1), float("-inf"), tl.float32)
     for start in range(0, width, SIZE):
-        columns, at, inside = tile(rows, start, height, width, SIZE)
+        _, at, inside = tile(rows, start, height, width, SIZE)
         x = tl.load(x_at + at, mask=inside, other=float("-inf")).to(tl.float32)
         top = tl.maximum(top, tl.max(x, axis=1, keep_dims=True))
     return tl.where(rows < height, top, 0.0)
@@ -27,7 +27,7 @@ def normalizer(x_at, top, rows, height, width, SIZE: tl.constexpr, SUM: tl.const
     """Return the sum of exp(x - top) over each row, of shape (SIZE, 1). SUM is the precision of the accumulator."""
     total = tl.zeros((SIZE, 1), tl.float32)
     for start in range(0, width, SIZE):
-        columns, at, inside = tile(rows, start, height, width, SIZE)
+        _, at, inside = tile(rows, start, height, width, SIZE)
         exp = tl.exp(tl.load(x_at + at, mask=inside, other=0.0).to(tl.float32) - top)
         if MASKED:
             exp = tl.where(inside, exp, 0.0)
@@ -60,9 +60,9 @@ def backward(
     x_at, weight_at, v_at, dx_at, part_at, height, width,
     SIZE: tl.constexpr, SUM: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
-    """dx = p (g - sum(p g)) with p = softmax(x) and g = v * weight; the gradient of weight is the sum of v * p over rows.
+    """dx = p (g - sum(p g)) with p = softmax(x) and g = v * weight; the gradient of weight sums v * p over rows.
 
-    The latter is summed over the rows of a program only: one row of `part` for each program.
+    The latter is the sum over the rows of a program: one row of `part` for each program.
     """
     rows = tl.program_id(0) * SIZE + tl.arange(0, SIZE)[:, None]
     top = largest(x_at, rows, height, width, SIZE)
