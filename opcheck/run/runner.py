@@ -54,7 +54,7 @@ def run(case: Case, session: RunSession, limit: float | None = None) -> Outcome:
 
 
 def _skipped(case: Case, session: RunSession) -> Outcome | None:
-    present = session.devices.availability(case.device)
+    present = session.availability(case.device)
     if not present.present:
         return Outcome.of(case, "skipped", f"the device {case.device.name} is not present: {present.reason}")
     reason = reason_to_skip(case)
@@ -126,6 +126,8 @@ def _verdicts(case: Case, session: RunSession, *, distinct: bool) -> Sequence[Ve
     except (MemoryError, torch.OutOfMemoryError) as error:
         reason = f"out of memory: {told(error)}"
         return expected(case, Outcome.of(case, "error", reason, f"{case.id}: {reason}"))
+    except getattr(torch, "AcceleratorError", ()) as error:
+        return _device_error(case, session, error)
     except Exception as error:
         frame = traceback.extract_tb(error.__traceback__)[-1]
         reason = f"the check itself broke: {told(error)}"
@@ -145,9 +147,13 @@ def _late_error(case: Case, session: RunSession) -> Outcome | None:
     except (MemoryError, torch.OutOfMemoryError):
         raise
     except Exception as error:
-        reason = f"the device {case.device.name} reports an error: {told(error)}"
-        message = f"{case.id}: {reason}\n\nrun just this: {session.rerun(case)}"
-        return expected(case, Outcome.of(case, "error", reason, message))
+        return _device_error(case, session, error)
+
+
+def _device_error(case: Case, session: RunSession, error: Exception) -> Outcome:
+    reason = f"the device {case.device.name} reports an error: {told(error)}"
+    message = f"{case.id}: {reason}\n\nrun just this: {session.rerun(case)}"
+    return expected(case, Outcome.of(case, "error", reason, message))
 
 
 def _ended(case: Case, session: RunSession, error: BaseException) -> Outcome:

@@ -8,6 +8,7 @@ from typing import Any
 
 from opcheck.checks.context import Context
 from opcheck.derivatives import Engine
+from opcheck.devices.availability import Availability
 from opcheck.devices.hooks import free_caches
 from opcheck.engines import BatchedEngine, TorchEngine
 from opcheck.plan.case import Case
@@ -19,6 +20,7 @@ from opcheck.samples.cache import Cache
 from opcheck.samples.operator import resolve_module, resolve_operator
 from opcheck.samples.resolve import import_module
 from opcheck.settings import Settings
+from opcheck.spec.device import DeviceProfile
 from opcheck.spec.library import Operator, Sample
 from opcheck.spec.positions import Path as KeyPath
 from opcheck.spec.problems import Problem
@@ -101,6 +103,10 @@ class RunSession:
         seed = case.base_seed if case.base_seed or self.settings.seed else None
         options = self.settings.option_for(case.device)
         return rerun_command(case.operator.document.file, case.id, engine, seed, options)
+
+    def availability(self, device: DeviceProfile) -> Availability:
+        """Return whether a device is present. Asks torch once per device."""
+        return self.devices.availability(device)
 
     def make_room(self, case: Case) -> None:
         """Free what torch, and this session, keep in the memory of the device of a case. It may be full."""

@@ -123,6 +123,12 @@ class Plugin:
         """The seed to name in rerun commands; None if it is 0 because nobody set it."""
         return self.seed if self.seed or self.settings.seed else None
 
+    @property
+    def number(self) -> int | None:
+        """The number of this worker of pytest-xdist; None if this process is no worker."""
+        found = re.fullmatch(r"gw(\d+)", getattr(self.config, "workerinput", {}).get("workerid", ""))
+        return int(found[1]) if found else None
+
     @cached_property
     def session(self) -> RunSession:
         """What cases share when they run. The first use imports torch."""
@@ -134,12 +140,6 @@ class Plugin:
         return RunSession.start(
             self.settings, option.opcheck_engine, own_process=self.worker is not None, number=self.number, **given
         )
-
-    @property
-    def number(self) -> int | None:
-        """The number of this worker of pytest-xdist; None if this process is no worker."""
-        found = re.fullmatch(r"gw(\d+)", getattr(self.config, "workerinput", {}).get("workerid", ""))
-        return int(found[1]) if found else None
 
     def prepare(self, cases: Iterable[Case]) -> list[Problem]:
         """Import the modules that the operators of cases are defined in.

@@ -88,6 +88,15 @@ class TestLateErrors:
 
         assert tried(check).outcome == "error"
 
+    @pytest.mark.skipif(not hasattr(torch, "AcceleratorError"), reason="this torch has no such exception")
+    def test_an_error_of_the_device_is_no_defect_of_the_check(self, tried, device):
+        def check(context):
+            raise torch.AcceleratorError("illegal address")
+
+        outcome = tried(check)
+        assert outcome.reason == "the device npu reports an error: AcceleratorError: illegal address"
+        assert "defect" not in outcome.message
+
     def test_it_may_be_expected(self, tried, device):
         def check(context):
             device.late.append("illegal address")
