@@ -10,7 +10,7 @@ from opcheck.plan.kinds import check_kinds
 from opcheck.plan.planner import combinations
 from opcheck.spec import dtypes
 from opcheck.spec.claims import OperatorTolerances, Tolerances, When
-from opcheck.spec.device import DeviceProfile
+from opcheck.spec.device import DeviceProfile, DeviceWhen
 from opcheck.spec.dtypes import GROUPS
 from opcheck.spec.entry import Entry
 from opcheck.spec.library import Library, Operator, VariantKind, names_of
@@ -51,16 +51,23 @@ def unmatched(device: DeviceProfile, libraries: Iterable[Library]) -> list[Probl
     libraries: the later ones are asked only if the earlier ones have no such case.
     """
     left = dict(enumerate(device.written.expect))
+    ids: list[str] = []
     for library in libraries:
+        ids += [operator.id for operator in library]
         for operator in library if left else ():
             about = {index: expect.when for index, expect in left.items() if concerns(expect.when, operator)}
             for variant, dtype, kind in combinations(operator, device) if about else ():
                 for index, when in list(about.items()):
                     if matches(when, kind.name, variant.kind, device.name, dtype) and _has_sample(operator, when):
                         del about[index], left[index]
-    expected = "a case that `opcheck list --device NAME` lists".replace("NAME", device.name)
-    what = "this expectation matches no case on the device"
-    return [expect.problem(("when",), what, expected) for expect in left.values()]
+    what, expected = "this expectation matches no case on the device", f"one of `opcheck list --device {device.name}`"
+    return [expect.problem(("when",), what, expected, _meant(expect.when, ids)) for expect in left.values()]
+
+
+def _meant(when: DeviceWhen, ids: list[str]) -> str:
+    """Return the operator that a condition probably means by a name that none has; an empty string if there is none."""
+    missing = [name for name in when.operators if name not in ids]
+    return next(filter(None, (nearest(name, ids) for name in missing)), "")
 
 
 def _has_sample(operator: Operator, when: When) -> bool:

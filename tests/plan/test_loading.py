@@ -88,12 +88,12 @@ class TestExpectationsOfProfiles:
         assert self.lines('check = "vmap"', 'operator = "mine.*"', 'operator = ["no.such", "torch.sin"]') == []
 
     def test_those_that_match_nothing_are_told_with_their_place(self) -> None:
-        expected = "expected a case that `opcheck list --device npu` lists"
+        told = "this expectation matches no case on the device; expected one of `opcheck list --device npu`"
         assert self.lines(
             'operator = "mine.op"', 'operator = "mine.opp"', 'operator = "mine.op", check = "masked"'
         ) == [
-            f"devices/npu.toml:8:8: this expectation matches no case on the device; {expected}",
-            f"devices/npu.toml:12:8: this expectation matches no case on the device; {expected}",
+            f'devices/npu.toml:8:8: {told}; did you mean "mine.op"?',
+            f"devices/npu.toml:12:8: {told}",
         ]
 
     def test_operators_of_the_shipped_library_need_not_be_loaded(self) -> None:
