@@ -57,7 +57,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if asked and not hasattr(config, "workerinput"):
         from opcheck.report.from_pytest import register_reports
 
-        register_reports(config, lambda: plugin.rerun_seed)
+        register_reports(config, lambda: plugin.rerun_seed, lambda: plugin.left_out)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -108,6 +108,20 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     plugin = session.config.stash.get(PLUGIN, None)
     if plugin is not None and plugin.worker is not None:
         plugin.worker.leave()
+    elif plugin is not None and plugin.left_out and hasattr(session.config, "workeroutput"):
+        from opcheck.report.left_out import sent
+
+        session.config.workeroutput["opcheck_left_out"] = sent(plugin.left_out)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:
+    """Take over what a worker of pytest-xdist has counted. All of them collect the same cases."""
+    counted = getattr(node, "workeroutput", {}).get("opcheck_left_out")
+    if counted:
+        from opcheck.report.left_out import received
+
+        node.config.stash[PLUGIN].left_out = received(counted)
 
 
 def pytest_report_collectionfinish(config: pytest.Config, items: list[pytest.Item]) -> str | None:
@@ -165,7 +179,13 @@ BRIEF = "opcheck phase"
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say once per absent device that its cases were skipped, and what is wrong with the reports."""
+    """Say once per absent device that its cases were skipped, what is left out, and what is wrong with the reports."""
+    plugin = terminalreporter.config.stash[PLUGIN]
+    if plugin.left_out:
+        from opcheck.report.left_out import told
+
+        for line in told(plugin.left_out):
+            terminalreporter.write_line(f"opcheck: {line}")
     if terminalreporter.stats.get("skipped") or terminalreporter.config.pluginmanager.hasplugin("opcheck_reports"):
         from opcheck.report.from_pytest import absent_devices, troubles
         from opcheck.text import printable

@@ -1,12 +1,15 @@
 """The settings of a project: `[tool.opcheck]` in its pyproject.toml."""
 
+import shlex
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError
 
 from opcheck.spec.claims import Jacobian, Strings
+from opcheck.spec.device import DeviceProfile, profiles
 from opcheck.spec.document import Document
 from opcheck.spec.explain import explain
 from opcheck.spec.files import PROJECT, read_bytes
@@ -28,7 +31,9 @@ class Settings(Model):
     modules: Strings = Field(
         default=Limits.modules, description="modules that specs may take callables and objects from"
     )
-    devices: Strings = Field(default=(), description="folders of device profiles")
+    devices: Strings = Field(
+        default=(), description="folders of device profiles, besides those that installed packages bring"
+    )
     plugins: Strings = Field(default=(), description="modules that register checks, imported before planning")
     seed: Annotated[int, Field(ge=0)] = Field(0, description="seed of the sample values")
     max_elements: Annotated[int, Field(ge=1)] = Field(
@@ -47,6 +52,7 @@ class Settings(Model):
     )
 
     _root: Path | None = None
+    _profiles: tuple[Path, ...] = ()
     _document: Document | None = None
 
     @property
@@ -67,6 +73,21 @@ class Settings(Model):
         """Return the folders of device profiles."""
         return tuple(self.root / path for path in self.devices)
 
+    def profiles(self) -> dict[str, DeviceProfile]:
+        """Return the device profiles by name, those given on the command line among them.
+
+        Raises SpecError with the mistakes in all of them.
+        """
+        return profiles(self.device_folders(), self._profiles)
+
+    def dtypes(self) -> tuple[str, ...]:
+        """Return the dtypes that device profiles declare. Raises SpecError as `profiles` does."""
+        return tuple(dict.fromkeys(name for profile in self.profiles().values() for name in profile.dtypes))
+
+    def option_for(self, profile: DeviceProfile) -> str:
+        """Return the option of `opcheck run` that a device needs to be known; empty if it needs none."""
+        return f"--device-profile {shlex.quote(profile.file)}" if profile.path in self._profiles else ""
+
     def problem(self, place: tuple[str | int, ...], *words: str) -> Problem:
         """Return a problem at the position of a value of `[tool.opcheck]`."""
         if self._document is None:
@@ -79,17 +100,17 @@ class Settings(Model):
             sys.path.append(str(self.root))
 
     @classmethod
-    def find(cls, start: Path | None = None) -> "Settings":
+    def find(cls, start: Path | None = None, profiles: Iterable[str | Path] = ()) -> "Settings":
         """Read the settings of the project that `start` (default: the current folder) belongs to.
 
+        profiles: files of further device profiles, from the command line; relative to `start`.
         Raises SpecError if `[tool.opcheck]` has a mistake.
         """
         start = (start or Path.cwd()).resolve()
-        for folder in (start, *start.parents):
-            path = folder / PROJECT
-            if path.is_file():
-                return cls.read(path)
-        return cls()
+        project = next((folder for folder in (start, *start.parents) if (folder / PROJECT).is_file()), None)
+        settings = cls() if project is None else cls.read(project / PROJECT)
+        settings._profiles = tuple(start / path for path in profiles)
+        return settings
 
     @classmethod
     def read(cls, path: Path) -> "Settings":

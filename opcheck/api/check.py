@@ -26,7 +26,7 @@ from opcheck.samples.operator import as_operator
 from opcheck.samples.resolve import Unresolved
 from opcheck.samples.results import leaves_of
 from opcheck.settings import Settings
-from opcheck.spec.device import DeviceProfile, profiles
+from opcheck.spec.device import DeviceProfile
 from opcheck.spec.library import Library, Operator
 
 OWN = ("supports", "dtypes", "checks", "seed", "raise_exception")
@@ -182,7 +182,7 @@ def _device(arguments: Any, settings: Settings) -> DeviceProfile:
     """Return the profile of the device that the arguments are on: the first one that is not the CPU, if any."""
     found = [part.device for _, part in leaves_of(arguments) if isinstance(part, torch.Tensor)]
     device = next((device for device in found if device.type != "cpu"), torch.device("cpu"))
-    for profile in profiles(settings.device_folders()).values():
+    for profile in settings.profiles().values():
         if profile.device_string.partition(":")[0] == device.type:
             return profile.model_copy(update={"torch": str(device)})
     return DeviceProfile(name=device.type, torch=str(device))

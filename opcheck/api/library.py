@@ -11,7 +11,6 @@ from opcheck.plan import loading
 from opcheck.plan.case import Case
 from opcheck.plan.planner import plan as planned
 from opcheck.plan.selection import Selection, unknown_devices
-from opcheck.spec.device import profiles
 from opcheck.spec.library import Library
 
 Names = str | Sequence[str] | None
@@ -89,7 +88,7 @@ def plan(
     """
     settings = settings_of(project)
     selection = Selection(_names(operator), _names(check), _names(dtype), _names(tag))
-    known = profiles(settings.device_folders())
+    known = settings.profiles()
     mistakes = selection.mistakes(library) + unknown_devices(_names(device), known)
     if mistakes:
         raise ValueError("\n".join(mistakes))

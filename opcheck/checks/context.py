@@ -43,6 +43,8 @@ class Context:
     """Tolerances and settings from the command line. They take precedence over the spec."""
     cache: Cache = field(default_factory=Cache)
     """What earlier checks of the same group have made."""
+    room: int | None = None
+    """The bytes of the device's memory that a batch may take; None: as many as the settings allow."""
     requires_grad: bool = True
     """Whether inputs may require grad."""
     callables: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
@@ -124,7 +126,9 @@ class Context:
     def coverage(self) -> Coverage:
         """How much evidence to compute. The command line takes precedence over the spec, the spec over the project."""
         own: Jacobian | None = self.overrides.get("jacobian", self.case.operator.spec.jacobian)
-        return Coverage(own or self.settings.jacobian, memory=self.settings.batch_memory << 20)
+        allowed = self.settings.batch_memory << 20
+        memory = allowed if self.room is None else min(allowed, self.room)
+        return Coverage(own or self.settings.jacobian, memory=memory)
 
     def value_tolerance(self) -> Tolerance:
         """Return rtol and atol for comparing values. Both are None unless the spec sets one for this check."""
@@ -176,7 +180,9 @@ class Context:
         seed = zlib.crc32(self.case.seed(sample).encode()) if spec.reseed else None
         inplace = self.case.variant.kind == "inplace"
         operator = self.operator_at(sample)
-        return TestedFunction(operator, inputs, spec.outputs, inplace, seed, spec.masked_semantics, self.device)
+        return TestedFunction(
+            operator, inputs, spec.outputs, inplace, seed, spec.masked_semantics, self.device, self.case.device.seed
+        )
 
 
 Check = Callable[[Context], Iterator[Verdict]]

@@ -4,35 +4,55 @@ from __future__ import annotations
 
 import argparse
 import json
+from typing import Any
 
-from opcheck.settings import Settings
-from opcheck.spec.device import profiles
+from opcheck.cli.selecting import add_profiles, settings_of
+from opcheck.spec.device import DeviceProfile
+from opcheck.spec.dtypes import expand
+from opcheck.text import printable
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     parser.add_argument("--json", action="store_true", help="print an array of objects")
+    add_profiles(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Print one line or one JSON object per device. Imports torch."""
-    from opcheck.devices.availability import availability
-
-    records = []
-    for profile in profiles(Settings.find().device_folders()).values():
-        found = availability(profile)
-        records.append(
-            {
-                "name": profile.name, "torch": profile.device_string, "present": found.present, "count": found.count,
-                "detail": found.detail, "reason": found.reason, "lacks": list(profile.lacks), "about": profile.about,
-            }
-        )  # fmt: skip
+    settings = settings_of(options)
+    settings.put_on_path()  # a project may have the module of its device
+    records = [record(profile) for profile in settings.profiles().values()]
     if options.json:
         print(json.dumps(records, indent=1))
         return 0
-    for record in records:
-        state = (
-            f"present ({record['count']})  {record['detail']}" if record["present"] else f"absent: {record['reason']}"
-        )
-        print(f"{record['name']:<8} {state}")
+    for found in records:
+        state = f"present ({found['count']})  {found['detail']}" if found["present"] else f"absent: {found['reason']}"
+        print(printable(f"{found['name']:<8} {state}", most=1000))
     return 0
+
+
+def record(profile: DeviceProfile) -> dict[str, Any]:
+    """Return a profile as plain data, with what it inherits, and whether its device is present."""
+    from opcheck.devices.availability import availability
+
+    found = availability(profile)
+    return {
+        "name": profile.name,
+        "torch": profile.device_string,
+        "about": profile.about,
+        "file": profile.file,
+        "inherits": profile.inherits,
+        "module": profile.module,
+        "present": found.present,
+        "reason": found.reason,
+        "count": found.count,
+        "detail": found.detail,
+        "lacks": list(expand(profile.lacks)),
+        "dtypes": list(profile.dtypes),
+        "allow": None if profile.allow is None else list(profile.allow),
+        "deny": list(profile.deny),
+        "expect": len(profile.expect),
+        "seed": profile.seed,
+        "synchronize": profile.synchronize,
+    }

@@ -7,9 +7,8 @@ import json
 from typing import Any
 
 from opcheck.cli.paths import add_paths
-from opcheck.cli.selecting import add_selection, planned
+from opcheck.cli.selecting import add_selection, planned, settings_of
 from opcheck.plan import Case
-from opcheck.settings import Settings
 from opcheck.text import printable
 
 
@@ -22,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print one line or one JSON object per case."""
-    cases = planned(options, Settings.find())
+    cases = planned(options, settings_of(options))
     if options.json:
         print(json.dumps([record(case) for case in cases], indent=1))
     else:

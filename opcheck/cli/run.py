@@ -13,7 +13,7 @@ from opcheck.cli.output import Output, terminated_as_interrupt
 from opcheck.cli.paths import add_paths
 from opcheck.cli.request import RequestError
 from opcheck.cli.run_reporter import RunReporter
-from opcheck.cli.selecting import add_selection
+from opcheck.cli.selecting import add_selection, settings_of
 from opcheck.cli.workers import Workers
 from opcheck.run.watchdog import Limits, default_memory
 from opcheck.settings import Settings
@@ -72,7 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the selected cases. Return the exit code. Raises SpecError."""
-    return _pytest(options, Settings.find())
+    return _pytest(options, settings_of(options))
 
 
 def _processes(text: str) -> str:
@@ -130,6 +130,7 @@ def _arguments(options: argparse.Namespace, settings: Settings) -> list[str]:
     arguments += ["--junitxml", options.junitxml] if options.junitxml else []
     arguments += ["--opcheck-report-json", options.report_json] if options.report_json else []
     arguments += ["--opcheck-engine", options.engine] if options.engine else []
+    arguments += [f"--opcheck-device-profile={os.path.abspath(path)}" for path in options.device_profile]
     arguments += [f"--opcheck-seed={options.seed}"] if options.seed is not None else []
     arguments += ["--opcheck-fast-mode"] if options.fast_mode else []
     arguments += [f"--opcheck-jacobian={options.jacobian}"] if options.jacobian else []

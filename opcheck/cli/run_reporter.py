@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 from opcheck.cli.request import RequestError
-from opcheck.cli.selecting import devices, loaded, selection
+from opcheck.cli.selecting import devices, loaded, selection, settings_of
 from opcheck.cli.workers import Workers
 from opcheck.plan import Case, plan
+from opcheck.plan.left_out import left_out
 from opcheck.report.from_pytest import record_of, troubles
-from opcheck.settings import Settings
+from opcheck.report.left_out import told
 from opcheck.spec import Library, SpecError
 from opcheck.spec.device import DeviceProfile
 from opcheck.suite.project import PLUGIN
@@ -48,20 +49,23 @@ class RunReporter:
 
     def _look_for_mistakes(self, config: pytest.Config) -> None:
         """Load the specs and check the selection before any process starts. Workers load the specs again."""
-        settings = Settings.find()
+        settings = settings_of(self.options)
         options = argparse.Namespace(**vars(self.options))
         options.paths = [str(path) for path in config.stash[PLUGIN].requested]
         try:
             library = loaded(options, settings)
-            selection(options, library)
+            chosen = selection(options, library)
             profiles = devices(options, settings)
         except SpecError as error:
             self.mistake = error
             raise pytest.UsageError from None
+        if not config.stash[PLUGIN].selected:
+            config.stash[PLUGIN].left_out = left_out(library, profiles, chosen)
         if self.workers is not None:
             engine = options.engine or settings.engine
             seed = config.stash[PLUGIN].seed
             self.workers.case_of = lambda nodeid: _case(library, profiles, nodeid, engine, seed)
+            self.workers.option_for = settings.option_for
             self.workers.rerun_seed = config.stash[PLUGIN].rerun_seed
 
     def pytest_internalerror(self, excrepr: object) -> None:
@@ -107,12 +111,17 @@ class RunReporter:
         if self.collect_errors:
             raise RequestError(list(dict.fromkeys(self.collect_errors)), prefix="")
         if code == pytest.ExitCode.NO_TESTS_COLLECTED:
-            raise RequestError(["the request selects no case"])
+            raise RequestError(["the request selects no case", *told(self.config.stash[PLUGIN].left_out)])
         if code == pytest.ExitCode.USAGE_ERROR:
             return 2  # pytest has printed the reason
         self.report.failures()
-        self.report.summary(time.monotonic() - self.start, troubles(self.config))
+        self.report.summary(time.monotonic() - self.start, troubles(self.config), self._left_out())
         return self._exit_code(code, len(self.report.records))
+
+    def _left_out(self) -> list[str]:
+        narrowed = self.options.k or self.options.m or self.options.lf
+        before = "; of what -k, -m and --lf choose from" if narrowed else ""
+        return [f"{line}{before}" for line in told(self.config.stash[PLUGIN].left_out)]
 
     def _exit_code(self, code: int, done: int) -> int:
         say = self.report.console.print

@@ -11,12 +11,26 @@ from opcheck.plan import Case, Selection, load, plan
 from opcheck.plan.selection import unknown_devices
 from opcheck.settings import Settings
 from opcheck.spec import Library
-from opcheck.spec.device import DeviceProfile, profiles
+from opcheck.spec.device import DeviceProfile
 from opcheck.text import separated
 
 
+def add_profiles(parser: argparse.ArgumentParser) -> None:
+    """Add the option that names files of device profiles."""
+    parser.add_argument(
+        "--device-profile", action="append", default=[], metavar="FILE",
+        help="a further device profile; the option may be repeated",
+    )  # fmt: skip
+
+
+def settings_of(options: argparse.Namespace) -> Settings:
+    """Return the settings of the project, with the device profiles that a command is given. Raises SpecError."""
+    return Settings.find(profiles=options.device_profile)
+
+
 def add_selection(parser: argparse.ArgumentParser) -> None:
-    """Add the options that select cases."""
+    """Add the options that select cases, and that of device profiles."""
+    add_profiles(parser)
     group = parser.add_argument_group("selection", "names separated by commas; an option may be repeated")
     for name, about in (
         ("device", "devices; default: all present"),
@@ -38,7 +52,7 @@ def devices(options: argparse.Namespace, settings: Settings) -> list[DeviceProfi
 
     Raises RequestError for unknown names.
     """
-    known = profiles(settings.device_folders())
+    known = settings.profiles()
     wanted = separated(options.device)
     mistakes = unknown_devices(wanted, known)
     if mistakes:

@@ -7,9 +7,8 @@ from itertools import groupby
 
 from opcheck.cli.paths import add_paths
 from opcheck.cli.request import RequestError
-from opcheck.cli.selecting import add_selection, devices, loaded, selection
+from opcheck.cli.selecting import add_selection, devices, loaded, selection, settings_of
 from opcheck.plan import plan
-from opcheck.settings import Settings
 from opcheck.spec import Library, Operator
 from opcheck.spec.device import DeviceProfile
 from opcheck.spec.problems import suggestion
@@ -26,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the operators with an id or name."""
-    settings = Settings.find()
+    settings = settings_of(options)
     library = loaded(options, settings)
     found = library.find(options.name)
     if not found:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from opcheck.cli.paths import add_paths
-from opcheck.cli.selecting import loaded
+from opcheck.cli.selecting import add_profiles, loaded, settings_of
 from opcheck.settings import Settings
 from opcheck.spec import Library, SpecError
 
@@ -13,6 +13,7 @@ from opcheck.spec import Library, SpecError
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     add_paths(parser)
+    add_profiles(parser)
     parser.add_argument(
         "--resolve", action="store_true", help="import torch, and look up every operator that specs name"
     )
@@ -20,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the number of operators and samples. Raises SpecError if there are mistakes."""
-    settings = Settings.find()
+    settings = settings_of(options)
     library = loaded(options, settings)
     if options.resolve:
         resolve_names(library, settings)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,9 +14,7 @@ from opcheck.plan import Case
 from opcheck.report.from_pytest import crashed
 from opcheck.run.outcome import Outcome, rerun_command
 from opcheck.run.watchdog import Death, Limits, Watchdog
-
-MOST_STARTS = 3
-"""How often a case is restarted because another one has spoilt its process."""
+from opcheck.spec.device import DeviceProfile
 
 
 class Workers:
@@ -27,12 +24,13 @@ class Workers:
         self._folder = Path(tempfile.mkdtemp(prefix="opcheck-"))
         self._watchdog = Watchdog(self._folder, limits)
         self._deaths: dict[str, Death] = {}
-        self._starts: Counter[str] = Counter()
         self.stillborn = ""
         """Why a worker died before it had collected its cases; empty if none did."""
         self._collected: set[str] = set()
         self.case_of: Callable[[str], Case | None] = lambda nodeid: None
         """Returns the case with a node id, with the expectations that hold for it."""
+        self.option_for: Callable[[DeviceProfile], str] = lambda profile: ""
+        """Returns the option that a rerun command needs for a device."""
         self.rerun_seed: int | None = None
         """The seed to name in rerun commands."""
 
@@ -66,8 +64,7 @@ class Workers:
         """Give a case that ended its process an outcome. Restart a case whose process was spoilt by another one."""
         death = self._deaths.get(report.node.gateway.id, Death("the process is gone"))
         spoilt = death.sign is not None and death.sign.doing == "spoilt"
-        if spoilt and self._starts[crashitem] < MOST_STARTS:
-            self._starts[crashitem] += 1
+        if spoilt:  # by a case that has an outcome, so that this comes to an end
             report.outcome = "rescheduled"
             sched.mark_test_pending(crashitem)
             return
@@ -77,7 +74,7 @@ class Workers:
         if case is None:
             outcome = crashed(report, death.cause, death.trace, self.rerun_seed)
         else:
-            outcome = _outcome(case, death, self.rerun_seed)
+            outcome = _outcome(case, death, self.rerun_seed, self.option_for(case.device))
         outcome = outcome if case is None else expected(case, outcome)
         if outcome.outcome == "xfailed":
             report.outcome, report.wasxfail = "skipped", outcome.reason
@@ -93,7 +90,7 @@ class Workers:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def _outcome(case: Case, death: Death, seed: int | None) -> Outcome:
-    rerun = rerun_command(case.operator.document.file, case.id, seed=seed)
+def _outcome(case: Case, death: Death, seed: int | None, further: str) -> Outcome:
+    rerun = rerun_command(case.operator.document.file, case.id, seed=seed, further=further)
     lines = [f"{case.id}: {death.cause}", *([death.trace] if death.trace else []), "", f"run just this: {rerun}"]
     return Outcome.of(case, "error", death.cause, "\n".join(lines))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
+from opcheck.devices.hooks import first_line, function
 from opcheck.spec.device import DeviceProfile
 
 
@@ -25,12 +26,18 @@ def availability(profile: DeviceProfile) -> Availability:
     if profile.module is not None:
         try:
             importlib.import_module(profile.module)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             return Availability(False, f"importing {profile.module} failed: {type(error).__name__}: {error}")
+    for key in ("seed", "synchronize"):
+        path = getattr(profile, key)
+        try:
+            _ = path is None or function(path)
+        except (Exception, SystemExit) as error:
+            return Availability(False, f'{key} = "{path}" is not there: {type(error).__name__}: {first_line(error)}')
     try:
         device = torch.device(profile.device_string)
-    except RuntimeError as error:
-        return Availability(False, f"torch knows no device {profile.device_string!r}: {_first_line(error)}")
+    except (RuntimeError, ValueError) as error:
+        return Availability(False, f"torch knows no device {profile.device_string!r}: {first_line(error)}")
     if device.type == "cpu":
         return Availability(True, count=1, detail=f"{torch.get_num_threads()} threads")
     return _accelerator(device)
@@ -47,10 +54,5 @@ def _accelerator(device: torch.device) -> Availability:
         count = module.device_count() if module is not None and hasattr(module, "device_count") else 1
         detail = module.get_device_name(device) if module is not None and hasattr(module, "get_device_name") else ""
     except Exception as error:
-        return Availability(False, _first_line(error))
+        return Availability(False, first_line(error))
     return Availability(True, count=count, detail=str(detail))
-
-
-def _first_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import get_args
 
-from opcheck.plan.expectations import matches
+from opcheck.plan.expectations import concerns, matches
 from opcheck.plan.kinds import check_kinds
 from opcheck.plan.planner import combinations
+from opcheck.spec import dtypes
 from opcheck.spec.claims import OperatorTolerances, Tolerances, When
-from opcheck.spec.device import DeviceProfile
-from opcheck.spec.dtypes import GROUPS, KNOWN
+from opcheck.spec.device import DeviceProfile, DeviceWhen
+from opcheck.spec.dtypes import GROUPS
 from opcheck.spec.entry import Entry
 from opcheck.spec.library import Library, Operator, VariantKind, names_of
 from opcheck.spec.positions import Path
@@ -26,7 +27,7 @@ def audit(library: Library, devices: Iterable[DeviceProfile]) -> list[Problem]:
     devices: all that are known, present or not.
     """
     known = list(devices)
-    found = [problem for device in known for problem in _audit_profile(device)]
+    found = [problem for device in known for problem in _audit_profile(device.written)]
     found += [problem for operator in library for problem in _audit_operator(operator, known)]
     return found + [problem for sharing in _by_expectations(library) for problem in _audit_expectations(sharing, known)]
 
@@ -38,9 +39,41 @@ def _audit_profile(device: DeviceProfile) -> Iterator[Problem]:
             "check": list(check_kinds()),
             "variant": list(get_args(VariantKind)),
             "device": [device.name],
-            "dtype": [*GROUPS, *KNOWN],
+            "dtype": [*GROUPS, *dtypes.known()],
         }
         yield from _unknown_names(expect.when, ("expect", index, "when"), choices, device.problem)
+
+
+def unmatched(device: DeviceProfile, libraries: Iterable[Library]) -> list[Problem]:
+    """Return a mistake for each expectation of a profile that matches no case of some libraries.
+
+    Inherited expectations are not among them: they are about another device as well.
+    libraries: the later ones are asked only if the earlier ones have no such case.
+    """
+    left = dict(enumerate(device.written.expect))
+    ids: list[str] = []
+    for library in libraries:
+        ids += [operator.id for operator in library]
+        for operator in library if left else ():
+            about = {index: expect.when for index, expect in left.items() if concerns(expect.when, operator)}
+            for variant, dtype, kind in combinations(operator, device) if about else ():
+                for index, when in list(about.items()):
+                    if matches(when, kind.name, variant.kind, device.name, dtype) and _has_sample(operator, when):
+                        del about[index], left[index]
+    what, expected = "this expectation matches no case on the device", f"one of `opcheck list --device {device.name}`"
+    return [expect.problem(("when",), what, expected, _meant(expect.when, ids)) for expect in left.values()]
+
+
+def _meant(when: DeviceWhen, ids: list[str]) -> str:
+    """Return the operator that a condition probably means by a name that none has; an empty string if there is none."""
+    missing = [name for name in when.operators if name not in ids]
+    return next(filter(None, (nearest(name, ids) for name in missing)), "")
+
+
+def _has_sample(operator: Operator, when: When) -> bool:
+    return when.sample is None or any(
+        when.matches("sample", name) for sample in operator.samples for name in names_of(sample.name)
+    )
 
 
 def _audit_operator(operator: Operator, devices: list[DeviceProfile]) -> Iterator[Problem]:
@@ -101,7 +134,7 @@ def _idle_disclaimers(operator: Operator, devices: list[DeviceProfile]) -> Itera
 def _unknown_overrides(tolerance: Tolerances, path: Path, locate: Locate) -> Iterator[Problem]:
     for key, names, choices in (
         ("check", list(tolerance.check), list(check_kinds()) if tolerance.check else []),
-        ("dtype", list(tolerance.dtype), list(KNOWN)),
+        ("dtype", list(tolerance.dtype), list(dtypes.known())),
     ):
         for name in names:
             if name not in choices:
@@ -125,6 +158,6 @@ def _choices(operator: Operator, devices: list[DeviceProfile]) -> dict[str, list
         "check": list(check_kinds()),
         "variant": [variant.kind for variant in operator.variants],
         "device": [device.name for device in devices],
-        "dtype": [*GROUPS, *KNOWN],
+        "dtype": [*GROUPS, *dtypes.known()],
         "sample": list(samples),
     }

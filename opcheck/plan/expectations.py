@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
+from opcheck.plan.selection import names_operator
 from opcheck.spec.claims import Expect, When
-from opcheck.spec.library import names_of
+from opcheck.spec.device import DeviceProfile, DeviceWhen
+from opcheck.spec.library import Operator, names_of
 
 
 @lru_cache(maxsize=1)
@@ -28,6 +30,16 @@ def holds_for_torch(condition: str | None) -> bool:
     from packaging.specifiers import SpecifierSet
 
     return SpecifierSet(condition).contains(torch_version().split("+")[0], prereleases=True)
+
+
+def known(operator: Operator, device: DeviceProfile) -> tuple[Expect, ...]:
+    """Return the expectations of an operator, and those of a device that are about the operator."""
+    return (*operator.spec.expect, *(expect for expect in device.expect if concerns(expect.when, operator)))
+
+
+def concerns(when: DeviceWhen, operator: Operator) -> bool:
+    """Tell whether a condition of a profile covers an operator."""
+    return not when.operators or any(names_operator(pattern, operator) for pattern in when.operators)
 
 
 def matches(when: When, check: str, variant: str, device: str, dtype: str) -> bool:

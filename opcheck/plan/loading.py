@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from opcheck.plan.audit import audit
+from opcheck.plan.audit import audit, unmatched
 from opcheck.plan.plugins import load_plugins
 from opcheck.settings import Settings
 from opcheck.spec.catalogue import Catalogue
-from opcheck.spec.device import DeviceProfile, profiles
+from opcheck.spec.device import DeviceProfile
+from opcheck.spec.dtypes import declared
 from opcheck.spec.library import Library
-from opcheck.spec.load import Loader
+from opcheck.spec.load import BUILTIN, Loader, builtin_folder
 from opcheck.spec.problems import Problem, SpecError
 
 
@@ -20,11 +21,15 @@ def load(paths: Iterable[Path | str], settings: Settings | None = None) -> Libra
 
     settings: of the project; default: those of a project that sets none. Its plugins are imported first: specs may name
     their checks.
-    Raises SpecError with all the mistakes in specs and in device profiles.
+    Raises SpecError with all the mistakes in specs and in device profiles. If the specs of the project are all loaded,
+    an expectation of a profile that matches no case is one of them.
     """
     settings = settings or Settings()
     load_plugins(settings)
-    library, problems = examine(paths, settings)
+    asked = [Path(path) for path in paths]
+    library, problems = examine(asked, settings)
+    if not problems and _is_whole(asked, settings):
+        problems = _unmatched(library, settings.profiles().values())
     if problems:
         raise SpecError(problems)
     return library
@@ -41,14 +46,40 @@ def examine(
     problems: list[Problem] = []
     devices: dict[str, DeviceProfile] | None = None
     try:
-        devices = profiles(settings.device_folders())
+        devices = settings.profiles()
     except SpecError as error:
         problems += error.problems
-    loader = Loader(settings.limits, tuple(settings.spec_paths()), devices, catalogue or Catalogue())
-    for path in paths:
-        loader.add(Path(path), root)
-    library = loader.sound()
-    problems += loader.problems
-    if devices is not None:
-        problems += audit(library, devices.values())
+    with declared(() if devices is None else settings.dtypes()):
+        loader = Loader(settings.limits, tuple(settings.spec_paths()), devices, catalogue or Catalogue())
+        for path in paths:
+            loader.add(Path(path), root)
+        library = loader.sound()
+        problems += loader.problems
+        if devices is not None:
+            problems += audit(library, devices.values())
     return library, problems
+
+
+def _is_whole(paths: list[Path], settings: Settings) -> bool:
+    """Tell whether all specs of the project are among those that are loaded; if it has none, the shipped library."""
+    own = settings.spec_paths() or [path for path in [settings.root / "specs"] if path.is_dir()] or [builtin_folder()]
+    given = {builtin_folder() if path == Path(BUILTIN) else path.resolve() for path in paths}
+    return all({place, *place.parents} & given for place in (path.resolve() for path in own))
+
+
+def _unmatched(library: Library, devices: Iterable[DeviceProfile]) -> list[Problem]:
+    """Return the expectations of profiles about no case, be it of the project or of the shipped library.
+
+    The profile of a device is of use with both, and need not know which of them are tested.
+    """
+    found = []
+    for device in devices:
+        if unmatched(device, [library]):
+            found += unmatched(device, [library, _shipped()])
+    return found
+
+
+def _shipped() -> Library:
+    loader = Loader()
+    loader.add(builtin_folder())
+    return loader.sound()

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
 from opcheck.plan.case import Case
-from opcheck.plan.expectations import applying
+from opcheck.plan.expectations import applying, known
 from opcheck.plan.kind import CheckKind
 from opcheck.plan.kinds import check_kinds
 from opcheck.plan.selection import Selection, names_operator
@@ -19,13 +19,13 @@ def plan(
     library: Library, devices: Iterable[DeviceProfile], selection: Selection | None = None, seed: int = 0
 ) -> list[Case]:
     """Return the cases of a library on some devices, ordered by operator, device, variant, dtype and check."""
-    known = list(devices)
+    several = list(devices)
     wanted = selection or Selection()
     return [
         case
         for operator in library
         if wanted.takes_operator(operator)
-        for device in known
+        for device in several
         for case in cases_of(operator, device, wanted, seed)
     ]
 
@@ -33,7 +33,7 @@ def plan(
 def cases_of(operator: Operator, device: DeviceProfile, wanted: Selection, seed: int = 0) -> Iterator[Case]:
     """Yield the selected cases of an operator on a device."""
     claims = operator.on(device)
-    expects = (*operator.spec.expect, *device.expect)
+    expects = known(operator, device)
     for variant, dtype, kind in combinations(operator, device):
         if wanted.takes(kind.name, dtype):
             matching = applying(expects, kind.name, variant.kind, device.name, dtype) if expects else ()
@@ -45,8 +45,12 @@ def combinations(operator: Operator, device: DeviceProfile) -> Iterator[tuple[Va
 
     The checks of one variant in one dtype follow one another: they share samples.
     """
-    if not _runs_on(operator, device):
-        return
+    if not rule_against(operator, device):
+        yield from admitted(operator, device)
+
+
+def admitted(operator: Operator, device: DeviceProfile) -> Iterator[tuple[Variant, str, CheckKind]]:
+    """Yield what `combinations` does, even if a rule keeps the operator off the device."""
     claims = operator.on(device)
     for variant in operator.variants:
         checks: dict[str, list[CheckKind]] = {}
@@ -57,13 +61,17 @@ def combinations(operator: Operator, device: DeviceProfile) -> Iterator[tuple[Va
         yield from ((variant, dtype, kind) for dtype, kinds in checks.items() for kind in kinds)
 
 
-def _runs_on(operator: Operator, device: DeviceProfile) -> bool:
+def rule_against(operator: Operator, device: DeviceProfile) -> str:
+    """Return the rule that keeps an operator off a device: `devices` of its spec, `allow` or `deny` of the profile.
+
+    An empty string if there is none.
+    """
     spec = operator.spec
     if spec.devices is not None and device.name not in spec.devices:
-        return False
+        return "devices"
     if device.allow is not None and not any(names_operator(pattern, operator) for pattern in device.allow):
-        return False
-    return not any(names_operator(pattern, operator) for pattern in device.deny)
+        return "allow"
+    return "deny" if any(names_operator(pattern, operator) for pattern in device.deny) else ""
 
 
 def _tested(operator: Operator, variant: Variant, kind: CheckKind, claims: DeviceClaims) -> bool:

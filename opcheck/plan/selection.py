@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from opcheck.plan.kinds import check_kinds
-from opcheck.spec.dtypes import GROUPS, KNOWN, expand
+from opcheck.spec.dtypes import GROUPS, expand, known
 from opcheck.spec.library import Library, Operator
 from opcheck.spec.problems import listing, suggestion
 
@@ -39,7 +39,7 @@ class Selection:
         tags = sorted({tag for operator in library for tag in operator.spec.tags})
         asked: list[tuple[str, tuple[str, ...], list[str]]] = [
             ("check", self.checks, list(check_kinds())),
-            ("dtype", self.dtypes, [*GROUPS, *KNOWN]),
+            ("dtype", self.dtypes, [*GROUPS, *known(), *_claimed(library, self.dtypes)]),
             ("tag", self.tags, tags),
         ]
         lines = [
@@ -52,6 +52,16 @@ class Selection:
             if not any(names_operator(wanted, operator) for operator in library):
                 lines.append(f'no operator matches "{wanted}"' + suggestion(wanted, ids))
         return lines
+
+
+def _claimed(library: Library, wanted: Iterable[str]) -> set[str]:
+    """Return those of some dtypes that operators claim: a device profile may have declared them."""
+    names = {name.removeprefix("-") for name in wanted} - {*GROUPS, *known()}
+    if not names:
+        return names
+    claims = [operator.spec.dtypes for operator in library]
+    claims += [one.dtypes for operator in library for one in operator.spec.per_device.values() if one.dtypes]
+    return names & {name for claim in claims for name in claim.forward_names()}
 
 
 def names_operator(pattern: str, operator: Operator) -> bool:

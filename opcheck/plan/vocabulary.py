@@ -33,9 +33,10 @@ def of_project(settings: Settings) -> Vocabulary:
     replaced = {template.name for template in own}
     return Vocabulary(
         checks={kind.name: kind.claim for kind in check_kinds().values()},
-        devices={name: profile.about for name, profile in profiles(settings.device_folders()).items()},
+        devices={name: profile.about for name, profile in settings.profiles().items()},
         templates=(*own, *(builtin(name) for name in builtin_names() if name not in replaced)),
         complete=True,
+        dtypes=settings.dtypes(),
     )
 
 

@@ -10,17 +10,22 @@ from typing import Any
 
 import pytest
 
+from opcheck.plan.left_out import Rule
 from opcheck.report.json_report import JsonReport
 from opcheck.report.junit import JUnitReport
+from opcheck.report.left_out import records
 from opcheck.run.outcome import Outcome, rerun_command
 
 TROUBLES = pytest.StashKey[list[str]]()
 
 
-def register_reports(config: pytest.Config, seed: Callable[[], int | None]) -> None:
+def register_reports(
+    config: pytest.Config, seed: Callable[[], int | None], left_out: Callable[[], Counter[Rule]]
+) -> None:
     """Register the reports that the options request. Raises UsageError if one cannot be written.
 
     seed: returns the seed to name in rerun commands.
+    left_out: returns how many cases each rule of a device profile leaves out.
     """
     config.stash[TROUBLES] = []
     folder = config.invocation_params.dir
@@ -32,7 +37,7 @@ def register_reports(config: pytest.Config, seed: Callable[[], int | None]) -> N
         report = JsonReport(folder / asked) if asked else None
     except OSError as error:
         raise pytest.UsageError(f"the report cannot be written: {error}") from None
-    config.pluginmanager.register(Reports(report, junit, seed), "opcheck_reports")
+    config.pluginmanager.register(Reports(report, junit, seed, left_out), "opcheck_reports")
 
 
 def troubles(config: pytest.Config) -> list[str]:
@@ -73,8 +78,13 @@ class Reports:
     """Feeds the reports. If one fails, the run and the other reports go on, but the run does not succeed."""
 
     def __init__(
-        self, report: JsonReport | None, junit: JUnitReport | None, seed: Callable[[], int | None] = lambda: None
+        self,
+        report: JsonReport | None,
+        junit: JUnitReport | None,
+        seed: Callable[[], int | None] = lambda: None,
+        left_out: Callable[[], Counter[Rule]] = Counter,
     ) -> None:
+        self.left_out = left_out
         self.seed = seed
         self.report = report
         self.junit = junit
@@ -99,11 +109,19 @@ class Reports:
             found.append(f"the report {self.junit.path} cannot be written: {error.strerror or error}")
         else:
             found.append(self.junit.finish() if self.junit is not None else "")
-        found.append(self.report.finish() if self.report is not None else "")
+        found.append(self._finished())
         session.config.stash[TROUBLES] = told = [line for line in found if line]
         if told and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
         return result
+
+    def _finished(self) -> str:
+        """Complete the JSON report with what is left out. Return what is wrong with it, or an empty string."""
+        if self.report is None:
+            return ""
+        for record in records(self.left_out()):
+            self.report.add(record)
+        return self.report.finish()
 
 
 def absent_devices(reports: Iterable[pytest.TestReport]) -> list[tuple[str, int]]:

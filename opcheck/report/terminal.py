@@ -108,14 +108,16 @@ class TerminalReport:
             for line in failure.followers():
                 self._line("", printable(line))
 
-    def summary(self, seconds: float, troubles: Sequence[str] = ()) -> None:
-        """Print the table, the reasons of skips, the warnings, the totals, and what is wrong with other reports."""
+    def summary(self, seconds: float, troubles: Sequence[str] = (), left_out: Sequence[str] = ()) -> None:
+        """Print the table, the reasons of skips, what is left out, the warnings, the totals, and other troubles."""
         if self.records:
             for part in tables(self.records, self.console):
                 self.console.print(part, soft_wrap=isinstance(part, Text))
         for outcome in ("skipped", "xfailed"):
             for reason, count in _reasons(self.records, outcome):
                 self._line(outcome, f"{_cases(count)}: {printable(reason)}")
+        for line in left_out:
+            self._line("", printable(line))
         for record in self.records:
             for sample, text in record.get("fields", {}).get("warnings", {}).items():
                 self._line("warning", f"{printable(record['id'])}: sample {printable(sample)}: {printable(text)}")

@@ -8,9 +8,10 @@ from dataclasses import replace
 
 from opcheck.checks.verdict import Verdict
 from opcheck.plan.case import Case
-from opcheck.plan.expectations import about, applying, foreseen
+from opcheck.plan.expectations import about, applying, foreseen, known
 from opcheck.run.outcome import Outcome, OutcomeKind
 from opcheck.spec.claims import Expect
+from opcheck.spec.device import DeviceExpect
 
 MET_BY: dict[str, OutcomeKind] = {
     "fail": "failed",
@@ -37,8 +38,10 @@ def kind_of(verdict: Verdict) -> OutcomeKind:
 
 def causes(case: Case, verdict: Verdict, engine: str) -> tuple[Expect, ...]:
     """Return the expectations about the case that blocks a verdict: whoever expects the cause expects what follows."""
-    known = foreseen((*case.operator.spec.expect, *case.device.expect), engine)
-    return applying(known, verdict.blocked, case.variant.kind, case.device.name, case.dtype) if verdict.blocked else ()
+    expects = foreseen(known(case.operator, case.device), engine)
+    return (
+        applying(expects, verdict.blocked, case.variant.kind, case.device.name, case.dtype) if verdict.blocked else ()
+    )
 
 
 def covers(expect: Expect, verdict: Verdict) -> bool:
@@ -64,6 +67,16 @@ def missed(expect: Expect, verdicts: Sequence[Verdict]) -> str:
     tested = dict.fromkeys(v.sample for v in verdicts if v.applies and about(expect, v.sample))
     names = ", ".join(str(sample) for sample in tested if sample not in met)
     return f"sample {names} was {MISSED[expect.outcome]}: {expect.reason}" if names else ""
+
+
+def place_of(case: Case, expect: Expect) -> str:
+    """Return where an expectation about a case stands: `file:line:column` in the spec, or in the profile."""
+    if isinstance(expect, DeviceExpect):
+        problem = expect.problem((), "")
+    else:
+        own = [index for index, one in enumerate(case.operator.spec.expect) if one is expect]
+        problem = case.operator.problem(("expect", *own), "")
+    return f"{problem.file}:{problem.line}:{problem.column}"
 
 
 def expected(case: Case, outcome: Outcome) -> Outcome:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from opcheck.checks.verdict import Verdict, cannot
 from opcheck.plan.case import Case
 from opcheck.plan.expectations import about
-from opcheck.run.expectations import causes, covers, kind_of, missed
+from opcheck.run.expectations import causes, covers, kind_of, missed, place_of
 from opcheck.run.outcome import Outcome
 from opcheck.run.telling import in_common, in_order
 from opcheck.spec.claims import Expect
@@ -48,10 +48,11 @@ def judge(case: Case, verdicts: Sequence[Verdict], rerun: str = "", engine: str 
         skipped = Outcome.of(case, "skipped", why)
         beyond = any(verdict.out_of_reach for verdict in verdicts)
         return replace(skipped, fields={"out_of_reach": True}) if beyond else skipped
-    too_good = [text for text in (missed(expect, verdicts) for expect in known) if text]
+    too_good = [(expect, text) for expect in known if (text := missed(expect, verdicts))]
     if too_good:
-        lines = [*too_good, "take the expectation out of the spec"]
-        return Outcome.of(case, "xpassed", too_good[0], "\n".join(lines))
+        lines = [f"{place_of(case, expect)}: {text}" for expect, text in too_good]
+        lines.append("take the expectation out there, or narrow it")
+        return Outcome.of(case, "xpassed", too_good[0][1], "\n".join(lines))
     if met:
         return Outcome.of(case, "xfailed", "; ".join(met), next(iter(met.values())))
     remarks = {str(verdict.sample): verdict.title for verdict in tested if verdict.title}

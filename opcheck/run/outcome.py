@@ -87,10 +87,14 @@ class Outcome:
         )  # fmt: skip
 
 
-def rerun_command(file: str, name: str, engine: str = "", seed: int | None = None) -> str:
-    """Return the command that runs one case. Without an engine or a seed, those of the project apply."""
+def rerun_command(file: str, name: str, engine: str = "", seed: int | None = None, further: str = "") -> str:
+    """Return the command that runs one case. Without an engine or a seed, those of the project apply.
+
+    further: other options, as they stand in a command.
+    """
     place = f"./{file}" if file.startswith("-") else file
     options = (f" --engine {engine}" if engine else "") + ("" if seed is None else f" --seed {seed}")
+    options += f" {further}" if further else ""
     return f"opcheck run{options} {shlex.quote(f'{place}::{name}')}"
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from typing import Any
@@ -16,6 +16,8 @@ from typing import Any
 import torch
 from torch.autograd import forward_ad
 from torch.autograd.graph import disable_saved_tensors_hooks, saved_tensors_hooks
+
+from opcheck.devices.hooks import device_module
 
 MOST_LEFT = 100
 """The most open contexts of one kind to close."""
@@ -134,7 +136,7 @@ def put_back(neutral: ProcessState, device: str = "cpu") -> Iterator[Left]:
     may draw numbers.
     """
     before, left = ProcessState.read(device), Left()
-    generators = [(module, module.get_rng_state()) for module in _generators(device)]
+    generators = list(_states(device))
     # torch emits most warnings once per process. If warnings are errors, only the first case would fail.
     strict = any(action == "error" for action, *_ in warnings.filters)
     neutral = _on_device(neutral, device, strict)
@@ -147,7 +149,10 @@ def put_back(neutral: ProcessState, device: str = "cpu") -> Iterator[Left]:
         left.changes += neutral.changes(now)
         before.restore(now)
         for module, state in generators:
-            module.set_rng_state(state)
+            try:
+                module.set_rng_state(state)
+            except Exception as error:  # as of a device that an operator has broken
+                left.changes.append(f"the random generator of {device} in a state that cannot be restored: {error}")
 
 
 @lru_cache(maxsize=16)
@@ -158,16 +163,17 @@ def _on_device(neutral: ProcessState, device: str, warn_always: bool) -> Process
 @lru_cache(maxsize=16)
 def _kinds(device: str) -> tuple[str, ...]:
     """Return the device types whose autocast matters to a case: the CPU and its own."""
-    return tuple(dict.fromkeys(("cpu", torch.device(device).type)))
+    own = torch.device(device).type
+    return ("cpu", own) if own != "cpu" and torch.amp.is_autocast_available(own) else ("cpu",)
 
 
-def _generators(device: str) -> list[Any]:
-    """Return the modules with the random number generators that a case may use."""
-    found: list[Any] = [torch.random]
-    if torch.device(device).type != "cpu":
-        module = torch.get_device_module(device)
-        found += [module] if hasattr(module, "get_rng_state") and hasattr(module, "set_rng_state") else []
-    return found
+def _states(device: str) -> Iterator[tuple[Any, Any]]:
+    """Yield the modules with the random number generators that a case may use, with their states."""
+    yield torch.random, torch.random.get_rng_state()
+    module = device_module(device)
+    if hasattr(module, "get_rng_state") and hasattr(module, "set_rng_state"):
+        with suppress(Exception):  # of a broken device, whose cases say so
+            yield module, module.get_rng_state()
 
 
 def _close_contexts() -> list[str]:

@@ -18,6 +18,7 @@ import torch
 from opcheck.checks.context import Check
 from opcheck.checks.per_sample import implementation
 from opcheck.checks.verdict import Verdict, fails, told
+from opcheck.devices.hooks import synchronize
 from opcheck.plan.case import Case
 from opcheck.plan.expectations import foreseen
 from opcheck.plan.skips import reason_to_skip, samples_to_run
@@ -43,7 +44,7 @@ def run(case: Case, session: RunSession, limit: float | None = None) -> Outcome:
     session.cause = None
     known = foreseen(case.expectations, session.engine.name)
     case = case if len(known) == len(case.expectations) else replace(case, expectations=known)
-    outcome = _skipped(case, session) or _spoilt(case, session) or _judged(case, session)
+    outcome = _skipped(case, session) or _spoilt(case, session) or _settled(case, session, _judged(case, session))
     seconds = time.perf_counter() - start
     if limit and seconds > limit and outcome.outcome == "passed":
         reason = f"time-out: it took {seconds:.1f} s, longer than {limit:g} s, and swallowed the interrupt"
@@ -64,6 +65,8 @@ def _spoilt(case: Case, session: RunSession) -> Outcome | None:
     """Return an error if derivatives can no longer be trusted in this process; else None."""
     if session.spoilt_by:
         reason = f"nothing can be tested in this process since {session.spoilt_by} left a transform of torch.func open"
+    elif cause := session.devices.unusable_since(case.device):
+        reason = f"not run: the device {case.device.name} is unusable since {cause}"
     else:
         found = open_contexts()
         if not found:
@@ -72,8 +75,20 @@ def _spoilt(case: Case, session: RunSession) -> Outcome | None:
     return Outcome.of(case, "error", reason, f"{case.id}: {reason}\n\nrun just this: {session.rerun(case)}")
 
 
+def _settled(case: Case, session: RunSession, outcome: Outcome) -> Outcome:
+    """Return the outcome; an error if the device cannot be used any more, whatever the case has said."""
+    why = session.devices.fault_after(case.id, case.device)
+    if not why:
+        if outcome.outcome == "error":
+            session.make_room(case)
+        return outcome
+    reason = f"the device {case.device.name} is unusable since this case: {why}"
+    message = f"{case.id}: {reason}\n\nbefore that, {outcome.message or outcome.reason or outcome.outcome}"
+    return expected(case, Outcome.of(case, "error", reason, message))
+
+
 def _judged(case: Case, session: RunSession) -> Outcome:
-    with put_back(session.neutral, case.device.device_string) as left, _distinct_interrupts() as distinct:
+    with put_back(session.neutral, session.devices.string(case.device)) as left, _distinct_interrupts() as distinct:
         found = _verdicts(case, session, distinct=distinct)
         if transform_is_open():
             session.spoilt_by = case.id
@@ -100,7 +115,9 @@ def _verdicts(case: Case, session: RunSession, *, distinct: bool) -> Sequence[Ve
         with warnings.catch_warnings():
             # It is about opcheck's own use of vmap: users cannot act on it.
             warnings.filterwarnings("ignore", "There is a performance drop because we have not yet implemented")
-            return _checked(case, session)
+            found = _checked(case, session)
+        late = _late_error(case, session)
+        return found if late is None else late
     except Unresolved as error:
         document, index = case.operator.document, case.operator.index
         key = "target" if case.operator.spec.target else "name"
@@ -109,6 +126,8 @@ def _verdicts(case: Case, session: RunSession, *, distinct: bool) -> Sequence[Ve
     except (MemoryError, torch.OutOfMemoryError) as error:
         reason = f"out of memory: {told(error)}"
         return expected(case, Outcome.of(case, "error", reason, f"{case.id}: {reason}"))
+    except getattr(torch, "AcceleratorError", ()) as error:
+        return _device_error(case, session, error)
     except Exception as error:
         frame = traceback.extract_tb(error.__traceback__)[-1]
         reason = f"the check itself broke: {told(error)}"
@@ -118,6 +137,23 @@ def _verdicts(case: Case, session: RunSession, *, distinct: bool) -> Sequence[Ve
         if isinstance(error, _Interrupted) or (isinstance(error, KeyboardInterrupt) and not distinct):
             raise
         return _ended(case, session, error)
+
+
+def _late_error(case: Case, session: RunSession) -> Outcome | None:
+    """Wait for the device, so that an error that it reports late belongs to the case. Return the outcome if it does."""
+    try:
+        synchronize(case.device, session.devices.string(case.device))
+        return None
+    except (MemoryError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:
+        return _device_error(case, session, error)
+
+
+def _device_error(case: Case, session: RunSession, error: Exception) -> Outcome:
+    reason = f"the device {case.device.name} reports an error: {told(error)}"
+    message = f"{case.id}: {reason}\n\nrun just this: {session.rerun(case)}"
+    return expected(case, Outcome.of(case, "error", reason, message))
 
 
 def _ended(case: Case, session: RunSession, error: BaseException) -> Outcome:
@@ -159,7 +195,7 @@ def _distinct_interrupts() -> Iterator[bool]:
 def _checked(case: Case, session: RunSession) -> Sequence[Verdict]:
     # torch's gradcheck draws cotangents from the global random number generator.
     text = case.id + (f"@{case.base_seed}" if case.base_seed else "")
-    seed_device(zlib.crc32(text.encode()), case.device.device_string)
+    seed_device(zlib.crc32(text.encode()), session.devices.string(case.device), case.device.seed)
     context = session.context(case, samples_to_run(case))
     context.operator  # noqa: B018 - resolved first, to report a wrong name as such
     check: Check = implementation(case.kind.implementation)

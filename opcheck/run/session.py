@@ -8,9 +8,11 @@ from typing import Any
 
 from opcheck.checks.context import Context
 from opcheck.derivatives import Engine
-from opcheck.devices.availability import Availability, availability
+from opcheck.devices.availability import Availability
+from opcheck.devices.hooks import free_caches
 from opcheck.engines import BatchedEngine, TorchEngine
 from opcheck.plan.case import Case
+from opcheck.run.device_use import DeviceUse
 from opcheck.run.outcome import rerun_command
 from opcheck.run.process_state import ProcessState
 from opcheck.samples import Unresolved
@@ -47,21 +49,29 @@ class RunSession:
     """The id of a case that has changed something that cannot be restored; empty if there is none."""
     callables: dict[str, Callable[..., Any]] = field(default_factory=dict)
     """Operators passed in from Python, by path."""
-    _devices: dict[str, Availability] = field(default_factory=dict)
+    devices: DeviceUse = field(default_factory=DeviceUse)
+    """The devices that cases run on."""
 
     @classmethod
     def start(
-        cls, settings: Settings, engine: str | None = None, *, own_process: bool = False, **overrides: Any
+        cls,
+        settings: Settings,
+        engine: str | None = None,
+        *,
+        own_process: bool = False,
+        number: int | None = None,
+        **overrides: Any,
     ) -> RunSession:
         """Start a session.
 
         engine: the name of the engine; default: that of the settings.
         own_process: whether the process only runs cases, so that its settings can be changed for good.
+        number: which of several processes this is; None if it is the only one.
         """
         if own_process:
             ProcessState.read().for_cases().restore(ProcessState.read())
         settings.put_on_path()
-        return cls(settings, ENGINES[engine or settings.engine](), overrides)
+        return cls(settings, ENGINES[engine or settings.engine](), overrides, devices=DeviceUse(number))
 
     def prepare(self, operators: Iterable[Operator]) -> list[Problem]:
         """Import the modules that operators, their variants and aliases are defined in, before any case runs.
@@ -81,22 +91,32 @@ class RunSession:
 
     def context(self, case: Case, samples: tuple[Sample, ...]) -> Context:
         """Return the context that the check of a case runs in."""
-        device = case.device.device_string
+        device = self.devices.string(case.device)
         return Context(
-            case, self.engine, self.settings, samples, device, self.overrides, self.cache, callables=self.callables
-        )
+            case, self.engine, self.settings, samples, device, self.overrides, self.cache, callables=self.callables,
+            room=self.devices.room(case.device),
+        )  # fmt: skip
 
     def rerun(self, case: Case) -> str:
         """Return the command that runs a case alone."""
         engine = "" if self.engine.name == self.settings.engine else self.engine.name
         seed = case.base_seed if case.base_seed or self.settings.seed else None
-        return rerun_command(case.operator.document.file, case.id, engine, seed)
+        options = self.settings.option_for(case.device)
+        return rerun_command(case.operator.document.file, case.id, engine, seed, options)
 
     def availability(self, device: DeviceProfile) -> Availability:
         """Return whether a device is present. Asks torch once per device."""
-        if device.name not in self._devices:
-            self._devices[device.name] = availability(device)
-        return self._devices[device.name]
+        return self.devices.availability(device)
+
+    def make_room(self, case: Case) -> None:
+        """Free what torch, and this session, keep in the memory of the device of a case. It may be full."""
+        self.cache = Cache()
+        free_caches(self.devices.string(case.device))
+
+    @property
+    def lost_to(self) -> str:
+        """The id of the case that this process cannot recover from; empty if there is none."""
+        return self.spoilt_by or next(iter(self.devices.unusable.values()), "")
 
 
 def unresolved(operator: Operator, settings: Settings) -> list[Problem]:

@@ -33,6 +33,8 @@ class TestedFunction:
     masked: bool = False
     device: str = "cpu"
     """torch's device string, for the random generator."""
+    seeded_by: str | None = None
+    """The function that seeds the device, if its profile names one."""
 
     def __call__(self, *leaves: Tensor) -> tuple[Tensor, ...]:
         """Return the outputs to test for leaves with the shapes and dtypes of the sample."""
@@ -61,7 +63,7 @@ class TestedFunction:
     def reseed(self) -> None:
         """Reset the random generator, if the operator is random."""
         if self.seed is not None:
-            seed_device(self.seed, self.device)
+            seed_device(self.seed, self.device, self.seeded_by)
 
 
 def with_own_first(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import lru_cache
 
 from opcheck.spec.problems import nearest
@@ -18,6 +20,7 @@ EXOTIC = ("uint16", "uint32", "uint64", "complex32", "float8_e4m3fn", "float8_e5
 """Dtypes that few operators support. They are tested if a spec lists them; leaving them out never claims anything."""
 
 KNOWN = (*STANDARD, *EXOTIC)
+"""The dtypes that any device may have. A device profile may declare further ones."""
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "all": STANDARD,
@@ -58,6 +61,24 @@ FOLLOWING = ("real", "complex", "integer")
 """Words in the recipe of a tensor for a dtype that follows from the one of the case."""
 
 
+_DECLARED: ContextVar[tuple[str, ...]] = ContextVar("declared", default=())
+
+
+@contextmanager
+def declared(further: Iterable[str]) -> Iterator[None]:
+    """Inside the context, specs may also name the dtypes that device profiles declare."""
+    token = _DECLARED.set(tuple(dict.fromkeys(further)))
+    try:
+        yield
+    finally:
+        _DECLARED.reset(token)
+
+
+def known() -> tuple[str, ...]:
+    """Return the names of all dtypes that specs may use."""
+    return (*KNOWN, *_DECLARED.get())
+
+
 def is_differentiable(dtype: str) -> bool:
     """Return whether tensors of this dtype can require grad."""
     return dtype.startswith(("float", "bfloat", "complex")) and not dtype.startswith("float8")
@@ -65,7 +86,7 @@ def is_differentiable(dtype: str) -> bool:
 
 def unknown(entry: str) -> tuple[str, str] | None:
     """Return (expected, nearest) if `entry`, without a leading `-`, is neither a dtype nor a group; else None."""
-    names = [*GROUPS, *KNOWN]
+    names = [*GROUPS, *known()]
     if entry.removeprefix("-") in names:
         return None
     sign = "-" if entry.startswith("-") else ""
@@ -76,15 +97,18 @@ def unknown(entry: str) -> tuple[str, str] | None:
 
 @lru_cache(maxsize=512)
 def _expand(entries: tuple[str, ...]) -> tuple[str, ...]:
-    chosen: set[str] = set()
+    chosen: dict[str, None] = {}
     for entry in entries:
         members = GROUPS.get(entry.removeprefix("-"), (entry.removeprefix("-"),))
-        chosen = chosen - set(members) if entry.startswith("-") else chosen | set(members)
-    return tuple(name for name in KNOWN if name in chosen)
+        removed = members if entry.startswith("-") else ()
+        chosen = {name: None for name in (*chosen, *members) if name not in removed}
+    return (*(name for name in KNOWN if name in chosen), *(name for name in chosen if name not in KNOWN))
 
 
 def expand(entries: Iterable[str]) -> tuple[str, ...]:
     """Return the dtypes that a list of names and groups expands to, in the order of `KNOWN`.
+
+    Dtypes that only a device profile declares come last.
 
     >>> expand(["floating", "-half"])
     ('float32', 'float64')

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
-from opcheck.spec import dtypes
 from opcheck.spec.claims import USUAL_TOLERANCES, Accuracy, Dtypes, OperatorTolerances, Supports, Tolerance, Tolerances
 from opcheck.spec.device import DeviceProfile
 from opcheck.spec.document import Document
+from opcheck.spec.dtypes import HALF
 from opcheck.spec.entry import Entry
 from opcheck.spec.operator import OperatorSpec, VariantTarget
 from opcheck.spec.positions import Path as KeyPath
@@ -116,7 +116,7 @@ class DeviceClaims:
         """
         result = Tolerance()
         for level in self.tolerances:
-            of_dtype = level.dtype.get(dtype, Tolerance()) if dtype in dtypes.HALF else Tolerance()
+            of_dtype = level.dtype.get(dtype, Tolerance()) if dtype in HALF else Tolerance()
             result = result.over(level.check.get(check, Tolerance()).over(of_dtype))
         return result
 
@@ -176,24 +176,29 @@ class Operator:
 
     def on(self, device: DeviceProfile) -> DeviceClaims:
         """Return its claims on a device, without the dtypes that the device lacks."""
-        return _on(self, device.name, dtypes.expand(device.lacks), device.tolerance)
+        return _on(self, device)
+
+    def dtypes_on(self, device: DeviceProfile) -> Dtypes:
+        """Return the dtypes that the spec claims on a device, whether it has them or not."""
+        special = self.spec.per_device.get(device.name)
+        return special.dtypes if special and special.dtypes else self.spec.dtypes
 
 
-def _on(operator: Operator, device: str, lacks: tuple[str, ...], profile: Tolerances) -> DeviceClaims:
-    spec, special = operator.spec, operator.spec.per_device.get(device)
-    claimed: Dtypes = special.dtypes if special and special.dtypes else spec.dtypes
+def _on(operator: Operator, device: DeviceProfile) -> DeviceClaims:
+    spec, special = operator.spec, operator.spec.per_device.get(device.name)
+    claimed = operator.dtypes_on(device)
     supports = spec.supports
     if special and special.supports:
         supports = supports.model_copy(update=special.supports)
-    forward = claimed.forward_names()
+    forward = tuple(filter(device.has, claimed.forward_names()))
     own = (special.tolerance,) if special and special.tolerance else ()
     return DeviceClaims(
-        tuple(name for name in forward if name not in lacks),
+        forward,
         # Without a forward pass there is no backward pass, even if the defaults of the file claim one.
-        tuple(name for name in claimed.backward_names() if name in forward and name not in lacks),
+        tuple(name for name in claimed.backward_names() if name in forward),
         claimed.exact if "exact" in claimed.model_fields_set else spec.dtypes.exact,
         supports,
-        (*own, spec.tolerance, profile),
+        (*own, spec.tolerance, device.tolerance),
     )
 
 

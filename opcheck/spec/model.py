@@ -81,6 +81,15 @@ def _dtype_entry(text: str) -> str:
     return text
 
 
+def _new_dtype(text: str) -> str:
+    _bounded(text, "a name", LONGEST_NAME)
+    if text in dtypes.KNOWN or text in dtypes.GROUPS:
+        raise refuse(f'"{text}" may exist on any device', "a dtype that exists only there; other profiles say `lacks`")
+    if not re.fullmatch(r"[a-z]\w*", text):
+        raise refuse(f'"{text}" is not the name of a dtype', "its name in torch, such as float8_e8m0fnu")
+    return text
+
+
 def _specifier(text: str) -> str:
     # Imported here: packaging takes 40 ms to import, and few specs have a version condition.
     from packaging.specifiers import SpecifierSet
@@ -160,6 +169,12 @@ ModuleName = Annotated[
     AfterValidator(_module_name),
     _text(pattern=r"^[^\s.:()/-]+(\.[^\s.:()/-]+)*$", expected="expected a module, such as mylib.ops"),
 ]
+NewDtype = Annotated[
+    str,
+    AfterValidator(_new_dtype),
+    _text(pattern=r"^[a-z]\w*$", expected="expected a name in torch, such as float8_e8m0fnu"),
+]
+"""The name of a dtype that opcheck does not know."""
 DtypeEntry = Annotated[str, AfterValidator(_dtype_entry), _text(names="dtype entry")]
 VersionCondition = Annotated[
     str,

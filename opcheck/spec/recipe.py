@@ -31,7 +31,7 @@ SPARSE_LAYOUTS = tuple(name for name in get_args(Layout) if name.startswith("spa
 
 
 def _known_dtype(name: str) -> str:
-    choices = (*dtypes.KNOWN, *dtypes.FOLLOWING)
+    choices = (*dtypes.known(), *dtypes.FOLLOWING)
     if name not in choices:
         raise refuse(f'unknown dtype "{name}"', 'a dtype, "real", "complex" or "integer"', nearest(name, choices))
     return name

@@ -91,7 +91,7 @@ class _Writer:
         table["additionalProperties"] = unknown_key(keys)
         if model is Tensor:
             return table | _shape_or_values(keys)
-        if model is When:
+        if issubclass(model, When):
             table["minProperties"] = 1
         return required(table | {key: definition[key] for key in ("required",) if key in definition})
 

@@ -24,11 +24,16 @@ class Vocabulary:
     """Templates of different folders may have the same name."""
     complete: bool
     """Whether there are no other names. Only then is another name a mistake."""
+    dtypes: tuple[str, ...] = ()
+    """The dtypes that device profiles declare."""
 
     def names(self, kind: str) -> dict[str, str]:
         """Return the names of one kind, such as "check", each with its meaning or an empty string."""
         described = {"check": self.checks, "device": self.devices, "template": self._abouts()}
-        return dict(described[kind] if kind in described else dict.fromkeys(FIXED[kind], ""))
+        if kind in described:
+            return dict(described[kind])
+        declared = _signed(self.dtypes) if kind == "dtype entry" else self.dtypes if kind.startswith("dtype") else ()
+        return dict.fromkeys((*FIXED[kind], *declared), "")
 
     def open(self, kind: str) -> bool:
         """Tell whether there may be other names of a kind."""

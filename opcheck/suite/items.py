@@ -33,6 +33,8 @@ class SpecCollector(pytest.File):
 
             known = [case.id for case in plan(library, plugin.devices)]
             raise pytest.UsageError(f'{self.nodeid} has no case "{name}"{suggestion(name, known)}')
+        if not wanted and not self.config.option.opcheck_alone:  # `opcheck run` counts for itself
+            plugin.count_left_out(library)
         if self.config.option.opcheck_alone:
             plugin.look_up(found)
         # The node id is given as text, since --lf remembers it as text. pytest would build a different one from parts.
@@ -76,7 +78,7 @@ class CaseItem(pytest.Item):
 
         self.outcome = None  # other plugins may run an item again
         plugin = self.config.stash[PLUGIN]
-        busy = nullcontext() if plugin.worker is None else plugin.worker.busy(self.nodeid, plugin.session.spoilt_by)
+        busy = nullcontext() if plugin.worker is None else plugin.worker.busy(self.nodeid, plugin.session.lost_to)
         with busy:
             outcome = self.outcome = run(self.case, plugin.session, self._limit)
         if outcome.outcome == "skipped":
@@ -131,7 +133,8 @@ class CaseItem(pytest.Item):
         reason = text.splitlines()[-1] if text else f"{report.when} did not finish"
         kind: OutcomeKind = "skipped" if report.skipped else "error"
         seed = self.config.stash[PLUGIN].rerun_seed
-        rerun = rerun_command(self.case.operator.document.file, self.case.id, seed=seed)
+        further = self.config.stash[PLUGIN].settings.option_for(self.case.device)
+        rerun = rerun_command(self.case.operator.document.file, self.case.id, seed=seed, further=further)
         message = f"{text}\n\nrun just this: {rerun}"
         outcome = Outcome.of(self.case, kind, reason, message)  # by a time-out, a fixture, an interrupt
         return dataclasses.replace(outcome, seconds=report.duration).record()

@@ -18,6 +18,9 @@ def add_options(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager
     group = parser.getgroup("opcheck", "opcheck: tests of operators from TOML specs")
     many = {"action": "append", "default": [], "metavar": "NAMES"}
     group.addoption("--opcheck-device", **many, help="devices to test on, separated by commas; default: all present")
+    group.addoption(
+        "--opcheck-device-profile", action="append", default=[], metavar="FILE", help="a further device profile"
+    )
     group.addoption("--opcheck-operator", **many, help="operators: ids, names or glob patterns")
     group.addoption("--opcheck-check", **many, help="checks to run")
     group.addoption("--opcheck-dtype", **many, help="dtypes or groups of dtypes")

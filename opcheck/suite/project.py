@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +16,7 @@ from opcheck.text import separated
 
 if TYPE_CHECKING:
     from opcheck.plan import Case, Selection
+    from opcheck.plan.left_out import Rule
     from opcheck.run.session import RunSession
     from opcheck.run.worker import Worker
     from opcheck.settings import Settings
@@ -38,6 +40,8 @@ class Plugin:
         """Whether pytest was given a larger folder in place of one of them."""
         self.described: dict[str, Operator] = {}
         """The operators collected so far, by id."""
+        self.left_out: Counter[Rule] = Counter()
+        """How many cases the rules of device profiles leave out."""
         self._marks: dict[str, pytest.MarkDecorator] = {}
         self._prepared: set[str] = set()
         """The ids of the operators whose modules have been imported."""
@@ -52,7 +56,8 @@ class Plugin:
         from opcheck.spec import SpecError
 
         try:
-            settings = Settings.find(self.config.invocation_params.dir)
+            given = self.config.option.opcheck_device_profile
+            settings = Settings.find(self.config.invocation_params.dir, given)
             load_plugins(settings)
             return settings
         except SpecError as error:
@@ -91,9 +96,8 @@ class Plugin:
         """The devices to plan for. Raises UsageError for unknown names."""
         from opcheck.devices.presence import default_devices
         from opcheck.plan.selection import unknown_devices
-        from opcheck.spec.device import profiles
 
-        known = profiles(self.settings.device_folders())
+        known = self.settings.profiles()
         names = self.names("device")
         mistakes = unknown_devices(names, known)
         if mistakes:
@@ -119,6 +123,12 @@ class Plugin:
         """The seed to name in rerun commands; None if it is 0 because nobody set it."""
         return self.seed if self.seed or self.settings.seed else None
 
+    @property
+    def number(self) -> int | None:
+        """The number of this worker of pytest-xdist; None if this process is no worker."""
+        found = re.fullmatch(r"gw(\d+)", getattr(self.config, "workerinput", {}).get("workerid", ""))
+        return int(found[1]) if found else None
+
     @cached_property
     def session(self) -> RunSession:
         """What cases share when they run. The first use imports torch."""
@@ -127,7 +137,9 @@ class Plugin:
         option = self.config.option
         overrides = {name: getattr(option, f"opcheck_{name}") for name in OVERRIDES}
         given = {name: value for name, value in overrides.items() if value is not None}
-        return RunSession.start(self.settings, option.opcheck_engine, own_process=self.worker is not None, **given)
+        return RunSession.start(
+            self.settings, option.opcheck_engine, own_process=self.worker is not None, number=self.number, **given
+        )
 
     def prepare(self, cases: Iterable[Case]) -> list[Problem]:
         """Import the modules that the operators of cases are defined in.
@@ -199,6 +211,12 @@ class Plugin:
         if problems:
             raise SpecError(problems)
         return library
+
+    def count_left_out(self, library: Library) -> None:
+        """Count what the rules of device profiles leave out of the selected cases of a library."""
+        from opcheck.plan.left_out import left_out
+
+        self.left_out += left_out(library, self.devices, self.selection)
 
     def mark(self, name: str, about: str = "a check, device, dtype or tag") -> pytest.MarkDecorator:
         """Return a mark. The first call for a name registers it."""

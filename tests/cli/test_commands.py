@@ -48,7 +48,7 @@ class TestList:
 
     def test_names_that_do_not_exist_are_told(self, cli):
         run = cli("list", "--device=cud", "--check=backward")
-        assert run.err == 'opcheck: unknown device "cud"; expected one of cpu, cuda; did you mean "cuda"?\n'
+        assert run.err == 'opcheck: unknown device "cud"; expected one of cpu, cuda, mps, xpu; did you mean "cuda"?\n'
         assert run.code == 2
 
 
@@ -131,6 +131,13 @@ class TestSchema:
         assert run.err == "opcheck: [Errno 2] No such file or directory: 'no/such/folder/schema.json'\n"
 
 
+KEYS = (
+    "name", "torch", "about", "file", "inherits", "module", "present", "reason", "count", "detail", "lacks", "dtypes",
+    "allow", "deny", "expect", "seed", "synchronize",
+)  # fmt: skip
+"""What `opcheck devices --json` says of a device. Other programs read it."""
+
+
 class TestDevices:
     def test_each_device_has_a_line(self, cli):
         lines = cli("devices").out.splitlines()
@@ -140,15 +147,37 @@ class TestDevices:
     def test_json_has_an_object_for_each_device(self, cli, project):
         project.write(
             "devices/ghost.toml",
-            '[device]\nname = "ghost"\ntorch = "xpu"\nmodule = "ghost_backend"\nlacks = ["float64"]\n',
+            '[device]\nname = "ghost"\ninherits = "base"\nmodule = "ghost_backend"\nlacks = ["complex"]\n'
+            'dtypes = ["float8_e8m0fnu"]\nallow = ["torch.*"]\nseed = "ghost_backend:seed"\n',
+        )
+        project.write(
+            "devices/base.toml",
+            '[device]\nname = "base"\nabout = "both"\ntorch = "xpu"\nlacks = ["float64"]\ndeny = ["torch.sin"]\n'
+            '[[device.expect]]\nwhen = { check = "vmap" }\noutcome = "fail"\nreason = "known"\n',
         )
         project.write("pyproject.toml", '[tool.opcheck]\ndevices = ["devices"]\n')
         ghost = json.loads(cli("devices", "--json").out)[-1]
         assert ghost == {
-            "name": "ghost", "torch": "xpu", "present": False, "count": 0, "detail": "", "lacks": ["float64"],
-            "about": "",
+            "name": "ghost", "torch": "xpu", "present": False, "count": 0, "detail": "", "about": "both",
+            "file": "devices/ghost.toml", "inherits": "base", "module": "ghost_backend",
+            "lacks": ["float64", "complex64", "complex128"], "dtypes": ["float8_e8m0fnu"],
+            "allow": ["torch.*"], "deny": ["torch.sin"], "expect": 1, "seed": "ghost_backend:seed", "synchronize": None,
             "reason": "importing ghost_backend failed: ModuleNotFoundError: No module named 'ghost_backend'",
         }  # fmt: skip
+
+    def test_every_device_has_every_key(self, cli):
+        records = json.loads(cli("devices", "--json").out)
+        assert [record["name"] for record in records] == ["cpu", "cuda", "mps", "xpu"]
+        assert {tuple(record) for record in records} == {KEYS}
+        assert [record["lacks"] for record in records] == [[], [], ["float64", "complex128"], []]
+
+    def test_a_profile_on_the_command_line_is_one_of_them(self, cli, project):
+        project.write("mine.toml", '[device]\nname = "mine"\ntorch = "cpu"\nmodule = "bad_backend"\n')
+        project.write("bad_backend.py", "raise SystemExit(3)\n")
+        lines = cli("devices", "--device-profile", "mine.toml").out.splitlines()
+        assert lines[-1] == "mine     absent: importing bad_backend failed: SystemExit: 3"
+        run = cli("devices", "--device-profile=nowhere.toml")
+        assert (run.code, run.err) == (2, "nowhere.toml:1:1: cannot be read: No such file or directory\n")
 
     def test_a_wrong_profile_is_told_with_its_place(self, cli, project):
         project.write("devices/ghost.toml", '[device]\nname = "ghost"\nlack = []\n')

@@ -12,6 +12,7 @@ import tomli
 
 from opcheck.plan import load
 from opcheck.settings import Settings
+from opcheck.spec.device import ProfileFile
 from opcheck.spec.operator import TemplateFile
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -72,7 +73,9 @@ def test_toml_is_valid(text, tmp_path, monkeypatch):
     elif "template" in data:
         assert TemplateFile.model_validate(data).samples
     elif "project" in data:
-        assert "opcheck.checks" in data["project"]["entry-points"]
+        assert data["project"]["entry-points"].keys() & {"opcheck.checks", "opcheck.devices"}
+    elif "device" in data:
+        assert ProfileFile.model_validate(data).device.name
     elif data:
         monkeypatch.chdir(tmp_path)
         samples = 'samples = [{ use = "unary" }, { name = "empty", args = [{ shape = [0] }] }]\n'

@@ -75,7 +75,7 @@ def test_all_that_holds_gives_exit_code_0(cli):
         (["--check=bakward"], 'did you mean "backward"?'),
         (["--dtype=flaot32"], 'did you mean "float32"?'),
         (["--tag=quik"], 'unknown tag "quik"; expected quick; did you mean "quick"?'),
-        (["--device=cud"], 'unknown device "cud"; expected one of cpu, cuda; did you mean "cuda"?'),
+        (["--device=cud"], 'unknown device "cud"; expected one of cpu, cuda, mps, xpu; did you mean "cuda"?'),
         (["--operator=demo.duble"], 'no operator matches "demo.duble"; did you mean "demo.double"?'),
         (["-k", "nothing"], "the request selects no case"),
         (["-m", "quick and not cpu"], "the request selects no case"),

@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
+from opcheck.plan import load
 from opcheck.plan.audit import audit
-from opcheck.spec import Library
+from opcheck.spec import Library, SpecError
 from opcheck.spec.device import DeviceProfile, profiles
 
 Load = Callable[[str], Library]
@@ -141,6 +142,11 @@ per_device.cuda.tolerance.check.vmapp = { atol = 1 }
             'npu.toml:3:30: unknown check "vmapp"',
             'npu.toml:3:48: unknown device "cpu"',
         ]
+
+    def test_a_spec_names_no_operators(self, write: Callable[..., object]) -> None:
+        write(expecting('operator = "torch.sin"'))
+        with pytest.raises(SpecError, match=r'spec.toml:5:22: unknown key "operator"'):
+            load(["spec.toml"])
 
     def test_an_expectation_for_another_torch_still_matches_its_cases(
         self, audited: Audited, torch_is: TorchIs

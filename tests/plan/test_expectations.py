@@ -57,6 +57,21 @@ class TestWhichCases:
         assert {case.check for case in planned(HEAD, profile) if case.expectations} == {"vmap"}
         assert expected(planned(HEAD)) == []
 
+    @pytest.mark.parametrize(
+        ("operator", "holds"),
+        [
+            ('"torch.sin"', True),
+            ('"torch.s*"', True),
+            ('["torch.cos", "*.sin"]', True),
+            ('"torch.cos"', False),
+            ("[]", True),
+        ],
+    )
+    def test_a_profile_names_operators(self, planned: Plan, device: Device, operator: str, holds: bool) -> None:
+        when = f'{{ check = "vmap", operator = {operator} }}'
+        profile = device(f'expect = [{{ when = {when}, outcome = "fail", reason = "no" }}]')
+        assert bool(expected(planned(HEAD, profile))) is holds
+
 
 class TestTorchVersions:
     @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ class TestIds:
         assert first == second
 
     def test_the_order_is_operator_device_variant_dtype_check(self, planned: Plan) -> None:
-        cases = planned(SIN + DIV, *profiles().values())
+        cases = planned(SIN + DIV, profiles()["cpu"], profiles()["cuda"])
         checks, dtypes = list(check_kinds()), ["float64", "complex128", *STANDARD]
         places = [
             (

@@ -88,10 +88,12 @@ class TestExpectationsOfTheCase:
         outcome = judge(case_of((None, "fail", "known")), verdicts(b=WRONG))
         assert (outcome.outcome, outcome.reason, outcome.message) == ("xfailed", "known", "the slope is wrong")
 
-    def test_a_pass_that_was_not_expected_counts(self, case_of):
+    def test_a_pass_that_was_not_expected_counts(self, case_of, tmp_path):
         outcome = judge(case_of((None, "fail", "known")), GOOD)
         assert (outcome.outcome, outcome.reason) == ("xpassed", "expected to fail, but holds: known")
-        assert outcome.message.endswith("take the expectation out of the spec")
+        place, told, advice = outcome.message.replace(": ", "\n", 1).splitlines()
+        assert place == f"{tmp_path}/spec.toml:11:1"
+        assert (told, advice) == (outcome.reason, "take the expectation out there, or narrow it")
         assert outcome.is_bad
 
     @pytest.mark.parametrize(("found", "expected"), [(GOOD, "passed"), (verdicts(a=WRONG), "xfailed")])

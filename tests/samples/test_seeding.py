@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -29,11 +30,22 @@ def test_devices_that_are_not_tested_are_left_alone(monkeypatch):
     seed_device(7)
 
 
-@pytest.mark.parametrize("module", [True, False])
-def test_another_device_is_seeded_as_well(module, monkeypatch):
+@pytest.mark.parametrize("name", ["manual_seed_all", "manual_seed", None])
+def test_another_device_is_seeded_as_well_if_it_can_be(name, monkeypatch):
     seeds = []
-    found = SimpleNamespace(manual_seed_all=seeds.append) if module else SimpleNamespace()
-    monkeypatch.setattr("torch.get_device_module", lambda device: found)
-    monkeypatch.setattr("torch.manual_seed", seeds.append)
+    module = SimpleNamespace(**{name: seeds.append} if name else {})
+    monkeypatch.setattr("torch.get_device_module", lambda device: module)
+    monkeypatch.setattr("torch.manual_seed", lambda seed: pytest.fail("it seeds all devices"))
     seed_device(7, "cuda:0")
-    assert seeds == [7]
+    assert seeds == ([7] if name else [])
+
+
+SEEDS = []
+
+
+def test_the_function_that_a_profile_names_seeds_its_device(monkeypatch):
+    module = SimpleNamespace(manual_seed_all=lambda seed: pytest.fail("seeded"))
+    monkeypatch.setattr("torch.get_device_module", lambda device: module)
+    monkeypatch.setitem(sys.modules, "opseeder", SimpleNamespace(seed=SEEDS.append))
+    seed_device(7, "cuda:0", "opseeder:seed")
+    assert SEEDS == [7]

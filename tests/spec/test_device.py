@@ -9,6 +9,7 @@ import pytest
 
 from opcheck.spec import SpecError
 from opcheck.spec.device import DeviceProfile, Hint, profiles, read_profile
+from opcheck.spec.dtypes import expand
 
 Write = Callable[..., Path]
 
@@ -68,3 +69,114 @@ def test_without_a_hint_the_module_is_the_sign() -> None:
     assert DeviceProfile(name="one", module="tomli").signs == Hint(module="tomli")
     assert DeviceProfile(name="one", module="tomli", hint=Hint(always=True)).signs == Hint(always=True)
     assert DeviceProfile(name="one").signs == Hint()
+
+
+def written(write: Write, **files: str) -> dict[str, DeviceProfile]:
+    for name, text in files.items():
+        write(f'[device]\nname = "{name}"\n{text}\n', f"devices/{name}.toml")
+    return profiles((Path("devices").resolve(),))
+
+
+class TestInheritance:
+    def test_keys_replace_lists_are_joined_and_tolerances_merged(self, write: Write) -> None:
+        expect = '[[device.expect]]\nwhen = {{ check = "{}" }}\noutcome = "fail"\nreason = "known"\n'
+        found = written(
+            write,
+            base='torch = "privateuseone"\nabout = "the first"\nmodule = "npu_backend"\nseed = "npu:seed"\n'
+            'lacks = ["double"]\ndeny = ["torch.sin"]\nallow = ["torch.*"]\ndtypes = ["float8_e8m0fnu"]\n'
+            "tolerance = { rtol = 0.1, dtype.float32 = { atol = 1, rtol = 2 }, check.vmap.atol = 3 }\n"
+            + expect.format("vmap"),
+            npu='inherits = "base"\nabout = "the second"\nlacks = ["-float64", "half"]\ndeny = ["torch.cos"]\n'
+            'allow = ["mine.*"]\nsynchronize = "npu:wait"\n'
+            "tolerance = { atol = 0.2, dtype.float32.rtol = 4, dtype.float16.rtol = 5 }\n" + expect.format("dtypes"),
+        )
+        npu = found["npu"]
+        assert (npu.name, npu.device_string, npu.about, npu.module) == (
+            "npu",
+            "privateuseone",
+            "the second",
+            "npu_backend",
+        )
+        assert (npu.seed, npu.synchronize, npu.dtypes) == ("npu:seed", "npu:wait", ("float8_e8m0fnu",))
+        assert expand(npu.lacks) == ("float16", "bfloat16", "complex128")
+        assert (npu.deny, npu.allow) == (("torch.sin", "torch.cos"), ("mine.*",))
+        assert [expect.when.check for expect in npu.expect] == ["vmap", "dtypes"]
+        assert dict(npu.tolerance.at("backward", "float32").numbers()) == {
+            "atol": 1, "rtol": 4, "eps": None, "nondeterminism": None
+        }  # fmt: skip
+        assert dict(npu.tolerance.at("vmap", "float16").numbers()) == {
+            "atol": 3, "rtol": 5, "eps": None, "nondeterminism": None
+        }  # fmt: skip
+        assert (npu.tolerance.atol, npu.tolerance.rtol) == (0.2, 0.1)
+        assert found["base"].deny == ("torch.sin",)
+
+    def test_a_device_string_is_inherited_even_if_it_is_the_name(self, write: Write) -> None:
+        assert written(write, tf32='inherits = "cuda"')["tf32"].device_string == "cuda"
+
+    def test_the_hint_goes_with_the_module(self, write: Write) -> None:
+        found = written(write, one='inherits = "cuda"', two='inherits = "cuda"\nmodule = "tomli"')
+        assert found["one"].signs == profiles()["cuda"].hint
+        assert found["two"].signs == Hint(module="tomli")
+
+    def test_a_profile_may_extend_the_one_that_it_replaces(self, write: Write) -> None:
+        found = written(
+            write, cuda='inherits = "cuda"\nlacks = ["half"]', rtx='inherits = "cuda"\ndeny = ["torch.sin"]'
+        )
+        assert found["cuda"].hint == profiles()["cuda"].hint
+        assert found["rtx"].lacks == ("half",)
+
+    def test_what_inherits_knows_its_own_place(self, write: Write) -> None:
+        npu = written(write, npu='inherits = "mps"\ntolerance.atol = 1')["npu"]
+        assert str(npu.problem(("tolerance", "atol"), "wrong")) == "devices/npu.toml:4:18: wrong"
+        assert (npu.file, npu.written.lacks, npu.lacks) == ("devices/npu.toml", (), ("double",))
+
+    def test_parents_that_do_not_exist_are_refused(self, write: Write, tmp_path: Path) -> None:
+        write('[device]\nname = "npu"\ninherits = "cudaa"\n', "devices/a.toml")
+        write('[device]\nname = "own"\ninherits = "own"\n', "devices/b.toml")
+        known = "expected one of cpu, cuda, mps, xpu"
+        assert lines_of(tmp_path / "devices") == [
+            f'devices/a.toml:3:12: unknown device "cudaa"; {known}, own; did you mean "cuda"?',
+            f'devices/b.toml:3:12: unknown device "own"; {known}, npu',
+        ]
+
+    def test_circles_are_refused(self, write: Write, tmp_path: Path) -> None:
+        for name, parent in ("ab", "bc", "cb"):
+            write(f'[device]\nname = "{name}"\ninherits = "{parent}"\n', f"devices/{name}.toml")
+        circle = "expected a profile that inherits from none of these"
+        assert lines_of(tmp_path / "devices") == [
+            f"devices/b.toml:3:12: profiles inherit in a circle: c inherits b inherits c; {circle}",
+            f"devices/c.toml:3:12: profiles inherit in a circle: b inherits c inherits b; {circle}",
+        ]
+
+
+def test_files_come_after_folders(write: Write, tmp_path: Path) -> None:
+    write('[device]\nname = "npu"\nlacks = ["half"]\n', "devices/npu.toml")
+    file = write('[device]\nname = "npu"\ninherits = "npu"\nlacks = ["double"]\n', "other/mine.toml")
+    found = profiles((tmp_path / "devices",), (file,))["npu"]
+    assert (found.lacks, found.file, found.path) == (("half", "double"), "other/mine.toml", file)
+
+
+@pytest.mark.parametrize(
+    ("name", "mistake"),
+    [
+        (
+            "float16",
+            '"float16" may exist on any device; expected a dtype that exists only there; other profiles say `lacks`',
+        ),
+        ("half", '"half" may exist on any device; expected a dtype that exists only there; other profiles say `lacks`'),
+        ("-x", '"-x" is not the name of a dtype; expected its name in torch, such as float8_e8m0fnu'),
+    ],
+)
+def test_a_dtype_of_its_own_is_a_new_one(write: Write, tmp_path: Path, name: str, mistake: str) -> None:
+    write(f'[device]\nname = "npu"\ndtypes = ["{name}"]\n', "devices/npu.toml")
+    assert lines_of(tmp_path / "devices") == [f"devices/npu.toml:3:11: {mistake}"]
+
+
+def test_a_device_has_the_dtypes_that_it_does_not_lack() -> None:
+    device = DeviceProfile(name="npu", lacks=("double",), dtypes=("float8_e8m0fnu",))
+    assert [
+        name for name in ("float32", "float64", "complex128", "float8_e8m0fnu", "float8_x") if device.has(name)
+    ] == [
+        "float32",
+        "float8_e8m0fnu",
+    ]

@@ -300,12 +300,12 @@ class TestModules:
 class TestDevices:
     def test_an_unknown_device_has_the_nearest_name(self, mistakes: Mistakes) -> None:
         assert mistakes(SIN + 'devices = ["cpu", "cudaa"]\n') == [
-            'spec.toml:4:19: unknown device "cudaa"; expected one of cpu, cuda; did you mean "cuda"?'
+            'spec.toml:4:19: unknown device "cudaa"; expected one of cpu, cuda, mps, xpu; did you mean "cuda"?'
         ]
 
     def test_overrides_for_an_unknown_device_are_refused_at_its_name(self, mistakes: Mistakes) -> None:
         assert mistakes(SIN + "[operator.per_device.cdua]\nsupports = {}\n") == [
-            'spec.toml:4:22: unknown device "cdua"; expected one of cpu, cuda; did you mean "cuda"?'
+            'spec.toml:4:22: unknown device "cdua"; expected one of cpu, cuda, mps, xpu; did you mean "cuda"?'
         ]
 
     def test_unknown_support_on_a_device_is_refused(self, mistakes: Mistakes) -> None:

@@ -152,7 +152,7 @@ def test_names_are_enumerated(schema: Any) -> None:
     assert when["properties"]["check"]["items"]["anyOf"][0]["enum"] == checks
     assert set(when["properties"]["dtype"]["then"]["enum"]) == {*GROUPS, *KNOWN}
     assert list(at(schema, "operator", "*", "tolerance", "check")["properties"]) == checks
-    assert list(at(schema, "operator", "*", "per_device")["properties"]) == ["cpu", "cuda"]
+    assert list(at(schema, "operator", "*", "per_device")["properties"]) == ["cpu", "cuda", "mps", "xpu"]
     sample = at(schema, "operator", "*", "samples", "*")
     assert at(sample, "use")["anyOf"][0]["enum"] == list(builtin_names())
     tensor = schema["$defs"]["Value"]

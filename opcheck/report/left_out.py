@@ -1,0 +1,46 @@
+"""Tells how many cases the rules of device profiles leave out: in a terminal, and in the JSON report."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from opcheck.plan.left_out import Rule
+
+
+def told(found: Counter[Rule]) -> list[str]:
+    """Return a line for each device: `left out on npu: 212 cases (deny), 30 (lacks float64)`."""
+    lines = []
+    for device in dict.fromkeys(rule.device for rule in found):
+        counts = [(rule.reason, count) for rule, count in _ordered(found) if rule.device == device]
+        (first, most), *rest = counts
+        parts = [f"{most} {'case' if most == 1 else 'cases'} ({first})", *(f"{n} ({reason})" for reason, n in rest)]
+        lines.append(f"left out on {device}: {', '.join(parts)}")
+    return lines
+
+
+def records(found: Counter[Rule]) -> list[dict[str, Any]]:
+    """Return a record for each rule, with the keys of those of cases: the outcome is `left_out`."""
+    empty = dict.fromkeys(("operator", "variant", "check", "dtype", "family", "message"), "")
+    return [
+        {
+            **empty, "id": f"left out on {rule.device}: {rule.reason}", "device": rule.device, "outcome": "left_out",
+            "reason": rule.reason, "seconds": 0.0, "fields": {"cases": count}, "seed": 0,
+        }
+        for rule, count in _ordered(found)
+    ]  # fmt: skip
+
+
+def _ordered(found: Counter[Rule]) -> list[tuple[Rule, int]]:
+    """Return the largest counts first, and equal ones by the alphabet."""
+    return sorted(found.items(), key=lambda item: (-item[1], item[0]))
+
+
+def sent(found: Counter[Rule]) -> list[list[str | int]]:
+    """Return the counts as plain data, for another process."""
+    return [[*rule, count] for rule, count in found.items()]
+
+
+def received(data: list[list[Any]]) -> Counter[Rule]:
+    """Return the counts that another process has sent."""
+    return Counter({Rule(device, reason): count for device, reason, count in data})

@@ -1,0 +1,170 @@
+"""Devices in a run: profiles from the command line, what they leave out, and operators that break a device."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+OPERATORS = '''
+"""Operators, and a device on the CPU that one of them breaks for good, as a device-side assert does."""
+
+BROKEN = []
+
+
+def wait():
+    if BROKEN:
+        raise RuntimeError("device-side assert triggered")
+
+
+def seed(number):
+    wait()
+
+
+def fine(x):
+    wait()
+    return 2 * x
+
+
+def asserts(x):
+    BROKEN.append(True)
+    wait()
+'''
+
+NPU = """
+[device]
+name        = "npu"
+torch       = "cpu"
+module      = "opnpu"
+synchronize = "opnpu:wait"
+seed        = "opnpu:seed"
+hint        = { always = true }
+deny        = ["*.denied"]
+lacks       = ["complex"]
+"""
+SETTINGS = '[tool.opcheck]\nspecs = ["many.toml"]\nmodules = ["torch", "opnpu"]\n'
+DEFAULTS = """
+[defaults]
+dtypes   = { forward = ["float64", "complex128"] }
+supports = { out = false }
+samples  = [{ args = [{ shape = [2] }] }]
+"""
+DENIED = '[[operator]]\nname = "mine.denied"\ntarget = "opnpu:fine"\n'
+REPORT = ("--report-json", "report.json")
+COUNT, BAD = 30, 7
+CASE = "opnpu.asserts[v7]::vmap[npu-float64]"
+
+
+def written(project, spec):
+    project.write("pyproject.toml", SETTINGS)
+    project.write("opnpu.py", OPERATORS)
+    project.write("npu.toml", NPU)
+    project.write("many.toml", DEFAULTS + spec)
+    return project
+
+
+def many():
+    names = ["asserts" if index == BAD else "fine" for index in range(COUNT)]
+    return "".join(f'[[operator]]\nname = "opnpu.{name}"\nvariant = "v{index}"\n' for index, name in enumerate(names))
+
+
+class TestWhatIsLeftOut:
+    """A denied operator has one case of `vmap` on the device, and each has none in complex128."""
+
+    LINE = "left out on npu: 1 case (deny), 1 (lacks complex128)"
+    OPTIONS = ("--device=npu,cpu", "--check=vmap", "--device-profile", "npu.toml")
+    FINE = '[[operator]]\nname = "opnpu.fine"\n'
+
+    def test_a_run_counts_it_in_the_summary_and_in_the_report(self, cli, project):
+        written(project, self.FINE + DENIED)
+        run = cli("run", *self.OPTIONS, *REPORT)
+        assert run.out.splitlines()[-2:-1] == [self.LINE]
+        left_out = {record["reason"]: record for record in run.records.values() if record["outcome"] == "left_out"}
+        assert {reason: record["fields"] for reason, record in left_out.items()} == {
+            "deny": {"cases": 1}, "lacks complex128": {"cases": 1}
+        }  # fmt: skip
+        assert {record["device"] for record in left_out.values()} == {"npu"}
+        assert len(run.records) == 2 + 5
+        assert run.code == 0
+
+    def test_a_selection_applies(self, cli, project):
+        written(project, self.FINE + DENIED)
+        run = cli("run", *self.OPTIONS, "--dtype=float64", "-k", "npu")
+        assert run.out.splitlines()[-2] == "left out on npu: 1 case (deny); of what -k, -m and --lf choose from"
+        run = cli("run", *self.OPTIONS, "many.toml::opnpu.fine::vmap[npu-float64]")
+        assert "left out" not in run.out
+
+    def test_a_request_that_nothing_is_left_of_says_why(self, cli, project):
+        written(project, self.FINE + DENIED)
+        run = cli("run", *self.OPTIONS[1:], "--device=npu", "--operator=mine.denied")
+        assert run.err == "opcheck: the request selects no case\nopcheck: left out on npu: 1 case (deny)\n"
+        assert run.code == 2
+
+    @pytest.mark.parametrize("processes", [0, 2])
+    def test_plain_pytest_counts_it(self, project, processes):
+        written(project, self.FINE + DENIED)
+        options = [option.replace("--", "--opcheck-") for option in (*self.OPTIONS, *REPORT)]
+        run = project.run("pytest", "many.toml", *options, *(["-n2"] if processes else []))
+        assert f"opcheck: {self.LINE}" in run.out.splitlines()
+        assert sum(record["outcome"] == "left_out" for record in run.records.values()) == 2
+        assert run.code == 0
+
+
+class TestProfilesOnTheCommandLine:
+    def test_each_command_knows_them(self, cli, project):
+        written(project, '[[operator]]\nname = "opnpu.fine"\ndevices = ["npu"]\n')
+        assert cli("validate").err.startswith('many.toml:8:12: unknown device "npu"')
+        assert cli("validate", "--device-profile=npu.toml").code == 0
+        assert cli("list", "--device-profile=npu.toml", "--check=vmap").out == "opnpu.fine::vmap[npu-float64]\n"
+        assert "on npu: forward float64" in cli("show", "opnpu.fine", "--device-profile=npu.toml").out
+
+    def test_a_rerun_command_names_them(self, cli, project):
+        written(project, '[[operator]]\nname = "opnpu.fine"\nvariant = "x"\nsupports = { vmap = false }\n')
+        run = cli("run", "--device=npu", "--check=unsupported", "--device-profile=npu.toml", *REPORT)
+        (message,) = [record["message"] for record in run.records.values() if record["outcome"] == "failed"]
+        rerun = message.splitlines()[-1]
+        assert rerun.startswith("run just this: opcheck run --device-profile npu.toml 'many.toml::opnpu.fine[x]::")
+
+    def test_mistakes_in_them_are_told(self, cli, project):
+        written(project, '[[operator]]\nname = "opnpu.fine"\n')
+        project.write(
+            "npu.toml", NPU + '[[device.expect]]\nwhen.operator = "no.such"\noutcome = "fail"\nreason = "x"\n'
+        )
+        for command in ("run", "validate"):
+            run = cli(command, "--device-profile=npu.toml")
+            assert (run.code, run.err.partition(";")[0]) == (
+                2, "npu.toml:12:1: this expectation matches no case on the device"
+            )  # fmt: skip
+
+    def test_an_expectation_that_nothing_meets_is_told_with_its_place(self, cli, project):
+        written(project, '[[operator]]\nname = "opnpu.fine"\n')
+        expect = '[[device.expect]]\nwhen = { operator = "opnpu.*" }\noutcome = "fail"\nreason = "known"\n'
+        project.write("npu.toml", NPU + expect)
+        run = cli("run", "--device-profile=npu.toml", "--device=npu", "--check=vmap", *REPORT)
+        assert run.outcomes == {
+            "opnpu.fine::vmap[npu-float64]": "xpassed", "left out on npu: lacks complex128": "left_out"
+        }  # fmt: skip
+        assert "npu.toml:11:1: expected to fail, but holds: known" in run.out
+        assert run.code == 1
+
+
+class TestADeviceThatAnOperatorBreaks:
+    OPTIONS = ("--device=npu", "--check=vmap", "--dtype=float64")
+
+    @pytest.mark.parametrize("processes", ["1", "2"])
+    def test_it_costs_one_case_and_a_process(self, project, processes):
+        written(project, many())
+        run = project.run("opcheck", "run", *self.OPTIONS, "--device-profile=npu.toml", "-n", processes, *REPORT)
+        bad = {name: record["reason"] for name, record in run.records.items() if record["outcome"] != "passed"}
+        assert bad == {CASE: "the device npu is unusable since this case: device-side assert triggered"}
+        assert len(run.records) == COUNT
+        assert run.code == 1
+
+    def test_in_one_process_later_cases_are_not_run(self, project):
+        written(project, many())
+        options = [option.replace("--", "--opcheck-") for option in (*self.OPTIONS, *REPORT)]
+        run = project.run("pytest", "many.toml", *options, "--opcheck-device-profile=npu.toml")
+        reasons = {name: re.sub("unusable since.*", "", record["reason"]) for name, record in run.records.items()}
+        assert list(run.outcomes.values()) == ["passed"] * BAD + ["error"] * (COUNT - BAD)
+        assert set(list(reasons.values())[BAD + 1 :]) == {"not run: the device npu is "}
+        assert CASE in list(run.records.values())[-1]["reason"]
