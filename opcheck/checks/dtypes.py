@@ -12,7 +12,7 @@ from functools import partial
 import torch
 
 from opcheck.checks.context import Context
-from opcheck.checks.finer import Finer, Results, cotangents_of
+from opcheck.checks.finer import Finer, Results, cotangents_of, pulled_back, values
 from opcheck.checks.per_sample import each, nobody_tests, too_much
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, remedy, told
@@ -75,7 +75,7 @@ class _Judge:
             return HOLDS  # before a sample is judged, the operator has been called
         names = subject.function.names(subject.result)
         named = [called(index, names[index] if names else "") for index in range(len(subject.outputs))]
-        return self._compared("values", subject.outputs, named, finer, _values)
+        return self._compared("values", subject.outputs, named, finer, values)
 
     def _gradients(self, subject: Subject, finer: Finer | None) -> Verdict:
         if not subject.leaves:
@@ -98,7 +98,7 @@ class _Judge:
         if finer is None:
             return HOLDS
         names = [f"gradient of {name}" for name in subject.leaf_names]
-        return self._compared("gradients", found, names, finer, partial(_pulled_back, cotangents))
+        return self._compared("gradients", found, names, finer, partial(pulled_back, cotangents))
 
     def _compared(
         self, what: str, got: Results, names: Sequence[str], finer: Finer, results: Callable[[Finer], Results]
@@ -118,19 +118,6 @@ class _Judge:
     def _untested(self, why: str) -> Verdict:
         self.reasons[why] = None
         return HOLDS
-
-
-def _values(finer: Finer) -> Results:
-    with torch.no_grad():
-        return finer.function(*finer.inputs.leaves)
-
-
-def _pulled_back(cotangents: Results, finer: Finer) -> Results:
-    """Return the gradients in the finer dtype for the cotangents of the case."""
-    with torch.enable_grad():
-        outputs = with_gradient(finer.function(*finer.inputs.leaves))
-    given = [v.to(output.dtype) for v, output in zip(cotangents, outputs, strict=True)]
-    return vjp(outputs, finer.inputs.leaves, given)
 
 
 def _refused(context: Context, what: str) -> Verdict:

@@ -20,9 +20,10 @@ from opcheck.plan.kind import (
     has_ways_to_call,
     is_module,
     is_registered,
+    runs_on_cpu,
 )
 
-BASIC = ("purity", "nondeterminism")
+BASIC = ("device_consistency", "purity", "nondeterminism")
 SOUND = (*BASIC, "context", "needs_input_grad")
 """What calls must be like for derivatives to say something."""
 
@@ -91,13 +92,14 @@ BUILTIN = (
         "opcheck.checks.nondeterminism:check",
         "nondet_tol",
         needs=("backward",),
-        rests_on=("purity",),
+        rests_on=("device_consistency", "purity"),
     ),
     CheckKind(
         "purity",
         "forward, backward and forward mode leave arguments, cotangents, tangents and captured tensors as they are",
         "opcheck.checks.purity:check",
         needs=("purity",),
+        rests_on=("device_consistency",),
     ),
     CheckKind(
         "buffers",
@@ -227,6 +229,7 @@ BUILTIN = (
         "variants",
         "function, method, in-place, out= and aliases give the same values",
         "opcheck.checks.variants:check",
+        rests_on=("device_consistency",),
         dtypes="values",
         every_variant=False,
         applies=has_ways_to_call,
@@ -235,15 +238,26 @@ BUILTIN = (
         "reference",
         "values agree with the reference",
         "opcheck.checks.reference:check",
+        rests_on=("device_consistency",),
         dtypes="values",
         every_variant=False,
         applies=has_reference,
+    ),
+    CheckKind(
+        "device_consistency",
+        "outputs and gradients agree with those of the CPU in values, dtype, layout, shape and strides",
+        "opcheck.checks.device_consistency:check",
+        dtypes="values",
+        every_variant=False,
+        applies=runs_on_cpu,
+        beside_cpu=True,
     ),
     CheckKind(
         "vmap",
         "vmapping the operator equals looping over it",
         "opcheck.checks.vmap:check",
         needs=("vmap",),
+        rests_on=("device_consistency",),
         every_variant=False,
     ),
     CheckKind(
@@ -258,7 +272,6 @@ BUILTIN = (
         "registration",
         "schema, autograd registration, fake tensors and AOT dispatch pass torch.library.opcheck",
         "opcheck.checks.registration:check",
-        dtypes="derivative",
         every_variant=False,
         applies=is_registered,
     ),
