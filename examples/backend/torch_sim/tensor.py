@@ -14,6 +14,9 @@ MIXES = (aten.copy_, aten._to_copy, aten.index, aten.index_put, aten.index_put_,
 """What takes tensors of the CPU beside those of the device: copies, and, as on CUDA, indices."""
 
 
+NO_KEYS = torch._C.DispatchKeySet.from_raw_repr(0)
+
+
 class SimTensor(torch.Tensor):
     """A tensor on the device. A tensor on the CPU holds its numbers."""
 
@@ -23,11 +26,12 @@ class SimTensor(torch.Tensor):
     def __new__(cls, held: torch.Tensor) -> "SimTensor":
         if held.layout is not torch.strided or held.dtype in runtime.LACKS:
             raise TypeError(f"sim has no {held.layout} tensors of {held.dtype}")
-        held = held.clone() if held._is_zerotensor() else held  # zeros without memory, which only torch itself adds to
+        keys = torch._C.DispatchKeySet(torch._C.DispatchKey.ZeroTensor) if held._is_zerotensor() else NO_KEYS
+        size = 0 if held._is_zerotensor() else held.untyped_storage().nbytes()
         with torch.inference_mode(False):  # a view of an ordinary tensor must be one, even in inference mode
             tensor: SimTensor = torch.Tensor._make_wrapper_subclass(
                 cls, held.size(), held.stride(), held.storage_offset(), dtype=held.dtype,
-                device=torch.device("sim", 0), storage_size=held.untyped_storage().nbytes(),
+                device=torch.device("sim", 0), storage_size=size, _extra_dispatch_keys=keys,
             )  # fmt: skip
         torch._C._set_conj(tensor, held.is_conj())
         torch._C._set_neg(tensor, held.is_neg())
