@@ -185,7 +185,14 @@ def _told(one: Tensor, other: Tensor, off: Tensor) -> str:
     difference = torch.where(off, (got - expected).abs().nan_to_num(nan=float("inf")), -1.0)
     worst = int(difference.argmax())
     place = index_text(*split(worst, one))
-    return f"{place} is {float(got[worst]):.6g}, not {float(expected[worst]):.6g}"
+    found, true = _apart(float(got[worst]), float(expected[worst]))
+    return f"{place} is {found}, not {true}"
+
+
+def _apart(one: float, other: float) -> tuple[str, str]:
+    """Return two numbers as text, with as many digits as it takes to tell them apart."""
+    texts = ((f"{one:.{digits}g}", f"{other:.{digits}g}") for digits in (6, 9, 12))
+    return next((pair for pair in texts if pair[0] != pair[1]), (repr(one), repr(other)))
 
 
 def values(finer: Finer) -> Results:
