@@ -11,7 +11,7 @@ from typing import Any, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from opcheck.plan.kinds import BUILTIN as CHECKS
+from opcheck.plan.builtin_kinds import BUILTIN as CHECKS
 from opcheck.settings import Settings
 from opcheck.spec import dtypes, templates, values
 from opcheck.spec.claims import (

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, overload
 
 from pydantic import TypeAdapter, ValidationError
 
+from opcheck.plan.builtin_kinds import BUILTIN
 from opcheck.plan.kind import CheckKind
-from opcheck.plan.kinds import BUILTIN, REGISTERED, check_kinds, register
+from opcheck.plan.kinds import REGISTERED, check_kinds, register
 from opcheck.spec.claims import Supports
 from opcheck.spec.model import MarkName
 from opcheck.spec.problems import listing, suggestion

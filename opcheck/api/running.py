@@ -43,5 +43,6 @@ def run(cases: Iterable[Case], *, project: str | Path | None = None) -> list[Out
         if not isinstance(case, Case):
             raise TypeError(f"opcheck.run expects cases, as opcheck.plan returns them, not {type(case).__name__}")
     session = RunSession.start(settings_of(project))
-    session.prepare({case.operator.id: case.operator for case in chosen}.values())
+    devices = {case.device.name: case.device for case in chosen}
+    session.prepare({case.operator.id: case.operator for case in chosen}.values(), devices.values())
     return [run_one(case, session) for case in chosen]

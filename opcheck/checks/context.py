@@ -112,6 +112,12 @@ class Context:
         return found
 
     @cached_property
+    def on_cpu(self) -> Context:
+        """The same case on the CPU: this one, if that is where it runs."""
+        # With a cache of its own, since a cache holds what belongs to one device.
+        return self if self.device == "cpu" else replace(self, device="cpu", cache=Cache())
+
+    @cached_property
     def numbers(self) -> Numbers | None:
         """The step and the tolerances for derivatives; None if the dtype is too coarse for finite differences."""
         base = default_numbers(self.dtype)

@@ -13,7 +13,7 @@ from functools import partial
 import torch
 
 from opcheck.checks.context import Context
-from opcheck.checks.finer import Finer, Results, cotangents_of
+from opcheck.checks.finer import Finer, cotangents_of, values
 from opcheck.checks.per_sample import each, nobody_tests, too_much
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, remedy, told
@@ -77,7 +77,7 @@ class _Judge:
         names = subject.function.names(subject.result)
         named = [called(index, names[index] if names else "") for index in range(len(subject.outputs))]
         try:
-            found = finer.contradicts(subject.outputs, named, _values)
+            found = finer.contradicts(subject.outputs, named, values)
         except NO_REFUSAL:
             raise
         except Exception as error:
@@ -110,11 +110,6 @@ class _Judge:
     def _untested(self, why: str) -> Verdict:
         self.reasons[why] = None
         return HOLDS
-
-
-def _values(finer: Finer) -> Results:
-    with torch.no_grad():
-        return finer.function(*finer.inputs.leaves)
 
 
 def _refused(context: Context, what: str) -> Verdict:

@@ -1,4 +1,4 @@
-"""Holds what an operator gives in one dtype against what it gives in a finer one, for the same numbers.
+"""Holds what an operator gives against what it gives in a finer dtype, or on the CPU, for the same numbers.
 
 Rounding is excused: a few units of rounding of the largest element, and what rounding the arguments would do to the
 result. Whole numbers have none. They wrap around where the dtype does.
@@ -15,8 +15,10 @@ from torch import Tensor
 
 from opcheck.checks.subject import Subject
 from opcheck.derivatives import NO_REFUSAL
+from opcheck.derivatives.autodiff import vjp
 from opcheck.derivatives.coordinates import index_text, split, vector, vectors_like
 from opcheck.samples import Inputs, TestedFunction
+from opcheck.samples.outputs import with_gradient
 from opcheck.spec.dtypes import finer_than
 
 UNITS = {"half": 8, "single": 256}
@@ -34,7 +36,7 @@ Results = tuple[Tensor, ...]
 
 @dataclass(frozen=True)
 class Finer:
-    """An operator at a sample, with the numbers of the case in a finer dtype."""
+    """An operator at a sample, with the numbers of the case in a finer dtype, or on the CPU."""
 
     dtype: str
     inputs: Inputs
@@ -55,6 +57,14 @@ class Finer:
             return None
         inputs = context.realize(subject.sample, finer=dtype)
         return cls(dtype, inputs, replace(subject.function, inputs=inputs), _unit(context.dtype))
+
+    @classmethod
+    def on_cpu(cls, subject: Subject) -> Finer:
+        """Return the operator on the CPU, in the dtype of the case. Passes on the exceptions of making the sample."""
+        context = subject.context.on_cpu
+        inputs = context.realize(subject.sample)
+        function = context.function(subject.sample, inputs)
+        return cls(context.case.dtype, inputs, function, _unit(context.dtype))
 
     def contradicts(self, got: Results, names: Sequence[str], results: Callable[[Finer], Results]) -> str:
         """Return where results are off by more than rounding, in a line; an empty string if they are not.
@@ -120,7 +130,8 @@ def _unit(dtype: torch.dtype) -> float:
 
 
 def _dense(result: Tensor) -> Tensor:
-    return result.detach() if result.layout is torch.strided else result.detach().to_dense()
+    """Return a result as a strided tensor on the CPU."""
+    return (result.detach() if result.layout is torch.strided else result.detach().to_dense()).cpu()
 
 
 def _is_rounded(one: Tensor, other: Tensor) -> bool:
@@ -173,7 +184,28 @@ def _told(one: Tensor, other: Tensor, off: Tensor) -> str:
     difference = torch.where(off, (got - expected).abs().nan_to_num(nan=float("inf")), -1.0)
     worst = int(difference.argmax())
     place = index_text(*split(worst, one))
-    return f"{place} is {float(got[worst]):.6g}, not {float(expected[worst]):.6g}"
+    found, true = _apart(float(got[worst]), float(expected[worst]))
+    return f"{place} is {found}, not {true}"
+
+
+def _apart(one: float, other: float) -> tuple[str, str]:
+    """Return two numbers as text, with as many digits as it takes to tell them apart."""
+    texts = ((f"{one:.{digits}g}", f"{other:.{digits}g}") for digits in (6, 9, 12))
+    return next((pair for pair in texts if pair[0] != pair[1]), (repr(one), repr(other)))
+
+
+def values(finer: Finer) -> Results:
+    """Return the outputs under test."""
+    with torch.no_grad():
+        return finer.function(*finer.inputs.leaves)
+
+
+def pulled_back(cotangents: Results, finer: Finer) -> Results:
+    """Return the gradients for the cotangents of the case, which are for the outputs that require grad."""
+    with torch.enable_grad():
+        outputs = with_gradient(finer.function(*finer.inputs.leaves))
+    given = [v.to(output.device, output.dtype) for v, output in zip(cotangents, outputs, strict=True)]
+    return vjp(outputs, finer.inputs.leaves, given)
 
 
 def cotangents_of(outputs: Sequence[Tensor]) -> Results:

@@ -116,7 +116,7 @@ def _judged(subject: Subject, judge: Judge, derivative: bool) -> Verdict:
     verdict = _answer(subject, judge)
     if verdict.passed and verdict.applies and _is_empty(subject, derivative):
         return untested("inputs or outputs are empty")
-    return _blamed(subject, verdict) if verdict.is_failure else verdict
+    return blamed(subject, verdict, subject.context.case.kind.rests_on) if verdict.is_failure else verdict
 
 
 def _answer(subject: Subject, judge: Judge) -> Verdict:
@@ -135,16 +135,17 @@ def _answer(subject: Subject, judge: Judge) -> Verdict:
     return verdict
 
 
-def _blamed(subject: Subject, verdict: Verdict) -> Verdict:
+def blamed(subject: Subject, verdict: Verdict, claims: Iterable[str]) -> Verdict:
     """Return a failure as it is, or as blocked by a claim that it rests on and that does not hold either.
 
-    It is asked about the same sample, whatever checks are selected, and with inputs that nobody has written to.
+    claims: the names of the checks, the most basic one first. Each is asked about the same sample, whatever checks are
+    selected, and with inputs that nobody has written to.
     """
     context = subject.context
     case = context.case
-    for name in case.kind.rests_on:
+    for name in claims:
         root = check_kinds()[name]
-        if not root.claimed(case.operator, case.claims.supports):
+        if not (root.runs_on(case.device) and root.claimed(case.operator, case.claims.supports)):
             continue
         asked = Subject.of(replace(context, case=replace(case, kind=root)), subject.sample)
         found = _answer(asked, implementation(root.implementation).judge)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from opcheck.checks.context import Context
 from opcheck.checks.reference import referred
 from opcheck.checks.subject import Subject
 from opcheck.samples import Inputs, TestedFunction
@@ -36,20 +37,17 @@ def truth_of(subject: Subject) -> Truth | None:
     double = double_of(case.dtype)
     spec, meant = case.operator.spec, subject.sample.goes_with
     if double in case.claims.backward and meant(double):
-        return _own(subject, double, context.device)
+        return _own(subject, context, double)
     if double in spec.dtypes.backward_names() and meant(double) and (spec.devices is None or "cpu" in spec.devices):
-        return _own(subject, double, "cpu")
+        return _own(subject, context.on_cpu, double, " on the CPU")
     if case.operator.has_differentiable_reference:
-        on_cpu = replace(context, device="cpu")
-        return by_reference(subject, on_cpu.realize(subject.sample, finer=double), f" in {double}")
+        return by_reference(subject, context.on_cpu.realize(subject.sample, finer=double), f" in {double}")
     finer = finer_than(case.dtype, case.claims.backward)
-    return _own(subject, finer, context.device) if finer and meant(finer) else None
+    return _own(subject, context, finer) if finer and meant(finer) else None
 
 
-def _own(subject: Subject, dtype: str, device: str) -> Truth:
-    context = subject.context if device == subject.context.device else replace(subject.context, device=device)
+def _own(subject: Subject, context: Context, dtype: str, where: str = "") -> Truth:
     inputs = context.realize(subject.sample, finer=dtype)
-    where = "" if context is subject.context else " on the CPU"
     return Truth(f"the operator in {dtype}{where}", inputs, context.function(subject.sample, inputs))
 
 

@@ -60,7 +60,8 @@ def _plain(tensor: Tensor) -> Tensor:
     found = found.clone() if found._is_zerotensor() else found  # zeros without memory, which nothing may be added to
     if found.is_complex():
         found = torch.view_as_real(found.resolve_conj() if found.is_conj() else found)
-    return found if found.dtype is torch.float64 and found.device.type == "cpu" else found.to("cpu", torch.float64)
+    # In two steps: the conversion takes place on the CPU, since not every device has double precision.
+    return found if found.dtype is torch.float64 and found.device.type == "cpu" else found.cpu().to(torch.float64)
 
 
 def batches_of(matrix: Tensor, like: Sequence[Tensor]) -> tuple[Tensor, ...]:
@@ -82,7 +83,7 @@ def tensors_of(row: Tensor, like: Sequence[Tensor]) -> tuple[Tensor, ...]:
 def _batch(part: Tensor, like: Tensor) -> Tensor:
     shape = (part.shape[0], *like.shape)
     dtype = like.dtype.to_real() if like.is_complex() else like.dtype
-    values = part.to(like.device, dtype, copy=True, memory_format=torch.contiguous_format)
+    values = part.to(dtype, copy=True, memory_format=torch.contiguous_format).to(like.device)
     if like.is_complex():
         values = torch.view_as_complex(values.view(part.shape[0], like.numel(), 2))
     values = values.view(shape)

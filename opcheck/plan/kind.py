@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from opcheck.spec.claims import Supports
+from opcheck.spec.device import DeviceProfile
 from opcheck.spec.library import Operator
 from opcheck.spec.recipe import SPARSE_LAYOUTS
 
@@ -44,6 +45,8 @@ class CheckKind:
     asked: bool = False
     """Whether the spec has to ask for it, under `orders`."""
     applies: Applies = _always
+    beside_cpu: bool = False
+    """Whether it compares a device with the CPU, and so makes no case on the CPU itself."""
     judge: Callable[[Any], Any] | None = None
     """The function that `opcheck.register_check` registered; None for other checks."""
 
@@ -52,6 +55,10 @@ class CheckKind:
         if self.asked and self.name not in operator.spec.orders:
             return False
         return all(getattr(supports, name) for name in self.needs) and self.applies(operator, supports)
+
+    def runs_on(self, device: DeviceProfile) -> bool:
+        """Tell whether it makes cases on a device."""
+        return not self.beside_cpu or device.device_string.partition(":")[0] != "cpu"
 
     @property
     def remedy(self) -> str:
@@ -99,6 +106,11 @@ def has_disclaimers(operator: Operator, supports: Supports) -> bool:
 def has_reference(operator: Operator, supports: Supports) -> bool:
     """Tell whether the spec names a reference."""
     return operator.spec.reference is not None
+
+
+def runs_on_cpu(operator: Operator, supports: Supports) -> bool:
+    """Tell whether the operator is meant to run on the CPU as well."""
+    return operator.spec.devices is None or "cpu" in operator.spec.devices
 
 
 def has_errors(operator: Operator, supports: Supports) -> bool:

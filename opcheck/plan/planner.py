@@ -55,7 +55,7 @@ def admitted(operator: Operator, device: DeviceProfile) -> Iterator[tuple[Varian
     for variant in operator.variants:
         checks: dict[str, list[CheckKind]] = {}
         for kind in check_kinds().values():
-            if _tested(operator, variant, kind, claims):
+            if kind.runs_on(device) and _tested(operator, variant, kind, claims):
                 for dtype in _dtypes(kind, claims, device, operator):
                     checks.setdefault(dtype, []).append(kind)
         yield from ((variant, dtype, kind) for dtype, kinds in checks.items() for kind in kinds)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 
-from opcheck.plan.kinds import BUILTIN, check_kinds
+from opcheck.plan.builtin_kinds import BUILTIN
+from opcheck.plan.kinds import check_kinds
 from opcheck.plan.plugins import load_plugins
 from opcheck.settings import Settings
 from opcheck.spec.catalogue import Catalogue

@@ -73,12 +73,17 @@ class RunSession:
         settings.put_on_path()
         return cls(settings, ENGINES[engine or settings.engine](), overrides, devices=DeviceUse(number))
 
-    def prepare(self, operators: Iterable[Operator]) -> list[Problem]:
+    def prepare(self, operators: Iterable[Operator], devices: Iterable[DeviceProfile] = ()) -> list[Problem]:
         """Import the modules that operators, their variants and aliases are defined in, before any case runs.
+
+        The modules of devices come first: autograd starts its threads at the first backward pass, and has none for a
+        device that is registered later.
 
         Settings that an import changes are restored and recorded: otherwise, verdicts would depend on which operators
         are tested together. Returns a mistake for each name that cannot be found.
         """
+        for device in devices:
+            self.availability(device)
         problems = []
         for operator in operators:
             before = ProcessState.read()

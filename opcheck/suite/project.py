@@ -142,7 +142,7 @@ class Plugin:
         )
 
     def prepare(self, cases: Iterable[Case]) -> list[Problem]:
-        """Import the modules that the operators of cases are defined in.
+        """Import the modules of the devices and operators of cases.
 
         Returns a mistake for each name that cannot be found.
         """
@@ -150,12 +150,13 @@ class Plugin:
             from opcheck.run.late_imports import import_what_is_late
 
             import_what_is_late()
-        operators = {case.operator.id: case.operator for case in cases}
+        chosen = list(cases)
+        operators = {case.operator.id: case.operator for case in chosen}
         fresh = [operator for name, operator in operators.items() if name not in self._prepared]
         self._prepared.update(operators)
         if self.worker is not None:
             self.worker.imports(", ".join(operator.variants[0].path for operator in fresh))
-        return self.session.prepare(fresh)
+        return self.session.prepare(fresh, {case.device.name: case.device for case in chosen}.values())
 
     @cached_property
     def _can_be_interrupted(self) -> bool:
@@ -165,7 +166,7 @@ class Plugin:
         return bool(timed) or any(filter.startswith("error") for filter in filters)
 
     def look_up(self, cases: Iterable[Case]) -> None:
-        """Import the modules that the operators of cases are defined in. Raises SpecError for names not found."""
+        """Import the modules of the devices and operators of cases. Raises SpecError for names not found."""
         from opcheck.spec import SpecError
 
         problems = self.prepare(cases)

@@ -82,6 +82,7 @@ class TestChecks:
             "registration",
             "scalarized_second_order",
             "buffers",
+            "device_consistency",
         }
         assert set(checks_of(planned(SIN))) == {name for name in check_kinds() if name not in conditional}
 
@@ -205,6 +206,18 @@ class TestDevices:
         cases = planned(SIN, device('lacks = ["double", "bfloat16"]'))
         assert dtypes_of(cases) == ["float32", "complex64"]
         assert {"float64", "complex128", "bfloat16"}.isdisjoint(dtypes_of(cases, "dtypes"))
+
+    def test_a_device_is_compared_with_the_cpu_and_the_cpu_with_nothing(self, planned: Plan, device: Device) -> None:
+        cases = planned(SIN, profiles()["cpu"], profiles()["cuda"], device('torch = "cpu"'), device(name="tpu"))
+        compared = [case for case in cases if case.check == "device_consistency"]
+        assert {case.device.name for case in compared} == {"cuda", "tpu"}
+        assert dtypes_of(compared, "device_consistency")[:2] == ["float64", "complex128"]
+        assert checks_of(compared, "inplace") == []
+
+    def test_an_operator_that_is_not_for_the_cpu_is_not_compared_with_it(self, planned: Plan) -> None:
+        checks = checks_of(planned(SIN + 'devices = ["cuda"]', *profiles().values()))
+        assert "backward" in checks
+        assert "device_consistency" not in checks
 
     def test_an_operator_can_be_for_some_devices_only(self, planned: Plan) -> None:
         cases = planned(SIN + 'devices = ["cpu"]', *profiles().values())

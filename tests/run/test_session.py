@@ -11,6 +11,7 @@ import torch
 from opcheck.plan import load
 from opcheck.run.session import RunSession, unresolved
 from opcheck.settings import Settings
+from opcheck.spec.device import DeviceProfile
 
 MODULES = Settings(modules=("torch", "operators"))
 SAMPLES = "samples = [{ args = [{ shape = [2] }] }]"
@@ -94,6 +95,21 @@ class TestSession:
         (tmp_path / "pyproject.toml").write_text("[tool.opcheck]\n")
         RunSession.start(Settings.find(tmp_path))
         assert str(tmp_path) in sys.path
+
+    def test_the_module_of_a_device_is_imported_before_those_of_operators(self, tmp_path, monkeypatch):
+        monkeypatch.syspath_prepend(str(tmp_path))
+        for name in ("first", "second"):
+            (tmp_path / f"opcheck_{name}.py").touch()
+            monkeypatch.delitem(sys.modules, f"opcheck_{name}", raising=False)
+        (tmp_path / "spec.toml").write_text(
+            '[[operator]]\nname = "torch.sin"\nimports = ["opcheck_second"]\n' + SAMPLES
+        )
+        settings = Settings(modules=("torch", "opcheck_second"))
+        device = DeviceProfile(name="npu", torch="cpu", module="opcheck_first")
+        session = RunSession.start(settings)
+        assert session.prepare(load([tmp_path / "spec.toml"], settings), [device]) == []
+        names = [name for name in sys.modules if name in ("opcheck_first", "opcheck_second")]
+        assert names == ["opcheck_first", "opcheck_second"]
 
     @pytest.mark.parametrize(("own_process", "threads"), [(False, 3), (True, 1)])
     def test_only_a_process_without_other_work_is_changed_for_good(self, own_process, threads):

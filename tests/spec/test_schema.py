@@ -17,7 +17,7 @@ from pydantic import BaseModel, TypeAdapter
 from pydantic.json_schema import models_json_schema
 
 from opcheck.plan import load
-from opcheck.plan.kinds import BUILTIN
+from opcheck.plan.builtin_kinds import BUILTIN
 from opcheck.plan.vocabulary import of_project, shipped
 from opcheck.settings import Settings
 from opcheck.spec import SpecError

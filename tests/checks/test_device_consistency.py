@@ -1,0 +1,106 @@
+"""What a device gives is held against the CPU. The device is that of examples/backend, in a process of its own."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from demo_project import shared  # noqa: F401
+from torch.utils import backend_registration
+
+TESTS = Path(__file__).resolve().parent.parent
+EXAMPLE = TESTS.parent / "examples" / "backend"
+
+pytestmark = pytest.mark.skipif(
+    not hasattr(backend_registration, "_setup_privateuseone_for_python_backend"),
+    reason="this version of torch has no backends in Python",
+)
+
+FAULTS = {
+    "value": ("output 0[", "as on the CPU for the same inputs"),
+    "place": ("output 0 is on cpu, not on sim:0",),
+    "dtype": ("output 0 has the dtype torch.", ", on the CPU torch."),
+    "shape": ("output 0 has the shape [1, 2, 3], on the CPU [2, 3]",),
+    "strides": ("output 0 has the strides [1, 2], on the CPU [3, 1]",),
+    "gradient": ("gradient of x[", "as on the CPU for the same inputs"),
+    "gradient_strides": ("gradient of x has the strides [1, 2], on the CPU [3, 1]",),
+    "tangent": ("tangent of output 0[", "as on the CPU for the same inputs"),
+    "random_strides": ("output 0 has the strides [1, 2], on the CPU [3, 1]",),
+    "whole": ("output 0[", "as on the CPU for the same inputs"),
+}
+RIGHT = ("right", "rounded", "noise", "eigenvectors")
+KEYS = {
+    "noise": "reseed = true",
+    "random_strides": "reseed = true",
+    "eigenvectors": 'outputs = { apply = "abs" }',
+    "whole": "supports = { backward = false, forward_ad = false }",
+    "on_sim": 'target = "on_device.only_elsewhere"\ndevices = ["sim"]',
+}
+
+
+def operator(name):
+    shape = "[3, 3]" if name == "eigenvectors" else "[2, 3]"
+    samples = f"samples = [{{ args = [{{ shape = {shape}, low = 0.6, high = 2 }}] }}]"
+    return f'[[operator]]\nname = "on_device.{name}"\n{KEYS.get(name, "")}\n{samples}\n'
+
+
+@pytest.fixture(scope="module")
+def finished(shared):  # noqa: F811
+    def run(project):
+        shutil.rmtree(project.folder / "specs")
+        shutil.copytree(EXAMPLE / "torch_sim", project.folder / "torch_sim")
+        shutil.copy(TESTS / "operators" / "on_device.py", project.folder)
+        project.write("specs/all.toml", "\n".join(map(operator, (*FAULTS, *RIGHT, "only_elsewhere", "on_sim"))))
+        devices = 'devices = ["torch_sim/profiles"]'
+        project.write(
+            "pyproject.toml", f'[tool.opcheck]\nspecs = ["specs"]\nmodules = ["torch", "on_device"]\n{devices}\n'
+        )
+        select = ("--device", "cpu,sim", "--check", "device_consistency,backward,accuracy")
+        return project.run("opcheck", "run", *select, "--report-json", "report.json")
+
+    return shared("device_consistency", run)
+
+
+def record_of(finished, name, check="device_consistency", dtype="float64"):
+    return finished.records[f"on_device.{name}::{check}[sim-{dtype}]"]
+
+
+@pytest.mark.parametrize("dtype", ["float64", "complex128"])
+@pytest.mark.parametrize("name", FAULTS)
+def test_what_differs_from_the_cpu_fails(finished, name, dtype):
+    if (name, dtype) == ("whole", "complex128"):
+        dtype = "float64"  # complex numbers are not ordered
+    record = record_of(finished, name, dtype=dtype)
+    assert record["outcome"] == "failed", record["reason"]
+    assert all(text in record["reason"] for text in FAULTS[name])
+
+
+@pytest.mark.parametrize("dtype", ["float64", "complex128"])
+@pytest.mark.parametrize("name", RIGHT)
+def test_what_differs_by_rounding_chance_or_phase_alone_passes(finished, name, dtype):
+    record = record_of(finished, name, dtype=dtype)
+    assert record["outcome"] == "passed", record["reason"]
+
+
+def test_on_the_cpu_there_is_nothing_to_compare(finished):
+    devices = {record["device"] for record in finished.records.values() if record["check"] == "device_consistency"}
+    assert devices == {"sim"}
+
+
+def test_what_follows_from_another_value_is_blocked(finished):
+    record = record_of(finished, "gradient", "accuracy")
+    assert record["outcome"] == "blocked"
+    assert record["fields"]["blocked_by"] == "device_consistency"
+
+
+def test_an_operator_that_the_cpu_refuses_is_an_error(finished):
+    record = record_of(finished, "only_elsewhere")
+    assert record["outcome"] == "error"
+    assert "is refused on the CPU: NotImplementedError: no kernel for the CPU" in record["reason"]
+    assert 'write devices = ["sim"]' in record["message"]
+
+
+def test_an_operator_that_is_not_meant_for_the_cpu_is_not_compared(finished):
+    own = {record["check"] for record in finished.records.values() if record["operator"] == "on_device.on_sim"}
+    assert own == {"backward", "accuracy"}

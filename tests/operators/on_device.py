@@ -1,0 +1,118 @@
+"""Operators that are right on the CPU, and wrong elsewhere: each twin of `right` in one way."""
+
+import torch
+
+
+def elsewhere(x):
+    return x.device.type != "cpu"
+
+
+class Cube(torch.autograd.Function):
+    """x^3, with what a device may do to it."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x):
+        return x**3
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+        ctx.save_for_forward(*inputs)
+
+    @staticmethod
+    def backward(ctx, v):
+        (x,) = ctx.saved_tensors
+        return v * (3 * x**2).conj()
+
+    @staticmethod
+    def jvp(ctx, t):
+        (x,) = ctx.saved_tensors
+        return 3 * x**2 * t
+
+
+class Gradient(Cube):
+    @staticmethod
+    def backward(ctx, v):
+        return Cube.backward(ctx, v) * (1 + 1e-7 * elsewhere(v))
+
+
+class GradientStrides(Cube):
+    @staticmethod
+    def backward(ctx, v):
+        found = Cube.backward(ctx, v)
+        return found.mT.contiguous().mT if elsewhere(v) else found
+
+
+class Tangent(Cube):
+    @staticmethod
+    def jvp(ctx, t):
+        return Cube.jvp(ctx, t) * (1 + 1e-9 * elsewhere(t))
+
+
+def right(x):
+    return Cube.apply(x)
+
+
+def rounded(x):
+    """Off by a unit of rounding, which is excused."""
+    return Cube.apply(x) * (1 + 2**-52 * elsewhere(x))
+
+
+def value(x):
+    return Cube.apply(x) * (1 + 1e-9 * elsewhere(x))
+
+
+def place(x):
+    return Cube.apply(x).cpu()
+
+
+def dtype(x):
+    found = Cube.apply(x)
+    return found.to(torch.complex64 if found.is_complex() else torch.float32) if elsewhere(x) else found
+
+
+def shape(x):
+    return Cube.apply(x).unsqueeze(0) if elsewhere(x) else Cube.apply(x)
+
+
+def strides(x):
+    return Cube.apply(x).mT.contiguous().mT if elsewhere(x) else Cube.apply(x)
+
+
+def gradient(x):
+    return Gradient.apply(x)
+
+
+def gradient_strides(x):
+    return GradientStrides.apply(x)
+
+
+def tangent(x):
+    return Tangent.apply(x)
+
+
+def noise(x):
+    """Random: each device has numbers of its own."""
+    return x * torch.rand_like(x.real)
+
+
+def random_strides(x):
+    return noise(x).mT.contiguous().mT if elsewhere(x) else noise(x)
+
+
+def eigenvectors(x):
+    """Of another phase elsewhere, which is no mistake."""
+    found = torch.linalg.eigh(x + x.mH).eigenvectors
+    return -found if elsewhere(x) else found
+
+
+def whole(x):
+    return (x > 0.5).to(torch.int64) + elsewhere(x)
+
+
+def only_elsewhere(x):
+    if not elsewhere(x):
+        raise NotImplementedError("no kernel for the CPU")
+    return x**3
