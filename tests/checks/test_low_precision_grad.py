@@ -114,7 +114,7 @@ class TestTruth:
             assert {case.dtype for case in cases} == set(COARSE)
             assert {outcome.outcome for outcome in found} == {expected}
             if expected == "failed":
-                assert "compared with the operator in float64, for the same numbers" in found[0].message
+                assert "compared with the operator in float64 on the CPU, for the same numbers" in found[0].message
 
 
 class TestReferenceRule:

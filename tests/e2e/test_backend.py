@@ -10,7 +10,7 @@ from torch.utils import backend_registration
 
 EXAMPLE = Path(__file__).resolve().parent.parent.parent / "examples" / "backend"
 BAD = ("failed", "error", "blocked", "xpassed")
-RUN = ("opcheck", "run", "builtin", "--report-json", "report.json")
+LIBRARY = EXAMPLE.parent.parent / "specs"
 
 pytestmark = pytest.mark.skipif(
     not hasattr(backend_registration, "_setup_privateuseone_for_python_backend"),
@@ -22,12 +22,12 @@ pytestmark = pytest.mark.skipif(
 def run(shared):
     """Run opcheck in a copy of the example, with variables in the environment. The result is kept under a name."""
 
-    def do(name, *options, **variables):
+    def do(name, *options, paths=("builtin",), **variables):
         def copied(project):
             shutil.rmtree(project.folder)
             shutil.copytree(EXAMPLE, project.folder, ignore=shutil.ignore_patterns("__pycache__", ".*"))
             shutil.copy(project.folder / "without_float64.toml", project.folder / "torch_sim" / "profiles")
-            return project.run(*RUN, *options)
+            return project.run("opcheck", "run", *paths, "--report-json", "report.json", *options)
 
         with pytest.MonkeyPatch.context() as environment:
             for variable, value in variables.items():
@@ -118,12 +118,16 @@ def test_the_fault_of_conjugation_shows_only_in_complex_dtypes(wrong):
     assert all("complex128" in case for case in bad)
 
 
-def test_an_assertion_on_the_device_makes_its_case_an_error(run):
-    select = ("--device", "sim", "--operator", "torch.logcumsumexp", "--check", "backward", "--dtype", "float64")
-    finished = run("backend_assert", *select, SIM_FAULTS="assert")
+def test_an_assertion_on_the_device_costs_one_case_of_hundreds(run):
+    broken = f"{LIBRARY}/reduction/scans.toml::torch.logcumsumexp::backward[sim-float64]"
+    select = (broken, f"{LIBRARY}/unary/trigonometric.toml", "--device", "sim", "--dtype", "float64")
+    finished = run("backend_assert", *select, SIM_FAULTS="assert", paths=())
+    assert len(finished.records) > 200
+    assert [case for case, outcome in finished.outcomes.items() if outcome in BAD] == [broken.partition("toml::")[2]]
     record = finished.records["torch.logcumsumexp::backward[sim-float64]"]
-    assert record["outcome"] in ("error", "failed")
-    assert "sim error: device-side assert triggered" in record["message"]
+    assert record["outcome"] == "error"
+    assert "the device sim is unusable since this case" in record["reason"]
+    assert "sim error: device-side assert triggered" in record["reason"]
 
 
 def test_no_double_precision_comes_near_a_device_that_has_none(run):
