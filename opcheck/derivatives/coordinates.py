@@ -186,15 +186,21 @@ def same(one: Tensor, other: Tensor, rtol: float, atol: float) -> bool:
 
 def probe(size: int, number: int = 0) -> Tensor:
     """Return a random direction of shape (size,) with coordinates in [-1, 1). It is the same one every time."""
-    return torch.tensor(_numbers(size, number), dtype=torch.float64)
+    return torch.tensor(_kept(size, number), dtype=torch.float64) if size <= KEPT else _numbers(size, number)
+
+
+KEPT = 512
+"""Up to how many numbers it takes less time to keep them than to draw them again."""
+
+
+def _numbers(size: int, number: int) -> Tensor:
+    generator = torch.Generator().manual_seed(1000 * size + number)
+    return torch.rand(size, generator=generator, dtype=torch.float64) * 2 - 1
 
 
 @lru_cache(maxsize=1024)
-def _numbers(size: int, number: int) -> tuple[float, ...]:
-    # Numbers can be kept: unlike a tensor, nobody can write to them.
-    generator = torch.Generator().manual_seed(1000 * size + number)
-    numbers: list[float] = (torch.rand(size, generator=generator, dtype=torch.float64) * 2 - 1).tolist()
-    return tuple(numbers)
+def _kept(size: int, number: int) -> tuple[float, ...]:
+    return tuple(_numbers(size, number).tolist())  # unlike a tensor, nobody can write to them
 
 
 def vectors_like(tensors: Sequence[Tensor], number: int = 0) -> tuple[Tensor, ...]:
@@ -220,9 +226,14 @@ def with_probe(size: int, count: int | None = None, side: Side = "inputs") -> Te
 
 
 def stencil(size: int, step: float, count: int | None = None) -> Tensor:
+    """Return the steps of central differences as rows, for the directions of a whole Jacobian or of projections."""
+    return steps(directions(size, count), step)
+
+
+def steps(along: Tensor, step: float) -> Tensor:
     """Return the steps of central differences as rows: h u for each direction u, then -h u, then zeros."""
-    above = directions(size, count) * step
-    return torch.cat([above, -above, torch.zeros(1, size, dtype=torch.float64)])
+    above = along * step
+    return torch.cat([above, -above, torch.zeros(1, along.shape[1], dtype=torch.float64)])
 
 
 def asked(size: int, count: int | None, side: Side) -> Tensor:

@@ -8,11 +8,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from opcheck.derivatives.compare import ACCURATE
+from opcheck.derivatives.autodiff import Mode
 from opcheck.derivatives.coordinates import probe
 from opcheck.derivatives.differences import differences, looped
-from opcheck.derivatives.evidence import Evidence, Mode
+from opcheck.derivatives.evidence import Evidence
 from opcheck.derivatives.question import Numbers
+from opcheck.derivatives.rule import ACCURATE
 
 CLOSE = 0.01
 """The part of the tolerance that is left to a product with a random direction, which adds up what many entries say."""

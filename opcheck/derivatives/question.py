@@ -49,6 +49,9 @@ MATRICES = 32
 """How many matrices of the size of the whole Jacobian are assumed to be in memory at a time: directions, values at the
 stencil, the Jacobian by each mode, and temporaries of the comparison. Measured: 22 to 37."""
 
+COMPRESSED = 16
+"""The same for a matrix of directions by coordinates, where directions are fewer."""
+
 COPIES = 16
 """How many tensors of the size of inputs and outputs an operator is assumed to need at a time."""
 
@@ -59,6 +62,11 @@ class TooLarge(Exception):
 
 NO_REFUSAL = (TooLarge, MemoryError, torch.OutOfMemoryError)
 """Exceptions that say nothing about what a function supports."""
+
+
+Extent = Literal["full", "structured", "projected"]
+"""How much of a Jacobian is compared: all of its entries, all that can be other than zero where slices of the inputs
+are independent, or random projections."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +91,14 @@ class Coverage:
             self._allow_whole(size)
             return None
         return None if self.jacobian == "auto" and max(size) <= self.largest else self.projections
+
+    def allows_compressed(self, size: tuple[int, int], groups: tuple[int, int]) -> bool:
+        """Tell whether all entries of a block-diagonal Jacobian of shape (M, N) may be computed.
+
+        groups: the numbers of directions of inputs and of outputs that this takes.
+        """
+        needed = 8 * COMPRESSED * max(size) * max(groups)
+        return max(groups) <= self.largest and needed <= self.memory
 
     def chunk(self, size: tuple[int, int]) -> int:
         """Return how many points to evaluate at once, for a Jacobian of shape (M, N)."""

@@ -8,12 +8,12 @@ from typing import Literal
 
 import torch
 
-from opcheck.derivatives.autodiff import Differentiable, Primal, Pullback, gradient_sum, pushforward
+from opcheck.derivatives.autodiff import Differentiable, Mode, Primal, Pullback, gradient_sum, pushforward
 from opcheck.derivatives.compare import contradiction
 from opcheck.derivatives.coordinates import same, vectors_like, with_gaps
 from opcheck.derivatives.direction import holds_along_one
 from opcheck.derivatives.disagreement import Disagreement
-from opcheck.derivatives.evidence import MODES, Evidence, Mode
+from opcheck.derivatives.evidence import MODES, Evidence
 from opcheck.derivatives.gradients import GRADIENT_CLAIMS, attributes, memory_of_cotangents, undefined_cotangents
 from opcheck.derivatives.precision import lost_digits
 from opcheck.derivatives.question import Request
