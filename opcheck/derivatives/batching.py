@@ -19,6 +19,9 @@ from torch import Tensor
 from opcheck.derivatives.autodiff import Differentiable, Tensors, value_and_jvp, vjp
 from opcheck.derivatives.coordinates import batches_of, chunks, largest_difference, rows_of
 
+FEW = 2
+"""Up to how many directions ordinary calls take less time than a batch."""
+
 Batched = Literal["points", "directions", ""]
 
 

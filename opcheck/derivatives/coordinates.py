@@ -79,6 +79,13 @@ def tensors_of(row: Tensor, like: Sequence[Tensor]) -> tuple[Tensor, ...]:
     return tuple(batch[0] for batch in batches_of(row.unsqueeze(0), like))
 
 
+def write(row: Tensor, tensors: Sequence[Tensor]) -> None:
+    """Write real coordinates into tensors."""
+    for part, tensor in zip(parts(row, map(real_size, tensors)), tensors, strict=True):
+        values = torch.view_as_complex(part.view(tensor.numel(), 2)) if tensor.is_complex() else part
+        tensor.copy_(values.view(tensor.shape))
+
+
 def _batch(part: Tensor, like: Tensor) -> Tensor:
     shape = (part.shape[0], *like.shape)
     dtype = like.dtype.to_real() if like.is_complex() else like.dtype
@@ -186,21 +193,26 @@ def same(one: Tensor, other: Tensor, rtol: float, atol: float) -> bool:
 
 def probe(size: int, number: int = 0) -> Tensor:
     """Return a random direction of shape (size,) with coordinates in [-1, 1). It is the same one every time."""
-    return torch.tensor(_kept(size, number), dtype=torch.float64) if size <= KEPT else _numbers(size, number)
+    return torch.tensor(_few(size, number), dtype=torch.float64) if size <= FEW else _many(size, number).clone()
 
 
-KEPT = 512
-"""Up to how many numbers it takes less time to keep them than to draw them again."""
+FEW = 512
+"""Up to how many numbers the directions of all samples are kept; of longer ones, those of one sample."""
+
+
+@lru_cache(maxsize=1024)
+def _few(size: int, number: int) -> tuple[float, ...]:
+    return tuple(_numbers(size, number).tolist())
+
+
+@lru_cache(maxsize=4)
+def _many(size: int, number: int) -> Tensor:
+    return _numbers(size, number)
 
 
 def _numbers(size: int, number: int) -> Tensor:
     generator = torch.Generator().manual_seed(1000 * size + number)
     return torch.rand(size, generator=generator, dtype=torch.float64) * 2 - 1
-
-
-@lru_cache(maxsize=1024)
-def _kept(size: int, number: int) -> tuple[float, ...]:
-    return tuple(_numbers(size, number).tolist())  # unlike a tensor, nobody can write to them
 
 
 def vectors_like(tensors: Sequence[Tensor], number: int = 0) -> tuple[Tensor, ...]:

@@ -29,7 +29,7 @@ def holds_along_one(evidence: Evidence, mode: Mode, numbers: Numbers) -> bool:
     u, v = _direction(inputs, 1), _direction(outputs, 2)
     found = evidence.jvp(u) if mode == "forward" else (evidence.vjp(v) @ u).reshape(1)
     points = evidence.point + torch.stack([u, -u, torch.zeros_like(u)]) * numbers.eps
-    moved = differences(looped(evidence.function, evidence.leaves, points), numbers.eps)
+    moved = differences(looped(evidence.function, evidence.leaves, points, len(points)), numbers.eps)
     along, bend = moved.jacobian[:, 0], moved.bend[:, 0]
     expected = along if mode == "forward" else (v @ along).reshape(1)
     allowed = min(ACCURATE, numbers.atol) + CLOSE * numbers.rtol * expected.abs()

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from opcheck.derivatives import autodiff
 from opcheck.derivatives.autodiff import Differentiable, Mode, Tensors, has_forward, pushforward
-from opcheck.derivatives.batching import Analytical, Batched, Sweep, by_vmap, sweep
-from opcheck.derivatives.compressed import Compressed, sizes
+from opcheck.derivatives.batching import FEW, Analytical, Batched, Sweep, by_vmap, sweep
+from opcheck.derivatives.compressed import Compressed
 from opcheck.derivatives.coordinates import (
     Side,
     asked,
@@ -29,7 +29,8 @@ from opcheck.derivatives.coordinates import (
     tensors_of,
     vector,
 )
-from opcheck.derivatives.differences import Differences, differences, looped
+from opcheck.derivatives.differences import Differences, differences, looped, stencil_points
+from opcheck.derivatives.pattern import Pattern
 from opcheck.derivatives.question import AUTO, Coverage, Extent
 from opcheck.derivatives.structure import independent_axes
 
@@ -37,9 +38,6 @@ SIDES: dict[Mode, Side] = {"reverse": "outputs", "forward": "inputs"}
 """Where the directions of a mode lie."""
 MODES: tuple[Mode, ...] = ("reverse", "forward")
 T = TypeVar("T")
-
-FEW = 2
-"""Up to how many directions ordinary calls take less time than a batch."""
 
 
 class Evidence:
@@ -114,9 +112,9 @@ class Evidence:
         """All entries of a large Jacobian, if the function is found to be independent along some axes; else None."""
         if self.projections is None or self.coverage.jacobian != "auto" or not all(self.size):
             return None
-        axes = independent_axes(self.at, self.leaves, self.outputs)
-        fits = self.coverage.allows_compressed(self.size, sizes(axes, self.outputs, self.leaves))
-        return Compressed(self, axes) if axes and fits else None
+        own = Pattern(independent_axes(self.at, self.leaves, self.outputs), self.outputs, self.leaves)
+        allowed = self.coverage.allows_compressed(self.size, sum(own.group_counts), sum(own.row_counts))
+        return Compressed(self, own) if own.axes and allowed else None
 
     @property
     def extent(self) -> Extent:
@@ -126,14 +124,14 @@ class Evidence:
     def at(self, leaves: Tensors) -> Tensors:
         """Return the outputs at other leaves, without a graph."""
         with torch.no_grad():
-            return tuple(output.detach() for output in self.function(*leaves))
+            return self.function(*leaves)
 
     def numerical(self, step: float, *, looped: bool = False) -> Differences:
         """Return the differences for all unit directions, or for random ones."""
         if (step, looped) not in self._numerical:
             along = directions(self.size[1], self.projections)
-            found = self.looped_differences(along, step) if looped else self.batched_differences(along, step)
-            self._numerical[step, looped] = found or self.numerical(step, looped=True)
+            of = self.looped_differences if looped else self.batched_differences
+            self._numerical[step, looped] = of(along, step) or self.numerical(step, looped=True)
         return self._numerical[step, looped]
 
     def batched_differences(self, along: Tensor, step: float) -> Differences | None:
@@ -149,7 +147,8 @@ class Evidence:
 
     def looped_differences(self, along: Tensor, step: float) -> Differences:
         """Return the differences for directions of shape (K, N), by one call for each point."""
-        return differences(looped(self.function, self.leaves, self.point + steps(along, step)), step)
+        points = stencil_points(self.point, along, step)
+        return differences(looped(self.function, self.leaves, points, 2 * len(along) + 1), step)
 
     def analytical(self, mode: Mode, *, looped: bool = False) -> Analytical:
         """Return the Jacobian by one of the modes. Passes on the exceptions of the derivative."""

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from opcheck.derivatives.autodiff import Mode
 from opcheck.derivatives.coordinates import directions, largest_difference, modulus
-from opcheck.derivatives.differences import Differences, error_estimate, kinks
+from opcheck.derivatives.differences import Slopes, error_estimate, kinks
 from opcheck.derivatives.disagreement import Disagreement, Names, Pair
 from opcheck.derivatives.evidence import Evidence
 from opcheck.derivatives.question import BY_PRECISION, NO_REFUSAL, Numbers, Request
@@ -32,7 +32,7 @@ ROUNDED = 1e4
 FULL = 1e-9
 """The largest relative error of a derivative in full double precision. Single precision leaves one of 6e-8."""
 
-At = Callable[[float], Differences]
+At = Callable[[float], Slopes]
 
 
 def is_loosened(numbers: Numbers, unit: float) -> bool:

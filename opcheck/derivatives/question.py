@@ -92,13 +92,9 @@ class Coverage:
             return None
         return None if self.jacobian == "auto" and max(size) <= self.largest else self.projections
 
-    def allows_compressed(self, size: tuple[int, int], groups: tuple[int, int]) -> bool:
-        """Tell whether all entries of a block-diagonal Jacobian of shape (M, N) may be computed.
-
-        groups: the numbers of directions of inputs and of outputs that this takes.
-        """
-        needed = 8 * COMPRESSED * max(size) * max(groups)
-        return max(groups) <= self.largest and needed <= self.memory
+    def allows_compressed(self, size: tuple[int, int], *directions: int) -> bool:
+        """Tell whether all entries of a Jacobian of shape (M, N) may be computed, by so many directions on a side."""
+        return max(directions) <= self.largest and 8 * COMPRESSED * max(size) * max(directions) <= self.memory
 
     def chunk(self, size: tuple[int, int]) -> int:
         """Return how many points to evaluate at once, for a Jacobian of shape (M, N)."""

@@ -270,14 +270,14 @@ class OfSparse(Evidence):
         if not own.masked:
             own.expect_same_shapes()
             function = _with_primal(self.function, replace(primal, function=own.everywhere))
-            return differences(looped(function, self.leaves, points), step)
+            return differences(looped(function, self.leaves, points, len(points)), step)
         fixed = own.fixed
         points[:, : len(fixed)] = torch.where(fixed, self.point[: len(fixed)], points[:, : len(fixed)])
         # Points that are alike, since nothing depends on what moves, take one call.
         distinct, place = (
             torch.unique(points, dim=0, return_inverse=True) if all(points.shape) else (points, slice(None))
         )
-        return differences(looped(self.function, self.leaves, distinct)[place], step)
+        return differences(looped(self.function, self.leaves, distinct, len(distinct))[place], step)
 
     def _batches_for(self, mode: autodiff.Mode) -> Iterator[tuple[Batched, Callable[[autodiff.Mode], Tensor]]]:
         return iter(())  # torch has a loop inside of vmap for nearly all that makes or takes sparse tensors

@@ -17,6 +17,7 @@ from math import prod
 import torch
 from torch import Tensor
 
+from opcheck.derivatives.pattern import Axis
 from opcheck.derivatives.question import NO_REFUSAL
 
 Tensors = tuple[Tensor, ...]
@@ -27,24 +28,10 @@ BITS = 2
 """Of a digit: slices take their values from four inputs. With more of them there are fewer digits."""
 LEAST = 3
 """The fewest digits: a single one would tell little about a handful of slices."""
+SOME = 1000
+"""How many random factors are enough."""
 NEAR = 1e-3
 """The relative change of an input, where the function raises for one that is drawn anew."""
-
-
-@dataclass(frozen=True)
-class Axis:
-    """An axis along which a function is independent."""
-
-    size: int
-    outputs: tuple[int, ...]
-    """Its dim in each output."""
-    leaves: tuple[int | None, ...]
-    """Its dim in each leaf; None: all slices share the leaf."""
-
-    @property
-    def carriers(self) -> tuple[bool, ...]:
-        """Which leaves have the axis."""
-        return tuple(dim is not None for dim in self.leaves)
 
 
 def independent_axes(values: Values, leaves: Tensors, outputs: Tensors) -> tuple[Axis, ...]:
@@ -148,7 +135,7 @@ class Search:
 
     def holds(self, axes: Sequence[Axis]) -> bool:
         """Tell whether a function is independent along axes that the same leaves have, all at once."""
-        for draw in (self._anew, self._near):
+        for draw in (self._of_both_signs, self._anew, self._near):
             try:
                 return self._holds(axes, draw)
             except Refused:
@@ -161,32 +148,34 @@ class Search:
         dims = {k: [axis.leaves[k] for axis in axes] for k, own in enumerate(axes[0].carriers) if own}
         places = [[axis.outputs[k] for axis in axes] for k in range(len(self.outputs))]
 
-        def called(slices: dict[int, Tensor]) -> list[Tensor]:
+        def called(slices: dict[int, Tensor]) -> Iterator[Tensor]:
             found = self._called({k: _whole(own, self.leaves[k], dims[k]) for k, own in slices.items()})
-            return [_slices(output, own) for output, own in zip(found, places, strict=True)]
+            return (_slices(output, own) for output, own in zip(found, places, strict=True))
 
-        slices = {k: _slices(self.leaves[k], own) for k, own in dims.items()}
-        inputs = {
-            k: torch.stack([own, *(draw(own, turn) for turn in range(1, 1 << bits))]) for k, own in slices.items()
-        }
-        known = [[_slices(output, own) for output, own in zip(self.outputs, places, strict=True)]]
-        known += [called({k: own[turn].clone() for k, own in inputs.items()}) for turn in range(1, 1 << bits)]
-        expected = [torch.stack(outputs) for outputs in zip(*known, strict=True)]
-        order = torch.arange(count)
-        for digits in self._digits(count, bits):
-            rows = digits.mul_(count).add_(order)  # of the slices of all inputs, one after the other
-            mixed = called({k: _taken(own, rows) for k, own in inputs.items()})
-            if not all(_are_equal(new, _taken(old, rows)) for new, old in zip(mixed, expected, strict=True)):
+        inputs = {k: Choice(_slices(self.leaves[k], own), 1 << bits) for k, own in dims.items()}
+        outputs = [Choice(_slices(output, own), 1 << bits) for output, own in zip(self.outputs, places, strict=True)]
+        for turn in range(1, 1 << bits):
+            for one, new in zip(
+                outputs, called({k: one.put(turn, draw(one.first, turn)) for k, one in inputs.items()}), strict=True
+            ):
+                one.put(turn, new)
+        for rows in self._rows(count, bits):
+            mixed = called({k: one.at(rows) for k, one in inputs.items()})
+            if not all(_are_equal(new, one.at(rows)) for one, new in zip(outputs, mixed, strict=True)):
                 return False
         return True
 
-    def _digits(self, count: int, bits: int) -> Iterator[Tensor]:
-        """Yield the digits of a random numbering of slices; any two numbers differ in one of them."""
+    def _rows(self, count: int, bits: int) -> Iterator[Tensor]:
+        """Yield rows of the slices of several inputs, one after the other: for each slice one of its rows.
+
+        The digits of a random numbering of slices say which. Any two numbers differ in one of them.
+        """
         numbers, needed = self._shuffled(count), -(-(count - 1).bit_length() // bits)
+        order, rows = torch.arange(count), torch.empty_like(numbers)
         for place in range(max(needed, LEAST)):
             again = place >= needed  # there are few slices: they are numbered anew
-            digits = self._shuffled(count) if again else numbers >> (bits * place)
-            yield digits.bitwise_and_((1 << bits) - 1)
+            digits = self._shuffled(count) if again else torch.bitwise_right_shift(numbers, bits * place, out=rows)
+            yield digits.bitwise_and_((1 << bits) - 1).mul_(count).add_(order)
 
     def _called(self, changed: dict[int, Tensor]) -> Tensors:
         """Return the outputs where some leaves have other values, which nobody else needs."""
@@ -203,13 +192,15 @@ class Search:
             raise Refused
         return found
 
-    def _anew(self, slices: Tensor, turn: int) -> Tensor:
-        """Return other values for slices: those of other slices, which are likely to be valid, a little changed.
+    def _of_both_signs(self, slices: Tensor, turn: int) -> Tensor:
+        """Return the same, every other time with the other sign: a comparison with zero comes out otherwise."""
+        drawn = self._anew(slices, turn)
+        return drawn if turn % 2 else drawn.neg_()
 
-        Every other time they have the other sign, so that a comparison with zero comes out otherwise.
-        """
-        factors = 1 + 0.1 * self._random((len(slices), 1)).to(slices)
-        drawn = slices.roll(self._less(len(slices)), 0).mul_(factors if turn % 2 else -factors)
+    def _anew(self, slices: Tensor, turn: int) -> Tensor:
+        """Return other values for slices: those of other slices, which are likely to be valid, a little changed."""
+        factors = self._random((min(len(slices), SOME),)).mul_(0.1).add_(1).repeat(-(-len(slices) // SOME))
+        drawn = slices.roll(self._less(len(slices)), 0).mul_(factors[: len(slices), None].to(slices))
         same = drawn == slices
         return drawn + self._random(slices.shape).to(slices) * same if bool(same.any()) else drawn
 
@@ -242,6 +233,30 @@ class Reach:
         return len(half) == len(reached) and not bool((reached & ~half).any())
 
 
+class Choice:
+    """The slices of several tensors of one shape, to take each from one of them."""
+
+    def __init__(self, first: Tensor, count: int) -> None:
+        self.first = first
+        """Of shape (slices, elements), like the others."""
+        self._all = first.new_empty(count, *first.shape)
+        self._all[0] = first
+        self._flat = self._all.flatten(0, 1) if first.shape[1] != 1 else self._all.flatten()  # half the time of rows
+        self._taken = torch.empty_like(first, memory_format=torch.contiguous_format)
+
+    def put(self, number: int, slices: Tensor) -> Tensor:
+        """Set the slices of one of the tensors, and return them."""
+        self._all[number] = slices
+        return slices
+
+    def at(self, rows: Tensor) -> Tensor:
+        """Return the slices in some rows of all tensors, one after the other; in memory that is used again."""
+        torch.index_select(
+            self._flat, 0, rows.to(self._flat.device), out=self._taken.view(len(rows), *self._flat.shape[1:])
+        )
+        return self._taken
+
+
 def _along(vector: Tensor, dim: int, rank: int) -> Tensor:
     return vector.view([-1 if k == dim else 1 for k in range(rank)])
 
@@ -258,12 +273,6 @@ def _whole(slices: Tensor, like: Tensor, dims: Sequence[int | None]) -> Tensor:
     own = [dim for dim in dims if dim is not None]
     front = like.movedim(own, list(range(len(own))))
     return slices.reshape(front.shape).movedim(list(range(len(own))), own)
-
-
-def _taken(slices: Tensor, rows: Tensor) -> Tensor:
-    """Return some of the slices of several inputs. slices: of shape (inputs, slices, elements)."""
-    flat = slices.flatten(0, 1) if slices.shape[2] != 1 else slices.flatten()  # numbers take half the time of rows
-    return flat.index_select(0, rows.to(slices.device)).view(len(rows), slices.shape[2])
 
 
 def _in_format(values: Tensor, like: Tensor) -> Tensor:

@@ -15,12 +15,12 @@ from torch import Tensor
 
 from opcheck.derivatives.autodiff import Mode
 from opcheck.derivatives.compressed import Compressed, Sides
-from opcheck.derivatives.coordinates import largest_difference, located, split
+from opcheck.derivatives.coordinates import located, split
 from opcheck.derivatives.diagnosis import Seen, diagnose
 from opcheck.derivatives.differences import kinks
 from opcheck.derivatives.disagreement import Disagreement, Entry, Finding, Mismatch, Names, Pair
 from opcheck.derivatives.evidence import Evidence
-from opcheck.derivatives.precision import least_below_atol, wrong_below_atol
+from opcheck.derivatives.precision import CERTAIN, least_below_atol, wrong_below_atol
 from opcheck.derivatives.question import Numbers, Request
 from opcheck.derivatives.rule import ACCURATE, NOT_LINEAR, allowed, at_kink, beyond_bound, excess
 
@@ -66,9 +66,7 @@ def contradiction_in_slices(
     """
     numbers = request.numbers
     sides, numerical = compressed.sides(mode), compressed.numerical(numbers.eps)
-    off = largest_difference(sides.analytical, sides.at(numbers.eps).jacobian)
-    close = off <= min(ACCURATE, numbers.atol, least_below_atol(numbers))
-    if close and _is_linear(sides, 1e4 * evidence.unit) and numerical.most_bend <= numbers.atol:
+    if _is_close(sides, evidence.unit, numbers) and numerical.most_bend <= numbers.atol:
         return None  # as almost always
     for looped in (False, True):  # what the batch objects to is confirmed one by one
         found = _objection(evidence, compressed, mode, numbers, looped)
@@ -85,6 +83,16 @@ def contradiction_in_slices(
     return Disagreement(Seen.of(evidence, mode).random or how)
 
 
+def _is_close(sides: Sides, unit: float, numbers: Numbers) -> bool:
+    """Tell whether no rule can object: two Jacobians differ by hardly more than differences must."""
+    fine = sides.at(numbers.eps)
+    off, least = (sides.analytical - fine.jacobian).abs_(), min(ACCURATE, numbers.atol, least_below_atol(numbers))
+    most = float(off.max())
+    if not most <= least and most <= numbers.atol:  # a sum of many numbers has more rounding
+        most = float(off.sub_(fine.rounding(unit), alpha=CERTAIN).max())
+    return most <= least and _is_linear(sides, 1e4 * unit)
+
+
 def _is_linear(sides: Sides, rounding: float) -> bool:
     return bool((sides.off <= rounding * (1 + sides.scale.max())).all()) if sides.off.numel() else True
 
@@ -94,11 +102,11 @@ def _objection(evidence: Evidence, compressed: Compressed, mode: Mode, numbers: 
     fine = sides.at(numbers.eps).jacobian
     beyond = excess(sides.analytical, fine, sides.leaves, numbers)
     wrong = beyond > 0
-    bound = allowed(numerical.jacobian, compressed.slice_leaves, numbers)
+    bound = allowed(numerical.jacobian, compressed.pattern.slice_leaves, numbers)
     kinky = at_it = torch.zeros(1, 1, dtype=torch.bool)
     if bool((numerical.bend.abs() > bound).any()) or bool(wrong.any()):
         kinky = kinks(numerical, compressed.numerical(2 * numbers.eps, looped=looped), bound)
-        at_it = kinky if mode == "forward" else compressed.gathered(kinky.T.double()).T != 0
+        at_it = kinky if mode == "forward" else compressed.gathered(kinky.double()) != 0
     small = torch.zeros_like(wrong)
     if not bool((wrong & ~at_it).any()):  # else it is wrong anyway
         small = wrong_below_atol(sides.analytical, sides.at, evidence, numbers, sides.leaves) & ~wrong
@@ -236,14 +244,13 @@ def _around(
         return Mismatch(worst, 0, 0, 1, 1, LEAK), (random,) * bool(seen.random)
     n = compressed.numerical(numbers.eps, looped=True).jacobian[rows]
     a = search.analytical(rows.tolist(), columns.tolist())
-    beyond = excess(a, n, compressed.slice_leaves, numbers)
+    beyond = excess(a, n, compressed.pattern.slice_leaves, numbers)
     here = int((rows == row).nonzero()), int((columns == column).nonzero())
     beyond[here] = float("inf")  # the entry that the text is about, also if it is below atol
-    labels = [worst.output_index[axis.outputs[worst.output]] for axis in compressed.axes]
-    outputs = [
-        _narrow(y, [axis.outputs[k] for axis in compressed.axes], labels) for k, y in enumerate(evidence.outputs)
-    ]
-    leaves = [_narrow(x, [axis.leaves[k] for axis in compressed.axes], labels) for k, x in enumerate(evidence.leaves)]
+    axes = pattern.axes
+    labels = [worst.output_index[axis.outputs[worst.output]] for axis in axes]
+    outputs = [_narrow(y, [axis.outputs[k] for axis in axes], labels) for k, y in enumerate(evidence.outputs)]
+    leaves = [_narrow(x, [axis.leaves[k] for axis in axes], labels) for k, x in enumerate(evidence.leaves)]
     pair = Pair(n, a, beyond, outputs, leaves, names)
     mismatch = pair.mismatch()
     assert mismatch is not None

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from opcheck.derivatives.autodiff import Differentiable, Mode, Pullback, Tensors, pushforward, vjp
-from opcheck.derivatives.batching import Batched, sweep
+from opcheck.derivatives.batching import FEW, Batched, sweep
 from opcheck.derivatives.coordinates import (
     probe,
     shares_memory,
@@ -18,7 +18,7 @@ from opcheck.derivatives.coordinates import (
     vector,
 )
 from opcheck.derivatives.differences import Differences, differences
-from opcheck.derivatives.evidence import FEW, Evidence
+from opcheck.derivatives.evidence import Evidence
 from opcheck.derivatives.question import Request
 from opcheck.engines.batched_engine import Point
 
