@@ -38,6 +38,10 @@ from opcheck.spec.recipe import Layout, Tensor
 from opcheck.spec.values import Scalar, Value
 
 
+LARGE = 65536
+"""The most elements of a tensor of a sample that is meant to be large."""
+
+
 class Grid(Model):
     """The keys common to samples and uses of templates: keyword arguments, a grid, a name, dtypes."""
 
@@ -50,6 +54,10 @@ class Grid(Model):
     )
     skip: list[dict[str, Value]] = Field(default_factory=list, description="combinations of the grid to leave out")
     dtypes: Frozen[DtypeEntry] | None = Field(default=None, description="run only in these dtypes; default: all")
+    large: bool = Field(
+        default=False,
+        description=f"allow tensors of up to {LARGE} elements, more than `max_elements`",
+    )
 
 
 class SampleSpec(Grid):

@@ -24,6 +24,10 @@ def axes(function, *leaves):
     return [(axis.size, axis.outputs, axis.leaves) for axis in independent_axes(values, leaves, values(leaves))]
 
 
+def batch_norm(x):
+    return functional.batch_norm(x, None, None, training=True)
+
+
 def positive(*shape):
     x = numbers(*shape)
     return x @ x.mT + torch.eye(shape[-1], dtype=x.dtype)
@@ -42,7 +46,7 @@ INDEPENDENT = {
     "transposed, square": (lambda x: x.T.exp(), [numbers(64, 64)], [(64, (0,), (1,)), (64, (1,), (0,))]),
     "broadcast": (torch.add, [numbers(64, 8), numbers(8)], [(64, (0,), (0, None)), (8, (1,), (1, 0))]),
     "matmul": (torch.matmul, [numbers(32, 4), numbers(4, 32)], [(32, (0,), (0, None)), (32, (1,), (None, 1))]),
-    "batch_norm, by channel": (lambda x: functional.batch_norm(x, None, None, training=True), [numbers(64, 8)], [(8, (1,), (1,))]),
+    "batch_norm, by channel": (lambda x: batch_norm(x), [numbers(64, 8)], [(8, (1,), (1,))]),
     "cholesky": (torch.linalg.cholesky, [positive(64, 3, 3)], [(64, (0,), (0,))]),
     "several outputs": (lambda x: x.split([3, 5], 1), [numbers(64, 8)], [(64, (0, 0), (0,))]),
     "flipped rows": (lambda x: x.flip(1), [numbers(64, 8)], [(64, (0,), (0,))]),
@@ -71,7 +75,7 @@ DEPENDENT = {
     "one that needs another": lambda x: torch.cat([x[:599], (x[599] * x[5]).reshape(1)]),
     "the largest": lambda x: x / x.abs().max(),
     "softmax": lambda x: x.softmax(0),
-    "batch_norm": lambda x: functional.batch_norm(x.unsqueeze(1), None, None, training=True),
+    "batch_norm": lambda x: batch_norm(x.unsqueeze(1)),
     "random": lambda x: x * torch.rand(600, dtype=torch.float64),
     "other shapes": lambda x: x[x > 0],
 }
