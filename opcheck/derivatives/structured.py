@@ -79,8 +79,12 @@ def contradiction_in_slices(
         return Disagreement(text, "inconclusive", agrees=not bool(found.wrong.any()))
     if bool(found.wrong.any()):
         return _named(evidence, compressed, mode, request, found)
-    how = f"the {NOT_LINEAR[mode]}: right for each direction, off by {float(found.sides.off.max()):.4g} for their sum"
-    return Disagreement(Seen.of(evidence, mode).random or how)
+    how = f"right for each direction, off by {float(found.sides.off.max()):.4g} for their sum"
+    return _not_linear(evidence, mode, how)
+
+
+def _not_linear(evidence: Evidence, mode: Mode, how: str) -> Disagreement:
+    return Disagreement(Seen.of(evidence, mode).random or f"the {NOT_LINEAR[mode]}: {how}")
 
 
 def _is_close(sides: Sides, unit: float, numbers: Numbers) -> bool:
@@ -126,11 +130,16 @@ def _named(evidence: Evidence, compressed: Compressed, mode: Mode, request: Requ
     slots = [slot for slot in ranked.argsort(descending=True)[: 2 * NAMED].tolist() if ranked[slot] > 0]
     off = (found.sides.analytical - found.sides.at(numbers.eps).jacobian).abs()
     width = off.shape[1]
+    looked_at: dict[tuple[int, int], Entry] = {}
     culprits: dict[tuple[int, int], Entry] = {}
     for slot in slots:
-        place = search.culprit(slot // width, slot % width, float(off.flatten()[slot]))
-        if place is not None and place not in culprits and len(culprits) < NAMED:
-            culprits[place] = search.entry(*place, names)
+        place, least = search.culprit(slot // width, slot % width, float(off.flatten()[slot]))
+        if place is not None and place not in looked_at and len(culprits) < NAMED:
+            entry = looked_at[place] = search.entry(*place, names)
+            if not abs(entry.analytical - entry.numerical) < least / 4:  # weights are less than 2
+                culprits[place] = entry
+    if not culprits and looked_at:
+        return _not_linear(evidence, mode, "right for each unit vector, wrong for others")
     if not culprits:
         raise NotIndependent
     worst = _one_of_each(culprits.values())
@@ -162,10 +171,10 @@ class Search:
     mode: Mode
     numbers: Numbers
 
-    def culprit(self, row: int, column: int, least: float) -> tuple[int, int] | None:
+    def culprit(self, row: int, column: int, least: float) -> tuple[tuple[int, int] | None, float]:
         """Return an entry that makes a product of the mode wrong, by its output and input coordinates, or None.
 
-        least: by how much the product is off.
+        Also return by how much its part of the direction is off. least: by how much the whole product is.
         """
         pattern = self.compressed.pattern
         if self.mode == "reverse":
@@ -173,14 +182,14 @@ class Search:
             own = (pattern.columns[:, pattern.groups[column]] == column).double()
             entries = self._column(column)
             off = self._off(lambda v: self.evidence.vjp(v)[column] - v @ entries)
-            found = _narrowed(off, direction, own, least / 2)
-            return None if found is None else (found, column)
+            found, error = _narrowed(off, direction, own, least / 2)
+            return None if found is None else (found, column), error
         direction = self.compressed.tangents[column]
         own = torch.zeros_like(direction)
         own[pattern.columns[row, column]] = 1
         off = self._off(lambda u: self.evidence.jvp(u)[row] - self._moved(u)[row])
-        found = _narrowed(off, direction, own, least / 4)
-        return None if found is None else (row, found)
+        found, error = _narrowed(off, direction, own, least / 4)
+        return None if found is None else (row, found), error
 
     def entry(self, row: int, column: int, names: Names) -> Entry:
         """Return an entry of the Jacobian, both sides by ordinary calls."""
@@ -214,20 +223,22 @@ def _unit(size: int, coordinate: int) -> Tensor:
     return found
 
 
-def _narrowed(off: Callable[[Tensor], float], direction: Tensor, own: Tensor, least: float) -> int | None:
-    """Return the coordinate of a direction that most of an error comes from; None if there is no such error.
+def _narrowed(off: Callable[[Tensor], float], direction: Tensor, own: Tensor, least: float) -> tuple[int | None, float]:
+    """Return the coordinate of a direction that most of an error comes from, and what comes from it.
 
-    own: ones where the error is most likely to be.
+    It is None if there is no such error. own: ones where the error is most likely to be.
     """
     if not off(direction) >= least:
-        return None
+        return None, 0.0
     likely = direction * own
     left = (likely if off(likely) >= least else direction * (1 - own)).nonzero().flatten()
+
+    def of(part: Tensor) -> float:
+        return off(torch.zeros_like(direction).index_copy(0, part, direction[part]))
+
     while len(left) > 1:
-        halves = left.tensor_split(2)
-        errors = [off(torch.zeros_like(direction).index_copy(0, half, direction[half])) for half in halves]
-        left = halves[0] if errors[0] >= errors[1] else halves[1]
-    return int(left[0]) if len(left) else None
+        left = max(left.tensor_split(2), key=of)
+    return (int(left[0]), of(left)) if len(left) else (None, 0.0)
 
 
 def _around(

@@ -37,7 +37,6 @@ from opcheck.spec.modules import Construction
 from opcheck.spec.recipe import Layout, Tensor
 from opcheck.spec.values import Scalar, Value
 
-
 LARGE = 65536
 """The most elements of a tensor of a sample that is meant to be large."""
 

@@ -253,7 +253,7 @@ def test_a_backward_pass_that_is_not_linear_is_told():
 
         @staticmethod
         def backward(ctx, grad):
-            return grad.clamp(-2, 2)
+            return grad.clamp(-1, 1)
 
     found = ask(Clipped.apply, (numbers(64, 64).requires_grad_(),))
-    assert found is None or "not linear" in found.text
+    assert found.text.startswith("the backward pass is not linear in the cotangent")
