@@ -74,7 +74,8 @@ class Coverage:
     """How much of a Jacobian is computed, and in how much memory."""
 
     jacobian: Literal["full", "projected", "auto"] = "auto"
-    """The whole Jacobian, or its products with random directions; auto: the whole one up to `largest`."""
+    """The whole Jacobian, or its products with random directions; auto: the whole one up to `largest`, above it all
+    entries that can be other than zero, if slices of the inputs are independent, else products."""
     largest: int = 512
     """The most real coordinates of inputs, or of outputs, for which auto means the whole Jacobian."""
     projections: int = 8

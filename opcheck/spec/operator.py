@@ -155,7 +155,8 @@ class Claims(Model):
     gradcheck: Gradcheck = Field(default=Gradcheck.model_construct(), description="settings for torch's gradcheck")
     reseed: bool = Field(default=False, description="reset the random generator before each call, for random operators")
     jacobian: Jacobian | None = Field(
-        default=None, description="full, projected (random directions) or auto (by size); default: the project setting"
+        default=None,
+        description="full, projected (random directions) or auto (full, then structured, then projected); default: the project setting",
     )
     orders: Frozen[Order] = Field(default=(), description="derivatives of higher order to test as a whole")
     registered: bool | None = Field(
