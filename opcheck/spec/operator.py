@@ -156,7 +156,8 @@ class Claims(Model):
     reseed: bool = Field(default=False, description="reset the random generator before each call, for random operators")
     jacobian: Jacobian | None = Field(
         default=None,
-        description="full, projected (random directions) or auto (full, then structured, then projected); default: the project setting",
+        description="full, projected (random directions) or auto (full, then structured, then projected); "
+        "default: the project setting",
     )
     orders: Frozen[Order] = Field(default=(), description="derivatives of higher order to test as a whole")
     registered: bool | None = Field(
