@@ -82,7 +82,8 @@ def tensors_of(row: Tensor, like: Sequence[Tensor]) -> tuple[Tensor, ...]:
 def write(row: Tensor, tensors: Sequence[Tensor]) -> None:
     """Write real coordinates into tensors."""
     for part, tensor in zip(parts(row, map(real_size, tensors)), tensors, strict=True):
-        values = torch.view_as_complex(part.view(tensor.numel(), 2)) if tensor.is_complex() else part
+        # A copy: complex numbers cannot begin at any place in memory.
+        values = torch.view_as_complex(part.clone().view(tensor.numel(), 2)) if tensor.is_complex() else part
         tensor.copy_(values.view(tensor.shape))
 
 
