@@ -42,7 +42,9 @@ class Settings(Model):
     max_outputs: Annotated[int, Field(ge=1)] = Field(65536, description="most elements of all outputs of a sample")
     max_samples: Annotated[int, Field(ge=1)] = Field(Limits.max_samples, description="most samples of one operator")
     engine: Literal["batched", "torch"] = Field(default="batched", description="what computes the derivative evidence")
-    jacobian: Jacobian = Field(default="auto", description="whole Jacobians, random projections, or by size")
+    jacobian: Jacobian = Field(
+        default="auto", description="whole Jacobians, random projections, or what size and structure allow"
+    )
     batch_memory: Annotated[int, Field(ge=1)] = Field(
         256, description="MiB that a batch of evaluations, or a Jacobian wanted in full, may take"
     )

@@ -6,6 +6,8 @@ checks from evidence that it computes once, full Jacobians throughout. Times are
 
     python tools/bench_derivatives.py            a fixed pseudo-random part of the shipped samples, in under a minute
     python tools/bench_derivatives.py --all      all of them
+    python tools/bench_derivatives.py --large    samples of thousands of elements: the check `backward`, all entries of
+                                                 block-diagonal Jacobians, beside torch's fast mode
     python tools/bench_derivatives.py --json     an object: `total`, `dtype`, `check` and `size`, each with the ratios
 """
 
@@ -25,11 +27,13 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
+from torch.nn import functional
 
 from opcheck.checks.context import Context
 from opcheck.checks.subject import Subject
 from opcheck.derivatives import Engine, Numbers, Request
 from opcheck.engines import BatchedEngine, TorchEngine
+from opcheck.engines.batched_engine import Point
 from opcheck.plan import Selection, load, plan
 from opcheck.settings import Settings
 from opcheck.spec.device import profiles
@@ -37,6 +41,7 @@ from opcheck.spec.device import profiles
 CHECKS = ("backward", "forward_ad", "rev_over_rev", "fwd_over_rev")
 DTYPES = ("float64", "complex128")
 SIZES = (4, 16, 64, 256, 1024)
+BATCHES = (64, 1024, 16384)
 PART = 160
 """How many samples a run without --all takes of each dtype."""
 
@@ -121,6 +126,49 @@ def _timed(call: Callable[[], bool], mine: Times, key: tuple[str, str, str]) -> 
     return held
 
 
+def large() -> Iterator[tuple[str, int, Callable[..., Tensor], list[Tensor]]]:
+    """Yield operators that are independent along a batch, with the size of the batch."""
+
+    def leaf(*shape: int) -> Tensor:
+        return torch.randn(*shape, dtype=torch.float64).requires_grad_()
+
+    for batch in BATCHES:
+        yield "sin", batch, torch.sin, [leaf(batch)]
+        yield "softmax, rows of 8", batch, lambda x: functional.softmax(x, -1), [leaf(batch, 8)]
+        yield "layer_norm, rows of 16", batch, lambda x: functional.layer_norm(x, (16,)), [leaf(batch, 16)]
+        yield "products of 3 x 3", batch, torch.bmm, [leaf(batch, 3, 3), leaf(batch, 3, 3)]
+    yield "sin", 65536, torch.sin, [leaf(65536)]
+    yield "softmax, rows of 8", 4096, lambda x: functional.softmax(x, -1), [leaf(4096, 8)]
+
+
+def measure_large(repeats: int = 9) -> list[dict[str, Any]]:
+    """Return for each operator the milliseconds of one call, of fast mode and of opcheck: medians of CPU time.
+
+    CPU time, since other processes must not count. The three take turns.
+    """
+    found = []
+    for name, batch, function, leaves in large():
+        request = Request(lambda *x, f=function: (f(*x),), tuple(leaves), Numbers(1e-6, 1e-5, 1e-3))
+        fast = partial(gradcheck, function, tuple(leaves), fast_mode=True, **CALLS["backward"][1])
+        asked = partial(_asked, request)
+        calls: dict[str, Callable[[], object]] = {"call": partial(function, *leaves), "fast": fast, "opcheck": asked}
+        times: dict[str, list[float]] = {who: [] for who in calls}
+        for _, (who, call) in product(range(repeats), calls.items()):
+            start = time.process_time()
+            call()
+            times[who].append(1000 * (time.process_time() - start))
+        row = {who: round(sorted(own)[repeats // 2], 3) for who, own in times.items()}
+        extent = Point(request).evidence().extent
+        found.append(
+            {"name": name, "batch": batch, "jacobian": extent, **row, "ratio": round(row["opcheck"] / row["fast"], 2)}
+        )
+    return found
+
+
+def _asked(request: Request) -> object:
+    return BatchedEngine().ask("backward", request)
+
+
 def ratios(times: Times, chosen: Callable[[str, str], bool] = lambda label, check: True) -> dict[str, float | None]:
     """Return the sums of seconds and what opcheck takes of torch's."""
     seconds = dict.fromkeys(("slow", "fast", "opcheck"), 0.0)
@@ -140,12 +188,17 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--all", action="store_true", help="all shipped samples")
+    parser.add_argument("--large", action="store_true", help="samples of thousands of elements")
     parser.add_argument("--json", action="store_true", help="print an object")
     options = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(0)
     warnings.simplefilter("ignore")
 
+    if options.large:
+        rows = measure_large()
+        print(json.dumps(rows, indent=2) if options.json else _table_of_large(rows))
+        return
     samples = list(shipped(Settings.find()))
     random.Random(0).shuffle(samples)
     times: Times = defaultdict(float)
@@ -167,6 +220,16 @@ def main() -> None:
         },
     }
     print(json.dumps(found, indent=2) if options.json else _table(found))
+
+
+def _table_of_large(rows: list[dict[str, Any]]) -> str:
+    lines = [f"{'':24}{'batch':>7}{'jacobian':>12}{'call ms':>9}{'fast ms':>9}{'opcheck ms':>11}{'/ fast':>8}"]
+    lines += [
+        f"{row['name']:24}{row['batch']:>7}{row['jacobian']:>12}{row['call']:>9.2f}{row['fast']:>9.2f}"
+        f"{row['opcheck']:>11.2f}{row['ratio']:>8.2f}"
+        for row in rows
+    ]
+    return "\n".join(lines)
 
 
 def _table(found: dict[str, Any]) -> str:

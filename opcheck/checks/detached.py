@@ -49,7 +49,7 @@ def _depends(subject: Subject, index: int) -> str:
 
 
 def _values(subject: Subject, index: int, leaves: Sequence[Tensor], point: Tensor, step: Tensor) -> Tensor:
-    return looped(Primal(subject.function, (index,)), leaves, torch.stack((point + step, point - step, point)))
+    return looped(Primal(subject.function, (index,)), leaves, torch.stack((point + step, point - step, point)), 3)
 
 
 check = per_sample(judge)

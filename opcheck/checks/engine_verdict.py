@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, Literal
 
 from opcheck.checks.subject import Subject
@@ -26,10 +26,15 @@ def engine_verdict(subject: Subject, mode: Mode | None = None, *, order: int = 1
         return untested("no output is of a floating or complex dtype")
     if not outputs.requires_grad and check not in WITHOUT_A_GRAPH:
         return untested("no output requires grad: there is no backward pass")
-    found = subject.context.engine.ask(check, subject.request)
+    engine = subject.context.engine
+    found = engine.ask(check, subject.request)
+    fields = {"jacobian": engine.compared} if engine.compared in ("structured", "projected") else {}
     if found is None and not outputs.differentiable:
         return untested("the outputs that have a derivative are empty")
-    return HOLDS if found is None else _contradicted(subject, found, mode, order)
+    if found is None:
+        return Verdict(True, fields=fields) if fields else HOLDS
+    verdict = _contradicted(subject, found, mode, order)
+    return replace(verdict, fields={**verdict.fields, **fields}) if fields else verdict
 
 
 def _contradicted(subject: Subject, found: Disagreement, mode: Mode | None, order: int) -> Verdict:

@@ -64,7 +64,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for name in ("eps", "atol", "rtol", "nondeterminism"):
         numbers.add_argument(f"--{name}", type=float, metavar="X")
     numbers.add_argument(
-        "--jacobian", choices=["full", "projected", "auto"], help="whole Jacobians, random projections, or by size"
+        "--jacobian",
+        choices=["full", "projected", "auto"],
+        help="whole Jacobians, random projections, or what size and structure allow",
     )
     numbers.add_argument("--fast-mode", action="store_true", help="fast_mode of torch's gradcheck")
     numbers.add_argument("--no-raise-exception", action="store_true", help="do not ask gradcheck for explanations")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import torch
 import torch.autograd.forward_ad as fwad
@@ -19,6 +19,7 @@ from torch import Tensor
 from opcheck.derivatives.question import Function
 
 Tensors = tuple[Tensor, ...]
+Mode = Literal["reverse", "forward"]
 
 _untyped: Any = fwad  # torch.autograd.forward_ad has no annotations
 dual_level = fwad.dual_level

@@ -9,12 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from math import isfinite
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from opcheck.derivatives.autodiff import Differentiable, Tensors, value_and_jvp, vjp
-from opcheck.derivatives.coordinates import batches_of, chunks, rows_of
+from opcheck.derivatives.coordinates import batches_of, chunks, largest_difference, rows_of
+
+FEW = 2
+"""Up to how many directions ordinary calls take less time than a batch."""
+
+Batched = Literal["points", "directions", ""]
 
 
 @dataclass(frozen=True)
@@ -78,3 +86,32 @@ def _swept(function: Differentiable, points: Tensors, tangents: Tensors | None, 
         None if moved is None else rows_of(moved, count),
         None if gradients is None else rows_of(gradients, count),
     )
+
+
+@dataclass(frozen=True)
+class Analytical:
+    """A Jacobian by automatic differentiation."""
+
+    jacobian: Tensor
+    """Of shape (M, N), float64; projected, V J of shape (K, N) by reverse and J U^T of shape (M, K) by forward mode."""
+    predicted: Tensor
+    """Its product with a random direction, a vector."""
+    ordinary: Tensor
+    """The same product by one ordinary call."""
+    batched: Batched = ""
+    """What it is a batch of: many points, or many directions at one point; empty: it is from the loop."""
+    refusal: Exception | None = None
+    """Why it could not be batched."""
+
+    @cached_property
+    def deviation(self) -> float:
+        """The largest difference between the two products."""
+        return largest_difference(self.predicted, self.ordinary)
+
+    def holds(self, rounding: float) -> bool:
+        """Tell whether the ordinary call agrees with the Jacobian, up to a relative rounding error."""
+        if self.deviation <= rounding:  # as almost always; NaN is looked at below
+            return True
+        scale = float(torch.linalg.vector_norm(self.jacobian, float("inf"))) if self.jacobian.numel() else 1.0
+        allowed = rounding * (scale * max(self.jacobian.shape) if isfinite(scale) else 1.0)
+        return torch.allclose(self.predicted, self.ordinary, rounding, allowed, equal_nan=True)

@@ -7,58 +7,29 @@ that they are far better than atol, it does not excuse an error: see `precision.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor
 
+from opcheck.derivatives.autodiff import Mode
+from opcheck.derivatives.batching import Analytical
 from opcheck.derivatives.coordinates import (
     directions,
-    index_text,
     largest_difference,
-    located,
-    modulus,
     probe,
-    split,
 )
 from opcheck.derivatives.diagnosis import Seen, diagnose
 from opcheck.derivatives.differences import kinks
 from opcheck.derivatives.disagreement import Disagreement, Names, Pair
-from opcheck.derivatives.evidence import Analytical, Evidence, Mode
+from opcheck.derivatives.evidence import Evidence
 from opcheck.derivatives.precision import least_below_atol, projections, wrong_below_atol, wrong_projections_below_atol
 from opcheck.derivatives.question import Numbers, Request
+from opcheck.derivatives.rule import ACCURATE, KINK, NOT_LINEAR, allowed, at_kink, beyond_bound, excess
+from opcheck.derivatives.structured import NotIndependent, contradiction_in_slices
 
-ACCURATE = 1e-8
-"""The usual error of finite differences in double precision, at most."""
-KINK = "the function has a kink or a jump {}: one-sided differences disagree"
 HOW = 'which entries are wrong: run a smaller sample, or jacobian = "full"'
-NOT_LINEAR: dict[Mode, str] = {
-    "reverse": "backward pass is not linear in the cotangent",
-    "forward": "jvp is not linear in the tangent",
-}
-
-# the rule
-
-
-def allowed(numerical: Tensor, leaves: Sequence[Tensor], numbers: Numbers) -> Tensor:
-    """Return atol + rtol |n| for each entry of a numerical Jacobian of shape (M, N)."""
-    return modulus(numerical, leaves).mul(numbers.rtol).add_(numbers.atol)
-
-
-def excess(analytical: Tensor, numerical: Tensor, leaves: Sequence[Tensor], numbers: Numbers) -> Tensor:
-    """Return by how much |a - n| exceeds its tolerance, for each entry of two Jacobians of shape (M, N).
-
-    It is zero for entries within the tolerance. It is infinite if either entry is NaN, and for an infinity that is not
-    the same on both sides.
-    """
-    beyond = _beyond(modulus(analytical - numerical, leaves), allowed(numerical, leaves, numbers))
-    return beyond.masked_fill_(analytical == numerical, 0.0)
-
-
-def _beyond(difference: Tensor, bound: Tensor) -> Tensor:
-    """Return by how much differences exceed a bound. An infinite bound allows no difference that is not finite."""
-    return (difference - bound).clamp_min_(0.0).masked_fill_(~difference.isfinite(), float("inf"))
 
 
 # whole Jacobians
@@ -67,17 +38,21 @@ def _beyond(difference: Tensor, bound: Tensor) -> Tensor:
 def contradiction(evidence: Evidence, mode: Mode, request: Request) -> Disagreement | None:
     """Return where the Jacobian by a mode contradicts the numerical one, or None if it does not."""
     numbers = request.numbers
-    analytical = evidence.analytical(mode)
-    numerical = evidence.numerical(numbers.eps)
+    if evidence.compressed is not None:
+        try:
+            return contradiction_in_slices(evidence, evidence.compressed, mode, request)
+        except NotIndependent:
+            evidence.compressed = None
     if evidence.projections is not None:
         return _projected(evidence, mode, numbers)
+    analytical, numerical = evidence.analytical(mode), evidence.numerical(numbers.eps)
     off = largest_difference(analytical.jacobian, numerical.jacobian)
     close = off <= min(ACCURATE, numbers.atol, least_below_atol(numbers))
     linear = analytical.holds(1e4 * evidence.unit)
     if close and linear and numerical.most_bend <= numbers.atol:
         return None  # as almost always
     beyond = not linear or bool((excess(analytical.jacobian, numerical.jacobian, evidence.leaves, numbers) > 0).any())
-    if not beyond and not bool(wrong_below_atol(analytical.jacobian, evidence, numbers).any()):
+    if not beyond and not bool(wrong_below_atol(analytical.jacobian, evidence.numerical, evidence, numbers).any()):
         bound = allowed(numerical.jacobian, evidence.leaves, numbers)
         bent = bool((numerical.bend.abs() > bound).any())
         if not bent or not bool(kinks(numerical, evidence.numerical(2 * numbers.eps), bound).any()):
@@ -96,7 +71,9 @@ def _confirmed(evidence: Evidence, mode: Mode, request: Request) -> Disagreement
     if bool((wrong | (numerical.bend.abs() > bound)).any()):
         kinky = kinks(numerical, evidence.numerical(2 * numbers.eps, looped=True), bound)
     if not bool((wrong & ~kinky).any()):  # else it is wrong anyway, and further steps take many calls
-        small = wrong_below_atol(analytical.jacobian, evidence, numbers, looped=True) & ~wrong
+        small = (
+            wrong_below_atol(analytical.jacobian, partial(evidence.numerical, looped=True), evidence, numbers) & ~wrong
+        )
     if bool(small.any()):
         if not bool(wrong.any()):  # whatever is as small as atol looks like zero
             numbers = replace(numbers, atol=min(numbers.atol, 1e-3 * float(numerical.jacobian.abs().max())))
@@ -105,7 +82,7 @@ def _confirmed(evidence: Evidence, mode: Mode, request: Request) -> Disagreement
     pair = Pair(numerical.jacobian, analytical.jacobian, beyond, evidence.outputs, leaves, called)
     if bool(kinky.any()) and not bool((wrong & ~kinky).any()):
         agrees = not bool(wrong.any())
-        text = at_kink(kinky, evidence, called.leaves)
+        text = at_kink(kinky.any(dim=0).nonzero().flatten().tolist(), evidence.point, leaves, called.leaves)
         return Disagreement(text, "inconclusive", pair.mismatch(), agrees=agrees)
     if bool(wrong.any()):
         findings = tuple(diagnose(pair, numbers, Seen.of(evidence, mode)))
@@ -125,25 +102,13 @@ def _not_linear(
     off = (analytical.predicted - analytical.ordinary).abs()
     magnitudes = numerical.abs().T if mode == "reverse" else numerical.abs()
     bound = numbers.atol * direction.abs().sum() + numbers.rtol * (magnitudes @ direction.abs())
-    if not bool((_beyond(off, bound) > 0).any()):
+    if not bool((beyond_bound(off, bound) > 0).any()):
         return None
     random = Seen.of(evidence, mode).random
     return Disagreement(
         random
         or f"the {NOT_LINEAR[mode]}: right for each unit vector, off by {float(off.max()):.4g} for a random direction"
     )
-
-
-def at_kink(kinky: Tensor, evidence: Evidence, names: Sequence[str]) -> str:
-    """Say where one-sided differences disagree: which inputs to move, and their values."""
-    columns = kinky.any(dim=0).nonzero().flatten().tolist()
-    places = []
-    for column in columns[:8]:
-        leaf, own = located(column, evidence.leaves)
-        place = index_text(*split(own, evidence.leaves[leaf]))
-        places.append(f"{names[leaf]}{place} = {float(evidence.point[column]):.8g}")
-    more = f" and {len(columns) - 8} more" if len(columns) > 8 else ""
-    return KINK.format("here, and no derivative") + f"\nmove the sample away from {', '.join(places)}{more}"
 
 
 # projections: k random directions on each side, k x k numbers v^T J u instead of M x N
@@ -165,7 +130,7 @@ def _projected(evidence: Evidence, mode: Mode, numbers: Numbers) -> Disagreement
         n = v @ numerical.jacobian
         a = projections(analytical.jacobian, evidence, mode)
         bound = numbers.atol * torch.outer(v.norm(dim=1), u.norm(dim=1)) + numbers.rtol * n.abs()
-        wrong = _beyond((a - n).abs(), bound) > 0
+        wrong = beyond_bound((a - n).abs(), bound) > 0
         wrong |= wrong_projections_below_atol(a, evidence, numbers, looped=looped)
         if not bool(wrong.any()):
             break
@@ -194,7 +159,7 @@ def _projected_not_linear(
     else:
         found, expected, lengths = v @ evidence.jvp(u.sum(0)), n.sum(1), v.norm(dim=1) * u.sum(0).norm()
     off = (found - expected).abs()
-    if not bool((_beyond(off, numbers.atol * lengths + numbers.rtol * expected.abs()) > 0).any()):
+    if not bool((beyond_bound(off, numbers.atol * lengths + numbers.rtol * expected.abs()) > 0).any()):
         return None
     return Disagreement(
         f"the {NOT_LINEAR[mode]}: right for each of {evidence.projections} random directions, off by up to "

@@ -80,6 +80,14 @@ def tensors_of(row: Tensor, like: Sequence[Tensor]) -> tuple[Tensor, ...]:
     return tuple(batch[0] for batch in batches_of(row.unsqueeze(0), like))
 
 
+def write(row: Tensor, tensors: Sequence[Tensor]) -> None:
+    """Write real coordinates into tensors."""
+    for part, tensor in zip(parts(row, map(real_size, tensors)), tensors, strict=True):
+        # A copy: complex numbers cannot begin at any place in memory.
+        values = torch.view_as_complex(part.clone().view(tensor.numel(), 2)) if tensor.is_complex() else part
+        tensor.copy_(values.view(tensor.shape))
+
+
 def _batch(part: Tensor, like: Tensor) -> Tensor:
     shape = (part.shape[0], *like.shape)
     dtype = like.dtype.to_real() if like.is_complex() else like.dtype
@@ -187,15 +195,26 @@ def same(one: Tensor, other: Tensor, rtol: float, atol: float) -> bool:
 
 def probe(size: int, number: int = 0) -> Tensor:
     """Return a random direction of shape (size,) with coordinates in [-1, 1). It is the same one every time."""
-    return torch.tensor(_numbers(size, number), dtype=torch.float64)
+    return torch.tensor(_few(size, number), dtype=torch.float64) if size <= FEW else _many(size, number).clone()
+
+
+FEW = 512
+"""Up to how many numbers the directions of all samples are kept; of longer ones, those of one sample."""
 
 
 @lru_cache(maxsize=1024)
-def _numbers(size: int, number: int) -> tuple[float, ...]:
-    # Numbers can be kept: unlike a tensor, nobody can write to them.
+def _few(size: int, number: int) -> tuple[float, ...]:
+    return tuple(_numbers(size, number).tolist())
+
+
+@lru_cache(maxsize=4)
+def _many(size: int, number: int) -> Tensor:
+    return _numbers(size, number)
+
+
+def _numbers(size: int, number: int) -> Tensor:
     generator = torch.Generator().manual_seed(1000 * size + number)
-    numbers: list[float] = (torch.rand(size, generator=generator, dtype=torch.float64) * 2 - 1).tolist()
-    return tuple(numbers)
+    return torch.rand(size, generator=generator, dtype=torch.float64) * 2 - 1
 
 
 def vectors_like(tensors: Sequence[Tensor], number: int = 0) -> tuple[Tensor, ...]:
@@ -221,9 +240,14 @@ def with_probe(size: int, count: int | None = None, side: Side = "inputs") -> Te
 
 
 def stencil(size: int, step: float, count: int | None = None) -> Tensor:
+    """Return the steps of central differences as rows, for the directions of a whole Jacobian or of projections."""
+    return steps(directions(size, count), step)
+
+
+def steps(along: Tensor, step: float) -> Tensor:
     """Return the steps of central differences as rows: h u for each direction u, then -h u, then zeros."""
-    above = directions(size, count) * step
-    return torch.cat([above, -above, torch.zeros(1, size, dtype=torch.float64)])
+    above = along * step
+    return torch.cat([above, -above, torch.zeros(1, along.shape[1], dtype=torch.float64)])
 
 
 def asked(size: int, count: int | None, side: Side) -> Tensor:

@@ -14,10 +14,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from opcheck.derivatives.autodiff import Differentiable, Primal, Pushforward, layers, nodes_of
+from opcheck.derivatives.autodiff import Differentiable, Mode, Primal, Pushforward, layers, nodes_of
 from opcheck.derivatives.coordinates import index_text, largest_difference, probe, same, vector
 from opcheck.derivatives.disagreement import Entry, Finding, Names, Pair
-from opcheck.derivatives.evidence import Evidence, Mode
+from opcheck.derivatives.evidence import Evidence
 from opcheck.derivatives.mistakes import FAMILIES, Block, blocks_of, moduli
 from opcheck.derivatives.question import Numbers
 

@@ -5,12 +5,49 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from opcheck.derivatives.autodiff import Differentiable
-from opcheck.derivatives.coordinates import batches_of, vector
+from opcheck.derivatives.coordinates import tensors_of, vector, write
+
+FITS = 1 << 15
+"""How many numbers are looked at together where only the largest one counts."""
+
+
+class Slopes(Protocol):
+    """Central and one-sided differences, as matrices of the same shape."""
+
+    @property
+    def step(self) -> float:
+        """The step."""
+        ...
+
+    @property
+    def jacobian(self) -> Tensor:
+        """Central differences."""
+        ...
+
+    @property
+    def right(self) -> Tensor:
+        """One-sided differences."""
+        ...
+
+    @property
+    def left(self) -> Tensor:
+        """One-sided differences on the other side."""
+        ...
+
+    @property
+    def bend(self) -> Tensor:
+        """The difference of the two sides."""
+        ...
+
+    def rounding(self, unit: float) -> Tensor:
+        """Return what rounding f to a unit adds to the error of the central differences."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -43,7 +80,15 @@ class Differences:
     @cached_property
     def most_bend(self) -> float:
         """The largest disagreement of the two sides; NaN if any value is NaN."""
-        return float(self.bend.abs().max()) if self.above.numel() else 0.0
+        if not self.above.numel():
+            return 0.0
+        pieces = 1 + self.above.numel() // FITS  # what fits into a cache takes a fraction of the time
+        found = [
+            torch.sub(above, self.base).add_(below).sub_(self.base).abs_().max()
+            for above, below in zip(self.above.tensor_split(pieces), self.below.tensor_split(pieces), strict=True)
+            if len(above)
+        ]
+        return float(torch.stack(found).max()) / self.step
 
     def rounding(self, unit: float) -> Tensor:
         """Return what rounding f to a unit adds to the error of the central differences, of shape (M, K)."""
@@ -65,24 +110,35 @@ def differences(values: Tensor, step: float) -> Differences:
     return Differences(values[:count], values[-1], values[count:-1], step)
 
 
-def looped(function: Differentiable, leaves: Sequence[Tensor], points: Tensor) -> Tensor:
-    """Return the values at some points as rows, with one call per point.
+def stencil_points(point: Tensor, along: Tensor, step: float) -> Iterator[Tensor]:
+    """Yield the points of the stencil for directions of shape (K, N), in memory that is used again.
+
+    They are those of `coordinates.steps`.
+    """
+    moved = torch.empty_like(point)
+    for own in (step, -step):
+        for direction in along:
+            yield torch.mul(direction, own, out=moved).add_(point)
+    yield point
+
+
+def looped(function: Differentiable, leaves: Sequence[Tensor], points: Iterable[Tensor], count: int) -> Tensor:
+    """Return the values at `count` points as rows, with one call per point.
 
     Every point is written into the same memory, in the format of the leaf. Passes on the function's exceptions.
     """
-    return torch.cat(list(_looped(function, leaves, points)))
-
-
-def _looped(function: Differentiable, leaves: Sequence[Tensor], points: Tensor) -> Iterator[Tensor]:
+    values = torch.zeros(0)
     with torch.no_grad():
-        memory = [batch[0] for batch in batches_of(points[-1:], leaves)]
-        for point in points:
-            for own, batch in zip(memory, batches_of(point.unsqueeze(0), leaves), strict=True):
-                own.copy_(batch[0])
-            yield vector(function(*memory)).unsqueeze(0)
+        memory = tensors_of(vector(leaves), leaves)
+        for number, point in enumerate(points):
+            write(point, memory)
+            row = vector(function(*memory))
+            values = values if number else row.new_empty(count, len(row))
+            values[number] = row
+    return values
 
 
-def kinks(fine: Differences, coarse: Differences, allowed: Tensor) -> Tensor:
+def kinks(fine: Slopes, coarse: Slopes, allowed: Tensor) -> Tensor:
     """Return where the function has a kink or a jump, as a mask of shape (M, K), from differences at two steps.
 
     At a kink the one-sided differences disagree by more than `allowed`, while each agrees with itself at the other
@@ -103,7 +159,7 @@ def kinks(fine: Differences, coarse: Differences, allowed: Tensor) -> Tensor:
     return ((bend > allowed) & (kink | jump)) | middle
 
 
-def error_estimate(fine: Differences, coarser: Iterable[Differences], unit: float) -> Tensor:
+def error_estimate(fine: Slopes, coarser: Iterable[Slopes], unit: float) -> Tensor:
     """Return an estimate of the error of the finest central differences, of shape (M, K).
 
     Their truncation error is proportional to h^2 and that at c h is c^2 times as large, so that the two differ by at

@@ -8,11 +8,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from opcheck.derivatives.compare import ACCURATE
+from opcheck.derivatives.autodiff import Mode
 from opcheck.derivatives.coordinates import probe
 from opcheck.derivatives.differences import differences, looped
-from opcheck.derivatives.evidence import Evidence, Mode
+from opcheck.derivatives.evidence import Evidence
 from opcheck.derivatives.question import Numbers
+from opcheck.derivatives.rule import ACCURATE
 
 CLOSE = 0.01
 """The part of the tolerance that is left to a product with a random direction, which adds up what many entries say."""
@@ -28,7 +29,7 @@ def holds_along_one(evidence: Evidence, mode: Mode, numbers: Numbers) -> bool:
     u, v = _direction(inputs, 1), _direction(outputs, 2)
     found = evidence.jvp(u) if mode == "forward" else (evidence.vjp(v) @ u).reshape(1)
     points = evidence.point + torch.stack([u, -u, torch.zeros_like(u)]) * numbers.eps
-    moved = differences(looped(evidence.function, evidence.leaves, points), numbers.eps)
+    moved = differences(looped(evidence.function, evidence.leaves, points, len(points)), numbers.eps)
     along, bend = moved.jacobian[:, 0], moved.bend[:, 0]
     expected = along if mode == "forward" else (v @ along).reshape(1)
     allowed = min(ACCURATE, numbers.atol) + CLOSE * numbers.rtol * expected.abs()

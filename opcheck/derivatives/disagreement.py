@@ -12,7 +12,7 @@ from torch import Tensor
 
 from opcheck.derivatives.autodiff import Differentiable, GradientSum, Primal, Pullback, Pushforward
 from opcheck.derivatives.coordinates import blocks, index_text, located, parts, real_size, split
-from opcheck.derivatives.question import Request
+from opcheck.derivatives.question import Extent, Request
 
 Kind = Literal["wrong", "refused", "inconclusive", "low accuracy"]
 """wrong: another number; refused: an error instead of a number; inconclusive: the function has no derivative at the
@@ -110,6 +110,11 @@ class Engine(Protocol):
     @property
     def name(self) -> str:
         """The name for `--engine`."""
+        ...
+
+    @property
+    def compared(self) -> Extent | None:
+        """How much of a Jacobian the last answer is about; None: it is about none, or that is not known."""
         ...
 
     def ask(self, check: str, request: Request) -> Disagreement | None:

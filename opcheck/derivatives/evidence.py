@@ -8,70 +8,36 @@ cannot be batched or the result of the batch is in doubt.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
 from functools import cached_property
-from math import isfinite
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from opcheck.derivatives import autodiff
-from opcheck.derivatives.autodiff import Differentiable, Tensors, has_forward, pushforward
-from opcheck.derivatives.batching import Sweep, by_vmap, sweep
+from opcheck.derivatives.autodiff import Differentiable, Mode, Tensors, has_forward, pushforward
+from opcheck.derivatives.batching import FEW, Analytical, Batched, Sweep, by_vmap, sweep
+from opcheck.derivatives.compressed import Compressed
 from opcheck.derivatives.coordinates import (
     Side,
     asked,
     directions,
-    largest_difference,
     probe,
     same,
     side_by_side,
-    stencil,
+    steps,
     tensors_of,
     vector,
 )
-from opcheck.derivatives.differences import Differences, differences, looped
-from opcheck.derivatives.question import AUTO, Coverage
+from opcheck.derivatives.differences import Differences, differences, looped, stencil_points
+from opcheck.derivatives.pattern import Pattern
+from opcheck.derivatives.question import AUTO, Coverage, Extent
+from opcheck.derivatives.structure import independent_axes
 
-Mode = Literal["reverse", "forward"]
 SIDES: dict[Mode, Side] = {"reverse": "outputs", "forward": "inputs"}
 """Where the directions of a mode lie."""
 MODES: tuple[Mode, ...] = ("reverse", "forward")
-Batched = Literal["points", "directions", ""]
 T = TypeVar("T")
-
-FEW = 2
-"""Up to how many directions ordinary calls take less time than a batch."""
-
-
-@dataclass(frozen=True)
-class Analytical:
-    """A Jacobian by automatic differentiation."""
-
-    jacobian: Tensor
-    """Of shape (M, N), float64; projected, V J of shape (K, N) by reverse and J U^T of shape (M, K) by forward mode."""
-    predicted: Tensor
-    """Its product with a random direction, a vector."""
-    ordinary: Tensor
-    """The same product by one ordinary call."""
-    batched: Batched = ""
-    """What it is a batch of: many points, or many directions at one point; empty: it is from the loop."""
-    refusal: Exception | None = None
-    """Why it could not be batched."""
-
-    @cached_property
-    def deviation(self) -> float:
-        """The largest difference between the two products."""
-        return largest_difference(self.predicted, self.ordinary)
-
-    def holds(self, rounding: float) -> bool:
-        """Tell whether the ordinary call agrees with the Jacobian, up to a relative rounding error."""
-        if self.deviation <= rounding:  # as almost always; NaN is looked at below
-            return True
-        scale = float(torch.linalg.vector_norm(self.jacobian, float("inf"))) if self.jacobian.numel() else 1.0
-        allowed = rounding * (scale * max(self.jacobian.shape) if isfinite(scale) else 1.0)
-        return torch.allclose(self.predicted, self.ordinary, rounding, allowed, equal_nan=True)
 
 
 class Evidence:
@@ -141,22 +107,48 @@ class Evidence:
         """How many points to evaluate at once."""
         return self.coverage.chunk(self.size)
 
+    @cached_property
+    def compressed(self) -> Compressed | None:
+        """All entries of a large Jacobian, if the function is found to be independent along some axes; else None."""
+        if self.projections is None or self.coverage.jacobian != "auto" or not all(self.size):
+            return None
+        own = Pattern(independent_axes(self.at, self.leaves, self.outputs), self.outputs, self.leaves)
+        allowed = self.coverage.allows_compressed(self.size, sum(own.group_counts), sum(own.row_counts))
+        return Compressed(self, own) if own.axes and allowed else None
+
+    @property
+    def extent(self) -> Extent:
+        """How much of the Jacobian is compared."""
+        return "full" if self.projections is None else "projected" if self.compressed is None else "structured"
+
+    def at(self, leaves: Tensors) -> Tensors:
+        """Return the outputs at other leaves, without a graph."""
+        with torch.no_grad():
+            return self.function(*leaves)
+
     def numerical(self, step: float, *, looped: bool = False) -> Differences:
-        """Return the differences for all unit directions."""
+        """Return the differences for all unit directions, or for random ones."""
         if (step, looped) not in self._numerical:
-            self._numerical[step, looped] = self._differences(step, looped)
+            along = directions(self.size[1], self.projections)
+            of = self.looped_differences if looped else self.batched_differences
+            self._numerical[step, looped] = of(along, step) or self.numerical(step, looped=True)
         return self._numerical[step, looped]
 
-    def _differences(self, step: float, one_by_one: bool) -> Differences:
-        points = self.point + stencil(self.size[1], step, self.projections)
-        if one_by_one or not all(self.size):  # an empty Jacobian needs no batch
-            return differences(looped(self.function, self.leaves, points), step)
+    def batched_differences(self, along: Tensor, step: float) -> Differences | None:
+        """Return the differences for directions of shape (K, N) from a batch; None if there is none to rely on."""
+        if not all(self.size):  # an empty Jacobian needs no batch
+            return None
+        points = self.point + steps(along, step)
         try:
-            values = sweep(self.function, self.leaves, points, batch=self.chunk).values
+            found = differences(sweep(self.function, self.leaves, points, batch=self.chunk).values, step)
         except Exception:  # it cannot be batched
-            return self.numerical(step, looped=True)
-        found = differences(values, step)
-        return found if same(found.base, self.value, 1e-6, 1e-6) else self.numerical(step, looped=True)
+            return None
+        return found if same(found.base, self.value, 1e-6, 1e-6) else None
+
+    def looped_differences(self, along: Tensor, step: float) -> Differences:
+        """Return the differences for directions of shape (K, N), by one call for each point."""
+        points = stencil_points(self.point, along, step)
+        return differences(looped(self.function, self.leaves, points, 2 * len(along) + 1), step)
 
     def analytical(self, mode: Mode, *, looped: bool = False) -> Analytical:
         """Return the Jacobian by one of the modes. Passes on the exceptions of the derivative."""
@@ -280,6 +272,15 @@ class Evidence:
         points = tuple(leaf.detach() for leaf in self.leaves)
         push = autodiff.Pushforward(autodiff.transformed(self.function), transform=True)
         return by_vmap(lambda *t: push(*points, *t), tangents, points, self.chunk)
+
+    def products(self, mode: Mode, along: Tensor, *, looped: bool = False) -> Tensor:
+        """Return V J for cotangents V, or U J^T for tangents U: at once if possible, else by one call for each."""
+        if not looped and len(along) > FEW:
+            try:
+                return (self.vjp_vmapped if mode == "reverse" else self.jvp_vmapped)(along)
+            except Exception:  # it cannot be batched
+                pass
+        return (self.vjp_looped if mode == "reverse" else self.jvp_looped)(along)
 
     def vjp_by_jacobian(self, cotangents: Tensor) -> Tensor:
         """Return V J for cotangents V of shape (K, M) or (M,): from the Jacobian if it is whole, else one by one."""

@@ -13,10 +13,11 @@ from math import inf
 import torch
 from torch import Tensor
 
+from opcheck.derivatives.autodiff import Mode
 from opcheck.derivatives.coordinates import directions, largest_difference, modulus
-from opcheck.derivatives.differences import Differences, error_estimate, kinks
+from opcheck.derivatives.differences import Slopes, error_estimate, kinks
 from opcheck.derivatives.disagreement import Disagreement, Names, Pair
-from opcheck.derivatives.evidence import Evidence, Mode
+from opcheck.derivatives.evidence import Evidence
 from opcheck.derivatives.question import BY_PRECISION, NO_REFUSAL, Numbers, Request
 
 CERTAIN = 20
@@ -31,7 +32,7 @@ ROUNDED = 1e4
 FULL = 1e-9
 """The largest relative error of a derivative in full double precision. Single precision leaves one of 6e-8."""
 
-At = Callable[[float], Differences]
+At = Callable[[float], Slopes]
 
 
 def is_loosened(numbers: Numbers, unit: float) -> bool:
@@ -65,20 +66,21 @@ def resolved(
     return found & (off > admitted + error) & ~bent
 
 
-def wrong_below_atol(analytical: Tensor, evidence: Evidence, numbers: Numbers, *, looped: bool = False) -> Tensor:
+def wrong_below_atol(
+    analytical: Tensor, at: At, evidence: Evidence, numbers: Numbers, leaves: Sequence[Tensor] | None = None
+) -> Tensor:
     """Return the entries that are off by more than rtol |n| and than differences can be, however small, as a mask.
 
-    analytical: the whole Jacobian, of shape (M, N).
+    analytical: the whole Jacobian, or one of the same form as `at`; leaves: what its columns are of, if not of all
+    leaves.
     """
     if is_loosened(numbers, evidence.unit):
         return torch.zeros_like(analytical, dtype=torch.bool)
-    at, unit = partial(evidence.numerical, looped=looped), evidence.unit
-    size = partial(modulus, leaves=evidence.leaves)
+    size = partial(modulus, leaves=evidence.leaves if leaves is None else leaves)
     numerical = at(numbers.eps).jacobian
-    steps = _far(numbers)
-    least = ROUNDED * unit * _largest(numerical) + least_below_atol(numbers)
+    least = ROUNDED * evidence.unit * _largest(numerical) + least_below_atol(numbers)
     admitted = size(numerical) * numbers.rtol + least
-    return resolved(analytical, at, numbers.eps, steps, admitted, unit, size)
+    return resolved(analytical, at, numbers.eps, _far(numbers), admitted, evidence.unit, size)
 
 
 def wrong_projections_below_atol(
@@ -125,7 +127,7 @@ def lost_digits(evidence: Evidence, mode: Mode, request: Request) -> Disagreemen
         if not bool((size(analytical - numerical) > admitted).any()):
             return None  # no other step is needed
         # Rounding inside a function may happen to be the same at all steps for one entry, but hardly for all of them.
-        noise = CERTAIN * _largest(numerical - at(2 * numbers.eps).jacobian) if evidence.projections is None else 0.0
+        noise = CERTAIN * _largest(numerical - at(2 * numbers.eps).jacobian) if evidence.extent != "projected" else 0.0
         least, admitted = least + noise, admitted + noise
         steps = [multiple * numbers.eps for multiple in NEAR]
         found = resolved(analytical, at, numbers.eps, steps, admitted, evidence.unit, size)
@@ -152,6 +154,9 @@ def _relative(evidence: Evidence, numbers: Numbers) -> float:
 
 def _matrices(evidence: Evidence, mode: Mode, looped: bool) -> tuple[Tensor, At, Callable[[Tensor], Tensor]]:
     """Return a Jacobian, or its projections, with the differences at a step, and the moduli of entries."""
+    if evidence.compressed is not None:
+        sides = evidence.compressed.sides(mode, looped=looped)
+        return sides.analytical, sides.at, partial(modulus, leaves=sides.leaves)
     jacobian = evidence.analytical(mode, looped=looped).jacobian
     if evidence.projections is None:
         return jacobian, partial(evidence.numerical, looped=looped), partial(modulus, leaves=evidence.leaves)

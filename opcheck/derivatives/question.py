@@ -49,6 +49,9 @@ MATRICES = 32
 """How many matrices of the size of the whole Jacobian are assumed to be in memory at a time: directions, values at the
 stencil, the Jacobian by each mode, and temporaries of the comparison. Measured: 22 to 37."""
 
+COMPRESSED = 16
+"""The same for a matrix of directions by coordinates, where directions are fewer."""
+
 COPIES = 16
 """How many tensors of the size of inputs and outputs an operator is assumed to need at a time."""
 
@@ -61,12 +64,18 @@ NO_REFUSAL = (TooLarge, MemoryError, torch.OutOfMemoryError)
 """Exceptions that say nothing about what a function supports."""
 
 
+Extent = Literal["full", "structured", "projected"]
+"""How much of a Jacobian is compared: all of its entries, all that can be other than zero where slices of the inputs
+are independent, or random projections."""
+
+
 @dataclass(frozen=True)
 class Coverage:
     """How much of a Jacobian is computed, and in how much memory."""
 
     jacobian: Literal["full", "projected", "auto"] = "auto"
-    """The whole Jacobian, or its products with random directions; auto: the whole one up to `largest`."""
+    """The whole Jacobian, or its products with random directions; auto: the whole one up to `largest`, above it all
+    entries that can be other than zero, if slices of the inputs are independent, else products."""
     largest: int = 512
     """The most real coordinates of inputs, or of outputs, for which auto means the whole Jacobian."""
     projections: int = 8
@@ -83,6 +92,10 @@ class Coverage:
             self._allow_whole(size)
             return None
         return None if self.jacobian == "auto" and max(size) <= self.largest else self.projections
+
+    def allows_compressed(self, size: tuple[int, int], *directions: int) -> bool:
+        """Tell whether all entries of a Jacobian of shape (M, N) may be computed, by so many directions on a side."""
+        return max(directions) <= self.largest and 8 * COMPRESSED * max(size) * max(directions) <= self.memory
 
     def chunk(self, size: tuple[int, int]) -> int:
         """Return how many points to evaluate at once, for a Jacobian of shape (M, N)."""

@@ -15,10 +15,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from opcheck.derivatives import autodiff
 from opcheck.derivatives.autodiff import Differentiable, GradientSum, Primal, Pullback, Pushforward, layers, tangent_of
-from opcheck.derivatives.coordinates import stencil
+from opcheck.derivatives.batching import Batched
+from opcheck.derivatives.coordinates import steps
 from opcheck.derivatives.differences import Differences, differences, looped
-from opcheck.derivatives.evidence import Batched, Evidence, Mode
+from opcheck.derivatives.evidence import Evidence
 from opcheck.derivatives.question import Function, Request
 
 LAYOUTS = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
@@ -252,27 +254,32 @@ class DependsOnPattern(Exception):
 class OfSparse(Evidence):
     """The derivative of a function made by `of_elements`, or of a derivative of it."""
 
-    def _differences(self, step: float, one_by_one: bool) -> Differences:
-        if not one_by_one:  # sparse tensors cannot be batched
-            return self.numerical(step, looped=True)
+    compressed = None  # the elements of a sparse tensor are no slices of memory
+
+    def batched_differences(self, along: Tensor, step: float) -> Differences | None:
+        """Return None: sparse tensors cannot be batched."""
+        return None
+
+    def looped_differences(self, along: Tensor, step: float) -> Differences:
+        """Return the differences for directions of shape (K, N), by one call for each point."""
         primal = layers(self.function, self.leaves)[0][0]
         assert isinstance(primal, Primal)
         assert isinstance(primal.function, OfElements)
         own = primal.function
-        points = self.point + stencil(self.size[1], step, self.projections)
+        points = self.point + steps(along, step)
         if not own.masked:
             own.expect_same_shapes()
             function = _with_primal(self.function, replace(primal, function=own.everywhere))
-            return differences(looped(function, self.leaves, points), step)
+            return differences(looped(function, self.leaves, points, len(points)), step)
         fixed = own.fixed
         points[:, : len(fixed)] = torch.where(fixed, self.point[: len(fixed)], points[:, : len(fixed)])
         # Points that are alike, since nothing depends on what moves, take one call.
         distinct, place = (
             torch.unique(points, dim=0, return_inverse=True) if all(points.shape) else (points, slice(None))
         )
-        return differences(looped(self.function, self.leaves, distinct)[place], step)
+        return differences(looped(self.function, self.leaves, distinct, len(distinct))[place], step)
 
-    def _batches_for(self, mode: Mode) -> Iterator[tuple[Batched, Callable[[Mode], Tensor]]]:
+    def _batches_for(self, mode: autodiff.Mode) -> Iterator[tuple[Batched, Callable[[autodiff.Mode], Tensor]]]:
         return iter(())  # torch has a loop inside of vmap for nearly all that makes or takes sparse tensors
 
     def jvp_vmapped(self, tangents: Tensor) -> Tensor:

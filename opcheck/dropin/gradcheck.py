@@ -62,8 +62,9 @@ def gradcheck(
 ) -> bool:
     """Check gradients against finite differences, as `torch.autograd.gradcheck` does, with the same parameters.
 
-    The whole Jacobian is compared, from a few batched calls; with more than 512 real coordinates of inputs or of
-    outputs, 8 x 8 random projections of it. Fast mode, sparse and mkldnn inputs are left to torch. A sample on a kink
+    The whole Jacobian is compared, from a few batched calls. With more than 512 real coordinates of inputs or of
+    outputs, it is compared in all entries if the function works independently along some dims, and by 8 x 8 random
+    projections if not. Fast mode, sparse and mkldnn inputs are left to torch. A sample on a kink
     of the function, where one-sided differences disagree, is warned of where torch would pass it.
 
     Inputs are moved in place for single calls, as torch does, and get their values back bit by bit. Whatever looks

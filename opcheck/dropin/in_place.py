@@ -8,18 +8,17 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from opcheck.derivatives.autodiff import Differentiable, Pullback, Tensors, pushforward, vjp
-from opcheck.derivatives.batching import sweep
+from opcheck.derivatives.autodiff import Differentiable, Mode, Pullback, Tensors, pushforward, vjp
+from opcheck.derivatives.batching import FEW, Batched, sweep
 from opcheck.derivatives.coordinates import (
-    directions,
     probe,
     shares_memory,
-    stencil,
+    steps,
     tensors_of,
     vector,
 )
 from opcheck.derivatives.differences import Differences, differences
-from opcheck.derivatives.evidence import FEW, Batched, Evidence, Mode
+from opcheck.derivatives.evidence import Evidence
 from opcheck.derivatives.question import Request
 from opcheck.engines.batched_engine import Point
 
@@ -39,22 +38,27 @@ class InPlace(Evidence):
     _alone = False
     """Whether batches of points were given up: what one step needs, the others need too."""
 
-    def _differences(self, step: float, one_by_one: bool) -> Differences:
-        steps = stencil(self.size[1], step, self.projections)
-        if not all(self.size):  # nothing to move, or nothing that moves
-            return differences(self.value.repeat(len(steps), 1), step)
-        if one_by_one:
-            return differences(moved(self.function, self.leaves, steps, step), step)
-        found = None if self._alone or self.size[1] <= FEW else self._of_batch(steps, step)
-        self._alone = found is None
-        return found or self.numerical(step, looped=True)
-
-    def _of_batch(self, steps: Tensor, step: float) -> Differences | None:
+    def batched_differences(self, along: Tensor, step: float) -> Differences | None:
         """Return the differences from a batch of copies; None if it fails, or is about another function."""
-        weights = probe(len(steps) // 2, 2)
-        one = (weights @ directions(self.size[1], self.projections) * step).unsqueeze(0)
+        if self._alone or self.size[1] <= FEW or not all(self.size):
+            return None
+        found = self._of_batch(along, step)
+        self._alone = found is None
+        return found
+
+    def looped_differences(self, along: Tensor, step: float) -> Differences:
+        """Return the differences where the leaves themselves are moved, by one call for each point."""
+        moves = steps(along, step)
+        if not all(self.size):  # nothing to move, or nothing that moves
+            return differences(self.value.repeat(len(moves), 1), step)
+        return differences(moved(self.function, self.leaves, moves, step), step)
+
+    def _of_batch(self, along: Tensor, step: float) -> Differences | None:
+        weights = probe(len(along), 2)
+        one = (weights @ along * step).unsqueeze(0)
+        points = self.point + torch.cat([one, steps(along, step)])
         try:
-            values = sweep(self.function, self.leaves, self.point + torch.cat([one, steps]), batch=self.chunk).values
+            values = sweep(self.function, self.leaves, points, batch=self.chunk).values
         except Exception:  # it cannot be batched
             return None
         found = differences(values[1:], step)
@@ -65,6 +69,13 @@ class InPlace(Evidence):
         off = moved(self.function, self.leaves, one, found.step)[0] - copied
         slope = found.jacobian.abs() @ weights.abs()
         return bool((off.abs() <= 1e-6 * found.step * slope + 32 * self.unit * copied.abs()).all())
+
+    def at(self, leaves: Tensors) -> Tensors:
+        """Return the outputs where the leaves themselves have other values."""
+        with restored(self.leaves) as (memory, _), torch.enable_grad():
+            for own, values in zip(memory, leaves, strict=True):
+                _write(own, values)
+            return tuple(output.detach().clone() for output in self.function(*self.leaves))
 
     def _batches_for(self, mode: Mode) -> Iterator[tuple[Batched, Callable[[Mode], Tensor]]]:
         """Yield the batch of many directions at one point, on the graph of the caller's own leaves.

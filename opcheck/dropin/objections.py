@@ -14,11 +14,11 @@ from torch import Tensor
 from torch.autograd import gradcheck as torch_gradcheck
 from torch.autograd.gradcheck import GradcheckError as TorchGradcheckError
 
-from opcheck.derivatives.autodiff import Tensors, vjp
-from opcheck.derivatives.compare import NOT_LINEAR, contradiction, excess
+from opcheck.derivatives.autodiff import Mode, Tensors, vjp
+from opcheck.derivatives.compare import contradiction
 from opcheck.derivatives.coordinates import blocks, probe, same, tensors_of, vector
 from opcheck.derivatives.disagreement import Disagreement
-from opcheck.derivatives.evidence import Evidence, Mode
+from opcheck.derivatives.evidence import Evidence
 from opcheck.derivatives.gradients import (
     GRADIENT_CLAIMS,
     attributes,
@@ -28,6 +28,7 @@ from opcheck.derivatives.gradients import (
 )
 from opcheck.derivatives.precision import lost_digits
 from opcheck.derivatives.question import Request
+from opcheck.derivatives.rule import NOT_LINEAR, excess
 from opcheck.dropin.in_place import restored
 from opcheck.engines.torch_engine import ALL_OFF, FORWARD, WITHOUT_JACOBIAN
 
@@ -62,7 +63,9 @@ def objections(evidence: Evidence, request: Request, claims: Claims) -> Iterator
 
     Passes on the exceptions of the function and of its derivatives.
     """
-    evidence.numerical(request.numbers.eps)  # first of all: the function may raise, or its outputs may change
+    (evidence.compressed or evidence).numerical(
+        request.numbers.eps
+    )  # first of all: the function may raise, or its outputs may change
     some = any(output.requires_grad for output in evidence.outputs)
     looks: tuple[tuple[bool, Callable[[Evidence, Request], Disagreement | None]], ...] = (
         (not some, _not_zero),
@@ -100,10 +103,10 @@ def _jacobian(evidence: Evidence, request: Request, mode: Mode) -> Disagreement 
     found = contradiction(evidence, mode, request) or lost_digits(evidence, mode, request)
     if found is None or is_remark(found) or NOT_LINEAR[mode] in found.text:  # torch passes these
         return found
-    return _said(_place(evidence, request, mode), found)
+    return _said(_place(evidence, request, mode, found), found)
 
 
-def _place(evidence: Evidence, request: Request, mode: Mode) -> str:
+def _place(evidence: Evidence, request: Request, mode: Mode, found: Disagreement) -> str:
     """Return the sentence of torch for the first block that differs.
 
     torch looks at the imaginary parts of complex outputs first, then at the real ones; in forward mode, of inputs.
@@ -112,12 +115,14 @@ def _place(evidence: Evidence, request: Request, mode: Mode) -> str:
     how = "computed with forward mode " if mode == "forward" else ""
     text = "Jacobian {}mismatch for output {} with respect to input {},"
     if evidence.projections is not None:
+        if found.worst:
+            return text.format(how, found.worst[0].output, found.worst[0].leaf)
         return text.format(how, 0, 0) if len(sides[0]) == len(sides[1]) == 1 else f"Jacobian {how}mismatch,"
-    found = (
+    jacobians = (
         evidence.analytical(mode, looped=True).jacobian,
         evidence.numerical(request.numbers.eps, looped=True).jacobian,
     )
-    wrong = blocks(excess(*found, evidence.leaves, request.numbers) > 0, *sides)
+    wrong = blocks(excess(*jacobians, evidence.leaves, request.numbers) > 0, *sides)
     for part, first in (("imaginary", 1), ("real", 0)):
         for i, j in product(range(len(sides[0])), range(len(sides[1]))):
             split = sides[0][i] if mode == "reverse" else sides[1][j]

@@ -8,15 +8,15 @@ from typing import Literal
 
 import torch
 
-from opcheck.derivatives.autodiff import Differentiable, Primal, Pullback, gradient_sum, pushforward
+from opcheck.derivatives.autodiff import Differentiable, Mode, Primal, Pullback, gradient_sum, pushforward
 from opcheck.derivatives.compare import contradiction
 from opcheck.derivatives.coordinates import same, vectors_like, with_gaps
 from opcheck.derivatives.direction import holds_along_one
 from opcheck.derivatives.disagreement import Disagreement
-from opcheck.derivatives.evidence import MODES, Evidence, Mode
+from opcheck.derivatives.evidence import MODES, Evidence
 from opcheck.derivatives.gradients import GRADIENT_CLAIMS, attributes, memory_of_cotangents, undefined_cotangents
 from opcheck.derivatives.precision import lost_digits
-from opcheck.derivatives.question import Request
+from opcheck.derivatives.question import Extent, Request
 from opcheck.derivatives.sparse import DependsOnPattern, OfSparse, are_movable, of_elements
 from opcheck.engines.torch_engine import TorchEngine
 
@@ -57,6 +57,8 @@ class Point:
 
     request: Request
     kind: type[Evidence] = Evidence
+    compared: Extent | None = None
+    """How much of a Jacobian the last comparison is about."""
     _evidence: dict[tuple[Step, ...], Evidence] = field(default_factory=dict)
 
     def evidence(self, *steps: Step) -> Evidence:
@@ -64,6 +66,12 @@ class Point:
         if steps not in self._evidence:
             self._evidence[steps] = self._derived(steps) if steps else self._first()
         return self._evidence[steps]
+
+    def contradiction(self, evidence: Evidence, mode: Mode, request: Request) -> Disagreement | None:
+        """Return where a Jacobian contradicts the numerical one, or None. See `compare.contradiction`."""
+        found = contradiction(evidence, mode, request)
+        self.compared = evidence.extent
+        return found
 
     def _first(self) -> Evidence:
         request = self.request
@@ -104,12 +112,14 @@ class BatchedEngine:
     name = "batched"
 
     def __init__(self) -> None:
+        self.compared: Extent | None = None
         self._torch = TorchEngine()
         self._group = ""
         self._points: dict[tuple[str, bool, bool], tuple[Request, Point]] = {}
 
     def ask(self, check: str, request: Request) -> Disagreement | None:
         """Return why a claim does not hold, or None if it does. See `Engine.ask`."""
+        self.compared = None
         try:
             return self._answer(check, request)
         except DependsOnPattern as error:
@@ -120,6 +130,12 @@ class BatchedEngine:
             return self._by_torch(check, request)
         sparse = any(leaf.layout is not torch.strided for leaf in request.leaves)
         point = self._point(request, by_elements=sparse and check not in OF_GRADIENTS)
+        point.compared = None
+        found = self._of_point(check, point, request, sparse)
+        self.compared = point.compared
+        return found
+
+    def _of_point(self, check: str, point: Point, request: Request, sparse: bool) -> Disagreement | None:
         if check == "accuracy":
             return _accuracy(point, request)
         place = order(check)
@@ -130,7 +146,7 @@ class BatchedEngine:
         evidence = point.evidence(*place[0])
         if request.along_one(check) and not sparse and holds_along_one(evidence, place[1], request.numbers):
             return None
-        found = contradiction(evidence, place[1], request)
+        found = point.contradiction(evidence, place[1], request)
         return memory_of_cotangents(point.evidence(), request) if found is None and check == "backward" else found
 
     def _by_torch(self, check: str, request: Request) -> Disagreement | None:
@@ -171,21 +187,21 @@ def _accuracy(point: Point, request: Request) -> Disagreement | None:
     place = order(request.derivative)
     assert place is not None
     evidence, mode = point.evidence(*place[0]), place[1]
-    return contradiction(evidence, mode, request) or lost_digits(evidence, mode, request)
+    return point.contradiction(evidence, mode, request) or lost_digits(evidence, mode, request)
 
 
 def _of_pullback(point: Point, request: Request, mode: Mode) -> Disagreement | None:
     """Compare the Jacobians of the pullback, for contiguous and non-contiguous cotangents."""
     first, *others = request.non_contiguous if request.grad_outputs is None else (False,)
     evidence = point.evidence("rev with gaps" if first else "rev")
-    found = contradiction(evidence, mode, request)
+    found = point.contradiction(evidence, mode, request)
     if found or mode == "forward":
         return found
     for _ in others:
         # The whole Jacobian is known to be right: that it is the same one, a random direction tells.
         again = point.evidence("rev with gaps")
         if not _agree(evidence, again):
-            found = contradiction(again, mode, request)
+            found = point.contradiction(again, mode, request)
             if found:
                 return found
     return undefined_cotangents(evidence, request) if request.undefined_grad else None

@@ -17,7 +17,7 @@ from torch.autograd import gradcheck, gradgradcheck
 from torch.autograd.gradcheck import GradcheckError
 
 from opcheck.derivatives.disagreement import Disagreement
-from opcheck.derivatives.question import Request
+from opcheck.derivatives.question import Extent, Request
 from opcheck.engines.by_hand import (
     SPARSE,
     Step,
@@ -86,6 +86,8 @@ class TorchEngine:
     """Puts claims to torch's own functions."""
 
     name = "torch"
+    compared: Extent | None = None
+    """How much of a Jacobian an answer is about: torch does not say."""
 
     def ask(self, check: str, request: Request) -> Disagreement | None:
         """Return why a claim does not hold, or None if it does. See `Engine.ask`."""

@@ -56,8 +56,9 @@ def judge(case: Case, verdicts: Sequence[Verdict], rerun: str = "", engine: str 
     if met:
         return Outcome.of(case, "xfailed", "; ".join(met), next(iter(met.values())))
     remarks = {str(verdict.sample): verdict.title for verdict in tested if verdict.title}
-    outcome = Outcome.of(case, "passed")
-    return replace(outcome, fields={"warnings": remarks}) if remarks else outcome
+    parts = {str(verdict.sample): verdict.fields["jacobian"] for verdict in tested if "jacobian" in verdict.fields}
+    fields = ({"warnings": remarks} if remarks else {}) | ({"jacobian": parts} if parts else {})
+    return Outcome.of(case, "passed", **fields)
 
 
 def _samples(verdicts: Sequence[Verdict]) -> int:

@@ -158,8 +158,9 @@ class Expansion:
                 for skip in common:
                     skip.used = True  # it may be right; the samples are unknown
                 continue
-            if use.kwargs or use.grid:
-                spec = spec.model_copy(update={"kwargs": spec.kwargs | use.kwargs, "grid": spec.grid | use.grid})
+            if use.kwargs or use.grid or use.large:
+                more = {"kwargs": spec.kwargs | use.kwargs, "grid": spec.grid | use.grid}
+                spec = spec.model_copy(update={**more, "large": spec.large or use.large})
             own = _skips(spec.skip)
             yield from self._grid(spec, f"{label}.{spec.name or number}", inner, own + common, use.dtypes)
             self._refuse_unused(own, inner)

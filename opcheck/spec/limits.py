@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from opcheck.spec.names import refused
-from opcheck.spec.operator import SampleSpec
+from opcheck.spec.operator import LARGE, SampleSpec
 from opcheck.spec.positions import Path
 from opcheck.spec.recipe import Tensor
 from opcheck.spec.values import CallValue, ObjectValue, parts
@@ -23,22 +23,31 @@ class Limits:
 
     def of_sample(self, spec: SampleSpec) -> Iterator[tuple[Path, str, str, str]]:
         """Yield the path and the text of each mistake in the values of a sample."""
-        yield from self.of_values(spec.args, ("args",))
+        yield from self.of_values(spec.args, ("args",), large=spec.large)
         for key in ("kwargs", "grid", "grad_outputs"):
             if getattr(spec, key):
-                yield from self.of_values(getattr(spec, key), (key,))
+                yield from self.of_values(getattr(spec, key), (key,), large=spec.large)
 
-    def of_values(self, value: Any, place: Path) -> Iterator[tuple[Path, str, str, str]]:
-        """Yield the path and the text of each mistake in a value."""
+    def of_values(self, value: Any, place: Path, *, large: bool | None = None) -> Iterator[tuple[Path, str, str, str]]:
+        """Yield the path and the text of each mistake in a value.
+
+        large: whether it is part of a sample that may be large; None: it is no part of a sample.
+        """
+        most = max(self.max_elements, LARGE) if large else self.max_elements
         for at, part in parts(value, place):
             if isinstance(part, (ObjectValue, CallValue)):
                 key, path = ("object", part.object) if isinstance(part, ObjectValue) else ("call", part.call)
                 words = refused(path, self.modules)
                 if words:
                     yield ((*at, key), *words)
-            elif isinstance(part, Tensor) and part.numel > self.max_elements:
+            elif isinstance(part, Tensor) and part.numel > most:
                 what = f"a tensor of {_amount(part.numel)} elements is too large"
-                yield (at, what, f"at most {self.max_elements} (max_elements of [tool.opcheck])", "")
+                more = (
+                    f", or large = true in the sample, for up to {LARGE}"
+                    if large is False and part.numel <= LARGE
+                    else ""
+                )
+                yield (at, what, f"at most {most} (max_elements of [tool.opcheck]){more}", "")
 
     def count(self, samples: int | None = None) -> tuple[str, str]:
         """Return the message for too many samples. `samples` is None if they were not all counted."""

@@ -37,6 +37,9 @@ from opcheck.spec.modules import Construction
 from opcheck.spec.recipe import Layout, Tensor
 from opcheck.spec.values import Scalar, Value
 
+LARGE = 65536
+"""The most elements of a tensor of a sample that is meant to be large."""
+
 
 class Grid(Model):
     """The keys common to samples and uses of templates: keyword arguments, a grid, a name, dtypes."""
@@ -50,6 +53,10 @@ class Grid(Model):
     )
     skip: list[dict[str, Value]] = Field(default_factory=list, description="combinations of the grid to leave out")
     dtypes: Frozen[DtypeEntry] | None = Field(default=None, description="run only in these dtypes; default: all")
+    large: bool = Field(
+        default=False,
+        description=f"allow tensors of up to {LARGE} elements, more than `max_elements`",
+    )
 
 
 class SampleSpec(Grid):
@@ -148,7 +155,9 @@ class Claims(Model):
     gradcheck: Gradcheck = Field(default=Gradcheck.model_construct(), description="settings for torch's gradcheck")
     reseed: bool = Field(default=False, description="reset the random generator before each call, for random operators")
     jacobian: Jacobian | None = Field(
-        default=None, description="full, projected (random directions) or auto (by size); default: the project setting"
+        default=None,
+        description="full, projected (random directions) or auto (full, then structured, then projected); "
+        "default: the project setting",
     )
     orders: Frozen[Order] = Field(default=(), description="derivatives of higher order to test as a whole")
     registered: bool | None = Field(

@@ -39,7 +39,7 @@ def add_options(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager
     group.addoption(
         "--opcheck-jacobian",
         choices=["full", "projected", "auto"],
-        help="whole Jacobians, random projections, or by size",
+        help="whole Jacobians, random projections, or what size and structure allow",
     )
     group.addoption("--opcheck-fast-mode", action="store_true", default=None, help="fast_mode of torch's gradcheck")
     group.addoption(

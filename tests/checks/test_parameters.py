@@ -15,6 +15,7 @@ class Recorder:
     """An engine that keeps what it is asked."""
 
     name = "torch"
+    compared = None
 
     def __init__(self):
         self.asked = []

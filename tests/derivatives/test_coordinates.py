@@ -14,6 +14,7 @@ from opcheck.derivatives.coordinates import (
     tensors_of,
     vector,
     vectors_like,
+    write,
 )
 
 REAL, COMPLEX = torch.float64, torch.complex128
@@ -55,6 +56,18 @@ def test_tensors_of_a_vector_are_those_it_was_made_of(tensor):
     assert (row.shape, row.dtype) == ((real_size(tensor),), REAL)
     (found,) = tensors_of(row, [tensor])
     as_it_was(found, tensor)
+
+
+@pytest.mark.parametrize("tensor", TENSORS)
+def test_a_vector_can_be_written_into_tensors(tensor):
+    """Wherever in memory their part of it begins: complex numbers cannot begin at an odd place."""
+    before = numbers(3), numbers(2, dtype=COMPLEX)
+    row = vector([*before, tensor])
+    memory = *map(torch.zeros_like, before), tensors_of(torch.zeros(real_size(tensor)).double(), [tensor])[0]
+    write(row, memory)
+    for own, given in zip(memory, (*before, tensor), strict=True):
+        assert torch.equal(own, given)
+    assert memory[2].is_conj() == tensor.is_conj()
 
 
 @pytest.mark.parametrize("tensor", TENSORS)

@@ -47,7 +47,7 @@ def test_values_are_those_of_copies(dtype):
     leaves = (leaf(2, 3, dtype=dtype), leaf(3, dtype=dtype))
     function = primal(lambda x, y: x * y.exp())
     steps = stencil(vector(leaves).numel(), 1e-3)
-    expected = looped(function, leaves, vector(leaves) + steps)
+    expected = looped(function, leaves, vector(leaves) + steps, len(steps))
     assert torch.equal(moved(function, leaves, steps, 1e-3), expected)
 
 

@@ -174,6 +174,10 @@ class TestDtypes:
         }
 
 
+LARGE = ", or large = true in the sample, for up to 65536"
+"""What the message adds for a size that a large sample may have."""
+
+
 class TestBounds:
     def test_a_grid_of_a_million_samples_is_refused(self, mistakes: Mistakes) -> None:
         values = "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]"
@@ -202,7 +206,20 @@ class TestBounds:
     ) -> None:
         assert mistakes(HEAD + f"samples = [{{ args = [{argument}] }}]") == [
             f"spec.toml:3:{column}: a tensor of {elements} elements is too large; "
-            "expected at most 4096 (max_elements of [tool.opcheck])"
+            "expected at most 4096 (max_elements of [tool.opcheck])" + LARGE * (elements == "4160")
+        ]
+
+    @pytest.mark.parametrize("keys", ["args = [%s]", "kwargs = { x = %s }", "use = 'reduction', kwargs = { x = %s }"])
+    @pytest.mark.parametrize("size", [4097, 65536])
+    def test_a_sample_may_be_large(self, loaded: Load, keys: str, size: int) -> None:
+        sample = keys % f"{{ shape = [{size}] }}"
+        (operator,) = loaded(HEAD + f"samples = [{{ {sample}, large = true }}]")
+        assert operator.samples[0].tensors()[-1].numel == size
+
+    def test_a_large_sample_is_bounded_too(self, mistakes: Mistakes) -> None:
+        assert mistakes(HEAD + "samples = [{ args = [{ shape = [65537] }], large = true }]") == [
+            "spec.toml:3:22: a tensor of 65537 elements is too large; "
+            "expected at most 65536 (max_elements of [tool.opcheck])"
         ]
 
     def test_a_size_of_thousands_of_digits_is_refused_as_well(self, mistakes: Mistakes) -> None:
@@ -216,7 +233,7 @@ class TestBounds:
         column = f"samples = [{{ {sample}".index("{ shape") + 1
         assert mistakes(HEAD + f"samples = [{{ {sample} }}]", max_elements=8) == [
             f"spec.toml:3:{column}: a tensor of 9 elements is too large; "
-            "expected at most 8 (max_elements of [tool.opcheck])"
+            "expected at most 8 (max_elements of [tool.opcheck])" + LARGE
         ]
 
     def test_tensors_of_error_claims_are_bounded_too(self, mistakes: Mistakes) -> None:

@@ -149,7 +149,7 @@ class TestOfAProject:
         write(TEMPLATE.replace('["shape", "extra"]', '["shape", "extra", "kwargs"]'), "specs/mine.toml")
         assert lines_of("specs/mine.toml") == [
             'specs/mine.toml:3:31: a parameter cannot be called "kwargs"; '
-            "expected a name other than name, kwargs, grid, skip, dtypes, use"
+            "expected a name other than name, kwargs, grid, skip, dtypes, large, use"
         ]
 
     @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ class TestWhoseMistake:
     def test_a_wrong_keyword_is_the_mistake_of_the_use(self, write: Write) -> None:
         assert self.mistakes(write, "shape = [2], kwargs = { x = { shape = [10000] } }") == [
             "specs/a.toml:3:56: a tensor of 10000 elements is too large; "
-            "expected at most 4096 (max_elements of [tool.opcheck])"
+            "expected at most 4096 (max_elements of [tool.opcheck]), or large = true in the sample, for up to 65536"
         ]
 
     def test_anything_else_is_the_mistake_of_the_template(self, write: Write) -> None:
@@ -206,7 +206,7 @@ class TestWhoseMistake:
     def test_a_tensor_that_a_parameter_makes_too_large_is_the_mistake_of_the_use(self, write: Write) -> None:
         assert self.mistakes(write, "shape = [100, 100]") == [
             "specs/a.toml:3:36: a tensor of 10000 elements is too large; "
-            "expected at most 4096 (max_elements of [tool.opcheck])"
+            "expected at most 4096 (max_elements of [tool.opcheck]), or large = true in the sample, for up to 65536"
         ]
 
 
