@@ -239,7 +239,7 @@ def test_no_module_is_longer_than_a_person_reads_at_once() -> None:
 
 
 def test_calculus_has_few_modules() -> None:
-    assert len([module for module in SOURCES if module.startswith("opcheck.derivatives.")]) <= 19
+    assert len([module for module in SOURCES if module.startswith("opcheck.derivatives.")]) <= 20
 
 
 def test_nothing_imports_the_private_parts_of_torchs_tests() -> None:

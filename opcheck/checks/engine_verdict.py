@@ -9,6 +9,7 @@ from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, fails, refused, untested
 from opcheck.derivatives import Disagreement
 from opcheck.derivatives.disagreement import Mismatch
+from opcheck.derivatives.question import Function
 
 Mode = Literal["reverse", "forward"]
 
@@ -16,10 +17,13 @@ WITHOUT_A_GRAPH = ("backward", "forward_ad", "batched_forward_grad")
 """Checks that compare something even if no output requires grad: the derivative must then be zero."""
 
 
-def engine_verdict(subject: Subject, mode: Mode | None = None, *, order: int = 1) -> Verdict:
+def engine_verdict(
+    subject: Subject, mode: Mode | None = None, *, order: int = 1, reference: Function | None = None
+) -> Verdict:
     """Ask the engine whether the claim of the case holds at a sample.
 
     mode, order: of the Jacobian that the check is about, for the message; None: of none in particular.
+    reference: another function of the leaves, for a second look at what is too large to be compared entry by entry.
     """
     check, outputs = subject.context.case.check, subject.output_info
     if not outputs.has_derivative:
@@ -27,7 +31,7 @@ def engine_verdict(subject: Subject, mode: Mode | None = None, *, order: int = 1
     if not outputs.requires_grad and check not in WITHOUT_A_GRAPH:
         return untested("no output requires grad: there is no backward pass")
     engine = subject.context.engine
-    found = engine.ask(check, subject.request)
+    found = engine.ask(check, subject.request.with_(reference=reference))
     fields = {"jacobian": engine.compared} if engine.compared in ("structured", "projected") else {}
     if found is None and not outputs.differentiable:
         return untested("the outputs that have a derivative are empty")

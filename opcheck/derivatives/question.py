@@ -147,6 +147,8 @@ class Request:
     """The names of the outputs, as in `.loss` and `['logits']`; empty: they have positions."""
     derivative: str = "backward"
     """For `accuracy`: the check whose Jacobian is looked at."""
+    reference: Function | None = None
+    """Another function of the leaves with the same outputs, which autograd differentiates; None: there is none."""
     leaf_names: tuple[str, ...] = ()
     """The names of the leaves, as in `weight`; empty: they have positions."""
     key: str = ""
