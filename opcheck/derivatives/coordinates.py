@@ -85,7 +85,7 @@ def write(row: Tensor, tensors: Sequence[Tensor]) -> None:
     for part, tensor in zip(parts(row, map(real_size, tensors)), tensors, strict=True):
         # A copy: complex numbers cannot begin at any place in memory.
         values = torch.view_as_complex(part.clone().view(tensor.numel(), 2)) if tensor.is_complex() else part
-        tensor.copy_(values.view(tensor.shape))
+        tensor.copy_(values.view(tensor.shape).to(tensor.dtype))  # on the CPU: not every device has double precision
 
 
 def _batch(part: Tensor, like: Tensor) -> Tensor:

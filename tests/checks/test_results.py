@@ -8,7 +8,7 @@ from opcheck.plan.builtin_kinds import BUILTIN
 
 SAMPLES = "samples = [{ args = [{ shape = [2], low = 0.5 }] }]"
 KEYS = "supports = { forward_ad = false, vmap = false, out = false }"
-EVERY = [kind.name for kind in BUILTIN if kind.name not in ("masked", "errors", "buffers")]
+EVERY = [kind.name for kind in BUILTIN if kind.name not in ("masked", "errors", "buffers", "device_consistency")]
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ MISTAKES = {
     "a check": (expect('check = "bakward"'), "5:18", '"bakward" is not one of ["backward",'),
     "one of several checks": (expect('check = ["vmap", "bakward"]'), "5:27", '"bakward" is not one of ["backward",'),
     "a check with tolerances": (spec("tolerance = { check = { bakward = {} } }"), "4:35", "unknown key; expected"),
-    "a device": (spec('devices = ["cdua"]'), "4:12", '"cdua" is not one of ["cpu","cuda"]'),
+    "a device": (spec('devices = ["cdua"]'), "4:12", '"cdua" is not one of ["cpu","cuda",'),
     "a variant": (spec('variants = ["out"]'), "4:13", '"out" is not one of ["method","inplace"]'),
     "an order": (spec('orders = ["backward"]'), "4:11", '"backward" is not one of ["rev_over_fwd",'),
     "no dotted path": (spec(name='"sin"'), "2:11", "expected a dotted path, such as torch.sin"),
