@@ -129,8 +129,8 @@ def test_faults_of_further_orders_are_told_apart(verdict_of, operator, order, ou
 
 @pytest.mark.parametrize(("jacobian", "used"), [("full", False), ("projected", True), ("auto", False)])
 def test_projections_are_asked_for_by_the_spec(verdict_of, monkeypatch, jacobian, used):
-    asked, own = [], compare._projected
-    monkeypatch.setattr(compare, "_projected", lambda *args: asked.append(args) or own(*args))
+    asked, own = [], compare.contradiction_of_projections
+    monkeypatch.setattr(compare, "contradiction_of_projections", lambda *args: asked.append(args) or own(*args))
     keys = f'jacobian = "{jacobian}"\n{NO_FORWARD}'
     assert verdict_of("operators.faulty.wrong_sign", "backward", keys=keys).outcome == "failed"
     assert bool(asked) == used
