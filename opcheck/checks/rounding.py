@@ -49,8 +49,8 @@ def nudges(unit: float) -> Iterator[Moved]:
                 return tensor
             shape = tensor.shape if tensor.layout is torch.strided else ()  # a sparse tensor is scaled as a whole
             signs = 2 * torch.randint(2, shape, generator=generator, dtype=torch.float64) - 1
-            scaled = tensor.detach() * (1 + unit * signs).to(tensor.device)
-            return scaled.to(tensor.dtype).requires_grad_(tensor.requires_grad)
+            factors = (1 + unit * signs).to(tensor.dtype).to(tensor.device)  # not every device has double precision
+            return (tensor.detach() * factors).requires_grad_(tensor.requires_grad)
 
         yield moved
 

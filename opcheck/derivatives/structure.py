@@ -200,13 +200,13 @@ class Search:
     def _anew(self, slices: Tensor, turn: int) -> Tensor:
         """Return other values for slices: those of other slices, which are likely to be valid, a little changed."""
         factors = self._random((min(len(slices), SOME),)).mul_(0.1).add_(1).repeat(-(-len(slices) // SOME))
-        drawn = slices.roll(self._less(len(slices)), 0).mul_(factors[: len(slices), None].to(slices))
+        drawn = slices.roll(self._less(len(slices)), 0).mul_(_like(slices, factors[: len(slices), None]))
         same = drawn == slices
-        return drawn + self._random(slices.shape).to(slices) * same if bool(same.any()) else drawn
+        return drawn + _like(slices, self._random(slices.shape)) * same if bool(same.any()) else drawn
 
     def _near(self, slices: Tensor, turn: int) -> Tensor:
         """Return values that are hardly different."""
-        return slices + (slices.abs() + 0.1) * (NEAR * self._random(slices.shape)).to(slices)
+        return slices + (slices.abs() + 0.1) * _like(slices, NEAR * self._random(slices.shape))
 
     def _random(self, shape: Sequence[int]) -> Tensor:
         return torch.rand(*shape, generator=self.generator, dtype=torch.float64).mul_(2).sub_(1)
@@ -216,6 +216,11 @@ class Search:
 
     def _shuffled(self, count: int) -> Tensor:
         return torch.randperm(count, generator=self.generator)
+
+
+def _like(slices: Tensor, drawn: Tensor) -> Tensor:
+    """Return numbers in the dtype of slices, and on their device, which may not have double precision."""
+    return drawn.to(slices.dtype).to(slices.device)
 
 
 @dataclass(frozen=True)

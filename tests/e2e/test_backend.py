@@ -22,11 +22,13 @@ pytestmark = pytest.mark.skipif(
 def run(shared):
     """Run opcheck in a copy of the example, with variables in the environment. The result is kept under a name."""
 
-    def do(name, *options, paths=("builtin",), **variables):
+    def do(name, *options, paths=("builtin",), files=(), **variables):
         def copied(project):
             shutil.rmtree(project.folder)
             shutil.copytree(EXAMPLE, project.folder, ignore=shutil.ignore_patterns("__pycache__", ".*"))
             shutil.copy(project.folder / "without_float64.toml", project.folder / "torch_sim" / "profiles")
+            for file, text in files:
+                project.write(file, text)
             return project.run("opcheck", "run", *paths, "--report-json", "report.json", *options)
 
         with pytest.MonkeyPatch.context() as environment:
@@ -142,3 +144,13 @@ def test_no_double_precision_comes_near_a_device_that_has_none(run):
         }
         assert ("backward", "float32") in judged
         assert not {dtype for _, dtype in judged} & {"float64", "complex128"}
+
+
+def test_nor_where_a_large_jacobian_is_searched_for_slices(run):
+    text = '[[operator]]\nname = "torch.sin"\nsamples = [{ args = [{ shape = [700] }] }]\n'
+    select = ("--device", "sim32", "--check", "backward,forward_ad,low_precision_grad")
+    lacks = "float64,complex128"
+    finished = run("backend_large", *select, paths=("large.toml",), files=(("large.toml", text),), SIM_LACKS=lacks)
+    assert set(finished.outcomes.values()) == {"passed"}
+    fields = finished.records["torch.sin::backward[sim32-float32]"]["fields"]
+    assert fields["jacobian"] == {"0": "structured"}
