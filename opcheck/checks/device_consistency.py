@@ -7,21 +7,20 @@ rounding, as in `finer`. Those of random operators are not compared: each device
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 
 import torch
 from torch import Tensor
 
-from opcheck.checks.finer import Finer, Results, cotangents_of, pulled_back, values
+from opcheck.checks.finer import Finer, Results, cotangents_of, values
+from opcheck.checks.first_order import differentiable_names, pulled_back, pushed_forward
 from opcheck.checks.ordinary import is_strided
 from opcheck.checks.per_sample import blamed, per_sample
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Blocked, Verdict, cannot, fails, first_failure, told
 from opcheck.derivatives import NO_REFUSAL
-from opcheck.derivatives.autodiff import jvp, vjp
+from opcheck.derivatives.autodiff import vjp
 from opcheck.derivatives.coordinates import vectors_like
-from opcheck.derivatives.disagreement import called
-from opcheck.samples.outputs import differentiable, with_gradient
+from opcheck.samples.outputs import with_gradient
 
 STEADY = ("purity", "nondeterminism")
 """What calls must be like to be compared."""
@@ -33,18 +32,21 @@ def judge(subject: Subject) -> Verdict:
 
 
 def _verdicts(subject: Subject, cpu: Finer) -> Iterator[Verdict]:
-    names = subject.function.names(subject.result)
-    named = [called(index, names[index] if names else "") for index in range(len(subject.outputs))]
-    yield _compared(subject, cpu, named, subject.outputs, values, STEADY)
+    yield _compared(subject, cpu, subject.output_names, subject.outputs, values, STEADY)
     claims = subject.context.case.claims
     if not subject.leaves or subject.context.case.dtype not in claims.backward:
         return
     if claims.supports.backward:
         yield _gradients(subject, cpu)
     if claims.supports.forward_ad and is_strided(subject):
-        found = _asked("forward_ad", lambda: _pushed(subject.function, subject.leaves))
-        moved = [f"tangent of {name}" for name, y in zip(named, subject.outputs, strict=True) if differentiable([y])]
-        yield _compared(subject, cpu, moved, found, _tangents, (*STEADY, "forward_ad"))
+        tangents = vectors_like(subject.leaves)
+        found = _asked("forward_ad", lambda: pushed_forward(subject.function, subject.inputs, tangents))
+        names = [f"tangent of {name}" for name in differentiable_names(subject)]
+
+        def pushed(at: Finer) -> Results:
+            return pushed_forward(at.function, at.inputs, tangents)
+
+        yield _compared(subject, cpu, names, found, pushed, (*STEADY, "forward_ad"))
 
 
 def _gradients(subject: Subject, cpu: Finer) -> Verdict:
@@ -55,7 +57,11 @@ def _gradients(subject: Subject, cpu: Finer) -> Verdict:
     cotangents = cotangents_of(outputs)
     found = _asked("backward", lambda: vjp(outputs, subject.leaves, cotangents))
     names = [f"gradient of {name}" for name in subject.leaf_names]
-    return _compared(subject, cpu, names, found, partial(pulled_back, cotangents), (*STEADY, "backward"))
+
+    def pulled(at: Finer) -> Results:
+        return pulled_back(at.function, at.inputs, cotangents)[1]
+
+    return _compared(subject, cpu, names, found, pulled, (*STEADY, "backward"))
 
 
 def _asked(check: str, derivative: Callable[[], Results]) -> Results:
@@ -66,15 +72,6 @@ def _asked(check: str, derivative: Callable[[], Results]) -> Results:
         raise
     except Exception as error:
         raise Blocked(check, f"an ordinary call raised {told(error)}") from error
-
-
-def _pushed(function: Callable[..., Results], leaves: Results) -> Results:
-    """Return the tangents of the outputs for random tangents of the leaves, which are the same on each device."""
-    return differentiable(jvp(function, [leaf.detach() for leaf in leaves], vectors_like(leaves)))
-
-
-def _tangents(cpu: Finer) -> Results:
-    return _pushed(cpu.function, cpu.inputs.leaves)
 
 
 def _compared(

@@ -19,7 +19,6 @@ from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, remedy, told
 from opcheck.derivatives import NO_REFUSAL
 from opcheck.derivatives.autodiff import vjp
-from opcheck.derivatives.disagreement import called
 from opcheck.samples.modules import ModuleCall
 from opcheck.samples.outputs import with_gradient
 from opcheck.samples.results import WHAT_IS_TESTED, Untestable
@@ -74,10 +73,8 @@ class _Judge:
         finer = Finer.of(subject)
         if finer is None:
             return HOLDS  # before a sample is judged, the operator has been called
-        names = subject.function.names(subject.result)
-        named = [called(index, names[index] if names else "") for index in range(len(subject.outputs))]
         try:
-            found = finer.contradicts(subject.outputs, named, values)
+            found = finer.contradicts(subject.outputs, subject.output_names, values)
         except NO_REFUSAL:
             raise
         except Exception as error:

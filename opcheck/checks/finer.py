@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor
 
+from opcheck.checks.rounding import moved_inputs
 from opcheck.checks.subject import Subject
 from opcheck.derivatives import NO_REFUSAL
-from opcheck.derivatives.autodiff import vjp
 from opcheck.derivatives.coordinates import index_text, split, vector, vectors_like
 from opcheck.samples import Inputs, TestedFunction
-from opcheck.samples.outputs import with_gradient
 from opcheck.spec.dtypes import finer_than
 
 UNITS = {"half": 8, "single": 256}
@@ -110,14 +108,14 @@ class Finer:
 def _nudged(inputs: Inputs, unit: float, number: int) -> Inputs:
     """Return arguments moved at random by the rounding unit of their largest element. Sparse ones stay as they are."""
 
-    def moved(item: Any) -> Any:
-        if not isinstance(item, Tensor) or not _is_number(item) or item.layout is not torch.strided or not item.numel():
-            return item
-        values = item.detach()
+    def moved(tensor: Tensor) -> Tensor:
+        if not _is_number(tensor) or tensor.layout is not torch.strided or not tensor.numel():
+            return tensor
+        values = tensor.detach()
         (noise,) = vectors_like((values,), number)
-        return (values + unit * _largest(values) * noise).requires_grad_(item.requires_grad)
+        return (values + unit * _largest(values) * noise).requires_grad_(tensor.requires_grad)
 
-    return replace(inputs.changed(moved), leaves=tuple(map(moved, inputs.leaves)))
+    return moved_inputs(inputs, moved)
 
 
 def _is_number(tensor: Tensor) -> bool:
@@ -198,14 +196,6 @@ def values(finer: Finer) -> Results:
     """Return the outputs under test."""
     with torch.no_grad():
         return finer.function(*finer.inputs.leaves)
-
-
-def pulled_back(cotangents: Results, finer: Finer) -> Results:
-    """Return the gradients for the cotangents of the case, which are for the outputs that require grad."""
-    with torch.enable_grad():
-        outputs = with_gradient(finer.function(*finer.inputs.leaves))
-    given = [v.to(output.device, output.dtype) for v, output in zip(cotangents, outputs, strict=True)]
-    return vjp(outputs, finer.inputs.leaves, given)
 
 
 def cotangents_of(outputs: Sequence[Tensor]) -> Results:

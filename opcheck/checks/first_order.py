@@ -13,7 +13,6 @@ from opcheck.checks.ordinary import is_strided
 from opcheck.checks.subject import Subject
 from opcheck.derivatives.autodiff import jvp, vjp
 from opcheck.derivatives.coordinates import vectors_like
-from opcheck.derivatives.disagreement import called
 from opcheck.samples import Inputs, TestedFunction
 from opcheck.samples.outputs import differentiable, with_gradient
 
@@ -76,11 +75,15 @@ def pushed_forward(function: TestedFunction, inputs: Inputs, tangents: Tensors) 
     return differentiable(jvp(function, [leaf.detach() for leaf in inputs.leaves], given))
 
 
+def differentiable_names(subject: Subject) -> list[str]:
+    """Return what messages call the outputs of a floating or complex dtype."""
+    named = zip(subject.output_names, subject.outputs, strict=True)
+    return [name for name, output in named if differentiable([output])]
+
+
 def names_of_parts(subject: Subject) -> Iterator[tuple[str, Sequence[str]]]:
     """Yield each field of `FirstOrder`, with what messages call the tensors in it."""
-    own = subject.function.names(subject.result)
-    count = len(differentiable(subject.outputs))
-    outputs = [called(index, own[index] if own else "") for index in range(count)]
+    outputs = differentiable_names(subject)
     yield "outputs", outputs
     yield "gradients", [f"the gradient of {name}" for name in subject.leaf_names]
     yield "tangents", [f"the tangent of {name}" for name in outputs]

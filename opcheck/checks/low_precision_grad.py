@@ -8,14 +8,21 @@ rule holds beside it: the error is at most `times` that of the reference in the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 
 import torch
 from torch import Tensor
 
 from opcheck.checks.context import Context
-from opcheck.checks.first_order import Directions, FirstOrder, Tensors, names_of_parts
+from opcheck.checks.first_order import (
+    Directions,
+    FirstOrder,
+    Tensors,
+    names_of_parts,
+    pulled_back,
+    pushed_forward,
+)
 from opcheck.checks.per_sample import each, nobody_tests
 from opcheck.checks.rounding import Exact, moved_inputs, nudges, rounding_unit, tried
 from opcheck.checks.subject import Subject
@@ -92,7 +99,7 @@ def _tried(subject: Subject, directions: Directions) -> FirstOrder | Verdict:
     """Return what the operator gives in the dtype of the case; if it refuses, the verdict that says so."""
     dtype, function, inputs = subject.context.case.dtype, subject.function, subject.inputs
     try:
-        found = FirstOrder.of(function, inputs, replace(directions, tangents=None))
+        outputs, gradients = pulled_back(function, inputs, directions.cotangents)
     except NO_REFUSAL:
         raise
     except Exception as error:
@@ -100,9 +107,9 @@ def _tried(subject: Subject, directions: Directions) -> FirstOrder | Verdict:
         detail = f'if it is not meant to work in {dtype}, take "{dtype}" out of dtypes.backward'
         return fails(title, detail, **remedy("dtypes.backward", f"-{dtype}"))
     if directions.tangents is None:
-        return found
+        return FirstOrder(outputs, gradients, ())
     try:
-        return FirstOrder.of(function, inputs, directions)
+        return FirstOrder(outputs, gradients, pushed_forward(function, inputs, directions.tangents))
     except NO_REFUSAL:
         raise
     except Exception as error:

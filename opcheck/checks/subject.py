@@ -12,6 +12,7 @@ from torch import Tensor
 from opcheck.checks.arguments import called, names_of
 from opcheck.checks.context import Context
 from opcheck.derivatives import Request, TooLarge
+from opcheck.derivatives.disagreement import called as named
 from opcheck.samples import Inputs, TestedFunction
 from opcheck.samples.outputs import differentiable, with_gradient
 from opcheck.samples.results import flatten
@@ -136,6 +137,12 @@ class Subject:
             leaf_names=self.leaf_names,
             key=f"{context.case.subject}[{context.device}-{context.case.dtype}]#{self.sample.name}",
         )
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """What messages call the outputs under test."""
+        names = self.function.names(self.result)
+        return tuple(named(index, names[index] if names else "") for index in range(len(self.outputs)))
 
     @property
     def leaf_names(self) -> tuple[str, ...]:

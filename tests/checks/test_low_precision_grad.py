@@ -45,6 +45,10 @@ class TestWrongGradients:
         assert "output 0[" in found["float16"].reason
         assert found["float32"].outcome == "passed"
 
+    def test_it_is_named_by_its_place_among_all_outputs(self, outcomes):
+        found = judged(outcomes, "operators.coarse.place_and_triple_wrongly_in_half")
+        assert "in float16, output 1[" in found["float16"].reason
+
     def test_single_precision_is_held_to_its_own_rounding(self, outcomes):
         assert judged(outcomes, "operators.coarse.tripled_in_half")["float32"].outcome == "failed"
         assert judged(outcomes, "operators.coarse.tripled")["float32"].outcome == "passed"

@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor
 
+from operators.diagnosed import Product
+
 HALF = (torch.float16, torch.bfloat16)
 
 
@@ -123,35 +125,13 @@ def refuses_double(x: Tensor) -> Tensor:
     return 3 * x
 
 
-class Product(torch.autograd.Function):
-    """x * y, with a forward mode of its own."""
-
-    wrong = 1.0
-
-    @staticmethod
-    def forward(x, y):
-        return x * y
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        ctx.save_for_backward(*inputs)
-        ctx.save_for_forward(*inputs)
-
-    @staticmethod
-    def backward(ctx, v):
-        x, y = ctx.saved_tensors
-        return v * y.conj(), v * x.conj()
-
-    @classmethod
-    def jvp(cls, ctx, s, t):
-        x, y = ctx.saved_tensors
-        return s * y + x * t * (1.0 if x.dtype in (torch.float64, torch.complex128) else cls.wrong)
-
-
 class ProductWrongForwardInCoarse(Product):
     """x * y, with half a term of the tangent in every dtype but double precision."""
 
-    wrong = 0.5
+    @staticmethod
+    def jvp(ctx, s, t):
+        x, y = ctx.saved_tensors
+        return s * y + x * t * (1.0 if x.dtype in (torch.float64, torch.complex128) else 0.5)
 
 
 product, product_wrong_forward_in_coarse = Product.apply, ProductWrongForwardInCoarse.apply
@@ -185,3 +165,8 @@ def sum_in_own_precision(x: Tensor) -> Tensor:
 def refuses_forward_mode_in_half(x: Tensor) -> Tensor:
     """x ** 2; in half precision by a Function without a forward mode."""
     return Cube.apply(x) if x.dtype in HALF else x * x * x
+
+
+def place_and_triple_wrongly_in_half(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Where the largest element is, and 3x, but 3.5x in half precision."""
+    return x.argmax(), tripled_wrongly_in_half(x)
