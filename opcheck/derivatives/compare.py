@@ -23,7 +23,12 @@ from opcheck.derivatives.diagnosis import Seen, diagnose
 from opcheck.derivatives.differences import kinks
 from opcheck.derivatives.disagreement import Disagreement, Names, Pair
 from opcheck.derivatives.evidence import Evidence
-from opcheck.derivatives.precision import least_below_atol, wrong_below_atol
+from opcheck.derivatives.precision import (
+    explained_by_rounding,
+    kinks_beyond_rounding,
+    least_below_atol,
+    wrong_below_atol,
+)
 from opcheck.derivatives.projected import contradiction_of_projections
 from opcheck.derivatives.question import Numbers, Request
 from opcheck.derivatives.rule import ACCURATE, NOT_LINEAR, allowed, at_kink, beyond_bound, excess
@@ -63,14 +68,14 @@ def _confirmed(evidence: Evidence, mode: Mode, request: Request) -> Disagreement
     analytical = evidence.analytical(mode, looped=True)
     numerical = evidence.numerical(numbers.eps, looped=True)
     bound = allowed(numerical.jacobian, leaves, numbers)
+    at = partial(evidence.numerical, looped=True)
     beyond = excess(analytical.jacobian, numerical.jacobian, leaves, numbers)
+    beyond[explained_by_rounding(analytical.jacobian, at, evidence, numbers)] = 0.0
     wrong, small, kinky = beyond > 0, *torch.zeros(2, *beyond.shape, dtype=torch.bool)
     if bool((wrong | (numerical.bend.abs() > bound)).any()):
-        kinky = kinks(numerical, evidence.numerical(2 * numbers.eps, looped=True), bound)
+        kinky = kinks_beyond_rounding(at, numbers, bound, evidence.unit)
     if not bool((wrong & ~kinky).any()):  # else it is wrong anyway, and further steps take many calls
-        small = (
-            wrong_below_atol(analytical.jacobian, partial(evidence.numerical, looped=True), evidence, numbers) & ~wrong
-        )
+        small = wrong_below_atol(analytical.jacobian, at, evidence, numbers) & ~wrong
     if bool(small.any()):
         if not bool(wrong.any()):  # whatever is as small as atol looks like zero
             numbers = replace(numbers, atol=min(numbers.atol, 1e-3 * float(numerical.jacobian.abs().max())))

@@ -19,6 +19,7 @@ from opcheck.derivatives.differences import Slopes, error_estimate, kinks
 from opcheck.derivatives.disagreement import Disagreement, Names, Pair
 from opcheck.derivatives.evidence import Evidence
 from opcheck.derivatives.question import BY_PRECISION, NO_REFUSAL, Numbers, Request
+from opcheck.derivatives.rule import allowed, excess
 
 CERTAIN = 20
 """How many times the error of the differences an error must be to be taken for one of the derivative."""
@@ -64,6 +65,65 @@ def resolved(
     error = CERTAIN * size(error_estimate(fine, coarser, unit))
     bent = size(kinks(fine, coarser[0], error).to(error.dtype)) > 0
     return found & (off > admitted + error) & ~bent
+
+
+def explained_by_rounding(
+    analytical: Tensor, at: At, evidence: Evidence, numbers: Numbers, leaves: Sequence[Tensor] | None = None
+) -> Tensor:
+    """Return the entries beyond the tolerance that are so by the rounding of the function alone, as a mask.
+
+    Rounding makes differences at the step as wrong as the entries are, and at a larger step, where differences are
+    certain to be within the tolerance, so are the entries. Values of 1e5 are rounded to 1e-11: at a step of 1e-6, a
+    derivative of zero looks like 1e-5.
+
+    analytical: the whole Jacobian, or one of the same form as `at`; leaves: what its columns are of, if not of all
+    leaves.
+    """
+    own = evidence.leaves if leaves is None else leaves
+    size, fine = partial(modulus, leaves=own), at(numbers.eps)
+    wrong = excess(analytical, fine.jacobian, own, numbers) > 0
+    noisy = wrong & (size(analytical - fine.jacobian) <= CERTAIN * size(fine.rounding(evidence.unit)))
+    held = torch.zeros_like(noisy)
+    for step in _far(numbers)[1:] if bool(noisy.any()) else ():
+        try:
+            coarse, coarser = at(step), at(2 * step)
+        except NO_REFUSAL:
+            raise
+        except Exception:  # the function is not defined as far from the point as that
+            break
+        error = size(error_estimate(coarse, [coarser], evidence.unit))
+        certain = error <= allowed(coarse.jacobian, own, numbers)
+        held |= certain & (excess(analytical, coarse.jacobian, own, numbers) == 0)
+    return noisy & held
+
+
+def kinks_beyond_rounding(at: At, numbers: Numbers, bound: Tensor, unit: float) -> Tensor:
+    """Return where the function has a kink or a jump, as a mask: see `differences.kinks`.
+
+    Where one-sided differences disagree by no more than rounding explains, a larger step must show the kink as well.
+
+    bound: by how much they may disagree.
+    """
+    found = kinks(at(numbers.eps), at(2 * numbers.eps), bound)
+    noisy = found & _bent_by_rounding(at(numbers.eps), bound, unit)
+    for step in _far(numbers)[1:]:
+        if not bool(noisy.any()):
+            break  # as almost always
+        try:
+            coarse, coarser = at(step), at(2 * step)
+        except NO_REFUSAL:
+            raise
+        except Exception:  # the function is not defined as far from the point as that
+            break
+        found &= ~noisy | kinks(coarse, coarser, bound)
+        noisy &= found & _bent_by_rounding(coarse, bound, unit)
+    return found
+
+
+def _bent_by_rounding(slopes: Slopes, bound: Tensor, unit: float) -> Tensor:
+    """Tell where one-sided differences disagree by more than a bound, and by no more than rounding explains."""
+    bend = slopes.bend.abs()
+    return (bend > bound) & (bend <= CERTAIN * slopes.rounding(unit))
 
 
 def wrong_below_atol(

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
 from opcheck.derivatives.autodiff import Mode, Primal
 from opcheck.derivatives.coordinates import directions, index_text, located, same, split
 from opcheck.derivatives.diagnosis import Seen
-from opcheck.derivatives.differences import kinks
 from opcheck.derivatives.disagreement import Disagreement, Names
 from opcheck.derivatives.evidence import SIDES, Evidence
-from opcheck.derivatives.precision import projections, wrong_projections_below_atol
+from opcheck.derivatives.precision import kinks_beyond_rounding, projections, wrong_projections_below_atol
 from opcheck.derivatives.question import NO_REFUSAL, Numbers, Request
 from opcheck.derivatives.rule import KINK, NOT_LINEAR, beyond_bound
 
@@ -41,8 +42,8 @@ def contradiction_of_projections(evidence: Evidence, mode: Mode, request: Reques
             break
     wanted = numbers.atol + numbers.rtol * numerical.jacobian.abs()
     if bool((numerical.bend.abs() > wanted).any()):
-        fine, coarse = (evidence.numerical(step, looped=True) for step in (numbers.eps, 2 * numbers.eps))
-        if bool(kinks(fine, coarse, wanted).any()):
+        at = partial(evidence.numerical, looped=True)
+        if bool(kinks_beyond_rounding(at, numbers, wanted, evidence.unit).any()):
             return Disagreement(KINK.format("near here"), "inconclusive", agrees=not bool(wrong.any()))
     if not bool(wrong.any()):
         return _not_linear(evidence, mode, numbers, n, u, v) or _isolated(evidence, mode, request)

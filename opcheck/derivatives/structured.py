@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -17,10 +18,15 @@ from opcheck.derivatives.autodiff import Mode
 from opcheck.derivatives.compressed import Compressed, Sides
 from opcheck.derivatives.coordinates import located, split
 from opcheck.derivatives.diagnosis import Seen, diagnose
-from opcheck.derivatives.differences import kinks
 from opcheck.derivatives.disagreement import Disagreement, Entry, Finding, Mismatch, Names, Pair
 from opcheck.derivatives.evidence import Evidence
-from opcheck.derivatives.precision import CERTAIN, least_below_atol, wrong_below_atol
+from opcheck.derivatives.precision import (
+    CERTAIN,
+    explained_by_rounding,
+    kinks_beyond_rounding,
+    least_below_atol,
+    wrong_below_atol,
+)
 from opcheck.derivatives.question import Numbers, Request
 from opcheck.derivatives.rule import ACCURATE, NOT_LINEAR, allowed, at_kink, beyond_bound, excess
 
@@ -105,11 +111,12 @@ def _objection(evidence: Evidence, compressed: Compressed, mode: Mode, numbers: 
     sides, numerical = compressed.sides(mode, looped=looped), compressed.numerical(numbers.eps, looped=looped)
     fine = sides.at(numbers.eps).jacobian
     beyond = excess(sides.analytical, fine, sides.leaves, numbers)
+    beyond[explained_by_rounding(sides.analytical, sides.at, evidence, numbers, sides.leaves)] = 0.0
     wrong = beyond > 0
     bound = allowed(numerical.jacobian, compressed.pattern.slice_leaves, numbers)
     kinky = at_it = torch.zeros(1, 1, dtype=torch.bool)
     if bool((numerical.bend.abs() > bound).any()) or bool(wrong.any()):
-        kinky = kinks(numerical, compressed.numerical(2 * numbers.eps, looped=looped), bound)
+        kinky = kinks_beyond_rounding(partial(compressed.numerical, looped=looped), numbers, bound, evidence.unit)
         at_it = kinky if mode == "forward" else compressed.gathered(kinky.double()) != 0
     small = torch.zeros_like(wrong)
     if not bool((wrong & ~at_it).any()):  # else it is wrong anyway

@@ -1,0 +1,84 @@
+"""Where values are so large that their rounding exceeds the tolerance, a larger step decides."""
+
+import pytest
+import torch
+from operators import faulty
+
+from opcheck.derivatives import Coverage, Request
+from opcheck.derivatives.question import DOUBLE
+from opcheck.engines import BatchedEngine
+
+BOTH = pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=["real", "complex"])
+LARGE = 1e6
+"""Values of this size have a rounding of 1e-10, and differences with a step of 1e-6 are off by 1e-4."""
+
+
+def ask(check, function, leaf, **more):
+    return BatchedEngine().ask(check, Request(lambda x: (function(x),), (leaf,), DOUBLE, **more))
+
+
+def factors(dtype, rows=()):
+    return torch.arange(2.0, 10.0, dtype=torch.float64).to(dtype).expand(*rows, 8).clone().requires_grad_()
+
+
+def constant(gradient, domain=float("inf")):
+    """Return a function of rounding: its values are LARGE, its derivative is zero, and said to be `gradient`.
+
+    domain: how far from 0.3 it is defined.
+    """
+
+    def value(x):
+        if bool(((x - 0.3).abs() > domain).any()):
+            raise ValueError("outside of the domain")
+        grains = 1.5e-10 * torch.sin(1e9 * torch.view_as_real(x.to(torch.complex128)).sum(-1))
+        return LARGE + grains.to(x.dtype)
+
+    return faulty.function(value, lambda x, v: gradient * v)
+
+
+def where(dtype, size=3):
+    return torch.full((size,), 0.3, dtype=dtype, requires_grad=True)
+
+
+@BOTH
+def test_zeros_beside_large_values_hold(dtype):
+    for check in ("rev_over_rev", "fwd_over_rev"):
+        assert ask(check, torch.prod, factors(dtype)) is None
+
+
+@BOTH
+def test_a_right_derivative_holds_where_rounding_hides_it(dtype):
+    assert ask("backward", constant(0.0), where(dtype)) is None
+
+
+@BOTH
+@pytest.mark.parametrize("gradient", [3e-5, 2e-4, 1e-3, 1.0])
+def test_a_wrong_derivative_is_found_behind_the_rounding(dtype, gradient):
+    found = ask("backward", constant(gradient), where(dtype))
+    assert found is not None
+    assert found.kind == "wrong"
+
+
+@BOTH
+def test_nothing_is_excused_where_no_larger_step_can_be_taken(dtype):
+    assert ask("backward", constant(0.0, domain=5e-6), where(dtype)) is not None
+
+
+@pytest.mark.parametrize("jacobian", ["auto", "projected"])
+@pytest.mark.parametrize(("gradient", "is_right"), [(0.0, True), (2e-4, False)])
+def test_in_slices_and_projections_likewise(jacobian, gradient, is_right):
+    function = faulty.function(lambda x: (LARGE + x) - x, lambda x, v: gradient * v)
+    leaf = torch.linspace(0.1, 0.9, 3000, dtype=torch.float64).requires_grad_()
+    engine = BatchedEngine()
+    found = engine.ask(
+        "backward", Request(lambda x: (function(x),), (leaf,), DOUBLE, coverage=Coverage(jacobian=jacobian))
+    )
+    assert engine.compared == ("structured" if jacobian == "auto" else "projected")
+    assert (found is None) is is_right
+
+
+def test_rows_of_large_products_hold():
+    engine = BatchedEngine()
+    request = Request(lambda x: (x.prod(1),), (factors(torch.float64, [200]),), DOUBLE)
+    assert engine.ask("rev_over_rev", request) is None
+    assert engine.compared == "structured"
