@@ -80,7 +80,7 @@ class TestMerge:
         files(a=report(record("a"), runs=[run(shard="1/3")]), c=report(record("c"), runs=[run(shard="3/3")]))
         done = cli("report", "merge", "a.json", "c.json", "-o", "all.json")
         assert done.code == 1
-        assert done.err.startswith("incomplete: shard 2/3 is missing from the run with torch 2.13.0")
+        assert done.err.endswith(", shard 2/3 is missing\n")
         files(b=report(record("b"), runs=[run(shard="2/3")]))
         done = cli("report", "merge", "all.json", "b.json", "-o", "all.json")
         assert (done.code, done.out, done.err) == (0, "wrote all.json: 3 cases of 1 run\n", "")

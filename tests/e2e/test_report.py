@@ -55,7 +55,8 @@ class TestHeader:
             "opcheck": version("opcheck"), "torch": version("torch"), "python": platform.python_version(),
             "platform": f"{platform.system()} {platform.machine()}", "devices": [{"name": "cpu", "details": ""}],
             "selection": {"check": ["backward"], "k": ["double"], "paths": ["specs/good.toml"]},
-            "overrides": {"rtol": 0.1}, "engine": "batched", "seed": 3, "shard": "", "complete": True, "left_out": [],
+            "overrides": {"rtol": 0.1}, "engine": "batched", "seed": 3, "shard": "", "cases": 2,
+            "complete": True, "left_out": [],
         }  # fmt: skip
         assert done.header["command"][:3] == ["opcheck", "run", "specs/good.toml"]
         assert done.header["seconds"] > 0
@@ -67,10 +68,12 @@ class TestHeader:
         assert done.header["command"][:2] == ["pytest", "specs"]
         assert done.header["selection"] == {"check": ["vmap"], "paths": ["specs"]}
         assert (done.header["engine"], done.header["complete"]) == ("batched", True)
+        assert done.header["cases"] == len(done.records)
         assert done.header["devices"] == [{"name": "cpu", "details": ""}]
 
     def test_a_run_that_stops_early_is_not_complete(self, cli, plain_pytest):
-        assert cli(*RUN, "-x").header["complete"] is False
+        done = cli(*RUN, "-x")
+        assert (done.header["complete"], done.header["cases"]) == (False, 5)
         done = plain_pytest("specs", "-x", "--opcheck-check=backward", "--opcheck-report-json=report.json")
         assert (len(done.records), done.header["complete"]) == (1, False)
 
@@ -78,7 +81,7 @@ class TestHeader:
         project.write("specs/mistake.toml", "[[operator]]\nname = 3\n")
         options = ("--continue-on-collection-errors", "--opcheck-check=backward", "--opcheck-report-json=report.json")
         done = plain_pytest("specs", *options)
-        assert (len(done.records), done.header["complete"]) == (3, False)
+        assert (len(done.records), done.header["complete"], done.header["cases"]) == (3, False, None)
 
     def test_cases_by_id_are_the_selection(self, cli):
         done = cli("run", f"specs/good.toml::{DOUBLE}", "--report-json=report.json")
@@ -192,7 +195,8 @@ class TestReportsThatAreNotWhole:
         part["runs"][0]["shard"] = "1/2"
         Path("part.json").write_text(json.dumps(part))
         done = cli("report", "merge", "part.json", "-o", "all.json")
-        assert done.err.startswith("incomplete: shard 2/2 is missing from the run with torch ")
+        assert done.err.startswith("incomplete: of the run with torch ")
+        assert done.err.endswith(", shard 2/2 is missing\n")
         assert done.code == 1
         assert cli("report", "diff", "old.json", "all.json").code == 1
 
