@@ -128,7 +128,7 @@ class TestDiff:
     def test_a_regression_a_mended_failure_and_a_lost_case_are_found(self, changed, cli):
         done = cli("report", "diff", "old.json", "new.json")
         lines = done.out.splitlines()
-        assert lines[0] == "newly failing (passed before, or is new): 1 case"
+        assert lines[0] == "newly failing (did not fail before, or is new): 1 case"
         assert lines[1].startswith(f"  {DOUBLE}: passed -> failed: backward: ")
         assert f"  {INPLACE}: passed" in lines
         mended = lines.index("mended (failed before, expected or not): 1 case")
@@ -249,7 +249,7 @@ class TestAgainst:
         change("demo.py", *BROKEN)
         change("demo.py", *MENDED)
         done = cli("run", "--check=backward", "--against=old.json")
-        assert f"newly failing (passed before, or is new): 1 case\n  {DOUBLE}: passed -> failed" in done.out
+        assert f"newly failing (did not fail before, or is new): 1 case\n  {DOUBLE}: passed -> failed" in done.out
         assert f"run just this: opcheck run 'specs/good.toml::{DOUBLE}'" in done.out
         assert f"mended (failed before, expected or not): 1 case\n  {WRONG}: failed -> passed\n" in done.out
         assert done.code == 1
