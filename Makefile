@@ -1,5 +1,5 @@
-# make run         every shipped spec on the CPU, with a progress bar and a summary
-# make test        the tests of opcheck itself, without the operator library
+# make run         every shipped spec on the CPU, with a progress bar and a summary; TORCH=2.14.1 for another torch
+# make test        the tests of opcheck itself, without the operator library; TORCH=2.14.1 as above
 # make floors      the same tests on the lowest versions that pyproject.toml declares; TORCH=2.6.0 for torch's, too
 # make torch-free  what needs no torch, under PYTHON=python3.13 for example
 # make lint        ruff and mypy
@@ -12,7 +12,10 @@
 # A virtual environment is made on first use; nothing but Python 3.10+ and make is needed.
 
 PYTHON  ?= python3
-VENV    ?= .venv
+PINNED  := $(shell sed -n 's/^torch==//p' constraints.txt)
+TORCH   ?= $(PINNED)
+OTHER   := $(filter-out $(PINNED),$(TORCH))
+VENV    ?= .venv$(if $(OTHER),-torch-$(OTHER))
 BIN     := $(VENV)/bin
 JOBS    ?= auto
 ARGS    ?=
@@ -23,15 +26,18 @@ ARGS    ?=
 # A stamp is newer than what it was installed from; a change of either installs again. torch comes first and exactly as
 # pinned, so that pip does not look for a newer build of it while it resolves the rest. What the specs need is installed
 # apart from what developers need: the first run need not wait for the latter.
+#
+# Another torch has an environment of its own, .venv-torch-2.14.1, and brings its own triton.
 $(VENV)/.installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet "$$(grep '^torch==' constraints.txt)"
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[reference]'
+	sed -e 's/^torch==.*/torch==$(TORCH)/' $(if $(OTHER),-e '/^triton==/d') constraints.txt > $(VENV)/constraints.txt
+	$(BIN)/python -m pip install --quiet 'torch==$(TORCH)'
+	$(BIN)/python -m pip install --quiet --constraint $(VENV)/constraints.txt --editable '.[reference]'
 	$(BIN)/python -m compileall -q opcheck
 	touch $@
 
 $(VENV)/.developing: $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,kernels]'
+	$(BIN)/python -m pip install --quiet --constraint $(VENV)/constraints.txt --editable '.[dev,kernels]'
 	touch $@
 
 run: $(VENV)/.installed
@@ -43,7 +49,6 @@ test: $(VENV)/.developing
 # All in the lowest version that is declared, but for torch, which stays as pinned unless TORCH says otherwise: not every index
 # has old builds of it for the CPU alone, and the others take gigabytes. The stamp names the torch that was installed last.
 FLOORS := .venv-floors
-TORCH  ?= $(shell sed -n 's/^torch==//p' constraints.txt)
 
 $(FLOORS)/.installed-$(TORCH): pyproject.toml constraints.txt tools/declared.py
 	test -x $(FLOORS)/bin/python || $(PYTHON) -m venv $(FLOORS)

@@ -29,6 +29,18 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
 
 
 @pytest.fixture
+def torch_is(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Pretend that a version of torch is installed ("": that none is)."""
+
+    from opcheck.spec import versions
+
+    def pretend(version: str) -> None:
+        monkeypatch.setattr(versions, "torch_version", lambda: version)
+
+    return pretend
+
+
+@pytest.fixture
 def outcomes(tmp_path: Path) -> Outcomes:
     """Return a function that runs a spec on the CPU and gives outcomes by case id. Keywords select, as in Selection."""
     from opcheck.plan import Selection, load, plan

@@ -28,7 +28,7 @@ from opcheck.spec.claims import (
 )
 from opcheck.spec.device import DeviceProfile, Hint
 from opcheck.spec.modules import Construction, Init
-from opcheck.spec.operator import OperatorSpec, SampleSpec, TemplateUse
+from opcheck.spec.operator import OperatorSpec, PerTorch, SampleSpec, TemplateUse
 from opcheck.spec.recipe import Tensor
 from opcheck.spec.render import render
 
@@ -172,6 +172,7 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "expect": lambda: fields(Expect),
     "when": lambda: fields(When),
     "templates": template_table,
+    "per_torch": lambda: fields(PerTorch),
     "device": lambda: fields(DeviceProfile),
     "hint": lambda: fields(Hint),
     "settings": lambda: fields(Settings),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -49,14 +51,16 @@ def raw_gradients(outputs: tuple[Tensor, ...], leaves: tuple[Tensor, ...]) -> li
 
 
 def _watch(node: Any, found: list[RawGradient]) -> None:
-    """Record what a node's backward returns. The engine looks `apply` up on the node itself."""
-    apply = node.apply
+    """Record what a node's backward returns. The engine looks `apply` up on the node itself.
+
+    Since torch 2.14 it calls `apply_boxed` instead, with a list of cotangents, for a function with `boxed_grads_call`.
+    """
     # Arguments that need a gradient and edges that lead somewhere stand in the same order.
     needing = [position for position, needed in enumerate(node.needs_input_grad) if needed]
     edges = [edge for edge in node.next_functions if edge[0] is not None]
     expected = {position: _expected(*edge) for position, edge in zip(needing, edges, strict=False)}
 
-    def watched(*cotangents: Any) -> Any:
+    def watched(apply: Callable[..., Any], *cotangents: Any) -> Any:
         result = apply(*cotangents)
         for position, gradient in enumerate(result if isinstance(result, tuple) else (result,)):
             target = expected.get(position)
@@ -64,7 +68,9 @@ def _watch(node: Any, found: list[RawGradient]) -> None:
                 found.append(RawGradient(type(node).__name__, position, gradient.detach(), *target))
         return result
 
-    node.apply = watched
+    for name in ("apply", "apply_boxed"):
+        if hasattr(node, name):
+            setattr(node, name, partial(watched, getattr(node, name)))
 
 
 def _expected(node: Any, number: int) -> tuple[torch.dtype, torch.device] | None:

@@ -3,33 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 
 from opcheck.plan.selection import names_operator
 from opcheck.spec.claims import Expect, When
 from opcheck.spec.device import DeviceProfile, DeviceWhen
 from opcheck.spec.library import Operator, names_of
-
-
-@lru_cache(maxsize=1)
-def torch_version() -> str:
-    """Return the version of the installed torch without importing it; an empty string if torch is not installed."""
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("torch")
-    except PackageNotFoundError:
-        return ""
-
-
-@lru_cache(maxsize=256)
-def holds_for_torch(condition: str | None) -> bool:
-    """Tell whether the installed torch meets a version condition. If none is installed, it does."""
-    if condition is None or not torch_version():
-        return True
-    from packaging.specifiers import SpecifierSet
-
-    return SpecifierSet(condition).contains(torch_version().split("+")[0], prereleases=True)
+from opcheck.spec.versions import holds_for_torch
 
 
 def known(operator: Operator, device: DeviceProfile) -> tuple[Expect, ...]:

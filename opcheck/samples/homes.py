@@ -21,7 +21,7 @@ import torch
 from opcheck.samples.libraries import is_operator
 
 _DATA = {bool, int, float, complex, str, bytes, tuple, list, dict, set, frozenset, slice, range, type(None), type(...)}
-_APPLY = torch.autograd.Function.apply.__func__  # type: ignore[attr-defined]
+_APPLY = vars(torch.autograd.Function)["apply"]  # a class method in Python; since torch 2.14, one in C
 _DESCRIPTORS = (MethodDescriptorType, WrapperDescriptorType, ClassMethodDescriptorType)
 _FUNCTIONS = (FunctionType, MethodType, BuiltinFunctionType, MethodWrapperType, *_DESCRIPTORS)
 
@@ -52,15 +52,23 @@ def home(found: Any) -> str:
     """Return the name of the module that an object comes from. For a C method, it is the module of its class."""
     while isinstance(found, partial):
         found = found.func
-    if isinstance(found, MethodType):
-        # The apply of a custom autograd function is inherited.
-        found = found.__self__ if found.__func__ is _APPLY else found.__func__
+    if _is_apply(found):
+        found = found.__self__
+    elif isinstance(found, MethodType):
+        found = found.__func__
     if isinstance(found, _DESCRIPTORS):
         found = found.__objclass__
     module = getattr(found, "__module__", None)
     if module is None and isinstance(found, (BuiltinFunctionType, MethodWrapperType)):
         return _home_of_bound(found)
     return module if isinstance(module, str) else type(found).__module__
+
+
+def _is_apply(found: Any) -> bool:
+    """Return whether an object is the `apply` that a custom autograd function inherits."""
+    owner = found.__self__ if isinstance(found, (MethodType, BuiltinFunctionType)) else None
+    inherits = isinstance(owner, type) and issubclass(owner, torch.autograd.Function)
+    return inherits and found == _APPLY.__get__(None, owner)
 
 
 def _home_of_bound(method: BuiltinFunctionType | MethodWrapperType) -> str:

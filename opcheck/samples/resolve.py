@@ -10,7 +10,14 @@ import sys
 from collections.abc import Sequence
 from functools import lru_cache, partial
 from inspect import getattr_static
-from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, MethodType, ModuleType
+from types import (
+    BuiltinFunctionType,
+    ClassMethodDescriptorType,
+    FunctionType,
+    MethodDescriptorType,
+    MethodType,
+    ModuleType,
+)
 from typing import Any
 
 import torch
@@ -22,7 +29,8 @@ from opcheck.spec.problems import nearest
 
 _NOTHING = object()
 _BINDING = (
-    FunctionType, MethodType, BuiltinFunctionType, MethodDescriptorType, staticmethod, partial, type(lru_cache(len)),
+    FunctionType, MethodType, BuiltinFunctionType, MethodDescriptorType, ClassMethodDescriptorType, staticmethod,
+    partial, type(lru_cache(len)),
 )  # fmt: skip
 """What may be looked up on a class or an instance, since binding these runs no user code."""
 

@@ -1,9 +1,13 @@
-"""One `[[operator]]` as written: its keys merged over the defaults of its file, and the position of each key."""
+"""One `[[operator]]` as written: its keys merged over the defaults of its file, and the position of each key.
+
+What both have `per_torch`, for versions of torch, is merged over them where the installed torch meets the condition.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any
 
 from opcheck.spec.claims import in_full
@@ -11,6 +15,10 @@ from opcheck.spec.document import Document, holds
 from opcheck.spec.operator import Defaults
 from opcheck.spec.positions import Path
 from opcheck.spec.problems import Problem
+from opcheck.spec.versions import installed_torch_meets
+
+Layer = tuple[Path, dict[str, Any]]
+"""A table of the document that has a say about an operator, and its path."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,6 +27,8 @@ class Entry:
 
     document: Document
     index: int
+    meeting: Collection[str] | None = None
+    """The conditions of `per_torch` to take as met; None: those that the installed torch meets."""
 
     @property
     def own(self) -> dict[str, Any]:
@@ -33,22 +43,64 @@ class Entry:
         return {key: table[key] for key in table if key in Defaults.model_fields} if isinstance(table, dict) else {}
 
     @cached_property
+    def layers(self) -> list[Layer]:
+        """The tables that make the operator: the defaults, its own, and after each what it has `per_torch`."""
+        found: list[Layer] = []
+        for path, table in ((("defaults",), self.defaults), (("operator", self.index), self.own)):
+            met = [(condition, keys) for condition, keys in per_torch(table) if self._is_met(condition)]
+            found += [(path, table), *(((*path, "per_torch", condition), keys) for condition, keys in met)]
+        return found
+
+    @cached_property
     def raw(self) -> dict[str, Any]:
-        """The operator as parsed TOML, merged over the defaults."""
-        merged: dict[str, Any] = merge(_spelled_out(self.defaults), _spelled_out(self.own))
+        """The operator as parsed TOML: its layers, each merged over those before it."""
+        merged: dict[str, Any] = reduce(merge, [_spelled_out(table) for _, table in self.layers])
         return merged
 
+    def under_others(self) -> Iterator[Entry]:
+        """Yield the operator as it is written, and as it is under each condition of `per_torch` alone."""
+        conditions = dict.fromkeys(key for table in (self.defaults, self.own) for key, _ in per_torch(table))
+        if conditions:
+            yield from (Entry(self.document, self.index, met) for met in ((), *((one,) for one in conditions)))
+
+    def _is_met(self, condition: str) -> bool:
+        if self.meeting is not None:
+            return condition in self.meeting
+        try:
+            return installed_torch_meets(condition)
+        except ValueError:  # a mistake, which the model reports
+            return False
+
     def place(self, path: Path) -> Path:
-        """Return the path in the document of a merged value, which is in the operator or in the defaults."""
-        if path[:1] == ("dtypes",) and isinstance(self.own.get("dtypes"), (str, list)):
-            path = ("dtypes", *(path[2:] if isinstance(self.own["dtypes"], list) else ()))
-        inherited = bool(path) and not holds(self.own, path) and holds(self.defaults, path)
-        inherited = inherited or (bool(path) and path[0] not in self.own and path[0] in self.defaults)
-        return (*(("defaults",) if inherited else ("operator", self.index)), *path)
+        """Return the path in the document of a merged value, which is in one of the layers."""
+        for has in (holds, _begins):
+            for prefix, table in reversed(self.layers):
+                written = _as_written(table, path)
+                if path and has(table, written):
+                    return (*prefix, *written)
+        return ("operator", self.index, *path)
 
     def problem(self, path: Path, what: str, expected: str = "", nearest: str = "", *, key: bool = False) -> Problem:
         """Return a problem at the position of a merged value (or key)."""
         return self.document.problem(self.place(path), what, expected, nearest, key=key)
+
+
+def per_torch(table: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """Return the conditions in `per_torch` of a table, and the keys that apply under each. Mistakes are left out."""
+    listed = table.get("per_torch")
+    return [(key, keys) for key, keys in listed.items() if isinstance(keys, dict)] if isinstance(listed, dict) else []
+
+
+def _begins(table: dict[str, Any], path: Path) -> bool:
+    return path[0] in table
+
+
+def _as_written(table: dict[str, Any], path: Path) -> Path:
+    """Return the path of a value in a table whose `dtypes` may be a word or an array."""
+    claimed = table.get("dtypes")
+    if path[:1] == ("dtypes",) and isinstance(claimed, (str, list)):
+        return ("dtypes", *(path[2:] if isinstance(claimed, list) else ()))
+    return path
 
 
 def _spelled_out(keys: dict[str, Any]) -> dict[str, Any]:

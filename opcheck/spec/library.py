@@ -141,6 +141,8 @@ class Operator:
     family: str
     document: Document = field(repr=False)
     index: int = field(repr=False)
+    elsewhere: tuple[Operator, ...] = field(default=(), repr=False)
+    """What it is with other versions of torch, where `per_torch` says that they differ."""
 
     @cached_property
     def id(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -154,6 +154,14 @@ class Loader:
                 self._add_operator(Entry(document, index), family, find, complete=not problems)
 
     def _add_operator(self, entry: Entry, family: str, find: FindTemplate, *, complete: bool) -> None:
+        operator = self._operator(entry, family, find, complete=complete)
+        # What they share with it is a mistake several times, which SpecError tells once.
+        others = [self._operator(other, family, find, complete=complete) for other in entry.under_others()]
+        if operator is not None:
+            self.operators.append(replace(operator, elsewhere=tuple(filter(None, others))))
+
+    def _operator(self, entry: Entry, family: str, find: FindTemplate, *, complete: bool) -> Operator | None:
+        """Return an operator, or None after reporting its mistakes."""
         found: list[Problem] = []
         try:
             spec = OperatorSpec.model_validate(entry.raw)
@@ -163,7 +171,7 @@ class Loader:
             # Check what is valid further, to report all mistakes at once.
             remaining = _without_mistakes(error, entry.raw)
             if remaining is None:
-                return
+                return None
             spec = remaining
         expansion = Expansion(entry, find, self.limits)
         samples = expansion.samples(spec)
@@ -173,8 +181,7 @@ class Loader:
             expected = "a skip, dtypes or layouts that leave at least one" if spec.samples else "samples = [...]"
             found = [entry.problem(("samples",) if spec.samples else (), what, expected)]
         self.problems += found
-        if not found and samples:
-            self.operators.append(Operator(spec, samples, family, entry.document, entry.index))
+        return Operator(spec, samples, family, entry.document, entry.index) if not found and samples else None
 
     def _claims(self, spec: OperatorSpec, entry: Entry) -> Iterator[Problem]:
         """Yield the mistakes that a model alone cannot see: names and bounds that depend on the project."""

@@ -29,6 +29,7 @@ from opcheck.spec.model import (
     MarkName,
     Model,
     ModuleName,
+    VersionCondition,
     keyed,
     named,
     refuse,
@@ -126,6 +127,15 @@ class PerDevice(Model):
     tolerance: OperatorTolerances | None = Field(default=None, description="tolerances of comparisons there")
 
 
+class PerTorch(Model):
+    """What differs with some versions of torch. Tables are merged with those of the operator; arrays replace them."""
+
+    dtypes: DtypeClaims | None = Field(default=None, description="the dtypes in which it works")
+    supports: Supports | None = Field(default=None, description="keys of `supports` that differ")
+    samples: list[SampleEntry] | None = Field(default=None, description="the samples, all of them")
+    errors: list[ErrorClaim] | None = Field(default=None, description="the inputs that it must refuse, all of them")
+
+
 class Claims(Model):
     """The keys common to an operator and the defaults of a file."""
 
@@ -141,6 +151,9 @@ class Claims(Model):
     )
     per_device: dict[str, PerDevice] = Field(
         default_factory=dict, description="what differs on a device", json_schema_extra=keyed("device")
+    )
+    per_torch: dict[VersionCondition, PerTorch] = Field(
+        default_factory=dict, description='what differs with versions of torch that meet a condition, such as "<2.14"'
     )
     samples: list[SampleEntry] = Field(default_factory=list, description="the arguments to test it with")
     supports: Supports = Field(

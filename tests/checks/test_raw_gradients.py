@@ -44,6 +44,25 @@ def test_functions_behind_other_operations_are_found():
     assert found[0].dtype == torch.float64
 
 
+class Boxed(torch.autograd.Function):
+    boxed_grads_call = True  # since torch 2.14: the cotangents come in a list
+
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, given):
+        (v,) = given if isinstance(given, list) else (given,)
+        return (v * 2).float()
+
+
+def test_functions_that_take_their_cotangents_as_a_list_are_seen_too():
+    x, _ = leaves()
+    (raw,) = raw_gradients((Boxed.apply(x),), (x,))
+    assert (raw.function, raw.gradient.dtype, raw.dtype) == ("BoxedBackward", torch.float32, torch.float64)
+
+
 def test_autograd_itself_hides_the_wrong_dtype():
     x, y = leaves()
     (gradient, _) = torch.autograd.grad(Product.apply(x, 2.0, y, torch.ones(2)).sum(), (x, y))

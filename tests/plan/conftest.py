@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
 
-from opcheck.plan import Case, Selection, expectations, plan
+from opcheck.plan import Case, Selection, plan
 from opcheck.spec import Library, Loader
 from opcheck.spec.device import DeviceProfile, profiles, read_profile
 
@@ -51,15 +51,3 @@ def planned(loaded: Callable[[str], Library]) -> Plan:
         return plan(loaded(text), devices or [profiles()["cpu"]], Selection(**selection))
 
     return plan_text
-
-
-@pytest.fixture
-def torch_is(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
-    """Pretend that a version of torch is installed ("": that none is)."""
-
-    def pretend(version: str) -> None:
-        monkeypatch.setattr(expectations, "torch_version", lambda: version)
-        expectations.holds_for_torch.cache_clear()
-
-    yield pretend
-    expectations.holds_for_torch.cache_clear()

@@ -153,3 +153,13 @@ per_device.cuda.tolerance.check.vmapp = { atol = 1 }
     ) -> None:
         torch_is("2.13.0")
         assert audited(expecting('check = "vmap", torch = "<2.12"')) == []
+
+    @pytest.mark.parametrize("version", ["2.13.0", "2.14.0", ""])
+    def test_an_expectation_may_be_about_a_case_that_exists_with_another_torch(
+        self, audited: Audited, torch_is: TorchIs, version: str
+    ) -> None:
+        torch_is(version)
+        text = expecting('check = "backward", torch = "<2.14"') + 'dtypes = "int64"\n'
+        assert audited(text + 'per_torch."<2.14".dtypes = ["float64"]\n') == []
+        (line,) = audited(text)
+        assert line.startswith("spec.toml:5:20: this expectation matches no case of the operator; ")

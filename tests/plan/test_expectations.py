@@ -7,7 +7,8 @@ from importlib.util import find_spec
 
 import pytest
 
-from opcheck.plan import Case, expectations
+from opcheck.plan import Case
+from opcheck.spec import versions
 from opcheck.spec.device import DeviceProfile, profiles
 
 Device = Callable[..., DeviceProfile]
@@ -105,4 +106,4 @@ class TestTorchVersions:
 
     @pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed: there is no version to read")
     def test_the_version_is_read_without_importing_torch(self) -> None:
-        assert expectations.torch_version()[0].isdigit()
+        assert versions.torch_version()[0].isdigit()

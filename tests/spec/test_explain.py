@@ -57,8 +57,8 @@ class TestUnknownKeys:
     def test_of_an_operator(self, about: About) -> None:
         (line,) = about("  reseeds = true")
         assert line == (
-            '3:3: unknown key "reseeds"; expected one of imports, variants, dtypes, devices, per_device, samples, '
-            "supports, outputs, tolerance, gradcheck, reseed, jacobian, orders, registered, layouts, masked, "
+            '3:3: unknown key "reseeds"; expected one of imports, variants, dtypes, devices, per_device, per_torch, '
+            "samples, supports, outputs, tolerance, gradcheck, reseed, jacobian, orders, registered, layouts, masked, "
             "check_sparse_nnz, expect, tags, notes, name, target, variant, module, aliases, reference, errors; "
             'did you mean "reseed"?'
         )

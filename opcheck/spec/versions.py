@@ -1,0 +1,35 @@
+"""The installed version of torch, and conditions on it. Nothing here imports torch."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+
+@lru_cache(maxsize=1)
+def torch_version() -> str:
+    """Return the version of the installed torch without importing it; an empty string if torch is not installed."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("torch")
+    except PackageNotFoundError:
+        return ""
+
+
+@lru_cache(maxsize=256)
+def meets(version: str, condition: str) -> bool:
+    """Tell whether a version of torch meets a condition such as `<2.14`, which pre-releases of 2.14 do not."""
+    # Imported here: packaging takes 40 ms to import, and few specs have a version condition.
+    from packaging.specifiers import SpecifierSet
+
+    return SpecifierSet(condition).contains(version.split("+")[0], prereleases=True)
+
+
+def holds_for_torch(condition: str | None) -> bool:
+    """Tell whether the installed torch meets a version condition. If none is installed, it does."""
+    return condition is None or not torch_version() or meets(torch_version(), condition)
+
+
+def installed_torch_meets(condition: str) -> bool:
+    """Tell whether the installed torch meets a version condition. If none is installed, it does not."""
+    return bool(torch_version()) and meets(torch_version(), condition)
