@@ -287,6 +287,8 @@ def test_a_project_that_does_not_use_opcheck_loads_little_of_it(tmp_path):
     )  # fmt: skip
     imported = {line.rsplit("|", 1)[-1].strip() for line in done.stderr.splitlines()}
     known = {"opcheck", "opcheck.pytest_plugin", "opcheck.parametrize", "opcheck.suite", "opcheck.text"}
-    known |= {f"opcheck.suite.{name}" for name in ("arguments", "items", "options", "project")}  # the plugin itself
+    known |= {
+        f"opcheck.suite.{name}" for name in ("arguments", "items", "options", "project", "sharding")
+    }  # the plugin itself
     assert {name for name in imported if name.startswith("opcheck")} - known == set()
     assert "pydantic" not in imported

@@ -14,13 +14,14 @@ import pytest
 from opcheck.cli.request import RequestError
 from opcheck.cli.selecting import devices, loaded, selection, settings_of
 from opcheck.cli.workers import Workers
-from opcheck.plan import Case, plan
+from opcheck.plan import Case, Selection, plan
 from opcheck.plan.left_out import left_out
 from opcheck.report.from_pytest import record_of, troubles
 from opcheck.report.left_out import told
 from opcheck.spec import Library, SpecError
 from opcheck.spec.device import DeviceProfile
 from opcheck.suite.project import PLUGIN
+from opcheck.suite.sharding import SHARDING
 
 
 class RunReporter:
@@ -56,6 +57,7 @@ class RunReporter:
             library = loaded(options, settings)
             chosen = selection(options, library)
             profiles = devices(options, settings)
+            self._check_durations(config, library, profiles, chosen)
         except SpecError as error:
             self.mistake = error
             raise pytest.UsageError from None
@@ -67,6 +69,17 @@ class RunReporter:
             self.workers.case_of = lambda nodeid: _case(library, profiles, nodeid, engine, seed)
             self.workers.option_for = settings.option_for
             self.workers.rerun_seed = config.stash[PLUGIN].rerun_seed
+
+    def _check_durations(
+        self, config: pytest.Config, library: Library, profiles: list[DeviceProfile], chosen: Selection
+    ) -> None:
+        """Raise RequestError if the durations that shards are divided by say nothing about the selected cases."""
+        if self.options.durations:
+            ids = set().union(*config.stash[PLUGIN].selected.values())
+            cases = [case for case in plan(library, profiles, chosen) if not ids or case.id in ids]
+            mistake = config.stash[SHARDING].mistake(cases) if cases else ""
+            if mistake:
+                raise RequestError([mistake])
 
     def pytest_internalerror(self, excrepr: object) -> None:
         """Show an error in pytest or in one of its plugins."""
@@ -115,13 +128,19 @@ class RunReporter:
         if code == pytest.ExitCode.USAGE_ERROR:
             return 2  # pytest has printed the reason
         self.report.failures()
-        self.report.summary(time.monotonic() - self.start, troubles(self.config), self._left_out())
+        notes = [*self._left_out(), *self._shared()]
+        self.report.summary(time.monotonic() - self.start, troubles(self.config), notes)
         return self._exit_code(code, len(self.report.records))
 
     def _left_out(self) -> list[str]:
         narrowed = self.options.k or self.options.m or self.options.lf
         before = "; of what -k, -m and --lf choose from" if narrowed else ""
+        before += "; of all shards" if self.options.shard else ""
         return [f"{line}{before}" for line in told(self.config.stash[PLUGIN].left_out)]
+
+    def _shared(self) -> list[str]:
+        sharding = self.config.stash.get(SHARDING, None)
+        return [str(sharding.shared)] if sharding is not None and sharding.shared is not None else []
 
     def _exit_code(self, code: int, done: int) -> int:
         say = self.report.console.print
