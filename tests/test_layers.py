@@ -16,8 +16,8 @@ import pytest
 PACKAGE = Path(__file__).resolve().parent.parent / "opcheck"
 
 LAYERS = (
-    "text", "spec", "settings", "devices", "plan", "samples", "derivatives", "engines", "dropin", "checks", "run",
-    "report",
+    "text", "spec", "matrix", "settings", "devices", "plan", "samples", "derivatives", "engines", "dropin", "checks",
+    "run", "report",
     "api", "draft", "suite", "parametrize", "__init__", "pytest_plugin", "cli", "__main__",
 )  # fmt: skip
 """The parts of the package, in order. Each imports only from itself and from those before it."""
@@ -32,7 +32,7 @@ STANDS_ALONE = {
 ENTRANCES = LAYERS[LAYERS.index("suite") :]
 """Parts that may import others inside functions, so that a command or a collection loads only what it needs."""
 
-TORCHLESS = ("text", "spec", "settings", "plan", "report", *ENTRANCES)
+TORCHLESS = ("text", "spec", "matrix", "settings", "plan", "report", *ENTRANCES)
 TORCHLESS_MODULES = ("opcheck.devices.presence", "opcheck.run.outcome", "opcheck.run.watchdog")
 """What can be imported without importing torch."""
 
@@ -263,18 +263,20 @@ samples  = [{ use = "unary" }]
     "command",
     [
         "opcheck validate spec.toml", "opcheck list spec.toml", "opcheck show torch.sin spec.toml", "opcheck schema",
+        "opcheck matrix",
         "pytest --collect-only -q spec.toml", "pytest --collect-only -q spec.toml::torch.sin::backward[cpu-float64]",
     ],
 )  # fmt: skip
 def test_torch_is_not_imported_by(command, tmp_path):
     (tmp_path / "spec.toml").write_text(SPEC)
+    (tmp_path / "pyproject.toml").write_text("[tool.opcheck.matrix]\n")
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
     done = subprocess.run(
         [sys.executable, "-X", "importtime", "-m", *command.split()],
         cwd=tmp_path, env=environment, capture_output=True, text=True, check=True,
     )  # fmt: skip
     imported = {line.rsplit("|", 1)[-1].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
-    assert "opcheck.spec.load" in imported or command == "opcheck schema"
+    assert "opcheck.spec.load" in imported or command in ("opcheck schema", "opcheck matrix")
     assert {name for name in imported if name.split(".")[0] in ("torch", "numpy", "scipy")} == set()
 
 

@@ -15,6 +15,7 @@ COMMANDS = {
     "list": "list the cases of specs",
     "show": "show the claims, samples and cases of an operator",
     "schema": "print or install the JSON Schema of spec files",
+    "matrix": "print the jobs of a CI service",
     "devices": "list known devices, and whether they are present",
 }
 
