@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from opcheck.report.durations import records_of
+from opcheck.report.reading import read
 
 MOST = 1.25
 
@@ -30,7 +30,7 @@ def cpu_seconds(command: Sequence[str]) -> float:
 
 
 def outcomes(report: Path) -> dict[str, str]:
-    return {record["id"]: record["outcome"] for record in records_of(report)}
+    return {record.id: record.outcome for record in read(report).records}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

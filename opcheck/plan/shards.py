@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from heapq import heapreplace
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from opcheck.plan.case import Case
 
@@ -59,12 +59,20 @@ class Shard:
         return f"{self.number}/{self.count}"
 
 
+class Taken(NamedTuple):
+    """How long a case has taken."""
+
+    id: str
+    operator: str
+    check: str
+    seconds: float
+
+
 @dataclass(frozen=True)
 class Durations:
     """How long cases have taken, from the records of an earlier run. A case without a record gets an estimate.
 
-    The estimate is the mean of all cases of the same check, else of all cases. A skipped case has taken no time, and
-    says nothing of what it would take.
+    The estimate is the mean of all cases of the same check, else of all cases.
     """
 
     source: str
@@ -75,16 +83,15 @@ class Durations:
     operators: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, records: Iterable[Mapping[str, Any]], source: str) -> Durations:
+    def of(cls, records: Iterable[Taken], source: str) -> Durations:
         """Return the durations in records, the mean of a case that has several."""
         of_case: defaultdict[str, list[float]] = defaultdict(list)
         of_check: defaultdict[str, list[float]] = defaultdict(list)
         operators = set()
-        for record in records:
-            if record["outcome"] not in ("skipped", "left_out"):
-                of_case[record["id"]].append(record["seconds"])
-                of_check[record["check"]].append(record["seconds"])
-                operators.add(record["operator"])
+        for id, operator, check, seconds in records:
+            of_case[id].append(max(seconds, 0.0))
+            of_check[check].append(max(seconds, 0.0))
+            operators.add(operator)
         every = [seconds for several in of_case.values() for seconds in several]
         return cls(source, _means(of_case), _means(of_check), fmean(every) if every else 0.0, frozenset(operators))
 

@@ -27,6 +27,7 @@ name = "torch.sinc"
   reason  = "the only case with an expectation, in one shard only"
 """
 
+NO_RECORDS = '{"schema": "1.0", "runs": [], "records": []}'
 REPORTS = ("--report-json", "report.json", "--junitxml", "report.xml")
 FEW = ("--check=backward,forward_ad,variants,context", "--device=cpu")
 
@@ -52,6 +53,7 @@ def test_shards_are_the_whole_run_and_fail_where_it_does(cli, sines):
     assert [run.code for run in runs] == [int("demo.wrong::backward[cpu-float64]" in run.records) for run in runs]
     for number, run in enumerate(runs, 1):
         others = len(whole.records) - len(run.records)
+        assert (run.header["shard"], run.header["complete"]) == (f"{number}/5", True)
         assert f"shard {number}/5: {len(run.records)} cases; the other shards have {others}\n" in run.out
 
 
@@ -167,8 +169,7 @@ class TestDurations:
     def test_they_change_which_shard_has_what(self, cli, sines):
         whole = cli("run", *FEW, *REPORTS)
         taken = json.loads((sines.folder / "report.json").read_text())
-        records = taken["records"] if isinstance(taken, dict) else taken
-        for record in records:
+        for record in taken["records"]:
             record["seconds"] = 100.0 if record["operator"] == "torch.exp" else 0.01
         sines.write("old.json", json.dumps(taken))
         runs = shards(cli, 2, "--durations=old.json")
@@ -186,7 +187,7 @@ class TestDurations:
             (None, "old.json"),
             ("{", "old.json"),
             ("[1]", "old.json"),
-            ("[]", "has no duration of any selected operator; expected the report of an earlier run"),
+            (NO_RECORDS, "has no duration of any selected operator; expected the report of an earlier run"),
         ],
     )
     @pytest.mark.parametrize("command", ["run", "list"])
@@ -199,7 +200,7 @@ class TestDurations:
         assert "Traceback" not in run.err + run.out
 
     def test_they_are_for_shards_only(self, cli, plain_pytest, sines):
-        sines.write("old.json", "[]")
+        sines.write("old.json", NO_RECORDS)
         for command in ("run", "list"):
             run = cli(command, "--durations=old.json")
             assert run.code == 2
@@ -207,11 +208,11 @@ class TestDurations:
         assert plain_pytest("specs", "--opcheck-durations=old.json").code == 4
 
     def test_a_report_does_not_overwrite_them(self, cli, sines):
-        sines.write("old.json", "[]")
+        sines.write("old.json", NO_RECORDS)
         run = cli("run", "--shard=1/2", "--durations=old.json", "--report-json", "./old.json")
         assert run.code == 2
         assert "the report would overwrite the durations" in run.err
-        assert (sines.folder / "old.json").read_text() == "[]"
+        assert (sines.folder / "old.json").read_text() == NO_RECORDS
 
 
 @pytest.mark.parametrize("shard", ["0/2", "3/2", "2", "1/x"])
