@@ -75,6 +75,10 @@ class Diff:
         """Return the changes of a kind."""
         return [change for change in self.changes if change.kind == kind]
 
+    def newly_failing(self) -> set[str]:
+        """Return the ids of the cases that newly fail."""
+        return {change.new.id for change in self.of("newly failing") if change.new}
+
     def is_regression(self, allowed: Iterable[str] = ()) -> bool:
         """Return whether something may have become worse: a change says so, or a report that is not whole.
 

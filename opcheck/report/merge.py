@@ -45,15 +45,15 @@ def merge(reports: Iterable[tuple[str, Report]]) -> Report:
             if key in seen:
                 twice.append((record.id, seen[key], name))
             seen[key] = name
-        records += [_moved(record, len(runs)) for record in report.records]
+        records += [_moved(record, record.run + len(runs)) for record in report.records]
         runs += report.runs
     if twice:
         raise Duplicates(twice)
     return _with_whole_runs(runs, records)
 
 
-def _moved(record: Record, by: int) -> Record:
-    return record.model_copy(update={"run": record.run + by}) if by else record
+def _moved(record: Record, run: int) -> Record:
+    return record if record.run == run else record.model_copy(update={"run": run})
 
 
 def _with_whole_runs(runs: Sequence[Run], records: Sequence[Record]) -> Report:
@@ -72,5 +72,5 @@ def _with_whole_runs(runs: Sequence[Run], records: Sequence[Record]) -> Report:
     places |= {index: places[first] for index, first in gone.items()}
     return Report(
         runs=[replaced.get(index, runs[index]) for index in kept],
-        records=[record.model_copy(update={"run": places[record.run]}) for record in records],
+        records=[_moved(record, places[record.run]) for record in records],
     )
