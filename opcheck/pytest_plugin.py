@@ -56,8 +56,9 @@ def pytest_configure(config: pytest.Config) -> None:
     asked = config.option.opcheck_report_json or getattr(config.option, "xmlpath", None)  # without -p no:junitxml
     if asked and not hasattr(config, "workerinput"):
         from opcheck.report.from_pytest import register_reports
+        from opcheck.suite.header import facts
 
-        register_reports(config, lambda: plugin.rerun_seed, lambda: plugin.left_out)
+        register_reports(config, facts(plugin))
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -145,6 +146,7 @@ def pytest_runtest_makereport(
     report = yield
     if isinstance(item, CaseItem) and (report.when == "call" or not report.passed):
         report.__dict__["opcheck"] = item.record_of(report)
+        report.__dict__["opcheck_devices"] = item.config.stash[PLUGIN].news_of(item.case.device)
     if isinstance(item, CaseItem) and report.sections:
         from opcheck.text import well_formed
 

@@ -122,6 +122,8 @@ class Finished:
     """The JSON report, by case id."""
     junit: list[dict[str, Any]]
     """Attributes of the test cases of the JUnit report, with `kind` (passed, failure, error, skipped)."""
+    header: dict[str, Any]
+    """The run in the JSON report."""
 
     @property
     def outcomes(self) -> dict[str, str]:
@@ -157,17 +159,21 @@ class Project:
 
     def finish(self, process: subprocess.Popen[str]) -> Finished:
         out, err = process.communicate(timeout=240)
-        return Finished(process.returncode, out, err, self.records(), self.junit())
+        return Finished(process.returncode, out, err, self.records(), self.junit(), self.header())
 
     def run(self, *command: str) -> Finished:
         return self.finish(self.start(*command))
 
     def records(self) -> dict[str, dict[str, Any]]:
         path = self.folder / "report.json"
-        records = json.loads(path.read_text()) if path.exists() else []
+        records = json.loads(path.read_text())["records"] if path.exists() else []
         found = {record["id"]: record for record in records}
         assert len(found) == len(records), "a case has two records"
         return found
+
+    def header(self) -> dict[str, Any]:
+        path = self.folder / "report.json"
+        return json.loads(path.read_text())["runs"][0] if path.exists() else {}
 
     def junit(self) -> list[dict[str, Any]]:
         path = self.folder / "report.xml"
@@ -235,7 +241,7 @@ def plain_pytest(project: Project, capfd: pytest.CaptureFixture[str]) -> Callabl
         with forgetting(project.folder):
             code = int(pytest.main(["--color=no", *arguments]))
         captured = capfd.readouterr()
-        return Finished(code, captured.out, captured.err, project.records(), project.junit())
+        return Finished(code, captured.out, captured.err, project.records(), project.junit(), project.header())
 
     return run
 
@@ -259,6 +265,6 @@ def cli(project: Project, capfd: pytest.CaptureFixture[str]) -> Callable[..., Fi
         except SystemExit as error:  # argparse
             code = int(str(error.code))
         captured = capfd.readouterr()
-        return Finished(code, captured.out, captured.err, project.records(), project.junit())
+        return Finished(code, captured.out, captured.err, project.records(), project.junit(), project.header())
 
     return run

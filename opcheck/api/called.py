@@ -27,6 +27,7 @@ from opcheck.spec.files import shown
 from opcheck.spec.library import Operator, Sample
 from opcheck.spec.modules import Construction
 from opcheck.spec.operator import OperatorSpec
+from opcheck.spec.positions import Span
 from opcheck.spec.problems import Problem
 from opcheck.spec.values import TupleValue
 
@@ -45,6 +46,11 @@ class CallSample(Sample):
     def where(self) -> str:
         """`file:line` of the call."""
         return self.place
+
+    @property
+    def span(self) -> Span:
+        """The line of the call."""
+        return Span(0, 0, int(self.place.rpartition(":")[2]), 1)
 
     @property
     def is_sparse(self) -> bool:

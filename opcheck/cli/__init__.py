@@ -37,6 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if chosen is not None and chosen not in COMMANDS:
         return _unknown(chosen)
     options = parser.parse_args(arguments)
+    options.words = arguments
     return _guarded(options)
 
 

@@ -20,6 +20,7 @@ from opcheck.report.from_pytest import record_of, troubles
 from opcheck.report.left_out import told
 from opcheck.spec import Library, SpecError
 from opcheck.spec.device import DeviceProfile
+from opcheck.suite.header import COMMAND
 from opcheck.suite.project import PLUGIN
 
 
@@ -40,6 +41,7 @@ class RunReporter:
     def pytest_configure(self, config: pytest.Config) -> None:
         """Silence pytest's terminal report. It stays registered, since pytest-timeout and other plugins rely on it."""
         self.config = config
+        config.stash[COMMAND] = ["opcheck", *self.options.words]
         config.pluginmanager.unregister(name="terminalreporter")
         silent: Any = pytest.TerminalReporter(config, io.StringIO())
         for hook in ("logstart", "logreport", "logfinish"):  # saves the time and the memory for each case

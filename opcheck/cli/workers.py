@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -93,4 +94,4 @@ class Workers:
 def _outcome(case: Case, death: Death, seed: int | None, further: str) -> Outcome:
     rerun = rerun_command(case.operator.document.file, case.id, seed=seed, further=further)
     lines = [f"{case.id}: {death.cause}", *([death.trace] if death.trace else []), "", f"run just this: {rerun}"]
-    return Outcome.of(case, "error", death.cause, "\n".join(lines))
+    return replace(Outcome.of(case, "error", death.cause, "\n".join(lines)), rerun=rerun)

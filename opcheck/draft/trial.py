@@ -57,5 +57,5 @@ def _run(drafts: Sequence[Draft], around: Surroundings, processes: int) -> list[
         report = Path(folder, "report.json")
         if done.returncode not in (0, 1) or not report.exists():
             raise Broken(done.stderr.strip() or done.stdout.strip() or f"the run ended with status {done.returncode}")
-        records: list[Record] = json.loads(report.read_text(encoding="utf-8"))
+        records: list[Record] = json.loads(report.read_text(encoding="utf-8"))["records"]
         return records

@@ -10,23 +10,15 @@ from typing import Any
 
 import pytest
 
-from opcheck.plan.left_out import Rule
-from opcheck.report.json_report import JsonReport
 from opcheck.report.junit import JUnitReport
-from opcheck.report.left_out import records
+from opcheck.report.recorder import Facts, Recorder, is_case
 from opcheck.run.outcome import Outcome, rerun_command
 
 TROUBLES = pytest.StashKey[list[str]]()
 
 
-def register_reports(
-    config: pytest.Config, seed: Callable[[], int | None], left_out: Callable[[], Counter[Rule]]
-) -> None:
-    """Register the reports that the options request. Raises UsageError if one cannot be written.
-
-    seed: returns the seed to name in rerun commands.
-    left_out: returns how many cases each rule of a device profile leaves out.
-    """
+def register_reports(config: pytest.Config, facts: Facts) -> None:
+    """Register the reports that the options request. Raises UsageError if one cannot be written."""
     config.stash[TROUBLES] = []
     folder = config.invocation_params.dir
     asked, junit = config.option.opcheck_report_json, None
@@ -34,10 +26,10 @@ def register_reports(
         if xmlpath := getattr(config.option, "xmlpath", None):
             path = os.path.expanduser(os.path.expandvars(xmlpath))  # as pytest does
             junit = JUnitReport(folder / path, config.option.junitprefix or "")
-        report = JsonReport(folder / asked) if asked else None
+        report = Recorder(folder / asked, facts, (folder, config.rootpath)) if asked else None
     except OSError as error:
         raise pytest.UsageError(f"the report cannot be written: {error}") from None
-    config.pluginmanager.register(Reports(report, junit, seed, left_out), "opcheck_reports")
+    config.pluginmanager.register(Reports(report, junit, facts.seed), "opcheck_reports")
 
 
 def troubles(config: pytest.Config) -> list[str]:
@@ -50,7 +42,7 @@ def record_of(report: pytest.TestReport, seed: Callable[[], int | None] = lambda
     record: dict[str, Any] | None = getattr(report, "opcheck", None)
     if str(report.outcome) == "rescheduled":
         return None
-    if record is None and str(report.when) == "???" and ".toml::" in report.nodeid:
+    if record is None and str(report.when) == "???" and is_case(report.nodeid):
         return crashed(report, "the process crashed", report.longreprtext.strip(), seed()).record()
     return record
 
@@ -66,11 +58,12 @@ def crashed(report: pytest.TestReport, cause: str, trace: str = "", seed: int | 
     check, _, place = rest.removesuffix("]").partition("[")
     device, _, dtype = place.rpartition("-")
     variant = next((kind for kind in ("method", "inplace") if subject.endswith(f"[{kind}]")), "function")
-    rerun = f"run just this: {rerun_command(f'{stem}.toml', name, seed=seed)}"
+    rerun = rerun_command(f"{stem}.toml", name, seed=seed)
     return Outcome(
         id=name, operator=subject.removesuffix(f"[{variant}]"), variant=variant, check=check, device=device,
         dtype=dtype, family=Path(stem).name, outcome="error", reason=cause,
-        message="\n".join([f"{name}: {cause}", *([trace] if trace else []), "", rerun]), seed=seed or 0,
+        message="\n".join([f"{name}: {cause}", *([trace] if trace else []), "", f"run just this: {rerun}"]),
+        seed=seed or 0, file=f"{stem}.toml", rerun=rerun,
     )  # fmt: skip
 
 
@@ -78,23 +71,43 @@ class Reports:
     """Feeds the reports. If one fails, the run and the other reports go on, but the run does not succeed."""
 
     def __init__(
-        self,
-        report: JsonReport | None,
-        junit: JUnitReport | None,
-        seed: Callable[[], int | None] = lambda: None,
-        left_out: Callable[[], Counter[Rule]] = Counter,
+        self, report: Recorder | None, junit: JUnitReport | None, seed: Callable[[], int | None] = lambda: None
     ) -> None:
-        self.left_out = left_out
         self.seed = seed
         self.report = report
         self.junit = junit
 
+    def pytest_sessionstart(self) -> None:
+        """Write what is known of the run."""
+        if self.report is not None:
+            self.report.begin()
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Take note of a file that could not be collected, here or in a worker of pytest-xdist."""
+        if report.failed and self.report is not None:
+            self.report.miss()
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Take note of the selected cases."""
+        if self.report is not None:
+            self.report.plan(item.nodeid for item in session.items)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
+        """Take note of the cases that a worker of pytest-xdist has selected."""
+        if self.report is not None:
+            self.report.plan(ids)
+
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Add the record of a finished case to the reports."""
         record = record_of(report, self.seed)
-        if record is not None and self.report is not None:
-            self.report.add(record)
-        if record is not None and self.junit is not None:
+        if record is None:
+            return
+        if self.report is not None:
+            self.report.add(report.nodeid, record)
+            for device, details in getattr(report, "opcheck_devices", {}).items():
+                self.report.describe(device, details)
+        if self.junit is not None:
             self.junit.add(report.nodeid, record["id"])
 
     @pytest.hookimpl(wrapper=True, trylast=True)
@@ -109,19 +122,11 @@ class Reports:
             found.append(f"the report {self.junit.path} cannot be written: {error.strerror or error}")
         else:
             found.append(self.junit.finish() if self.junit is not None else "")
-        found.append(self._finished())
+        found.append(self.report.finish() if self.report is not None else "")
         session.config.stash[TROUBLES] = told = [line for line in found if line]
         if told and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
         return result
-
-    def _finished(self) -> str:
-        """Complete the JSON report with what is left out. Return what is wrong with it, or an empty string."""
-        if self.report is None:
-            return ""
-        for record in records(self.left_out()):
-            self.report.add(record)
-        return self.report.finish()
 
 
 def absent_devices(reports: Iterable[pytest.TestReport]) -> list[tuple[str, int]]:

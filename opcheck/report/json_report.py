@@ -1,57 +1,74 @@
-"""The JSON report: one record per case. The file on disk is valid after every record."""
+"""The JSON report of a run, while it runs: the file on disk is valid after every record."""
 
 from __future__ import annotations
 
 import errno
-import json
 import os
-import tempfile
+from collections.abc import Mapping
 from contextlib import suppress
 from io import FileIO
 from pathlib import Path
 from typing import Any
 
-BEGIN, BETWEEN, END = b"[\n", b",\n", b"\n]\n"
+from opcheck.report.model import Run, plain
+from opcheck.report.writing import BETWEEN, END, head, line, replace
+
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 class JsonReport:
-    """Writes records as a JSON array, one per line. A crash of the process loses no finished record.
+    """Writes the records of one run. A crash of the process loses no finished record.
 
-    If the disk is full, the file remains valid, and missing records are written once there is room.
+    Until the run has ended, its header says that it is not complete. If the disk is full, the file remains valid, and
+    missing records are written once there is room.
     """
 
-    def __init__(self, path: Path) -> None:
-        """Create an empty report. Raises OSError if the file cannot be written."""
+    def __init__(self, path: Path, run: Run) -> None:
+        """Create a report without records. Raises OSError if the file cannot be written."""
         if path.exists() and not path.is_file():
             raise OSError(f"{path} is not a regular file")
         self.path = path.resolve()  # a symbolic link remains one
-        self.records: dict[str, dict[str, Any]] = {}
+        self.run = run
+        self.lines: dict[str, bytes] = {}
+        """The records as text, by case id."""
         self.trouble: OSError | None = None
-        """Why records are missing, if any are."""
-        self._missing: list[dict[str, Any]] = []
+        """Why something is missing, if anything is."""
+        self._missing: list[bytes] = []
         self._outdated = False
-        """Whether the file contains a record that a later one of the same case replaces."""
+        """Whether the file contains something that has changed since: the header, or the first record of a case."""
         self._file: FileIO | None = None
+        self._begin = 0
+        """The offset of the first record."""
         self._end = 0
-        """The offset of the next record, which overwrites the end of the array."""
+        """The offset of the next record, which overwrites the end of the file."""
         self._replace()
 
-    def add(self, record: dict[str, Any]) -> None:
+    def begin(self, run: Run) -> None:
+        """Replace the header by one that knows more."""
+        self.run, self._outdated = run, True
+        self._write()
+
+    def add(self, record: Mapping[str, Any]) -> None:
         """Add a record and write it if possible. A later record of the same case replaces it."""
-        self._outdated |= record["id"] in self.records
-        self.records[record["id"]] = record
-        self._missing.append(record)
+        text = line({**record, "run": 0})
+        self._outdated |= record["id"] in self.lines
+        self.lines[record["id"]] = text
+        self._missing.append(text)
         if not (self._outdated and self.trouble):  # rewriting all of them for every case would take too long
             self._write()
 
-    def finish(self) -> str:
-        """Write what is missing, and return what is wrong with the report, or an empty string if it is complete."""
+    def finish(self, run: Run | None = None) -> str:
+        """Write what is missing, and the header of a run that has ended.
+
+        Returns what is wrong with the report, or an empty string if it is complete.
+        """
         if self._missing:
             self._write()
+        if run is not None and not self._missing:  # else the old header is the true one
+            self.begin(run)
         try:
-            if self._file is not None:
-                os.fsync(self._file.fileno())
+            if self._file is not None or self.trouble is None:
+                os.fsync(self._opened().fileno())
         except OSError as error:
             if error.errno in NO_ROOM:  # some file systems report it only now
                 self.trouble = error
@@ -60,7 +77,7 @@ class JsonReport:
             self._file = None
         if self.trouble is None:
             return ""
-        count = f"{len(self._missing)} of {len(self.records)} records are missing: " if self._missing else ""
+        count = f"{len(self._missing)} of {len(self.lines)} records are missing: " if self._missing else ""
         return f"the report {self.path} is incomplete: {count}{self.trouble.strerror or self.trouble}"
 
     def _write(self) -> None:
@@ -75,8 +92,8 @@ class JsonReport:
         except OSError as error:
             self.trouble = error
 
-    def _append(self, record: dict[str, Any]) -> None:
-        text = (BETWEEN if self._end > len(BEGIN) else b"") + _line(record)
+    def _append(self, record: bytes) -> None:
+        text = (BETWEEN if self._end > self._begin else b"") + record
         try:
             self._put(text + END)  # in one system call, so that neither a reader nor a crash finds half a record
         except OSError:
@@ -87,7 +104,7 @@ class JsonReport:
         self._end += len(text)
 
     def _put(self, text: bytes) -> None:
-        """Write text at the end of the array. Raises OSError, even if there is room for a part of it."""
+        """Write text at the end of the records. Raises OSError, even if there is room for a part of it."""
         file = self._opened()
         file.seek(self._end)
         while text:
@@ -99,25 +116,12 @@ class JsonReport:
         return self._file
 
     def _replace(self) -> None:
-        """Replace the file by all records. If that fails, raises OSError and leaves the file unchanged."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        text = BEGIN + BETWEEN.join(map(_line, self.records.values()))
-        handle, name = tempfile.mkstemp(dir=self.path.parent, prefix=f".{self.path.name}.")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(text + END)
-            os.chmod(name, 0o644)
-            os.replace(name, self.path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        """Replace the file by the header and all records. If that fails, raises OSError and leaves it unchanged."""
+        first, records = head([plain(self.run)]), BETWEEN.join(self.lines.values())
+        replace(self.path, [first, records, END])
         if self._file is not None:
             self._file.close()
         self._file = None
-        self._end = len(text)
+        self._begin, self._end = len(first), len(first) + len(records)
         self._missing.clear()
         self._outdated = False
-
-
-def _line(record: dict[str, Any]) -> bytes:
-    return json.dumps(record, allow_nan=False).encode()

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any
 
 from opcheck.plan.left_out import Rule
+from opcheck.report.model import LeftOut
 
 
 def told(found: Counter[Rule]) -> list[str]:
@@ -19,16 +20,9 @@ def told(found: Counter[Rule]) -> list[str]:
     return lines
 
 
-def records(found: Counter[Rule]) -> list[dict[str, Any]]:
-    """Return a record for each rule, with the keys of those of cases: the outcome is `left_out`."""
-    empty = dict.fromkeys(("operator", "variant", "check", "dtype", "family", "message"), "")
-    return [
-        {
-            **empty, "id": f"left out on {rule.device}: {rule.reason}", "device": rule.device, "outcome": "left_out",
-            "reason": rule.reason, "seconds": 0.0, "fields": {"cases": count}, "seed": 0,
-        }
-        for rule, count in _ordered(found)
-    ]  # fmt: skip
+def rows(found: Counter[Rule]) -> list[LeftOut]:
+    """Return the counts for the header of a JSON report."""
+    return [LeftOut(device=rule.device, reason=rule.reason, cases=count) for rule, count in _ordered(found)]
 
 
 def _ordered(found: Counter[Rule]) -> list[tuple[Rule, int]]:

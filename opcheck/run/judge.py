@@ -40,9 +40,10 @@ def judge(case: Case, verdicts: Sequence[Verdict], rerun: str = "", engine: str 
         unexpected = in_order(unexpected)
         first = unexpected[0]
         fields = {"sample": first.sample, **first.fields} | ({"blocked_by": first.blocked} if first.blocked else {})
-        return Outcome.of(
-            case, kind_of(first), first.title, _message(case, unexpected, _samples(tested), rerun), **fields
-        )
+        message = _message(case, unexpected, _samples(tested), rerun)
+        outcome = Outcome.of(case, kind_of(first), first.title, message, **fields)
+        sample = next((sample for sample in case.samples if sample.name == first.sample), None)
+        return outcome if sample is None else outcome.at(sample)
     if not tested:
         why = "; ".join(dict.fromkeys(verdict.title for verdict in verdicts))
         skipped = Outcome.of(case, "skipped", why)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import shlex
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from opcheck.text import class_of, message_of, shortened, well_formed
 
 if TYPE_CHECKING:
     from opcheck.plan.case import Case
+    from opcheck.spec.library import Sample
 
 OutcomeKind = Literal["passed", "failed", "error", "skipped", "xfailed", "xpassed", "inconclusive", "blocked"]
 KINDS: tuple[OutcomeKind, ...] = get_args(OutcomeKind)
@@ -60,6 +61,16 @@ class Outcome:
     """The diagnosis as data."""
     seed: int = 0
     """The number given by `--seed`, or in `[tool.opcheck]`."""
+    file: str = ""
+    """The spec, as a person would type its path."""
+    line: int = 0
+    """The line of the sample that failed, else of the operator; 0 if it is unknown."""
+    column: int = 0
+    """The column of the same; 0 if it is unknown."""
+    rerun: str = ""
+    """The command that runs this case alone."""
+    toml: str = ""
+    """The sample that failed, as TOML; empty if the case is not bad."""
 
     def __post_init__(self) -> None:
         """Make sure that all text can be encoded, and shorten it."""
@@ -80,11 +91,19 @@ class Outcome:
 
     @classmethod
     def of(cls, case: Case, kind: OutcomeKind, reason: str = "", message: str = "", **fields: Any) -> Outcome:
-        """Return an outcome of a case."""
+        """Return an outcome of a case, at the place of its operator."""
+        document, place = case.operator.document, case.operator.span
+        known = bool(document.text)  # a call from Python has none
         return cls(
             case.id, case.operator.id, case.variant.kind, case.check, case.device.name, case.dtype,
             case.operator.family, kind, reason, message=message, fields=fields, seed=case.base_seed,
+            file=document.file, line=place.line * known, column=place.column * known,
         )  # fmt: skip
+
+    def at(self, sample: Sample) -> Outcome:
+        """Return the outcome at the place of a sample that failed, with the sample as TOML."""
+        place = sample.span
+        return replace(self, file=sample.document.file, line=place.line, column=place.column, toml=sample.toml())
 
 
 def rerun_command(file: str, name: str, engine: str = "", seed: int | None = None, further: str = "") -> str:

@@ -50,7 +50,7 @@ def run(case: Case, session: RunSession, limit: float | None = None) -> Outcome:
         reason = f"time-out: it took {seconds:.1f} s, longer than {limit:g} s, and swallowed the interrupt"
         message = f"{case.id}: {reason}\n\nrun just this: {session.rerun(case)}"
         outcome = expected(case, Outcome.of(case, "error", reason, message))
-    return replace(outcome, seconds=round(seconds, 6))
+    return replace(outcome, seconds=round(seconds, 6), rerun=session.rerun(case))
 
 
 def _skipped(case: Case, session: RunSession) -> Outcome | None:

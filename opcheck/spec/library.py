@@ -14,6 +14,7 @@ from opcheck.spec.dtypes import HALF
 from opcheck.spec.entry import Entry
 from opcheck.spec.operator import OperatorSpec, VariantTarget
 from opcheck.spec.positions import Path as KeyPath
+from opcheck.spec.positions import Span
 from opcheck.spec.problems import Problem
 from opcheck.spec.recipe import SPARSE_LAYOUTS, Tensor
 from opcheck.spec.render import render
@@ -37,7 +38,12 @@ class Sample:
     @property
     def line(self) -> int:
         """The line of the spec file that it is written on."""
-        return self.document.line(self.path)
+        return self.span.line
+
+    @property
+    def span(self) -> Span:
+        """The part of the spec file that it is written in."""
+        return self.document.span(self.path)
 
     @property
     def where(self) -> str:
@@ -148,7 +154,12 @@ class Operator:
     @property
     def line(self) -> int:
         """The line of the spec file with its name."""
-        return self.document.line(("operator", self.index, "name"))
+        return self.span.line
+
+    @property
+    def span(self) -> Span:
+        """The part of the spec file with its name."""
+        return self.document.span(("operator", self.index, "name"))
 
     @cached_property
     def variants(self) -> tuple[Variant, ...]:

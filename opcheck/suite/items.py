@@ -137,4 +137,4 @@ class CaseItem(pytest.Item):
         rerun = rerun_command(self.case.operator.document.file, self.case.id, seed=seed, further=further)
         message = f"{text}\n\nrun just this: {rerun}"
         outcome = Outcome.of(self.case, kind, reason, message)  # by a time-out, a fixture, an interrupt
-        return dataclasses.replace(outcome, seconds=report.duration).record()
+        return dataclasses.replace(outcome, seconds=report.duration, rerun=rerun).record()

@@ -47,6 +47,7 @@ class Plugin:
         """The ids of the operators whose modules have been imported."""
         self.worker: Worker | None = None
         """This process, if it is a worker of `opcheck run`."""
+        self._described_devices: set[str] = set()
 
     @cached_property
     def settings(self) -> Settings:
@@ -164,6 +165,14 @@ class Plugin:
         timed = self.worker is None and (getattr(self.config.option, "timeout", None) or self.settings.timeout)
         filters = [*(self.config.option.pythonwarnings or ()), *self.config.getini("filterwarnings"), *sys.warnoptions]
         return bool(timed) or any(filter.startswith("error") for filter in filters)
+
+    def news_of(self, device: DeviceProfile) -> dict[str, str]:
+        """Return what torch calls a device, by its name, at the first call for that device; later, nothing."""
+        if device.name in self._described_devices or "session" not in self.__dict__:
+            return {}
+        self._described_devices.add(device.name)
+        is_cpu = device.device_string.split(":")[0] == "cpu"  # its details, a number of threads, tell nothing apart
+        return {} if is_cpu else {device.name: self.session.availability(device).detail}
 
     def look_up(self, cases: Iterable[Case]) -> None:
         """Import the modules of the devices and operators of cases. Raises SpecError for names not found."""

@@ -37,7 +37,9 @@ def test_a_record_is_plain_data(case_of):
             "row": 1, "worst": "nan", "bound": "-inf", "error": 0.5, "ok": True, "none": None,
             "place": [1, [2.0]], "tensor": "tensor(3)", "by": {"1": "torch.float64"},
         },
+        "file": record["file"], "line": 3, "column": 11, "rerun": "", "toml": "",
     }  # fmt: skip
+    assert record["file"].endswith("spec.toml")
     assert json.loads(json.dumps(record, allow_nan=False)) == record
 
 

@@ -1,0 +1,89 @@
+"""The header of a report: what this run of pytest knows about itself."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING
+
+import pytest
+
+from opcheck.suite.project import OVERRIDES, Plugin
+
+if TYPE_CHECKING:
+    from opcheck.report.model import Run
+    from opcheck.report.recorder import Facts
+
+COMMAND = pytest.StashKey[list[str]]()
+"""The command, if it is another one than pytest's."""
+
+NAMES = ("device", "operator", "check", "dtype", "tag")
+
+
+def facts(plugin: Plugin) -> Facts:
+    """Return what reports ask of a run that begins now."""
+    from opcheck.report.model import Run
+    from opcheck.report.recorder import Facts
+
+    config = plugin.config
+    begun = Run(
+        opcheck=_version("opcheck"),
+        torch=_version("torch"),
+        python=platform.python_version(),
+        platform=f"{platform.system()} {platform.machine()}",
+        command=["pytest", *map(str, config.invocation_params.args)],
+        engine=config.option.opcheck_engine or "",
+        seed=config.option.opcheck_seed or 0,
+        shard=getattr(config.option, "opcheck_shard", None) or "",
+        started=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        complete=False,
+    )
+    return Facts(
+        begun, lambda: _header(plugin, begun), lambda: plugin.settings.root, lambda: plugin.left_out,
+        lambda: plugin.rerun_seed,
+    )  # fmt: skip
+
+
+def _header(plugin: Plugin, begun: Run) -> Run:
+    """Return the header of a run with what its project tells. Raises UsageError for mistakes in its settings."""
+    from opcheck.report.model import Device
+
+    option = plugin.config.option
+    command = plugin.config.stash.get(COMMAND, begun.command)
+    given = {name: getattr(option, f"opcheck_{name}") for name in OVERRIDES}
+    known: dict[str, object] = {
+        "devices": [Device(name=profile.name) for profile in plugin.devices],
+        "command": command,
+        "selection": dict(_selection(plugin)),
+        "overrides": {name: value for name, value in given.items() if value is not None},
+        "engine": option.opcheck_engine or plugin.settings.engine,
+        "seed": plugin.seed,
+    }
+    return begun.model_copy(update=known)
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""
+
+
+def _selection(plugin: Plugin) -> Iterator[tuple[str, list[str]]]:
+    """Yield the options that select cases, with their values."""
+    from opcheck.report.places import within
+
+    option, root = plugin.config.option, plugin.settings.root
+    for name in NAMES:
+        if values := plugin.names(name):
+            yield name, [*values]
+    for name, key in (("k", "keyword"), ("m", "markexpr"), ("deselect", "deselect")):
+        if value := getattr(option, key, None):
+            yield name, [value] if isinstance(value, str) else [*map(str, value)]
+    if getattr(option, "lf", False):
+        yield "lf", []
+    paths = [path for path in dict.fromkeys(plugin.requested) if path not in plugin.selected]
+    cases = [f"{within(root, path)}::{name}" for path, names in plugin.selected.items() for name in sorted(names)]
+    yield "paths", [*(within(root, path) for path in paths), *cases]
