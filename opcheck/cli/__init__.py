@@ -14,7 +14,8 @@ COMMANDS = {
     "validate": "check specs for mistakes, without running anything",
     "list": "list the cases of specs",
     "show": "show the claims, samples and cases of an operator",
-    "schema": "print or install the JSON Schema of spec files",
+    "report": "merge, compare and show reports",
+    "schema": "print the JSON Schema of spec files or of reports, or install that of spec files",
     "devices": "list known devices, and whether they are present",
 }
 

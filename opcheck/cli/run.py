@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-x", action="store_true", help="stop at the first failure")
     parser.add_argument("--lf", action="store_true", help="run only what failed last time")
     parser.add_argument("--report-json", metavar="FILE", help="write one record per case, even if interrupted")
+    parser.add_argument(
+        "--against", metavar="REPORT",
+        help="print only what has changed since an earlier --report-json, and exit by that: 1 if a case newly fails, "
+        "is newly skipped, or is gone from the specs; 0 if whatever fails failed before",
+    )  # fmt: skip
+    parser.add_argument(
+        "--github-annotations",
+        action="store_true",
+        help="print failures as annotations, which GitHub shows at their lines",
+    )
     parser.add_argument("--junitxml", metavar="FILE", help="write a JUnit report")
     parser.add_argument(
         "--timeout", type=float, metavar="SECONDS", help=f"time limit for a case; default: {TIMEOUT:g}; 0: none"
@@ -74,7 +85,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the selected cases. Return the exit code. Raises SpecError."""
-    return _pytest(options, settings_of(options))
+    if options.against and options.x:
+        raise RequestError(["-x stops at the first failure, known or not: it does not go with --against"])
+    with tempfile.TemporaryDirectory(prefix="opcheck-") as folder:
+        if (options.against or options.github_annotations) and not options.report_json:
+            options.report_json = str(Path(folder, "report.json"))
+        return _pytest(options, settings_of(options))
 
 
 def _processes(text: str) -> str:
@@ -86,14 +102,16 @@ def _processes(text: str) -> str:
 def _pytest(options: argparse.Namespace, settings: Settings) -> int:
     from rich.console import Console
 
+    from opcheck.report.reading import read
     from opcheck.report.terminal import TerminalReport
 
+    old = read(Path(options.against)) if options.against else None
     # A separate descriptor, since pytest redirects the standard one while tests run.
     with Output(os.fdopen(os.dup(sys.stdout.fileno()), "wb"), encoding="utf-8") as out:
         wide = None if out.isatty() else 160
-        report = TerminalReport(Console(file=out, width=wide))
+        report = TerminalReport(Console(file=out, width=wide), tells_failures=old is None)
         workers = None if options.in_process else Workers(_limits(options, settings))
-        reporter = RunReporter(report, options, workers)
+        reporter = RunReporter(report, options, workers, old)
         with terminated_as_interrupt():
             code = pytest.main(_arguments(options, settings), plugins=[reporter, *([workers] if workers else [])])
         if workers is not None and workers.stillborn:

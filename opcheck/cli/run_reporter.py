@@ -7,17 +7,23 @@ import io
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from opcheck.cli.against import Request, changes
 from opcheck.cli.request import RequestError
 from opcheck.cli.selecting import devices, loaded, selection, settings_of
 from opcheck.cli.workers import Workers
 from opcheck.plan import Case, plan
 from opcheck.plan.left_out import left_out
+from opcheck.report.annotations import github_annotations
+from opcheck.report.diff import told
 from opcheck.report.from_pytest import record_of, troubles
-from opcheck.report.left_out import told
+from opcheck.report.left_out import told as left_out_told
+from opcheck.report.model import Report
+from opcheck.report.reading import read
 from opcheck.spec import Library, SpecError
 from opcheck.spec.device import DeviceProfile
 from opcheck.suite.header import COMMAND
@@ -27,8 +33,12 @@ from opcheck.suite.project import PLUGIN
 class RunReporter:
     """A pytest plugin that replaces pytest's terminal report with opcheck's."""
 
-    def __init__(self, report: Any, options: argparse.Namespace, workers: Workers | None) -> None:
+    def __init__(
+        self, report: Any, options: argparse.Namespace, workers: Workers | None, old: Report | None = None
+    ) -> None:
+        """Create the plugin. old: the report to compare the run with; None: there is none."""
         self.report = report
+        self.old = old
         self.options = options
         self.workers = workers
         self.start = time.monotonic()
@@ -63,6 +73,7 @@ class RunReporter:
             raise pytest.UsageError from None
         if not config.stash[PLUGIN].selected:
             config.stash[PLUGIN].left_out = left_out(library, profiles, chosen)
+        self.request = Request.of(library, profiles, config.stash[PLUGIN].requested, settings.root)
         if self.workers is not None:
             engine = options.engine or settings.engine
             seed = config.stash[PLUGIN].seed
@@ -113,21 +124,37 @@ class RunReporter:
         if self.collect_errors:
             raise RequestError(list(dict.fromkeys(self.collect_errors)), prefix="")
         if code == pytest.ExitCode.NO_TESTS_COLLECTED:
-            raise RequestError(["the request selects no case", *told(self.config.stash[PLUGIN].left_out)])
+            raise RequestError(["the request selects no case", *left_out_told(self.config.stash[PLUGIN].left_out)])
         if code == pytest.ExitCode.USAGE_ERROR:
             return 2  # pytest has printed the reason
-        self.report.failures()
-        self.report.summary(time.monotonic() - self.start, troubles(self.config), self._left_out())
-        return self._exit_code(code, len(self.report.records))
+        seconds, wrong = time.monotonic() - self.start, troubles(self.config)
+        if self.old is None:
+            self.report.failures()
+            self.report.summary(seconds, wrong, self._left_out())
+            failed, new = self.report.has_failed, None
+        else:
+            found = changes(self.old, self._written(), self.request)
+            failed, new = found.is_regression() or bool(wrong), found.newly_failing()
+            code = int(failed) if code in (0, 1) else code  # pytest does not know which failures are old
+            self.report.failures(new)
+            self.report.changes(told(found), seconds, wrong)
+        if self.options.github_annotations:
+            shown = (one for one in self._written().records if new is None or one.id in new)
+            self.report.lines(github_annotations(shown))
+        return self._exit_code(code, len(self.report.records), failed=failed)
+
+    def _written(self) -> Report:
+        """Return the report of this run: with the header, and with files relative to the root of the project."""
+        return read(Path(self.options.report_json))
 
     def _left_out(self) -> list[str]:
         narrowed = self.options.k or self.options.m or self.options.lf
         before = "; of what -k, -m and --lf choose from" if narrowed else ""
-        return [f"{line}{before}" for line in told(self.config.stash[PLUGIN].left_out)]
+        return [f"{line}{before}" for line in left_out_told(self.config.stash[PLUGIN].left_out)]
 
-    def _exit_code(self, code: int, done: int) -> int:
+    def _exit_code(self, code: int, done: int, *, failed: bool) -> int:
         say = self.report.console.print
-        if self.options.x and self.report.has_failed:
+        if self.options.x and failed:
             say(f"stopped at a failure, after {done} of {self.total} cases")
             return 1
         if code == pytest.ExitCode.INTERRUPTED:
@@ -136,7 +163,7 @@ class RunReporter:
         if done < self.total:
             say(f"incomplete: {done} of {self.total} cases have an outcome")
             return code if code > 1 else 2
-        if self.report.has_failed:
+        if failed:
             return 1
         return code if code in (0, 1) else 2
 

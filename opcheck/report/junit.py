@@ -27,9 +27,7 @@ class JUnitReport:
 
     def add(self, nodeid: str, name: str) -> None:
         """Record which case a node id refers to."""
-        file = nodeid.removesuffix(f"::{name}").removesuffix(".toml")
-        place = [part for part in file.split("/") if part not in ("..", "")]
-        self._cases[_dotted(nodeid)] = (".".join(place), name)
+        self._cases[_dotted(nodeid)] = (class_name(nodeid.removesuffix(f"::{name}")), name)
 
     def finish(self) -> str:
         """Rename the test cases, and return what is wrong with the report, or an empty string."""
@@ -60,6 +58,11 @@ class JUnitReport:
         except BaseException:
             Path(part).unlink(missing_ok=True)
             raise
+
+
+def class_name(file: str) -> str:
+    """Return the class name of the test cases of a spec file: its path with dots."""
+    return ".".join(part for part in file.removesuffix(".toml").split("/") if part not in ("..", ""))
 
 
 def _dotted(address: str) -> str:

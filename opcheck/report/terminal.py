@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -29,8 +29,10 @@ BEHIND = tuple(kind for kind in KINDS if kind != "passed")
 class TerminalReport:
     """Shows a run on a console, from the records of `Outcome.record`."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, tells_failures: bool = True) -> None:
+        """Create a report. tells_failures: whether it tells each failure at once."""
         self.console = console
+        self._tells_failures = tells_failures
         self.records: list[Mapping[str, Any]] = []
         self._counts: Counter[str] = Counter()
         self._progress: Progress | None = None
@@ -59,7 +61,7 @@ class TerminalReport:
         """Add the record of a finished case."""
         self.records.append(record)
         self._counts[record["outcome"]] += 1
-        if record["outcome"] in BAD and self._progress is not None:
+        if record["outcome"] in BAD and self._progress is not None and self._tells_failures:
             self._line(record["outcome"], f"{printable(record['id'])}: {printable(record['reason'])}")
         self._advance()
 
@@ -99,9 +101,9 @@ class TerminalReport:
         """Whether any case failed the run."""
         return any(record["outcome"] in BAD for record in self.records)
 
-    def failures(self) -> None:
-        """Print the messages of all failures, those of one cause once."""
-        for failure in folded(self.records):
+    def failures(self, among: Collection[str] | None = None) -> None:
+        """Print the messages of all failures, or of those with some ids; those of one cause once."""
+        for failure in folded(one for one in self.records if among is None or one["id"] in among):
             record = failure.record
             self._heading(record["outcome"], printable(record["id"]))
             self._line("", printable(record["message"] or record["reason"], lines=True, most=None))
@@ -121,12 +123,28 @@ class TerminalReport:
         for record in self.records:
             for sample, text in record.get("fields", {}).get("warnings", {}).items():
                 self._line("warning", f"{printable(record['id'])}: sample {printable(sample)}: {printable(text)}")
+        self.totals(seconds)
+        for trouble in troubles:
+            self._line("error", printable(trouble))
+
+    def changes(self, lines: Iterable[str], seconds: float, troubles: Sequence[str] = ()) -> None:
+        """Print what has changed since another run, in place of the summary."""
+        self.lines(lines)
+        self.totals(seconds)
+        for trouble in troubles:
+            self._line("error", printable(trouble))
+
+    def lines(self, lines: Iterable[str]) -> None:
+        """Print lines as they are."""
+        for line in lines:
+            self._line("", line)
+
+    def totals(self, seconds: float) -> None:
+        """Print the number of cases with each outcome."""
         totals = _listed(self._counts, ", ", lambda kind: f" {kind}", KINDS) or Text("no cases")
         seed = max((record.get("seed", 0) for record in self.records), default=0)
         told = f"{_cases(len(self.records))} in {seconds:.1f} s" + (f" with seed {seed}" if seed else "")
         self.console.print(Text(f"{told}: ") + totals, soft_wrap=True)
-        for trouble in troubles:
-            self._line("error", printable(trouble))
 
     def _line(self, word: str, text: str) -> None:
         """Print text without wrapping it, after a word in the color of the outcome."""

@@ -1,0 +1,143 @@
+"""`opcheck report`: merges, compares and shows the reports that `opcheck run --report-json` writes."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterable
+from importlib import import_module
+from pathlib import Path
+
+from opcheck.report.annotations import MOST, github_annotations
+from opcheck.report.diff import diff, told
+from opcheck.report.lacks import lacks
+from opcheck.report.merge import merge
+from opcheck.report.model import Report
+from opcheck.report.reading import read
+from opcheck.report.writing import write
+from opcheck.spec.files import shown
+from opcheck.text import printable
+
+WHY_NOT = (
+    "Exit code 1: a case fails that did not, a case is gone or is skipped that ran before, or one of the reports is "
+    "incomplete. A case that is not run shows no regression, and hides one: where that is meant, --allow says so. "
+    "Cases that are slower are told and no more: times depend on the machine."
+)
+Run = Callable[[argparse.Namespace], int]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the actions and their arguments."""
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+
+    def action(name: str, run: Run, about: str, epilog: str | None = None) -> argparse.ArgumentParser:
+        description = about[0].upper() + about[1:] + "."
+        parser: argparse.ArgumentParser = actions.add_parser(name, help=about, description=description, epilog=epilog)
+        parser.set_defaults(run=run)
+        return parser
+
+    several = action(
+        "merge", _merge, "put the reports of several devices, versions and shards into one",
+        "Exit code 1: the report is written, but incomplete: a shard is missing, or a run did not come to its end.",
+    )  # fmt: skip
+    several.add_argument("reports", nargs="+", type=Path, metavar="REPORT")
+    _add_output(several)
+    two = action("diff", _diff, "tell what has changed from one report to another", WHY_NOT)
+    two.add_argument("old", type=Path, metavar="OLD")
+    two.add_argument("new", type=Path, metavar="NEW")
+    two.add_argument("--slower", type=_factor, metavar="FACTOR", help="also tell which cases take FACTOR times as long")
+    two.add_argument(
+        "--allow", action="append", default=[], choices=["gone", "newly-skipped"], help="no regression; may be repeated"
+    )
+    two.add_argument("--github-annotations", action="store_true", help="annotate the newly failing cases")
+    _add_annotations(two)
+    _add_report(action("markdown", _markdown, "print a report as Markdown, for the summary of a step in CI"))
+    lines = action("github-annotations", _annotate, "print failures as annotations, which GitHub shows at their lines")
+    _add_report(lines)
+    _add_annotations(lines)
+    for name, run, about in (
+        ("junit", _junit, "write a report as JUnit's XML"),
+        ("html", _html, "write a report as a page for a browser"),
+    ):
+        file = action(name, run, about)
+        _add_report(file)
+        _add_output(file)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Do what the action says. Raises SpecError for reports that cannot be read or merged, OSError for files."""
+    return int(options.run(options))
+
+
+def _merge(options: argparse.Namespace) -> int:
+    report = merge((shown(path), read(path)) for path in options.reports)
+    write(report, options.output)
+    runs = "1 run" if len(report.runs) == 1 else f"{len(report.runs)} runs"
+    print(f"wrote {shown(options.output)}: {len(report.records)} cases of {runs}")
+    found = lacks(report)
+    for line in found:
+        print(printable(f"incomplete: {line}"), file=sys.stderr)
+    return int(bool(found))
+
+
+def _diff(options: argparse.Namespace) -> int:
+    found = diff(read(options.old), read(options.new), options.slower)
+    _print(told(found))
+    if options.github_annotations:
+        failing = [change.new for change in found.of("newly failing") if change.new]
+        _print(github_annotations(failing, options.folder, options.most))
+    allowed = [name.replace("-", " ") for name in options.allow]
+    return int(found.is_regression(allowed) or not found.compared)
+
+
+def _markdown(options: argparse.Namespace) -> int:
+    from opcheck.report.markdown import markdown
+
+    print(markdown(read(options.report)), end="")
+    return 0
+
+
+def _annotate(options: argparse.Namespace) -> int:
+    _print(github_annotations(read(options.report).records, options.folder, options.most))
+    return 0
+
+
+def _junit(options: argparse.Namespace) -> int:
+    from opcheck.report.junit_file import write_junit
+
+    write_junit(read(options.report), options.output)
+    return 0
+
+
+def _html(options: argparse.Namespace) -> int:
+    write_page: Callable[[Report, Path], None] = import_module("opcheck.report.html").write
+    write_page(read(options.report), options.output)
+    return 0
+
+
+def _print(lines: Iterable[str]) -> None:
+    for line in lines:
+        print(line)
+
+
+def _add_report(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("report", type=Path, metavar="REPORT")
+
+
+def _add_output(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE")
+
+
+def _add_annotations(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--folder", default="", metavar="FOLDER", help="where the project is in its repository")
+    parser.add_argument("--most", type=int, default=MOST, metavar="N", help=f"most annotations; default: {MOST}")
+
+
+def _factor(text: str) -> float:
+    try:
+        factor = float(text)
+    except ValueError:
+        factor = 0.0
+    if not 1 <= factor < float("inf"):
+        raise argparse.ArgumentTypeError(f'"{text}" is not a factor; expected a number of at least 1')
+    return factor

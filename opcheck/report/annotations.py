@@ -1,0 +1,63 @@
+"""Annotations of GitHub: a line of a workflow's log for each failure, which GitHub shows at its line of TOML."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import PurePosixPath
+
+from opcheck.report.folding import folded
+from opcheck.report.model import Record, plain
+from opcheck.spec.load import BUILTIN
+from opcheck.text import printable, shortened
+
+MOST = 10
+"""The most annotations of one kind that GitHub shows for one step."""
+
+LONGEST = 4000
+"""The most characters of an annotation."""
+
+
+def github_annotations(records: Iterable[Record], folder: str = "", most: int = MOST) -> Iterator[str]:
+    """Yield the lines that make failures annotations, those of one cause once, and one line that counts the rest.
+
+    folder: where the project is in its repository, if it is not at the root.
+    """
+    runs: dict[int, list[Record]] = {}
+    for record in records:
+        runs.setdefault(record.run, []).append(record)
+    failures = [failed for several in runs.values() for failed in folded(map(plain, several))]
+    for failed in failures[:most]:
+        record = Record.model_validate(failed.record)
+        also = len(failed.same) + len(failed.blocked)
+        text = record.message or record.reason
+        more = f"\n\n{also} further cases follow from it" if also else ""
+        yield _command(
+            "error", _place(record, folder), f"{record.outcome}: {record.id}", shortened(text, LONGEST) + more
+        )
+    if len(failures) > most:
+        what = f"{len(failures) - most} of {len(failures)} failures have no annotation: see the report"
+        yield _command("warning", {}, "opcheck", what)
+
+
+def _place(record: Record, folder: str) -> dict[str, str]:
+    """Return where a record is in the repository, if its file is."""
+    file = PurePosixPath(record.file)
+    if not record.file or file.is_absolute() or file.parts[0] in (BUILTIN, ".."):
+        return {}
+    place = {"file": (PurePosixPath(folder) / file).as_posix()}
+    return place | ({"line": str(record.line), "col": str(record.column)} if record.line else {})
+
+
+def _command(kind: str, place: dict[str, str], title: str, text: str) -> str:
+    properties = {**place, "title": printable(title)}
+    listed = ",".join(f"{name}={_property(value)}" for name, value in properties.items())
+    return f"::{kind} {listed}::{_data(printable(text, lines=True, most=None))}"
+
+
+def _data(text: str) -> str:
+    """Return text with what would end a command escaped, as GitHub's own toolkit does."""
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

@@ -1,0 +1,185 @@
+"""Compares two reports, case by case."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from opcheck.report.lacks import lacks
+from opcheck.report.makeup import by_device, labels, paired
+from opcheck.report.model import Record, Report
+from opcheck.text import printable
+
+KINDS = {
+    "newly failing": "passed before, or is new",
+    "gone": "not there any more",
+    "newly skipped": "ran before",
+    "failing otherwise": "failed before, with another outcome",
+    "mended": "failed before, expected or not",
+    "newly expected to fail": "the spec says so now",
+    "newly tested": "skipped before",
+    "new": "not there before",
+    "slower": "by more than the factor",
+}
+"""The kinds of changes in the order in which they are told, with what each means."""
+
+REGRESSIONS = ("newly failing", "gone", "newly skipped")
+"""The kinds that may hide that something has become worse: a case that is not run shows nothing."""
+
+NOISE = 0.1
+"""A case that takes less than this many seconds longer is not called slower."""
+
+MOST = 100
+"""The most changes of a kind that are told."""
+
+
+class Change(NamedTuple):
+    """A case that is not what it was."""
+
+    kind: str
+    old: Record | None
+    new: Record | None
+    label: str
+    """What its run was made with, if there are several on its device; else empty."""
+
+    def told(self) -> str:
+        """Return a line about it."""
+        one = self.new or self.old
+        name = "" if one is None else one.id + (f" ({self.label})" if self.label else "")
+        if self.kind == "slower" and self.old and self.new:
+            return f"{name}: {self.old.seconds:.2f} s, now {self.new.seconds:.2f} s"
+        was, now = (record.outcome if record else "" for record in (self.old, self.new))
+        reason = f": {self.new.reason}" if self.new and self.new.reason else ""
+        return f"{name}: {' -> '.join(word for word in (was, now) if word)}{reason}"
+
+
+@dataclass
+class Diff:
+    """What has changed from one report to another."""
+
+    changes: list[Change] = field(default_factory=list)
+    compared: int = 0
+    """How many cases are in both."""
+    still_bad: int = 0
+    """How many cases fail in both."""
+    left_aside: Counter[str] = field(default_factory=Counter)
+    """How many cases of the old report the new one is not about, by device."""
+    unlike: list[str] = field(default_factory=list)
+    """Which runs were compared although they were not made with the same versions and settings."""
+    lacks: list[str] = field(default_factory=list)
+    """Why one of the reports is not the whole picture."""
+
+    def of(self, kind: str) -> list[Change]:
+        """Return the changes of a kind."""
+        return [change for change in self.changes if change.kind == kind]
+
+    def newly_failing(self) -> set[str]:
+        """Return the ids of the cases that newly fail."""
+        return {change.new.id for change in self.of("newly failing") if change.new}
+
+    def is_regression(self, allowed: Iterable[str] = ()) -> bool:
+        """Return whether something may have become worse: a change says so, or a report that is not whole.
+
+        allowed: kinds of changes that are meant.
+        """
+        worse = {*REGRESSIONS} - {*allowed}
+        return bool(self.lacks) or any(change.kind in worse for change in self.changes)
+
+
+def diff(
+    old: Report, new: Report, slower: float | None = None, is_gone: Callable[[Record], bool] = lambda record: True
+) -> Diff:
+    """Compare two reports.
+
+    Cases are the same if they have the same id, and so the same device and dtype. If a report has several runs on a
+    device, each is compared with the one of the other report that was made with the same versions and settings, else
+    with the same minor versions of torch and Python, else with the only one that is left.
+
+    slower: the factor above which a case is called slower; None: none is. is_gone: tells whether a case that is only
+    in the old report should be in the new one.
+    """
+    found = Diff(
+        lacks=[f"the {age} report: {line}" for age, one in (("old", old), ("new", new)) for line in lacks(one)]
+    )
+    before, after = by_device(old), by_device(new)
+    for device in dict.fromkeys([*before, *after]):
+        olds, news = before.get(device, {}), after.get(device, {})
+        names = labels([*olds, *news])
+        for one, other in paired(olds, news):
+            if one and other and one != other:
+                found.unlike.append(f"{device}: {names[one]} is compared with {names[other]}")
+            label = next(names[made] for made in (other, one) if made) if max(len(olds), len(news)) > 1 else ""
+            theirs, ours = olds[one] if one else {}, news[other] if other else {}
+            _compare(found, theirs, ours, label, slower, is_gone)
+    order = {kind: place for place, kind in enumerate(KINDS)}
+    found.changes.sort(key=lambda change: order[change.kind])
+    return found
+
+
+def _compare(
+    found: Diff,
+    olds: Mapping[str, Record],
+    news: Mapping[str, Record],
+    label: str,
+    slower: float | None,
+    is_gone: Callable[[Record], bool],
+) -> None:
+    """Add what has changed in the cases of one run."""
+    for name, new in news.items():
+        old = olds.get(name)
+        kind = _kind(old, new, slower)
+        if kind:
+            found.changes.append(Change(kind, old, new, label))
+        found.compared += old is not None
+        found.still_bad += bool(old and old.is_bad and new.is_bad)
+    for name, old in olds.items():
+        if name not in news:
+            if is_gone(old):
+                found.changes.append(Change("gone", old, None, label))
+            else:
+                found.left_aside[old.device] += 1
+
+
+def _kind(old: Record | None, new: Record, slower: float | None) -> str:
+    """Return what has changed in a case; an empty string if nothing has."""
+    if old is None:
+        return "newly failing" if new.is_bad else "new"
+    if new.is_bad:
+        return ("" if old.outcome == new.outcome else "failing otherwise") if old.is_bad else "newly failing"
+    if new.outcome == "skipped":
+        return "" if old.outcome == "skipped" else "newly skipped"
+    if old.outcome == "skipped":
+        return "newly tested"
+    if new.outcome == "xfailed" and old.outcome != "xfailed":
+        return "newly expected to fail"
+    if old.is_bad or (old.outcome == "xfailed" and new.outcome == "passed"):
+        return "mended"
+    is_slower = slower is not None and new.seconds > slower * old.seconds and new.seconds > old.seconds + NOISE
+    return "slower" if is_slower else ""
+
+
+def told(found: Diff, most: int = MOST) -> Iterator[str]:
+    """Yield the lines that tell what has changed.
+
+    most: the most changes of a kind that are told; the others are counted.
+    """
+    for line in (*found.lacks, *found.unlike):
+        yield printable(line)
+    for kind, what in KINDS.items():
+        changes = found.of(kind)
+        if changes:
+            yield f"{kind} ({what}): {_cases(len(changes))}"
+            yield from (f"  {printable(change.told())}" for change in changes[:most])
+        if len(changes) > most:
+            yield f"  ... and {len(changes) - most} more"
+    for device, count in found.left_aside.items():
+        yield f"not compared: {_cases(count)} on {printable(device)} that this run is not about"
+    counts = Counter(change.kind for change in found.changes)
+    listed = [f"{counts[kind]} {kind}" for kind in KINDS if counts[kind]] or ["nothing has changed"]
+    yield f"{_cases(found.compared)} in both reports, {found.still_bad} of them still failing: {', '.join(listed)}"
+
+
+def _cases(count: int) -> str:
+    return "1 case" if count == 1 else f"{count} cases"

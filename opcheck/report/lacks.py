@@ -1,0 +1,31 @@
+"""Says why a report is not the whole picture: a run that did not come to its end, a shard that is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from opcheck.report.model import Report
+from opcheck.report.shards import groups, missing
+
+
+def lacks(report: Report) -> list[str]:
+    """Return what a report lacks, one line each; nothing if every selected case has a record."""
+    return list(_lacks(report))
+
+
+def _lacks(report: Report) -> Iterator[str]:
+    if report.cut_off:
+        yield "its end is missing: the file was cut off"
+    if not report.records:
+        yield "it has no record of any case"
+    for run in report.runs:
+        if not run.complete and not report.cut_off:
+            what = f"shard {run.shard} of the run" if run.shard else "the run"
+            how = "did not come to its end" if run.seconds is None else "has no record of some of its cases"
+            yield f"{what} with torch {run.torch}, begun {run.started}, {how}"
+    for members in groups(report.runs):
+        absent = missing(report.runs, members)
+        if absent:
+            one = report.runs[members[0]]
+            shards = f"shard {absent[0]} is" if len(absent) == 1 else f"shards {', '.join(absent)} are"
+            yield f"{shards} missing from the run with torch {one.torch}, python {one.python} on {one.platform}"
