@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -81,6 +82,29 @@ def test_what_gitlab_gets_is_of_its_schema(
     )
     code, told = checker("check-jsonschema", "--builtin-schema", "vendor.gitlab-ci", whole)
     assert code == 0, told
+
+
+@pytest.fixture
+def documented(tmp_path: Path) -> Path:
+    """A folder with the files that docs/matrix.md shows."""
+    text = (ROOT / "docs/matrix.md").read_text(encoding="utf-8")
+    for name, content in re.findall(r"^```yaml\n# (\S+)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content + (JOB if name == "ci/opcheck-jobs.yml" else ""))
+    return tmp_path
+
+
+JOB = '"cpu": {"extends": ".opcheck", "tags": ["gpu"], "variables": {"OPCHECK_ID": "cpu", "OPCHECK_DEVICE": "cpu"}}\n'
+"""What `opcheck matrix` adds to the jobs of GitLab."""
+
+
+def test_what_the_document_shows_is_sound(documented: Path, checker: Checker) -> None:
+    for name in ("opcheck.yml", "opcheck-matrix.yml"):
+        assert checker("actionlint", "-no-color", documented / ".github/workflows" / name) == (0, "")
+    for name in (".gitlab-ci.yml", "ci/opcheck-jobs.yml"):
+        code, told = checker("check-jsonschema", "--builtin-schema", "vendor.gitlab-ci", documented / name)
+        assert code == 0, told
 
 
 def test_the_matrix_of_this_project_has_the_pinned_torch(capsys: pytest.CaptureFixture[str]) -> None:
