@@ -134,15 +134,12 @@ class Matrix(Model):
     """`[tool.opcheck.matrix]`: each device with each version of torch and of Python, in each group of dtypes."""
 
     devices: Several[str] = Field(default=("cpu",), description="devices")
-    torch: Several[TorchVersion] = Field(
-        default_factory=lambda: ("",), description="versions of torch; default: the one that is there"
-    )
+    torch: Several[TorchVersion] = Field(default=("",), description="versions of torch; default: the one that is there")
     python: Several[PythonVersion] = Field(
-        default_factory=lambda: ("",), description="versions of Python; default: the one that is there"
+        default=("",), description="versions of Python; default: the one that is there"
     )
     dtypes: Several[OneOrMore] = Field(
-        default_factory=lambda: ((),),
-        description="groups of dtypes, each a name or an array of names; default: all in one",
+        default=((),), description="groups of dtypes, each a name or an array of names; default: all in one"
     )
     shards: Count | dict[str, Count] = Field(
         default=1, description="how many shards each combination is divided into, or a table of that by device"

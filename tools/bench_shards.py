@@ -1,8 +1,8 @@
 """How evenly shards divide a run: `python tools/bench_shards.py [--shards 5] [--durations REPORT] [SPEC ...]`.
 
 Runs the specs whole, unless a report of that is given, then shard by shard, balanced by the durations of the whole
-run. Prints the CPU time of each shard's processes, the slowest in units of the mean, and whether the shards together
-have the outcomes of the whole run. Exits with 1 if they have not, or if the slowest takes more than 1.25 of the mean.
+run. Prints the CPU time of each shard's processes, the slowest in units of the mean, and whether the merged shards are
+the whole run, but for times. Exits with 1 if they are not, or if the slowest takes more than 1.25 of the mean.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from opcheck.report.merge import merge
+from opcheck.report.model import Report
 from opcheck.report.reading import read
 
 MOST = 1.25
@@ -29,8 +31,12 @@ def cpu_seconds(command: Sequence[str]) -> float:
     return used.ru_utime + used.ru_stime
 
 
-def outcomes(report: Path) -> dict[str, str]:
-    return {record.id: record.outcome for record in read(report).records}
+def differences(whole: Report, merged: Report) -> list[str]:
+    """Return what is not the same in two reports, but for times."""
+    runs = [[run.model_dump(exclude={"seconds", "started", "command"}) for run in one.runs] for one in (whole, merged)]
+    old, new = ({each.id: each.model_dump(exclude={"seconds"}) for each in one.records} for one in (whole, merged))
+    cases = [name for name in {**old, **new} if old.get(name) != new.get(name)]
+    return cases if runs[0] == runs[1] else ["the headers", *cases]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -46,20 +52,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not options.durations:
             print(f"whole run: {cpu_seconds([*run, f'--report-json={whole}']):.1f} s of CPU time")
         balance = [] if options.by_count else [f"--durations={whole}"]
-        used, together = [], {}
+        used, reports = [], []
         for number in range(1, options.shards + 1):
-            report = Path(folder, f"{number}.json")
-            shard = f"--shard={number}/{options.shards}"
-            used.append(cpu_seconds([*run, shard, *balance, f"--report-json={report}"]))
-            found = outcomes(report)
-            print(f"shard {number}/{options.shards}: {used[-1]:.1f} s of CPU time, {len(found)} cases")
-            if together.keys() & found.keys():
-                raise SystemExit("two shards have the same case")
-            together |= found
-        mean, same = sum(used) / len(used), together == outcomes(whole)
-        told = "as in" if same else "NOT those of"
-        print(f"mean {mean:.1f} s, slowest {max(used) / mean:.2f} of it; outcomes {told} the whole run")
-    return int(not same or max(used) > MOST * mean)
+            shard, report = f"{number}/{options.shards}", Path(folder, f"{number}.json")
+            used.append(cpu_seconds([*run, f"--shard={shard}", *balance, f"--report-json={report}"]))
+            reports.append((shard, read(report)))
+            print(f"shard {shard}: {used[-1]:.1f} s of CPU time, {len(reports[-1][1].records)} cases", flush=True)
+        mean, wrong = sum(used) / len(used), differences(read(whole), merge(reports))
+        told = f"not the whole run: {', '.join(wrong[:5])} ({len(wrong)} differences)" if wrong else "the whole run"
+        print(f"mean {mean:.1f} s, slowest {max(used) / mean:.2f} of it; together they are {told}")
+    return int(bool(wrong) or max(used) > MOST * mean)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from opcheck.report.reading import read
+
 WHOLE = """
 [defaults]
 dtypes   = { forward = ["float64", "complex128", "float32"] }
@@ -55,6 +57,31 @@ def test_shards_are_the_whole_run_and_fail_where_it_does(cli, sines):
         others = len(whole.records) - len(run.records)
         assert (run.header["shard"], run.header["complete"]) == (f"{number}/5", True)
         assert f"shard {number}/5: {len(run.records)} cases; the other shards have {others}\n" in run.out
+
+
+def test_merged_they_are_the_report_of_the_whole_run(cli, sines):
+    whole, merged = sines.folder / "whole.json", sines.folder / "merged.json"
+    cli("run", *FEW, "--report-json", str(whole))
+    for number in range(1, 6):
+        balanced = ["--durations", str(whole)]
+        cli("run", *FEW, f"--shard={number}/5", *balanced, "--report-json", f"{number}.json")
+    done = cli("report", "merge", *(f"{number}.json" for number in (3, 1, 5, 2, 4)), "-o", str(merged))
+    old, new = read(whole), read(merged)
+    assert (done.code, done.out) == (0, f"wrote merged.json: {len(old.records)} cases of 1 run\n")
+    assert new.runs[0].complete
+    times = {"started", "seconds", "command"}
+    assert new.runs[0].model_dump(exclude=times) == old.runs[0].model_dump(exclude=times)
+    same = [{each.id: each.model_dump(exclude={"seconds"}) for each in one.records} for one in (old, new)]
+    assert same[0] == same[1]
+    assert len(old.records) == len(new.records) > 25
+
+
+def test_a_shard_that_is_missing_is_told_by_merging(cli, sines):
+    for number in (1, 3):
+        cli("run", *FEW, f"--shard={number}/3", "--report-json", f"{number}.json")
+    done = cli("report", "merge", "1.json", "3.json", "-o", "merged.json")
+    assert done.code == 1
+    assert "2/3" in done.err
 
 
 def test_processes_divide_alike(cli, sines):
