@@ -47,6 +47,9 @@ class Sharding:
     shared: Shared | None = None
     """How many of the selected cases the shard has; None before they are collected."""
 
+    refused: str = ""
+    """Why a worker of pytest-xdist has collected nothing: what is wrong with the durations."""
+
     def __init__(self, shard: Shard, durations: Durations | None) -> None:
         self.shard = shard
         self.durations = durations
@@ -63,11 +66,14 @@ class Sharding:
 
         cases = [item.case for item in items if isinstance(item, CaseItem)]
         mistake = self.mistake(cases) if cases else ""
-        if mistake:
+        if mistake and not hasattr(config, "workerinput"):
             raise pytest.UsageError(mistake)
         division = Division(cases, self.shard, self.durations)
         yield
         self.shared = division.count(item.case for item in items if isinstance(item, CaseItem))
+        if mistake:  # pytest-xdist takes an exception for a crash
+            self.refused = mistake
+            items.clear()
         taken = {item: not isinstance(item, CaseItem) or division.takes(item.case) for item in items}
         if not all(taken.values()):
             items[:] = [item for item in items if taken[item]]
@@ -77,8 +83,10 @@ class Sharding:
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Send the counts to the controlling process. An empty shard is no mistake if the others have cases."""
         if self.shared is not None and hasattr(session.config, "workeroutput"):
-            session.config.workeroutput[SENT] = list(self.shared)
-        if session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and self.is_empty:
+            session.config.workeroutput[SENT] = [self.refused, *self.shared]
+        elif self.refused:
+            session.exitstatus = pytest.ExitCode.USAGE_ERROR
+        elif session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and self.is_empty:
             session.exitstatus = pytest.ExitCode.OK
 
     @pytest.hookimpl(optionalhook=True)
@@ -88,7 +96,8 @@ class Sharding:
         if counted:
             from opcheck.plan.shards import Shared
 
-            self.shared = Shared(*counted)
+            self.refused, *shared = counted
+            self.shared = Shared(*shared)
 
     @property
     def is_empty(self) -> bool:
@@ -101,7 +110,9 @@ class Sharding:
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Say how many cases the shard has, and how many the others have."""
-        if self.shared is not None:
+        if self.refused:
+            terminalreporter.write_line(f"ERROR: {self.refused}", red=True)
+        elif self.shared is not None:
             terminalreporter.write_line(f"opcheck: {self.shared}")
 
 

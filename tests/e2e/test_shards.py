@@ -226,6 +226,14 @@ class TestDurations:
         assert told in run.err
         assert "Traceback" not in run.err + run.out
 
+    def test_so_are_they_in_plain_pytest(self, plain_pytest, sines):
+        sines.write("old.json", NO_RECORDS)
+        for processes in ([], ["-n", "1"]):
+            plain = plain_pytest("specs", "--opcheck-shard=1/2", "--opcheck-durations=old.json", *processes)
+            assert plain.code == 4
+            assert "ERROR: " in plain.out + plain.err
+            assert "old.json has no duration of any selected operator" in plain.out + plain.err
+
     def test_they_are_for_shards_only(self, cli, plain_pytest, sines):
         sines.write("old.json", NO_RECORDS)
         for command in ("run", "list"):
