@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from opcheck.report.makeup import Makeup, makeup
 from opcheck.report.model import Record, Report, Run
-from opcheck.report.shards import folded, groups, missing, shard_of
+from opcheck.report.shards import folded, groups, shard_of, trouble
 from opcheck.spec.problems import SpecError
 from opcheck.text import printable
 
@@ -58,12 +59,13 @@ def _moved(record: Record, run: int) -> Record:
 
 def _with_whole_runs(runs: Sequence[Run], records: Sequence[Record]) -> Report:
     """Return a report in which the shards of each run whose shards are all there are one run."""
+    counts = Counter(record.run for record in records)
     replaced: dict[int, Run] = {}
     gone: dict[int, int] = {}
     """The first shard of the run that a shard has become a part of."""
     for members in groups(runs):
         ordered = sorted(members, key=lambda index: shard_of(runs[index]))
-        whole = None if missing(runs, members) else folded([runs[index] for index in ordered])
+        whole = None if trouble(runs, members, counts) else folded([runs[index] for index in ordered])
         if whole is not None:
             replaced[members[0]] = whole
             gone |= dict.fromkeys(members[1:], members[0])

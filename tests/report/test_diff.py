@@ -149,7 +149,7 @@ class TestTold:
         old = report(record("a"), record("b", "failed"), record("c"), record("d", "failed"))
         new = report(record("b"), record("e"), record("a", "failed"), record("d", "failed"))
         assert [*told(diff(old, new))] == [
-            "newly failing (passed before, or is new): 1 case",
+            "newly failing (did not fail before, or is new): 1 case",
             "  a: passed -> failed: why it failed",
             "gone (not there any more): 1 case",
             "  c: passed",

@@ -31,6 +31,13 @@ def test_runs_that_were_interrupted_or_killed():
 
 
 def test_missing_shards():
-    assert lacks(report(record("a"), runs=[run(shard="8/8")]))[0].startswith(
-        "shards 1/8, 2/8, 3/8, 4/8, 5/8, 6/8, 7/8 are"
+    (found,) = lacks(report(record("a"), runs=[run(shard="5/5")]))
+    assert found == (
+        "of the run with torch 2.13.0, python 3.11.7 on Linux x86_64, shards 1/5, 2/5, 3/5, 4/5 are missing"
     )
+
+
+def test_records_that_are_not_there():
+    (found,) = lacks(report(record("a"), runs=[run(cases=2)]))
+    assert found.endswith(", has records of 1 of 2 cases")
+    assert lacks(report(record("a"), runs=[run(cases=1)])) == []

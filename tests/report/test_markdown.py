@@ -115,6 +115,4 @@ def test_what_was_not_run_is_counted_with_its_reasons():
 def test_an_incomplete_report_says_so_first():
     text = markdown(report(record("a"), runs=[run(shard="1/2")]))
     assert text.splitlines()[2] == "## This report is incomplete"
-    assert section(text, "This report is incomplete").startswith(
-        "- shard 2/2 is missing from the run with torch 2.13.0"
-    )
+    assert section(text, "This report is incomplete").splitlines()[0].endswith(", shard 2/2 is missing")

@@ -9,7 +9,7 @@ from opcheck.report.lacks import lacks
 from opcheck.report.merge import Duplicates, merge
 from opcheck.report.model import Device, LeftOut
 
-OF_THE_RUN = "from the run with torch 2.13.0, python 3.11.7 on Linux x86_64"
+THE_RUN = "of the run with torch 2.13.0, python 3.11.7 on Linux x86_64,"
 
 
 def merged(*reports):
@@ -87,9 +87,7 @@ class TestShards:
     def test_what_is_missing_is_told_and_the_others_stay_apart(self):
         found = merged(*shards(1, 4, of=4))
         assert [one.shard for one in found.runs] == ["1/4", "4/4"]
-        assert lacks(found) == [
-            "shards 2/4, 3/4 are missing from the run with torch 2.13.0, python 3.11.7 on Linux x86_64"
-        ]
+        assert lacks(found) == [f"{THE_RUN} shards 2/4, 3/4 are missing"]
 
     def test_they_can_be_merged_in_several_steps(self):
         found = merged(merged(*shards(1, 2)), *shards(3))
@@ -129,4 +127,17 @@ class TestShards:
         first, second = ([Device(name="cpu", details=name)] for name in ("one", "two"))
         found = merged(*shards(1, 2, 3, devices=first), *shards(1, 3, devices=second))
         assert [one.shard for one in found.runs] == ["", "1/3", "3/3"]
-        assert lacks(found) == [f"shard 2/3 is missing {OF_THE_RUN}"]
+        assert lacks(found) == [f"{THE_RUN} shard 2/3 is missing"]
+
+    def test_a_case_that_fell_between_them_is_missed(self):
+        found = merged(*shards(1, 2, 3, cases=7))
+        assert len(found.runs) == 3
+        assert lacks(found) == [
+            f"{THE_RUN} the shards have 6 of 7 cases together: they were not divided in the same way"
+        ]
+        whole = merged(*shards(1, 2, 3, cases=6))
+        assert (len(whole.runs), whole.runs[0].cases, lacks(whole)) == (1, 6, [])
+
+    def test_shards_of_other_specs_are_no_run(self):
+        found = merged(*shards(1, 2, cases=6), *shards(3, cases=8))
+        assert lacks(found) == [f"{THE_RUN} the shards are not of the same cases"]
