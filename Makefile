@@ -77,6 +77,7 @@ torch-free: $(FREE)/.installed
 	$(FREE)/bin/opcheck validate builtin
 	$(FREE)/bin/opcheck list builtin > $(FREE)/list.txt
 	$(FREE)/bin/opcheck schema > $(FREE)/schema.json
+	$(FREE)/bin/opcheck matrix > $(FREE)/matrix.json
 	$(FREE)/bin/python -m pytest -qq --collect-only specs
 	$(FREE)/bin/python -m pytest -q -n $(JOBS) tests/spec tests/plan tests/report tests/test_layers.py \
 	  tests/tools/test_declared.py $(ARGS)

@@ -15,6 +15,7 @@ from opcheck.suite.arguments import take_apart, was_asked_for
 from opcheck.suite.items import CaseItem, SpecCollector
 from opcheck.suite.options import add_options, leave_out_addopts
 from opcheck.suite.project import PLUGIN, Plugin
+from opcheck.suite.sharding import register_shard
 
 __all__ = ["cases"]
 
@@ -51,6 +52,7 @@ def pytest_configure(config: pytest.Config) -> None:
         plugin.settings  # noqa: B018 - imports plugins, whose checks have marks as well
         for kind in check_kinds().values():
             plugin.mark(kind.name, kind.claim)
+    register_shard(config)
     if not config.option.opcheck_alone:  # `opcheck run` reports them itself
         _refuse_unknown_names(plugin)
     asked = config.option.opcheck_report_json or getattr(config.option, "xmlpath", None)  # without -p no:junitxml

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError
 
+from opcheck.matrix import Matrix
 from opcheck.spec.claims import Jacobian, Strings
 from opcheck.spec.device import DeviceProfile, profiles
 from opcheck.spec.document import Document
@@ -52,6 +53,7 @@ class Settings(Model):
     memory: Annotated[int, Field(ge=1)] | None = Field(
         default=None, description="MiB that the process of a case may take in `opcheck run`"
     )
+    matrix: Matrix | None = Field(default=None, description="the jobs of a CI service, as `opcheck matrix` prints them")
 
     _root: Path | None = None
     _profiles: tuple[Path, ...] = ()

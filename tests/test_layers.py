@@ -19,8 +19,8 @@ from opcheck.report.writing import write
 PACKAGE = Path(__file__).resolve().parent.parent / "opcheck"
 
 LAYERS = (
-    "text", "spec", "settings", "devices", "plan", "samples", "derivatives", "engines", "dropin", "checks", "run",
-    "report",
+    "text", "spec", "matrix", "settings", "devices", "plan", "samples", "derivatives", "engines", "dropin", "checks",
+    "run", "report",
     "api", "draft", "suite", "parametrize", "__init__", "pytest_plugin", "cli", "__main__",
 )  # fmt: skip
 """The parts of the package, in order. Each imports only from itself and from those before it."""
@@ -35,7 +35,7 @@ STANDS_ALONE = {
 ENTRANCES = LAYERS[LAYERS.index("suite") :]
 """Parts that may import others inside functions, so that a command or a collection loads only what it needs."""
 
-TORCHLESS = ("text", "spec", "settings", "plan", "report", *ENTRANCES)
+TORCHLESS = ("text", "spec", "matrix", "settings", "plan", "report", *ENTRANCES)
 TORCHLESS_MODULES = ("opcheck.devices.presence", "opcheck.run.outcome", "opcheck.run.watchdog")
 """What can be imported without importing torch."""
 
@@ -266,6 +266,7 @@ samples  = [{ use = "unary" }]
     "command",
     [
         "opcheck validate spec.toml", "opcheck list spec.toml", "opcheck show torch.sin spec.toml", "opcheck schema",
+        "opcheck matrix",
         "opcheck schema report", "opcheck report markdown report.json", "opcheck report diff report.json report.json",
         "opcheck report merge report.json -o all.json", "opcheck report github-annotations report.json",
         "opcheck report junit report.json -o report.xml",
@@ -274,6 +275,7 @@ samples  = [{ use = "unary" }]
 )  # fmt: skip
 def test_torch_is_not_imported_by(command, tmp_path):
     (tmp_path / "spec.toml").write_text(SPEC)
+    (tmp_path / "pyproject.toml").write_text("[tool.opcheck.matrix]\n")
     write(report(record("a"), record("b", "failed")), tmp_path / "report.json")
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
     done = subprocess.run(
@@ -281,7 +283,7 @@ def test_torch_is_not_imported_by(command, tmp_path):
         cwd=tmp_path, env=environment, capture_output=True, text=True, check=True,
     )  # fmt: skip
     imported = {line.rsplit("|", 1)[-1].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
-    assert "opcheck.spec.load" in imported or command.startswith("opcheck schema")
+    assert "opcheck.spec.load" in imported or command.startswith(("opcheck schema", "opcheck matrix"))
     assert {name for name in imported if name.split(".")[0] in ("torch", "numpy", "scipy")} == set()
 
 
@@ -294,6 +296,8 @@ def test_a_project_that_does_not_use_opcheck_loads_little_of_it(tmp_path):
     )  # fmt: skip
     imported = {line.rsplit("|", 1)[-1].strip() for line in done.stderr.splitlines()}
     known = {"opcheck", "opcheck.pytest_plugin", "opcheck.parametrize", "opcheck.suite", "opcheck.text"}
-    known |= {f"opcheck.suite.{name}" for name in ("arguments", "items", "options", "project")}  # the plugin itself
+    known |= {
+        f"opcheck.suite.{name}" for name in ("arguments", "items", "options", "project", "sharding")
+    }  # the plugin itself
     assert {name for name in imported if name.startswith("opcheck")} - known == set()
     assert "pydantic" not in imported

@@ -11,6 +11,7 @@ from typing import Any, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from opcheck.matrix import Matrix
 from opcheck.plan.builtin_kinds import BUILTIN as CHECKS
 from opcheck.settings import Settings
 from opcheck.spec import dtypes, templates, values
@@ -176,6 +177,7 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "device": lambda: fields(DeviceProfile),
     "hint": lambda: fields(Hint),
     "settings": lambda: fields(Settings),
+    "matrix": lambda: fields(Matrix),
     "checks": checks,
     "api": api,
 }

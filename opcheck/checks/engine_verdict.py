@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from typing import Any, Literal
 
+from opcheck.checks.pictured import pictured
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, fails, refused, untested
 from opcheck.derivatives import Disagreement
@@ -49,7 +50,7 @@ def _contradicted(subject: Subject, found: Disagreement, mode: Mode | None, orde
     if found.kind == "refused":
         return refused(kind, title)
     if found.mismatch is None:
-        return fails(title, rest)
+        return fails(title, rest, **_jacobians(found))
     numbers = subject.request.numbers
     least = "what differences cannot tell" if found.below_atol else f"{numbers.atol:g}"
     allowed = f"allowed: {least} + {numbers.rtol:g} |numerical|, step {numbers.eps:g}"
@@ -82,7 +83,11 @@ def _fields(mismatch: Mismatch, found: Disagreement) -> dict[str, Any]:
         fields["diagnosis"] = [asdict(finding) for finding in found.findings]
     if found.worst:
         fields["worst"] = [asdict(entry) for entry in found.worst]
-    return fields
+    return fields | _jacobians(found)
+
+
+def _jacobians(found: Disagreement) -> dict[str, Any]:
+    return {"jacobians": pictured(found.pair)} if found.pair is not None else {}
 
 
 def _first_line(text: str) -> str:

@@ -14,7 +14,7 @@ from opcheck.cli.output import Output, terminated_as_interrupt
 from opcheck.cli.paths import add_paths
 from opcheck.cli.request import RequestError
 from opcheck.cli.run_reporter import RunReporter
-from opcheck.cli.selecting import add_selection, settings_of
+from opcheck.cli.selecting import add_selection, add_shard, settings_of
 from opcheck.cli.workers import Workers
 from opcheck.run.watchdog import Limits, default_memory
 from opcheck.settings import Settings
@@ -33,6 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     add_paths(parser)
     add_selection(parser)
+    add_shard(parser)
     parser.add_argument("-k", metavar="EXPRESSION", help="select by case ids, as in pytest")
     parser.add_argument(
         "-m", metavar="EXPRESSION", help="select by markers (checks, devices, dtypes, tags), as in pytest"
@@ -158,6 +159,8 @@ def _arguments(options: argparse.Namespace, settings: Settings) -> list[str]:
     for name in ("eps", "atol", "rtol", "nondeterminism"):
         value = getattr(options, name)
         arguments += [f"--opcheck-{name}={value}"] if value is not None else []
+    arguments += [f"--opcheck-shard={options.shard}"] if options.shard else []
+    arguments += [f"--opcheck-durations={os.path.abspath(options.durations)}"] if options.durations else []
     for name in ("device", "operator", "check", "dtype", "tag"):
         arguments += [f"--opcheck-{name}={value}" for value in getattr(options, name)]
     paths = [_pytest_path(path) for path in options.paths]

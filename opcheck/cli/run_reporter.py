@@ -16,7 +16,7 @@ from opcheck.cli.against import Request, changes
 from opcheck.cli.request import RequestError
 from opcheck.cli.selecting import devices, loaded, selection, settings_of
 from opcheck.cli.workers import Workers
-from opcheck.plan import Case, plan
+from opcheck.plan import Case, Selection, plan
 from opcheck.plan.left_out import left_out
 from opcheck.report.annotations import github_annotations
 from opcheck.report.diff import told
@@ -28,6 +28,7 @@ from opcheck.spec import Library, SpecError
 from opcheck.spec.device import DeviceProfile
 from opcheck.suite.header import COMMAND
 from opcheck.suite.project import PLUGIN
+from opcheck.suite.sharding import SHARDING
 
 
 class RunReporter:
@@ -68,6 +69,7 @@ class RunReporter:
             library = loaded(options, settings)
             chosen = selection(options, library)
             profiles = devices(options, settings)
+            self._check_durations(config, library, profiles, chosen)
         except SpecError as error:
             self.mistake = error
             raise pytest.UsageError from None
@@ -80,6 +82,17 @@ class RunReporter:
             self.workers.case_of = lambda nodeid: _case(library, profiles, nodeid, engine, seed)
             self.workers.option_for = settings.option_for
             self.workers.rerun_seed = config.stash[PLUGIN].rerun_seed
+
+    def _check_durations(
+        self, config: pytest.Config, library: Library, profiles: list[DeviceProfile], chosen: Selection
+    ) -> None:
+        """Raise RequestError if the durations that shards are divided by say nothing about the selected cases."""
+        if self.options.durations:
+            ids = set().union(*config.stash[PLUGIN].selected.values())
+            cases = [case for case in plan(library, profiles, chosen) if not ids or case.id in ids]
+            mistake = config.stash[SHARDING].mistake(cases) if cases else ""
+            if mistake:
+                raise RequestError([mistake])
 
     def pytest_internalerror(self, excrepr: object) -> None:
         """Show an error in pytest or in one of its plugins."""
@@ -130,14 +143,14 @@ class RunReporter:
         seconds, wrong = time.monotonic() - self.start, troubles(self.config)
         if self.old is None:
             self.report.failures()
-            self.report.summary(seconds, wrong, self._left_out())
+            self.report.summary(seconds, wrong, [*self._left_out(), *self._shared()])
             failed, new = self.report.has_failed, None
         else:
             found = changes(self.old, self._written(), self.request)
             failed, new = found.is_regression() or bool(wrong), found.newly_failing()
             code = int(failed) if code in (0, 1) else code  # pytest does not know which failures are old
             self.report.failures(new)
-            self.report.changes(told(found), seconds, wrong)
+            self.report.changes([*told(found), *self._shared()], seconds, wrong)
         if self.options.github_annotations:
             shown = (one for one in self._written().records if new is None or one.id in new)
             self.report.lines(github_annotations(shown))
@@ -150,7 +163,12 @@ class RunReporter:
     def _left_out(self) -> list[str]:
         narrowed = self.options.k or self.options.m or self.options.lf
         before = "; of what -k, -m and --lf choose from" if narrowed else ""
+        before += "; of all shards" if self.options.shard else ""
         return [f"{line}{before}" for line in left_out_told(self.config.stash[PLUGIN].left_out)]
+
+    def _shared(self) -> list[str]:
+        sharding = self.config.stash.get(SHARDING, None)
+        return [str(sharding.shared)] if sharding is not None and sharding.shared is not None else []
 
     def _exit_code(self, code: int, done: int, *, failed: bool) -> int:
         say = self.report.console.print

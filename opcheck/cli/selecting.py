@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 from opcheck.cli.paths import spec_paths
 from opcheck.cli.request import RequestError
 from opcheck.devices.presence import default_devices
 from opcheck.plan import Case, Selection, load, plan
 from opcheck.plan.selection import unknown_devices
+from opcheck.plan.shards import NO_SHARD, Division, Shard
+from opcheck.report.durations import read_durations
 from opcheck.settings import Settings
 from opcheck.spec import Library
 from opcheck.spec.device import DeviceProfile
@@ -42,6 +45,17 @@ def add_selection(parser: argparse.ArgumentParser) -> None:
         group.add_argument(f"--{name}", action="append", default=[], metavar="NAMES", help=about)
 
 
+def add_shard(parser: argparse.ArgumentParser) -> None:
+    """Add the options that choose a shard."""
+    parser.add_argument(
+        "--shard", type=lambda text: str(Shard.parse(text)), metavar="NUMBER/COUNT",
+        help="one of COUNT shards of the selected cases, such as 3/8",
+    )  # fmt: skip
+    parser.add_argument(
+        "--durations", metavar="FILE", help="the JSON report of an earlier run: shards then take equally long"
+    )
+
+
 def loaded(options: argparse.Namespace, settings: Settings) -> Library:
     """Return the operators of a command. Raises SpecError with all the mistakes in its specs."""
     return load(spec_paths(options, settings), settings)
@@ -70,6 +84,19 @@ def selection(options: argparse.Namespace, library: Library) -> Selection:
 
 
 def planned(options: argparse.Namespace, settings: Settings) -> list[Case]:
-    """Return the cases of a command. Raises SpecError for mistakes in its specs, RequestError for unknown names."""
+    """Return the cases of a command, those of its shard.
+
+    Raises SpecError for mistakes in its specs or durations, RequestError for unknown names.
+    """
     library = loaded(options, settings)
-    return plan(library, devices(options, settings), selection(options, library))
+    cases = plan(library, devices(options, settings), selection(options, library))
+    if options.durations and not options.shard:
+        raise RequestError([NO_SHARD])
+    if not options.shard:
+        return cases
+    durations = read_durations(Path(options.durations)) if options.durations else None
+    mistake = durations.mistake(cases) if durations and cases else ""
+    if mistake:
+        raise RequestError([mistake])
+    division = Division(cases, Shard.parse(options.shard), durations)
+    return [case for case in cases if division.takes(case)]

@@ -89,7 +89,7 @@ def _confirmed(evidence: Evidence, mode: Mode, request: Request) -> Disagreement
     if bool(wrong.any()):
         findings = tuple(diagnose(pair, numbers, Seen.of(evidence, mode)))
         found = Disagreement(
-            "the Jacobians differ", "wrong", pair.mismatch(), findings, tuple(pair.worst()),
+            "the Jacobians differ", "wrong", pair.mismatch(), findings, tuple(pair.worst()), pair,
             below_atol=not bool((wrong & ~small).any()),
         )  # fmt: skip
         return replace(found, text=found.shown())

@@ -147,6 +147,12 @@ def located(coordinate: int, tensors: Sequence[Tensor]) -> tuple[int, int]:
     return number, coordinate
 
 
+def labels(coordinates: Iterable[int], tensors: Sequence[Tensor]) -> list[str]:
+    """Return the places in some tensors that real coordinates stand for, as text: see `index_text`."""
+    places = (located(coordinate, tensors) for coordinate in coordinates)
+    return [index_text(*split(own, tensors[k])) for k, own in places]
+
+
 def with_gaps(tensor: Tensor) -> Tensor:
     """Return the same values with gaps between them in memory."""
     return torch.stack((torch.zeros_like(tensor), tensor), dim=-1)[..., 1]

@@ -89,6 +89,8 @@ class Disagreement:
     """What the mistake looks like."""
     worst: tuple[Entry, ...] = ()
     """The entries that differ most, the worst one first."""
+    pair: Pair | None = None
+    """Both Jacobians, or a slice of them, if they are known entry by entry."""
     below_atol: bool = False
     """Whether no entry is off by more than the tolerance, but by more than differences can be."""
     agrees: bool = False
@@ -176,6 +178,9 @@ class Pair:
     outputs: Sequence[Tensor]
     leaves: Sequence[Tensor]
     names: Names
+    row_labels: Sequence[str] = ()
+    """What to call the rows of a slice of a Jacobian, as in `[7, 2]`; empty: they are indices in `outputs`."""
+    column_labels: Sequence[str] = ()
 
     def worst(self, most: int = 5) -> list[Entry]:
         """Return the entries that exceed their tolerance most. Of an element of a complex leaf it is the worse part."""

@@ -196,7 +196,7 @@ def lost_digits(evidence: Evidence, mode: Mode, request: Request) -> Disagreemen
     off = (analytical - numerical).abs() * found
     row, column = divmod(int(off.argmax()), off.shape[1])
     worst = float(off[row, column])
-    share, where = worst / largest if largest else inf, ""
+    share, where, pair = worst / largest if largest else inf, "", None
     if evidence.projections is None:
         named = Names.of(evidence.function, request)
         pair = Pair(numerical, analytical, off, evidence.outputs, evidence.leaves, named)
@@ -205,6 +205,7 @@ def lost_digits(evidence: Evidence, mode: Mode, request: Request) -> Disagreemen
         f"low accuracy: off by {worst:.2g}, {share:.1g} of the largest entry; differences show errors "
         f"from {least:.1g} on{where}\nthat looks like single precision, or a coarse approximation, in its formula",
         "low accuracy",
+        pair=pair,
     )
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from opcheck.derivatives.autodiff import Mode
 from opcheck.derivatives.compressed import Compressed, Sides
-from opcheck.derivatives.coordinates import located, split
+from opcheck.derivatives.coordinates import labels, located, split
 from opcheck.derivatives.diagnosis import Seen, diagnose
 from opcheck.derivatives.disagreement import Disagreement, Entry, Finding, Mismatch, Names, Pair
 from opcheck.derivatives.evidence import Evidence
@@ -151,12 +151,12 @@ def _named(evidence: Evidence, compressed: Compressed, mode: Mode, request: Requ
         raise NotIndependent
     worst = _one_of_each(culprits.values())
     row, column = next(place for place, entry in culprits.items() if entry is worst[0])
-    mismatch, findings = _around(search, row, column, worst[0], numbers, names)
+    mismatch, findings, pair = _around(search, row, column, worst[0], numbers, names)
     leaf = located(column, evidence.leaves)[0]
     own = found.wrong[:, [located(n, found.sides.leaves)[0] == leaf for n in range(width)]]
     result = Disagreement(
         "the Jacobians differ", "wrong", replace(mismatch, wrong=int(own.sum()), entries=own.numel()), findings,
-        tuple(worst), below_atol=not bool((found.wrong & ~found.small).any()),
+        tuple(worst), pair, below_atol=not bool((found.wrong & ~found.small).any()),
     )  # fmt: skip
     return replace(result, text=result.shown())
 
@@ -250,8 +250,8 @@ def _narrowed(off: Callable[[Tensor], float], direction: Tensor, own: Tensor, le
 
 def _around(
     search: Search, row: int, column: int, worst: Entry, numbers: Numbers, names: Names
-) -> tuple[Mismatch, tuple[Finding, ...]]:
-    """Return both Jacobians of the slice of an entry, side by side, and what is wrong with them."""
+) -> tuple[Mismatch, tuple[Finding, ...], Pair | None]:
+    """Return both Jacobians of the slice of an entry as text, what is wrong with them, and both as they are."""
     evidence, compressed = search.evidence, search.compressed
     pattern = compressed.pattern
     rows = (pattern.slices == pattern.slices[row]).nonzero().flatten()
@@ -259,21 +259,22 @@ def _around(
     seen = Seen.of(evidence, search.mode)
     if column not in columns.tolist():
         random = Finding("random", seen.random, worst.output, worst.leaf, {})
-        return Mismatch(worst, 0, 0, 1, 1, LEAK), (random,) * bool(seen.random)
+        return Mismatch(worst, 0, 0, 1, 1, LEAK), (random,) * bool(seen.random), None
     n = compressed.numerical(numbers.eps, looped=True).jacobian[rows]
     a = search.analytical(rows.tolist(), columns.tolist())
     beyond = excess(a, n, compressed.pattern.slice_leaves, numbers)
     here = int((rows == row).nonzero()), int((columns == column).nonzero())
     beyond[here] = float("inf")  # the entry that the text is about, also if it is below atol
     axes = pattern.axes
-    labels = [worst.output_index[axis.outputs[worst.output]] for axis in axes]
-    outputs = [_narrow(y, [axis.outputs[k] for axis in axes], labels) for k, y in enumerate(evidence.outputs)]
-    leaves = [_narrow(x, [axis.leaves[k] for axis in axes], labels) for k, x in enumerate(evidence.leaves)]
-    pair = Pair(n, a, beyond, outputs, leaves, names)
+    places = [worst.output_index[axis.outputs[worst.output]] for axis in axes]
+    outputs = [_narrow(y, [axis.outputs[k] for axis in axes], places) for k, y in enumerate(evidence.outputs)]
+    leaves = [_narrow(x, [axis.leaves[k] for axis in axes], places) for k, x in enumerate(evidence.leaves)]
+    called = labels(rows.tolist(), evidence.outputs), labels(columns.tolist(), evidence.leaves)
+    pair = Pair(n, a, beyond, outputs, leaves, names, *called)
     mismatch = pair.mismatch()
     assert mismatch is not None
     findings = [finding for finding in diagnose(pair, numbers, seen) if finding.kind in OF_ONE]
-    return replace(mismatch, worst=worst), tuple(findings)
+    return replace(mismatch, worst=worst), tuple(findings), pair
 
 
 def _narrow(tensor: Tensor, dims: Sequence[int | None], labels: Sequence[int]) -> Tensor:

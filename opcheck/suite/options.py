@@ -25,6 +25,10 @@ def add_options(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager
     group.addoption("--opcheck-check", **many, help="checks to run")
     group.addoption("--opcheck-dtype", **many, help="dtypes or groups of dtypes")
     group.addoption("--opcheck-tag", **many, help="tags of operators")
+    group.addoption("--opcheck-shard", type=shard, metavar="NUMBER/COUNT", help="run one of COUNT shards of the cases")
+    group.addoption(
+        "--opcheck-durations", metavar="FILE", help="the JSON report of an earlier run: shards then take equally long"
+    )
     group.addoption("--opcheck-specs", **many, help="files and folders of specs, besides those of [tool.opcheck]")
     group.addoption(
         "--opcheck-alone",
@@ -63,6 +67,13 @@ def leave_out_addopts(early_config: pytest.Config, args: list[str]) -> None:
         parser.add_argument("-W", "--pythonwarnings", action="append", default=[])
         allowed, _ = parser.parse_known_args(args[: len(args) - len(own)])
         args[:] = [*(f"-p{name}" for name in allowed.p), *(f"-W{filter}" for filter in allowed.pythonwarnings), *own]
+
+
+def shard(text: str) -> str:
+    """Return the text that a shard option was given. Raises ArgumentTypeError if it names no shard."""
+    from opcheck.plan.shards import Shard
+
+    return str(Shard.parse(text))
 
 
 def seed(text: str) -> int:

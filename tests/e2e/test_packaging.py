@@ -137,11 +137,12 @@ def test_the_wheel_holds_the_package_and_the_library_and_nothing_else(wheel):
 
 def test_the_source_distribution_holds_what_is_needed_to_test_and_document_it(sdist):
     own = {name.partition("/")[2] for name in sdist.getnames()}
-    for folder in ("opcheck", "specs", "tests", "docs", "examples", "tools", ".ci", ".github"):
+    for folder in ("opcheck", "specs", "tests", "docs", "examples", "tools", "action", ".ci", ".github"):
         assert {f"{folder}/{name}" for name in sources(ROOT / folder)} <= own
     assert {
         ".pre-commit-hooks.yaml",
         "Makefile",
+        "action.yml",
         "constraints.txt",
         "mkdocs.yml",
         "pyproject.toml",

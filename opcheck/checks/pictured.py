@@ -1,0 +1,65 @@
+"""Two Jacobians that differ, as plain data from which reports draw pictures."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from opcheck.derivatives.coordinates import blocks, labels, real_size
+from opcheck.derivatives.disagreement import Pair
+
+MOST = 64
+"""The most rows, and the most columns, of a block that are shown. In all, at most MOST * MOST entries are."""
+
+
+def pictured(pair: Pair) -> list[dict[str, Any]]:
+    """Return the blocks with wrong entries, one output with respect to one leaf each, the worst one first.
+
+    Of the first block it is the window around the worst entry; further ones are there whole, as long as there is room.
+    `rows` and `columns` are the size of the block, `first_row` and `first_column` where the window begins, `wrong` the
+    places in the window, as pairs. Complex tensors appear in real coordinates, as in all evidence.
+    """
+    excess = blocks(pair.excess, pair.outputs, pair.leaves)
+    worst = {(i, j): float(block.max()) for i, row in enumerate(excess) for j, block in enumerate(row) if block.numel()}
+    found: list[dict[str, Any]] = []
+    room = MOST * MOST
+    for place in sorted((place for place in worst if worst[place] > 0), key=lambda place: -worst[place]):
+        window = _window(pair, *place)
+        size = window["rows"] * window["columns"]
+        if not found or size <= room:
+            found.append(window)
+            room -= min(size, room)
+    return found
+
+
+def _window(pair: Pair, i: int, j: int) -> dict[str, Any]:
+    """Return the part of a block around its worst entry."""
+    n, a, excess = (
+        blocks(matrix, pair.outputs, pair.leaves)[i][j] for matrix in (pair.numerical, pair.analytical, pair.excess)
+    )
+    row, column = divmod(int(excess.argmax()), excess.shape[1])
+    rows, columns = _around(row, excess.shape[0]), _around(column, excess.shape[1])
+    n, a, excess = (matrix[rows][:, columns] for matrix in (n, a, excess))
+    above, below = (sum(map(real_size, tensors)) for tensors in (pair.outputs[:i], pair.leaves[:j]))
+    row_labels = pair.row_labels or labels(range(len(pair.excess)), pair.outputs)
+    column_labels = pair.column_labels or labels(range(pair.excess.shape[1]), pair.leaves)
+    output, leaf = pair.names.outputs[i], pair.names.leaves[j]
+    return {
+        "name": f"{output} with respect to {leaf}" + (", in one slice" if pair.row_labels else ""),
+        "output": output,
+        "leaf": leaf,
+        "rows": real_size(pair.outputs[i]),
+        "columns": real_size(pair.leaves[j]),
+        "first_row": rows.start,
+        "first_column": columns.start,
+        "row_labels": row_labels[above + rows.start : above + rows.stop],
+        "column_labels": column_labels[below + columns.start : below + columns.stop],
+        "numerical": n.tolist(),
+        "analytical": a.tolist(),
+        "wrong": (excess > 0).nonzero().tolist(),
+    }
+
+
+def _around(place: int, size: int) -> slice:
+    """Return at most MOST places of `size`, one of them in the middle if possible."""
+    first = max(0, min(place - MOST // 2, size - MOST))
+    return slice(first, min(first + MOST, size))

@@ -1,0 +1,65 @@
+"""`opcheck matrix`: prints the jobs of `[tool.opcheck.matrix]` in the form that a CI service reads, without torch."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from opcheck.cli.request import RequestError
+from opcheck.matrix import Job, Matrix
+from opcheck.settings import Settings
+from opcheck.spec import SpecError
+from opcheck.spec.dtypes import declared
+
+NO_MATRIX = "no matrix here: write [tool.opcheck.matrix] in pyproject.toml, with devices = [...] for example"
+
+MOST_ON_GITHUB = 256
+"""The most jobs that GitHub makes of one matrix."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    parser.add_argument(
+        "--format", choices=["github", "gitlab", "json"], default="json",
+        help="the value of strategy.matrix, the jobs of a child pipeline, or an array of objects; default: json",
+    )  # fmt: skip
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the jobs. Raises SpecError for mistakes in the matrix, RequestError if the project has none."""
+    settings = Settings.find()
+    if settings.matrix is None:
+        raise RequestError([NO_MATRIX])
+    _refuse_mistakes(settings, settings.matrix)
+    if options.format == "github":
+        print(json.dumps({"include": _for_github(settings.matrix)}))
+    elif options.format == "gitlab":
+        for job in settings.matrix.jobs():  # YAML to which a file with the job `.opcheck` can be added
+            print(f"{json.dumps(job['name'])}: {json.dumps(_for_gitlab(job))}")
+    else:
+        print(json.dumps(settings.matrix.jobs(), indent=1))
+    return 0
+
+
+def _refuse_mistakes(settings: Settings, matrix: Matrix) -> None:
+    """Raise SpecError for the mistakes that show only when device profiles are known."""
+    with declared(settings.dtypes()):
+        found = list(matrix.unknown_names(settings.profiles()))
+    if found:
+        raise SpecError(settings.problem(("matrix", *one.place), one.what, one.expected, one.nearest) for one in found)
+
+
+def _for_github(matrix: Matrix) -> list[Job]:
+    """Return the entries of `include`."""
+    jobs = matrix.jobs(runner="ubuntu-latest")
+    if len(jobs) > MOST_ON_GITHUB:
+        raise RequestError([f"the matrix has {len(jobs)} jobs; expected at most {MOST_ON_GITHUB}, which GitHub allows"])
+    return jobs
+
+
+def _for_gitlab(job: Job) -> dict[str, object]:
+    """Return a job that extends `.opcheck`, with what it is to run as variables."""
+    given = {f"OPCHECK_{key.upper()}": text for key, text in job.items() if text and key not in ("name", "runner")}
+    runner = job["runner"]
+    tags = {"tags": [runner] if isinstance(runner, str) else runner} if runner else {}
+    return {"extends": ".opcheck", **tags, "variables": given}

@@ -1,0 +1,243 @@
+"""The matrix of a project, `[tool.opcheck.matrix]`: the jobs in which a CI service runs its cases."""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from itertools import product
+from re import fullmatch
+from typing import Annotated, Any, NamedTuple, TypeVar
+
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from typing_extensions import Self
+
+from opcheck.spec.dtypes import GROUPS, expand, known
+from opcheck.spec.model import Frozen, Model, refuse
+from opcheck.spec.positions import Path as KeyPath
+from opcheck.spec.problems import listing, nearest
+
+T = TypeVar("T")
+
+AXES = ("device", "torch", "python", "dtypes")
+
+
+def _version(text: str) -> str:
+    from packaging.version import InvalidVersion, Version  # late, as for version conditions
+
+    try:
+        Version(text)
+    except InvalidVersion:
+        raise refuse(f'"{text}" is not a version of torch', 'a version such as "2.13.0"') from None
+    return text
+
+
+def _python(text: str) -> str:
+    if not fullmatch(r"3\.[0-9]{1,2}t?", text):
+        raise refuse(f'"{text}" is not a version of Python', 'a version such as "3.12"')
+    return text
+
+
+def _listed(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+def _some(values: tuple[T, ...]) -> tuple[T, ...]:
+    # Not min_length: an array would be too short as well whose elements are wrong.
+    if not values:
+        raise refuse("an empty array", "at least one element")
+    return values
+
+
+Several = Annotated[Frozen[T], AfterValidator(_some)]
+OneOrMore = Annotated[Several[str], BeforeValidator(_listed)]
+"""A string, or an array of strings."""
+TorchVersion = Annotated[str, AfterValidator(_version)]
+PythonVersion = Annotated[str, AfterValidator(_python)]
+Count = Annotated[int, Field(ge=1)]
+Job = dict[str, Any]
+"""The keys: id, name, device, torch, python, dtype, shard and runner."""
+
+
+class Mistake(NamedTuple):
+    """What is wrong in a matrix, and where."""
+
+    place: KeyPath
+    what: str
+    expected: str
+    nearest: str = ""
+
+
+@dataclass(frozen=True)
+class Combination:
+    """One value of each axis. An empty text leaves the choice to the job."""
+
+    device: str
+    torch: str
+    python: str
+    dtypes: str
+    """Dtypes or groups of them, separated by commas."""
+
+    @property
+    def id(self) -> str:
+        """`cpu-torch2.13.0-py3.12-float64+half`: fit for the name of a file."""
+        torch, python = self.torch and f"torch{self.torch}", self.python and f"py{self.python}"
+        return "-".join(filter(None, (self.device, torch, python, self.dtypes.replace(",", "+"))))
+
+    @property
+    def name(self) -> str:
+        """`cpu, torch 2.13.0, Python 3.12, float64 half`: for people."""
+        torch, python = self.torch and f"torch {self.torch}", self.python and f"Python {self.python}"
+        return ", ".join(filter(None, (self.device, torch, python, self.dtypes.replace(",", " "))))
+
+    def job(self, shard: str, runner: str | tuple[str, ...]) -> Job:
+        """Return the job that runs a shard of it. shard: as in `1/4`; empty if there is only one."""
+        return {
+            "id": self.id + (f"-{shard.replace('/', 'of')}" if shard else ""),
+            "name": self.name + (f", shard {shard}" if shard else ""),
+            "device": self.device, "torch": self.torch, "python": self.python, "dtype": self.dtypes, "shard": shard,
+            "runner": runner if isinstance(runner, str) else list(runner),
+        }  # fmt: skip
+
+
+class Exclusion(Model):
+    """Combinations to leave out: those that have one of the values of each key given."""
+
+    device: OneOrMore | None = Field(default=None, description="devices")
+    torch: OneOrMore | None = Field(default=None, description="versions of torch")
+    python: OneOrMore | None = Field(default=None, description="versions of Python")
+    dtypes: OneOrMore | None = Field(default=None, description="groups of dtypes, as `dtypes` of the matrix has them")
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if not self.model_fields_set:
+            raise refuse("an exclusion without keys leaves out everything", f"one of {', '.join(AXES)}")
+        return self
+
+    def covers(self, one: Combination) -> bool:
+        """Tell whether it leaves out a combination."""
+        return all(wanted is None or getattr(one, key) in wanted for key in AXES for wanted in [getattr(self, key)])
+
+
+class Inclusion(Model):
+    """A combination to add."""
+
+    device: str = Field(description="a device")
+    torch: TorchVersion = Field(default="", description="a version of torch; default: the one that is there")
+    python: PythonVersion = Field(default="", description="a version of Python; default: the one that is there")
+    dtypes: OneOrMore | None = Field(default=None, description="dtypes or groups of them; default: all")
+
+    @property
+    def combination(self) -> Combination:
+        """What it adds."""
+        return Combination(self.device, self.torch, self.python, ",".join(self.dtypes or ()))
+
+
+class Matrix(Model):
+    """`[tool.opcheck.matrix]`: each device with each version of torch and of Python, in each group of dtypes."""
+
+    devices: Several[str] = Field(default=("cpu",), description="devices")
+    torch: Several[TorchVersion] = Field(default=("",), description="versions of torch; default: the one that is there")
+    python: Several[PythonVersion] = Field(
+        default=("",), description="versions of Python; default: the one that is there"
+    )
+    dtypes: Several[OneOrMore] = Field(
+        default=((),), description="groups of dtypes, each a name or an array of names; default: all in one"
+    )
+    shards: Count | dict[str, Count] = Field(
+        default=1, description="how many shards each combination is divided into, or a table of that by device"
+    )
+    exclude: Frozen[Exclusion] = Field(default=(), description="combinations to leave out")
+    include: Frozen[Inclusion] = Field(default=(), description="further combinations")
+    runners: dict[str, OneOrMore] = Field(
+        default_factory=dict, description="by device, the labels of the machines that run its jobs"
+    )
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        for mistake in self._mistakes():
+            raise refuse(mistake.what, mistake.expected, mistake.nearest, mistake.place)
+        return self
+
+    def _mistakes(self) -> Iterator[Mistake]:
+        axes = self._axes()
+        for axis, values in axes.items():
+            for index, value in enumerate(values):
+                if value in values[:index]:
+                    yield Mistake((axis, index), f'"{value}" stands twice in {axis}', "each value once")
+        for number, exclusion in enumerate(self.exclude):
+            for key, values in zip(AXES, axes.values(), strict=True):
+                for index, value in enumerate(getattr(exclusion, key) or ()):
+                    if value not in values:
+                        what = f'this exclusion matches nothing: the matrix has no {key} "{value}"'
+                        place = ("exclude", number, key, index)
+                        yield Mistake(place, what, listing(values), nearest(value, values))
+        for number, inclusion in enumerate(self.include):
+            if inclusion.combination in [*self._left(), *(one.combination for one in self.include[:number])]:
+                yield Mistake(("include", number), "the matrix has this combination already", "another one")
+        yield from self._mistaken_tables([*axes["devices"], *(one.device for one in self.include)])
+        if not self.combinations():
+            yield Mistake(("exclude",), "the matrix is empty: everything is excluded", "at least one job")
+
+    def _mistaken_tables(self, devices: list[str]) -> Iterator[Mistake]:
+        shards = self.shards if isinstance(self.shards, dict) else {}
+        for place in [*(("runners", name) for name in self.runners), *(("shards", name) for name in shards)]:
+            if place[1] not in devices:
+                expected = listing(dict.fromkeys(devices))
+                yield Mistake(place, f'the matrix has no device "{place[1]}"', expected, nearest(place[1], devices))
+
+    def _axes(self) -> dict[str, tuple[str, ...]]:
+        dtypes = tuple(",".join(group) for group in self.dtypes)
+        return {"devices": self.devices, "torch": self.torch, "python": self.python, "dtypes": dtypes}
+
+    def _left(self) -> list[Combination]:
+        every = (Combination(*values) for values in product(*self._axes().values()))
+        return [one for one in every if not any(exclusion.covers(one) for exclusion in self.exclude)]
+
+    def combinations(self) -> list[Combination]:
+        """Return the combinations: of all axes, without those excluded, and those included."""
+        return [*self._left(), *(one.combination for one in self.include)]
+
+    def jobs(self, runner: str = "") -> list[Job]:
+        """Return the jobs, in a fixed order. runner: the label of machines for devices that name none."""
+        return [
+            one.job(shard, self._runner(one.device) or runner)
+            for one in self.combinations()
+            for shard in self._shards(one.device)
+        ]
+
+    def _runner(self, device: str) -> str | tuple[str, ...]:
+        labels = self.runners.get(device, ())
+        return labels[0] if len(labels) == 1 else labels
+
+    def _shards(self, device: str) -> list[str]:
+        count = self.shards.get(device, 1) if isinstance(self.shards, dict) else self.shards
+        return [f"{number}/{count}" for number in range(1, count + 1)] if count > 1 else [""]
+
+    def unknown_names(self, devices: Collection[str]) -> Iterator[Mistake]:
+        """Yield the names that no device and no dtype has, and groups of dtypes that overlap.
+
+        devices: all that are known. Asked within `declared`, since device profiles may declare dtypes.
+        """
+        named: list[tuple[KeyPath, str]] = [(("devices", index), name) for index, name in enumerate(self.devices)]
+        named += [(("include", index, "device"), one.device) for index, one in enumerate(self.include)]
+        for place, name in named:
+            if name not in devices:
+                yield Mistake(place, f'unknown device "{name}"', listing(devices), nearest(name, devices))
+        groups: list[tuple[KeyPath, tuple[str, ...]]] = [
+            *((("dtypes", index), group) for index, group in enumerate(self.dtypes)),
+            *((("include", index, "dtypes"), one.dtypes or ()) for index, one in enumerate(self.include)),
+        ]
+        choices = [*GROUPS, *known()]
+        for place, group in groups:
+            for index, name in enumerate(group):
+                if name not in choices:
+                    what = f'unknown dtype "{name}"'
+                    yield Mistake((*place, index), what, listing(choices, 30), nearest(name, choices))
+        yield from self._overlaps()
+
+    def _overlaps(self) -> Iterator[Mistake]:
+        seen: dict[str, str] = {}
+        for index, group in enumerate(self.dtypes):
+            twice = next((name for name in expand(group) if name in seen), None)
+            if twice is not None:
+                what = f'"{",".join(group)}" and "{seen[twice]}" both have {twice}'
+                yield Mistake(("dtypes", index), what, "groups without common dtypes, so that a case has one job")
+            seen |= dict.fromkeys(expand(group), ",".join(group))

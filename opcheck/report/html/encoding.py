@@ -1,0 +1,150 @@
+"""The data of the page: each text once, each case as a few numbers, so that 20,000 cases take about a megabyte."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+
+from opcheck.report.model import Record, Report
+from opcheck.run.outcome import KINDS
+
+TEXTS = ("operator", "variant", "check", "device", "dtype", "family", "reason", "file")
+"""What is written as a number, which stands for a text in a table."""
+
+PLACE = "\x00"
+"""Stands for the id of a case in the command that runs it again: all cases of a file have the same, but for that."""
+
+ENTRY = ("output", "leaf", "row", "column", "numerical", "analytical", "wrong", "entries", "name", "leaf_name")
+"""Fields about the worst entry, which `worst` and `jacobians` have as well."""
+
+DIGITS = 12
+"""Of an entry of a Jacobian. Differences of entries are computed in the page."""
+
+
+class Window(BaseModel):
+    """A part of two Jacobians: see `opcheck.checks.pictured`."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    name: str
+    output: str = ""
+    leaf: str = ""
+    rows: int
+    columns: int
+    first_row: int = 0
+    first_column: int = 0
+    row_labels: list[str] = []
+    column_labels: list[str] = []
+    numerical: list[list[float]]
+    analytical: list[list[float]]
+    wrong: list[tuple[int, int]] = []
+
+
+class Entry(BaseModel):
+    """An entry of a Jacobian that is wrong."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    output_index: list[int]
+    output_part: str
+    leaf_index: list[int]
+    leaf_part: str
+    numerical: float
+    analytical: float
+    name: str
+    leaf_name: str
+
+
+class Finding(BaseModel):
+    """What a disagreement looks like."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    kind: str
+    text: str
+
+
+WINDOWS, ENTRIES, FINDINGS = TypeAdapter(list[Window]), TypeAdapter(list[Entry]), TypeAdapter(list[Finding])
+
+
+def encoded(report: Report) -> dict[str, Any]:
+    """Return a report as plain data for the script of the page.
+
+    `columns` has a list for each property of the cases: numbers, which for those of `TEXTS` are places in `tables`.
+    `ids` has the ids that do not follow from the rest. `details` is about those cases alone that have any.
+    """
+    tables: dict[str, dict[str, int]] = {name: {} for name in (*TEXTS, "rerun")}
+    columns: dict[str, list[int]] = {name: [] for name in (*tables, "outcome", "run", "line", "microseconds")}
+    ids: dict[int, str] = {}
+    details: dict[int, dict[str, Any]] = {}
+    for index, record in enumerate(report.records):
+        texts = {name: getattr(record, name) for name in TEXTS} | {"rerun": record.rerun.replace(record.id, PLACE)}
+        for name, text in texts.items():
+            columns[name].append(tables[name].setdefault(text, len(tables[name])))
+        columns["outcome"].append(KINDS.index(record.outcome))
+        columns["run"].append(record.run)
+        columns["line"].append(record.line)
+        columns["microseconds"].append(round(record.seconds * 1e6))
+        if record.id != _usual_id(record):
+            ids[index] = record.id
+        if own := _details(record):
+            details[index] = own
+    return {
+        "outcomes": KINDS,
+        "runs": [
+            {"torch": run.torch, "complete": run.complete, "left_out": [rule.model_dump() for rule in run.left_out]}
+            for run in report.runs
+        ],
+        "tables": {name: list(table) for name, table in tables.items()},
+        "columns": columns,
+        "ids": ids,
+        "details": details,
+    }
+
+
+def _usual_id(record: Record) -> str:
+    subject = record.operator + ("" if record.variant == "function" else f"[{record.variant}]")
+    return f"{subject}::{record.check}[{record.device}-{record.dtype}]"
+
+
+def _details(record: Record) -> dict[str, Any]:
+    """Return what the page of a case shows beside what each case has. Checks of others may have any fields."""
+    fields = dict(record.fields)
+    found: dict[str, Any] = {"message": record.message, "toml": record.toml, "sample": fields.pop("sample", "")}
+    try:
+        found["findings"] = [one.text for one in FINDINGS.validate_python(fields.get("diagnosis", []))]
+        found["worst"] = [_entry(one) for one in ENTRIES.validate_python(fields.get("worst", []))]
+        found["jacobians"] = [_window(one) for one in WINDOWS.validate_python(fields.get("jacobians", []))]
+        for name in ("diagnosis", "worst", "jacobians", *(ENTRY if "worst" in fields else ())):
+            fields.pop(name, None)
+    except ValidationError:
+        pass  # they are shown as they are
+    return {name: value for name, value in {**found, "fields": fields}.items() if value}
+
+
+def _entry(entry: Entry) -> list[Any]:
+    above = f"{entry.name}{_index(entry.output_index, entry.output_part)}"
+    below = f"{entry.leaf_name}{_index(entry.leaf_index, entry.leaf_part)}"
+    return [f"d {above} / d {below}", _number(entry.numerical), _number(entry.analytical)]
+
+
+def _index(index: Sequence[int], part: str) -> str:
+    return f"{[*index]}{'.' if part else ''}{part}"
+
+
+def _window(window: Window) -> dict[str, Any]:
+    plain = window.model_dump()
+    for side in ("numerical", "analytical"):
+        plain[side] = [[_number(value) for value in row] for row in plain[side]]
+    return plain
+
+
+def _number(value: float) -> float | int | str:
+    """Return a number as JSON can hold it, in few characters."""
+    if not math.isfinite(value):
+        return str(value)
+    short = float(f"{value:.{DIGITS}g}")
+    return int(short) if short.is_integer() and abs(short) < 1e12 else short

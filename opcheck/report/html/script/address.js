@@ -1,0 +1,58 @@
+// What is shown is in the fragment of the address: each view has a link, and Back works.
+
+const VIEWS = {
+  matrix: "Matrix",
+  cases: "Cases",
+  slowest: "Slowest",
+  untested: "Not run",
+  findings: "Findings",
+  runs: RUNS.length > 1 ? "Runs" : "The run",
+};
+const SINGLE = ["q", "operator", "reason", "sort", "case", "run"];
+
+/** Return what a fragment says: the view, a set for each facet, and single values. Unknown words are left out. */
+function parsed(fragment) {
+  const given = new URLSearchParams(fragment.replace(/^#/, ""));
+  const state = { view: VIEWS[given.get("view")] ? given.get("view") : "matrix" };
+  for (const name of SINGLE) state[name] = given.get(name) ?? "";
+  for (const [name, facet] of Object.entries(FACETS)) {
+    state[name] = new Set(given.getAll(name).filter((value) => facet.values.includes(value)));
+  }
+  return state;
+}
+
+/** Return the fragment for a state. */
+function fragmentOf(state) {
+  const found = new URLSearchParams({ view: state.view }); // an empty fragment would scroll the page
+  for (const name of Object.keys(FACETS)) for (const value of state[name]) found.append(name, value);
+  for (const name of SINGLE) if (state[name]) found.set(name, state[name]);
+  return `#${found}`;
+}
+
+let STATE = parsed(location.hash);
+
+/** Return a link to the present view with some changes. Whatever it leads to, no case is open unless one is named. */
+const link = (changes) => fragmentOf({ ...STATE, case: "", run: "", ...changes });
+
+/** Return a link to a case. */
+function linkToCase(index) {
+  return link({ case: idOf(index), run: COLUMNS.run[index] ? String(COLUMNS.run[index]) : "" });
+}
+
+/** Return a link that filters by values, and by nothing else. */
+function linkTo(view, only = {}) {
+  const empty = Object.fromEntries(Object.keys(FACETS).map((name) => [name, new Set()]));
+  for (const name of Object.keys(only)) if (FACETS[name]) only[name] = new Set([].concat(only[name]));
+  return fragmentOf({ ...STATE, ...empty, q: "", operator: "", reason: "", sort: "", case: "", run: "", view, ...only });
+}
+
+/** Go to a fragment. `replace`: without a step for Back. */
+function go(fragment, replace = false) {
+  if (fragment === location.hash) return;
+  if (replace) {
+    history.replaceState(history.state, "", fragment);
+    arrived();
+  } else {
+    location.hash = fragment;
+  }
+}

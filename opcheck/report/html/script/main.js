@@ -1,0 +1,99 @@
+// The page: what the address says is shown, whenever it changes.
+
+const SHOW = { matrix: showMatrix, cases: showCases, slowest: showSlowest, untested: showUntested, findings: showFindings };
+const BAR = filterBar(byId("filters"));
+const SCROLLED = new Map(); // how far each view was scrolled, by its fragment: the page, and the frame of the matrix
+let shownFragment = null;
+
+/** Show what the address says. */
+function arrived() {
+  const before = STATE;
+  remember();
+  STATE = parsed(location.hash);
+  shownFragment = location.hash;
+  const found = selected(STATE);
+  const index = STATE.case ? caseOf(STATE.case, Number(STATE.run || 0)) : undefined;
+  const view = byId("view");
+  view.replaceChildren();
+  byId("runs").hidden = STATE.view !== "runs" || Boolean(STATE.case);
+  view.hidden = !byId("runs").hidden;
+  byId("filters").hidden = Boolean(STATE.case) || STATE.view === "runs";
+  document.body.classList.toggle("of-case", Boolean(STATE.case));
+  showViews();
+  BAR.update(STATE, found.counts);
+  if (index !== undefined) showCase(view, index, found.cases);
+  else if (STATE.case) showMissing(view);
+  else if (SHOW[STATE.view]) SHOW[STATE.view](view, found);
+  if (before.case !== STATE.case || before.view !== STATE.view) settle(before);
+  else if (!STATE.case) say(`${plural(found.cases.length, "case")}`);
+}
+
+function showMissing(view) {
+  view.append(heading("No such case", ""), el("p", {}, "This report has no case ", el("code", {}, STATE.case), ". ", el("a", { href: linkTo("cases") }, "All cases")));
+}
+
+/** Keep how far a view is scrolled, for when Back returns to it. */
+function remember() {
+  if (shownFragment === null) return;
+  const frame = document.querySelector(".frame");
+  SCROLLED.set(shownFragment, [scrollY, frame?.scrollTop ?? 0, frame?.scrollLeft ?? 0]);
+}
+
+/** After another view is shown: scroll to where it was left, and put the focus where a person goes on. */
+function settle(before) {
+  const [y, top, left] = SCROLLED.get(location.hash) ?? [0, 0, 0];
+  scrollTo(0, y);
+  const frame = document.querySelector(".frame");
+  if (frame) frame.scrollTo(left, top);
+  dispatchEvent(new Event("scroll"));
+  requestAnimationFrame(() => {
+    const opened = before.case && !STATE.case ? document.querySelector(`main a[href="${CSS.escape(fragmentOf({ ...STATE, case: before.case, run: before.run }))}"]`) : null;
+    const title = STATE.view === "runs" && !STATE.case ? byId("runs-title") : byId("view-title");
+    (opened ?? title)?.focus({ preventScroll: true });
+  });
+}
+
+function showViews() {
+  const tabs = Object.entries(VIEWS).map(([view, title]) =>
+    el("a", { href: link({ view, sort: "" }), "aria-current": STATE.view === view ? "page" : null }, title));
+  byId("views").replaceChildren(el("div.tabs", {}, tabs));
+  document.title = `${STATE.case || VIEWS[STATE.view]} · ${TITLE}`;
+}
+const TITLE = document.title;
+
+// light and dark
+
+const THEME = byId("theme");
+
+function showTheme() {
+  THEME.setAttribute("aria-pressed", isDark());
+  document.dispatchEvent(new Event("themechange"));
+}
+
+THEME.addEventListener("click", () => {
+  const chosen = isDark() ? "light" : "dark";
+  document.documentElement.dataset.theme = chosen;
+  try {
+    localStorage.setItem("opcheck-theme", chosen);
+  } catch { /* a file may have no storage */ }
+  showTheme();
+});
+try {
+  const chosen = localStorage.getItem("opcheck-theme");
+  if (chosen === "light" || chosen === "dark") document.documentElement.dataset.theme = chosen;
+} catch { /* a file may have no storage */ }
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", showTheme);
+showTheme();
+
+// keys
+
+document.addEventListener("keydown", (event) => {
+  if (event.key !== "/" || event.ctrlKey || event.altKey || event.metaKey) return;
+  if (/^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName) || byId("filters").hidden) return;
+  event.preventDefault();
+  BAR.search.focus();
+});
+
+history.scrollRestoration = "manual";
+addEventListener("hashchange", arrived);
+arrived();
