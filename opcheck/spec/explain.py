@@ -177,7 +177,7 @@ def _instead(key: str, model: type[BaseModel], loc: tuple[int | str, ...]) -> tu
     here = _models_at(model, _names(loc[:-1]))
     for found in here:
         for name, field in found.model_fields.items():
-            inner = [part for part in _models(field.annotation, set()) if key in part.model_fields]
+            inner = [part for part in _models(field.annotation, {}) if key in part.model_fields]
             if inner and inner[0].__name__ in HOLDERS:
                 return (f"{name}.{key}" if HOLDERS[inner[0].__name__] else f"{name} = [{{ {key} = ... }}]"), ""
     if key in model.model_fields and model not in here:
@@ -215,8 +215,10 @@ def _models_at(model: type[BaseModel], names: tuple[str, ...]) -> list[type[Base
         if name.startswith("<"):
             models = [found for found in models if _tag(found) == name] or models
         else:
+            for found in models:
+                found.model_rebuild()  # else annotations may be names of what was defined later
             fields = [found.model_fields[name] for found in models if name in found.model_fields]
-            models = [found for field in fields for found in _models(field.annotation, set())] or models
+            models = [found for field in fields for found in _models(field.annotation, {})] or models
     return models
 
 
@@ -225,11 +227,14 @@ def _tag(model: type[BaseModel]) -> str:
     return own.get(model.__name__, f"<{next(iter(model.model_fields))}>")
 
 
-def _models(annotation: Any, seen: set[int]) -> list[type[BaseModel]]:
-    """Return the models that an annotation mentions at any depth."""
+def _models(annotation: Any, seen: dict[int, Any]) -> list[type[BaseModel]]:
+    """Return the models that an annotation mentions at any depth.
+
+    seen: annotations by their ids, which would be those of others if nobody kept the annotations.
+    """
     if id(annotation) in seen:
         return []
-    seen.add(id(annotation))
+    seen[id(annotation)] = annotation
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     parts = get_args(annotation) or ((annotation.__value__,) if hasattr(annotation, "__value__") else ())
