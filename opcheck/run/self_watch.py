@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import faulthandler
+import gc
 import os
 import threading
 from collections.abc import Iterator
@@ -25,16 +26,13 @@ class SelfWatched(OwnProcess):
         """Set up the process, and start to watch its memory."""
         super().__init__()
         self._limits = limits
-        self._is_settled = False
         self._nowhere: Any = open(os.devnull, "w")  # noqa: SIM115 - open until the process ends
         if limits.memory is not None:
             threading.Thread(target=self._watch_memory, args=(limits.memory,), daemon=True).start()
 
     def settle(self) -> None:
-        """Get ready for cases. Of what later sessions make, nothing stays."""
-        if not self._is_settled:
-            super().settle()
-        self._is_settled = True
+        """Get ready for cases. What is to stay is set aside between sessions, when nothing else is there."""
+        gc.enable()
 
     @contextmanager
     def busy(self, case: str, spoilt_by: str = "") -> Iterator[None]:

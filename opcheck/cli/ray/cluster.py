@@ -82,6 +82,11 @@ class Cluster:
         """Return a reference to a value, to be given to tasks in its place."""
         return self._ray.put(value)
 
+    @property
+    def cpus(self) -> int:
+        """The number of CPUs of the cluster."""
+        return max(int(self._ray.cluster_resources().get("CPU", 1)), 1)
+
     def lacks(self, asked: Mapping[str, float]) -> str:
         """Return what the cluster has, in words, if no node of it has what a task asks for; else an empty string."""
         nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]

@@ -23,8 +23,11 @@ from opcheck.spec.device import DeviceProfile
 from opcheck.suite.items import CaseItem
 from opcheck.suite.project import PLUGIN
 
-AT_LEAST = 48
-"""The number of cases from which a task has enough of them: it takes a tenth of a second to begin."""
+FEWEST, MOST = 32, 200
+"""The number of cases after which a task takes no further group. To begin one takes a fifth of a second."""
+
+SHARES = 8
+"""The number of tasks that each CPU gets of a run, if they have neither too few nor too many cases."""
 
 MOST_DEATHS = 3
 """The number of deaths after which a task is given up. From the second on, none is the fault of a case."""
@@ -67,12 +70,12 @@ class RayRun:
         """Run all cases. Raises what ends the session early."""
         if session.testsfailed or session.config.option.collectonly:
             return None  # pytest deals with it
-        tasks = list(_tasks([item for item in session.items if isinstance(item, CaseItem)]))
-        files = {task.part.file: digest(Path(task.part.file)) for task in tasks}
+        items = [item for item in session.items if isinstance(item, CaseItem)]
+        files = {file: digest(Path(file)) for file in map(_file, items)}
         try:
             # Again, since Ray has a handler of its own.
             with Cluster(self.where, self.cpus) as cluster, terminated_as_interrupt():
-                _Loop(self, session, cluster, replace(self.job, files=files)).run(tasks)
+                _Loop(self, session, cluster, replace(self.job, files=files)).run(items)
         except (RequestError, Broken) as error:
             self.trouble = str(error)
         if self.trouble:
@@ -105,10 +108,11 @@ class _Loop:
         self.waiting: dict[Any, Task] = {}
         """The tasks that have not ended."""
 
-    def run(self, tasks: list[Task]) -> None:
-        """Run all tasks. Raises Broken, RequestError, or what ends the session early."""
-        self._look_for_resources(task.device for task in tasks)
-        for task in tasks:
+    def run(self, items: list[CaseItem]) -> None:
+        """Run all cases. Raises Broken, RequestError, or what ends the session early."""
+        self._look_for_resources(item.case.device for item in items)
+        enough = min(max(len(items) // (SHARES * self.cluster.cpus), FEWEST), MOST)
+        for task in _tasks(items, enough):
             self._start(task)
         while self.waiting:
             ended = self.cluster.finished(PATIENCE)
@@ -178,12 +182,12 @@ class _Loop:
 _ADVICE = "; start a cluster that has it (`ray start --head --num-gpus=... --resources=...`), and join it: --ray auto"
 
 
-def _tasks(items: list[CaseItem]) -> Iterator[Task]:
-    """Make tasks of consecutive groups of the same file and device, each large enough to be worth its start."""
+def _tasks(items: list[CaseItem], enough: int) -> Iterator[Task]:
+    """Make tasks of consecutive groups of one file and device. A task with enough cases takes no further group."""
     some: list[CaseItem] = []
     for _, group in groupby(items, key=lambda item: (_place(item), _group(item.case))):
         more = list(group)
-        if some and (_place(some[0]) != _place(more[0]) or len(some) >= AT_LEAST):
+        if some and (_place(some[0]) != _place(more[0]) or len(some) >= enough):
             yield _task(some)
             some = []
         some += more
@@ -195,11 +199,15 @@ def _group(case: Case) -> tuple[str, ...]:
     return case.operator.id, case.variant.kind, case.dtype
 
 
-def _place(item: CaseItem) -> tuple[Path, str]:
-    return item.path, item.case.device.name
+def _place(item: CaseItem) -> tuple[str, str]:
+    return _file(item), item.case.device.name
+
+
+def _file(item: CaseItem) -> str:
+    return os.path.relpath(item.path)
 
 
 def _task(items: list[CaseItem]) -> Task:
     case = items[0].case
-    part = Part(os.path.relpath(items[0].path), case.device.name, tuple(item.case.id for item in items))
+    part = Part(_file(items[0]), case.device.name, tuple(item.case.id for item in items))
     return Task(part, case.device, {item.nodeid: item for item in items})

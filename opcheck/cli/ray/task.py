@@ -168,7 +168,8 @@ class _Process:
 
     def run(self, part: Part) -> Answer:
         """Run some cases."""
-        gc.collect()  # the last session; what was there before it is not looked at
+        gc.collect()  # what the last session has left; the next collection need not look at the rest
+        gc.freeze()
         arguments = [*self._job.arguments, f"--opcheck-device={part.device}", part.file]
         return _answer(arguments, _Taken(self, {Path(part.file).resolve(): set(part.names)}))
 
