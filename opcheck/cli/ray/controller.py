@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import redirect_stdout
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
@@ -73,8 +75,8 @@ class RayRun:
         items = [item for item in session.items if isinstance(item, CaseItem)]
         files = {file: digest(Path(file)) for file in map(_file, items)}
         try:
-            # Again, since Ray has a handler of its own.
-            with Cluster(self.where, self.cpus) as cluster, terminated_as_interrupt():
+            # Ray prints that processes die, and has a handler of its own for signals.
+            with redirect_stdout(io.StringIO()), Cluster(self.where, self.cpus) as cluster, terminated_as_interrupt():
                 _Loop(self, session, cluster, replace(self.job, files=files)).run(items)
         except (RequestError, Broken) as error:
             self.trouble = str(error)
