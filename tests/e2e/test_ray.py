@@ -32,7 +32,7 @@ def fine(x):
 
 
 def wrong(x):
-    return 2 * x + x.detach()
+    return 2 * x * (1 + torch._C._functorch.is_batchedtensor(x))
 
 
 def dies_once(x):
@@ -75,7 +75,6 @@ EXPECTED = """
   match   = "status 0"
   reason  = "it exits"
 """
-ONCE = "supports = { out = false, backward = false }\n"
 NPU = '[device]\nname = "npu"\ntorch = "cpu"\nresources = { npu = 1 }\n'
 REPORTS = ("--report-json", "report.json", "--junitxml", "report.xml")
 
@@ -103,11 +102,11 @@ def many(project):
     written(project, "fine", "wrong", "dies_once")
     project.write(
         "specs/others.toml",
-        SPEC + operator("crashes") + operator("exits", EXPECTED) + operator("hangs_in_c", ONCE),
+        SPEC + operator("crashes") + operator("exits", EXPECTED) + operator("hangs_in_c"),
     )
 
 
-MANY = ("--check=vmap,backward", "--timeout=6", *REPORTS)
+MANY = ("--check=vmap", "--timeout=20", *REPORTS)
 
 
 @pytest.fixture(scope="module")
@@ -161,7 +160,7 @@ class TestALocalCluster:
         ("name", "cause"),
         [
             ("crashes", "the process crashed (SIGSEGV)"),
-            ("hangs_in_c", "time-out: it takes longer than 6 s"),
+            ("hangs_in_c", "time-out: it takes longer than 20 s"),
         ],
     )
     def test_an_operator_that_always_ends_its_process_is_an_error_with_its_cause(self, on_ray, name, cause):
@@ -194,7 +193,7 @@ class TestWhatCannotBeRun:
         run = shared("ray-unknown", run)
         assert run.code == 2
         assert run.err.startswith("specs/ends.toml:10:8: ")
-        assert 'did you mean "fine"' in run.err
+        assert 'did you mean "ends.fine"' in run.err
         assert run.records == {}
         assert "Traceback" not in run.err
 
@@ -203,8 +202,8 @@ class TestWhatCannotBeRun:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["interrupt", "terminate"])
 def test_a_signal_ends_the_run_and_the_cluster_and_keeps_the_reports(shared, number):
     def run(project):
-        written(project, "fine", "sleeps")
-        project.write("specs/first.toml", SPEC + operator("fine", 'tags = ["first"]\n').replace('"fine"', '"first"', 0))
+        written(project, "sleeps")
+        project.write("specs/first.toml", SPEC + operator("fine"))
         process = project.start("opcheck", "run", "--ray", "-n", "2", "--check=vmap", *REPORTS)
         deadline = time.monotonic() + 150
         while not (project.records() and processes(project.folder)) and time.monotonic() < deadline:
