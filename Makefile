@@ -37,7 +37,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/.developing: $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet --constraint $(VENV)/constraints.txt --editable '.[dev,kernels]'
+	$(BIN)/python -m pip install --quiet --constraint $(VENV)/constraints.txt --editable '.[dev,kernels,ray]'
 	touch $@
 
 run: $(VENV)/.installed

@@ -100,7 +100,8 @@ def pytest_runtestloop(session: pytest.Session) -> None:
     cases = [item.case for item in session.items if isinstance(item, CaseItem)]
     if cases and not session.config.option.collectonly:
         plugin = session.config.stash[PLUGIN]
-        plugin.prepare(cases)
+        if not plugin.runs_elsewhere:
+            plugin.prepare(cases)
         if plugin.worker is not None:
             plugin.worker.settle()
 

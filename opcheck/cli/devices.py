@@ -55,4 +55,5 @@ def record(profile: DeviceProfile) -> dict[str, Any]:
         "expect": len(profile.expect),
         "seed": profile.seed,
         "synchronize": profile.synchronize,
+        "resources": profile.resources,
     }

@@ -12,6 +12,9 @@ import pytest
 
 from opcheck.cli.output import Output, terminated_as_interrupt
 from opcheck.cli.paths import add_paths
+from opcheck.cli.ray.cluster import LOCAL, address
+from opcheck.cli.ray.controller import RayRun
+from opcheck.cli.ray.task import Job
 from opcheck.cli.request import RequestError
 from opcheck.cli.run_reporter import RunReporter
 from opcheck.cli.selecting import add_selection, add_shard, settings_of
@@ -38,7 +41,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-m", metavar="EXPRESSION", help="select by markers (checks, devices, dtypes, tags), as in pytest"
     )
-    parser.add_argument("-n", metavar="PROCESSES", type=_processes, default="1", help="processes, or auto; default: 1")
+    parser.add_argument("-n", metavar="PROCESSES", type=_processes, help="processes, or auto; default: 1")
+    parser.add_argument(
+        "--ray", metavar="ADDRESS", type=address, nargs="?", const=LOCAL,
+        help="run cases as tasks of a Ray cluster: the one at HOST:PORT, the one that this machine belongs to (auto), "
+        "or by default one that is started for the run, with -n CPUs",
+    )  # fmt: skip
     parser.add_argument(
         "--in-process", action="store_true", help="run cases in this process, for debuggers; a crash ends the run"
     )
@@ -88,6 +96,10 @@ def run(options: argparse.Namespace) -> int:
     """Run the selected cases. Return the exit code. Raises SpecError."""
     if options.against and options.x:
         raise RequestError(["-x stops at the first failure, known or not: it does not go with --against"])
+    if options.ray and options.in_process:
+        raise RequestError(["--ray and --in-process exclude each other"])
+    if options.ray not in (None, LOCAL) and options.n:
+        raise RequestError([f"-n does not go with --ray {options.ray}: the cluster has the processes that it has"])
     with tempfile.TemporaryDirectory(prefix="opcheck-") as folder:
         if (options.against or options.github_annotations) and not options.report_json:
             options.report_json = str(Path(folder, "report.json"))
@@ -111,12 +123,17 @@ def _pytest(options: argparse.Namespace, settings: Settings) -> int:
     with Output(os.fdopen(os.dup(sys.stdout.fileno()), "wb"), encoding="utf-8") as out:
         wide = None if out.isatty() else 160
         report = TerminalReport(Console(file=out, width=wide), tells_failures=old is None)
-        workers = None if options.in_process else Workers(_limits(options, settings))
+        workers = None if options.in_process or options.ray else Workers(_limits(options, settings))
         reporter = RunReporter(report, options, workers, old)
+        ray = _ray_run(options, settings) if options.ray else None
         with terminated_as_interrupt():
-            code = pytest.main(_arguments(options, settings), plugins=[reporter, *([workers] if workers else [])])
+            plugins = [reporter, *filter(None, (workers, ray))]
+            code = pytest.main(_arguments(options, settings), plugins=plugins)
         if workers is not None and workers.stillborn:
             raise RequestError([workers.stillborn])
+        if ray is not None and ray.trouble:
+            report.stop()
+            raise RequestError([ray.trouble], prefix="")
         code = reporter.finish(int(code))
         return code or int(out.is_cut)
 
@@ -127,8 +144,23 @@ def _limits(options: argparse.Namespace, settings: Settings) -> Limits:
     return Limits(seconds or None, memory)
 
 
-def _count(processes: str) -> int:
-    return max(int(processes), 1) if processes.isdecimal() else os.cpu_count() or 1
+def _count(processes: str | None) -> int:
+    given = processes or "1"
+    return max(int(given), 1) if given.isdecimal() else os.cpu_count() or 1
+
+
+def _ray_run(options: argparse.Namespace, settings: Settings) -> RayRun:
+    """Return what hands cases to a Ray cluster, whose tasks run pytest with what is left of the options."""
+    whole = dict.fromkeys(("k", "m", "ray", "shard", "durations", "report_json", "junitxml", "timeout"))
+    every = argparse.Namespace(**{**vars(options), **whole, "x": False, "lf": False, "device": [], "in_process": True})
+    some = argparse.Namespace(**{**vars(every), **{name: [] for name in ("operator", "check", "dtype", "tag")}})
+    watched = argparse.Namespace(**{**vars(some), "in_process": False, "n": "1"})
+    chosen = [_arguments(one, settings) for one in (some, watched)]
+    here, contained = (words[: len(words) - len(options.paths)] for words in chosen)
+    limits = Limits(_limits(options, settings).seconds, options.memory or settings.memory)
+    job = Job(os.getcwd(), watched, _arguments(every, settings), [*here, "--capture=no"], contained, limits)
+    cpus = int(options.n) if (options.n or "").isdecimal() else None
+    return RayRun(options.ray, cpus, job, options.engine or settings.engine)
 
 
 def _arguments(options: argparse.Namespace, settings: Settings) -> list[str]:
@@ -143,11 +175,11 @@ def _arguments(options: argparse.Namespace, settings: Settings) -> list[str]:
     arguments += [f"-W{filter}" for filter in options.W]
     arguments += ["-x"] if options.x else []
     arguments += ["--lf"] if options.lf else []
-    if options.in_process:
-        arguments += ["--timeout", str(options.timeout)] if options.timeout else []
+    if options.in_process or options.ray:
+        arguments += ["--timeout", str(options.timeout)] if options.timeout and not options.ray else []
     else:
         arguments += ["--capture=no"]  # workers redirect their output themselves
-        arguments += ["-n", options.n if options.n != "0" else "1", f"--max-worker-restart={MOST_CRASHES}"]
+        arguments += ["-n", options.n if options.n not in (None, "0") else "1", f"--max-worker-restart={MOST_CRASHES}"]
     arguments += ["--junitxml", options.junitxml] if options.junitxml else []
     arguments += ["--opcheck-report-json", options.report_json] if options.report_json else []
     arguments += ["--opcheck-engine", options.engine] if options.engine else []

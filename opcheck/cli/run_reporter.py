@@ -53,11 +53,7 @@ class RunReporter:
         """Silence pytest's terminal report. It stays registered, since pytest-timeout and other plugins rely on it."""
         self.config = config
         config.stash[COMMAND] = ["opcheck", *self.options.words]
-        config.pluginmanager.unregister(name="terminalreporter")
-        silent: Any = pytest.TerminalReporter(config, io.StringIO())
-        for hook in ("logstart", "logreport", "logfinish"):  # saves the time and the memory for each case
-            setattr(silent, f"pytest_runtest_{hook}", None)
-        config.pluginmanager.register(silent, "terminalreporter")
+        silence(config)
         self._look_for_mistakes(config)
 
     def _look_for_mistakes(self, config: pytest.Config) -> None:
@@ -184,6 +180,15 @@ class RunReporter:
         if failed:
             return 1
         return code if code in (0, 1) else 2
+
+
+def silence(config: pytest.Config) -> None:
+    """Keep pytest's terminal report from showing anything."""
+    config.pluginmanager.unregister(name="terminalreporter")
+    silent: Any = pytest.TerminalReporter(config, io.StringIO())
+    for hook in ("logstart", "logreport", "logfinish"):  # saves the time and the memory for each case
+        setattr(silent, f"pytest_runtest_{hook}", None)
+    config.pluginmanager.register(silent, "terminalreporter")
 
 
 def _case(library: Library, profiles: list[DeviceProfile], nodeid: str, engine: str, seed: int) -> Case | None:

@@ -75,7 +75,7 @@ class Workers:
         if case is None:
             outcome = crashed(report, death.cause, death.trace, self.rerun_seed)
         else:
-            outcome = _outcome(case, death, self.rerun_seed, self.option_for(case.device))
+            outcome = outcome_at_death(case, death, self.rerun_seed, self.option_for(case.device))
         outcome = outcome if case is None else expected(case, outcome)
         if outcome.outcome == "xfailed":
             report.outcome, report.wasxfail = "skipped", outcome.reason
@@ -91,7 +91,11 @@ class Workers:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def _outcome(case: Case, death: Death, seed: int | None, further: str) -> Outcome:
+def outcome_at_death(case: Case, death: Death, seed: int | None, further: str) -> Outcome:
+    """Return the outcome of a case whose process has ended.
+
+    seed: the one to name in the rerun command. further: the other options that it needs.
+    """
     rerun = rerun_command(case.operator.document.file, case.id, seed=seed, further=further)
     lines = [f"{case.id}: {death.cause}", *([death.trace] if death.trace else []), "", f"run just this: {rerun}"]
     return replace(Outcome.of(case, "error", death.cause, "\n".join(lines)), rerun=rerun)

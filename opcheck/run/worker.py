@@ -1,4 +1,4 @@
-"""What a worker of `opcheck run` does to its own process, which only runs cases."""
+"""What a worker does to its own process, which only runs cases."""
 
 from __future__ import annotations
 
@@ -12,30 +12,21 @@ from pathlib import Path
 from opcheck.run.lifeline import Lifeline
 
 
-class Worker:
-    """This process, as a worker of `opcheck run`."""
+class OwnProcess:
+    """This process, which only runs cases, so that its settings can be changed for good."""
 
-    def __init__(self, lifeline: Path) -> None:
+    def __init__(self) -> None:
         """Set up the process. It ignores interrupts: the controlling process ends its workers."""
-        self.lifeline = Lifeline(lifeline)
-        # The output of operators is not shown, but may tell why the process has ended.
-        self._output = os.open(self.lifeline.output, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        for descriptor in (1, 2):
-            os.dup2(self._output, descriptor)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         gc.disable()  # what is created before the first case stays; collecting garbage would take a quarter of the time
 
     def imports(self, what: str) -> None:
         """Record that names in specs are being imported, since an import can end the process."""
-        self.lifeline.catch_crashes()  # overrides what pytest has set up by now
-        self._forget_output()
-        self.lifeline.say("starting", what)
 
     def settle(self) -> None:
         """Get ready for the first case. From now on, garbage is collected, except among the objects that exist."""
         gc.freeze()
         gc.enable()
-        self.lifeline.say("idle")
 
     @contextmanager
     def busy(self, case: str, spoilt_by: str = "") -> Iterator[None]:
@@ -44,19 +35,50 @@ class Worker:
         spoilt_by: the case that has spoilt this process. If there is one, the process ends, and another one takes over.
         """
         if spoilt_by:
-            self.lifeline.say("spoilt", spoilt_by)
             os._exit(1)
-        self._forget_output()
-        self.lifeline.say("case", case)
-        try:
-            yield
-        finally:
-            self.lifeline.say("idle", case)
-
-    def _forget_output(self) -> None:
-        if os.fstat(self._output).st_size:
-            os.ftruncate(self._output, 0)
+        yield
 
     def leave(self) -> None:
         """Make the process end soon: no garbage is collected at exit."""
         gc.freeze()
+
+
+class Worker(OwnProcess):
+    """This process, as a worker of `opcheck run`, which a watchdog looks after by its lifeline file."""
+
+    def __init__(self, lifeline: Path) -> None:
+        """Set up the process, and redirect its output."""
+        super().__init__()
+        self.lifeline = Lifeline(lifeline)
+        # The output of operators is not shown, but may tell why the process has ended.
+        self._output = os.open(self.lifeline.output, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        for descriptor in (1, 2):
+            os.dup2(self._output, descriptor)
+
+    def imports(self, what: str) -> None:
+        """Record that names in specs are being imported, since an import can end the process."""
+        self.lifeline.catch_crashes()  # overrides what pytest has set up by now
+        self._forget_output()
+        self.lifeline.say("starting", what)
+
+    def settle(self) -> None:
+        """Get ready for the first case."""
+        super().settle()
+        self.lifeline.say("idle")
+
+    @contextmanager
+    def busy(self, case: str, spoilt_by: str = "") -> Iterator[None]:
+        """Record that a case runs."""
+        if spoilt_by:
+            self.lifeline.say("spoilt", spoilt_by)
+        self._forget_output()
+        with super().busy(case, spoilt_by):
+            self.lifeline.say("case", case)
+            try:
+                yield
+            finally:
+                self.lifeline.say("idle", case)
+
+    def _forget_output(self) -> None:
+        if os.fstat(self._output).st_size:
+            os.ftruncate(self._output, 0)

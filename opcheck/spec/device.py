@@ -6,8 +6,9 @@ import os
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import Field, ValidationError
+from pydantic import AfterValidator, Field, ValidationError
 
 from opcheck.spec.claims import USUAL_TOLERANCES, Expect, Strings, Tolerance, Tolerances, When
 from opcheck.spec.document import Document
@@ -15,7 +16,7 @@ from opcheck.spec.dtypes import KNOWN, expand
 from opcheck.spec.explain import explain
 from opcheck.spec.files import shown
 from opcheck.spec.installed import installed_folders
-from opcheck.spec.model import Dotted, DtypeEntry, Frozen, MarkName, Model, NewDtype, named
+from opcheck.spec.model import Dotted, DtypeEntry, Frozen, MarkName, Model, NewDtype, named, refuse
 from opcheck.spec.positions import Path as KeyPath
 from opcheck.spec.problems import Problem, SpecError, listing, nearest
 
@@ -53,6 +54,20 @@ class DeviceExpect(Expect):
         return Problem("device", 1, 1, *words) if self._place is None else self._place(path, *words)
 
 
+def _resources(amounts: dict[str, float]) -> dict[str, float]:
+    for name, amount in amounts.items():
+        if name in RESERVED:
+            expected = "num_cpus, num_gpus, or a resource of your own"
+            raise refuse(f'"{name}" is reserved by Ray', expected, RESERVED[name], at=(name,))
+        if not (0 <= amount < 1 or (amount >= 1 and amount % 1 == 0)):
+            raise refuse(f"{amount:g} is no amount of a resource", "a fraction below 1, or a whole number", at=(name,))
+    return amounts
+
+
+RESERVED = {"CPU": "num_cpus", "GPU": "num_gpus", "memory": "", "object_store_memory": ""}
+"""Names that a resource cannot have in a profile, and what was probably meant."""
+
+
 class DeviceProfile(Model):
     """`[device]` of a profile file."""
 
@@ -71,6 +86,9 @@ class DeviceProfile(Model):
     )
     synchronize: Dotted | None = Field(
         default=None, description="function that waits until it has finished all work; default: torch's own"
+    )
+    resources: Annotated[dict[str, float], AfterValidator(_resources)] = Field(
+        default={}, description="what a task of `opcheck run --ray` asks for: num_cpus, num_gpus, resources of your own"
     )
     lacks: Frozen[DtypeEntry] = Field(default=(), description="dtypes that the device does not have")
     dtypes: Frozen[NewDtype] = Field(default=(), description="dtypes that exist only there")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from opcheck.plan import Case, Selection
     from opcheck.plan.left_out import Rule
     from opcheck.run.session import RunSession
-    from opcheck.run.worker import Worker
+    from opcheck.run.worker import OwnProcess
     from opcheck.settings import Settings
     from opcheck.spec import Library, Operator, Problem
     from opcheck.spec.catalogue import Catalogue
@@ -45,9 +45,11 @@ class Plugin:
         self._marks: dict[str, pytest.MarkDecorator] = {}
         self._prepared: set[str] = set()
         """The ids of the operators whose modules have been imported."""
-        self.worker: Worker | None = None
+        self.worker: OwnProcess | None = None
         """This process, if it is a worker of `opcheck run`."""
         self._described_devices: set[str] = set()
+        self.runs_elsewhere = False
+        """Whether other processes run the cases, and this one only collects them."""
 
     @cached_property
     def settings(self) -> Settings:
@@ -176,6 +178,8 @@ class Plugin:
 
     def look_up(self, cases: Iterable[Case]) -> None:
         """Import the modules of the devices and operators of cases. Raises SpecError for names not found."""
+        if self.runs_elsewhere:
+            return
         from opcheck.spec import SpecError
 
         problems = self.prepare(cases)

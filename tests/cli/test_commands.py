@@ -133,7 +133,7 @@ class TestSchema:
 
 KEYS = (
     "name", "torch", "about", "file", "inherits", "module", "present", "reason", "count", "detail", "lacks", "dtypes",
-    "allow", "deny", "expect", "seed", "synchronize",
+    "allow", "deny", "expect", "seed", "synchronize", "resources",
 )  # fmt: skip
 """What `opcheck devices --json` says of a device. Other programs read it."""
 
@@ -162,6 +162,7 @@ class TestDevices:
             "file": "devices/ghost.toml", "inherits": "base", "module": "ghost_backend",
             "lacks": ["float64", "complex64", "complex128"], "dtypes": ["float8_e8m0fnu"],
             "allow": ["torch.*"], "deny": ["torch.sin"], "expect": 1, "seed": "ghost_backend:seed", "synchronize": None,
+            "resources": {},
             "reason": "importing ghost_backend failed: ModuleNotFoundError: No module named 'ghost_backend'",
         }  # fmt: skip
 

@@ -1,0 +1,150 @@
+"""A Ray cluster: started or joined, asked what it has, given tasks, and left again."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import logging
+import math
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from opcheck.cli.request import RequestError
+from opcheck.text import message_of
+
+LOCAL = "local"
+"""The address that stands for a cluster of this machine's own, started for the run."""
+
+OBJECT_STORE = 100 * 2**20
+"""The bytes of shared memory of a local cluster. Only arguments and reports go through it."""
+
+KNOWN = {"num_cpus": "CPU", "num_gpus": "GPU"}
+"""Ray's names of the resources that a task asks for by options of their own."""
+
+
+class Died(Exception):
+    """The process, or the node, that ran a task is gone."""
+
+
+class Broken(Exception):
+    """A task cannot be run at all."""
+
+
+def address(text: str) -> str:
+    """Return the address of a cluster. Raises ArgumentTypeError."""
+    if text in (LOCAL, "auto") or re.fullmatch(r"[^\s/:]+:\d+|\[[0-9a-fA-F:]+\]:\d+", text):
+        return text
+    raise argparse.ArgumentTypeError(
+        f'"{text}" is no address of a Ray cluster; expected auto, HOST:PORT or nothing; specs go before --ray'
+    )
+
+
+class Cluster:
+    """A connection to a cluster. A context: on exit, its tasks end, and so does a cluster that was started for it."""
+
+    def __init__(self, where: str, cpus: int | None = None) -> None:
+        """Start or join a cluster.
+
+        cpus: how many CPUs a cluster of one's own has; None: all of this machine.
+        Raises RequestError if that is not possible.
+        """
+        try:
+            self._ray: Any = importlib.import_module("ray")
+        except ImportError as error:
+            why = f"--ray needs the package ray ({error}); install it: pip install 'opcheck[ray]'"
+            raise RequestError([why]) from None
+        options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+        if where == LOCAL:
+            os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+            options |= {"num_cpus": cpus, "include_dashboard": False, "object_store_memory": OBJECT_STORE}
+        try:
+            self._ray.init(address=where, **options)
+        except Exception as error:
+            self._ray.shutdown()
+            what = "cannot start a cluster" if where == LOCAL else f"cannot join the cluster at {where}"
+            raise RequestError([f"Ray {what}: {message_of(error)}"]) from None
+        self.is_local = where == LOCAL
+        self._pending: list[Any] = []
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            for task in self._pending:
+                self._ray.cancel(task, force=True)
+        finally:
+            self._ray.shutdown()
+
+    def share(self, value: object) -> Any:
+        """Return a reference to a value, to be given to tasks in its place."""
+        return self._ray.put(value)
+
+    @property
+    def cpus(self) -> int:
+        """The number of CPUs of the cluster."""
+        return max(int(self._ray.cluster_resources().get("CPU", 1)), 1)
+
+    def lacks(self, asked: Mapping[str, float]) -> str:
+        """Return what the cluster has, in words, if no node of it has what a task asks for; else an empty string."""
+        nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
+        wanted = {KNOWN.get(name, name): amount for name, amount in demand(asked).items()}
+        if any(all(node.get(name, 0) >= amount for name, amount in wanted.items()) for node in nodes):
+            return ""
+        return "; ".join(sorted({_told(node) for node in nodes})) or "no nodes"
+
+    def start(self, function: Callable[..., Any], asked: Mapping[str, float], *arguments: object) -> Any:
+        """Start a task, once there is room for it. Return what stands for its result."""
+        own = {name: amount for name, amount in demand(asked).items() if name not in KNOWN}
+        known = {name: amount for name, amount in demand(asked).items() if name in KNOWN}
+        # No retries of Ray's: a task that is tried again is run in another way. And one process for many tasks.
+        remote = self._ray.remote(max_retries=0, max_calls=0)(function)
+        task = remote.options(resources=own, name=f"opcheck:{function.__name__}", **known).remote(*arguments)
+        self._pending.append(task)
+        return task
+
+    def finished(self, seconds: float) -> list[Any]:
+        """Return the tasks that have ended, after at most some seconds."""
+        ended, self._pending = self._ray.wait(self._pending, num_returns=1, timeout=seconds)
+        return list(ended)
+
+    def result(self, task: Any) -> Any:
+        """Return what a finished task has returned. Raises Died or Broken."""
+        errors = self._ray.exceptions
+        try:
+            return self._ray.get(task)
+        except (errors.RayTaskError, errors.RaySystemError, errors.RuntimeEnvSetupError) as error:
+            raise Broken(_last_line(error)) from None
+        except errors.RayError as error:
+            raise Died(_first_sentence(error)) from None
+
+
+def demand(asked: Mapping[str, float]) -> dict[str, float]:
+    """Return the resources of a task: those that a profile names, and one CPU if it does not say how many."""
+    return {"num_cpus": 1.0, **asked}
+
+
+def told(resources: Mapping[str, float]) -> str:
+    """Return resources in words: `1 num_cpus, 0.25 num_gpus`."""
+    return ", ".join(f"{amount:g} {name}" for name, amount in resources.items())
+
+
+def _told(node: Mapping[str, float]) -> str:
+    back = {name: option for option, name in KNOWN.items()}
+    hidden = ("memory", "object_store_memory")
+    shown = {back.get(name, name): node[name] for name in sorted(node) if name not in hidden and ":" not in name}
+    return told({name: math.floor(amount * 100) / 100 for name, amount in shown.items()}) or "nothing"
+
+
+def _last_line(error: BaseException) -> str:
+    return _nonempty(reversed(str(error).splitlines()), error)
+
+
+def _first_sentence(error: BaseException) -> str:
+    return _nonempty(str(error).splitlines(), error).partition(". ")[0].rstrip(".")
+
+
+def _nonempty(lines: Iterable[str], error: BaseException) -> str:
+    return next((line.strip() for line in lines if line.strip()), type(error).__name__)
