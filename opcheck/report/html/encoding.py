@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
+from opcheck.report.lacks import lacks
 from opcheck.report.model import Record, Report
 from opcheck.run.outcome import KINDS
 
@@ -94,10 +95,8 @@ def encoded(report: Report) -> dict[str, Any]:
             details[index] = own
     return {
         "outcomes": KINDS,
-        "runs": [
-            {"torch": run.torch, "complete": run.complete, "left_out": [rule.model_dump() for rule in run.left_out]}
-            for run in report.runs
-        ],
+        "runs": [{"torch": run.torch, "left_out": [rule.model_dump() for rule in run.left_out]} for run in report.runs],
+        "lacks": lacks(report),
         "tables": {name: list(table) for name, table in tables.items()},
         "columns": columns,
         "ids": ids,

@@ -43,7 +43,18 @@ function linkToCase(index) {
 function linkTo(view, only = {}) {
   const empty = Object.fromEntries(Object.keys(FACETS).map((name) => [name, new Set()]));
   for (const name of Object.keys(only)) if (FACETS[name]) only[name] = new Set([].concat(only[name]));
-  return fragmentOf({ ...STATE, ...empty, q: "", operator: "", reason: "", sort: "", case: "", run: "", view, ...only });
+  return fragmentOf({
+    ...STATE,
+    ...empty,
+    q: "",
+    operator: "",
+    reason: "",
+    sort: "",
+    case: "",
+    run: "",
+    view,
+    ...only,
+  });
 }
 
 /** Go to a fragment. `replace`: without a step for Back. */

@@ -56,7 +56,13 @@ const rerunOf = (index) => textOf("rerun", index).replaceAll("\0", idOf(index));
 /** Return what a search looks at, in lower case. */
 function searched(index) {
   if (!SEARCHED[index]) {
-    const words = [idOf(index), textOf("family", index), outcomeOf(index).name, torchOf(index), textOf("reason", index)];
+    const words = [
+      idOf(index),
+      textOf("family", index),
+      outcomeOf(index).name,
+      torchOf(index),
+      textOf("reason", index),
+    ];
     SEARCHED[index] = words.join(" ").toLowerCase();
   }
   return SEARCHED[index];
@@ -65,7 +71,8 @@ const SEARCHED = new Array(SIZE);
 
 /** Return the case with an id, of a run; undefined if there is none. */
 function caseOf(id, run) {
-  if (!PLACES.size) for (let index = 0; index < SIZE; index++) PLACES.set(`${COLUMNS.run[index]} ${idOf(index)}`, index);
+  if (!PLACES.size)
+    for (let index = 0; index < SIZE; index++) PLACES.set(`${COLUMNS.run[index]} ${idOf(index)}`, index);
   return PLACES.get(`${run} ${id}`);
 }
 const PLACES = new Map();

@@ -14,7 +14,8 @@ function matrixOf(cases) {
     group.checks.add(COLUMNS.check[index]);
     group.bad += isBad(index);
     const operator = COLUMNS.operator[index];
-    if (!rows.has(operator)) rows.set(operator, { operator, family: textOf("family", index), worst: 9, bad: 0, cells: new Map() });
+    if (!rows.has(operator))
+      rows.set(operator, { operator, family: textOf("family", index), worst: 9, bad: 0, cells: new Map() });
     const row = rows.get(operator);
     const key = `${place} ${COLUMNS.check[index]}`;
     const cell = row.cells.get(key) ?? { worst: 9, cases: [] };
@@ -25,19 +26,33 @@ function matrixOf(cases) {
     row.bad += isBad(index);
   }
   const troubled = (group) => (STATE.sort === "" && group.bad ? 0 : 1); // first, like rows: the others may be out of sight
-  const ordered = [...groups.entries()].sort(([, a], [, b]) => troubled(a) - troubled(b) || inOrder(a.index, b.index)).map(([place, { index, checks }]) => {
-    const own = [...checks].sort((a, b) => a - b).map((check) => ({ key: `${place} ${check}`, check: TABLES.check[check] }));
-    const width = Math.max(CELL, Math.ceil(NARROWEST / own.length));
-    return { device: textOf("device", index), dtype: textOf("dtype", index), torch: torchOf(index), columns: own, width };
-  });
+  const ordered = [...groups.entries()]
+    .sort(([, a], [, b]) => troubled(a) - troubled(b) || inOrder(a.index, b.index))
+    .map(([place, { index, checks }]) => {
+      const own = [...checks]
+        .sort((a, b) => a - b)
+        .map((check) => ({ key: `${place} ${check}`, check: TABLES.check[check] }));
+      const width = Math.max(CELL, Math.ceil(NARROWEST / own.length));
+      return {
+        device: textOf("device", index),
+        dtype: textOf("dtype", index),
+        torch: torchOf(index),
+        columns: own,
+        width,
+      };
+    });
   return { groups: ordered, rows: [...rows.values()] };
 }
 
 /** Order groups by device, dtype and version of torch. Those of double precision come first: most checks run in them. */
 function inOrder(a, b) {
   const fine = (index) => ["float64", "complex128"].indexOf(textOf("dtype", index)) >>> 0;
-  return COLUMNS.device[a] - COLUMNS.device[b] || fine(a) - fine(b) || compare(textOf("dtype", a), textOf("dtype", b)) ||
-    COLUMN_OF_TORCH[a] - COLUMN_OF_TORCH[b];
+  return (
+    COLUMNS.device[a] - COLUMNS.device[b] ||
+    fine(a) - fine(b) ||
+    compare(textOf("dtype", a), textOf("dtype", b)) ||
+    COLUMN_OF_TORCH[a] - COLUMN_OF_TORCH[b]
+  );
 }
 
 const ROW_SORTS = {
@@ -52,18 +67,37 @@ function showMatrix(root, { cases }) {
   const { groups, rows } = matrixOf(cases);
   rows.sort((ROW_SORTS[STATE.sort] ?? ROW_SORTS[""]).key);
   const columns = groups.flatMap((group) => group.columns.map((column) => ({ ...group, ...column })));
-  root.append(heading("Operators by checks", `${plural(rows.length, "operator")}, ${plural(cases.length, "case")}`, sorting(ROW_SORTS)));
+  root.append(
+    heading(
+      "Operators by checks",
+      `${plural(rows.length, "operator")}, ${plural(cases.length, "case")}`,
+      sorting(ROW_SORTS),
+    ),
+  );
   if (!rows.length) return root.append(nothing());
-  const frame = el("div.frame", { tabIndex: 0, role: "region", "aria-label": "Matrix of operators by checks; it scrolls" });
+  const frame = el("div.frame", {
+    tabIndex: 0,
+    role: "region",
+    "aria-label": "Matrix of operators by checks; it scrolls",
+  });
   const table = el("table.matrix", {
-    role: "grid", "aria-label": "Worst outcome of each operator by check", "aria-rowcount": rows.length + 2,
-    "aria-colcount": columns.length + 1, "aria-describedby": "matrix-help",
+    role: "grid",
+    "aria-label": "Worst outcome of each operator by check",
+    "aria-rowcount": rows.length + 2,
+    "aria-colcount": columns.length + 1,
+    "aria-describedby": "matrix-help",
   });
   const body = el("tbody");
   table.append(colgroup(columns), head(groups, columns), body);
   frame.append(table);
-  root.append(frame, el("p.muted.help", { id: "matrix-help" },
-    "A cell shows the worst outcome of its cases. Arrow keys move from cell to cell, Enter opens one."));
+  root.append(
+    frame,
+    el(
+      "p.muted.help",
+      { id: "matrix-help" },
+      "A cell shows the worst outcome of its cases. Arrow keys move from cell to cell, Enter opens one.",
+    ),
+  );
   const grid = { frame, body, rows, columns, at: [0, 0], shown: [0, 0] };
   frame.addEventListener("scroll", () => requestAnimationFrame(() => drawRows(grid)), { passive: true });
   new ResizeObserver(() => drawRows(grid)).observe(frame);
@@ -91,7 +125,13 @@ function head(groups, columns) {
   const several = TORCHES.length > 1;
   const first = el("tr", { "aria-rowindex": 1 }, el("th.corner", { rowSpan: 2, scope: "col" }, "Operator"));
   for (const group of groups) {
-    const name = el("span.group", {}, el("b", {}, group.device), ` ${group.dtype}`, several ? el("small", {}, `torch ${group.torch}`) : null);
+    const name = el(
+      "span.group",
+      {},
+      el("b", {}, group.device),
+      ` ${group.dtype}`,
+      several ? el("small", {}, `torch ${group.torch}`) : null,
+    );
     first.append(el("th.first", { colSpan: group.columns.length, scope: "colgroup" }, name));
   }
   const second = el("tr", { "aria-rowindex": 2 });
@@ -130,9 +170,12 @@ function room(count) {
 function rowOf(grid, place) {
   const row = grid.rows[place];
   const name = nameOf(row);
-  const title = el("th.name", { scope: "row", title: `${name}, ${row.family}` },
+  const title = el(
+    "th.name",
+    { scope: "row", title: `${name}, ${row.family}` },
     el("a", { href: link({ view: "cases", operator: name, sort: "" }), tabIndex: -1 }, name),
-    row.bad ? el("span.bad", { title: `${row.bad} bad` }, count(row.bad), el("span.unseen", {}, " bad")) : null);
+    row.bad ? el("span.bad", { title: `${row.bad} bad` }, count(row.bad), el("span.unseen", {}, " bad")) : null,
+  );
   const node = el("tr", { "data-row": place, "aria-rowindex": place + 3 }, title);
   for (const [k, column] of grid.columns.entries()) {
     const found = row.cells.get(column.key);
@@ -141,10 +184,20 @@ function rowOf(grid, place) {
       const outcome = OUTCOMES[found.worst];
       const alike = found.cases.filter((index) => COLUMN_OF_OUTCOMES[index] === found.worst).length;
       const where = `${column.device} ${column.dtype}${TORCHES.length > 1 ? ` torch ${column.torch}` : ""}`;
-      const said = `${name}, ${column.check}, ${where}: ${outcome.name}` + (found.cases.length > 1 ? `, ${alike} of ${found.cases.length} cases` : "");
-      cell.append(el(`a.cell.o-${outcome.name}`, { href: linkOfCell(found, name, column), tabIndex: -1, title: said, "aria-label": said }, outcome.sign));
+      const said =
+        `${name}, ${column.check}, ${where}: ${outcome.name}` +
+        (found.cases.length > 1 ? `, ${alike} of ${found.cases.length} cases` : "");
+      cell.append(
+        el(
+          `a.cell.o-${outcome.name}`,
+          { href: linkOfCell(found, name, column), tabIndex: -1, title: said, "aria-label": said },
+          outcome.sign,
+        ),
+      );
     } else {
-      cell.append(el("span.cell.none", { tabIndex: -1, role: "img", "aria-label": `${name}, ${column.check}: no case` }));
+      cell.append(
+        el("span.cell.none", { tabIndex: -1, role: "img", "aria-label": `${name}, ${column.check}: no case` }),
+      );
     }
     node.append(cell);
   }
@@ -155,7 +208,13 @@ function rowOf(grid, place) {
 function linkOfCell(found, operator, column) {
   if (found.cases.length === 1) return linkToCase(found.cases[0]);
   const only = { check: new Set([column.check]), device: new Set([column.device]), dtype: new Set([column.dtype]) };
-  return link({ view: "cases", operator, sort: "", ...only, ...(TORCHES.length > 1 ? { torch: new Set([column.torch]) } : {}) });
+  return link({
+    view: "cases",
+    operator,
+    sort: "",
+    ...only,
+    ...(TORCHES.length > 1 ? { torch: new Set([column.torch]) } : {}),
+  });
 }
 
 function setTabStop(grid) {
@@ -167,7 +226,14 @@ function setTabStop(grid) {
 }
 
 function moveInMatrix(event, grid) {
-  const steps = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1], PageUp: [-15, 0], PageDown: [15, 0] };
+  const steps = {
+    ArrowUp: [-1, 0],
+    ArrowDown: [1, 0],
+    ArrowLeft: [0, -1],
+    ArrowRight: [0, 1],
+    PageUp: [-15, 0],
+    PageDown: [15, 0],
+  };
   const ends = { Home: [grid.at[0], 0], End: [grid.at[0], grid.columns.length - 1] };
   if (event.altKey || event.metaKey || !(steps[event.key] || ends[event.key])) return;
   event.preventDefault();
