@@ -18,6 +18,7 @@ function showCase(root, index, cases) {
         badge(outcome),
         el("h2", { id: "view-title", tabIndex: -1 }, idOf(index)),
         el("p.lead", {}, linked(textOf("reason", index) || outcome.about)),
+        claimOf(index) ? el("p.muted", {}, `The claim: ${claimOf(index)}.`) : null,
       ),
       looksLike(details),
       pictures(details),

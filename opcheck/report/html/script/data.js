@@ -41,6 +41,9 @@ const secondsOf = (index) => COLUMNS.microseconds[index] / 1e6;
 const detailsOf = (index) => DATA.details[index] ?? {};
 const isBad = (index) => COLUMN_OF_OUTCOMES[index] < BAD;
 
+/** Return what the check of a case claims; nothing for a check of others. */
+const claimOf = (index) => DATA.claims[textOf("check", index)];
+
 function subjectOf(index) {
   const variant = textOf("variant", index);
   return textOf("operator", index) + (variant === "function" ? "" : `[${variant}]`);
