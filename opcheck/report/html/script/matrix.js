@@ -139,7 +139,11 @@ function head(corner, groups, columns) {
   }
   const second = el("div.checks", { role: "row", "aria-rowindex": 2 }, corner);
   for (const column of columns) {
-    const node = el("div.check", { role: "columnheader", title: DATA.claims[column.check] }, el("span", {}, column.check));
+    const node = el(
+      "div.check",
+      { role: "columnheader", title: DATA.claims[column.check] },
+      el("span", {}, column.check),
+    );
     node.classList.toggle("first", column.starts);
     node.style.width = `${column.width}px`;
     second.append(node);
