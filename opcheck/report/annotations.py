@@ -29,11 +29,9 @@ def github_annotations(records: Iterable[Record], folder: str = "", most: int = 
     for failed in failures[:most]:
         record = Record.model_validate(failed.record)
         also = len(failed.same) + len(failed.blocked)
-        text = record.message or record.reason
-        more = f"\n\n{also} further cases follow from it" if also else ""
-        yield _command(
-            "error", _place(record, folder), f"{record.outcome}: {record.id}", shortened(text, LONGEST) + more
-        )
+        text = shortened(record.message or record.reason, LONGEST, LONGEST // 4)
+        text += f"\n\nthe same cause: {also} more" if also else ""
+        yield _command("error", _place(record, folder), f"{record.outcome}: {record.id}", text)
     if len(failures) > most:
         what = f"{len(failures) - most} of {len(failures)} failures have no annotation: see the report"
         yield _command("warning", {}, "opcheck", what)

@@ -13,7 +13,7 @@ from opcheck.report.model import Record, Report
 from opcheck.text import printable
 
 KINDS = {
-    "newly failing": "passed before, or is new",
+    "newly failing": "did not fail before, or is new",
     "gone": "not there any more",
     "newly skipped": "ran before",
     "failing otherwise": "failed before, with another outcome",

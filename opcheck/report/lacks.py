@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from opcheck.report.model import Report
-from opcheck.report.shards import groups, missing
+from opcheck.report.shards import groups, trouble
 
 
 def lacks(report: Report) -> list[str]:
@@ -23,9 +24,13 @@ def _lacks(report: Report) -> Iterator[str]:
             what = f"shard {run.shard} of the run" if run.shard else "the run"
             how = "did not come to its end" if run.seconds is None else "has no record of some of its cases"
             yield f"{what} with torch {run.torch}, begun {run.started}, {how}"
+    counts = Counter(record.run for record in report.records)
+    for index, run in enumerate(report.runs):
+        if run.complete and not run.shard and run.cases not in (None, counts[index]):
+            there = f"{counts[index]} of {run.cases} cases"
+            yield f"the run with torch {run.torch}, begun {run.started}, has records of {there}"
     for members in groups(report.runs):
-        absent = missing(report.runs, members)
-        if absent:
+        found = trouble(report.runs, members, counts)
+        if found:
             one = report.runs[members[0]]
-            shards = f"shard {absent[0]} is" if len(absent) == 1 else f"shards {', '.join(absent)} are"
-            yield f"{shards} missing from the run with torch {one.torch}, python {one.python} on {one.platform}"
+            yield f"of the run with torch {one.torch}, python {one.python} on {one.platform}, {found}"

@@ -66,8 +66,10 @@ def by_device(report: Report) -> dict[str, Cases]:
 
 
 def _part(one: Makeup, name: str) -> str:
-    value = getattr(one, name) or "none"
-    return str(value) if name in ("platform", "details") else f"{name} {value}"
+    value = getattr(one, name)
+    if name in ("platform", "details"):
+        return str(value) or f"{name} unknown"
+    return f"{name} {'none' if value == '' else value}"
 
 
 def _minor(text: str) -> str:

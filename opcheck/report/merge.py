@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from opcheck.report.makeup import Makeup, makeup
 from opcheck.report.model import Record, Report, Run
-from opcheck.report.shards import folded, groups, missing, shard_of
+from opcheck.report.shards import folded, groups, shard_of, trouble
 from opcheck.spec.problems import SpecError
 from opcheck.text import printable
 
@@ -45,25 +46,26 @@ def merge(reports: Iterable[tuple[str, Report]]) -> Report:
             if key in seen:
                 twice.append((record.id, seen[key], name))
             seen[key] = name
-        records += [_moved(record, len(runs)) for record in report.records]
+        records += [_moved(record, record.run + len(runs)) for record in report.records]
         runs += report.runs
     if twice:
         raise Duplicates(twice)
     return _with_whole_runs(runs, records)
 
 
-def _moved(record: Record, by: int) -> Record:
-    return record.model_copy(update={"run": record.run + by}) if by else record
+def _moved(record: Record, run: int) -> Record:
+    return record if record.run == run else record.model_copy(update={"run": run})
 
 
 def _with_whole_runs(runs: Sequence[Run], records: Sequence[Record]) -> Report:
     """Return a report in which the shards of each run whose shards are all there are one run."""
+    counts = Counter(record.run for record in records)
     replaced: dict[int, Run] = {}
     gone: dict[int, int] = {}
     """The first shard of the run that a shard has become a part of."""
     for members in groups(runs):
         ordered = sorted(members, key=lambda index: shard_of(runs[index]))
-        whole = None if missing(runs, members) else folded([runs[index] for index in ordered])
+        whole = None if trouble(runs, members, counts) else folded([runs[index] for index in ordered])
         if whole is not None:
             replaced[members[0]] = whole
             gone |= dict.fromkeys(members[1:], members[0])
@@ -72,5 +74,5 @@ def _with_whole_runs(runs: Sequence[Run], records: Sequence[Record]) -> Report:
     places |= {index: places[first] for index, first in gone.items()}
     return Report(
         runs=[replaced.get(index, runs[index]) for index in kept],
-        records=[record.model_copy(update={"run": places[record.run]}) for record in records],
+        records=[_moved(record, places[record.run]) for record in records],
     )

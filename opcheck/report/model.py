@@ -59,6 +59,9 @@ class Run(Part):
     )
     started: str = Field(description="when it began, in UTC, by ISO 8601")
     seconds: float | None = Field(None, description="how long it took; null if it did not come to its end")
+    cases: int | None = Field(
+        None, ge=0, description="how many cases were selected, in all shards of the run together; null if unknown"
+    )
     complete: bool = Field(description="whether every selected case has a record")
     left_out: list[LeftOut] = Field(
         default=[], description="what rules left out of the selection; each shard has what they left out of the whole"

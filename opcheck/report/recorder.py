@@ -29,6 +29,8 @@ class Facts:
     """Returns the root of the project."""
     left_out: Callable[[], Counter[Rule]]
     """Returns how many cases each rule of a device profile leaves out."""
+    other_shards: Callable[[], int]
+    """Returns how many of the selected cases other shards have."""
     seed: Callable[[], int | None]
     """Returns the seed to name in rerun commands."""
 
@@ -79,6 +81,7 @@ class Recorder:
         ended = {
             "devices": devices,
             "seconds": round(time.monotonic() - self._start, 3),
+            "cases": len(self._planned) + self._facts.other_shards() if self._is_known else None,
             "complete": self._is_known and self._planned <= self._done,
             "left_out": rows(self._facts.left_out()),
         }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from opcheck.report.model import Device, LeftOut, Run
 
@@ -45,6 +45,25 @@ def missing(runs: Sequence[Run], members: Iterable[int]) -> list[str]:
     there = [shard_of(runs[index]) for index in members]
     count = there[0][1]
     return [f"{number}/{count}" for number in range(1, count + 1) if (number, count) not in there]
+
+
+def trouble(runs: Sequence[Run], members: Sequence[int], counts: Mapping[int, int]) -> str:
+    """Return why some shards are not one whole run; an empty string if they are.
+
+    counts: how many records each run has. Shards that were divided by different durations may leave out cases: then
+    they have fewer together than were selected.
+    """
+    absent = missing(runs, members)
+    if absent:
+        return f"shard {absent[0]} is missing" if len(absent) == 1 else f"shards {', '.join(absent)} are missing"
+    selected = {runs[index].cases for index in members}
+    if len(selected) > 1:
+        return "the shards are not of the same cases"
+    (cases,) = selected
+    own = sum(counts.get(index, 0) for index in members)
+    if cases is not None and own != cases and all(runs[index].complete for index in members):
+        return f"the shards have {own} of {cases} cases together: they were not divided in the same way"
+    return ""
 
 
 def folded(shards: Sequence[Run]) -> Run | None:

@@ -42,8 +42,14 @@ def facts(plugin: Plugin) -> Facts:
     )
     return Facts(
         begun, lambda: _header(plugin, begun), lambda: plugin.settings.root, lambda: plugin.left_out,
-        lambda: plugin.rerun_seed,
+        lambda: _other_shards(config), lambda: plugin.rerun_seed,
     )  # fmt: skip
+
+
+def _other_shards(config: pytest.Config) -> int:
+    """Return how many cases are in other shards, as the plugin says that divides them; 0 without shards."""
+    shared = getattr(config.pluginmanager.get_plugin("opcheck_shard"), "shared", None)
+    return 0 if shared is None else int(shared.others)
 
 
 def _header(plugin: Plugin, begun: Run) -> Run:

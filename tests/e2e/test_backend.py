@@ -70,6 +70,13 @@ def test_the_right_backend_passes_as_the_cpu_does(right):
     assert right.code == 0
 
 
+def test_the_report_says_what_the_device_is_called(right):
+    assert right.header["devices"] == [
+        {"name": "cpu", "details": ""}, {"name": "sim", "details": "simulated on the CPU"}
+    ]  # fmt: skip
+    assert right.header["complete"] is True
+
+
 FAULTS = {
     "missing": ("torch.erfinv", "aten.erfinv.default has no kernel on sim"),
     "gradient": ("torch.tanh", "the reverse-mode Jacobian is not the numerical one"),

@@ -49,6 +49,8 @@ def test_a_signal_leaves_a_report_of_what_had_finished(shared, request, number, 
         "demo.slow::variants[cpu-float64]": "passed",
     }
     assert run.out.splitlines()[-1] == "interrupted after 2 of 4 cases"
+    assert run.header["complete"] is False
+    assert run.header["seconds"] > 0
     assert "Traceback" not in run.out + run.err
 
 
@@ -69,6 +71,8 @@ def test_a_crash_of_the_only_process_costs_the_cases_that_crash(crashed):
         "demo.aborts::grad_dtypes[cpu-float64]": "error",
         "demo.aborts::variants[cpu-float64]": "error",
     }
+    assert crashed.header["complete"] is True
+    assert {(one["file"], one["line"]) for one in crashed.records.values()} == {("crash.toml", 3), ("crash.toml", 9)}
 
 
 def test_a_crash_names_the_seed(crashed):
@@ -85,6 +89,7 @@ def test_a_crash_in_process_keeps_the_report_of_what_had_finished(shared):
 
     run = shared("crash-in-process", run)
     assert run.code == -signal.SIGABRT
+    assert (run.header["complete"], run.header["seconds"]) == (False, None)
     assert run.outcomes == {
         "demo.slow::grad_dtypes[cpu-float64]": "passed",
         "demo.slow::variants[cpu-float64]": "passed",

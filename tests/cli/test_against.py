@@ -1,0 +1,59 @@
+"""What a run misses of an earlier report."""
+
+from __future__ import annotations
+
+import pytest
+from report_files import record, report, run
+
+from opcheck.cli.against import Request, changes
+from opcheck.plan import load
+from opcheck.settings import Settings
+from opcheck.spec.device import profiles
+
+SIN, LOST, ELSEWHERE = "torch.sin::vmap[cpu-float64]", "torch.lost::vmap[cpu-float64]", "torch.lost::vmap[cuda-float64]"
+
+
+@pytest.fixture
+def request_for(write, tmp_path):
+    def make(*paths):
+        spec = write('[[operator]]\nname = "torch.sin"\nsamples = [{ use = "unary" }]\n', "specs/a.toml")
+        library = load([spec], Settings())
+        return Request.of(library, [profiles()["cpu"]], [tmp_path / path for path in paths], tmp_path)
+
+    return make
+
+
+def old(*names, file="specs/a.toml"):
+    return report(*(record(name, file=file) for name in names))
+
+
+def test_what_the_specs_have_no_longer_is_missed_on_the_devices_of_the_run(request_for):
+    assert request_for("specs").missed(old(SIN, LOST, ELSEWHERE)) == {LOST}
+
+
+@pytest.mark.parametrize(
+    ("paths", "file", "is_missed"),
+    [
+        (("specs",), "specs/b.toml", True), (("specs",), "specs/deep/b.toml", True), ((".",), "specs/b.toml", True),
+        (("specs/a.toml",), "specs/a.toml", True), (("specs/a.toml",), "specs/b.toml", False),
+        (("specs",), "specs2/b.toml", False), (("more", "specs"), "specs/b.toml", True), (("specs",), "", True),
+    ],
+)  # fmt: skip
+def test_of_other_files_nothing_is_missed(request_for, paths, file, is_missed):
+    assert request_for(*paths).missed(old(LOST, file=file)) == ({LOST} if is_missed else set())
+
+
+def test_what_was_not_selected_is_counted(request_for):
+    found = changes(old("torch.sin::backward[cpu-float64]", SIN, ELSEWHERE), old(SIN), request_for("specs"))
+    assert (found.changes, found.left_aside, found.is_regression()) == ([], {"cpu": 1, "cuda": 1}, False)
+
+
+def test_other_shards_are_not_missed(request_for):
+    shard = report(record(SIN), runs=[run(shard="2/3", cases=5)])
+    found = changes(old(SIN), shard, request_for("specs"))
+    assert (found.lacks, found.is_regression()) == ([], False)
+
+
+def test_a_run_that_did_not_end_shows_nothing(request_for):
+    part = report(record(SIN), runs=[run(shard="2/3", complete=False)])
+    assert changes(old(SIN), part, request_for("specs")).is_regression()

@@ -1,0 +1,135 @@
+"""`opcheck report` and `opcheck schema report`, from reports made by hand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+from report_files import record, report, run
+
+from opcheck.report.reading import read
+from opcheck.report.writing import write
+
+
+@pytest.fixture
+def files(project):
+    """Return a function that writes reports under some names."""
+
+    def write_reports(**reports):
+        for name, one in reports.items():
+            write(one, Path(f"{name}.json"))
+
+    return write_reports
+
+
+class TestSchema:
+    def test_it_accepts_reports_and_refuses_what_is_wrong(self, cli, files):
+        files(a=report(record("a", "failed", fields={"x": 1}), record("b")))
+        schema = json.loads(cli("schema", "report").out)
+        data = json.loads(Path("a.json").read_text())
+        jsonschema.Draft202012Validator.check_schema(schema)
+        jsonschema.validate(data, schema)
+        for key, wrong in (("schema", 1), ("records", {}), ("runs", None)):
+            with pytest.raises(jsonschema.ValidationError):
+                jsonschema.validate({**data, key: wrong}, schema)
+        data["records"][0]["outcome"] = "maybe"
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(data, schema)
+
+    def test_it_lets_newer_minor_versions_pass(self, cli, files):
+        files(a=report(record("a")))
+        data = json.loads(Path("a.json").read_text()) | {"schema": "1.4", "further": 1}
+        jsonschema.validate(data, json.loads(cli("schema", "report").out))
+
+    def test_it_is_written_but_not_installed(self, cli):
+        assert cli("schema", "report", "--output=s.json").code == 0
+        assert "records" in json.loads(Path("s.json").read_text())["properties"]
+        done = cli("schema", "report", "--install")
+        assert (done.code, done.err.partition(";")[0]) == (
+            2, "opcheck: --install is for the schema of specs, which editors use"
+        )  # fmt: skip
+
+
+class TestMerge:
+    def test_it_says_what_it_wrote(self, cli, files):
+        files(a=report(record("a"), record("b")), b=report(record("a"), runs=[run(torch="2.14.1")]))
+        done = cli("report", "merge", "a.json", "b.json", "-o", "more/all.json")
+        assert (done.code, done.out, done.err) == (0, "wrote more/all.json: 3 cases of 2 runs\n", "")
+        assert [one.torch for one in read(Path("more/all.json")).runs] == ["2.13.0", "2.14.1"]
+
+    def test_an_input_may_be_the_output(self, cli, files):
+        files(a=report(record("a")), b=report(record("b")))
+        assert cli("report", "merge", "a.json", "b.json", "-o", "a.json").code == 0
+        assert len(read(Path("a.json")).records) == 2
+
+    def test_a_case_that_is_there_twice_is_refused_and_nothing_is_written(self, cli, files):
+        files(a=report(record("a")))
+        done = cli("report", "merge", "a.json", "a.json", "-o", "all.json")
+        assert done.err.splitlines()[0] == "opcheck: a is in a.json and in a.json"
+        assert (done.code, Path("all.json").exists()) == (2, False)
+
+    def test_an_output_that_cannot_be_written_is_told(self, cli, files):
+        files(a=report(record("a")))
+        done = cli("report", "merge", "a.json", "-o", "demo.py/all.json")
+        assert done.code == 2
+        assert done.err.startswith("opcheck: [Errno ")
+
+    def test_missing_shards_are_told_and_the_rest_is_written(self, cli, files):
+        files(a=report(record("a"), runs=[run(shard="1/3")]), c=report(record("c"), runs=[run(shard="3/3")]))
+        done = cli("report", "merge", "a.json", "c.json", "-o", "all.json")
+        assert done.code == 1
+        assert done.err.endswith(", shard 2/3 is missing\n")
+        files(b=report(record("b"), runs=[run(shard="2/3")]))
+        done = cli("report", "merge", "all.json", "b.json", "-o", "all.json")
+        assert (done.code, done.out, done.err) == (0, "wrote all.json: 3 cases of 1 run\n", "")
+
+
+class TestDiff:
+    def test_exit_codes(self, cli, files):
+        files(a=report(record("a"), record("b", "failed")), b=report(record("a", "failed"), record("b")))
+        assert cli("report", "diff", "a.json", "a.json").code == 0
+        assert cli("report", "diff", "a.json", "b.json").code == 1
+        assert cli("report", "diff", "a.json", "c.json").code == 2
+
+    def test_slower_cases_are_told_and_no_regression(self, cli, files):
+        files(a=report(record("a", seconds=1)), b=report(record("a", seconds=3)))
+        done = cli("report", "diff", "a.json", "b.json", "--slower", "2")
+        assert "slower (by more than the factor): 1 case\n  a: 1.00 s, now 3.00 s\n" in done.out
+        assert done.code == 0
+        assert "slower" not in cli("report", "diff", "a.json", "b.json").out
+
+    @pytest.mark.parametrize("factor", ["0.5", "two", "inf", "nan", "-1"])
+    def test_a_factor_is_a_number_of_at_least_one(self, cli, factor):
+        done = cli("report", "diff", "a.json", "b.json", f"--slower={factor}")
+        assert done.code == 2
+        assert f'"{factor}" is not a factor; expected a number of at least 1' in done.err
+
+    def test_reports_without_a_case_in_common_show_nothing(self, cli, files):
+        files(a=report(record("a")), b=report(record("b")))
+        assert cli("report", "diff", "a.json", "b.json", "--allow=gone").code == 1
+
+    def test_the_help_says_why_what_is_gone_is_a_regression(self, cli):
+        told = " ".join(cli("report", "diff", "--help").out.split())
+        assert "A case that is not run shows no regression, and hides one" in told
+
+
+def test_most_annotations_can_be_given(cli, files):
+    files(a=report(*(record(str(number), "failed") for number in range(5))))
+    lines = cli("report", "github-annotations", "a.json", "--most=2").out.splitlines()
+    assert [line.split(" ")[0] for line in lines] == ["::error", "::error", "::warning"]
+
+
+def test_what_is_no_report_is_told(cli, project):
+    project.write("a.json", "[1")
+    for action in (["markdown"], ["github-annotations"], ["diff", "a.json"]):
+        done = cli("report", *action, "a.json")
+        assert (done.code, done.out) == (2, "")
+        assert done.err.startswith("a.json: ")
+
+
+def test_an_action_is_needed(cli):
+    done = cli("report")
+    assert done.code == 2
+    assert "ACTION" in done.err

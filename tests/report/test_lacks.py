@@ -1,0 +1,43 @@
+"""What a report lacks."""
+
+from __future__ import annotations
+
+from report_files import record, report, run
+
+from opcheck.report.lacks import lacks
+
+
+def test_a_whole_report_lacks_nothing():
+    assert lacks(report(record("a"))) == []
+
+
+def test_one_without_records():
+    assert lacks(report()) == ["it has no record of any case"]
+    assert lacks(report(runs=[])) == ["it has no record of any case"]
+
+
+def test_one_that_was_cut_off():
+    assert lacks(report(record("a")).cut()) == ["its end is missing: the file was cut off"]
+
+
+def test_runs_that_were_interrupted_or_killed():
+    runs = [run(complete=False), run(complete=False, seconds=None), run(complete=False, shard="1/1")]
+    begin = "the run with torch 2.13.0, begun 2026-01-01T00:00:00+00:00,"
+    assert lacks(report(record("a"), runs=runs)) == [
+        f"{begin} has no record of some of its cases",
+        f"{begin} did not come to its end",
+        f"shard 1/1 of {begin} has no record of some of its cases",
+    ]
+
+
+def test_missing_shards():
+    (found,) = lacks(report(record("a"), runs=[run(shard="5/5")]))
+    assert found == (
+        "of the run with torch 2.13.0, python 3.11.7 on Linux x86_64, shards 1/5, 2/5, 3/5, 4/5 are missing"
+    )
+
+
+def test_records_that_are_not_there():
+    (found,) = lacks(report(record("a"), runs=[run(cases=2)]))
+    assert found.endswith(", has records of 1 of 2 cases")
+    assert lacks(report(record("a"), runs=[run(cases=1)])) == []

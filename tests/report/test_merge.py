@@ -1,0 +1,143 @@
+"""Merging reports."""
+
+from __future__ import annotations
+
+import pytest
+from report_files import record, report, run
+
+from opcheck.report.lacks import lacks
+from opcheck.report.merge import Duplicates, merge
+from opcheck.report.model import Device, LeftOut
+
+THE_RUN = "of the run with torch 2.13.0, python 3.11.7 on Linux x86_64,"
+
+
+def merged(*reports):
+    return merge((f"{number}.json", one) for number, one in enumerate(reports))
+
+
+def shards(*numbers, of=3, **keys):
+    """Return the reports of some shards, each with two cases."""
+    return [
+        report(
+            record(f"a{number}"), record(f"b{number}", "failed"),
+            runs=[run(shard=f"{number}/{of}", command=["opcheck", "run", "--shard", f"{number}/{of}", "-n2"], **keys)],
+        )
+        for number in numbers
+    ]  # fmt: skip
+
+
+def test_runs_and_their_records_stay_together():
+    found = merged(
+        report(record("a"), record("b", run=1), runs=[run(seed=1), run(seed=2)]),
+        report(record("c"), runs=[run(seed=3)]),
+    )
+    assert [(one.id, found.run_of(one).seed) for one in found.records] == [("a", 1), ("b", 2), ("c", 3)]
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"torch": "2.14.1"}, {"python": "3.12.0"}, {"platform": "Linux aarch64"}, {"opcheck": "0.2"}, {"seed": 1},
+        {"engine": "torch"}, {"overrides": {"eps": 0.1}}, {"devices": [Device(name="cpu", details="other")]},
+    ],
+    ids=lambda keys: next(iter(keys)),
+)  # fmt: skip
+def test_a_case_may_be_there_twice_if_its_runs_differ(keys):
+    found = merged(report(record("a")), report(record("a", "failed"), runs=[run(**keys)]))
+    assert [one.outcome for one in found.records] == ["passed", "failed"]
+
+
+@pytest.mark.parametrize("keys", [{}, {"started": "later"}, {"seconds": 9.0}, {"selection": {"k": ["a"]}}])
+def test_else_both_files_are_named(keys):
+    with pytest.raises(Duplicates) as caught:
+        merged(report(record("a"), record("x")), report(record("c"), record("a"), runs=[run(**keys)]))
+    assert str(caught.value).splitlines() == [
+        "opcheck: a is in 0.json and in 1.json",
+        "opcheck: their runs do not differ in versions, platform, device, engine, seed or overrides",
+    ]
+
+
+def test_the_details_of_another_device_do_not_tell_runs_apart():
+    gpu = [Device(name="cpu"), Device(name="cuda", details="A100")]
+    with pytest.raises(Duplicates):
+        merged(report(record("a")), report(record("a"), runs=[run(devices=gpu)]))
+
+
+def test_many_cases_that_are_there_twice_are_counted():
+    many = report(*(record(str(number)) for number in range(20)))
+    with pytest.raises(Duplicates, match="and 15 more cases are there twice"):
+        merged(many, many)
+
+
+class TestShards:
+    def test_all_of_them_are_one_run(self):
+        found = merged(*shards(2, 3, 1))
+        assert [one.id for one in found.records] == ["a2", "b2", "a3", "b3", "a1", "b1"]
+        (whole,) = found.runs
+        assert (whole.shard, whole.seconds, whole.complete) == ("", 4.5, True)
+        assert whole.command == ["opcheck", "run", "-n2"]
+        assert lacks(found) == []
+
+    @pytest.mark.parametrize("words", [["--shard=1/1"], ["--opcheck-shard", "1/1"], ["--opcheck-shard=1/1"]])
+    def test_the_command_is_that_of_the_whole(self, words):
+        found = merged(report(record("a"), runs=[run(shard="1/1", command=["pytest", *words, "specs"])]))
+        assert found.runs[0].command == ["pytest", "specs"]
+
+    def test_what_is_missing_is_told_and_the_others_stay_apart(self):
+        found = merged(*shards(1, 4, of=4))
+        assert [one.shard for one in found.runs] == ["1/4", "4/4"]
+        assert lacks(found) == [f"{THE_RUN} shards 2/4, 3/4 are missing"]
+
+    def test_they_can_be_merged_in_several_steps(self):
+        found = merged(merged(*shards(1, 2)), *shards(3))
+        assert (len(found.runs), lacks(found)) == (1, [])
+
+    def test_one_that_did_not_end_makes_the_run_incomplete(self):
+        found = merged(*shards(1, 3), *shards(2, complete=False, seconds=None))
+        assert (len(found.runs), found.runs[0].complete, found.runs[0].seconds) == (1, False, None)
+        assert lacks(found) == ["the run with torch 2.13.0, begun 2026-01-01T00:00:00+00:00, did not come to its end"]
+
+    @pytest.mark.parametrize(
+        "keys", [{"torch": "2.14.1"}, {"seed": 1}, {"selection": {"check": ["vmap"]}}, {"engine": "torch"}]
+    )
+    def test_those_of_another_run_are_no_help(self, keys):
+        found = merged(*shards(1, 2), *shards(3, **keys))
+        assert len(found.runs) == 3
+        assert len(lacks(found)) == 2
+
+    def test_one_of_another_count_is_no_help(self):
+        assert len(lacks(merged(*shards(1, 2), *shards(3, of=4)))) == 2
+
+    def test_what_was_left_out_of_the_whole_counts_once(self):
+        rows = [LeftOut(device="npu", reason="deny", cases=5)]
+        assert merged(*shards(1, 2, 3, left_out=rows)).runs[0].left_out == rows
+
+    def test_a_shard_without_cases_on_a_device_does_not_know_its_details(self):
+        unknown, known = [Device(name="cuda")], [Device(name="cuda", details="A100")]
+        found = merged(*shards(1, devices=unknown), *shards(2, 3, devices=known))
+        assert [one.devices for one in found.runs] == [known]
+
+    def test_those_on_different_devices_stay_apart(self):
+        first, second = ([Device(name="cuda", details=name)] for name in ("A100", "H100"))
+        found = merged(*shards(1, 2, devices=first), *shards(3, devices=second))
+        assert (len(found.runs), lacks(found)) == (3, [])
+
+    def test_a_shard_of_one_device_does_not_stand_for_that_of_another(self):
+        first, second = ([Device(name="cpu", details=name)] for name in ("one", "two"))
+        found = merged(*shards(1, 2, 3, devices=first), *shards(1, 3, devices=second))
+        assert [one.shard for one in found.runs] == ["", "1/3", "3/3"]
+        assert lacks(found) == [f"{THE_RUN} shard 2/3 is missing"]
+
+    def test_a_case_that_fell_between_them_is_missed(self):
+        found = merged(*shards(1, 2, 3, cases=7))
+        assert len(found.runs) == 3
+        assert lacks(found) == [
+            f"{THE_RUN} the shards have 6 of 7 cases together: they were not divided in the same way"
+        ]
+        whole = merged(*shards(1, 2, 3, cases=6))
+        assert (len(whole.runs), whole.runs[0].cases, lacks(whole)) == (1, 6, [])
+
+    def test_shards_of_other_specs_are_no_run(self):
+        found = merged(*shards(1, 2, cases=6), *shards(3, cases=8))
+        assert lacks(found) == [f"{THE_RUN} the shards are not of the same cases"]
