@@ -120,7 +120,7 @@ def test_the_header_tells_of_each_run(tmp_path):
     assert page.count("02 Jan 2026, 03:04 UTC") == 2
     assert "20 min 34 s" in page
     assert "NPU 3" in page
-    assert "Not all of it ran." in page
+    assert "Not all of it ran:" in page
 
 
 def test_a_report_without_cases_or_runs_is_a_page_too():
