@@ -100,6 +100,7 @@ function showMatrix(root, { cases }) {
   frame.addEventListener("scroll", () => requestAnimationFrame(() => drawRows(grid)), { passive: true });
   new ResizeObserver(() => drawRows(grid)).observe(frame);
   body.addEventListener("keydown", (event) => moveInMatrix(event, grid));
+  body.addEventListener("pointerover", ({ target }) => (target.title ||= target.ariaLabel ?? ""));
   body.addEventListener("focusin", (event) => {
     const cell = event.target.closest(".cell");
     if (cell) grid.at = [Number(cell.parentNode.dataset.row), Number(cell.dataset.column)];
@@ -123,7 +124,7 @@ function placed(groups) {
 
 /** Put a node where a column is. */
 function at(node, column) {
-  node.style.left = `calc(var(--names) + ${column.left}px)`;
+  node.style.left = `${column.left}px`;
   return node;
 }
 
@@ -154,9 +155,9 @@ function head(corner, groups, columns) {
 /** Make the cells that are in sight, and some around them. */
 function drawRows(grid) {
   const { frame, body, rows, columns, drawn } = grid;
-  const above = Math.max(0, Math.floor(frame.scrollTop / CELL) - 10);
-  const below = Math.min(rows.length, above + Math.ceil((frame.clientHeight || 800) / CELL) + 20);
-  const step = 12 * CELL; // columns come and go by the dozen
+  const above = Math.max(0, Math.floor(frame.scrollTop / CELL) - 6);
+  const below = Math.min(rows.length, above + Math.ceil((frame.clientHeight || 800) / CELL) + 8);
+  const step = 6 * CELL; // columns come and go by the half dozen
   const from = Math.floor(frame.scrollLeft / step) * step - step;
   const to = from + (Math.ceil((frame.clientWidth || 1200) / step) + 2) * step;
   const seen = [...columns.entries()].filter(([, column]) => column.left + column.width > from && column.left < to);
@@ -217,7 +218,6 @@ function cellOf(row, k, column) {
       href: linkOfCell(found, name, column),
       role: "gridcell",
       tabIndex: -1,
-      title: said,
       "aria-label": said,
       "aria-colindex": k + 2,
       "data-column": k,
@@ -245,9 +245,11 @@ const cellAt = ({ drawn }, [row, column]) => drawn.get(row)?.querySelector(`[dat
 
 /** The cell where a person left the matrix is the one that Tab comes to; if it is out of sight, the first one in sight. */
 function setTabStop(grid) {
-  for (const node of grid.body.querySelectorAll(".cell[tabindex='0']")) node.tabIndex = -1;
   const cell = cellAt(grid, grid.at) ?? grid.body.querySelector(".cell");
+  if (cell === grid.stop) return;
+  if (grid.stop) grid.stop.tabIndex = -1;
   if (cell) cell.tabIndex = 0;
+  grid.stop = cell;
 }
 
 function moveInMatrix(event, grid) {
