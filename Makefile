@@ -1,5 +1,6 @@
 # make run         every shipped spec on the CPU, with a progress bar and a summary; TORCH=2.14.1 for another torch
 # make test        the tests of opcheck itself, without the operator library; TORCH=2.14.1 as above
+# make browser     installs what the tests of the HTML report need: Chromium, where Debian's packages are at hand, and axe-core
 # make floors      the same tests on the lowest versions that pyproject.toml declares; TORCH=2.6.0 for torch's, too
 # make torch-free  what needs no torch, under PYTHON=python3.13 for example
 # make lint        ruff and mypy
@@ -20,7 +21,7 @@ BIN     := $(VENV)/bin
 JOBS    ?= auto
 ARGS    ?=
 
-.PHONY: run test floors torch-free lint mutants bench clean docs site
+.PHONY: run test browser floors torch-free lint mutants bench clean docs site
 .DEFAULT_GOAL := run
 
 # A stamp is newer than what it was installed from; a change of either installs again. torch comes first and exactly as
@@ -46,6 +47,20 @@ run: $(VENV)/.installed
 test: $(VENV)/.developing
 	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal $(ARGS)
 
+# Tests of the HTML report are skipped where there is no browser. Playwright would download one; the system's own will do.
+CHROMIUM := $(firstword $(foreach name,chromium chromium-browser google-chrome,$(shell command -v $(name))))
+SUDO     := $(if $(filter 0,$(shell id -u)),,sudo)
+INSTALL  := $(SUDO) apt-get install -y -qq --no-install-recommends
+AXE      := tests/e2e/node_modules/.package-lock.json
+
+browser: $(AXE)
+	$(if $(CHROMIUM),@echo the browser is $(CHROMIUM),$(SUDO) apt-get update -qq && $(INSTALL) chromium fonts-dejavu-core)
+
+$(AXE): tests/e2e/package.json tests/e2e/package-lock.json
+	$(if $(shell command -v npm),,$(SUDO) apt-get update -qq && $(INSTALL) npm)
+	npm ci --prefix tests/e2e --no-audit --no-fund --ignore-scripts
+	touch $@
+
 # All in the lowest version that is declared, but for torch, which stays as pinned unless TORCH says otherwise: not every index
 # has old builds of it for the CPU alone, and the others take gigabytes. The stamp names the torch that was installed last.
 FLOORS := .venv-floors
@@ -60,7 +75,7 @@ $(FLOORS)/.installed-$(TORCH): pyproject.toml constraints.txt tools/declared.py
 
 floors: $(FLOORS)/.installed-$(TORCH)
 	@echo torch==$(TORCH) $$(cat $(FLOORS)/floors.txt)
-	$(FLOORS)/bin/python -m pytest -q -n $(JOBS) $(ARGS)
+	$(FLOORS)/bin/python -m pytest -q -n $(JOBS) --ignore tests/e2e/test_html_report.py $(ARGS)
 
 # For interpreters without a build of torch at hand. Each has an environment of its own.
 FREE := .venv-torch-free-$(notdir $(PYTHON))
@@ -68,7 +83,7 @@ FREE := .venv-torch-free-$(notdir $(PYTHON))
 $(FREE)/.installed: pyproject.toml constraints.txt tools/declared.py
 	test -x $(FREE)/bin/python || $(PYTHON) -m venv $(FREE)
 	$(FREE)/bin/python -m pip install --quiet --constraint constraints.txt packaging tomli
-	$(FREE)/bin/python tools/declared.py --without torch dev > $(FREE)/declared.txt
+	$(FREE)/bin/python tools/declared.py --without torch --without playwright dev > $(FREE)/declared.txt
 	$(FREE)/bin/python -m pip install --quiet --constraint constraints.txt --requirement $(FREE)/declared.txt
 	$(FREE)/bin/python -m pip install --quiet --no-deps --editable .
 	touch $@
@@ -110,5 +125,5 @@ site: $(SITE)/.installed
 	NO_MKDOCS_2_WARNING=1 $(SITE)/bin/mkdocs build --strict
 
 clean:
-	rm -rf $(VENV) .venv-* .pytest_cache .mypy_cache .ruff_cache .hypothesis .opcheck_cache build dist site *.egg-info
+	rm -rf $(VENV) .venv-* tests/e2e/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis .opcheck_cache build dist site *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

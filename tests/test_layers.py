@@ -269,7 +269,7 @@ samples  = [{ use = "unary" }]
         "opcheck matrix",
         "opcheck schema report", "opcheck report markdown report.json", "opcheck report diff report.json report.json",
         "opcheck report merge report.json -o all.json", "opcheck report github-annotations report.json",
-        "opcheck report junit report.json -o report.xml",
+        "opcheck report junit report.json -o report.xml", "opcheck report html report.json -o report.html",
         "pytest --collect-only -q spec.toml", "pytest --collect-only -q spec.toml::torch.sin::backward[cpu-float64]",
     ],
 )  # fmt: skip

@@ -25,9 +25,8 @@ ENVIRONMENT |= {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
 def sources(folder: Path) -> set[str]:
     """Return the files below a folder of the project, relative to it, but for what tools leave there."""
     found = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
-    return {
-        path.as_posix() for path in found if not any(part[0] == "." or part == "__pycache__" for part in path.parts)
-    }
+    tools = ("__pycache__", "node_modules")
+    return {path.as_posix() for path in found if not any(part[0] == "." or part in tools for part in path.parts)}
 
 
 def ran(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:

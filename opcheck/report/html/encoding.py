@@ -8,6 +8,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
+from opcheck.plan.builtin_kinds import BUILTIN
+from opcheck.report.lacks import lacks
 from opcheck.report.model import Record, Report
 from opcheck.run.outcome import KINDS
 
@@ -19,6 +21,9 @@ PLACE = "\x00"
 
 ENTRY = ("output", "leaf", "row", "column", "numerical", "analytical", "wrong", "entries", "name", "leaf_name")
 """Fields about the worst entry, which `worst` and `jacobians` have as well."""
+
+CLAIMS = {kind.name: kind.claim for kind in BUILTIN}
+"""What the built-in checks test, in the order in which they are planned."""
 
 DIGITS = 12
 """Of an entry of a Jacobian. Differences of entries are computed in the page."""
@@ -77,6 +82,8 @@ def encoded(report: Report) -> dict[str, Any]:
     `ids` has the ids that do not follow from the rest. `details` is about those cases alone that have any.
     """
     tables: dict[str, dict[str, int]] = {name: {} for name in (*TEXTS, "rerun")}
+    tables["check"] = {name: place for place, name in enumerate(_checks(report))}
+    tables["device"] = {name: place for place, name in enumerate(_devices(report))}
     columns: dict[str, list[int]] = {name: [] for name in (*tables, "outcome", "run", "line", "microseconds")}
     ids: dict[int, str] = {}
     details: dict[int, dict[str, Any]] = {}
@@ -94,15 +101,26 @@ def encoded(report: Report) -> dict[str, Any]:
             details[index] = own
     return {
         "outcomes": KINDS,
-        "runs": [
-            {"torch": run.torch, "complete": run.complete, "left_out": [rule.model_dump() for rule in run.left_out]}
-            for run in report.runs
-        ],
+        "runs": [{"torch": run.torch, "left_out": [rule.model_dump() for rule in run.left_out]} for run in report.runs],
+        "lacks": lacks(report),
+        "claims": {name: CLAIMS[name] for name in tables["check"] if name in CLAIMS},
         "tables": {name: list(table) for name, table in tables.items()},
         "columns": columns,
         "ids": ids,
         "details": details,
     }
+
+
+def _checks(report: Report) -> list[str]:
+    """Return the checks of a report, in the order in which they are planned; cases finish in any."""
+    present = dict.fromkeys(record.check for record in report.records)
+    return [*(name for name in CLAIMS if name in present), *(name for name in present if name not in CLAIMS)]
+
+
+def _devices(report: Report) -> list[str]:
+    """Return the devices of a report, as its runs name them."""
+    named = [device.name for run in report.runs for device in run.devices]
+    return list(dict.fromkeys([*named, *(record.device for record in report.records)]))
 
 
 def _usual_id(record: Record) -> str:

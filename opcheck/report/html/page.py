@@ -14,6 +14,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from opcheck.report.html.encoding import encoded
+from opcheck.report.lacks import lacks
 from opcheck.report.model import Report, Run
 
 HERE = Path(__file__).resolve().parent
@@ -42,6 +43,7 @@ def rendered(report: Report) -> str:
     script, style = _script(), (HERE / "style.css").read_text(encoding="utf-8")
     return environment.get_template("page.html.j2").render(
         report=report,
+        lacks=lacks(report),
         title=title(report.runs),
         counts=[sum(record.run == k for record in report.records) for k in range(len(report.runs))],
         data=Markup(_embedded(encoded(report))),

@@ -34,16 +34,30 @@ let STATE = parsed(location.hash);
 /** Return a link to the present view with some changes. Whatever it leads to, no case is open unless one is named. */
 const link = (changes) => fragmentOf({ ...STATE, case: "", run: "", ...changes });
 
-/** Return a link to a case. */
+/** Return a link to a case. There are many of them: what they have in common is made once. */
 function linkToCase(index) {
-  return link({ case: idOf(index), run: COLUMNS.run[index] ? String(COLUMNS.run[index]) : "" });
+  if (COMMON.state !== STATE) Object.assign(COMMON, { state: STATE, link: link({}) });
+  const run = COLUMNS.run[index];
+  return `${COMMON.link}&${new URLSearchParams({ case: idOf(index), ...(run ? { run } : {}) })}`;
 }
+const COMMON = { state: null, link: "" };
 
 /** Return a link that filters by values, and by nothing else. */
 function linkTo(view, only = {}) {
   const empty = Object.fromEntries(Object.keys(FACETS).map((name) => [name, new Set()]));
   for (const name of Object.keys(only)) if (FACETS[name]) only[name] = new Set([].concat(only[name]));
-  return fragmentOf({ ...STATE, ...empty, q: "", operator: "", reason: "", sort: "", case: "", run: "", view, ...only });
+  return fragmentOf({
+    ...STATE,
+    ...empty,
+    q: "",
+    operator: "",
+    reason: "",
+    sort: "",
+    case: "",
+    run: "",
+    view,
+    ...only,
+  });
 }
 
 /** Go to a fragment. `replace`: without a step for Back. */

@@ -5,7 +5,8 @@ function heading(title, counts, aside = null) {
   return el("div.heading", {}, el("h2", { id: "view-title", tabIndex: -1 }, title), el("p.muted", {}, counts), aside);
 }
 
-const nothing = () => el("p.nothing", {}, "No case is left by these filters. ", el("a", { href: linkTo(STATE.view) }, "Clear filters"));
+const nothing = () =>
+  el("p.nothing", {}, "No case is left by these filters. ", el("a", { href: linkTo(STATE.view) }, "Clear filters"));
 
 /** Return a field that chooses an order. */
 function sorting(sorts) {
@@ -50,7 +51,8 @@ function drawList(rows) {
   for (const [place, node] of kept) if (place < first || place >= last) node.remove();
   const added = [];
   for (let place = first; place < last; place++) if (!kept.has(place)) added.push(caseRow(rows, place));
-  if (first < before || before < 0) list.prepend(...added.filter((node) => Number(node.dataset.place) < before || before < 0));
+  if (first < before || before < 0)
+    list.prepend(...added.filter((node) => Number(node.dataset.place) < before || before < 0));
   list.append(...added.filter((node) => before >= 0 && Number(node.dataset.place) >= Math.min(before, after)));
   setListStop(rows);
 }
@@ -59,11 +61,21 @@ function caseRow(rows, place) {
   const index = rows.cases[place];
   const outcome = outcomeOf(index);
   const where = `${textOf("device", index)} ${textOf("dtype", index)}${TORCHES.length > 1 ? ` · torch ${torchOf(index)}` : ""}`;
-  const row = el("li", { "data-place": place, "aria-posinset": place + 1, "aria-setsize": rows.cases.length },
-    el("a", { href: linkToCase(index), tabIndex: -1 },
-      badge(outcome, false), el("span.unseen", {}, `${outcome.name}: `),
-      el("span.subject", {}, subjectOf(index)), el("span.of", {}, textOf("check", index)), el("span.where", {}, where),
-      el("span.reason", {}, textOf("reason", index)), el("span.time", {}, time(secondsOf(index)))));
+  const row = el(
+    "li",
+    { "data-place": place, "aria-posinset": place + 1, "aria-setsize": rows.cases.length },
+    el(
+      "a",
+      { href: linkToCase(index), tabIndex: -1 },
+      badge(outcome, false),
+      el("span.unseen", {}, `${outcome.name}: `),
+      el("span.subject", {}, subjectOf(index)),
+      el("span.of", {}, textOf("check", index)),
+      el("span.where", {}, where),
+      el("span.reason", {}, textOf("reason", index)),
+      el("span.time", {}, time(secondsOf(index))),
+    ),
+  );
   row.style.top = `${place * rows.height}px`;
   row.style.height = `${rows.height}px`;
   return row;

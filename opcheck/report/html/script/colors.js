@@ -12,13 +12,15 @@ function isDark() {
 }
 
 /** Return the numbers of a matrix. What is not finite comes as text. */
-const numbers = (matrix) => matrix.map((row) => row.map((value) =>
-  value === "inf" ? Infinity : value === "-inf" ? -Infinity : Number(value)));
+const numbers = (matrix) =>
+  matrix.map((row) => row.map((value) => (value === "inf" ? Infinity : value === "-inf" ? -Infinity : Number(value))));
 
 /** Return the scale for some matrices: from a number to -1..1, linear or by its logarithm. */
 function scaleOf(matrices, logarithmic) {
   let most = 0;
-  for (const matrix of matrices) for (const row of matrix) for (const value of row) if (Number.isFinite(value)) most = Math.max(most, Math.abs(value));
+  for (const matrix of matrices)
+    for (const row of matrix)
+      for (const value of row) if (Number.isFinite(value)) most = Math.max(most, Math.abs(value));
   const small = most * 1e-4 || 1;
   const place = (value) => {
     if (!most) return 0;

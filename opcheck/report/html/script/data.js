@@ -41,6 +41,9 @@ const secondsOf = (index) => COLUMNS.microseconds[index] / 1e6;
 const detailsOf = (index) => DATA.details[index] ?? {};
 const isBad = (index) => COLUMN_OF_OUTCOMES[index] < BAD;
 
+/** Return what the check of a case claims; nothing for a check of others. */
+const claimOf = (index) => DATA.claims[textOf("check", index)];
+
 function subjectOf(index) {
   const variant = textOf("variant", index);
   return textOf("operator", index) + (variant === "function" ? "" : `[${variant}]`);
@@ -56,7 +59,13 @@ const rerunOf = (index) => textOf("rerun", index).replaceAll("\0", idOf(index));
 /** Return what a search looks at, in lower case. */
 function searched(index) {
   if (!SEARCHED[index]) {
-    const words = [idOf(index), textOf("family", index), outcomeOf(index).name, torchOf(index), textOf("reason", index)];
+    const words = [
+      idOf(index),
+      textOf("family", index),
+      outcomeOf(index).name,
+      torchOf(index),
+      textOf("reason", index),
+    ];
     SEARCHED[index] = words.join(" ").toLowerCase();
   }
   return SEARCHED[index];
@@ -65,7 +74,8 @@ const SEARCHED = new Array(SIZE);
 
 /** Return the case with an id, of a run; undefined if there is none. */
 function caseOf(id, run) {
-  if (!PLACES.size) for (let index = 0; index < SIZE; index++) PLACES.set(`${COLUMNS.run[index]} ${idOf(index)}`, index);
+  if (!PLACES.size)
+    for (let index = 0; index < SIZE; index++) PLACES.set(`${COLUMNS.run[index]} ${idOf(index)}`, index);
   return PLACES.get(`${run} ${id}`);
 }
 const PLACES = new Map();

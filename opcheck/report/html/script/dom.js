@@ -20,7 +20,12 @@ const byId = (id) => document.getElementById(id);
 function icon(path, size = 16) {
   const node = document.createElementNS("http://www.w3.org/2000/svg", "svg");
   const line = document.createElementNS("http://www.w3.org/2000/svg", "path");
-  for (const [key, value] of Object.entries({ viewBox: "0 0 16 16", width: size, height: size, "aria-hidden": "true" })) {
+  for (const [key, value] of Object.entries({
+    viewBox: "0 0 16 16",
+    width: size,
+    height: size,
+    "aria-hidden": "true",
+  })) {
     node.setAttribute(key, value);
   }
   line.setAttribute("d", path);
@@ -94,7 +99,7 @@ async function copied(text) {
 
 /** Return a text in which web addresses are links. */
 function linked(text) {
-  return text.split(/(https?:\/\/[^\s<>"'`]+[^\s<>"'`.,;:!?)\]])/).map((part, place) =>
-    place % 2 ? el("a", { href: part, rel: "noopener noreferrer" }, part) : part,
-  );
+  return text
+    .split(/(https?:\/\/[^\s<>"'`]+[^\s<>"'`.,;:!?)\]])/)
+    .map((part, place) => (place % 2 ? el("a", { href: part, rel: "noopener noreferrer" }, part) : part));
 }

@@ -5,8 +5,12 @@ function filterBar(root) {
   const share = el("div.share", { "aria-hidden": "true" });
   const chips = el("div.chips", { role: "group", "aria-label": "Outcomes" });
   const search = el("input", {
-    type: "search", id: "search", placeholder: "Search operators, checks, reasons", autocomplete: "off",
-    "aria-label": "Search", "aria-keyshortcuts": "/",
+    type: "search",
+    id: "search",
+    placeholder: "Search operators, checks, reasons",
+    autocomplete: "off",
+    "aria-label": "Search",
+    "aria-keyshortcuts": "/",
   });
   const menus = el("div.menus");
   const further = el("div.further");
@@ -25,7 +29,13 @@ function filterBar(root) {
 
   const buttons = FACETS.outcome.values.map((value, rank) => {
     const number = el("span.number");
-    const button = el("button.chip", { type: "button", title: OUTCOMES[rank].about }, badge(OUTCOMES[rank], false), value, number);
+    const button = el(
+      "button.chip",
+      { type: "button", title: OUTCOMES[rank].about },
+      badge(OUTCOMES[rank], false),
+      value,
+      number,
+    );
     button.addEventListener("click", () => toggle("outcome", value));
     chips.append(button);
     return { button, number, value };
@@ -44,11 +54,13 @@ function filterBar(root) {
       button.setAttribute("aria-pressed", state.outcome.has(value));
       button.hidden = !counts.outcome[rank] && !state.outcome.has(value);
     }
-    share.replaceChildren(...OUTCOMES.filter(({ rank }) => counts.outcome[rank]).map(({ name, rank }) => {
-      const part = el(`span.o-${name}`);
-      part.style.flexGrow = counts.outcome[rank];
-      return part;
-    }));
+    share.replaceChildren(
+      ...OUTCOMES.filter(({ rank }) => counts.outcome[rank]).map(({ name, rank }) => {
+        const part = el(`span.o-${name}`);
+        part.style.flexGrow = counts.outcome[rank];
+        return part;
+      }),
+    );
     for (const box of boxes) box(state, counts);
     further.replaceChildren(...furtherFilters(state));
   };
@@ -61,13 +73,15 @@ function menu(root, name, toggle) {
   const chosen = el("span.chosen");
   const fields = el("fieldset", {}, el("legend.unseen", {}, title));
   const details = el("details.menu", {}, el("summary", {}, title, chosen), fields);
-  const rows = [...values.entries()].sort(([, a], [, b]) => compare(a, b)).map(([place, value]) => {
-    const box = el("input", { type: "checkbox" });
-    const number = el("span.number");
-    box.addEventListener("change", () => toggle(name, value));
-    fields.append(el("label", {}, box, el("span", {}, value || "(none)"), number));
-    return { place, value, box, number };
-  });
+  const rows = [...values.entries()]
+    .sort(([, a], [, b]) => compare(a, b))
+    .map(([place, value]) => {
+      const box = el("input", { type: "checkbox" });
+      const number = el("span.number");
+      box.addEventListener("change", () => toggle(name, value));
+      fields.append(el("label", {}, box, el("span", {}, value || "(none)"), number));
+      return { place, value, box, number };
+    });
   details.addEventListener("keydown", (event) => {
     if (event.key !== "Escape" || !details.open) return;
     details.open = false;
@@ -92,7 +106,14 @@ function furtherFilters(state) {
   for (const name of ["operator", "reason"]) {
     if (!state[name]) continue;
     const label = `Remove the filter ${name}: ${state[name]}`;
-    found.push(el("a.tag", { href: link({ [name]: "" }), "aria-label": label }, el("span", {}, state[name]), icon(ICONS.close, 12)));
+    found.push(
+      el(
+        "a.tag",
+        { href: link({ [name]: "" }), "aria-label": label },
+        el("span", {}, state[name]),
+        icon(ICONS.close, 12),
+      ),
+    );
   }
   const any = found.length || state.q || NAMES.some((name) => state[name].size);
   if (any) found.push(el("a.clear", { href: linkTo(state.view, { sort: state.sort }) }, "Clear filters"));

@@ -5,7 +5,11 @@ function jacobianPictures(data, number) {
   const numerical = numbers(data.numerical);
   const analytical = numbers(data.analytical);
   const difference = analytical.map((row, i) => row.map((value, j) => value - (numerical[i]?.[j] ?? NaN)));
-  const matrices = [["Analytical", analytical], ["Numerical", numerical], ["Difference", difference]];
+  const matrices = [
+    ["Analytical", analytical],
+    ["Numerical", numerical],
+    ["Difference", difference],
+  ];
   const wrong = new Set(data.wrong.map(([i, j]) => `${i},${j}`));
   const first = data.wrong[0] ?? [0, 0];
   const view = { data, matrices, wrong, at: null, size: [analytical.length, analytical[0]?.length ?? 0] };
@@ -14,7 +18,9 @@ function jacobianPictures(data, number) {
   const help = `jacobian-help-${number}`;
   view.readout = el("div.readout", { role: "status" });
   view.pictures = el("div.pictures", {
-    tabIndex: 0, role: "application", "aria-label": `Pictures of ${data.name}: ${view.size[0]} by ${view.size[1]}, ${data.wrong.length} wrong`,
+    tabIndex: 0,
+    role: "application",
+    "aria-label": `Pictures of ${data.name}: ${view.size[0]} by ${view.size[1]}, ${data.wrong.length} wrong`,
     "aria-describedby": help,
   });
   view.canvases = matrices.map(([name]) => {
@@ -27,18 +33,35 @@ function jacobianPictures(data, number) {
   view.scale = el("canvas.scale", { role: "img" });
   view.ends = [el("span"), el("span", {}, "0"), el("span")];
   const log = el("input", { type: "checkbox", checked: view.logarithmic });
-  log.addEventListener("change", () => { view.logarithmic = log.checked; drawJacobians(view); });
+  log.addEventListener("change", () => {
+    view.logarithmic = log.checked;
+    drawJacobians(view);
+  });
   const next = el("button", { type: "button" }, "Next wrong entry");
   next.addEventListener("click", () => toWrong(view, 1));
   view.pictures.addEventListener("keydown", (event) => moveInJacobian(event, view));
   view.pictures.addEventListener("focus", () => moveTo(view, view.at ?? first));
-  const card = el("section.jacobian", { "aria-label": data.name },
-    el("h4", {}, data.name), el("p.muted", {}, extentOf(data)), view.pictures, view.readout,
-    el("div.under", {},
+  const card = el(
+    "section.jacobian",
+    { "aria-label": data.name },
+    el("h4", {}, data.name),
+    el("p.muted", {}, extentOf(data)),
+    view.pictures,
+    view.readout,
+    el(
+      "div.under",
+      {},
       el("div.ramp", {}, view.scale, el("div.ends", {}, view.ends)),
-      el("label", {}, log, "logarithmic colors"), data.wrong.length ? next : null),
-    el("p.muted.help", { id: help }, "Point at an entry, or use arrow keys. N and P go to the next and the previous wrong entry, which are framed."),
-    numbersTable(view));
+      el("label", {}, log, "logarithmic colors"),
+      data.wrong.length ? next : null,
+    ),
+    el(
+      "p.muted.help",
+      { id: help },
+      "Point at an entry, or use arrow keys. N and P go to the next and the previous wrong entry, which are framed.",
+    ),
+    numbersTable(view),
+  );
   new ResizeObserver(() => drawJacobians(view)).observe(view.pictures);
   document.addEventListener("themechange", () => card.isConnected && drawJacobians(view));
   moveTo(view, first, false);
@@ -55,8 +78,10 @@ function hidden(difference, wrong, most) {
 function extentOf({ rows, columns, first_row, first_column, analytical, wrong }) {
   const [height, width] = [analytical.length, analytical[0]?.length ?? 0];
   const whole = `${count(rows)} × ${count(columns)} entries`;
-  const which = height === rows && width === columns ? whole
-    : `rows ${first_row}–${first_row + height - 1} and columns ${first_column}–${first_column + width - 1} of ${whole}, around the worst one`;
+  const which =
+    height === rows && width === columns
+      ? whole
+      : `rows ${first_row}–${first_row + height - 1} and columns ${first_column}–${first_column + width - 1} of ${whole}, around the worst one`;
   return `${which}; ${count(wrong.length)} wrong`;
 }
 
@@ -65,7 +90,10 @@ function drawJacobians(view) {
   const side = view.pictures.firstChild.clientWidth;
   if (!side || !rows || !columns) return;
   view.cell = Math.max(2, Math.min(46, Math.floor(Math.min((side - 2) / columns, 400 / rows))));
-  const scale = scaleOf(view.matrices.map(([, matrix]) => matrix), view.logarithmic);
+  const scale = scaleOf(
+    view.matrices.map(([, matrix]) => matrix),
+    view.logarithmic,
+  );
   for (const [k, canvas] of view.canvases.entries()) drawMatrix(view, canvas, view.matrices[k][1], scale);
   drawRamp(view, scale);
 }
@@ -125,7 +153,10 @@ function drawRamp(view, { most, place }) {
   }
   view.ends[0].textContent = shown(-most, 3);
   view.ends[2].textContent = shown(most, 3);
-  view.scale.setAttribute("aria-label", `Colors from ${shown(-most, 3)} to ${shown(most, 3)}, the same in all pictures`);
+  view.scale.setAttribute(
+    "aria-label",
+    `Colors from ${shown(-most, 3)} to ${shown(most, 3)}, the same in all pictures`,
+  );
 }
 
 function pointAt(view, event, canvas) {
@@ -139,8 +170,14 @@ function moveInJacobian(event, view) {
   const [i, j] = view.at ?? [0, 0];
   const [rows, columns] = view.size;
   const places = {
-    ArrowUp: [i - 1, j], ArrowDown: [i + 1, j], ArrowLeft: [i, j - 1], ArrowRight: [i, j + 1],
-    Home: [i, 0], End: [i, columns - 1], PageUp: [0, j], PageDown: [rows - 1, j],
+    ArrowUp: [i - 1, j],
+    ArrowDown: [i + 1, j],
+    ArrowLeft: [i, j - 1],
+    ArrowRight: [i, j + 1],
+    Home: [i, 0],
+    End: [i, columns - 1],
+    PageUp: [0, j],
+    PageDown: [rows - 1, j],
   };
   if (event.altKey || event.ctrlKey || event.metaKey) return;
   if (places[event.key]) {
@@ -171,8 +208,13 @@ function moveTo(view, at, marked = true) {
   const off = wrong.has(`${i},${j}`);
   view.readout.replaceChildren(
     el("code", {}, `d ${data.output}${row} / d ${data.leaf}${column}`),
-    el("dl", {}, matrices.map(([name, matrix]) => el("div", {}, el("dt", {}, name), el("dd", {}, shown(matrix[i][j]))))),
-    el(off ? "strong.off" : "span.muted", {}, off ? "wrong" : "within tolerance"));
+    el(
+      "dl",
+      {},
+      matrices.map(([name, matrix]) => el("div", {}, el("dt", {}, name), el("dd", {}, shown(matrix[i][j])))),
+    ),
+    el(off ? "strong.off" : "span.muted", {}, off ? "wrong" : "within tolerance"),
+  );
   if (!marked) return;
   view.at = at;
   drawJacobians(view);
@@ -185,11 +227,30 @@ function numbersTable(view) {
     if (!details.open || details.children.length > 1) return;
     const { data } = view;
     for (const [name, matrix] of view.matrices) {
-      const top = el("tr", {}, el("td"), data.column_labels.map((label) => el("th", { scope: "col" }, label)));
-      const rows = matrix.map((row, i) => el("tr", {}, el("th", { scope: "row" }, data.row_labels[i] ?? i),
-        row.map((value, j) => (view.wrong.has(`${i},${j}`)
-          ? el("td.wrong", {}, shown(value, 6), el("span.unseen", {}, " wrong")) : el("td", {}, shown(value, 6))))));
-      details.append(scrolling(`${name} Jacobian as a table`, el("table.plain.values", {}, el("caption", {}, name), el("thead", {}, top), el("tbody", {}, rows))));
+      const top = el(
+        "tr",
+        {},
+        el("td"),
+        data.column_labels.map((label) => el("th", { scope: "col" }, label)),
+      );
+      const rows = matrix.map((row, i) =>
+        el(
+          "tr",
+          {},
+          el("th", { scope: "row" }, data.row_labels[i] ?? i),
+          row.map((value, j) =>
+            view.wrong.has(`${i},${j}`)
+              ? el("td.wrong", {}, shown(value, 6), el("span.unseen", {}, " wrong"))
+              : el("td", {}, shown(value, 6)),
+          ),
+        ),
+      );
+      details.append(
+        scrolling(
+          `${name} Jacobian as a table`,
+          el("table.plain.values", {}, el("caption", {}, name), el("thead", {}, top), el("tbody", {}, rows)),
+        ),
+      );
     }
   });
   return details;

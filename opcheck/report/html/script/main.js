@@ -1,8 +1,14 @@
 // The page: what the address says is shown, whenever it changes.
 
-const SHOW = { matrix: showMatrix, cases: showCases, slowest: showSlowest, untested: showUntested, findings: showFindings };
+const SHOW = {
+  matrix: showMatrix,
+  cases: showCases,
+  slowest: showSlowest,
+  untested: showUntested,
+  findings: showFindings,
+};
 const BAR = filterBar(byId("filters"));
-const SCROLLED = new Map(); // how far each view was scrolled, by its fragment: the page, and the frame of the matrix
+const LEFT = new Map(); // how each view was left, by its fragment
 let shownFragment = null;
 
 /** Show what the address says. */
@@ -24,38 +30,50 @@ function arrived() {
   if (index !== undefined) showCase(view, index, found.cases);
   else if (STATE.case) showMissing(view);
   else if (SHOW[STATE.view]) SHOW[STATE.view](view, found);
-  if (before.case !== STATE.case || before.view !== STATE.view) settle(before);
+  if (before.case !== STATE.case || before.view !== STATE.view) settle();
   else if (!STATE.case) say(`${plural(found.cases.length, "case")}`);
 }
 
 function showMissing(view) {
-  view.append(heading("No such case", ""), el("p", {}, "This report has no case ", el("code", {}, STATE.case), ". ", el("a", { href: linkTo("cases") }, "All cases")));
+  view.append(
+    heading("No such case", ""),
+    el(
+      "p",
+      {},
+      "This report has no case ",
+      el("code", {}, STATE.case),
+      ". ",
+      el("a", { href: linkTo("cases") }, "All cases"),
+    ),
+  );
 }
 
-/** Keep how far a view is scrolled, for when Back returns to it. */
+/** Keep how far a view is scrolled and which link has the focus, for when Back returns to it. */
 function remember() {
   if (shownFragment === null) return;
   const frame = document.querySelector(".frame");
-  SCROLLED.set(shownFragment, [scrollY, frame?.scrollTop ?? 0, frame?.scrollLeft ?? 0]);
+  const link = document.activeElement?.closest("main a")?.getAttribute("href");
+  LEFT.set(shownFragment, { y: scrollY, top: frame?.scrollTop ?? 0, left: frame?.scrollLeft ?? 0, link });
 }
 
 /** After another view is shown: scroll to where it was left, and put the focus where a person goes on. */
-function settle(before) {
-  const [y, top, left] = SCROLLED.get(location.hash) ?? [0, 0, 0];
+function settle() {
+  const { y, top, left, link } = LEFT.get(location.hash) ?? { y: 0, top: 0, left: 0 };
   scrollTo(0, y);
-  const frame = document.querySelector(".frame");
-  if (frame) frame.scrollTo(left, top);
+  document.querySelector(".frame")?.scrollTo(left, top);
   dispatchEvent(new Event("scroll"));
-  requestAnimationFrame(() => {
-    const opened = before.case && !STATE.case ? document.querySelector(`main a[href="${CSS.escape(fragmentOf({ ...STATE, case: before.case, run: before.run }))}"]`) : null;
-    const title = STATE.view === "runs" && !STATE.case ? byId("runs-title") : byId("view-title");
-    (opened ?? title)?.focus({ preventScroll: true });
-  });
+  const title = byId(STATE.view === "runs" && !STATE.case ? "runs-title" : "view-title");
+  const focus = () => {
+    const left = link ? document.querySelector(`main a[href="${CSS.escape(link)}"]`) : null;
+    (left ?? title)?.focus({ preventScroll: true });
+  };
+  requestAnimationFrame(() => requestAnimationFrame(focus)); // rows in sight are drawn in the first
 }
 
 function showViews() {
   const tabs = Object.entries(VIEWS).map(([view, title]) =>
-    el("a", { href: link({ view, sort: "" }), "aria-current": STATE.view === view ? "page" : null }, title));
+    el("a", { href: link({ view, sort: "" }), "aria-current": STATE.view === view ? "page" : null }, title),
+  );
   byId("views").replaceChildren(el("div.tabs", {}, tabs));
   document.title = `${STATE.case || VIEWS[STATE.view]} · ${TITLE}`;
 }
@@ -75,13 +93,17 @@ THEME.addEventListener("click", () => {
   document.documentElement.dataset.theme = chosen;
   try {
     localStorage.setItem("opcheck-theme", chosen);
-  } catch { /* a file may have no storage */ }
+  } catch {
+    /* a file may have no storage */
+  }
   showTheme();
 });
 try {
   const chosen = localStorage.getItem("opcheck-theme");
   if (chosen === "light" || chosen === "dark") document.documentElement.dataset.theme = chosen;
-} catch { /* a file may have no storage */ }
+} catch {
+  /* a file may have no storage */
+}
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", showTheme);
 showTheme();
 
