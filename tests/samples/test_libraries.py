@@ -15,12 +15,12 @@ from opcheck.spec.names import NAMESPACES
 
 LOOKED_AT = """
     arange as_strided as_subclass as_tensor asarray assert_int_or_pair bartlett_window blackman_window broadcast_shapes
-    can_cast cudnn_affine_grid_generator cudnn_batch_norm cudnn_convolution cudnn_convolution_add_relu
+    can_cast cholesky cudnn_affine_grid_generator cudnn_batch_norm cudnn_convolution cudnn_convolution_add_relu
     cudnn_convolution_relu cudnn_convolution_transpose cudnn_grid_sampler cudnn_is_acceptable eig empty empty_permuted
     empty_quantized empty_strided eye fftfreq fill from_numpy full grouped_mm hamming_window hann_window hardsigmoid
     hardswish is_vulkan_available kaiser_window linspace logspace lstsq miopen_ctc_loss mkldnn_adaptive_avg_pool2d
     mkldnn_convolution mkldnn_linear_backward_weights mkldnn_max_pool2d mkldnn_max_pool3d mkldnn_rnn_layer new new_empty
-    new_empty_strided new_full new_ones new_tensor new_zeros normal ones promote_types rand rand_like randint
+    new_empty_strided new_full new_ones new_tensor new_zeros normal ones promote_types qr rand rand_like randint
     randint_like randn randn_like randperm range reinforce result_type rfftfreq scalar_tensor scaled_grouped_mm
     scaled_mm segment_reduce sigmoid solve sparse_bsc_tensor sparse_bsr_tensor sparse_compressed_tensor
     sparse_coo_tensor sparse_csc_tensor sparse_csr_tensor stride sym_constrain_range sym_constrain_range_for_size
