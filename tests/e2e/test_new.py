@@ -135,7 +135,7 @@ def drafted(shared):
         project.write("pyproject.toml", SETTINGS)
         process = project.start("opcheck", "new", "ours", "--from-tests", "tests", "-n", "1")
         out, err = process.communicate(timeout=900)  # several runs in one
-        found = Finished(process.returncode, out, err, {}, [])
+        found = Finished(process.returncode, out, err, {}, [], {})
         found.records = {name: (project.folder / name).read_text() for name in ("specs/ours.toml", "pyproject.toml")}
         run = project.run("opcheck", "run", "--device", "cpu", "--report-json", "report.json")
         found.junit = [record for record in run.records.values() if record["outcome"] not in ("passed", "skipped")]

@@ -106,7 +106,7 @@ def many(project):
     )
 
 
-MANY = ("--check=vmap", "--timeout=20", *REPORTS)
+MANY = ("--check=vmap", "--timeout=10", *REPORTS)
 
 
 @pytest.fixture(scope="module")
