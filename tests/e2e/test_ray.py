@@ -160,7 +160,7 @@ class TestALocalCluster:
         ("name", "cause"),
         [
             ("crashes", "the process crashed (SIGSEGV)"),
-            ("hangs_in_c", "time-out: it takes longer than 20 s"),
+            ("hangs_in_c", "time-out: it takes longer than 10 s"),
         ],
     )
     def test_an_operator_that_always_ends_its_process_is_an_error_with_its_cause(self, on_ray, name, cause):
