@@ -6,6 +6,7 @@ import subprocess
 import sys
 from argparse import ArgumentTypeError
 from collections import Counter, defaultdict
+from itertools import cycle
 from pathlib import Path
 
 import pytest
@@ -77,10 +78,10 @@ def test_with_durations_shards_take_about_equally_long() -> None:
 
 
 @settings(max_examples=50, deadline=None)
-@given(st.lists(st.floats(-1, 1e4), min_size=len(CASES[:400]), max_size=400), st.integers(1, 12))
+@given(st.lists(st.floats(-1, 1e4), min_size=1, max_size=30), st.integers(1, 12))
 def test_no_shard_exceeds_the_bound_of_the_greedy_division(seconds: list[float], count: int) -> None:
     cases = CASES[:400]
-    records = [record(case, each) for case, each in zip(cases, seconds, strict=True)]
+    records = [record(case, each) for case, each in zip(cases, cycle(seconds), strict=False)]
     durations = Durations.of(records, "a.json")
     weights: Counter[Group] = Counter()
     for case in cases:
