@@ -60,6 +60,11 @@ _SPACES = "\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u200
 """Harmless spaces that Python does not count as printable."""
 
 
+def n_cases(count: int) -> str:
+    """Return `1 case`, or `2 cases`."""
+    return "1 case" if count == 1 else f"{count} cases"
+
+
 def separated(values: Iterable[str]) -> tuple[str, ...]:
     """Split values at commas. Return each name once, in order."""
     return tuple(dict.fromkeys(name.strip() for value in values for name in value.split(",") if name.strip()))

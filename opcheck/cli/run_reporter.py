@@ -7,6 +7,7 @@ import io
 import sys
 import time
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -142,18 +143,19 @@ class RunReporter:
             self.report.summary(seconds, wrong, [*self._left_out(), *self._shared()])
             failed, new = self.report.has_failed, None
         else:
-            found = changes(self.old, self._written(), self.request)
+            found = changes(self.old, self._written, self.request)
             failed, new = found.is_regression() or bool(wrong), found.newly_failing()
             code = int(failed) if code in (0, 1) else code  # pytest does not know which failures are old
             self.report.failures(new)
             self.report.changes([*told(found), *self._shared()], seconds, wrong)
         if self.options.github_annotations:
-            shown = (one for one in self._written().records if new is None or one.id in new)
+            shown = (one for one in self._written.records if new is None or one.id in new)
             self.report.lines(github_annotations(shown))
         return self._exit_code(code, len(self.report.records), failed=failed)
 
+    @cached_property
     def _written(self) -> Report:
-        """Return the report of this run: with the header, and with files relative to the root of the project."""
+        """The report of this run, which has ended: with a header, and files relative to the root of the project."""
         return read(Path(self.options.report_json))
 
     def _left_out(self) -> list[str]:

@@ -6,7 +6,7 @@ those at several steps differ by their error.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from math import inf
 
@@ -84,13 +84,7 @@ def explained_by_rounding(
     wrong = excess(analytical, fine.jacobian, own, numbers) > 0
     noisy = wrong & (size(analytical - fine.jacobian) <= CERTAIN * size(fine.rounding(evidence.unit)))
     held = torch.zeros_like(noisy)
-    for step in _far(numbers)[1:] if bool(noisy.any()) else ():
-        try:
-            coarse, coarser = at(step), at(2 * step)
-        except NO_REFUSAL:
-            raise
-        except Exception:  # the function is not defined as far from the point as that
-            break
+    for coarse, coarser in _further(at, numbers) if bool(noisy.any()) else ():
         error = size(error_estimate(coarse, [coarser], evidence.unit))
         certain = error <= allowed(coarse.jacobian, own, numbers)
         held |= certain & (excess(analytical, coarse.jacobian, own, numbers) == 0)
@@ -106,17 +100,11 @@ def kinks_beyond_rounding(at: At, numbers: Numbers, bound: Tensor, unit: float) 
     """
     found = kinks(at(numbers.eps), at(2 * numbers.eps), bound)
     noisy = found & _bent_by_rounding(at(numbers.eps), bound, unit)
-    for step in _far(numbers)[1:]:
-        if not bool(noisy.any()):
-            break  # as almost always
-        try:
-            coarse, coarser = at(step), at(2 * step)
-        except NO_REFUSAL:
-            raise
-        except Exception:  # the function is not defined as far from the point as that
-            break
+    for coarse, coarser in _further(at, numbers) if bool(noisy.any()) else ():
         found &= ~noisy | kinks(coarse, coarser, bound)
         noisy &= found & _bent_by_rounding(coarse, bound, unit)
+        if not bool(noisy.any()):
+            break
     return found
 
 
@@ -124,6 +112,18 @@ def _bent_by_rounding(slopes: Slopes, bound: Tensor, unit: float) -> Tensor:
     """Tell where one-sided differences disagree by more than a bound, and by no more than rounding explains."""
     bend = slopes.bend.abs()
     return (bend > bound) & (bend <= CERTAIN * slopes.rounding(unit))
+
+
+def _further(at: At, numbers: Numbers) -> Iterator[tuple[Slopes, Slopes]]:
+    """Yield the differences at larger steps, and at twice each of them, as long as the function is defined there."""
+    for step in _far(numbers)[1:]:
+        try:
+            found = at(step), at(2 * step)
+        except NO_REFUSAL:
+            raise
+        except Exception:
+            return
+        yield found
 
 
 def wrong_below_atol(

@@ -16,6 +16,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 from opcheck.plan.case import Case
+from opcheck.text import n_cases
 
 OVERHEAD = 0.002
 """Seconds that a case takes beside what its record says, in pytest."""
@@ -156,4 +157,4 @@ class Shared(NamedTuple):
 
 
 def _cases(count: int) -> str:
-    return "1 case" if count == 1 else f"{count or 'no'} cases"
+    return n_cases(count) if count else "no cases"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
 
-from opcheck.report.folding import folded
+from opcheck.report.folding import folded_by_run
 from opcheck.report.model import Record, plain
 from opcheck.spec.load import BUILTIN
 from opcheck.text import printable, shortened
@@ -22,10 +22,7 @@ def github_annotations(records: Iterable[Record], folder: str = "", most: int = 
 
     folder: where the project is in its repository, if it is not at the root.
     """
-    runs: dict[int, list[Record]] = {}
-    for record in records:
-        runs.setdefault(record.run, []).append(record)
-    failures = [failed for several in runs.values() for failed in folded(map(plain, several))]
+    failures = folded_by_run(plain(record) for record in records if record.is_bad)
     for failed in failures[:most]:
         record = Record.model_validate(failed.record)
         also = len(failed.same) + len(failed.blocked)

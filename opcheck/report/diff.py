@@ -10,7 +10,7 @@ from typing import NamedTuple
 from opcheck.report.lacks import lacks
 from opcheck.report.makeup import by_device, labels, paired
 from opcheck.report.model import Record, Report
-from opcheck.text import printable
+from opcheck.text import n_cases, printable
 
 KINDS = {
     "newly failing": "did not fail before, or is new",
@@ -170,16 +170,12 @@ def told(found: Diff, most: int = MOST) -> Iterator[str]:
     for kind, what in KINDS.items():
         changes = found.of(kind)
         if changes:
-            yield f"{kind} ({what}): {_cases(len(changes))}"
+            yield f"{kind} ({what}): {n_cases(len(changes))}"
             yield from (f"  {printable(change.told())}" for change in changes[:most])
         if len(changes) > most:
             yield f"  ... and {len(changes) - most} more"
     for device, count in found.left_aside.items():
-        yield f"not compared: {_cases(count)} on {printable(device)} that this run is not about"
+        yield f"not compared: {n_cases(count)} on {printable(device)} that this run is not about"
     counts = Counter(change.kind for change in found.changes)
     listed = [f"{counts[kind]} {kind}" for kind in KINDS if counts[kind]] or ["nothing has changed"]
-    yield f"{_cases(found.compared)} in both reports, {found.still_bad} of them still failing: {', '.join(listed)}"
-
-
-def _cases(count: int) -> str:
-    return "1 case" if count == 1 else f"{count} cases"
+    yield f"{n_cases(found.compared)} in both reports, {found.still_bad} of them still failing: {', '.join(listed)}"

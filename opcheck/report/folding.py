@@ -53,6 +53,14 @@ def folded(records: Iterable[Record]) -> list[Failure]:
     return sorted(failures.values(), key=lambda failed: order[failed.record["id"]])
 
 
+def folded_by_run(records: Iterable[Record]) -> list[Failure]:
+    """Return the failures of a merged report, run by run: those of one run do not cause those of another."""
+    runs: dict[int, list[Record]] = {}
+    for record in records:
+        runs.setdefault(record["run"], []).append(record)
+    return [failed for several in runs.values() for failed in folded(several)]
+
+
 def _root(record: Record, by_case: Mapping[Cause, Record]) -> Cause:
     """Return the case that a chain of blocked cases ends with."""
     seen: set[Cause] = set()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from pathlib import Path
 from xml.etree import ElementTree
+
+from opcheck.report.writing import replace
 
 
 class JUnitReport:
@@ -48,16 +49,7 @@ class JUnitReport:
                 case.set("classname", self._prefix + place)
                 case.set("name", name)
         text = ElementTree.tostring(tree.getroot(), encoding="utf-8", xml_declaration=True)
-        path = self.path.resolve()
-        handle, part = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(text)
-            os.chmod(part, path.stat().st_mode)
-            os.replace(part, path)
-        except BaseException:
-            Path(part).unlink(missing_ok=True)
-            raise
+        replace(self.path, [text], self.path.stat().st_mode)
 
 
 def class_name(file: str) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from opcheck.plan.left_out import Rule
 from opcheck.report.model import LeftOut
+from opcheck.text import n_cases
 
 
 def told(found: Counter[Rule]) -> list[str]:
@@ -15,7 +16,7 @@ def told(found: Counter[Rule]) -> list[str]:
     for device in dict.fromkeys(rule.device for rule in found):
         counts = [(rule.reason, count) for rule, count in _ordered(found) if rule.device == device]
         (first, most), *rest = counts
-        parts = [f"{most} {'case' if most == 1 else 'cases'} ({first})", *(f"{n} ({reason})" for reason, n in rest)]
+        parts = [f"{n_cases(most)} ({first})", *(f"{n} ({reason})" for reason, n in rest)]
         lines.append(f"left out on {device}: {', '.join(parts)}")
     return lines
 

@@ -7,11 +7,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from opcheck.report.columns import Columns
-from opcheck.report.folding import Failure, folded
+from opcheck.report.folding import Failure, folded_by_run
 from opcheck.report.lacks import lacks
 from opcheck.report.model import Record, Report, plain
-from opcheck.run.outcome import BAD, KINDS
-from opcheck.text import printable, shortened
+from opcheck.run.outcome import KINDS
+from opcheck.text import n_cases, printable, shortened
 
 MOST = 50
 """The most rows of a table or entries of a list. The rest is counted."""
@@ -40,9 +40,9 @@ def markdown(report: Report) -> str:
 def _title(records: Sequence[Record]) -> str:
     bad = sum(record.is_bad for record in records)
     return (
-        f"# opcheck: {bad} of {_cases(len(records))} failed"
+        f"# opcheck: {bad} of {n_cases(len(records))} failed"
         if bad
-        else f"# opcheck: {_cases(len(records))}, none failed"
+        else f"# opcheck: {n_cases(len(records))}, none failed"
     )
 
 
@@ -61,11 +61,7 @@ def _counts(records: Iterable[Record], columns: Columns) -> str:
 
 
 def _failures(records: Iterable[Record], columns: Columns) -> str:
-    runs: dict[int, list[Record]] = defaultdict(list)
-    for record in records:
-        if record.outcome in BAD and record.outcome != "xpassed":
-            runs[record.run].append(record)
-    failures = [failed for several in runs.values() for failed in folded(map(plain, several))]
+    failures = folded_by_run(plain(one) for one in records if one.is_bad and one.outcome != "xpassed")
     lines = [_failure(failed, columns, whole=place < WHOLE) for place, failed in enumerate(failures)]
     return _listed("Failures", lines) if lines else ""
 
@@ -108,7 +104,7 @@ def _differing(cases: Mapping[str, Mapping[str, Record]], names: Sequence[str]) 
         if len({record.outcome for record in own.values()}) > 1:
             rows.append([_code(name), *(own[run].outcome if run in own else "" for run in names)])
     table = _table(["case", *map(_text, names)], rows) if rows else ""
-    apart = f"{_cases(alone)} not in all of {', '.join(map(_text, names))}" if alone else ""
+    apart = f"{n_cases(alone)} not in all of {', '.join(map(_text, names))}" if alone else ""
     return "\n\n".join(part for part in (table, apart) if part)
 
 
@@ -117,11 +113,11 @@ def _not_run(report: Report, columns: Columns) -> str:
     for outcome, title in (("skipped", "skipped"), ("xfailed", "expected to fail")):
         reasons = Counter((columns.of(one), one.reason) for one in report.records if one.outcome == outcome)
         lines += [
-            f"- {_cases(count)} {title} ({_text(run)}): {_text(why)}" for (run, why), count in reasons.most_common()
+            f"- {n_cases(count)} {title} ({_text(run)}): {_text(why)}" for (run, why), count in reasons.most_common()
         ]
     for run in report.runs:
         lines += [
-            f"- {_cases(row.cases)} left out on {_text(row.device)} (torch {_text(run.torch)}): {_text(row.reason)}"
+            f"- {n_cases(row.cases)} left out on {_text(row.device)} (torch {_text(run.torch)}): {_text(row.reason)}"
             for row in run.left_out
         ]
     return _listed("What was not run, or was expected to fail", lines) if lines else ""
@@ -159,7 +155,3 @@ def _fenced(text: str) -> str:
 def _longest(text: str) -> int:
     """Return the length of the longest row of backticks."""
     return max(map(len, re.findall("`+", text)), default=0)
-
-
-def _cases(count: int) -> str:
-    return "1 case" if count == 1 else f"{count} cases"

@@ -14,7 +14,7 @@ from rich.text import Text
 from opcheck.report.folding import folded
 from opcheck.report.table import MARKS, STYLES, tables
 from opcheck.run.outcome import BAD, KINDS
-from opcheck.text import printable
+from opcheck.text import n_cases, printable
 
 PERIOD = 0.1
 """Seconds between two updates of the progress bar on a terminal."""
@@ -117,7 +117,7 @@ class TerminalReport:
                 self.console.print(part, soft_wrap=isinstance(part, Text))
         for outcome in ("skipped", "xfailed"):
             for reason, count in _reasons(self.records, outcome):
-                self._line(outcome, f"{_cases(count)}: {printable(reason)}")
+                self._line(outcome, f"{n_cases(count)}: {printable(reason)}")
         for line in left_out:
             self._line("", printable(line))
         for record in self.records:
@@ -143,7 +143,7 @@ class TerminalReport:
         """Print the number of cases with each outcome."""
         totals = _listed(self._counts, ", ", lambda kind: f" {kind}", KINDS) or Text("no cases")
         seed = max((record.get("seed", 0) for record in self.records), default=0)
-        told = f"{_cases(len(self.records))} in {seconds:.1f} s" + (f" with seed {seed}" if seed else "")
+        told = f"{n_cases(len(self.records))} in {seconds:.1f} s" + (f" with seed {seed}" if seed else "")
         self.console.print(Text(f"{told}: ") + totals, soft_wrap=True)
 
     def _line(self, word: str, text: str) -> None:
@@ -158,10 +158,6 @@ class TerminalReport:
         else:
             self.console.rule()
             self._line(outcome, name)
-
-
-def _cases(count: int) -> str:
-    return "1 case" if count == 1 else f"{count} cases"
 
 
 def _reasons(records: Iterable[Mapping[str, Any]], outcome: str) -> list[tuple[str, int]]:

@@ -31,7 +31,7 @@ def write(report: Report, path: Path) -> None:
     replace(path, [head(map(plain, report.runs)), BETWEEN.join(line(plain(one)) for one in report.records), END])
 
 
-def replace(path: Path, parts: Iterable[bytes]) -> None:
+def replace(path: Path, parts: Iterable[bytes], mode: int = 0o644) -> None:
     """Replace the content of a file at once. Raises OSError, and leaves the file as it was."""
     path = path.resolve()  # a symbolic link remains one
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -39,7 +39,7 @@ def replace(path: Path, parts: Iterable[bytes]) -> None:
     try:
         with os.fdopen(handle, "wb") as file:
             file.writelines(parts)
-        os.chmod(name, 0o644)
+        os.chmod(name, mode)
         os.replace(name, path)
     except BaseException:
         with suppress(OSError):

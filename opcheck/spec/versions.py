@@ -5,15 +5,20 @@ from __future__ import annotations
 from functools import lru_cache
 
 
-@lru_cache(maxsize=1)
-def torch_version() -> str:
-    """Return the version of the installed torch without importing it; an empty string if torch is not installed."""
+def version_of(package: str) -> str:
+    """Return the version of an installed package without importing it; an empty string if it is not installed."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:
-        return version("torch")
+        return version(package)
     except PackageNotFoundError:
         return ""
+
+
+@lru_cache(maxsize=1)
+def torch_version() -> str:
+    """Return the version of the installed torch without importing it; an empty string if torch is not installed."""
+    return version_of("torch")
 
 
 @lru_cache(maxsize=256)

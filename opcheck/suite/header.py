@@ -5,11 +5,11 @@ from __future__ import annotations
 import platform
 from collections.abc import Iterator
 from datetime import datetime, timezone
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
 import pytest
 
+from opcheck.spec.versions import version_of
 from opcheck.suite.project import OVERRIDES, Plugin
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ def facts(plugin: Plugin) -> Facts:
 
     config = plugin.config
     begun = Run(
-        opcheck=_version("opcheck"),
-        torch=_version("torch"),
+        opcheck=version_of("opcheck"),
+        torch=version_of("torch"),
         python=platform.python_version(),
         platform=f"{platform.system()} {platform.machine()}",
         command=["pytest", *map(str, config.invocation_params.args)],
@@ -68,13 +68,6 @@ def _header(plugin: Plugin, begun: Run) -> Run:
         "seed": plugin.seed,
     }
     return begun.model_copy(update=known)
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return ""
 
 
 def _selection(plugin: Plugin) -> Iterator[tuple[str, list[str]]]:
