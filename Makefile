@@ -1,4 +1,5 @@
-# make run         every shipped spec on the CPU, with a progress bar and a summary; TORCH=2.14.1 for another torch
+# make run         every shipped spec on the CPU, with a progress bar and a summary; TORCH=2.14.1 for another torch, SPECS=specs/nn
+#                  for a part
 # make test        the tests of opcheck itself, without the operator library; TORCH=2.14.1 as above
 # make browser     installs what the tests of the HTML report need: Chromium, where Debian's packages are at hand, and axe-core
 # make floors      the same tests on the lowest versions that pyproject.toml declares; TORCH=2.6.0 for torch's, too
@@ -19,6 +20,7 @@ OTHER   := $(filter-out $(PINNED),$(TORCH))
 VENV    ?= .venv$(if $(OTHER),-torch-$(OTHER))
 BIN     := $(VENV)/bin
 JOBS    ?= auto
+SPECS   ?= specs
 ARGS    ?=
 
 .PHONY: run test browser floors torch-free lint mutants bench clean docs site
@@ -42,7 +44,7 @@ $(VENV)/.developing: $(VENV)/.installed
 	touch $@
 
 run: $(VENV)/.installed
-	$(BIN)/opcheck run specs --device cpu -n $(JOBS) $(ARGS)
+	$(BIN)/opcheck run $(SPECS) --device cpu -n $(JOBS) $(ARGS)
 
 test: $(VENV)/.developing
 	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal $(ARGS)
