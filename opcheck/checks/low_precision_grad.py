@@ -24,7 +24,7 @@ from opcheck.checks.first_order import (
     pushed_forward,
 )
 from opcheck.checks.per_sample import each, nobody_tests
-from opcheck.checks.rounding import Exact, moved_inputs, nudges, rounding_unit, tried
+from opcheck.checks.rounding import NUDGES, Exact, moved_inputs, nudges, rounding_unit, tried
 from opcheck.checks.subject import Subject
 from opcheck.checks.truth import Truth, by_reference, truth_of
 from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, first_failure, remedy, told
@@ -69,17 +69,21 @@ class _Judge:
         found = _tried(subject, directions)
         if isinstance(found, Verdict):
             return found
-        try:
-            exact = _exact(subject, truth, directions)
-        except NO_REFUSAL:
-            raise
-        except Exception as error:
-            return cannot(f"low_precision_grad: {truth.source} would tell what is right, but raises {told(error)}")
+        for count in NUDGES:
+            try:
+                exact = _exact(subject, truth, directions, count)
+            except NO_REFUSAL:
+                raise
+            except Exception as error:
+                return cannot(f"low_precision_grad: {truth.source} would tell what is right, but raises {told(error)}")
+            verdict = first_failure(_verdicts(subject, truth, directions, found, exact))
+            if verdict.passed:
+                break
         if bool(exact["gradients"].condition.isfinite().any()):
             self.pulled_back = True
         else:
             self._untested("no gradient stays finite if the arguments are rounded")
-        return first_failure(_verdicts(subject, truth, directions, found, exact))
+        return verdict
 
     def _untested(self, why: str) -> Verdict:
         self.reasons[why] = None
@@ -117,8 +121,11 @@ def _tried(subject: Subject, directions: Directions) -> FirstOrder | Verdict:
         return fails(title, "if no dtype supports it, write supports.forward_ad = false; else expect this failure")
 
 
-def _exact(subject: Subject, truth: Truth, directions: Directions) -> dict[str, Exact]:
-    """Return the exact results with their condition, by part. Passes on the exceptions of the truth."""
+def _exact(subject: Subject, truth: Truth, directions: Directions, count: int) -> dict[str, Exact]:
+    """Return the exact results with their condition, by part. Passes on the exceptions of the truth.
+
+    count: how many times inputs are moved to measure the condition, which can only grow with it.
+    """
 
     def at(move: Callable[[Tensor], Tensor]) -> FirstOrder:
         inputs = moved_inputs(truth.inputs, move)
@@ -126,7 +133,7 @@ def _exact(subject: Subject, truth: Truth, directions: Directions) -> dict[str, 
         return FirstOrder.of(truth.at(inputs), inputs, wide)
 
     right, unit = at(lambda tensor: tensor), rounding_unit(subject.context.dtype)
-    moved = [found for move in nudges(unit) if (found := tried(partial(at, move))) is not None]
+    moved = [found for move in nudges(unit, count) if (found := tried(partial(at, move))) is not None]
     return {
         part: Exact.of(getattr(right, part), [getattr(found, part) for found in moved], unit)
         for part, _ in names_of_parts(subject)

@@ -18,8 +18,10 @@ from opcheck.derivatives import NO_REFUSAL
 from opcheck.derivatives.coordinates import vector
 from opcheck.samples import Inputs
 
-NUDGES = 8
-"""How many times inputs are moved at random. An entry that depends on a single input moves as far each time."""
+NUDGES = (2, 8)
+"""How many times inputs are moved at random: at first, and where a result is then beyond the bound.
+
+An entry that depends on a single input moves as far each time."""
 ROUNDINGS = 5
 """How many times as far as one random rounding of each input moves a result it may be off. By Hoeffding's inequality,
 a sum of independent roundings exceeds five times its standard deviation with a probability below 1e-5."""
@@ -35,13 +37,13 @@ def rounding_unit(dtype: torch.dtype) -> float:
     return float(torch.finfo(dtype).eps) / 2
 
 
-def nudges(unit: float) -> Iterator[Moved]:
-    """Yield functions that move each element of a tensor by a relative change of plus or minus `unit`, at random.
+def nudges(unit: float, count: int) -> Iterator[Moved]:
+    """Yield `count` functions that move each element of a tensor by a relative change of +-`unit`, at random.
 
     Elements that are zero stay so, and with them the structure of a matrix. Integers stay as they are, too. The
     signs are the same each time.
     """
-    for number in range(NUDGES):
+    for number in range(count):
         generator = torch.Generator().manual_seed(number)
 
         def moved(tensor: Tensor, generator: torch.Generator = generator) -> Tensor:
