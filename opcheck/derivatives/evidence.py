@@ -43,41 +43,37 @@ T = TypeVar("T")
 class Evidence:
     """The derivative of `function` at `leaves`, which require grad and are strided.
 
-    `modes` are those that the function is claimed to support. One batch covers all of them. `graph`: the outputs, if
-    they are known already.
+    `modes` are those that the function is claimed to support. One batch covers all of them. `outputs`: those at the
+    leaves, if they are known already.
     """
 
     def __init__(
-        self, function: Differentiable, leaves: Tensors, *, coverage: Coverage = AUTO, graph: Tensors | None = None,
+        self, function: Differentiable, leaves: Tensors, *, coverage: Coverage = AUTO, outputs: Tensors | None = None,
         modes: Collection[Mode] = MODES,
     ) -> None:  # fmt: skip
         self.function, self.leaves, self.coverage, self.modes = function, leaves, coverage, modes
-        self._graph = graph
+        self._outputs = outputs
         self._numerical: dict[tuple[float, bool], Differences] = {}
         self._analytical: dict[tuple[Mode, bool], Analytical] = {}
 
     def on_graph(self, use: Callable[[Tensors], T]) -> T:
-        """Return `use(outputs)`, where the outputs have a graph."""
-        fresh = self._graph is None  # one that was handed over may be stale
-        outputs = self._graph = self.function(*self.leaves) if self._graph is None else self._graph
-        try:
-            return use(outputs)
-        except RuntimeError:
-            if fresh:
-                raise
-        # A function that writes to captured tensors has overwritten what the graph needs. A new one is used at once.
-        self._graph = self.function(*self.leaves)
-        return use(self._graph)
+        """Return `use(outputs)`, where the outputs have a graph that nobody else has.
+
+        A backward pass may spoil what the next one needs. That must not decide what another comparison sees.
+        """
+        return use(self.function(*self.leaves))
 
     @property
     def outputs(self) -> Tensors:
-        """The outputs at the leaves, with a graph."""
-        return self.on_graph(lambda outputs: outputs)
+        """The outputs at the leaves, for their shapes and dtypes. What needs a graph makes one: see `on_graph`."""
+        if self._outputs is None:
+            self._outputs = self.function(*self.leaves)
+        return self._outputs
 
     @cached_property
     def value(self) -> Tensor:
         """The outputs at the leaves, of shape (M,)."""
-        return self.on_graph(vector)
+        return vector(self.outputs)
 
     @cached_property
     def size(self) -> tuple[int, int]:
@@ -249,8 +245,13 @@ class Evidence:
         return vector(pushforward(self.function)(*points, *tensors_of(tangent, self.leaves)))
 
     def vjp_looped(self, cotangents: Tensor) -> Tensor:
-        """Return V J for cotangents V of shape (K, M), by an ordinary backward pass for each."""
-        return _stacked([self.vjp(row) for row in cotangents], self.size[1])
+        """Return V J for cotangents V of shape (K, M), by an ordinary backward pass for each, all on one graph."""
+
+        def pulled(outputs: Tensors) -> Tensor:
+            rows = [self.pulled(outputs, tensors_of(row, outputs)) for row in cotangents]
+            return _stacked(rows, self.size[1])
+
+        return self.on_graph(pulled)
 
     def jvp_looped(self, tangents: Tensor) -> Tensor:
         """Return U J^T for tangents U of shape (K, N), by an ordinary call in forward mode for each."""

@@ -80,9 +80,9 @@ class Point:
         if not chosen:
             # Nothing has a backward pass: all that could have a derivative must then have none.
             chosen = tuple(i for i, y in enumerate(outputs) if y.is_floating_point() or y.is_complex())
-        graph = tuple(outputs[index] for index in chosen)
+        tested = tuple(outputs[index] for index in chosen)
         function = Primal(request.function, chosen)
-        return self.kind(function, request.leaves, coverage=request.coverage, graph=graph, modes=self._modes)
+        return self.kind(function, request.leaves, coverage=request.coverage, outputs=tested, modes=self._modes)
 
     @property
     def _modes(self) -> tuple[Mode, ...]:

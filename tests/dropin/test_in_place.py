@@ -179,7 +179,7 @@ def test_many_coordinates_are_moved_along_directions():
         opcheck.gradcheck(lambda x: weight * weight.detach(), weight)
 
 
-def test_a_jacobian_takes_one_graph_and_no_batch_of_points():
+def test_a_jacobian_takes_no_batch_of_points():
     x, calls = leaf(20), []
 
     def function(y):
@@ -191,7 +191,8 @@ def test_a_jacobian_takes_one_graph_and_no_batch_of_points():
     for mode in ("reverse", "forward"):
         assert evidence.analytical(mode).batched == "directions"
         assert torch.allclose(evidence.analytical(mode).jacobian, x.detach().exp().diag())
-    assert len(calls) == 1 + 2  # for the graph; in forward mode, one ordinary call and one with all directions
+    # the outputs; in each mode, one ordinary call and one with all directions
+    assert len(calls) == 1 + 2 + 2
 
 
 def test_what_cannot_be_batched_at_one_step_is_not_batched_at_the_next():

@@ -59,18 +59,18 @@ def cost(engine, asked, check="backward"):
     return asked.function.calls - before
 
 
-def test_asking_again_costs_no_call():
+def test_asking_again_costs_no_jacobian_but_what_needs_a_graph_makes_its_own():
     engine, asked = BatchedEngine(), request(Counted(), key="sin#0")
-    assert cost(engine, asked) > 0
-    assert cost(engine, asked) == 0
-    assert cost(engine, asked, "batched_grad") == 0
+    assert cost(engine, asked) > 3
+    assert cost(engine, asked) == 1
+    assert cost(engine, asked, "batched_grad") == 1
 
 
 def test_samples_of_one_operator_are_kept_beside_each_other():
     engine, function = BatchedEngine(), Counted()
     one, other = (request(function, leaf(3, seed=seed), key=f"sin#{seed}") for seed in (0, 1))
-    assert cost(engine, one) == cost(engine, other) > 0
-    assert cost(engine, one) == cost(engine, other) == 0
+    assert cost(engine, one) == cost(engine, other) > 1
+    assert cost(engine, one) == cost(engine, other) == 1
 
 
 def test_evidence_of_another_operator_is_dropped():
