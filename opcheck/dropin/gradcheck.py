@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,7 +17,7 @@ from torch.autograd.gradcheck import GradcheckError as TorchGradcheckError
 from opcheck.derivatives.disagreement import Disagreement
 from opcheck.derivatives.evidence import Evidence
 from opcheck.derivatives.question import Numbers, Request
-from opcheck.dropin.in_place import OutputsChange, first_order, second_order
+from opcheck.dropin.in_place import OutputsChange, first_order, second_order, watched
 from opcheck.dropin.objections import Claims, is_remark, objections
 
 Tensors = Tensor | Sequence[Any]
@@ -64,8 +65,9 @@ def gradcheck(
 
     The whole Jacobian is compared, from a few batched calls. With more than 512 real coordinates of inputs or of
     outputs, it is compared in all entries if the function works independently along some dims, and by 8 x 8 random
-    projections if not. Fast mode, sparse and mkldnn inputs are left to torch. A sample on a kink
-    of the function, where one-sided differences disagree, is warned of where torch would pass it.
+    projections if not. Fast mode, sparse and mkldnn inputs, and functions that write to their inputs, are left to
+    torch. A sample on a kink of the function, where one-sided differences disagree, is warned of where torch would
+    pass it.
 
     Inputs are moved in place for single calls, as torch does, and get their values back bit by bit. Whatever looks
     wrong is confirmed in this way, one element at a time. Messages begin as those of torch do.
@@ -94,12 +96,13 @@ def gradcheck(
     _expect_with("check_backward_ad", check_backward_ad, check_batched_grad=check_batched_grad)
     _expect_with("check_forward_ad", check_forward_ad, check_batched_forward_grad=check_batched_forward_grad)
     values = _as_tuple(inputs)
+    parameters = {name: value for name, value in locals().items() if name.startswith("check_")}
+    by_torch = partial(
+        _by_torch, torch_gradcheck, func, values, raise_exception, eps=eps, atol=atol, rtol=rtol,
+        nondet_tol=nondet_tol, fast_mode=fast_mode, masked=masked, **parameters,
+    )  # fmt: skip
     if fast_mode or _is_for_torch(values):
-        parameters = {name: value for name, value in locals().items() if name.startswith("check_")}
-        return _by_torch(
-            torch_gradcheck, func, values, raise_exception, eps=eps, atol=atol, rtol=rtol, nondet_tol=nondet_tol,
-            fast_mode=fast_mode, masked=masked, **parameters,
-        )  # fmt: skip
+        return by_torch()
     _check_inputs(values)
     claims = Claims(
         check_forward_ad, check_backward_ad, check_undefined_grad, check_grad_dtypes, check_batched_grad,
@@ -107,7 +110,10 @@ def gradcheck(
     )  # fmt: skip
     numbers = Numbers(eps, atol, rtol, nondet_tol)
     request = Request(_function(func, values), _leaves(values), numbers, forward_ad=check_forward_ad)
-    evidence = first_order(request)
+    with watched(values) as is_changed:
+        evidence = first_order(request)
+    if is_changed():
+        return by_torch()
     _check_outputs(evidence)
     return _verdict(objections(evidence, request, claims), raise_exception)
 
@@ -158,20 +164,24 @@ def gradgradcheck(
     _expect_with("check_rev_over_rev", check_rev_over_rev, **backward)
     values = _as_tuple(inputs)
     given = None if grad_outputs is None else _as_tuple(grad_outputs)
+    parameters = {name: value for name, value in locals().items() if name.startswith("check_")}
+    by_torch = partial(
+        _by_torch, torch_gradgradcheck, func, values, raise_exception, given, eps=eps, atol=atol, rtol=rtol,
+        gen_non_contig_grad_outputs=gen_non_contig_grad_outputs, nondet_tol=nondet_tol, fast_mode=fast_mode,
+        masked=masked, **parameters,
+    )  # fmt: skip
     if fast_mode or _is_for_torch(values):
-        parameters = {name: value for name, value in locals().items() if name.startswith("check_")}
-        return _by_torch(
-            torch_gradgradcheck, func, values, raise_exception, given, eps=eps, atol=atol, rtol=rtol,
-            gen_non_contig_grad_outputs=gen_non_contig_grad_outputs, nondet_tol=nondet_tol, fast_mode=fast_mode,
-            masked=masked, **parameters,
-        )  # fmt: skip
+        return by_torch()
     _check_inputs(values)
     claims = Claims(
         check_fwd_over_rev, check_rev_over_rev, check_undefined_grad, check_grad_dtypes, check_batched_grad
     )  # fmt: skip
     numbers = Numbers(eps, atol, rtol, nondet_tol)
     request = Request(_function(func, values), _leaves(values), numbers, grad_outputs=given, forward_ad=False)
-    evidence = second_order(request, gen_non_contig_grad_outputs)
+    with watched(values) as is_changed:
+        evidence = second_order(request, gen_non_contig_grad_outputs)
+    if is_changed():
+        return by_torch()
     return _verdict(objections(evidence, request, claims), raise_exception)
 
 

@@ -70,6 +70,7 @@ def objections(evidence: Evidence, request: Request, claims: Claims) -> Iterator
     looks: tuple[tuple[bool, Callable[[Evidence, Request], Disagreement | None]], ...] = (
         (not some, _not_zero),
         (some and claims.backward_ad and claims.grad_dtypes, _dtypes),
+        (some and claims.backward_ad, _first_graph),
         (some and claims.backward_ad, _nondeterminism),
         (some and claims.backward_ad, partial(_jacobian, mode="reverse")),
         (some and claims.backward_ad, _together),
@@ -156,9 +157,30 @@ def _nondeterminism(evidence: Evidence, request: Request) -> Disagreement | None
     return _said(REENTRANT.format(request.numbers.nondeterminism), found)
 
 
+def _first_graph(evidence: Evidence, request: Request) -> Disagreement | None:
+    """Return that the graph of the first call gives another gradient once the function was called again, or None.
+
+    Passes on what autograd raises if later calls have changed what the graph has saved.
+    """
+    before, now = evidence.ordinary_reverse, evidence.pulled(evidence.outputs, _probes(evidence))
+    rounding = 1e4 * evidence.unit
+    if same(now, before, rounding, rounding) or not same(
+        before, evidence.vjp(probe(evidence.size[0])), rounding, rounding
+    ):
+        return None
+    return Disagreement(
+        "Jacobian mismatch: the backward pass of a call gives another gradient once the function was called again: "
+        f"off by up to {_most(now - before)}"
+    )
+
+
+def _probes(evidence: Evidence) -> Tensors:
+    return tensors_of(probe(evidence.size[0]), evidence.outputs)
+
+
 def _together(evidence: Evidence, request: Request) -> Disagreement | None:
     """Return that one backward pass for all outputs is not the sum of those for each, or None if it is."""
-    if len(evidence.outputs) < 2:
+    if len(evidence.outputs) < 2 or not all(evidence.size):
         return None
     # Terms that cancel in one pass and not in the other cost up to half of the digits, as in svd_lowrank.
     each, rounding = evidence.ordinary_reverse, evidence.unit**0.5

@@ -1,0 +1,219 @@
+"""Functions that do more than return a value: they write to their inputs, to what they captured, to what they saved.
+
+`ONE` and `TWO` have those of one and of two inputs by name. Some are right all the same.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+
+def adds_to_data_after_exp(x):
+    y = x.exp()
+    x.data.add_(1.0)
+    return y
+
+
+def adds_to_data_after_square(x):
+    y = x * x
+    x.data.add_(1.0)
+    return y
+
+
+def adds_to_data_before(x):
+    x.data.add_(1.0)
+    return x * x
+
+
+def adds_to_data_after_double(x):
+    y = 2 * x
+    x.data.add_(1.0)
+    return y
+
+
+def changes_and_restores_before(x):
+    with torch.no_grad():
+        x.add_(1.0)
+        x.sub_(1.0)
+    return x * x
+
+
+def changes_and_restores_after(x):
+    y = x * x
+    with torch.no_grad():
+        x.mul_(2.0)
+        x.div_(2.0)
+    return y
+
+
+def changes_and_restores_after_exp(x):
+    y = x.exp()
+    with torch.no_grad():
+        x.mul_(2.0)
+        x.div_(2.0)
+    return y
+
+
+def adds_without_grad(x):
+    y = x.exp()
+    with torch.no_grad():
+        x.add_(1.0)
+    return y
+
+
+def scales_a_detached_input(x):
+    y = x.sin()
+    x.detach().mul_(1.5)
+    return y
+
+
+def writes_by_numpy(x):
+    y = x * x
+    x.detach().numpy()[...] += 1
+    return y
+
+
+def returns_its_input(x):
+    return x
+
+
+def returns_a_view(x):
+    return x.view(-1)
+
+
+def returns_one_twice(x):
+    y = x * 2
+    return y, y
+
+
+def replaces_its_data_by_a_copy(x):
+    y = x * x
+    x.data = x.data.clone()
+    return y
+
+
+def replaces_its_data(x):
+    y = x * x
+    x.data = x.data + 1
+    return y
+
+
+def clears_its_grad(x):
+    x.grad = None
+    return x.exp()
+
+
+def writes_to_a_clone(x):
+    return x.clone().mul_(x)
+
+
+def returns_empty_slices(x):
+    return x[:0] * 1, x[:0] * 2
+
+
+class Scratch:
+    """Memory that all calls share."""
+
+    memory: ClassVar[dict[torch.dtype, Tensor]] = {}
+
+    @classmethod
+    def like(cls, x: Tensor) -> Tensor:
+        return cls.memory.setdefault(x.dtype, torch.ones_like(x.detach()))
+
+
+def multiplies_by_scratch(x):
+    buffer = Scratch.like(x)
+    buffer.copy_(x.detach())
+    return x * buffer
+
+
+def multiplies_by_the_real_part(x):
+    buffer = Scratch.like(x)
+    buffer.copy_(x.detach().real)
+    return x * buffer
+
+
+class Square(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+
+
+class WritesToInputInBackward(Square):
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        gradient = g * 2 * x.conj()
+        x.data.add_(1.0)
+        return gradient
+
+
+class WritesToCotangent(Square):
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        gradient = g * 2 * x.conj()
+        g.data.mul_(2)
+        return gradient
+
+
+class WritesToSaved(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(2 * x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx, g):
+        (slope,) = ctx.saved_tensors
+        return slope.detach().data.conj_physical_().mul_(g)
+
+
+def writes_to_its_input_in_backward(x):
+    return WritesToInputInBackward.apply(x)
+
+
+def writes_to_the_cotangent(x):
+    return WritesToCotangent.apply(x)
+
+
+def writes_to_what_it_saved(x):
+    return WritesToSaved.apply(x)
+
+
+def writes_to_the_second(x, y):
+    z = x * y
+    y.data.add_(1.0)
+    return z
+
+
+def writes_to_the_second_after_exp(x, y):
+    z = x.exp() + y.exp()
+    y.data.add_(1.0)
+    return z
+
+
+def swaps_its_inputs(x, y):
+    z = x.exp() - 2 * y.exp()
+    x.data, y.data = y.data, x.data
+    return z
+
+
+ONE = {
+    function.__name__: function
+    for function in (
+        adds_to_data_after_exp, adds_to_data_after_square, adds_to_data_before, adds_to_data_after_double,
+        changes_and_restores_before, changes_and_restores_after, changes_and_restores_after_exp, adds_without_grad,
+        scales_a_detached_input, writes_by_numpy, returns_its_input, returns_a_view, returns_one_twice,
+        replaces_its_data_by_a_copy, replaces_its_data, clears_its_grad, writes_to_a_clone, returns_empty_slices,
+        multiplies_by_scratch, multiplies_by_the_real_part, writes_to_its_input_in_backward, writes_to_the_cotangent,
+        writes_to_what_it_saved,
+    )
+}  # fmt: skip
+TWO = {
+    function.__name__: function for function in (writes_to_the_second, writes_to_the_second_after_exp, swaps_its_inputs)
+}
