@@ -104,7 +104,7 @@ BUILTIN = (
     ),
     CheckKind(
         "context",
-        "values and gradients do not depend on grad mode, inference mode, autocast, threads, or other calls",
+        "values and gradients depend on no mode (grad, inference, deterministic), on no autocast, threads or other calls",
         "opcheck.checks.calling_context:check",
         needs=("context",),
         rests_on=BASIC,
