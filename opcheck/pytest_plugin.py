@@ -14,7 +14,6 @@ from opcheck.parametrize import cases
 from opcheck.suite.arguments import take_apart, was_asked_for
 from opcheck.suite.items import CaseItem, SpecCollector
 from opcheck.suite.options import add_options, leave_out_addopts
-from opcheck.suite.ordering import register_order
 from opcheck.suite.project import PLUGIN, Plugin
 from opcheck.suite.sharding import register_shard
 
@@ -54,7 +53,10 @@ def pytest_configure(config: pytest.Config) -> None:
         for kind in check_kinds().values():
             plugin.mark(kind.name, kind.claim)
     register_shard(config)
-    register_order(config)
+    if config.option.opcheck_order is not None:
+        from opcheck.suite.ordering import register_order
+
+        register_order(config)
     if not config.option.opcheck_alone:  # `opcheck run` reports them itself
         _refuse_unknown_names(plugin)
     asked = config.option.opcheck_report_json or getattr(config.option, "xmlpath", None)  # without -p no:junitxml
