@@ -53,6 +53,10 @@ def pytest_configure(config: pytest.Config) -> None:
         for kind in check_kinds().values():
             plugin.mark(kind.name, kind.claim)
     register_shard(config)
+    if config.option.opcheck_order is not None:
+        from opcheck.suite.ordering import register_order
+
+        register_order(config)
     if not config.option.opcheck_alone:  # `opcheck run` reports them itself
         _refuse_unknown_names(plugin)
     asked = config.option.opcheck_report_json or getattr(config.option, "xmlpath", None)  # without -p no:junitxml

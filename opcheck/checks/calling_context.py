@@ -1,13 +1,15 @@
 """Values and gradients depend on the arguments, and on nothing around the call.
 
-That is: not on grad mode, inference mode, autocast or the number of threads; not on calls before it, or between its
-forward and its backward pass; not on what the same tensor held before.
+That is: not on grad mode, inference mode, autocast, deterministic mode or the number of threads, around the forward or
+the backward pass; not on calls before it, or between its forward and its backward pass; not on what the same tensor
+held before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
@@ -19,6 +21,7 @@ from opcheck.checks.per_sample import per_sample
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, fails, first_failure
 from opcheck.derivatives import NO_REFUSAL
+from opcheck.derivatives.autodiff import vjp
 from opcheck.derivatives.coordinates import probe, tensors_of, vector
 
 Surroundings = Callable[[], AbstractContextManager[Any]]
@@ -33,6 +36,7 @@ def _verdicts(subject: Subject) -> Iterator[Verdict]:
     here = ordinary(subject)
     yield from _without_grad(subject, here)
     yield from _surrounded(subject, here)
+    yield from _recorded(subject, here)
     other = subject.elsewhere()
     first, second = Call.of(subject), Call.of(other)
     yield from _both(subject, "of a call with another one before its backward pass", result(first, subject), here)
@@ -77,23 +81,48 @@ def _detached(subject: Subject) -> tuple[Tensor, ...]:
 
 
 def _surrounded(subject: Subject, here: Result) -> Iterator[Verdict]:
-    """Compare a call with more threads and autocast around it; if it differs, say which of them it is."""
-    kind = torch.device(subject.context.device).type
-    autocast: Surroundings = partial(torch.autocast, kind, dtype=torch.bfloat16)
-    double = subject.context.dtype in (torch.float64, torch.complex128)
-    if not double or not _is_available(autocast):
-        autocast = nullcontext  # other dtypes are what autocast is there to change
-    threads: Surroundings = _more_threads
-    with threads(), autocast():
-        call = Call.of(subject)
-    together = list(_both(subject, "under torch.autocast and other threads", result(call, subject), here))
+    """Compare a call in other surroundings, forward and backward, with one in none; if it differs, say in which."""
+    around = _surroundings(subject)
+    together = list(_both(subject, "in other surroundings", _result_in(subject, around.values()), here))
     if all(verdict.passed for verdict in together):
         return
-    for around, name in ((autocast, "torch.autocast"), (threads, "another number of threads")):
-        with around():
-            call = Call.of(subject)
-        yield from _both(subject, f"under {name}", result(call, subject), here)
+    for name, enter in around.items():
+        yield from _both(subject, f"under {name}", _result_in(subject, (enter,)), here)
     yield from together
+
+
+def _surroundings(subject: Subject) -> dict[str, Surroundings]:
+    """Return what may surround a call, by what it is called."""
+    kind = torch.device(subject.context.device).type
+    autocast: Surroundings = partial(torch.autocast, kind, dtype=torch.bfloat16)
+    found: dict[str, Surroundings] = {"another number of threads": _more_threads, "deterministic mode": _deterministic}
+    double = subject.context.dtype in (torch.float64, torch.complex128)
+    if double and _is_available(autocast):  # other dtypes are what autocast is there to change
+        found["torch.autocast"] = autocast
+    return found
+
+
+def _result_in(subject: Subject, surroundings: Iterable[Surroundings]) -> Result:
+    """Return what a call gives whose forward and backward pass both run in some surroundings."""
+    with ExitStack() as stack:
+        for enter in surroundings:
+            stack.enter_context(enter())
+        return result(Call.of(subject), subject)
+
+
+def _recorded(subject: Subject, here: Result) -> Iterator[Verdict]:
+    """Compare the gradients of a backward pass that is recorded with plain ones. That it raises, others say."""
+    supports = subject.context.case.claims.supports
+    if not (supports.backward and supports.second_order):
+        return
+    call = Call.of(subject)
+    try:
+        found = vector(vjp(call.outputs, call.leaves, call.cotangents, create_graph=True))
+    except NO_REFUSAL:
+        raise
+    except Exception:
+        return
+    yield compared(subject, "the gradients under create_graph=True", found, here.gradient)
 
 
 def _is_available(autocast: Surroundings) -> bool:
@@ -103,6 +132,19 @@ def _is_available(autocast: Surroundings) -> bool:
     except (AssertionError, RuntimeError):
         return False
     return True
+
+
+@contextmanager
+def _deterministic() -> Iterator[None]:
+    """Turn deterministic mode on. Operators that have no deterministic form warn, and run."""
+    before, warns = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        torch.use_deterministic_algorithms(before, warn_only=warns)
 
 
 @contextmanager

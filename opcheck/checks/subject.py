@@ -14,6 +14,7 @@ from opcheck.checks.context import Context
 from opcheck.derivatives import Request, TooLarge
 from opcheck.derivatives.disagreement import called as named
 from opcheck.samples import Inputs, TestedFunction
+from opcheck.samples.memory import own
 from opcheck.samples.outputs import differentiable, with_gradient
 from opcheck.samples.results import flatten
 from opcheck.spec.library import Sample
@@ -72,8 +73,8 @@ class Subject:
 
     @cached_property
     def result(self) -> Any:
-        """What the operator returns. Passes on the operator's exceptions."""
-        return self.function.result(*self.leaves)
+        """What the operator returns for copies of the leaves. Passes on the operator's exceptions."""
+        return self.function.result(*map(own, self.leaves))
 
     @cached_property
     def outputs(self) -> tuple[Tensor, ...]:
@@ -159,7 +160,7 @@ class Subject:
         return self.context.cache.once(self.context.group, ("in place", self.sample.name), self._fits_in_place)
 
     def _fits_in_place(self) -> bool:
-        args, kwargs = self.inputs.detached().fill()
+        args, kwargs = self.inputs.fill([own(leaf.detach()) for leaf in self.leaves])
         if not args or not isinstance(args[0], Tensor):
             return False
         path = self.context.case.operator.variants[0].path

@@ -23,7 +23,7 @@ from opcheck.run.watchdog import Limits, default_memory
 from opcheck.settings import Settings
 from opcheck.spec.load import BUILTIN, builtin_folder
 from opcheck.suite.arguments import split_id
-from opcheck.suite.options import seed
+from opcheck.suite.options import ABOUT_ORDER, order, seed
 
 MOST_CRASHES = 1000
 """The number of crashes after which a run gives up. By default, pytest-xdist allows only a few."""
@@ -41,6 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-m", metavar="EXPRESSION", help="select by markers (checks, devices, dtypes, tags), as in pytest"
     )
+    parser.add_argument("--order", type=order, metavar="random|N", help=ABOUT_ORDER)
     parser.add_argument("-n", metavar="PROCESSES", type=_processes, help="processes, or auto; default: 1")
     parser.add_argument(
         "--ray", metavar="ADDRESS", type=address, nargs="?", const=LOCAL,
@@ -98,6 +99,8 @@ def run(options: argparse.Namespace) -> int:
         raise RequestError(["-x stops at the first failure, known or not: it does not go with --against"])
     if options.ray and options.in_process:
         raise RequestError(["--ray and --in-process exclude each other"])
+    if options.ray and options.order is not None:
+        raise RequestError(["--order does not go with --ray: tasks run beside one another, in no order"])
     if options.ray not in (None, LOCAL) and options.n:
         raise RequestError([f"-n does not go with --ray {options.ray}: the cluster has the processes that it has"])
     with tempfile.TemporaryDirectory(prefix="opcheck-") as folder:
@@ -192,6 +195,7 @@ def _arguments(options: argparse.Namespace, settings: Settings) -> list[str]:
         value = getattr(options, name)
         arguments += [f"--opcheck-{name}={value}"] if value is not None else []
     arguments += [f"--opcheck-shard={options.shard}"] if options.shard else []
+    arguments += [f"--opcheck-order={options.order}"] if options.order is not None else []
     arguments += [f"--opcheck-durations={os.path.abspath(options.durations)}"] if options.durations else []
     for name in ("device", "operator", "check", "dtype", "tag"):
         arguments += [f"--opcheck-{name}={value}" for value in getattr(options, name)]

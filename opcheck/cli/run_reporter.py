@@ -165,8 +165,10 @@ class RunReporter:
         return [f"{line}{before}" for line in left_out_told(self.config.stash[PLUGIN].left_out)]
 
     def _shared(self) -> list[str]:
-        sharding = self.config.stash.get(SHARDING, None)
-        return [str(sharding.shared)] if sharding is not None and sharding.shared is not None else []
+        """Return what there is to say about the shard and the order of the cases."""
+        sharding, order = self.config.stash.get(SHARDING, None), self.options.order
+        shared = [str(sharding.shared)] if sharding is not None and sharding.shared is not None else []
+        return shared if order is None else [*shared, f"cases in a random order, which --order {order} gives again"]
 
     def _exit_code(self, code: int, done: int, *, failed: bool) -> int:
         say = self.report.console.print

@@ -104,7 +104,7 @@ BUILTIN = (
     ),
     CheckKind(
         "context",
-        "values and gradients do not depend on grad mode, inference mode, autocast, threads, or other calls",
+        "values and gradients do not depend on modes (grad, inference, deterministic), autocast, threads, other calls",
         "opcheck.checks.calling_context:check",
         needs=("context",),
         rests_on=BASIC,

@@ -8,6 +8,8 @@ from typing import Any
 
 from torch import Tensor
 
+from opcheck.samples.memory import own
+
 
 @dataclass(frozen=True)
 class Slot:
@@ -47,8 +49,12 @@ class Inputs:
     grad_outputs: tuple[Tensor, ...] | None = None
 
     def fill(self, leaves: Sequence[Tensor] | None = None) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return args and kwargs, with the given leaves (default: the sample's own) in their slots."""
-        return self.in_slots(self.leaves if leaves is None else leaves, called)
+        """Return args and kwargs, with the given leaves (default: the sample's own) in their slots.
+
+        Other tensors are copies: what a call writes to them, no other call reads.
+        """
+        apart = self.changed(lambda item: own(item) if isinstance(item, Tensor) and not item.requires_grad else item)
+        return apart.in_slots(self.leaves if leaves is None else leaves, called)
 
     def in_slots(self, leaves: Sequence[Tensor], make: Make = Made) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return args and kwargs with leaves in their slots. No object is made yet, unless `make` is `called`."""

@@ -39,6 +39,21 @@ def negated_view(x: Tensor) -> Tensor:
         return -x
 
 
+def own(x: Tensor) -> Tensor:
+    """Return a tensor of the same values and strides in memory of its own: a write to it changes no other.
+
+    It is a leaf that requires grad if `x` does. Elements that share memory, and lazy views, stay as they are.
+    """
+    values = x.detach()
+    if x.layout is torch.strided and (0 in x.stride() or x.is_conj() or x.is_neg()):
+        return x
+    if x.layout is not torch.strided or x.is_contiguous():
+        copy = values.clone()
+    else:
+        copy = torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device).copy_(values)
+    return copy.requires_grad_() if x.requires_grad else copy  # which torch.func refuses inside of a transform
+
+
 def writable(x: Tensor) -> Tensor:
     """Return a copy that an in-place operator may write to. It has gaps in memory if `x` has.
 

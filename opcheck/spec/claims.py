@@ -79,7 +79,7 @@ class Supports(Model):
         default=True, description="outputs with a derivative: all, or a list of their names or positions"
     )
     purity: bool = Field(default=True, description="arguments, cotangents and captured tensors left as they are")
-    context: bool = Field(default=True, description="independence of grad mode, autocast, threads and other calls")
+    context: bool = Field(default=True, description="independence of modes, autocast, threads and other calls")
     saved: bool = Field(default=True, description="what is kept for backward is guarded against changes in place")
     aliasing: bool = Field(default=True, description="one tensor in two places; memory shared with outputs")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import random
 
 import pytest
 
@@ -29,6 +30,7 @@ def add_options(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager
     group.addoption(
         "--opcheck-durations", metavar="FILE", help="the JSON report of an earlier run: shards then take equally long"
     )
+    group.addoption("--opcheck-order", type=order, metavar="random|N", help=ABOUT_ORDER)
     group.addoption("--opcheck-specs", **many, help="files and folders of specs, besides those of [tool.opcheck]")
     group.addoption(
         "--opcheck-alone",
@@ -67,6 +69,18 @@ def leave_out_addopts(early_config: pytest.Config, args: list[str]) -> None:
         parser.add_argument("-W", "--pythonwarnings", action="append", default=[])
         allowed, _ = parser.parse_known_args(args[: len(args) - len(own)])
         args[:] = [*(f"-p{name}" for name in allowed.p), *(f"-W{filter}" for filter in allowed.pythonwarnings), *own]
+
+
+ABOUT_ORDER = "run cases in a random order; N: in the one that a run has said; default: that of the specs"
+
+
+def order(text: str) -> int:
+    """Return the number of an order of cases: a new one for "random". Raises ArgumentTypeError."""
+    if text == "random":
+        return random.SystemRandom().randrange(10**6)
+    if not text.isascii() or not text.isdecimal():
+        raise argparse.ArgumentTypeError(f'"{text}" is no order; expected random, or a whole number of at least 0')
+    return int(text)
 
 
 def shard(text: str) -> str:

@@ -1,0 +1,153 @@
+"""The verdicts of one operator in many selections and orders of its cases, each as in a process of its own."""
+
+from __future__ import annotations
+
+import inspect
+import random
+import re
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from importlib import import_module
+from pathlib import Path
+
+import torch
+from operators import corpus, habits
+from planted import ROOT
+
+from opcheck.plan import Case, Selection, load, plan
+from opcheck.run.runner import run
+from opcheck.run.session import RunSession
+from opcheck.settings import Settings
+from opcheck.spec.device import profiles
+
+COLLECTIONS = ("awkward", "coarse", "diagnosed", "faulty", "habits", "orders", "partial", "right", "spoiling")
+LIBRARY = (
+    "torch.add", "torch.amax", "torch.bmm", "torch.clamp", "torch.cumprod", "torch.div", "torch.exp", "torch.gather",
+    "torch.index_select", "torch.linalg.cholesky", "torch.linalg.solve", "torch.logsumexp", "torch.matmul",
+    "torch.mul", "torch.nn.functional.batch_norm", "torch.nn.functional.gelu", "torch.nn.functional.layer_norm",
+    "torch.nn.functional.softplus", "torch.prod", "torch.sqrt",
+)  # fmt: skip
+NO_OPERATORS = {"function", "slope", "right_vjp", "right_jvp", "in_single", "noise"}
+SPOILING = "supports = { second_order = false, forward_ad = false, vmap = false, batched_grad = false, out = false }"
+CLAIMS = {
+    "habits": "supports = { forward_ad = FORWARD, out = false, vmap = false, batched_grad = false }",
+    "spoiling": SPOILING,
+}
+SETTINGS = Settings(modules=("torch", "operators"))
+
+Verdicts = dict[str, tuple[str, str]]
+"""Outcome and reason by the id of a case. The reason is without numbers: those of a random operator vary."""
+
+
+@dataclass(frozen=True)
+class Operator:
+    """The name of an operator, and its spec: TOML, or a file of the library."""
+
+    name: str
+    spec: str | Path
+
+    def cases(self, folder: Path) -> list[Case]:
+        """Return the cases of the operator in double precision, real and complex."""
+        path = self.spec
+        if isinstance(path, str):
+            path = folder / "spec.toml"
+            path.write_text(str(self.spec), encoding="utf-8")
+        chosen = Selection(operators=(self.name,), dtypes=("float64", "complex128"))
+        return plan(load([path], SETTINGS), [profiles()["cpu"]], chosen)
+
+
+def operators() -> list[Operator]:
+    """Return each operator of the collections, right or wrong, and some of the library."""
+    found = [Operator(name, _spec(name)) for kind in COLLECTIONS for name in _of(kind)]
+    found += [_of_corpus(entry) for entry in (*corpus.FAULTS, *corpus.LOW_ACCURACY)]
+    files = sorted((ROOT / "specs").rglob("*.toml"))
+    homes = {name: file for file in files for name in re.findall(r'(?m)^name\s*=\s*"([^"]+)"', file.read_text("utf-8"))}
+    return found + [Operator(name, homes[name]) for name in LIBRARY]
+
+
+def _of(kind: str) -> Iterator[str]:
+    """Yield the operators of a module: what its functions are, and the autograd functions of the habits."""
+    for name, value in vars(import_module(f"operators.{kind}")).items():
+        if inspect.isfunction(value) and not name.startswith("_") and name not in NO_OPERATORS:
+            yield f"operators.{kind}.{name}"
+    if kind == "habits":
+        yield from (f"operators.habits.{n}.apply" for names in habits.FAULTS.values() for n in names if n[0].isupper())
+
+
+def _spec(path: str) -> str:
+    _, kind, name, *_ = path.split(".")
+    found = getattr(import_module(f"operators.{kind}"), name)
+    tensor = "{ shape = [2, 3], low = 0.5, high = 2 }"
+    if inspect.isclass(found):
+        count = 2 if issubclass(found, habits.Product) else 1
+    else:
+        count = sum(p.default is p.empty for p in inspect.signature(found).parameters.values())
+    args = [tensor] * count
+    if name == "writes_to_an_argument":
+        args[1] = "{ shape = [3], grad = false }"
+    claims = CLAIMS.get(kind, "").replace("FORWARD", str("Tangent" in name).lower())
+    return _written(path, ", ".join(args), claims)
+
+
+def _of_corpus(entry: corpus.Entry) -> Operator:
+    layouts = [str(leaf.layout).removeprefix("torch.") for leaf in entry.leaves(entry.dtypes[0])]
+    special = ["" if layout == "strided" else f', layout = "{layout}"' for layout in layouts]
+    shapes = [list(leaf.shape) for leaf in entry.leaves(entry.dtypes[0])]
+    args = [f"{{ shape = {shape}, low = 0.5{more} }}" for shape, more in zip(shapes, special, strict=True)]
+    path = f"operators.corpus.functions.{entry.name}"
+    return Operator(path, _written(path, ", ".join(args), ""))
+
+
+def _written(path: str, args: str, claims: str) -> str:
+    sample = f"{{ args = [{args}] }}"
+    return f'[[operator]]\nname = "{path}"\n{claims}\nsamples = [{sample}, {sample.replace("0.5", "0.6")}]\n'
+
+
+def verdicts(cases: Sequence[Case]) -> Verdicts:
+    """Return the verdicts of cases that run in this order, with operators that nobody has called before."""
+    for kind in COLLECTIONS:
+        sys.modules.pop(f"operators.{kind}", None)
+    session = RunSession.start(SETTINGS)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        outcomes = [run(case, session) for case in cases]
+    torch.set_num_threads(1)
+    return {one.id: (one.outcome, re.sub(r"[-\d.e]+", "#", one.reason)) for one in outcomes}
+
+
+def outcomes(found: Verdicts) -> dict[str, str]:
+    """Return what became of each case."""
+    return {name: outcome for name, (outcome, _) in found.items()}
+
+
+def differences(cases: Sequence[Case], orders: int, pairs: int, draw: random.Random) -> list[str]:
+    """Return where a case has another verdict alone, in another order or in a pair than in a full run.
+
+    orders: how many orders of cases and samples to draw; as many cases run alone as there are, if there are orders.
+    """
+    whole = verdicts(cases)
+    told: list[str] = []
+
+    def compare(what: str, found: Verdicts) -> None:
+        told.extend(f"{what}: {id_}: {one}, but {whole[id_]}" for id_, one in found.items() if one != whole[id_])
+
+    alone = cases if orders >= 5 else draw.sample(cases, min(len(cases), pairs))
+    for case in alone:
+        compare("alone", verdicts([case]))
+    for _ in range(orders):
+        compare("in another order", verdicts(draw.sample(cases, len(cases))))
+        moved = _with_samples_in_another_order(cases, draw)
+        found = outcomes(verdicts(moved))
+        told += [f"samples moved: {id_}: {one}, but {whole[id_]}" for id_, one in found.items() if one != whole[id_][0]]
+    for _ in range(pairs if len(cases) > 1 else 0):
+        one, other = draw.sample(cases, 2)
+        compare(f"after {one.id}", {other.id: verdicts([one, other])[other.id]})
+    return told
+
+
+def _with_samples_in_another_order(cases: Sequence[Case], draw: random.Random) -> list[Case]:
+    operator = cases[0].operator
+    moved = replace(operator, samples=tuple(draw.sample(operator.samples, len(operator.samples))))
+    return [replace(case, operator=moved) for case in draw.sample(cases, len(cases))]

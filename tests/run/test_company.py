@@ -1,0 +1,49 @@
+"""A verdict is the same alone and in any company: of other checks, of other samples, in any order.
+
+Some operators of the collections, and a few draws for each. COMPANY=1 takes all of them, each check alone, five orders
+of checks and samples, and a hundred pairs.
+"""
+
+import os
+import random
+
+import company
+import pytest
+
+EVERYTHING = bool(os.environ.get("COMPANY"))
+ORDERS, PAIRS = (5, 100) if EVERYTHING else (1, 3)
+OPERATORS = company.operators()
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::UserWarning"), pytest.mark.filterwarnings("ignore::FutureWarning"),
+    pytest.mark.filterwarnings("ignore:.*jit.script:DeprecationWarning"),
+]  # fmt: skip
+
+
+SAMPLED = (
+    "habits.WritesToInputInForward", "habits.ZeroesItsInput", "spoiling.spoils_what_it_saved",
+    "spoiling.writes_to_an_argument", "faulty.wrong_sign", "faulty.crashes_on_undefined_cotangent",
+)  # fmt: skip
+"""Those that spoil their arguments or their graph, and two others."""
+
+
+def some(operators):
+    """Return all operators, or those that are sampled."""
+    return [one for one in operators if EVERYTHING or any(name in one.name for name in SAMPLED)]
+
+
+@pytest.mark.parametrize("operator", some(OPERATORS), ids=lambda operator: operator.name)
+def test_a_verdict_is_the_same_in_any_company(operator, tmp_path):
+    cases = operator.cases(tmp_path)
+    assert cases
+    assert company.differences(cases, ORDERS, PAIRS, random.Random(operator.name)) == []
+
+
+@pytest.mark.parametrize("dtype", ["float64", "complex128"])
+def test_a_backward_pass_that_spoils_what_was_saved_fails_alone_and_in_a_full_run(outcomes, dtype):
+    spec = next(one.spec for one in OPERATORS if one.name.endswith("spoils_what_it_saved"))
+    whole, alone = outcomes(spec, dtypes=(dtype,)), outcomes(spec, checks=("nondeterminism",), dtypes=(dtype,))
+    (id_,) = alone
+    assert (whole[id_].outcome, whole[id_].reason) == (alone[id_].outcome, alone[id_].reason)
+    assert alone[id_].outcome == "failed"
+    assert alone[id_].reason.startswith("nondeterminism")
