@@ -168,7 +168,7 @@ def test_what_is_wrong_is_said_first_and_left_to_fail(operators, drafted):
 
 
 def test_a_crash_is_said_and_its_sample_left_out(operators, drafted):
-    assert "failed: ours.aborts ends its process, or hangs: { args = [{ shape = [2, 3] }] }" in drafted.out
+    assert "failed: ours.aborts ends its process by a signal: Aborted: { args = [{ shape = [2, 3] }] }" in drafted.out
     assert operators["aborts"]["samples"] == [
         {"args": [{"shape": [3], **bounds}]} for bounds in ({}, {"low": -0.5, "high": 0.5})
     ]
@@ -236,6 +236,85 @@ class TestRequests:
         assert message in run.err
         assert (run.code, (project.folder / "pyproject.toml").read_text()) == (2, before)
         assert not (project.folder / "specs" / "demo.toml").exists()
+
+
+ENDINGS = """
+import os
+import sys
+
+import torch
+
+
+class Attends(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(3))
+
+    def forward(self, x, context=None):
+        return x * self.weight if context is None else x * self.weight + context
+
+
+def leaves(x):
+    sys.exit(3)
+
+
+def interrupts(x):
+    raise KeyboardInterrupt("mine")
+
+
+def ends(x):
+    print("Traceback (most recent call last):\\nValueError: not this one", file=sys.stderr)
+    os._exit(3)
+
+
+class Unwilling:
+    __name__ = "unwilling"
+
+    def __call__(self, x):
+        return 2 * x
+
+    @property
+    def __signature__(self):
+        raise KeyError("no signature today")
+
+
+unwilling = Unwilling()
+"""
+
+
+class TestEndings:
+    """What ends a probe is told apart: an exception of the operator, one of opcheck, a signal, a status."""
+
+    def test_a_module_with_an_optional_argument_is_drafted(self, cli, project):
+        project.write("demo.py", ENDINGS)
+        run = cli("new", "demo.Attends", "-n", "1")
+        assert (run.code, run.err) == (0, "")
+        (operator,) = tomli.loads((project.folder / "specs" / "demo.toml").read_text())["operator"]
+        assert (operator["name"], operator["module"]) == ("demo.Attends", {})
+        assert all(sample["args"] for sample in operator["samples"])
+
+    @pytest.mark.parametrize(
+        ("name", "message"),
+        [
+            ("leaves", "demo.leaves: it ends its process by an exception: SystemExit: 3"),
+            ("interrupts", "demo.interrupts: it ends its process by an exception: KeyboardInterrupt: mine"),
+            ("ends", "demo.ends: it ends its process with status 3"),
+        ],
+    )
+    def test_what_an_operator_ends_its_process_by_is_said(self, cli, project, name, message):
+        project.write("demo.py", ENDINGS)
+        run = cli("new", f"demo.{name}", "--args", "[{ shape = [2] }]")
+        assert message in run.err
+        assert run.code == 2
+
+    def test_an_exception_elsewhere_is_no_crash_of_the_operator(self, cli, project):
+        project.write("demo.py", ENDINGS)
+        run = cli("new", "demo.unwilling")
+        assert re.search(
+            r"demo\.unwilling: looking for its arguments failed, at \S+demo\.py:\d+: KeyError: 'no signature", run.err
+        )
+        assert "ends" not in run.err
+        assert run.code == 2
 
 
 class TestNewcomer:
