@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 import shutil
 from pathlib import Path
 
@@ -315,32 +314,3 @@ class TestEndings:
         )
         assert "ends" not in run.err
         assert run.code == 2
-
-
-class TestNewcomer:
-    """The first hour, as README.md has it."""
-
-    README = (ROOT / "README.md").read_text(encoding="utf-8")
-    HOUR = README.split("## The first hour")[1].split("\n## ")[0]
-
-    def test_it_ends_with_a_green_run(self, project):
-        shutil.rmtree(project.folder / "specs")
-        (project.folder / "pyproject.toml").unlink()
-        project.write("mylib.py", re.search(r"```python\n(# mylib.py\n.*?)```", self.README, re.DOTALL)[1])
-        new, *rest = [line.removeprefix("$ ") for line in re.findall(r"^\$ .*$", self.HOUR, re.MULTILINE)]
-        first = project.run(*shlex.split(new))
-        shown = re.search(rf"\$ {re.escape(new)}\n(.*?)\n```", self.HOUR, re.DOTALL)[1].splitlines()
-        assert [line for line in shown if line != "..." and line not in first.out.splitlines()] == []
-        assert first.code == 1
-        (wrong,) = re.findall(r" is `(return [^`]*)`", self.HOUR)
-        (right,) = re.findall(r"becomes\s+`(return [^`]*)`", self.HOUR)
-        text = (project.folder / "mylib.py").read_text()
-        assert text.count(wrong) == 1
-        project.write("mylib.py", text.replace(wrong, right))
-        workflow = re.search(r"```yaml\n# (\S+)\n(.*?)```", self.HOUR, re.DOTALL)
-        project.write(workflow[1], workflow[2])
-        commands = re.findall(r"- run: (opcheck .*)", workflow[2])
-        assert len(rest) == len(commands) == 2
-        for command in (*rest, *commands):
-            done = project.run(*shlex.split(command))
-            assert done.code == 0, done.out + done.err
