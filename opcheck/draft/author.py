@@ -36,7 +36,7 @@ class Author:
         self.left_out: dict[str, str] = {}
         """Why there is no draft of an operator."""
         self.fatal: dict[str, list[dict[str, Any]]] = {}
-        """The samples with which an operator ends the process, or hangs, by operator."""
+        """The samples with which an operator ends the process, or hangs, and how, by operator."""
         self.said: list[str] = []
         """What was added to the settings of the project."""
 
@@ -114,7 +114,7 @@ class Author:
         """Return what fails: wrong results, crashes, what could not be tested."""
         failed = [record for record in self.records if record["outcome"] == "failed"]
         untested = [record for record in self.records if record["outcome"] in ("error", "inconclusive")]
-        crashes = [f"{name} ends its process, or hangs: {render(own[0])}" for name, own in self.fatal.items()]
+        crashes = [f"{name} {own[0]['how']}: {render(own[0]['sample'])}" for name, own in self.fatal.items()]
         lines = [f"failed: {line}" for line in [*told(failed), *crashes]]
         lines += [f"not tested: {line}" for line in told(untested)]
         return lines + [COMPLEX.format(name) for name in wrong_for_complex_only(failed)]

@@ -10,6 +10,7 @@ import importlib
 import inspect
 import json
 import sys
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -58,6 +59,14 @@ def main(request: dict[str, Any]) -> None:
             say(operator=path, **probe.answer())
         except Unresolved as error:
             say(operator=path, refusal=str(error))
+        except Exception as error:  # what an operator raises where it is called is among the answers
+            say(operator=path, refusal=f"looking for its arguments failed, at {place_of(error)}: {told(error)}")
+
+
+def place_of(error: Exception) -> str:
+    """Return where an exception was raised."""
+    *_, (frame, line) = traceback.walk_tb(error.__traceback__)
+    return f"{frame.f_code.co_filename}:{line}"
 
 
 def say(**answer: Any) -> None:
@@ -185,7 +194,8 @@ class Probe:
             return parameters_of(self.operator, self.path)
         assert self.make is not None
         found = parameters_of(MethodType(self.make.forward, self.make), self.path)
-        return [*found, *([[replace(only, options=(INDEX,))] for (only,) in found if only.options == (TENSOR,)])]
+        only_a_tensor = [one for one in found if [parameter.options for parameter in one] == [(TENSOR,)]]
+        return [*found, *([replace(parameter, options=(INDEX,))] for (parameter,) in only_a_tensor)]
 
     def recorded(self) -> Iterator[Tried]:
         """Yield one sample of each group that was given."""
@@ -257,4 +267,8 @@ def shown(samples: Sequence[Tried]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
+    try:
+        main(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
+    except BaseException:  # SystemExit, too, tells what it is
+        traceback.print_exc()
+        sys.exit(1)

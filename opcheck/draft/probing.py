@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -15,6 +17,9 @@ from typing import Any, NamedTuple
 
 MOST_RESTARTS = 5
 """How many samples of one operator may end the process before it is given up."""
+
+RAISED = re.compile(r"^Traceback \(most recent call last\):\n(?: .*\n)*(\S.*)", re.MULTILINE)
+"""What Python says of the exception that ends a process."""
 
 PERIOD = 0.05
 """Seconds between two looks at a process."""
@@ -59,7 +64,9 @@ def names_in(target: str, around: Surroundings) -> dict[str, str]:
         if "names" in answer:
             found: dict[str, str] = answer["names"]
             return found
-    raise Unanswered(f'looking for "{target}" ended the process')
+        if "ended" in answer:
+            raise Unanswered(f'looking for "{target}" {answer["ended"]}')
+    raise AssertionError("a process always ends")
 
 
 def probe(
@@ -67,13 +74,14 @@ def probe(
 ) -> dict[str, dict[str, Any]]:
     """Return for each operator samples that it takes and what they show; or `refusal`, why there are none.
 
-    `fatal` are the samples with which it ends the process, or hangs.
+    `fatal` are the samples with which it ends the process, or hangs, each with `how`.
 
     given: samples to try for each operator, in groups of which one is enough. An empty list asks for guesses.
     module: how to construct those that are classes of modules. Default: guesses.
     """
     found: dict[str, dict[str, Any]] = {}
     fatal: dict[str, dict[int, dict[str, Any]]] = {path: {} for path in given}
+    ended = ""
     while left := {path: groups for path, groups in given.items() if path not in found}:
         path, last = next(iter(left)), Last(-1, {})
         skip = {path: list(samples) for path, samples in fatal.items()}
@@ -81,31 +89,42 @@ def probe(
         for answer in _answers(request, around):
             if "trying" in answer:
                 path, last = answer["trying"], Last(answer["number"], answer["sample"])
+            elif "ended" in answer:
+                ended = answer["ended"]
             else:
                 found[answer["operator"]] = answer
         if path not in found:
-            fatal[path][last.number] = last.sample
+            fatal[path][last.number] = {"how": ended, "sample": last.sample}
             if last.number < 0 or len(fatal[path]) >= MOST_RESTARTS:
-                found[path] = {"refusal": "it ends the process that calls it, or hangs"}
-    return {path: {**answer, "fatal": list(fatal[path].values())} for path, answer in found.items()}
+                found[path] = {"refusal": ""}
+    for path, answer in found.items():
+        answer["fatal"] = list(fatal[path].values())
+        if "refusal" in answer and answer["fatal"]:
+            answer["refusal"] = f"it {answer['fatal'][0]['how']}"
+    return found
 
 
 def _answers(request: dict[str, Any], around: Surroundings) -> Iterator[dict[str, Any]]:
-    """Yield the answers of a process, until it ends or says nothing for too long. Raises Unanswered for an error."""
+    """Yield the answers of a process, until it ends or says nothing for too long; at last, how it `ended`.
+
+    Raises Unanswered for an error.
+    """
     with tempfile.TemporaryDirectory(prefix="opcheck-") as folder:
-        asked, answered = Path(folder, "request.json"), Path(folder, "answers")
+        asked, answered, said = (Path(folder, name) for name in ("request.json", "answers", "said"))
         asked.write_text(json.dumps({**request, "modules": around.modules, "path": around.path}), encoding="utf-8")
-        with answered.open("wb") as out:
+        with answered.open("wb") as out, said.open("wb") as err:
             process = subprocess.Popen(
                 [sys.executable, "-m", "opcheck.draft.probe", str(asked)],
-                stdout=out, stderr=subprocess.DEVNULL, env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
+                stdout=out, stderr=err, env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
             )  # fmt: skip
             try:
                 _wait(process, answered, around.seconds)
+                code = process.poll()
             finally:
                 process.kill()
                 process.wait()
         lines = [line for line in answered.read_bytes().splitlines() if line.startswith(b'{"')]
+        ended = _ending(code, said.read_text(encoding="utf-8", errors="replace"), around.seconds)
     for line in lines:
         try:
             answer = json.loads(line)
@@ -114,6 +133,18 @@ def _answers(request: dict[str, Any], around: Surroundings) -> Iterator[dict[str
         if "error" in answer:
             raise Unanswered(answer["error"], answer["hint"])
         yield answer
+    yield {"ended": ended}
+
+
+def _ending(code: int | None, said: str, seconds: float) -> str:
+    """Return how a process ended, as a predicate. code: its exit status, None if it still runs; said: its stderr."""
+    if code is None:
+        return f"hangs: it has said nothing for {seconds:g} s"
+    if code < 0:
+        return f"ends its process by a signal: {signal.strsignal(-code)}"
+    if code == 1 and (raised := RAISED.findall(said)):
+        return f"ends its process by an exception: {raised[-1]}"
+    return f"ends its process with status {code}"
 
 
 def _wait(process: subprocess.Popen[bytes], answered: Path, seconds: float) -> None:

@@ -7,22 +7,66 @@ plugin adds a check with an entry point of the group `opcheck.checks` that refer
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
 from opcheck.plan.builtin_kinds import BUILTIN
 from opcheck.plan.kind import CheckKind
+from opcheck.spec.problems import Problem, SpecError, listing, nearest
+
+GROUP = "opcheck.checks"
+"""The group of entry points."""
 
 
 @lru_cache(maxsize=1)
 def check_kinds() -> dict[str, CheckKind]:
-    """Return all checks by name: the built-in ones, those of installed plugins, those that were registered."""
+    """Return all checks by name: the built-in ones, those of installed plugins, those that were registered.
+
+    Raises SpecError if one of a plugin rests on a check that does not exist, or on itself, if only through others.
+    """
     from importlib.metadata import entry_points
 
     kinds = {kind.name: kind for kind in BUILTIN}
-    for entry in entry_points(group="opcheck.checks"):
+    places = {}
+    for entry in entry_points(group=GROUP):
         kind = entry.load()
         kinds.setdefault(kind.name, kind)
-    return kinds | REGISTERED
+        places[kind.name] = f"entry point {entry.name}{f' of {entry.dist.name}' if entry.dist is not None else ''}"
+    kinds |= REGISTERED
+    problems = [
+        Problem(place, 1, 1, f'{GROUP}: the check "{name}" {what}', expected, near)
+        for name, place in places.items()
+        for what, expected, near in _wrong_roots(kinds[name], kinds)
+    ]
+    if problems:
+        raise SpecError(problems)
+    return kinds
+
+
+def _wrong_roots(kind: CheckKind, kinds: Mapping[str, CheckKind]) -> Iterator[tuple[str, str, str]]:
+    """Yield what is wrong with the checks that one rests on, what was expected, and the nearest valid name."""
+    others = [name for name in kinds if name != kind.name]
+    for name in kind.rests_on:
+        if name not in kinds:
+            yield f'rests on an unknown check "{name}"', listing(others), nearest(name, others)
+        elif way := _way(name, kind.name, kinds):
+            yield (
+                f"rests on {', which rests on '.join(['itself'] if name == kind.name else way)}",
+                "a more basic check",
+                "",
+            )
+
+
+def _way(start: str, goal: str, kinds: Mapping[str, CheckKind]) -> list[str]:
+    """Return the checks from one to another, each of which rests on the next; an empty list if there is no such way."""
+    ways, seen = [[start]], {start}
+    for way in ways:
+        if way[-1] == goal:
+            return way
+        further = [name for name in kinds[way[-1]].rests_on if name in kinds and name not in seen]
+        seen.update(further)
+        ways += [[*way, name] for name in further]
+    return []
 
 
 REGISTERED: dict[str, CheckKind] = {}

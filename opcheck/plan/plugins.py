@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 
+from opcheck.plan.kinds import check_kinds
 from opcheck.settings import Settings
 from opcheck.spec.problems import Problem, SpecError, nearest
 from opcheck.text import class_of, message_of
@@ -13,11 +14,11 @@ from opcheck.text import class_of, message_of
 def load_plugins(settings: Settings) -> None:
     """Import the plugins of a project, in order.
 
-    Raises SpecError with a problem for each module that does not exist or cannot be imported.
+    Raises SpecError with a problem for each module that does not exist or cannot be imported, and for each check of an
+    installed plugin that rests on what it cannot.
     """
-    if not settings.plugins:
-        return
-    settings.put_on_path()
+    if settings.plugins:
+        settings.put_on_path()
     problems = []
     for index, name in enumerate(settings.plugins):
         try:
@@ -26,6 +27,7 @@ def load_plugins(settings: Settings) -> None:
             problems.append(_problem(settings, index, name, error))
     if problems:
         raise SpecError(problems)
+    check_kinds()
 
 
 def _problem(settings: Settings, index: int, name: str, error: BaseException) -> Problem:

@@ -18,6 +18,8 @@ from opcheck.text import n_cases, printable
 
 PERIOD = 0.1
 """Seconds between two updates of the progress bar on a terminal."""
+PERIOD_OF_LINES = 10.0
+"""Seconds between two lines of progress where there is no terminal, as in a log file."""
 
 BAR = 20
 """The width of the progress bar. It leaves room for the counts on a terminal with 80 columns."""
@@ -38,7 +40,6 @@ class TerminalReport:
         self._progress: Progress | None = None
         self._task: Any = None
         self._total = 0
-        self._shown_tenth = 0
         self._live = False
         """Whether a terminal shows the growing bar."""
         self._shown_at = 0.0
@@ -54,6 +55,7 @@ class TerminalReport:
         self._progress = Progress(*columns, console=self.console, auto_refresh=False)
         self._task = self._progress.add_task("cases", total=total, counts="")
         self._live = self.console.is_terminal
+        self._shown_at = 0.0 if self._live else time.monotonic()
         if self._live:
             self._progress.start()
 
@@ -69,12 +71,12 @@ class TerminalReport:
         if self._progress is None or not self._total:
             return
         done = len(self.records)
-        tenth, now = 10 * done // self._total, time.monotonic()
-        # Not after every case, since most of them are faster than an update. A log file gets one bar per tenth.
-        due = now - self._shown_at >= PERIOD or done == self._total if self._live else tenth > self._shown_tenth
-        if not due:
+        now = time.monotonic()
+        # Not after every case, since most of them are faster than an update. After the last one, a log has the summary.
+        waited = now - self._shown_at >= (PERIOD if self._live else PERIOD_OF_LINES)
+        if not waited and not (self._live and done == self._total):
             return
-        self._shown_tenth, self._shown_at = tenth, now
+        self._shown_at = now
         shown = _listed(self._counts, "  ", lambda kind: f" {kind}")
         room = self.console.width - BAR - len(f"cases    {self._total}/{self._total}  0:00:00 ")
         if shown.cell_len > room:

@@ -8,6 +8,7 @@ few exceptions.
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, WrapperDescriptorType
 from typing import Any
@@ -37,6 +38,10 @@ _PYTHON_HOMES = (
 _CONSTANTS = (torch.dtype, torch.layout, torch.memory_format, torch.qscheme, float)
 _ARRAYS_OF = ("array", "asarray", "ascontiguousarray")
 """Functions that make arrays of other objects, and so have nothing to dispatch on."""
+_HAS_VALUES = frozenset(
+    ("Tensor", "number", "int", "float", "complex", "bool", "str", "List", "Optional", "Device", "Generator")
+)
+"""The words for types, in schemas, of which a spec can write values. A generator can be left to its default, None."""
 
 
 def offers(namespace: str, name: str, found: Any) -> bool:
@@ -104,20 +109,28 @@ def _on_arrays(library: str, name: str, found: Any) -> bool:
 
 @cache
 def takes_and_gives_tensors(operator: Any) -> bool:
-    """Return whether an operator of torch.ops, or an overload, takes tensors and returns or changes some."""
-    from torch.fx.operator_schemas import get_signature_for_torch_op
+    """Return whether an operator of torch.ops, or an overload, takes tensors and returns or changes some.
 
-    _, schemas = get_signature_for_torch_op(operator, return_schemas=True)
-    return any(_on_tensors(schema) for schema in schemas or ())
+    An overload counts if a spec has values for all arguments that it needs: not for a stream or a storage.
+    """
+    overloads = [getattr(operator, name) for name in operator.overloads()] if _is_packet(operator) else [operator]
+    return any(_on_tensors(overload._schema) for overload in overloads)
 
 
 def _on_tensors(schema: Any) -> bool:
     tensors = [argument for argument in schema.arguments if "Tensor" in str(argument.type)]
     written = [argument for argument in tensors if argument.alias_info is not None and argument.alias_info.is_write]
     given = [result for result in schema.returns if "Tensor" in str(result.type)]
-    return any(not argument.kwarg_only for argument in tensors) and bool(given or written)
+    needed = [str(argument.type) for argument in schema.arguments if not argument.has_default_value()]
+    has_values = _HAS_VALUES.issuperset(word for one in needed for word in re.findall(r"[\w.]+", one))
+    return has_values and any(not argument.kwarg_only for argument in tensors) and bool(given or written)
+
+
+def _is_packet(found: Any) -> bool:
+    """Return whether an object of torch.ops stands for all overloads of an operator."""
+    return isinstance(found, type(torch.ops.aten.sin))
 
 
 def is_dispatched(found: Any) -> bool:
     """Return whether an object is an operator of torch.ops, or an overload of one."""
-    return isinstance(found, (type(torch.ops.aten.sin), type(torch.ops.aten.sin.default)))
+    return _is_packet(found) or isinstance(found, type(torch.ops.aten.sin.default))

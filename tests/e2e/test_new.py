@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 import shutil
 from pathlib import Path
 
@@ -168,7 +167,7 @@ def test_what_is_wrong_is_said_first_and_left_to_fail(operators, drafted):
 
 
 def test_a_crash_is_said_and_its_sample_left_out(operators, drafted):
-    assert "failed: ours.aborts ends its process, or hangs: { args = [{ shape = [2, 3] }] }" in drafted.out
+    assert "failed: ours.aborts ends its process by a signal: Aborted: { args = [{ shape = [2, 3] }] }" in drafted.out
     assert operators["aborts"]["samples"] == [
         {"args": [{"shape": [3], **bounds}]} for bounds in ({}, {"low": -0.5, "high": 0.5})
     ]
@@ -238,30 +237,80 @@ class TestRequests:
         assert not (project.folder / "specs" / "demo.toml").exists()
 
 
-class TestNewcomer:
-    """The first hour, as README.md has it."""
+ENDINGS = """
+import os
+import sys
 
-    README = (ROOT / "README.md").read_text(encoding="utf-8")
-    HOUR = README.split("## The first hour")[1].split("\n## ")[0]
+import torch
 
-    def test_it_ends_with_a_green_run(self, project):
-        shutil.rmtree(project.folder / "specs")
-        (project.folder / "pyproject.toml").unlink()
-        project.write("mylib.py", re.search(r"```python\n(# mylib.py\n.*?)```", self.README, re.DOTALL)[1])
-        new, *rest = [line.removeprefix("$ ") for line in re.findall(r"^\$ .*$", self.HOUR, re.MULTILINE)]
-        first = project.run(*shlex.split(new))
-        shown = re.search(rf"\$ {re.escape(new)}\n(.*?)\n```", self.HOUR, re.DOTALL)[1].splitlines()
-        assert [line for line in shown if line != "..." and line not in first.out.splitlines()] == []
-        assert first.code == 1
-        (wrong,) = re.findall(r" is `(return [^`]*)`", self.HOUR)
-        (right,) = re.findall(r"becomes\s+`(return [^`]*)`", self.HOUR)
-        text = (project.folder / "mylib.py").read_text()
-        assert text.count(wrong) == 1
-        project.write("mylib.py", text.replace(wrong, right))
-        workflow = re.search(r"```yaml\n# (\S+)\n(.*?)```", self.HOUR, re.DOTALL)
-        project.write(workflow[1], workflow[2])
-        commands = re.findall(r"- run: (opcheck .*)", workflow[2])
-        assert len(rest) == len(commands) == 2
-        for command in (*rest, *commands):
-            done = project.run(*shlex.split(command))
-            assert done.code == 0, done.out + done.err
+
+class Attends(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(3))
+
+    def forward(self, x, context=None):
+        return x * self.weight if context is None else x * self.weight + context
+
+
+def leaves(x):
+    sys.exit(3)
+
+
+def interrupts(x):
+    raise KeyboardInterrupt("mine")
+
+
+def ends(x):
+    print("Traceback (most recent call last):\\nValueError: not this one", file=sys.stderr)
+    os._exit(3)
+
+
+class Unwilling:
+    __name__ = "unwilling"
+
+    def __call__(self, x):
+        return 2 * x
+
+    @property
+    def __signature__(self):
+        raise KeyError("no signature today")
+
+
+unwilling = Unwilling()
+"""
+
+
+class TestEndings:
+    """What ends a probe is told apart: an exception of the operator, one of opcheck, a signal, a status."""
+
+    def test_a_module_with_an_optional_argument_is_drafted(self, cli, project):
+        project.write("demo.py", ENDINGS)
+        run = cli("new", "demo.Attends", "-n", "1")
+        assert (run.code, run.err) == (0, "")
+        (operator,) = tomli.loads((project.folder / "specs" / "demo.toml").read_text())["operator"]
+        assert (operator["name"], operator["module"]) == ("demo.Attends", {})
+        assert all(sample["args"] for sample in operator["samples"])
+
+    @pytest.mark.parametrize(
+        ("name", "message"),
+        [
+            ("leaves", "demo.leaves: it ends its process by an exception: SystemExit: 3"),
+            ("interrupts", "demo.interrupts: it ends its process by an exception: KeyboardInterrupt: mine"),
+            ("ends", "demo.ends: it ends its process with status 3"),
+        ],
+    )
+    def test_what_an_operator_ends_its_process_by_is_said(self, cli, project, name, message):
+        project.write("demo.py", ENDINGS)
+        run = cli("new", f"demo.{name}", "--args", "[{ shape = [2] }]")
+        assert message in run.err
+        assert run.code == 2
+
+    def test_an_exception_elsewhere_is_no_crash_of_the_operator(self, cli, project):
+        project.write("demo.py", ENDINGS)
+        run = cli("new", "demo.unwilling")
+        assert re.search(
+            r"demo\.unwilling: looking for its arguments failed, at \S+demo\.py:\d+: KeyError: 'no signature", run.err
+        )
+        assert "ends" not in run.err
+        assert run.code == 2

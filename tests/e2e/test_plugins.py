@@ -152,3 +152,30 @@ def test_what_is_wrong_with_a_plugin_is_told_in_words(cli, plain_pytest, plugged
     assert message.replace("FOLDER", str(plugged.folder.resolve())) in " ".join(told.split())
     assert "Traceback" not in told
     assert run.code == 2
+
+
+@pytest.mark.parametrize(
+    ("roots", "message"),
+    [
+        ({"mine": ["bakward"]}, 'the check "mine" rests on an unknown check "bakward"; expected '),
+        ({"mine": ["backward", "mine"]}, 'the check "mine" rests on itself; expected a more basic check'),
+        (
+            {"mine": ["yours"], "yours": ["hers"], "hers": ["mine"]},
+            'the check "mine" rests on yours, which rests on hers, which rests on mine; expected a more basic check',
+        ),
+    ],
+    ids=["unknown", "itself", "circle"],
+)
+def test_a_check_that_rests_on_what_it_cannot_is_a_mistake_of_its_package(project, roots, message):
+    kinds = [f'{name} = CheckKind("{name}", "", "mylib:check", rests_on={tuple(on)})' for name, on in roots.items()]
+    project.write("mylib.py", "\n".join(["from opcheck.plan import CheckKind", *kinds]))
+    listed = "".join(f"{name} = mylib:{name}\n" for name in roots)
+    project.write("mylib-1.0.dist-info/entry_points.txt", f"[opcheck.checks]\n{listed}")
+    project.write("mylib-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: mylib\nVersion: 1.0\n")
+    for command in (["opcheck", "validate"], ["pytest", "specs", "--opcheck-check", "backward"]):
+        run = project.run("python", "-m", *command)
+        said = f"entry point mine of mylib:1:1: opcheck.checks: {message}"
+        (line,) = [line for line in run.err.splitlines() if said in line]
+        assert "Traceback" not in run.out + run.err
+        assert run.code in (2, pytest.ExitCode.USAGE_ERROR)
+    assert ("unknown" not in message) or line.endswith('did you mean "backward"?')

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import shlex
 from html import unescape
 from pathlib import Path
 
 import pytest
+from demo_project import Project
 from rich.text import Text
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -54,6 +56,61 @@ def test_the_run_prints_what_the_text_shows(draw_run, shown):
     lines = iter(Text.from_ansi(shown).plain.split("\n"))
     for line in expected:
         assert line == "..." or line in lines, f"not in the output, or not in this order: {line}"
+
+
+class Reader:
+    """Somebody who does what README.md says, from top to bottom, in one project."""
+
+    CONSOLE = re.compile(r"^```\n(\$ .*?)^```$", re.DOTALL | re.MULTILINE)
+    FIX = re.compile(r" is `(?P<wrong>return [^`]*)`.*?becomes\s+`(?P<right>return [^`]*)`", re.DOTALL)
+    WORKFLOW = re.compile(r"- run: (opcheck .*)")
+    PYTEST = re.compile(r"`(pytest (?:specs/(?=` runs)|'[^`]*'))`")
+
+    def __init__(self, project, draw_run):
+        self.project, self.draw_run = project, draw_run
+        self.codes = []
+        """The commands with their exit codes, in order."""
+
+    def read(self):
+        """Type every command, and apply the change of the operator where it comes."""
+        patterns = (self.CONSOLE, self.FIX, self.WORKFLOW, self.PYTEST)
+        steps = [(pattern, found) for pattern in patterns for found in pattern.finditer(README)]
+        for pattern, found in sorted(steps, key=lambda step: step[1].start()):
+            if pattern is self.FIX:
+                self.fix(**found.groupdict())
+            elif pattern is self.CONSOLE:
+                for text in re.split(r"^\$ ", found[1], flags=re.MULTILINE)[1:]:
+                    self.type(*text.splitlines())
+            else:
+                self.type(found[1])
+
+    def fix(self, wrong, right):
+        text = (self.project.folder / "mylib.py").read_text()
+        assert text.count(wrong) == 1
+        self.project.write("mylib.py", text.replace(wrong, right))
+
+    def type(self, command, *shown):
+        program, *arguments = shlex.split(command)
+        if program == "rm":
+            for name in arguments:
+                (self.project.folder / name).unlink()
+            return
+        done = self.project.run(program, *arguments)
+        self.codes.append((command, done.code))
+        printed = iter(self.draw_run.screen(done.out + done.err).splitlines())
+        for line in self.draw_run.screen("\n".join(shown)).splitlines():
+            assert line == "..." or line in printed, f"{command}: not printed, or not in this order: {line}"
+
+
+def test_every_command_of_the_page_does_what_it_shows_in_one_project(draw_run, tmp_path):
+    draw_run.write_example(tmp_path)  # all at first: the text refers to the settings before it shows them
+    reader = Reader(Project(tmp_path), draw_run)
+    reader.read()
+    (first, found), (new, drafted), *rest = reader.codes
+    assert (first, new.split()[:2]) == (" ".join(draw_run.COMMAND), ["opcheck", "new"])
+    assert (found, drafted) == (1, 1)
+    assert len(rest) == 6
+    assert [step for step in rest if step[1] != 0] == []
 
 
 def test_the_picture_shows_the_run(draw_run, shown):

@@ -21,6 +21,8 @@ def plugins(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[CheckKind]]:
     found: list[CheckKind] = []
 
     class Entry:
+        name, dist = "checks", None
+
         def __init__(self, kind: CheckKind) -> None:
             self.kind = kind
 

@@ -28,12 +28,18 @@ def record(number, outcome="passed", reason="", message="", **keys):
     }  # fmt: skip
 
 
-def test_a_log_file_gets_a_bar_for_each_tenth(report):
+@pytest.mark.parametrize(
+    ("seconds", "bars"), [(0.125, []), (0.5, [20, 40]), (4, [*range(3, 51, 3)]), (60, [*range(1, 51)])]
+)
+def test_a_log_file_gets_a_bar_at_most_every_ten_seconds(report, monkeypatch, seconds, bars):
+    now = [1000.0]
+    monkeypatch.setattr("opcheck.report.terminal.time.monotonic", lambda: now[0])
     report.start(50)
     for number in range(50):
+        now[0] += seconds
         report.add(record(number))
     report.stop()
-    assert [re.search(r"(\d+)/50", line)[1] for line in shown(report)] == [str(5 * n) for n in range(1, 11)]
+    assert [int(re.search(r"(\d+)/50", line)[1]) for line in shown(report)] == bars
 
 
 @pytest.mark.parametrize("total", [1, 7, 50])
@@ -205,6 +211,8 @@ def test_the_bar_has_room_for_all_counts(monkeypatch, width, kinds, expected):
     monkeypatch.setattr(report, "_line", lambda *_: None)  # the bar alone
     report.start(7000)
     for number in range(7000):
+        if number == 6999:
+            monkeypatch.setattr("opcheck.report.terminal.PERIOD_OF_LINES", 0)
         report.add(record(number, MIXED[number % kinds]))
     *_, last = shown(report)
     assert last.split(" 7000/7000 ")[1].split(maxsplit=1)[1].rstrip() == expected
