@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial, reduce
@@ -98,7 +97,7 @@ def operator_of(
     spec = OperatorSpec.model_construct(
         name=name_of(function.module if isinstance(function, ModuleCall) else function),
         module=Construction.model_construct() if isinstance(function, ModuleCall) else None,
-        supports=_supports(function, supports),
+        supports=_supports(supports),
         dtypes=claimed,
         registered=isinstance(function, REGISTERED),
     )
@@ -185,14 +184,14 @@ def _names(given: Iterable[str | torch.dtype], own: str) -> tuple[str, ...]:
     return found
 
 
-def _supports(function: Callable[..., Any], given: Mapping[str, Any]) -> Supports:
-    """Return the claims of a call. `out` is not claimed if the signature has no room for it.
+def _supports(given: Mapping[str, Any]) -> Supports:
+    """Return the claims of a call.
 
     Raises ValueError for keys and values that do not exist, TypeError for what is no mapping.
     """
     if not isinstance(given, Mapping):
         raise TypeError(f'supports is a dict such as {{"forward_ad": False}}, not {type(given).__name__}')
-    raw = {"out": _may_take_out(function), **given}
+    raw = dict(given)
 
     def locate(path: tuple[int | str, ...], *words: str, key: bool = False) -> Problem:
         return Problem("supports", 0, 0, *words)
@@ -202,18 +201,6 @@ def _supports(function: Callable[..., Any], given: Mapping[str, Any]) -> Support
     except ValidationError as error:
         mistakes = explain(error, Supports, raw, locate)
         raise ValueError("\n".join(str(mistake).replace(":0:0:", ":", 1) for mistake in mistakes)) from None
-
-
-def _may_take_out(function: Callable[..., Any]) -> bool:
-    try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):  # of C code
-        return True
-    try:
-        signature.bind_partial(out=None)
-    except TypeError:
-        return False
-    return True
 
 
 def name_of(function: Any) -> str:

@@ -8,18 +8,24 @@ from opcheck.checks.per_sample import per_sample
 from opcheck.checks.raw_gradients import functions_of
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import Verdict, inapplicable, out_of_reach
+from opcheck.derivatives import NO_REFUSAL
 
-NOT_ASKED = "torch.func gives zeros for the jvp of the jvp of an autograd.Function, whatever it computes"
+NOT_ASKED = "torch cannot take the jvp of the jvp of an autograd.Function: it gives zeros, or wants setup_context"
 
 
 def judge(subject: Subject) -> Verdict:
     """Compare derivatives of higher order with numerical ones, for dense inputs."""
     if not is_strided(subject):
         return inapplicable("derivatives of higher order are taken of dense inputs only")
-    verdict, kind = engine_verdict(subject), subject.context.case.kind
-    if verdict.is_failure and kind.name == "fwd_over_fwd" and functions_of(subject.differentiable_outputs):
+    if subject.context.case.check != "fwd_over_fwd" or not functions_of(subject.differentiable_outputs):
+        return engine_verdict(subject)
+    try:
+        verdict = engine_verdict(subject)
+    except NO_REFUSAL:
+        raise
+    except Exception:
         return out_of_reach(NOT_ASKED)
-    return verdict
+    return out_of_reach(NOT_ASKED) if verdict.is_failure else verdict
 
 
 check = per_sample(judge)
