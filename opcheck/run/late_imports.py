@@ -1,7 +1,7 @@
 """Makes torch import what it would otherwise import with the first derivative of some kind.
 
 A time-out, or a warning turned into an error, can interrupt an import and leave a module half initialized. Whatever
-needs that module fails from then on.
+needs that module fails from then on. And the time that imports take is no case's own.
 """
 
 from __future__ import annotations

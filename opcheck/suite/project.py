@@ -149,7 +149,7 @@ class Plugin:
 
         Returns a mistake for each name that cannot be found.
         """
-        if self._can_be_interrupted:
+        if self._has_limits:
             from opcheck.run.late_imports import import_what_is_late
 
             import_what_is_late()
@@ -162,9 +162,9 @@ class Plugin:
         return self.session.prepare(fresh, {case.device.name: case.device for case in chosen}.values())
 
     @cached_property
-    def _can_be_interrupted(self) -> bool:
-        """Whether a case may be interrupted while the process goes on: by pytest-timeout, or a warning as an error."""
-        timed = self.worker is None and (getattr(self.config.option, "timeout", None) or self.settings.timeout)
+    def _has_limits(self) -> bool:
+        """Whether a case has a time limit, which imports of torch must not use up, or may be ended by a warning."""
+        timed = self.worker is not None or getattr(self.config.option, "timeout", None) or self.settings.timeout
         filters = [*(self.config.option.pythonwarnings or ()), *self.config.getini("filterwarnings"), *sys.warnoptions]
         return bool(timed) or any(filter.startswith("error") for filter in filters)
 
