@@ -28,11 +28,11 @@ samples  = [{ args = [{ shape = [3] }] }]
 CHECKS = "--check=backward,forward_ad,batched_grad,vmap,fwd_over_rev,fwd_over_fwd,nondeterminism,accuracy,purity"
 
 
-def test_no_case_is_charged_for_imports_of_torch(cli, project):
+def test_no_case_is_charged_for_imports_of_torch(project):
     project.write("late.py", OPERATOR)
     project.write("late.toml", SPEC)
     project.write("pyproject.toml", '[tool.opcheck]\nmodules = ["torch", "late"]\n')
     project.write("imported.txt", "")
-    run = cli("run", "late.toml", CHECKS, "--report-json", "report.json")
+    run = project.run("opcheck", "run", "late.toml", CHECKS, "--report-json", "report.json")
     assert set(run.outcomes.values()) == {"passed"}
     assert (project.folder / "imported.txt").read_text() == ""
