@@ -14,7 +14,7 @@ from opcheck.report.lacks import lacks
 from opcheck.report.merge import merge
 from opcheck.report.model import Report
 from opcheck.report.reading import read
-from opcheck.report.writing import write
+from opcheck.report.writing import is_stream, write
 from opcheck.spec.files import shown
 from opcheck.text import printable
 
@@ -73,7 +73,8 @@ def _merge(options: argparse.Namespace) -> int:
     report = merge((shown(path), read(path)) for path in options.reports)
     write(report, options.output)
     runs = "1 run" if len(report.runs) == 1 else f"{len(report.runs)} runs"
-    print(f"wrote {shown(options.output)}: {len(report.records)} cases of {runs}")
+    told = sys.stderr if is_stream(options.output) else sys.stdout
+    print(f"wrote {shown(options.output)}: {len(report.records)} cases of {runs}", file=told)
     found = lacks(report)
     for line in found:
         print(printable(f"incomplete: {line}"), file=sys.stderr)
@@ -125,7 +126,7 @@ def _add_report(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_output(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE")
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="-: standard output")
 
 
 def _add_annotations(parser: argparse.ArgumentParser) -> None:

@@ -19,6 +19,7 @@ from opcheck.cli.request import RequestError
 from opcheck.cli.run_reporter import RunReporter
 from opcheck.cli.selecting import add_selection, add_shard, settings_of
 from opcheck.cli.workers import Workers
+from opcheck.report.writing import is_stream
 from opcheck.run.watchdog import Limits, default_memory
 from opcheck.settings import Settings
 from opcheck.spec.load import BUILTIN, builtin_folder
@@ -100,8 +101,11 @@ def run(options: argparse.Namespace) -> int:
         raise RequestError(["--ray and --in-process exclude each other"])
     if options.ray not in (None, LOCAL) and options.n:
         raise RequestError([f"-n does not go with --ray {options.ray}: the cluster has the processes that it has"])
+    reads = options.against or options.github_annotations
+    if reads and options.report_json and is_stream(Path(options.report_json)):
+        raise RequestError([f"--against and --github-annotations read the report: {options.report_json} is no file"])
     with tempfile.TemporaryDirectory(prefix="opcheck-") as folder:
-        if (options.against or options.github_annotations) and not options.report_json:
+        if reads and not options.report_json:
             options.report_json = str(Path(folder, "report.json"))
         return _pytest(options, settings_of(options))
 

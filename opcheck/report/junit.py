@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 from xml.etree import ElementTree
 
-from opcheck.report.writing import replace
+from opcheck.report.writing import is_stream, put
 
 
 class JUnitReport:
@@ -20,7 +20,10 @@ class JUnitReport:
         """Class name and name of each test case, by the dotted form of its node id."""
         if path.is_dir():
             raise IsADirectoryError(f"{path} is a folder")
-        if path.is_file():
+        if is_stream(path):
+            if path.is_file():
+                raise OSError(f"{path} is a standard stream, which pytest would overwrite; expected a file of its own")
+        elif path.is_file():
             path.open("ab").close()
         elif not path.exists():
             folder = next(parent for parent in path.parents if parent.exists())
@@ -32,7 +35,7 @@ class JUnitReport:
 
     def finish(self) -> str:
         """Rename the test cases, and return what is wrong with the report, or an empty string."""
-        if not self._cases or not self.path.is_file():
+        if not self._cases or is_stream(self.path) or not self.path.is_file():
             return ""
         try:
             self._rename()
@@ -49,7 +52,7 @@ class JUnitReport:
                 case.set("classname", self._prefix + place)
                 case.set("name", name)
         text = ElementTree.tostring(tree.getroot(), encoding="utf-8", xml_declaration=True)
-        replace(self.path, [text], self.path.stat().st_mode)
+        put(self.path, [text], self.path.stat().st_mode)
 
 
 def class_name(file: str) -> str:

@@ -10,7 +10,7 @@ from xml.etree.ElementTree import Element, SubElement, tostring
 
 from opcheck.report.junit import class_name
 from opcheck.report.model import Record, Report, Run
-from opcheck.report.writing import replace
+from opcheck.report.writing import put
 
 NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that XML 1.0 has no way to write."""
@@ -26,7 +26,7 @@ def write_junit(report: Report, path: Path) -> None:
         runs[record.run].append(record)
     for run, records in zip(report.runs, runs, strict=True):
         root.append(_suite(run, records))
-    replace(path, [tostring(root, encoding="utf-8", xml_declaration=True), b"\n"])
+    put(path, [tostring(root, encoding="utf-8", xml_declaration=True), b"\n"])
 
 
 def _suite(run: Run, records: Sequence[Record]) -> Element:
