@@ -13,7 +13,7 @@ from opcheck.report.diff import diff, told
 from opcheck.report.lacks import lacks
 from opcheck.report.merge import merge
 from opcheck.report.model import Report
-from opcheck.report.reading import read
+from opcheck.report.reading import ReportError, read
 from opcheck.report.writing import is_stream, write
 from opcheck.spec.files import shown
 from opcheck.text import printable
@@ -38,7 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     several = action(
         "merge", _merge, "put the reports of several devices, versions and shards into one",
-        "Exit code 1: the report is written, but incomplete: a shard is missing, or a run did not come to its end.",
+        "Exit code 1: the report is written, but incomplete: a shard is missing, a run did not come to its end, or a "
+        "file cannot be read.",
     )  # fmt: skip
     several.add_argument("reports", nargs="+", type=Path, metavar="REPORT")
     _add_output(several)
@@ -70,7 +71,16 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _merge(options: argparse.Namespace) -> int:
-    report = merge((shown(path), read(path)) for path in options.reports)
+    reports: list[tuple[str, Report]] = []
+    unread: list[str] = []
+    for path in options.reports:
+        try:
+            reports.append((shown(path), read(path)))
+        except ReportError as error:
+            if len(unread) + 1 == len(options.reports):
+                raise
+            unread.append(str(error))
+    report = merge(reports, unread)
     write(report, options.output)
     runs = "1 run" if len(report.runs) == 1 else f"{len(report.runs)} runs"
     told = sys.stderr if is_stream(options.output) else sys.stdout

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -15,10 +15,11 @@ from opcheck.report.model import SCHEMA, Report, plain
 BETWEEN, END = b",\n", b"\n]}\n"
 
 
-def head(runs: Iterable[Mapping[str, Any]]) -> bytes:
+def head(runs: Iterable[Mapping[str, Any]], unread: Sequence[str] = ()) -> bytes:
     """Return the text before the first record."""
-    listed = BETWEEN.join(map(line, runs))
-    return b'{"schema": %s,\n"runs": [\n%s\n],\n"records": [\n' % (json.dumps(SCHEMA).encode(), listed)
+    schema, lost, listed = json.dumps(SCHEMA).encode(), json.dumps(unread).encode(), BETWEEN.join(map(line, runs))
+    more = b'"unread": %s,\n' % lost if unread else b""
+    return b'{"schema": %s,\n%s"runs": [\n%s\n],\n"records": [\n' % (schema, more, listed)
 
 
 def line(part: Mapping[str, Any]) -> bytes:
@@ -28,7 +29,8 @@ def line(part: Mapping[str, Any]) -> bytes:
 
 def write(report: Report, path: Path) -> None:
     """Write a whole report. Raises OSError, and leaves the file as it was."""
-    put(path, [head(map(plain, report.runs)), BETWEEN.join(line(plain(one)) for one in report.records), END])
+    records = BETWEEN.join(line(plain(one)) for one in report.records)
+    put(path, [head(map(plain, report.runs), report.unread), records, END])
 
 
 STANDARD = "-"

@@ -90,6 +90,27 @@ class TestMerge:
         done = cli("report", "merge", "all.json", "b.json", "-o", "all.json")
         assert (done.code, done.out, done.err) == (0, "wrote all.json: 3 cases of 1 run\n", "")
 
+    @pytest.mark.parametrize("content", ["", "{", "[]", "no JSON"])
+    def test_a_file_without_sense_costs_its_own_cases_only(self, cli, files, content):
+        parts = {f"s{n}": report(record(f"case{n}"), runs=[run(shard=f"{n}/3", cases=3)]) for n in (1, 2, 3)}
+        files(**parts)
+        Path("s2.json").write_text(content)
+        done = cli("report", "merge", "s1.json", "s2.json", "s3.json", "-o", "all.json")
+        assert done.code == 1
+        unread, shard = done.err.splitlines()
+        assert unread.startswith("incomplete: a report could not be read: s2.json: ")
+        assert shard.endswith(", shard 2/3 is missing, with 1 of 3 cases")
+        assert [one.id for one in read(Path("all.json")).records] == ["case1", "case3"]
+        assert "s2.json" in cli("report", "markdown", "all.json").out
+        assert cli("report", "diff", "all.json", "all.json").code == 1
+        again = cli("report", "merge", "all.json", "-o", "again.json")
+        assert (again.code, again.err) == (1, done.err)
+
+    def test_where_none_can_be_read_nothing_is_written(self, cli):
+        Path("a.json").write_text("")
+        done = cli("report", "merge", "a.json", "-o", "all.json")
+        assert (done.code, done.err, Path("all.json").exists()) == (2, "a.json: is empty\n", False)
+
 
 class TestStreams:
     """What is no file is written to. Replaced, a device would be lost to all of the machine."""

@@ -148,3 +148,33 @@ def test_a_reader_that_goes_away_ends_the_run_without_a_traceback(shared):
         return project.finish(process)
 
     assert "Traceback" not in (shared("pipe", run).err or "")
+
+
+EARLY = """
+[[operator]]
+name     = "early.double"
+dtypes   = { forward = ["float64"] }
+samples  = [{ args = [{ shape = [1] }] }]
+"""
+
+
+@pytest.mark.parametrize(
+    "end",
+    ["import ctypes; ctypes.string_at(0)", "import os, signal, time; os.kill(os.getppid(), 15); time.sleep(600)"],
+    ids=["crash", "terminate"],
+)
+def test_a_run_that_ends_before_its_first_case_is_not_complete(project, cli, end):
+    project.write("early.py", end)
+    project.write("early.toml", EARLY)
+    project.write("pyproject.toml", "[tool.opcheck]\nspecs = ['specs']\nmodules = ['torch', 'demo', 'early']\n")
+    assert cli("run", "specs/good.toml", "--check=backward", "--report-json", "good.json").code == 0
+    done = project.run("opcheck", "run", "early.toml", "--device", "cpu", "--check=backward", *REPORT)
+    assert (done.code, done.records) == (2, {})
+    assert (done.header["complete"], done.header["cases"]) == (False, None)
+    project.write("early.json", (project.folder / "report.json").read_text())
+    merged = cli("report", "merge", "good.json", "early.json", "-o", "all.json")
+    shown, compared = cli("report", "markdown", "all.json"), cli("report", "diff", "good.json", "all.json")
+    assert (merged.code, compared.code) == (1, 1)
+    for text in (merged.err, shown.out, compared.out):
+        assert "the run on cpu with torch " in text
+        assert "ended before its cases were known" in text
