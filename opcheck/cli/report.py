@@ -19,8 +19,8 @@ from opcheck.spec.files import shown
 from opcheck.text import printable
 
 WHY_NOT = (
-    "Exit code 1: a case fails that did not, a case is gone or is skipped that ran before, or one of the reports is "
-    "incomplete. A case that is not run shows no regression, and hides one: where that is meant, --allow says so. "
+    "Exit code 1: a case fails that did not, or for another reason, is gone or is skipped that ran before, or a report "
+    "is incomplete. A case that is not run shows no regression, and hides one: where that is meant, --allow says so. "
     "Cases that are slower are told and no more: times depend on the machine."
 )
 Run = Callable[[argparse.Namespace], int]
@@ -48,7 +48,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     two.add_argument("new", type=Path, metavar="NEW")
     two.add_argument("--slower", type=_factor, metavar="FACTOR", help="also tell which cases take FACTOR times as long")
     two.add_argument(
-        "--allow", action="append", default=[], choices=["gone", "newly-skipped"], help="no regression; may be repeated"
+        "--allow",
+        action="append",
+        default=[],
+        choices=["gone", "newly-skipped", "failing-otherwise"],
+        help="no regression; may be repeated",
     )
     two.add_argument("--github-annotations", action="store_true", help="annotate the newly failing cases")
     _add_annotations(two)
@@ -95,8 +99,7 @@ def _diff(options: argparse.Namespace) -> int:
     found = diff(read(options.old), read(options.new), options.slower)
     _print(told(found))
     if options.github_annotations:
-        failing = [change.new for change in found.of("newly failing") if change.new]
-        _print(github_annotations(failing, options.folder, options.most))
+        _print(github_annotations(found.newly_failing(), options.folder, options.most))
     allowed = [name.replace("-", " ") for name in options.allow]
     return int(found.is_regression(allowed) or not found.compared)
 

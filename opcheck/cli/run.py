@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--against", metavar="REPORT",
         help="print only what has changed since an earlier --report-json, and exit by that: 1 if a case newly fails, "
-        "is newly skipped, or is gone from the specs; 0 if whatever fails failed before",
+        "fails for another reason, is newly skipped, or is gone from the specs; 0 if whatever fails failed before",
     )  # fmt: skip
     parser.add_argument(
         "--github-annotations",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
+import xml.etree.ElementTree as ElementTree
 
 import pytest
 
@@ -73,6 +74,22 @@ def test_a_crash_of_the_only_process_costs_the_cases_that_crash(crashed):
     }
     assert crashed.header["complete"] is True
     assert {(one["file"], one["line"]) for one in crashed.records.values()} == {("crash.toml", 3), ("crash.toml", 9)}
+
+
+def test_junit_says_what_became_of_the_process(shared):
+    def run(project):
+        project.write("crash.toml", SLOW.replace("demo.hangs", "demo.aborts"))
+        words = ("crash.toml", "--operator=demo.aborts", "--check=variants", *REPORT, "--junitxml=report.xml")
+        done = project.run("opcheck", "run", *words)
+        done.err = (project.folder / "report.xml").read_text()
+        return done
+
+    done = shared("crash-junit", run)
+    (record,), (case,) = done.records.values(), ElementTree.fromstring(done.err).iter("testcase")
+    (error,) = case
+    assert (error.tag, error.get("message"), error.text) == ("error", record["reason"], record["message"])
+    assert error.get("message") == "the process crashed (SIGABRT)"
+    assert float(case.get("time")) > 0
 
 
 def test_a_crash_names_the_seed(crashed):
