@@ -37,15 +37,24 @@ print(*(one for one in requires("opcheck") if "extra ==" not in one and not one.
 # Fetches the last report of a branch, of this workflow, into the folder of the base. There need be none. The branch of a
 # fork may have the same name: what a pull request has reported does not count.
 fetch_base() {
-  local id folder
+  local id ids folder told failing=""
   folder=$(dirname "$base")
-  for id in $(gh run list --workflow "$GITHUB_WORKFLOW" --branch "$1" --status completed --limit 10 \
-    --json databaseId,event --jq '.[] | select(.event | startswith("pull_request") | not) | .databaseId'); do
-    if gh run download "$id" --name opcheck-report --dir "$folder"; then
+  if ! ids=$(gh run list --workflow "$GITHUB_WORKFLOW" --branch "$1" --status completed --limit 10 \
+    --json databaseId,event --jq '.[] | select(.event | startswith("pull_request") | not) | .databaseId'); then
+    echo "::warning title=opcheck::gh cannot list the runs of $1: nothing is compared"
+    return
+  fi
+  for id in $ids; do
+    if told=$(gh run download "$id" --name opcheck-report --dir "$folder" 2>&1); then
       echo "compared with the report of run $id"
       return
     fi
+    [[ "$told" == *artifact* ]] || failing=$told  # else that run has left no report
   done
+  if [ -n "$failing" ]; then
+    echo "::warning title=opcheck::gh cannot fetch a report of $1: nothing is compared: ${failing//$'\n'/; }"
+    return
+  fi
   echo "::notice title=opcheck::$1 has no report yet: there is nothing to compare with"
 }
 
@@ -105,8 +114,18 @@ report() {
     keep opcheck report diff "$base" "$merged" > "$output/diff.txt"
     { echo; echo "### Since the last report"; echo; sed 's/^/    /' "$output/diff.txt"; } >> "$summary"
     cat "$output/diff.txt"
+  else
+    keep has_no_failure "$merged"
   fi
   return "$code"
+}
+
+# Without a report to compare with, whatever fails counts.
+has_no_failure() {
+  python -c 'import sys
+from pathlib import Path
+from opcheck.report.reading import read
+sys.exit(any(record.is_bad for record in read(Path(sys.argv[1])).records))' "$1"
 }
 
 # The names of the jobs that have left no report, one a line.

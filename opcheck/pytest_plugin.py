@@ -99,6 +99,15 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
 
 
 @pytest.hookimpl(tryfirst=True)
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Take note of the selected cases."""
+    plugin = session.config.stash[PLUGIN]
+    cases = [item.case for item in session.items if isinstance(item, CaseItem)]
+    if plugin.planned is None and cases:
+        plugin.plan(cases)
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> None:
     """Import torch and the modules of operators. Otherwise, that would count as time of the first case."""
     cases = [item.case for item in session.items if isinstance(item, CaseItem)]
@@ -120,16 +129,21 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         from opcheck.report.left_out import sent
 
         session.config.workeroutput["opcheck_left_out"] = sent(plugin.left_out)
+    if plugin is not None and plugin.planned and hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["opcheck_planned"] = list(plugin.planned)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any, error: object) -> None:
     """Take over what a worker of pytest-xdist has counted. All of them collect the same cases."""
-    counted = getattr(node, "workeroutput", {}).get("opcheck_left_out")
+    output, plugin = getattr(node, "workeroutput", {}), node.config.stash[PLUGIN]
+    if "opcheck_planned" in output:
+        plugin.planned = tuple(output["opcheck_planned"])
+    counted = output.get("opcheck_left_out")
     if counted:
         from opcheck.report.left_out import received
 
-        node.config.stash[PLUGIN].left_out = received(counted)
+        plugin.left_out = received(counted)
 
 
 def pytest_report_collectionfinish(config: pytest.Config, items: list[pytest.Item]) -> str | None:

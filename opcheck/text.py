@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from hashlib import sha256
 from typing import Any
 
 MOST = 1000
@@ -63,6 +64,12 @@ _SPACES = "\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u200
 def n_cases(count: int) -> str:
     """Return `1 case`, or `2 cases`."""
     return "1 case" if count == 1 else f"{count} cases"
+
+
+def digest(texts: Iterable[str]) -> str:
+    """Return a short name for a set of texts, which differs where the sets do."""
+    each = sorted(sha256(text.encode(errors="backslashreplace")).hexdigest() for text in texts)
+    return sha256("".join(each).encode()).hexdigest()[:16]
 
 
 def separated(values: Iterable[str]) -> tuple[str, ...]:

@@ -13,14 +13,14 @@ from opcheck.report.diff import diff, told
 from opcheck.report.lacks import lacks
 from opcheck.report.merge import merge
 from opcheck.report.model import Report
-from opcheck.report.reading import read
-from opcheck.report.writing import write
+from opcheck.report.reading import ReportError, read
+from opcheck.report.writing import is_stream, write
 from opcheck.spec.files import shown
 from opcheck.text import printable
 
 WHY_NOT = (
-    "Exit code 1: a case fails that did not, a case is gone or is skipped that ran before, or one of the reports is "
-    "incomplete. A case that is not run shows no regression, and hides one: where that is meant, --allow says so. "
+    "Exit code 1: a case fails that did not, or for another reason, is gone or is skipped that ran before, or a report "
+    "is incomplete. A case that is not run shows no regression, and hides one: where that is meant, --allow says so. "
     "Cases that are slower are told and no more: times depend on the machine."
 )
 Run = Callable[[argparse.Namespace], int]
@@ -38,7 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     several = action(
         "merge", _merge, "put the reports of several devices, versions and shards into one",
-        "Exit code 1: the report is written, but incomplete: a shard is missing, or a run did not come to its end.",
+        "Exit code 1: the report is written, but incomplete: a shard is missing, a run did not come to its end, or a "
+        "file cannot be read.",
     )  # fmt: skip
     several.add_argument("reports", nargs="+", type=Path, metavar="REPORT")
     _add_output(several)
@@ -47,7 +48,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     two.add_argument("new", type=Path, metavar="NEW")
     two.add_argument("--slower", type=_factor, metavar="FACTOR", help="also tell which cases take FACTOR times as long")
     two.add_argument(
-        "--allow", action="append", default=[], choices=["gone", "newly-skipped"], help="no regression; may be repeated"
+        "--allow",
+        action="append",
+        default=[],
+        choices=["gone", "newly-skipped", "failing-otherwise"],
+        help="no regression; may be repeated",
     )
     two.add_argument("--github-annotations", action="store_true", help="annotate the newly failing cases")
     _add_annotations(two)
@@ -70,10 +75,20 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _merge(options: argparse.Namespace) -> int:
-    report = merge((shown(path), read(path)) for path in options.reports)
+    reports: list[tuple[str, Report]] = []
+    unread: list[str] = []
+    for path in options.reports:
+        try:
+            reports.append((shown(path), read(path)))
+        except ReportError as error:
+            if len(unread) + 1 == len(options.reports):
+                raise
+            unread.append(str(error))
+    report = merge(reports, unread)
     write(report, options.output)
     runs = "1 run" if len(report.runs) == 1 else f"{len(report.runs)} runs"
-    print(f"wrote {shown(options.output)}: {len(report.records)} cases of {runs}")
+    told = sys.stderr if is_stream(options.output) else sys.stdout
+    print(f"wrote {shown(options.output)}: {len(report.records)} cases of {runs}", file=told)
     found = lacks(report)
     for line in found:
         print(printable(f"incomplete: {line}"), file=sys.stderr)
@@ -84,8 +99,7 @@ def _diff(options: argparse.Namespace) -> int:
     found = diff(read(options.old), read(options.new), options.slower)
     _print(told(found))
     if options.github_annotations:
-        failing = [change.new for change in found.of("newly failing") if change.new]
-        _print(github_annotations(failing, options.folder, options.most))
+        _print(github_annotations(found.newly_failing(), options.folder, options.most))
     allowed = [name.replace("-", " ") for name in options.allow]
     return int(found.is_regression(allowed) or not found.compared)
 
@@ -125,7 +139,7 @@ def _add_report(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_output(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE")
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="-: standard output")
 
 
 def _add_annotations(parser: argparse.ArgumentParser) -> None:

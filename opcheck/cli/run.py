@@ -19,6 +19,7 @@ from opcheck.cli.request import RequestError
 from opcheck.cli.run_reporter import RunReporter
 from opcheck.cli.selecting import add_selection, add_shard, settings_of
 from opcheck.cli.workers import Workers
+from opcheck.report.writing import is_stream
 from opcheck.run.watchdog import Limits, default_memory
 from opcheck.settings import Settings
 from opcheck.spec.load import BUILTIN, builtin_folder
@@ -60,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--against", metavar="REPORT",
         help="print only what has changed since an earlier --report-json, and exit by that: 1 if a case newly fails, "
-        "is newly skipped, or is gone from the specs; 0 if whatever fails failed before",
+        "fails for another reason, is newly skipped, or is gone from the specs; 0 if whatever fails failed before",
     )  # fmt: skip
     parser.add_argument(
         "--github-annotations",
@@ -103,8 +104,11 @@ def run(options: argparse.Namespace) -> int:
         raise RequestError(["--order does not go with --ray: tasks run beside one another, in no order"])
     if options.ray not in (None, LOCAL) and options.n:
         raise RequestError([f"-n does not go with --ray {options.ray}: the cluster has the processes that it has"])
+    reads = options.against or options.github_annotations
+    if reads and options.report_json and is_stream(Path(options.report_json)):
+        raise RequestError([f"--against and --github-annotations read the report: {options.report_json} is no file"])
     with tempfile.TemporaryDirectory(prefix="opcheck-") as folder:
-        if (options.against or options.github_annotations) and not options.report_json:
+        if reads and not options.report_json:
             options.report_json = str(Path(folder, "report.json"))
         return _pytest(options, settings_of(options))
 

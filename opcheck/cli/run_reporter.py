@@ -144,7 +144,8 @@ class RunReporter:
             failed, new = self.report.has_failed, None
         else:
             found = changes(self.old, self._written, self.request)
-            failed, new = found.is_regression() or bool(wrong), found.newly_failing()
+            failed = found.is_regression() or bool(wrong)
+            new = {one.id for one in found.newly_failing()}
             code = int(failed) if code in (0, 1) else code  # pytest does not know which failures are old
             self.report.failures(new)
             self.report.changes([*told(found), *self._shared()], seconds, wrong)

@@ -98,4 +98,4 @@ def outcome_at_death(case: Case, death: Death, seed: int | None, further: str) -
     """
     rerun = rerun_command(case.operator.document.file, case.id, seed=seed, further=further)
     lines = [f"{case.id}: {death.cause}", *([death.trace] if death.trace else []), "", f"run just this: {rerun}"]
-    return replace(Outcome.of(case, "error", death.cause, "\n".join(lines)), rerun=rerun)
+    return replace(Outcome.of(case, "error", death.cause, "\n".join(lines)), rerun=rerun, seconds=death.seconds)

@@ -44,8 +44,7 @@ def _place(record: Record, folder: str) -> dict[str, str]:
 
 
 def _command(kind: str, place: dict[str, str], title: str, text: str) -> str:
-    properties = {**place, "title": printable(title)}
-    listed = ",".join(f"{name}={_property(value)}" for name, value in properties.items())
+    listed = ",".join(f"{name}={_property(value)}" for name, value in {**place, "title": title}.items())
     return f"::{kind} {listed}::{_data(printable(text, lines=True, most=None))}"
 
 
@@ -55,4 +54,4 @@ def _data(text: str) -> str:
 
 
 def _property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")
+    return _data(printable(text)).replace(":", "%3A").replace(",", "%2C")

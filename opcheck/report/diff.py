@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ KINDS = {
     "newly failing": "did not fail before, or is new",
     "gone": "not there any more",
     "newly skipped": "ran before",
-    "failing otherwise": "failed before, with another outcome",
+    "failing otherwise": "failed before, with another outcome or for another reason",
     "mended": "failed before, expected or not",
     "newly expected to fail": "the spec says so now",
     "newly tested": "skipped before",
@@ -25,7 +26,7 @@ KINDS = {
 }
 """The kinds of changes in the order in which they are told, with what each means."""
 
-REGRESSIONS = ("newly failing", "gone", "newly skipped")
+REGRESSIONS = ("newly failing", "gone", "newly skipped", "failing otherwise")
 """The kinds that may hide that something has become worse: a case that is not run shows nothing."""
 
 NOISE = 0.1
@@ -50,6 +51,8 @@ class Change(NamedTuple):
         name = "" if one is None else one.id + (f" ({self.label})" if self.label else "")
         if self.kind == "slower" and self.old and self.new:
             return f"{name}: {self.old.seconds:.2f} s, now {self.new.seconds:.2f} s"
+        if self.old and self.new and self.new.is_bad and self.old.outcome == self.new.outcome:
+            return f"{name}: {_why(self.old)} -> {_why(self.new)}"
         was, now = (record.outcome if record else "" for record in (self.old, self.new))
         reason = f": {self.new.reason}" if self.new and self.new.reason else ""
         return f"{name}: {' -> '.join(word for word in (was, now) if word)}{reason}"
@@ -75,9 +78,10 @@ class Diff:
         """Return the changes of a kind."""
         return [change for change in self.changes if change.kind == kind]
 
-    def newly_failing(self) -> set[str]:
-        """Return the ids of the cases that newly fail."""
-        return {change.new.id for change in self.of("newly failing") if change.new}
+    def newly_failing(self) -> list[Record]:
+        """Return the cases that newly fail, or for another reason than before."""
+        changes = (*self.of("newly failing"), *self.of("failing otherwise"))
+        return [change.new for change in changes if change.new]
 
     def is_regression(self, allowed: Iterable[str] = ()) -> bool:
         """Return whether something may have become worse: a change says so, or a report that is not whole.
@@ -147,7 +151,9 @@ def _kind(old: Record | None, new: Record, slower: float | None) -> str:
     if old is None:
         return "newly failing" if new.is_bad else "new"
     if new.is_bad:
-        return ("" if old.outcome == new.outcome else "failing otherwise") if old.is_bad else "newly failing"
+        if not old.is_bad:
+            return "newly failing"
+        return "" if (old.outcome, _reason(old)) == (new.outcome, _reason(new)) else "failing otherwise"
     if new.outcome == "skipped":
         return "" if old.outcome == "skipped" else "newly skipped"
     if old.outcome == "skipped":
@@ -158,6 +164,19 @@ def _kind(old: Record | None, new: Record, slower: float | None) -> str:
         return "mended"
     is_slower = slower is not None and new.seconds > slower * old.seconds and new.seconds > old.seconds + NOISE
     return "slower" if is_slower else ""
+
+
+def _why(record: Record) -> str:
+    """Return why a case failed: its reason, and what the diagnosis says beyond."""
+    found = record.fields.get("diagnosis")
+    texts = [str(one.get("text", "")) for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+    return "; ".join(text for text in (record.reason, *texts) if text)
+
+
+def _reason(record: Record) -> str:
+    """Return why a case failed, without what changes from run to run: addresses, and all but one digit of a float."""
+    text = re.sub(r"\b0x[0-9a-fA-F]+", "0x", _why(record))
+    return re.sub(r"\b\d+(\.\d+(e[+-]?\d+)?|e[+-]?\d+)", lambda found: f"{float(found[0]):.1g}", text)
 
 
 def told(found: Diff, most: int = MOST) -> Iterator[str]:

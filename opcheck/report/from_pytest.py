@@ -12,6 +12,7 @@ import pytest
 
 from opcheck.report.junit import JUnitReport
 from opcheck.report.recorder import Facts, Recorder, is_case
+from opcheck.report.writing import STANDARD
 from opcheck.run.outcome import Outcome, rerun_command
 
 TROUBLES = pytest.StashKey[list[str]]()
@@ -22,6 +23,10 @@ def register_reports(config: pytest.Config, facts: Facts) -> None:
     config.stash[TROUBLES] = []
     folder = config.invocation_params.dir
     asked, junit = config.option.opcheck_report_json, None
+    if asked == STANDARD:
+        raise pytest.UsageError(
+            "the report cannot be written: standard output tells how the run goes on; expected a file"
+        )
     try:
         if xmlpath := getattr(config.option, "xmlpath", None):
             path = os.path.expanduser(os.path.expandvars(xmlpath))  # as pytest does
@@ -108,7 +113,8 @@ class Reports:
             for device, details in getattr(report, "opcheck_devices", {}).items():
                 self.report.describe(device, details)
         if self.junit is not None:
-            self.junit.add(report.nodeid, record["id"])
+            ended = str(report.when) == "???" and report.failed  # the process, in place of the case
+            self.junit.add(report.nodeid, record["id"], record if ended else None)
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, Any, Any]:

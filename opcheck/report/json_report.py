@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from opcheck.report.model import Run, plain
-from opcheck.report.writing import BETWEEN, END, head, line, replace
+from opcheck.report.writing import BETWEEN, END, head, is_stream, line, put
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
@@ -20,14 +20,15 @@ class JsonReport:
     """Writes the records of one run. A crash of the process loses no finished record.
 
     Until the run has ended, its header says that it is not complete. If the disk is full, the file remains valid, and
-    missing records are written once there is room.
+    missing records are written once there is room. A stream, such as a pipe, gets the whole report when the run ends.
     """
 
     def __init__(self, path: Path, run: Run) -> None:
         """Create a report without records. Raises OSError if the file cannot be written."""
-        if path.exists() and not path.is_file():
-            raise OSError(f"{path} is not a regular file")
-        self.path = path.resolve()  # a symbolic link remains one
+        if path.is_dir():
+            raise IsADirectoryError(f"{path} is a folder")
+        self._is_stream = is_stream(path)
+        self.path = path if self._is_stream else path.resolve()  # a symbolic link remains one
         self.run = run
         self.lines: dict[str, bytes] = {}
         """The records as text, by case id."""
@@ -41,7 +42,8 @@ class JsonReport:
         """The offset of the first record."""
         self._end = 0
         """The offset of the next record, which overwrites the end of the file."""
-        self._replace()
+        if not self._is_stream:
+            self._replace()
 
     def begin(self, run: Run) -> None:
         """Replace the header by one that knows more."""
@@ -62,6 +64,8 @@ class JsonReport:
 
         Returns what is wrong with the report, or an empty string if it is complete.
         """
+        if self._is_stream:
+            return self._end_stream(run or self.run)
         if self._missing:
             self._write()
         if run is not None and not self._missing:  # else the old header is the true one
@@ -80,8 +84,17 @@ class JsonReport:
         count = f"{len(self._missing)} of {len(self.lines)} records are missing: " if self._missing else ""
         return f"the report {self.path} is incomplete: {count}{self.trouble.strerror or self.trouble}"
 
+    def _end_stream(self, run: Run) -> str:
+        try:
+            put(self.path, [head([plain(run)]), BETWEEN.join(self.lines.values()), END])
+        except OSError as error:
+            return f"the report {self.path} cannot be written: {error.strerror or error}"
+        return ""
+
     def _write(self) -> None:
         """Write the missing records: append them, or replace the file if it is outdated."""
+        if self._is_stream:
+            return
         try:
             if self._outdated or not self.path.exists():
                 self._replace()
@@ -118,7 +131,7 @@ class JsonReport:
     def _replace(self) -> None:
         """Replace the file by the header and all records. If that fails, raises OSError and leaves it unchanged."""
         first, records = head([plain(self.run)]), BETWEEN.join(self.lines.values())
-        replace(self.path, [first, records, END])
+        put(self.path, [first, records, END])
         if self._file is not None:
             self._file.close()
         self._file = None

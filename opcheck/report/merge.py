@@ -27,13 +27,15 @@ class Duplicates(SpecError):
         self.args = ("\n".join(f"opcheck: {line}" for line in lines),)
 
 
-def merge(reports: Iterable[tuple[str, Report]]) -> Report:
+def merge(reports: Iterable[tuple[str, Report]], unread: Iterable[str] = ()) -> Report:
     """Return one report of all runs. The shards of a run become one run if all of them are there.
 
-    reports: each with the name of its file. Raises Duplicates if a case is there twice in runs that do not differ.
+    reports: each with the name of its file. unread: why others could not be read.
+    Raises Duplicates if a case is there twice in runs that do not differ.
     """
     runs: list[Run] = []
     records: list[Record] = []
+    lost = [*unread]
     seen: dict[tuple[Makeup, str], str] = {}
     twice: list[tuple[str, str, str]] = []
     for name, report in reports:
@@ -48,9 +50,10 @@ def merge(reports: Iterable[tuple[str, Report]]) -> Report:
             seen[key] = name
         records += [_moved(record, record.run + len(runs)) for record in report.records]
         runs += report.runs
+        lost += report.unread
     if twice:
         raise Duplicates(twice)
-    return _with_whole_runs(runs, records)
+    return _with_whole_runs(runs, records).model_copy(update={"unread": lost})
 
 
 def _moved(record: Record, run: int) -> Record:
@@ -65,7 +68,9 @@ def _with_whole_runs(runs: Sequence[Run], records: Sequence[Record]) -> Report:
     """The first shard of the run that a shard has become a part of."""
     for members in groups(runs):
         ordered = sorted(members, key=lambda index: shard_of(runs[index]))
-        whole = None if trouble(runs, members, counts) else folded([runs[index] for index in ordered])
+        has_ended = all(runs[index].complete for index in members)  # else each is told by its number
+        is_whole = has_ended and not trouble(runs, members, counts)
+        whole = folded([runs[index] for index in ordered]) if is_whole else None
         if whole is not None:
             replaced[members[0]] = whole
             gone |= dict.fromkeys(members[1:], members[0])

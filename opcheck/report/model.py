@@ -10,7 +10,7 @@ from typing_extensions import Self
 
 from opcheck.run.outcome import BAD, OutcomeKind
 
-SCHEMA = "1.0"
+SCHEMA = "1.1"
 """The version of the format. A minor version adds keys; a major one changes what was there."""
 
 NAME = "name of the device in its profile"
@@ -62,6 +62,8 @@ class Run(Part):
     cases: int | None = Field(
         None, ge=0, description="how many cases were selected, in all shards of the run together; null if unknown"
     )
+    planned: str = Field("", description="digest of the ids of these cases; empty if unknown")
+    specs: str = Field("", description="digest of the specs, with their templates; empty if unknown")
     complete: bool = Field(description="whether every selected case has a record")
     left_out: list[LeftOut] = Field(
         default=[], description="what rules left out of the selection; each shard has what they left out of the whole"
@@ -102,6 +104,9 @@ class Report(Part):
 
     schema_version: str = Field(
         SCHEMA, alias="schema", pattern=r"^\d+\.\d+$", description="version of this format, MAJOR.MINOR"
+    )
+    unread: list[str] = Field(
+        default=[], description="why a file could not be read that was to be merged, one line each"
     )
     runs: list[Run] = Field(description="the runs that the records come from")
     records: list[Record] = Field(description="one for each case of each run")

@@ -31,6 +31,8 @@ class Facts:
     """Returns how many cases each rule of a device profile leaves out."""
     other_shards: Callable[[], int]
     """Returns how many of the selected cases other shards have."""
+    planned: Callable[[], tuple[str, str]]
+    """Returns the digests of the selected cases, and of their specs; empty where they are not known."""
     seed: Callable[[], int | None]
     """Returns the seed to name in rerun commands."""
 
@@ -47,11 +49,12 @@ class Recorder:
         self._facts = facts
         self._bases = bases
         self._start = time.monotonic()
-        self._planned: set[str] = set()
+        self._planned: set[str] | None = None
+        """The tests that are to run; None before they are known."""
         self._done: set[str] = set()
         self._devices: dict[str, str] = {}
-        self._is_known = True
-        """Whether all selected cases are known: no file failed to be collected."""
+        self._has_missed = False
+        """Whether a file could not be collected, so that its cases are not known."""
 
     def begin(self) -> None:
         """Write the header of a run whose project is known. Raises UsageError for mistakes in it."""
@@ -59,11 +62,11 @@ class Recorder:
 
     def plan(self, nodeids: Iterable[str]) -> None:
         """Take note of the tests that are to run."""
-        self._planned.update(filter(is_case, nodeids))
+        self._planned = (self._planned or set()).union(filter(is_case, nodeids))
 
     def miss(self) -> None:
         """Take note that there are cases which nobody knows, since their file could not be collected."""
-        self._is_known = False
+        self._has_missed = True
 
     def describe(self, device: str, details: str) -> None:
         """Take note of what torch calls a device."""
@@ -78,11 +81,15 @@ class Recorder:
         """Complete the report. Return what is wrong with it, or an empty string."""
         run = self._report.run
         devices = [one.model_copy(update={"details": self._devices.get(one.name, "")}) for one in run.devices]
+        planned = None if self._has_missed else self._planned
+        cases, specs = self._facts.planned()
         ended = {
             "devices": devices,
             "seconds": round(time.monotonic() - self._start, 3),
-            "cases": len(self._planned) + self._facts.other_shards() if self._is_known else None,
-            "complete": self._is_known and self._planned <= self._done,
+            "cases": None if planned is None else len(planned) + self._facts.other_shards(),
+            "planned": cases,
+            "specs": specs,
+            "complete": planned is not None and planned <= self._done,
             "left_out": rows(self._facts.left_out()),
         }
         return self._report.finish(run.model_copy(update=ended))

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from opcheck.report.model import Device, LeftOut, Run
+
+SAME = ("opcheck", "torch", "python", "platform", "engine", "seed", "overrides", "selection")
+"""What the shards of one run have in common, beside their devices."""
 
 OPTIONS = ("--shard", "--opcheck-shard")
 
@@ -53,17 +56,47 @@ def trouble(runs: Sequence[Run], members: Sequence[int], counts: Mapping[int, in
     counts: how many records each run has. Shards that were divided by different durations may leave out cases: then
     they have fewer together than were selected.
     """
-    absent = missing(runs, members)
-    if absent:
-        return f"shard {absent[0]} is missing" if len(absent) == 1 else f"shards {', '.join(absent)} are missing"
-    selected = {runs[index].cases for index in members}
-    if len(selected) > 1:
-        return "the shards are not of the same cases"
-    (cases,) = selected
+    return "; ".join(_troubles(runs, members, counts))
+
+
+def _troubles(runs: Sequence[Run], members: Sequence[int], counts: Mapping[int, int]) -> Iterator[str]:
     own = sum(counts.get(index, 0) for index in members)
-    if cases is not None and own != cases and all(runs[index].complete for index in members):
-        return f"the shards have {own} of {cases} cases together: they were not divided in the same way"
+    cases = next((runs[index].cases for index in members if runs[index].cases is not None), None)
+    differing, absent = _differing(runs, members), missing(runs, members)
+    lost = 0 if cases is None or differing or not all(runs[index].complete for index in members) else cases - own
+    if absent:
+        what = f"shard {absent[0]} is missing" if len(absent) == 1 else f"shards {', '.join(absent)} are missing"
+        yield f"{what}, with {lost} of {cases} cases" if lost else what
+        yield from _strays(runs, members)
+    if differing:
+        yield differing
+    elif lost and not absent:
+        yield f"the shards have {own} of {cases} cases together: they were not divided in the same way"
+
+
+def _differing(runs: Sequence[Run], members: Iterable[int]) -> str:
+    """Return that some shards are of other cases than others, and why; an empty string if none is."""
+    for key, what in (("specs", ": the specs of "), ("planned", ": those of "), ("cases", "")):
+        homes: defaultdict[object, list[str]] = defaultdict(list)
+        for index in members:
+            homes[getattr(runs[index], key)].append(runs[index].shard)
+        known = [", ".join(shards) for value, shards in homes.items() if value not in (None, "")]
+        if len(known) > 1:
+            named = f"{what}{' and of '.join(known)} differ" if what else ""
+            return f"the shards are not of the same cases{named}"
     return ""
+
+
+def _strays(runs: Sequence[Run], members: Sequence[int]) -> Iterator[str]:
+    """Yield in what each shard that could be a missing one differs from the others, if a run of its own lacks more."""
+    first, there = runs[members[0]], {runs[index].shard for index in members}
+    for others in groups(runs):
+        shards = {runs[index].shard for index in others}
+        one = runs[others[0]]
+        alike = (_names(one), shard_of(one)[1]) == (_names(first), shard_of(first)[1])
+        if alike and not shards & there and missing(runs, others):
+            keys = [key for key in SAME if getattr(one, key) != getattr(first, key)]
+            yield f"those that are there differ from {', '.join(sorted(shards))} of another run in {', '.join(keys)}"
 
 
 def folded(shards: Sequence[Run]) -> Run | None:
@@ -88,8 +121,11 @@ def folded(shards: Sequence[Run]) -> Run | None:
 
 
 def _key(run: Run) -> str:
-    same = [run.opcheck, run.torch, run.python, run.platform, run.engine, run.seed, run.overrides, run.selection]
-    return json.dumps([*same, [device.name for device in run.devices], shard_of(run)[1]], sort_keys=True)
+    return json.dumps([*(getattr(run, key) for key in SAME), _names(run), shard_of(run)[1]], sort_keys=True)
+
+
+def _names(run: Run) -> list[str]:
+    return [device.name for device in run.devices]
 
 
 def _left_out(shards: Iterable[Run]) -> list[LeftOut]:

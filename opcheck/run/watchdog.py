@@ -38,6 +38,8 @@ class Death:
     sign: Sign | None = None
     trace: str = ""
     """The traceback by faulthandler, and the last output."""
+    seconds: float = 0.0
+    """How long the case had run, if one did."""
 
 
 class Watchdog:
@@ -83,7 +85,8 @@ class Watchdog:
         if sign is not None and sign.doing == "idle":
             cause += f", before this case began, after {sign.what}" if sign.what else ", before its first case"
         output = [read_trace(path, self._old.get(worker, 0)), read_output(path)]
-        return Death(cause, sign, "\n".join(filter(None, output)))
+        took = time.monotonic() - sign.since if sign is not None and sign.doing == "case" else 0.0
+        return Death(cause, sign, "\n".join(filter(None, output)), took)
 
     def _watch(self) -> None:
         while not self._stopped.wait(PERIOD):

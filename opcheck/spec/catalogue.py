@@ -11,6 +11,7 @@ from opcheck.spec.document import Document
 from opcheck.spec.files import OTHERS, decoded, read_bytes, shown, toml_files
 from opcheck.spec.problems import SpecError
 from opcheck.spec.templates import Template
+from opcheck.text import digest
 
 T = TypeVar("T")
 Read = dict[Path, "T | SpecError"]
@@ -34,6 +35,11 @@ class Catalogue:
     def document(self, file: Path) -> Document:
         """Return a parsed TOML file. Raises SpecError if it is not valid TOML."""
         return _once(self._documents, file, lambda file: Document.parse(shown(file), decoded(self.content(file), file)))
+
+    def digest(self) -> str:
+        """Return a digest of what all the TOML files say that were parsed."""
+        texts = {one.text for one in self._documents.values() if isinstance(one, Document)}
+        return digest(texts)
 
     def template(self, file: Path) -> Template:
         """Return a template. Raises SpecError if it is invalid."""

@@ -42,7 +42,7 @@ def facts(plugin: Plugin) -> Facts:
     )
     return Facts(
         begun, lambda: _header(plugin, begun), lambda: plugin.settings.root, lambda: plugin.left_out,
-        lambda: _other_shards(config), lambda: plugin.rerun_seed,
+        lambda: _other_shards(config), lambda: plugin.planned or ("", ""), lambda: plugin.rerun_seed,
     )  # fmt: skip
 
 

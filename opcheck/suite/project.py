@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from opcheck.text import separated
+from opcheck.text import digest, separated
 
 if TYPE_CHECKING:
     from opcheck.plan import Case, Selection
@@ -48,6 +48,9 @@ class Plugin:
         self.worker: OwnProcess | None = None
         """This process, if it is a worker of `opcheck run`."""
         self._described_devices: set[str] = set()
+        self.planned: tuple[str, str] | None = None
+        """Digests of the selected cases, those of other shards included, and of their specs; None before they are
+        known."""
         self.runs_elsewhere = False
         """Whether other processes run the cases, and this one only collects them."""
 
@@ -225,6 +228,10 @@ class Plugin:
         if problems:
             raise SpecError(problems)
         return library
+
+    def plan(self, cases: Iterable[Case]) -> None:
+        """Take note of the selected cases, those of other shards included."""
+        self.planned = digest(case.id for case in cases), self.catalogue.digest()
 
     def count_left_out(self, library: Library) -> None:
         """Count what the rules of device profiles leave out of the selected cases of a library."""

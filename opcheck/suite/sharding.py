@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from opcheck.suite.items import CaseItem
+from opcheck.suite.project import PLUGIN
 
 if TYPE_CHECKING:
     from opcheck.plan import Case
@@ -70,7 +71,9 @@ class Sharding:
             raise pytest.UsageError(mistake)
         division = Division(cases, self.shard, self.durations)
         yield
-        self.shared = division.count(item.case for item in items if isinstance(item, CaseItem))
+        selected = [item.case for item in items if isinstance(item, CaseItem)]
+        self.shared = division.count(selected)
+        config.stash[PLUGIN].plan(selected)
         if mistake:  # pytest-xdist takes an exception for a crash
             self.refused = mistake
             items.clear()

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import jsonschema
@@ -84,6 +89,68 @@ class TestMerge:
         files(b=report(record("b"), runs=[run(shard="2/3")]))
         done = cli("report", "merge", "all.json", "b.json", "-o", "all.json")
         assert (done.code, done.out, done.err) == (0, "wrote all.json: 3 cases of 1 run\n", "")
+
+    @pytest.mark.parametrize("content", ["", "{", "[]", "no JSON"])
+    def test_a_file_without_sense_costs_its_own_cases_only(self, cli, files, content):
+        parts = {f"s{n}": report(record(f"case{n}"), runs=[run(shard=f"{n}/3", cases=3)]) for n in (1, 2, 3)}
+        files(**parts)
+        Path("s2.json").write_text(content)
+        done = cli("report", "merge", "s1.json", "s2.json", "s3.json", "-o", "all.json")
+        assert done.code == 1
+        unread, shard = done.err.splitlines()
+        assert unread.startswith("incomplete: a report could not be read: s2.json: ")
+        assert shard.endswith(", shard 2/3 is missing, with 1 of 3 cases")
+        assert [one.id for one in read(Path("all.json")).records] == ["case1", "case3"]
+        assert "s2.json" in cli("report", "markdown", "all.json").out
+        assert cli("report", "diff", "all.json", "all.json").code == 1
+        again = cli("report", "merge", "all.json", "-o", "again.json")
+        assert (again.code, again.err) == (1, done.err)
+
+    def test_where_none_can_be_read_nothing_is_written(self, cli):
+        Path("a.json").write_text("")
+        done = cli("report", "merge", "a.json", "-o", "all.json")
+        assert (done.code, done.err, Path("all.json").exists()) == (2, "a.json: is empty\n", False)
+
+
+class TestStreams:
+    """What is no file is written to. Replaced, a device would be lost to all of the machine."""
+
+    @pytest.mark.parametrize("link", [False, True], ids=["pipe", "link"])
+    @pytest.mark.parametrize("action", ["merge", "junit", "html"])
+    def test_a_pipe_remains_one_and_gets_it_all(self, cli, files, action, link):
+        files(a=report(record("a"), record("b", "failed")))
+        os.mkfifo("pipe")
+        if link:
+            Path("link").symlink_to("pipe")
+        name = "link" if link else "pipe"
+        with ThreadPoolExecutor() as pool:
+            reader = pool.submit(Path("pipe").read_bytes)
+            code = cli("report", action, "a.json", "-o", name).code
+            if not stat.S_ISFIFO(Path("pipe").stat().st_mode) or Path(name).is_symlink() != link:
+                os.close(os.open("pipe", os.O_RDWR))  # so that the reader ends
+            received = reader.result(timeout=60)
+        assert code == 0
+        assert stat.S_ISFIFO(Path("pipe").stat().st_mode)
+        assert Path(name).is_symlink() == link
+        assert cli("report", action, "a.json", "-o", "whole").code == 0
+        assert received == Path("whole").read_bytes()
+        assert received
+
+    @pytest.mark.parametrize("output", ["-", "/dev/stdout"])
+    def test_standard_output_goes_on_where_it_is(self, files, project, output):
+        files(a=report(record("a")))
+        with open("kept", "w") as kept:
+            kept.write("before\n")
+            kept.flush()
+            command = [sys.executable, "-m", "opcheck", "report", "merge", "a.json", "-o", output]
+            done = subprocess.run(command, stdout=kept, stderr=subprocess.PIPE, text=True, check=False)
+            kept.write("after\n")
+        assert done.returncode == 0
+        assert "1 cases of 1 run" in done.stderr
+        first, *lines, last = Path("kept").read_text().splitlines(keepends=True)
+        assert (first, last) == ("before\n", "after\n")
+        assert "".join(lines) == Path("a.json").read_text()
+        assert not Path("-").exists()
 
 
 class TestDiff:

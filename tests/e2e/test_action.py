@@ -120,7 +120,20 @@ def test_a_project_gets_matrix_summary_and_annotations(finished):
     merged = [record["id"] for record in finished.records("opcheck-report/opcheck.json")]
     assert len(merged) == len(set(merged)) == sum(len(finished.records(f"opcheck-reports/{name}")) for name in reports)
     assert "<html" in (finished.folder / "opcheck-report/opcheck.html").read_text()
-    assert done.code == 0, done.out
+    assert done.code == 1, "a case failed, and there is no base that has it, too"
+
+
+def test_a_report_without_failures_passes_without_a_base(finished):
+    for path in (finished.folder / "opcheck-reports").iterdir():
+        path.write_text(path.read_text().replace('"outcome": "failed"', '"outcome": "passed"'))
+    assert finished.step("report", matrix=finished.matrix).code == 0
+
+
+def test_a_failure_that_the_base_has_passes(finished):
+    assert finished.step("report", matrix=finished.matrix).code == 1
+    base = finished.project.write("opcheck-base/opcheck.json", "")
+    base.write_bytes((finished.folder / "opcheck-report/opcheck.json").read_bytes())
+    assert finished.step("report", matrix=finished.matrix).code == 0
 
 
 def test_the_last_report_divides_shards_and_tells_what_is_new(finished):
@@ -208,6 +221,17 @@ def test_a_branch_need_not_have_a_report(action, monkeypatch):
     done = action.step("base", "main")
     assert done.code == 0
     assert "::notice title=opcheck::main has no report yet" in done.out
+
+
+@pytest.mark.parametrize(
+    ("first", "what"), [("", "list the runs"), ('[ "$1 $2" != "run list" ] || { echo 31; exit; }\n', "fetch a report")]
+)
+def test_a_failing_gh_is_told(action, first, what):
+    action.program("gh", f"{first}echo 'HTTP 401: Bad credentials' >&2; exit 4")
+    done = action.step("base", "main")
+    assert "HTTP 401: Bad credentials" in done.out
+    assert f"::warning title=opcheck::gh cannot {what} of main: nothing is compared" in done.out
+    assert "has no report yet" not in done.out
 
 
 PYTHON = """

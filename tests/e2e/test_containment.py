@@ -164,6 +164,8 @@ def test_cases_that_end_their_process_are_errors_and_all_others_have_their_usual
     hung = next(record for record in bad.values() if "hangs_in_c" in record["operator"])
     assert "in hangs_in_c" in hung["message"]  # where it was
     assert "opcheck/" not in hung["message"].partition("run just this")[0]  # not how it got there
+    for record in bad.values():
+        assert record["seconds"] > (6 if "time-out" in record["reason"] else 0)
     assert run.out.splitlines()[-1].endswith(f"{COUNT - len(told)} passed, 1 failed, {len(told) - 1} error")
     assert "Traceback" not in run.out + run.err
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
+import xml.etree.ElementTree as ElementTree
 
 import pytest
 
@@ -73,6 +74,22 @@ def test_a_crash_of_the_only_process_costs_the_cases_that_crash(crashed):
     }
     assert crashed.header["complete"] is True
     assert {(one["file"], one["line"]) for one in crashed.records.values()} == {("crash.toml", 3), ("crash.toml", 9)}
+
+
+def test_junit_says_what_became_of_the_process(shared):
+    def run(project):
+        project.write("crash.toml", SLOW.replace("demo.hangs", "demo.aborts"))
+        words = ("crash.toml", "--operator=demo.aborts", "--check=variants", *REPORT, "--junitxml=report.xml")
+        done = project.run("opcheck", "run", *words)
+        done.err = (project.folder / "report.xml").read_text()
+        return done
+
+    done = shared("crash-junit", run)
+    (record,), (case,) = done.records.values(), ElementTree.fromstring(done.err).iter("testcase")
+    (error,) = case
+    assert (error.tag, error.get("message"), error.text) == ("error", record["reason"], record["message"])
+    assert error.get("message") == "the process crashed (SIGABRT)"
+    assert float(case.get("time")) > 0
 
 
 def test_a_crash_names_the_seed(crashed):
@@ -148,3 +165,33 @@ def test_a_reader_that_goes_away_ends_the_run_without_a_traceback(shared):
         return project.finish(process)
 
     assert "Traceback" not in (shared("pipe", run).err or "")
+
+
+EARLY = """
+[[operator]]
+name     = "early.double"
+dtypes   = { forward = ["float64"] }
+samples  = [{ args = [{ shape = [1] }] }]
+"""
+
+
+@pytest.mark.parametrize(
+    "end",
+    ["import ctypes; ctypes.string_at(0)", "import os, signal, time; os.kill(os.getppid(), 15); time.sleep(600)"],
+    ids=["crash", "terminate"],
+)
+def test_a_run_that_ends_before_its_first_case_is_not_complete(project, cli, end):
+    project.write("early.py", end)
+    project.write("early.toml", EARLY)
+    project.write("pyproject.toml", "[tool.opcheck]\nspecs = ['specs']\nmodules = ['torch', 'demo', 'early']\n")
+    assert cli("run", "specs/good.toml", "--check=backward", "--report-json", "good.json").code == 0
+    done = project.run("opcheck", "run", "early.toml", "--device", "cpu", "--check=backward", *REPORT)
+    assert (done.code, done.records) == (2, {})
+    assert (done.header["complete"], done.header["cases"]) == (False, None)
+    project.write("early.json", (project.folder / "report.json").read_text())
+    merged = cli("report", "merge", "good.json", "early.json", "-o", "all.json")
+    shown, compared = cli("report", "markdown", "all.json"), cli("report", "diff", "good.json", "all.json")
+    assert (merged.code, compared.code) == (1, 1)
+    for text in (merged.err, shown.out, compared.out):
+        assert "the run on cpu with torch " in text
+        assert "ended before its cases were known" in text

@@ -6,7 +6,11 @@ import json
 import os
 import shlex
 import shutil
+import stat
+import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -243,12 +247,53 @@ def test_a_junit_report_that_cannot_be_written_is_told_before_anything_runs(cli,
     assert line.startswith(f"ERROR: {why}")
 
 
-@pytest.mark.parametrize("name", ["specs", "demo.py/report.json", "/dev/full"])
+@pytest.mark.parametrize("name", ["specs", "demo.py/report.json", "-"])
 def test_a_json_report_that_cannot_be_written_is_told_before_anything_runs(cli, name):
     done = cli("run", "specs/good.toml", "--report-json", name)
     (line,) = [line for line in done.err.splitlines() if line]
     assert line.startswith("ERROR: the report cannot be written: ")
     assert (done.code, done.out) == (2, "")
+
+
+def test_a_report_to_a_pipe_is_whole_when_the_run_ends(cli, project):
+    os.mkfifo("pipe")
+    with ThreadPoolExecutor() as pool:
+        reader = pool.submit(Path("pipe").read_text)
+        done = cli("run", "specs/good.toml", "--check=backward", "--report-json=pipe")
+        if done.code == 2:
+            os.close(os.open("pipe", os.O_RDWR))  # refused: the reader waits
+        received = json.loads(reader.result(timeout=60))
+    assert done.code == 0
+    assert (len(received["records"]), received["runs"][0]["complete"]) == (2, True)
+    assert stat.S_ISFIFO(Path("pipe").stat().st_mode)
+
+
+def test_standard_output_in_a_file_keeps_what_is_there(project):
+    words = ("run", "specs/good.toml", "--check=backward", "--in-process", "--report-json=/dev/stdout")
+    with open("kept", "w") as kept:
+        kept.write("before\n")
+        kept.flush()
+        done = subprocess.run([sys.executable, "-m", "opcheck", *words], stdout=kept, timeout=240, check=False)
+        kept.write("after\n")
+    text = Path("kept").read_text()
+    assert done.returncode == 0
+    assert text.startswith("before\n")
+    assert text.endswith("after\n")
+    assert '{"schema": ' in text
+    assert "2 cases in " in text
+
+
+def test_a_full_device_is_told_at_the_end(cli):
+    done = cli("run", "specs/good.toml", "--check=backward", "--report-json=/dev/full")
+    assert done.code == 1
+    assert done.out.splitlines()[-1] == "error the report /dev/full cannot be written: No space left on device"
+
+
+def test_a_stream_cannot_be_compared(cli, project):
+    os.mkfifo("pipe")
+    done = cli("run", "specs/good.toml", "--report-json=pipe", "--github-annotations")
+    assert done.code == 2
+    assert "read the report: pipe is no file" in done.err
 
 
 class TestFailuresAtTheEnd:

@@ -42,6 +42,13 @@ def test_signs_that_mean_something_survive():
     assert found["data"] == message.replace("\r", "\\r")
 
 
+def test_no_property_moves_a_cursor():
+    (line,) = github_annotations([record("a\x1b[2Jb", "failed", file="specs/a\x1b[31m\r\u202eb.toml")])
+    assert line.isprintable()
+    found = read(line)
+    assert (found["file"], found["title"]) == ("specs/a\\x1b[31m\\r\\u202eb.toml", "failed: a\\x1b[2Jb")
+
+
 def test_without_a_message_the_reason_is_told():
     assert annotations(record("b", "failed"))[0]["data"] == "why it failed"
 

@@ -49,7 +49,7 @@ class TestOutcomes:
         ("old", "new", "kind"),
         [
             ("failed", "passed", "mended"), ("error", "passed", "mended"), ("xpassed", "passed", "mended"),
-            ("xfailed", "passed", "mended"), ("failed", "error", "failing otherwise"),
+            ("xfailed", "passed", "mended"),
             ("failed", "xfailed", "newly expected to fail"), ("passed", "xfailed", "newly expected to fail"),
             ("skipped", "passed", "newly tested"), ("skipped", "xfailed", "newly tested"), (None, "passed", "new"),
             (None, "skipped", "new"),
@@ -57,6 +57,30 @@ class TestOutcomes:
     )  # fmt: skip
     def test_what_else_changes_is_told_and_no_regression(self, old, new, kind):
         assert changed(old, new) == (kind, False)
+
+    def test_a_failure_of_another_kind_may_be_a_worse_one(self):
+        assert changed("failed", "error") == ("failing otherwise", True)
+
+    @pytest.mark.parametrize(
+        ("old", "new", "kind"),
+        [
+            ("the gradient has the wrong sign", "the gradient is 3 times what it should be", "failing otherwise"),
+            ("the gradient is 3 times it", "the gradient is 5 times it", "failing otherwise"),
+            ("it is 0.3000001 there", "it is 0.2999998 there", ""), ("<A at 0x7fa0>", "<A at 0x55b1>", ""),
+        ],
+    )  # fmt: skip
+    def test_so_may_one_for_another_reason(self, old, new, kind):
+        def failed(text):
+            finding = {"kind": "sign", "text": text, "fields": {}}
+            return report(record("a", "failed", reason="not the same", fields={"diagnosis": [finding]}))
+
+        found = diff(failed(old), failed(new))
+        assert [change.kind for change in found.changes] == [kind] * bool(kind)
+        assert found.is_regression() == bool(kind)
+        assert not found.is_regression(["failing otherwise"])
+        assert {one.id for one in found.newly_failing()} == {"a"} & {*"a" * bool(kind)}
+        if kind:
+            assert f"  a: not the same; {old} -> not the same; {new}" in told(found)
 
     def test_every_pair_of_outcomes_has_its_kind(self):
         pairs = {(old, new): changed(old, new)[0] for old in OUTCOMES for new in OUTCOMES if old != new}
@@ -70,7 +94,7 @@ def test_what_is_meant_is_no_regression():
     assert found.is_regression(["gone"])
     assert found.is_regression(["newly skipped"])
     assert not found.is_regression(["gone", "newly skipped"])
-    assert {*REGRESSIONS} == {"gone", "newly skipped", "newly failing"}
+    assert {*REGRESSIONS} == {"gone", "newly skipped", "newly failing", "failing otherwise"}
 
 
 class TestTimes:

@@ -83,7 +83,7 @@ def test_nothing_else_is_left_behind(path):
 
 
 def test_what_is_no_regular_file_is_left_alone(tmp_path):
-    with pytest.raises(OSError, match="is not a regular file"):
+    with pytest.raises(OSError, match="is a folder"):
         JsonReport(tmp_path, RUN)
 
 

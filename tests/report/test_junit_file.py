@@ -49,6 +49,15 @@ def test_each_run_is_a_suite_with_its_versions(written):
     assert (properties["torch"], properties["complete"]) == ("2.14.1", "false")
 
 
+def test_a_case_of_several_runs_has_a_name_in_each(written):
+    runs = [run(), run(torch="2.14.1"), run(torch="2.14.1", python="3.12.0")]
+    cases = written(*(record("a", run=index) for index in range(3)), record("b"), runs=runs).iter("testcase")
+    assert [case.get("name") for case in cases] == [
+        "a (cpu, torch 2.13.0, python 3.11.7)", "b", "a (cpu, torch 2.14.1, python 3.11.7)",
+        "a (cpu, torch 2.14.1, python 3.12.0)",
+    ]  # fmt: skip
+
+
 def test_names_are_those_of_pytest(written):
     name = "demo.double[inplace]::backward[cpu-float64]"
     (case,) = written(record(name, file="specs/more/good.toml")).iter("testcase")

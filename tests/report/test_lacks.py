@@ -5,6 +5,7 @@ from __future__ import annotations
 from report_files import record, report, run
 
 from opcheck.report.lacks import lacks
+from opcheck.report.model import Device
 
 
 def test_a_whole_report_lacks_nothing():
@@ -23,11 +24,26 @@ def test_one_that_was_cut_off():
 def test_runs_that_were_interrupted_or_killed():
     runs = [run(complete=False), run(complete=False, seconds=None), run(complete=False, shard="1/1")]
     begin = "the run with torch 2.13.0, begun 2026-01-01T00:00:00+00:00,"
-    assert lacks(report(record("a"), runs=runs)) == [
+    assert lacks(report(*(record("a", run=index) for index in range(3)), runs=runs)) == [
         f"{begin} has no record of some of its cases",
         f"{begin} did not come to its end",
         f"shard 1/1 of {begin} has no record of some of its cases",
     ]
+
+
+def test_a_run_without_a_record_names_its_devices():
+    early = run(complete=False, devices=[Device(name="cpu"), Device(name="npu")])
+    empty = run(cases=0, devices=[Device(name="npu")])  # as an opcheck wrote it that took nothing for all
+    tail = "with torch 2.13.0, begun 2026-01-01T00:00:00+00:00,"
+    assert lacks(report(record("a"), runs=[run(), early, empty])) == [
+        f"the run on cpu, npu {tail} ended before its cases were known",
+        f"the run on npu {tail} has no record of any case",
+    ]
+
+
+def test_files_that_could_not_be_read():
+    found = report(record("a")).model_copy(update={"unread": ["b.json: is empty"]})
+    assert lacks(found) == ["a report could not be read: b.json: is empty"]
 
 
 def test_missing_shards():

@@ -93,10 +93,12 @@ class TestShards:
         found = merged(merged(*shards(1, 2)), *shards(3))
         assert (len(found.runs), lacks(found)) == (1, [])
 
-    def test_one_that_did_not_end_makes_the_run_incomplete(self):
+    def test_one_that_did_not_end_makes_the_run_incomplete_and_is_named(self):
         found = merged(*shards(1, 3), *shards(2, complete=False, seconds=None))
-        assert (len(found.runs), found.runs[0].complete, found.runs[0].seconds) == (1, False, None)
-        assert lacks(found) == ["the run with torch 2.13.0, begun 2026-01-01T00:00:00+00:00, did not come to its end"]
+        assert len(found.records) == 6
+        assert lacks(found) == [
+            "shard 2/3 of the run with torch 2.13.0, begun 2026-01-01T00:00:00+00:00, did not come to its end"
+        ]
 
     @pytest.mark.parametrize(
         "keys", [{"torch": "2.14.1"}, {"seed": 1}, {"selection": {"check": ["vmap"]}}, {"engine": "torch"}]
@@ -138,6 +140,39 @@ class TestShards:
         whole = merged(*shards(1, 2, 3, cases=6))
         assert (len(whole.runs), whole.runs[0].cases, lacks(whole)) == (1, 6, [])
 
-    def test_shards_of_other_specs_are_no_run(self):
-        found = merged(*shards(1, 2, cases=6), *shards(3, cases=8))
-        assert lacks(found) == [f"{THE_RUN} the shards are not of the same cases"]
+    @pytest.mark.parametrize(
+        ("ours", "theirs", "what"),
+        [
+            ({"cases": 6}, {"cases": 8}, ""),
+            ({"cases": 6, "planned": "a"}, {"cases": 6, "planned": "b"}, ": those of 1/3, 2/3 and of 3/3 differ"),
+            (
+                {"planned": "a", "specs": "a"},
+                {"planned": "b", "specs": "b"},
+                ": the specs of 1/3, 2/3 and of 3/3 differ",
+            ),
+        ],
+        ids=["count", "cases", "specs"],
+    )
+    def test_shards_of_other_specs_are_no_run(self, ours, theirs, what):
+        found = merged(*shards(1, 2, **ours), *shards(3, **theirs))
+        assert lacks(found) == [f"{THE_RUN} the shards are not of the same cases{what}"]
+
+    def test_the_format_before_digests_is_no_difference(self):
+        found = merged(*shards(1, 2, planned="a", specs="b"), *shards(3))
+        assert (len(found.runs), lacks(found)) == (1, [])
+
+    def test_what_a_missing_shard_has_is_counted(self):
+        found = merged(*shards(1, 2, cases=11))
+        assert lacks(found) == [f"{THE_RUN} shard 3/3 is missing, with 7 of 11 cases"]
+
+    @pytest.mark.parametrize(
+        ("keys", "what"),
+        [
+            ({"seed": 1}, "seed"),
+            ({"overrides": {"eps": 0.1}}, "overrides"),
+            ({"torch": "2.14.1", "selection": {"k": ["a"]}}, "torch, selection"),
+        ],
+    )
+    def test_what_tells_a_shard_from_the_others_is_named(self, keys, what):
+        first, _ = lacks(merged(*shards(1, 2), *shards(3, **keys)))
+        assert first == f"{THE_RUN} shard 3/3 is missing; those that are there differ from 3/3 of another run in {what}"

@@ -55,7 +55,7 @@ def test_a_record_has_a_line(path):
 
 class TestVersions:
     def test_a_newer_minor_version_may_have_further_keys(self, written):
-        newer = data(schema="1.1", further=1)
+        newer = data(schema="1.2", further=1)
         newer["records"][0]["further"] = newer["runs"][0]["further"] = {"a": 1}
         assert [one.id for one in read(written(newer)).records] == ["a", "b"]
 

@@ -16,6 +16,7 @@ from markupsafe import Markup
 from opcheck.report.html.encoding import encoded
 from opcheck.report.lacks import lacks
 from opcheck.report.model import Report, Run
+from opcheck.report.writing import put
 
 HERE = Path(__file__).resolve().parent
 
@@ -27,7 +28,7 @@ SCRIPTS = (
 
 def write(report: Report, path: Path) -> None:
     """Write a report as a page. Raises OSError if the file cannot be written."""
-    path.write_text(rendered(report), encoding="utf-8")
+    put(path, [rendered(report).encode()])
 
 
 def rendered(report: Report) -> str:
