@@ -137,36 +137,20 @@ def moved(function: Differentiable, leaves: Sequence[Tensor], steps: Tensor, ste
     """Return the values at some steps from the leaves as rows, with one call per step, on the leaves themselves.
 
     Each leaf is moved where it is, so that a function that reads it in another way than as its argument is moved too.
-    What the function does to its leaves stays there for the next call, as in torch's gradcheck: it is another function
-    then. Raises OutputsChange; passes on the exceptions of the function. The leaves are as before in either case.
+    Raises OutputsChange; passes on the exceptions of the function. The leaves are as before in either case.
     """
     rows, expected = [], None
     with restored(leaves) as (memory, put_back), torch.enable_grad():
         for row in steps.masked_fill(steps == 0, -0.0):  # x + 0.0 would make 0.0 of -0.0
-            moves = tensors_of(row, leaves)
-            for own, move in zip(memory, moves, strict=True):
+            for own, move in zip(memory, tensors_of(row, leaves), strict=True):
                 _write(own, move, add=True)  # a leaf that is given twice moves with each of its places
-            there = [own.clone() for own in memory]
             outputs = function(*leaves)
             rows.append(vector(outputs))
-            changes = None if all(map(torch.equal, memory, there)) else _changes(memory, there, moves)
             put_back()
-            for own, change in zip(memory, changes or (), strict=False):
-                _write(own, change, add=True)
             found = [(output.shape, output.dtype) for output in outputs]
             expected = expected or found
             _expect_same(expected, found, step)
     return torch.stack(rows)
-
-
-def _changes(memory: Sequence[Tensor], there: Sequence[Tensor], moves: Sequence[Tensor]) -> list[Tensor]:
-    """Return by how much a function changed its leaves. The only element that was moved is put back by torch, too."""
-    alone = sum(int((move != 0).sum()) for move in moves) == 1
-    changes = []
-    for own, before, move in zip(memory, there, moves, strict=True):
-        kept = (own != before) & ~own.isnan() & ~before.isnan()
-        changes.append(torch.where(kept & (move == 0) if alone else kept, own - before, -0.0))
-    return changes
 
 
 @contextmanager
