@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -163,3 +164,80 @@ class TestADeviceThatAnOperatorBreaks:
         assert list(run.outcomes.values()) == ["passed"] * BAD + ["error"] * (COUNT - BAD)
         assert set(list(reasons.values())[BAD + 1 :]) == {"not run: the device npu is "}
         assert CASE in list(run.records.values())[-1]["reason"]
+
+
+class TestPresence:
+    """A device on the CPU, whose module is in the folder of the project."""
+
+    CHECK = ("--check=backward",)
+
+    @pytest.fixture(autouse=True)
+    def _project(self, project):
+        project.write("pyproject.toml", '[tool.opcheck]\nspecs = ["many.toml"]\nmodules = ["torch"]\ndevices = ["d"]\n')
+        project.write("many.toml", '[[operator]]\nname = "torch.sin"\nvariants = []\ndtypes = ["float64"]\n' + SAMPLES)
+
+        project.write("d/.keep", "")
+
+    def device(self, project, source="", keys="", torch="cpu"):
+        project.write("opghost.py", source)
+        project.write("d/ghost.toml", f'[device]\nname = "ghost"\ntorch = "{torch}"\nmodule = "opghost"\n{keys}\n')
+
+    def test_a_device_that_is_present_is_tested(self, project):
+        self.device(project, "print('hello')")
+        shown = project.run("opcheck", "devices")
+        assert "ghost    present (1)" in shown.out
+        run = project.run("opcheck", "run", *self.CHECK, *REPORT)
+        assert run.outcomes == {f"torch.sin::backward[{name}-float64]": "passed" for name in ("cpu", "ghost")}
+        assert run.code == 0
+
+    @pytest.mark.parametrize(
+        ("source", "keys", "torch", "why"),
+        [
+            ("import os; os.kill(os.getpid(), 11)", "", "cpu", "importing opghost ended the process: SIGSEGV"),
+            ("import os; os._exit(0)", "", "cpu", "importing opghost ended the process: it exited, with status 0"),
+            ("raise OSError('no driver')", "", "cpu", "importing opghost failed: OSError: no driver"),
+            ("", "", "warp", "torch knows no device 'warp': "),
+            ("", 'seed = "opghost:sow"', "cpu", 'seed = "opghost:sow" is not there: '),
+            ("", 'synchronize = "opgost:wait"', "cpu", 'synchronize = "opgost:wait" is not there: '),
+        ],
+    )
+    def test_a_device_that_cannot_be_used_costs_itself_and_is_a_mistake_if_named(
+        self, cli, project, source, keys, torch, why
+    ):
+        self.device(project, source, keys, torch)
+        run = cli("run", *self.CHECK, *REPORT)
+        assert run.outcomes["torch.sin::backward[cpu-float64]"] == "passed"
+        assert run.outcomes["torch.sin::backward[ghost-float64]"] == "skipped"
+        assert f"skipped 1 case: the device ghost is not present: {why}" in run.out
+        assert run.code == 0
+        run = cli("run", *self.CHECK, "--device=cpu,ghost")
+        assert run.err.startswith(f"opcheck: the device ghost is not present: {why}")
+        assert (run.code, run.err.count("\n")) == (2, 1)
+
+    def test_a_device_that_hangs_or_prints_costs_itself(self, cli, project, monkeypatch):
+        monkeypatch.setattr("opcheck.devices.presence.SECONDS", 10)
+        self.device(project, "import time\nprint('hello')\ntime.sleep(600)")
+        devices = {one["name"]: one for one in json.loads(cli("devices", "--json").out)}
+        assert devices["ghost"]["reason"] == "importing opghost takes longer than 10 s"
+        assert devices["cpu"]["present"]
+
+    def test_a_name_that_is_empty_is_a_mistake(self, cli, plain_pytest):
+        run = cli("run", "--device=")
+        assert (run.code, run.err) == (2, 'opcheck: "" names no device; expected one of cpu, cuda, mps, xpu\n')
+        assert plain_pytest("many.toml", "--opcheck-device=").code == pytest.ExitCode.USAGE_ERROR
+
+    def test_an_absent_device_that_is_named_is_a_mistake_without_a_profile_of_the_project(self, cli):
+        run = cli("run", "--device=mps")
+        assert run.err == "opcheck: the device mps is not present: torch.mps.is_available() is False\n"
+        assert run.code == 2
+
+    def test_a_run_that_skips_everything_has_tested_nothing(self, cli, project):
+        project.write("many.toml", (project.folder / "many.toml").read_text() + SKIPPED)
+        run = cli("run", *self.CHECK, *REPORT)
+        assert set(run.outcomes.values()) == {"skipped"}
+        assert run.err == "opcheck: nothing was tested: every case was skipped, 1 in all: not today\n"
+        assert run.code == 2
+
+
+SAMPLES = "samples = [{ args = [{ shape = [2] }] }]\n"
+SKIPPED = '[[operator.expect]]\nwhen = { check = "backward" }\noutcome = "skip"\nreason = "not today"\n'
