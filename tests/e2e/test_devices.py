@@ -40,9 +40,9 @@ module      = "opnpu"
 synchronize = "opnpu:wait"
 seed        = "opnpu:seed"
 hint        = { always = true }
-deny        = ["*.denied"]
 lacks       = ["complex"]
 """
+DENY = 'deny = ["*.denied"]\n'
 SETTINGS = '[tool.opcheck]\nspecs = ["many.toml"]\nmodules = ["torch", "opnpu"]\n'
 DEFAULTS = """
 [defaults]
@@ -50,6 +50,7 @@ dtypes   = { forward = ["float64", "complex128"] }
 supports = { out = false }
 samples  = [{ args = [{ shape = [2] }] }]
 """
+OWN = 'synchronize = "demo:wait"\nseed        = "demo:seed"\n'
 DENIED = '[[operator]]\nname = "mine.denied"\ntarget = "opnpu:fine"\n'
 REPORT = ("--report-json", "report.json")
 COUNT, BAD = 30, 7
@@ -59,7 +60,7 @@ CASE = "opnpu.asserts[v7]::vmap[npu-float64]"
 def written(project, spec):
     project.write("pyproject.toml", SETTINGS)
     project.write("opnpu.py", OPERATORS)
-    project.write("npu.toml", NPU)
+    project.write("npu.toml", NPU + (DENY if DENIED in spec else ""))
     project.write("many.toml", DEFAULTS + spec)
     return project
 
@@ -131,8 +132,32 @@ class TestProfilesOnTheCommandLine:
         for command in ("run", "validate"):
             run = cli(command, "--device-profile=npu.toml")
             assert (run.code, run.err.partition(";")[0]) == (
-                2, "npu.toml:12:1: this expectation matches no case on the device"
+                2, "npu.toml:11:1: this expectation matches no case on the device"
             )  # fmt: skip
+
+    def test_a_denial_of_nothing_is_a_mistake(self, cli, project):
+        written(project, '[[operator]]\nname = "opnpu.fine"\n')
+        project.write("npu.toml", NPU + 'deny = ["opnpu.fine", "torch.linalg.*",\n  "opnpu.fin"]\n')
+        for command in ("run", "validate"):
+            run = cli(command, "--device-profile=npu.toml")
+            assert run.err == (
+                'npu.toml:11:3: "opnpu.fin" matches no operator: nothing is denied by it; '
+                'expected an id, a name or a glob pattern of operators; did you mean "opnpu.fine"?\n'
+            )
+            assert run.code == 2
+
+    @pytest.mark.parametrize("match", ["", 'match = "numerical one"\n'])
+    def test_what_rests_on_an_expected_failure_is_covered_by_it(self, cli, project, match):
+        first_only = "supports = { out = false, forward_ad = false, second_order = false }"
+        written(project, f'[[operator]]\nname = "demo.wrong"\n{first_only}\n')
+        project.write("pyproject.toml", SETTINGS.replace("opnpu", "demo"))
+        when = 'when = { operator = "demo.*", check = "backward" }'
+        expect = f'[[device.expect]]\n{when}\noutcome = "flaky"\nreason = "known"\n{match}'
+        project.write("npu.toml", NPU.replace("opnpu:", "demo:").replace("opnpu", "demo").replace(OWN, "") + expect)
+        options = ("--device=npu", "--check=backward,accuracy", "--dtype=float64")
+        run = cli("run", "--device-profile=npu.toml", *options, *REPORT)
+        assert run.outcomes == {f"demo.wrong::{check}[npu-float64]": "xfailed" for check in ("backward", "accuracy")}
+        assert run.code == 0
 
     def test_an_expectation_that_nothing_meets_is_told_with_its_place(self, cli, project):
         written(project, '[[operator]]\nname = "opnpu.fine"\n')
@@ -140,7 +165,7 @@ class TestProfilesOnTheCommandLine:
         project.write("npu.toml", NPU + expect)
         run = cli("run", "--device-profile=npu.toml", "--device=npu", "--check=vmap", *REPORT)
         assert run.outcomes == {"opnpu.fine::vmap[npu-float64]": "xpassed"}
-        assert "npu.toml:11:1: expected to fail, but holds: known" in run.out
+        assert "npu.toml:10:1: expected to fail, but holds: known" in run.out
         assert run.code == 1
 
 
