@@ -71,7 +71,10 @@ matrix() {
 
 run() {
   local -a options=() further=()
-  read -r -d '' -a further <<< "${OPCHECK_OPTIONS:-}" || true
+  local split word
+  split=$(words "${OPCHECK_OPTIONS:-}") || return 2
+  while IFS= read -r word; do further+=("$word"); done <<< "$split"
+  [ -n "$split" ] || further=()
   if [ -n "${OPCHECK_DEVICE:-}" ]; then
     is_present "$OPCHECK_DEVICE" || return 2
     options+=(--device "$OPCHECK_DEVICE")
@@ -81,6 +84,15 @@ run() {
   if [ -n "$shard" ] && [ -f "$base" ]; then options+=(--durations "$base"); fi
   mkdir -p "$reports"
   opcheck run "${further[@]}" "${options[@]}" --report-json "$reports/${OPCHECK_ID:-opcheck}.json"
+}
+
+# Splits options as a shell would, one a line, and runs nothing in them.
+words() {
+  python -c 'import shlex, sys
+try:
+    print(*shlex.split(sys.argv[1]), sep="\n")
+except ValueError as error:
+    sys.exit(f"the options cannot be split: {error}: {sys.argv[1]}")' "$1"
 }
 
 # Cases on an absent device are skipped. A job that is about the device must not pass for that.
@@ -131,8 +143,12 @@ sys.exit(any(record.is_bad for record in read(Path(sys.argv[1])).records))' "$1"
 # The names of the jobs that have left no report, one a line.
 lost_jobs() {
   python -c 'import json, os, pathlib, sys
-jobs = json.loads(os.environ.get("OPCHECK_MATRIX") or "{}").get("include", [])
-print(*(job["name"] for job in jobs if not pathlib.Path(sys.argv[1], job["id"] + ".json").exists()), sep="\n")' "$reports"
+try:
+    jobs = json.loads(os.environ.get("OPCHECK_MATRIX") or "{}").get("include", [])
+    named = [(job["name"], job["id"] + ".json") for job in jobs]
+except (ValueError, AttributeError, TypeError, KeyError):
+    sys.exit("OPCHECK_MATRIX is no matrix; expected what `opcheck matrix --format github` prints")
+print(*(name for name, file in named if not pathlib.Path(sys.argv[1], file).exists()), sep="\n")' "$reports"
 }
 
 case "${1:-}" in

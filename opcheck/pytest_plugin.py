@@ -14,7 +14,7 @@ from opcheck.parametrize import cases
 from opcheck.suite.arguments import take_apart, was_asked_for
 from opcheck.suite.items import CaseItem, SpecCollector
 from opcheck.suite.options import add_options, leave_out_addopts
-from opcheck.suite.project import PLUGIN, Plugin
+from opcheck.suite.project import ABSENT, PLUGIN, Plugin
 from opcheck.suite.sharding import register_shard
 
 __all__ = ["cases"]
@@ -74,9 +74,17 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def _refuse_unknown_names(plugin: Plugin) -> None:
-    """Raise UsageError for unknown checks, dtypes and devices. Otherwise they would silently select nothing."""
-    if plugin.names("device"):
+    """Raise UsageError for unknown checks, dtypes and devices, and for absent devices.
+
+    Otherwise, they would silently select nothing, or test nothing.
+    """
+    option = plugin.config.option
+    if option.opcheck_device:
         plugin.devices  # noqa: B018
+        is_worker = hasattr(plugin.config, "workerinput")
+        absent = [] if is_worker or option.collectonly else plugin.ask_devices(all_of_them=False)
+        if absent:
+            raise pytest.UsageError("\n".join(absent))
     if plugin.names("check") or plugin.names("dtype"):
         from opcheck.spec import Library
 
@@ -131,6 +139,12 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         session.config.workeroutput["opcheck_left_out"] = sent(plugin.left_out)
     if plugin is not None and plugin.planned and hasattr(session.config, "workeroutput"):
         session.config.workeroutput["opcheck_planned"] = list(plugin.planned)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell a worker of pytest-xdist which devices cannot be used, so that it need not ask."""
+    node.workerinput[ABSENT] = node.config.stash[PLUGIN].absent
 
 
 @pytest.hookimpl(optionalhook=True)

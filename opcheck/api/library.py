@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from opcheck.api.caller import seed_of, settings_of, spec_paths
-from opcheck.devices.presence import default_devices
+from opcheck.devices.presence import chosen_devices, mistaken_devices
 from opcheck.plan import loading
 from opcheck.plan.case import Case
 from opcheck.plan.planner import plan as planned
-from opcheck.plan.selection import Selection, unknown_devices
+from opcheck.plan.selection import Selection
 from opcheck.spec.library import Library
 
 Names = str | Sequence[str] | None
@@ -88,12 +88,10 @@ def plan(
     """
     settings = settings_of(project)
     selection = Selection(_names(operator), _names(check), _names(dtype), _names(tag))
-    known = settings.profiles()
-    mistakes = selection.mistakes(library) + unknown_devices(_names(device), known)
+    mistakes = selection.mistakes(library) + mistaken_devices(_names(device), settings.profiles())
     if mistakes:
         raise ValueError("\n".join(mistakes))
-    devices = [known[name] for name in _names(device)] or default_devices(known.values())
-    cases = planned(library, devices, selection, seed_of(seed, settings))
+    cases = planned(library, chosen_devices(_names(device), settings), selection, seed_of(seed, settings))
     if not cases:
         raise ValueError("no case is selected")
     return cases

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from opcheck.checks.context import Context
-from opcheck.checks.per_sample import each, too_coarse
+from opcheck.checks.per_sample import blamed, each, too_coarse
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, blocked, fails, inapplicable, untested
 from opcheck.derivatives import NO_REFUSAL, Disagreement, Engine, Request
@@ -64,7 +64,15 @@ def _judged(subject: Subject, engine: Engine, rtol: float) -> Verdict:
         hint = "if this is how it should be, write tolerance.accuracy = { rtol = ..., reason = ... }"
         what = first.text.splitlines()[0].removeprefix("low accuracy: ")
         return fails(f"{title}: {what}", "\n".join([*lines, hint]), derivatives=list(lost))
-    return HOLDS if right else blocked("backward", "accuracy: not judged, since no derivative is right")
+    return HOLDS if right else _unjudged(subject)
+
+
+def _unjudged(subject: Subject) -> Verdict:
+    """Return the verdict where no derivative is right: blocked by what is at fault, in whose words."""
+    case = subject.context.case
+    verdict = fails("accuracy: not judged, since no derivative is right")
+    found = blamed(subject, verdict, (*case.kind.rests_on, *derivatives(case.claims.supports)))
+    return found if found.blocked else blocked("backward", verdict.title)
 
 
 def derivatives(supports: Supports) -> list[str]:

@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 from opcheck.cli.selecting import add_profiles, settings_of
+from opcheck.devices.presence import Availability, ask, may_be_present
 from opcheck.spec.device import DeviceProfile
 from opcheck.spec.dtypes import expand
 from opcheck.text import printable
@@ -19,24 +20,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print one line or one JSON object per device. Imports torch."""
+    """Print one line or one JSON object per device. Other processes ask torch for them."""
     settings = settings_of(options)
-    settings.put_on_path()  # a project may have the module of its device
-    records = [record(profile) for profile in settings.profiles().values()]
+    profiles = settings.profiles()
+    found = ask(profiles.values(), settings)
     if options.json:
-        print(json.dumps(records, indent=1))
+        print(json.dumps([record(one, found[name]) for name, one in profiles.items()], indent=1))
         return 0
-    for found in records:
-        state = f"present ({found['count']})  {found['detail']}" if found["present"] else f"absent: {found['reason']}"
-        print(printable(f"{found['name']:<8} {state}", most=1000))
+    for name, profile in profiles.items():
+        one = found[name]
+        state = f"present ({one.count})  {one.detail}" if one.present else f"absent: {one.reason}"
+        if one.present and not may_be_present(profile, settings):
+            state += "; tested only if it is named: no sign of its hint is there"
+        print(printable(f"{name:<8} {state}", most=1000))
     return 0
 
 
-def record(profile: DeviceProfile) -> dict[str, Any]:
+def record(profile: DeviceProfile, found: Availability) -> dict[str, Any]:
     """Return a profile as plain data, with what it inherits, and whether its device is present."""
-    from opcheck.devices.availability import availability
-
-    found = availability(profile)
     return {
         "name": profile.name,
         "torch": profile.device_string,

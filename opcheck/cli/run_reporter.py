@@ -30,6 +30,7 @@ from opcheck.spec.device import DeviceProfile
 from opcheck.suite.header import COMMAND
 from opcheck.suite.project import PLUGIN
 from opcheck.suite.sharding import SHARDING
+from opcheck.text import printable
 
 
 class RunReporter:
@@ -67,6 +68,10 @@ class RunReporter:
             chosen = selection(options, library)
             profiles = devices(options, settings)
             self._check_durations(config, library, profiles, chosen)
+            # The nodes of a cluster have other devices than this machine.
+            absent = [] if options.ray else config.stash[PLUGIN].ask_devices(all_of_them=True)
+            if absent:
+                raise RequestError(absent)
         except SpecError as error:
             self.mistake = error
             raise pytest.UsageError from None
@@ -149,10 +154,30 @@ class RunReporter:
             code = int(failed) if code in (0, 1) else code  # pytest does not know which failures are old
             self.report.failures(new)
             self.report.changes([*told(found), *self._shared()], seconds, wrong)
+        untested = self._untested()
+        if untested and code in (0, 1):
+            print(printable(f"opcheck: {untested}", most=1000), file=sys.stderr)
+            code = 2
         if self.options.github_annotations:
             shown = (one for one in self._written.records if new is None or one.id in new)
             self.report.lines(github_annotations(shown))
         return self._exit_code(code, len(self.report.records), failed=failed)
+
+    def _untested(self) -> str:
+        """Return why the run does not hold what was asked for; an empty string if it does, or others have it.
+
+        A device that is named, but skipped, was asked for. A shard may have cases that are skipped, and no others.
+        """
+        skipped = [record["reason"] for record in self.report.records if record["outcome"] == "skipped"]
+        for name in self.config.stash[PLUGIN].names("device"):
+            reason = next((why for why in skipped if why.startswith(f"the device {name} is not present: ")), "")
+            if reason:
+                return reason
+        if self.options.shard or len(skipped) < max(len(self.report.records), 1):
+            return ""
+        first, *others = dict.fromkeys(skipped)
+        more = f" (and for {len(others)} other reasons)" if others else ""
+        return f"nothing was tested: every case was skipped, {len(skipped)} in all: {first}{more}"
 
     @cached_property
     def _written(self) -> Report:
@@ -182,7 +207,7 @@ class RunReporter:
         if done < self.total:
             say(f"incomplete: {done} of {self.total} cases have an outcome")
             return code if code > 1 else 2
-        if failed:
+        if failed and code != 2:
             return 1
         return code if code in (0, 1) else 2
 

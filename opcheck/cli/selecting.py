@@ -7,9 +7,8 @@ from pathlib import Path
 
 from opcheck.cli.paths import spec_paths
 from opcheck.cli.request import RequestError
-from opcheck.devices.presence import default_devices
+from opcheck.devices.presence import chosen_devices, mistaken_devices
 from opcheck.plan import Case, Selection, load, plan
-from opcheck.plan.selection import unknown_devices
 from opcheck.plan.shards import NO_SHARD, Division, Shard
 from opcheck.report.durations import read_durations
 from opcheck.settings import Settings
@@ -66,12 +65,10 @@ def devices(options: argparse.Namespace, settings: Settings) -> list[DeviceProfi
 
     Raises RequestError for unknown names.
     """
-    known = settings.profiles()
-    wanted = separated(options.device)
-    mistakes = unknown_devices(wanted, known)
+    mistakes = mistaken_devices(options.device, settings.profiles())
     if mistakes:
         raise RequestError(mistakes)
-    return [known[name] for name in wanted] or default_devices(known.values())
+    return chosen_devices(separated(options.device), settings)
 
 
 def selection(options: argparse.Namespace, library: Library) -> Selection:

@@ -1,1 +1,2 @@
-"""Which devices are present: `presence` guesses without torch, `availability` asks torch."""
+"""Which devices are present: `presence` guesses without torch, or has `asked` ask in another process; `availability`
+asks torch."""

@@ -3,22 +3,12 @@
 from __future__ import annotations
 
 import importlib
-from dataclasses import dataclass
 
 import torch
 
 from opcheck.devices.hooks import first_line, function
+from opcheck.devices.presence import Availability
 from opcheck.spec.device import DeviceProfile
-
-
-@dataclass(frozen=True)
-class Availability:
-    """Whether a device can be used. If not, `reason` says why; else `count` and `detail` describe it."""
-
-    present: bool
-    reason: str = ""
-    count: int = 0
-    detail: str = ""
 
 
 def availability(profile: DeviceProfile) -> Availability:

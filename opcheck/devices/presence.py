@@ -1,32 +1,149 @@
-"""Guesses, without torch, which devices are present: collection must not import torch."""
+"""Which devices are present, as far as can be told without torch, and as another process finds that has it.
+
+Collection must not import torch, and a backend whose import ends the process, or hangs, must cost only itself.
+"""
 
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
-from collections.abc import Iterable
+import signal
+import subprocess
+import sys
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from importlib.machinery import PathFinder
+from typing import Any
 
+from opcheck.settings import Settings
 from opcheck.spec.device import DeviceProfile, Hint
+from opcheck.spec.problems import listing, suggestion
+from opcheck.text import separated
+
+SECONDS = 60.0
+"""How long the modules of a device may take to import, and the device to make a tensor."""
 
 
-def default_devices(profiles: Iterable[DeviceProfile]) -> list[DeviceProfile]:
-    """Return the devices that may be present: those to test on if nobody names any."""
-    return [profile for profile in profiles if may_be_present(profile)]
+@dataclass(frozen=True)
+class Availability:
+    """Whether a device can be used. If not, `reason` says why; else `count` and `detail` describe it."""
+
+    present: bool
+    reason: str = ""
+    count: int = 0
+    detail: str = ""
 
 
-def may_be_present(profile: DeviceProfile) -> bool:
-    """Tell whether any sign of a device is there."""
-    return holds(profile.signs)
+def mistaken_devices(given: Sequence[str], known: Collection[str]) -> list[str]:
+    """Return a message for each name that no device has, and for names that are empty.
+
+    given: names separated by commas, as options have them.
+    """
+    names = separated(given)
+    if given and not names:
+        return [f'"{",".join(given)}" names no device; expected {listing(known)}']
+    return [
+        f'unknown device "{name}"; expected {listing(known)}' + suggestion(name, known)
+        for name in names
+        if name not in known
+    ]
 
 
-def holds(hint: Hint) -> bool:
-    """Tell whether any of the signs that a hint names is there."""
-    found = hint.module is not None and _is_installed(hint.module)
+def chosen_devices(names: Iterable[str], settings: Settings) -> list[DeviceProfile]:
+    """Return the devices of these names, which are known; without any, those to test on if nobody names any."""
+    known = settings.profiles()
+    return [known[name] for name in names] or [one for one in known.values() if may_be_present(one, settings)]
+
+
+def may_be_present(profile: DeviceProfile, settings: Settings) -> bool:
+    """Tell whether any sign of a device is there. If its profile names none, it may be."""
+    signs = profile.signs
+    return signs == Hint() or holds(signs, str(settings.root))
+
+
+def holds(hint: Hint, *folders: str) -> bool:
+    """Tell whether any of the signs that a hint names is there. folders: where modules may be, besides `sys.path`."""
+    found = hint.module is not None and _is_installed(hint.module, folders)
     return hint.always or found or any(os.path.exists(path) for path in hint.paths)
 
 
-def _is_installed(module: str) -> bool:
+def _is_installed(module: str, folders: Sequence[str]) -> bool:
+    first = module.partition(".")[0]
     try:
-        return importlib.util.find_spec(module.split(".")[0]) is not None
+        return (importlib.util.find_spec(first) or PathFinder.find_spec(first, folders)) is not None
     except (ImportError, ValueError):  # ValueError: the name is empty, or its module has no spec
         return False
+
+
+def own_modules(profile: DeviceProfile) -> tuple[str, ...]:
+    """Return the modules that are imported before a device is used."""
+    functions = [path for path in (profile.seed, profile.synchronize) if path is not None]
+    of_functions = [path.rpartition(":" if ":" in path else ".")[0] for path in functions]
+    return tuple(dict.fromkeys([*filter(None, [profile.module]), *of_functions]))
+
+
+def is_cpu(profile: DeviceProfile) -> bool:
+    """Tell whether a device is the CPU and nothing else, which is always present."""
+    return profile.device_string == "cpu" and not own_modules(profile)
+
+
+def ask(profiles: Iterable[DeviceProfile], settings: Settings) -> dict[str, Availability]:
+    """Return whether devices can be used, by name, as other processes find: one for those that import the same."""
+    groups: dict[tuple[str, ...], list[DeviceProfile]] = {}
+    for profile in profiles:
+        groups.setdefault(own_modules(profile), []).append(profile)
+    path = [*sys.path, str(settings.root)]
+    begun = [(modules, same, _begin(same, path)) for modules, same in groups.items()]
+    found: dict[str, Availability] = {}
+    for modules, same, process in begun:
+        found |= _answer(process, modules, same)
+    return found
+
+
+_CODE = "import sys; sys.path[:] = sys.argv[1:]; from opcheck.devices.asked import main; main()"
+"""What such a process runs: it imports from the same folders as this one."""
+
+
+def _begin(profiles: list[DeviceProfile], path: list[str]) -> subprocess.Popen[bytes]:
+    keys = ("name", "torch", "module", "seed", "synchronize")
+    request = [{key: value for key in keys if (value := getattr(one, key)) is not None} for one in profiles]
+    process = subprocess.Popen(
+        [sys.executable, "-c", _CODE, *path],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0,
+    )  # fmt: skip
+    assert process.stdin is not None
+    process.stdin.write(json.dumps(request).encode() + b"\n")
+    return process
+
+
+def _answer(
+    process: subprocess.Popen[bytes], modules: tuple[str, ...], profiles: list[DeviceProfile]
+) -> dict[str, Availability]:
+    assert process.stdout is not None
+    what = f"importing {', '.join(modules)}" if modules else "asking torch for it"
+    try:
+        process.stdout.readline()  # torch is imported: what takes longer from now on is not torch's
+        text = process.communicate(timeout=SECONDS)[0]
+        answers: dict[str, dict[str, Any]] = json.loads(text) if text else {}
+        why = f"{what} ended the process: {_ending(process.returncode)}"
+    except subprocess.TimeoutExpired:
+        answers, why = {}, f"{what} takes longer than {SECONDS:g} s"
+    finally:
+        process.kill()
+        process.communicate()
+    return {
+        one.name: Availability(**answers[one.name]) if one.name in answers else Availability(False, why)
+        for one in profiles
+    }
+
+
+def _ending(status: int) -> str:
+    if status >= 0:
+        return f"it exited, with status {status}"
+    return signal.Signals(-status).name if -status in signal.Signals._value2member_map_ else f"signal {-status}"
+
+
+def plain(found: Availability) -> dict[str, Any]:
+    """Return what `Availability(**...)` takes, for JSON."""
+    return asdict(found)

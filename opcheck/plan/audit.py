@@ -8,9 +8,10 @@ from typing import get_args
 from opcheck.plan.expectations import concerns, matches
 from opcheck.plan.kinds import check_kinds
 from opcheck.plan.planner import combinations
+from opcheck.plan.selection import names_operator
 from opcheck.spec import dtypes
 from opcheck.spec.claims import OperatorTolerances, Tolerances, When
-from opcheck.spec.device import DeviceProfile, DeviceWhen
+from opcheck.spec.device import DeviceProfile
 from opcheck.spec.dtypes import GROUPS
 from opcheck.spec.entry import Entry
 from opcheck.spec.library import Library, Operator, VariantKind, names_of
@@ -45,15 +46,17 @@ def _audit_profile(device: DeviceProfile) -> Iterator[Problem]:
 
 
 def unmatched(device: DeviceProfile, libraries: Iterable[Library]) -> list[Problem]:
-    """Return a mistake for each expectation of a profile that matches no case of some libraries.
+    """Return a mistake for each expectation, and each pattern of `deny`, that matches no case of some libraries.
 
-    Inherited expectations are not among them: they are about another device as well.
+    What is inherited is not among them: it is about another device as well.
     libraries: the later ones are asked only if the earlier ones have no such case.
     """
     left = dict(enumerate(device.written.expect))
+    idle = dict(enumerate(device.written.deny))
     ids: list[str] = []
     for library in libraries:
         ids += [operator.id for operator in library]
+        idle = {i: name for i, name in idle.items() if not any(names_operator(name, one) for one in library)}
         for operator in library if left else ():
             about = {index: expect.when for index, expect in left.items() if concerns(expect.when, operator)}
             for variant, dtype, kind in combinations(operator, device) if about else ():
@@ -61,12 +64,17 @@ def unmatched(device: DeviceProfile, libraries: Iterable[Library]) -> list[Probl
                     if matches(when, kind.name, variant.kind, device.name, dtype) and _has_sample(operator, when):
                         del about[index], left[index]
     what, expected = "this expectation matches no case on the device", f"one of `opcheck list --device {device.name}`"
-    return [expect.problem(("when",), what, expected, _meant(expect.when, ids)) for expect in left.values()]
+    found = [expect.problem(("when",), what, expected, _meant(expect.when.operators, ids)) for expect in left.values()]
+    for index, pattern in idle.items():
+        what = f'"{pattern}" matches no operator: nothing is denied by it'
+        expected = "an id, a name or a glob pattern of operators"
+        found.append(device.problem(("deny", index), what, expected, _meant([pattern], ids)))
+    return found
 
 
-def _meant(when: DeviceWhen, ids: list[str]) -> str:
-    """Return the operator that a condition probably means by a name that none has; an empty string if there is none."""
-    missing = [name for name in when.operators if name not in ids]
+def _meant(names: Iterable[str], ids: list[str]) -> str:
+    """Return the operator that names of no operator probably mean; an empty string if there is none."""
+    missing = [name for name in names if name not in ids]
     return next(filter(None, (nearest(name, ids) for name in missing)), "")
 
 

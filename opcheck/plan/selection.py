@@ -71,13 +71,3 @@ def names_operator(pattern: str, operator: Operator) -> bool:
     """
     literal = pattern.replace("[", "[[]")
     return any(fnmatchcase(name, literal) for name in (operator.id, operator.spec.name))
-
-
-def unknown_devices(names: Iterable[str], known: Iterable[str]) -> list[str]:
-    """Return a message for each name that no device has."""
-    choices = list(known)
-    return [
-        f'unknown device "{name}"; expected {listing(choices)}' + suggestion(name, choices)
-        for name in names
-        if name not in choices
-    ]

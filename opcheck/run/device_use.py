@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import torch
 
-from opcheck.devices.availability import Availability, availability
+from opcheck.devices.availability import availability
 from opcheck.devices.hooks import fault, free_memory, set_device
+from opcheck.devices.presence import Availability, ask, own_modules
+from opcheck.settings import Settings
 from opcheck.spec.device import DeviceProfile
 
 
@@ -19,6 +23,9 @@ class DeviceUse:
     """Which of several processes that run cases at the same time this is; None if it is the only one."""
     unusable: dict[str, str] = field(default_factory=dict)
     """The id of the case since which nothing works on a kind of device, by the kind."""
+    absent: Mapping[str, str] = field(default_factory=dict)
+    """Why devices cannot be used, by name, as another process has found; an empty text for those that can."""
+    settings: Settings = field(default_factory=Settings)
     _found: dict[str, Availability] = field(default_factory=dict)
     _strings: dict[str, str] = field(default_factory=dict)
     _worked: set[str] = field(default_factory=set)
@@ -26,12 +33,25 @@ class DeviceUse:
     _room: dict[str, int] = field(default_factory=dict)
 
     def availability(self, profile: DeviceProfile) -> Availability:
-        """Return whether a device is present. Asks torch once per device."""
+        """Return whether a device is present. Asks torch once per device.
+
+        What another process has not imported yet, it imports first: this one would go down with it.
+        """
         if profile.name not in self._found:
-            found = self._found[profile.name] = availability(profile)
+            why = self.absent.get(profile.name)
+            if why is None:
+                why = self._refusal(profile)
+            found = self._found[profile.name] = Availability(False, why) if why else availability(profile)
             if found.present:
                 self._begin(profile, found.count)
         return self._found[profile.name]
+
+    def _refusal(self, profile: DeviceProfile) -> str:
+        """Return why a device that is yet to be imported cannot be used, as another process finds; empty if it can."""
+        if all(module in sys.modules for module in own_modules(profile)):
+            return ""
+        found = ask([profile], self.settings)[profile.name]
+        return "" if found.present else found.reason
 
     def _begin(self, profile: DeviceProfile, count: int) -> None:
         string = profile.device_string

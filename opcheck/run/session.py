@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from opcheck.checks.context import Context
 from opcheck.derivatives import Engine
-from opcheck.devices.availability import Availability
 from opcheck.devices.hooks import free_caches
+from opcheck.devices.presence import Availability
 from opcheck.engines import BatchedEngine, TorchEngine
 from opcheck.plan.case import Case
 from opcheck.run.device_use import DeviceUse
@@ -60,6 +60,7 @@ class RunSession:
         *,
         own_process: bool = False,
         number: int | None = None,
+        absent: Mapping[str, str] | None = None,
         **overrides: Any,
     ) -> RunSession:
         """Start a session.
@@ -67,11 +68,13 @@ class RunSession:
         engine: the name of the engine; default: that of the settings.
         own_process: whether the process only runs cases, so that its settings can be changed for good.
         number: which of several processes this is; None if it is the only one.
+        absent: why devices cannot be used, by name, as other processes have found. Others are asked about the rest.
         """
         if own_process:
             ProcessState.read().for_cases().restore(ProcessState.read())
         settings.put_on_path()
-        return cls(settings, ENGINES[engine or settings.engine](), overrides, devices=DeviceUse(number))
+        devices = DeviceUse(number, absent=absent or {}, settings=settings)
+        return cls(settings, ENGINES[engine or settings.engine](), overrides, devices=devices)
 
     def prepare(self, operators: Iterable[Operator], devices: Iterable[DeviceProfile] = ()) -> list[Problem]:
         """Import the modules that operators, their variants and aliases are defined in, before any case runs.

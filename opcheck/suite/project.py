@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 OVERRIDES = ("eps", "atol", "rtol", "nondeterminism", "fast_mode", "raise_exception", "jacobian")
 
 
+ABSENT = "opcheck_absent"
+"""The name under which the controlling process of pytest-xdist sends why devices cannot be used."""
+
+
 class Plugin:
     """The state of the plugin in one run of pytest."""
 
@@ -51,6 +55,8 @@ class Plugin:
         self.planned: tuple[str, str] | None = None
         """Digests of the selected cases, those of other shards included, and of their specs; None before they are
         known."""
+        self.absent: dict[str, str] = dict(getattr(config, "workerinput", {}).get(ABSENT, {}))
+        """Why devices cannot be used, by name, as other processes have found; an empty text for those that can."""
         self.runs_elsewhere = False
         """Whether other processes run the cases, and this one only collects them."""
 
@@ -100,15 +106,25 @@ class Plugin:
     @cached_property
     def devices(self) -> list[DeviceProfile]:
         """The devices to plan for. Raises UsageError for unknown names."""
-        from opcheck.devices.presence import default_devices
-        from opcheck.plan.selection import unknown_devices
+        from opcheck.devices.presence import chosen_devices, mistaken_devices
 
-        known = self.settings.profiles()
-        names = self.names("device")
-        mistakes = unknown_devices(names, known)
+        mistakes = mistaken_devices(self.config.option.opcheck_device, self.settings.profiles())
         if mistakes:
             raise pytest.UsageError("\n".join(mistakes))
-        return [known[name] for name in names] or default_devices(known.values())
+        return chosen_devices(self.names("device"), self.settings)
+
+    def ask_devices(self, *, all_of_them: bool) -> list[str]:
+        """Ask other processes for the devices that are named, or for all; keep why they cannot be used, if so.
+
+        Return a line for each one that is named and absent. Workers need not ask again.
+        """
+        from opcheck.devices.presence import ask, is_cpu, own_modules
+
+        named = self.names("device")
+        asked = [one for one in self.devices if named or (all_of_them and own_modules(one))]
+        found = ask([one for one in asked if not is_cpu(one)], self.settings)
+        self.absent = {name: "" if one.present else one.reason for name, one in found.items()}
+        return [f"the device {name} is not present: {why}" for name, why in self.absent.items() if why and named]
 
     @cached_property
     def selection(self) -> Selection:
@@ -144,8 +160,9 @@ class Plugin:
         overrides = {name: getattr(option, f"opcheck_{name}") for name in OVERRIDES}
         given = {name: value for name, value in overrides.items() if value is not None}
         return RunSession.start(
-            self.settings, option.opcheck_engine, own_process=self.worker is not None, number=self.number, **given
-        )
+            self.settings, option.opcheck_engine, own_process=self.worker is not None, number=self.number,
+            absent=self.absent, **given,
+        )  # fmt: skip
 
     def prepare(self, cases: Iterable[Case]) -> list[Problem]:
         """Import the modules of the devices and operators of cases.

@@ -179,6 +179,20 @@ def test_a_mistake_in_the_matrix_ends_the_first_job(action):
     assert "pyproject.toml:8:10: shards is out of range: 0" in done.out
 
 
+def test_options_are_split_as_a_shell_does(action):
+    done = action.step("run", options=f"{FEW} --operator 'demo.*' -k 'double and backward'")
+    assert done.code == 0
+    done = action.step("run", options="-k 'double")
+    assert (done.code, done.out) == (2, "the options cannot be split: No closing quotation: -k 'double\n")
+
+
+@pytest.mark.parametrize("matrix", ["{", "[]", '{"include": [1]}', '{"include": [{"id": "cpu"}]}'])
+def test_a_malformed_matrix_is_told(action, matrix):
+    done = action.step("report", matrix=matrix)
+    assert done.code == 2
+    assert done.out == "OPCHECK_MATRIX is no matrix; expected what `opcheck matrix --format github` prints\n"
+
+
 def test_a_job_about_an_absent_device_does_not_pass(action):
     done = action.step("run", device="mps")
     assert done.code == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -39,9 +40,9 @@ module      = "opnpu"
 synchronize = "opnpu:wait"
 seed        = "opnpu:seed"
 hint        = { always = true }
-deny        = ["*.denied"]
 lacks       = ["complex"]
 """
+DENY = 'deny = ["*.denied"]\n'
 SETTINGS = '[tool.opcheck]\nspecs = ["many.toml"]\nmodules = ["torch", "opnpu"]\n'
 DEFAULTS = """
 [defaults]
@@ -49,6 +50,7 @@ dtypes   = { forward = ["float64", "complex128"] }
 supports = { out = false }
 samples  = [{ args = [{ shape = [2] }] }]
 """
+OWN = 'synchronize = "demo:wait"\nseed        = "demo:seed"\n'
 DENIED = '[[operator]]\nname = "mine.denied"\ntarget = "opnpu:fine"\n'
 REPORT = ("--report-json", "report.json")
 COUNT, BAD = 30, 7
@@ -58,7 +60,7 @@ CASE = "opnpu.asserts[v7]::vmap[npu-float64]"
 def written(project, spec):
     project.write("pyproject.toml", SETTINGS)
     project.write("opnpu.py", OPERATORS)
-    project.write("npu.toml", NPU)
+    project.write("npu.toml", NPU + (DENY if DENIED in spec else ""))
     project.write("many.toml", DEFAULTS + spec)
     return project
 
@@ -130,8 +132,32 @@ class TestProfilesOnTheCommandLine:
         for command in ("run", "validate"):
             run = cli(command, "--device-profile=npu.toml")
             assert (run.code, run.err.partition(";")[0]) == (
-                2, "npu.toml:12:1: this expectation matches no case on the device"
+                2, "npu.toml:11:1: this expectation matches no case on the device"
             )  # fmt: skip
+
+    def test_a_denial_of_nothing_is_a_mistake(self, cli, project):
+        written(project, '[[operator]]\nname = "opnpu.fine"\n')
+        project.write("npu.toml", NPU + 'deny = ["opnpu.fine", "torch.linalg.*",\n  "opnpu.fin"]\n')
+        for command in ("run", "validate"):
+            run = cli(command, "--device-profile=npu.toml")
+            assert run.err == (
+                'npu.toml:11:3: "opnpu.fin" matches no operator: nothing is denied by it; '
+                'expected an id, a name or a glob pattern of operators; did you mean "opnpu.fine"?\n'
+            )
+            assert run.code == 2
+
+    @pytest.mark.parametrize("match", ["", 'match = "numerical one"\n'])
+    def test_what_rests_on_an_expected_failure_is_covered_by_it(self, cli, project, match):
+        first_only = "supports = { out = false, forward_ad = false, second_order = false }"
+        written(project, f'[[operator]]\nname = "demo.wrong"\n{first_only}\n')
+        project.write("pyproject.toml", SETTINGS.replace("opnpu", "demo"))
+        when = 'when = { operator = "demo.*", check = "backward" }'
+        expect = f'[[device.expect]]\n{when}\noutcome = "flaky"\nreason = "known"\n{match}'
+        project.write("npu.toml", NPU.replace("opnpu:", "demo:").replace("opnpu", "demo").replace(OWN, "") + expect)
+        options = ("--device=npu", "--check=backward,accuracy", "--dtype=float64")
+        run = cli("run", "--device-profile=npu.toml", *options, *REPORT)
+        assert run.outcomes == {f"demo.wrong::{check}[npu-float64]": "xfailed" for check in ("backward", "accuracy")}
+        assert run.code == 0
 
     def test_an_expectation_that_nothing_meets_is_told_with_its_place(self, cli, project):
         written(project, '[[operator]]\nname = "opnpu.fine"\n')
@@ -139,7 +165,7 @@ class TestProfilesOnTheCommandLine:
         project.write("npu.toml", NPU + expect)
         run = cli("run", "--device-profile=npu.toml", "--device=npu", "--check=vmap", *REPORT)
         assert run.outcomes == {"opnpu.fine::vmap[npu-float64]": "xpassed"}
-        assert "npu.toml:11:1: expected to fail, but holds: known" in run.out
+        assert "npu.toml:10:1: expected to fail, but holds: known" in run.out
         assert run.code == 1
 
 
@@ -163,3 +189,80 @@ class TestADeviceThatAnOperatorBreaks:
         assert list(run.outcomes.values()) == ["passed"] * BAD + ["error"] * (COUNT - BAD)
         assert set(list(reasons.values())[BAD + 1 :]) == {"not run: the device npu is "}
         assert CASE in list(run.records.values())[-1]["reason"]
+
+
+class TestPresence:
+    """A device on the CPU, whose module is in the folder of the project."""
+
+    CHECK = ("--check=backward",)
+
+    @pytest.fixture(autouse=True)
+    def _project(self, project):
+        project.write("pyproject.toml", '[tool.opcheck]\nspecs = ["many.toml"]\nmodules = ["torch"]\ndevices = ["d"]\n')
+        project.write("many.toml", '[[operator]]\nname = "torch.sin"\nvariants = []\ndtypes = ["float64"]\n' + SAMPLES)
+
+        project.write("d/.keep", "")
+
+    def device(self, project, source="", keys="", torch="cpu"):
+        project.write("opghost.py", source)
+        project.write("d/ghost.toml", f'[device]\nname = "ghost"\ntorch = "{torch}"\nmodule = "opghost"\n{keys}\n')
+
+    def test_a_device_that_is_present_is_tested(self, project):
+        self.device(project, "print('hello')")
+        shown = project.run("opcheck", "devices")
+        assert "ghost    present (1)" in shown.out
+        run = project.run("opcheck", "run", *self.CHECK, *REPORT)
+        assert run.outcomes == {f"torch.sin::backward[{name}-float64]": "passed" for name in ("cpu", "ghost")}
+        assert run.code == 0
+
+    @pytest.mark.parametrize(
+        ("source", "keys", "torch", "why"),
+        [
+            ("import os; os.kill(os.getpid(), 11)", "", "cpu", "importing opghost ended the process: SIGSEGV"),
+            ("import os; os._exit(0)", "", "cpu", "importing opghost ended the process: it exited, with status 0"),
+            ("raise OSError('no driver')", "", "cpu", "importing opghost failed: OSError: no driver"),
+            ("", "", "warp", "torch knows no device 'warp': "),
+            ("", 'seed = "opghost:sow"', "cpu", 'seed = "opghost:sow" is not there: '),
+            ("", 'synchronize = "opgost:wait"', "cpu", 'synchronize = "opgost:wait" is not there: '),
+        ],
+    )
+    def test_a_device_that_cannot_be_used_costs_itself_and_is_a_mistake_if_named(
+        self, cli, project, source, keys, torch, why
+    ):
+        self.device(project, source, keys, torch)
+        run = cli("run", *self.CHECK, *REPORT)
+        assert run.outcomes["torch.sin::backward[cpu-float64]"] == "passed"
+        assert run.outcomes["torch.sin::backward[ghost-float64]"] == "skipped"
+        assert f"skipped 1 case: the device ghost is not present: {why}" in run.out
+        assert run.code == 0
+        run = cli("run", *self.CHECK, "--device=cpu,ghost")
+        assert run.err.startswith(f"opcheck: the device ghost is not present: {why}")
+        assert (run.code, run.err.count("\n")) == (2, 1)
+
+    def test_a_device_that_hangs_or_prints_costs_itself(self, cli, project, monkeypatch):
+        monkeypatch.setattr("opcheck.devices.presence.SECONDS", 10)
+        self.device(project, "import time\nprint('hello')\ntime.sleep(600)")
+        devices = {one["name"]: one for one in json.loads(cli("devices", "--json").out)}
+        assert devices["ghost"]["reason"] == "importing opghost takes longer than 10 s"
+        assert devices["cpu"]["present"]
+
+    def test_a_name_that_is_empty_is_a_mistake(self, cli, plain_pytest):
+        run = cli("run", "--device=")
+        assert (run.code, run.err) == (2, 'opcheck: "" names no device; expected one of cpu, cuda, mps, xpu\n')
+        assert plain_pytest("many.toml", "--opcheck-device=").code == pytest.ExitCode.USAGE_ERROR
+
+    def test_an_absent_device_that_is_named_is_a_mistake_without_a_profile_of_the_project(self, cli):
+        run = cli("run", "--device=mps")
+        assert run.err == "opcheck: the device mps is not present: torch.mps.is_available() is False\n"
+        assert run.code == 2
+
+    def test_a_run_that_skips_everything_has_tested_nothing(self, cli, project):
+        project.write("many.toml", (project.folder / "many.toml").read_text() + SKIPPED)
+        run = cli("run", *self.CHECK, *REPORT)
+        assert set(run.outcomes.values()) == {"skipped"}
+        assert run.err == "opcheck: nothing was tested: every case was skipped, 1 in all: not today\n"
+        assert run.code == 2
+
+
+SAMPLES = "samples = [{ args = [{ shape = [2] }] }]\n"
+SKIPPED = '[[operator.expect]]\nwhen = { check = "backward" }\noutcome = "skip"\nreason = "not today"\n'

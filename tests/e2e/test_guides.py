@@ -105,17 +105,17 @@ class TestTriton:
 
     @pytest.mark.usefixtures("shown")
     def test_without_a_gpu_no_case_is_selected(self, cli, monkeypatch):
-        monkeypatch.setattr("opcheck.devices.presence.may_be_present", lambda device: device.name == "cpu")
+        monkeypatch.setattr("opcheck.devices.presence.may_be_present", lambda device, _: device.name == "cpu")
         run = cli("run")
         assert (run.code, "the request selects no case" in run.out + run.err) == (2, True)
 
-    def test_without_a_gpu_every_case_is_skipped(self, shown, project):
+    def test_without_a_gpu_naming_it_is_a_mistake(self, shown, project):
         command, lines = shown
         project.write("triton/__init__.py", TRITON)
         project.write("triton/language.py", TRITON)
         run = project.run(*command.split())
-        check(lines, run.out)
-        assert run.code == 0, run.out
+        check(lines, run.err)
+        assert run.code == 2, run.out
 
     @pytest.mark.skipif(bool(NO_TRITON), reason=NO_TRITON)
     @pytest.mark.usefixtures("shown")

@@ -175,13 +175,19 @@ class TestRunning:
         assert counts(plain_pytest(*options, "--lf")) == "1 failed"
         assert counts(plain_pytest(*options, "-x")) == "1 failed"
 
-    def test_an_absent_device_is_one_line(self, plain_pytest, monkeypatch):
-        monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-        run = plain_pytest("specs", "--opcheck-device=cuda", "--opcheck-check=backward", "-q")
-        (line,) = [line for line in run.out.splitlines() if "cuda" in line]
-        assert line.startswith("opcheck: 3 cases skipped: the device cuda is not present: ")
-        assert counts(run) == "3 skipped"
+    def test_an_absent_device_is_one_line(self, project, plain_pytest):
+        project.write("npu.toml", '[device]\nname = "npu"\ntorch = "warp"\n')
+        run = plain_pytest("specs/good.toml", "--opcheck-device-profile=npu.toml", "--opcheck-check=backward", "-q")
+        (line,) = [line for line in run.out.splitlines() if "npu" in line]
+        assert line.startswith("opcheck: 2 cases skipped: the device npu is not present: torch knows no device 'warp'")
+        assert counts(run) == "2 passed, 2 skipped"
         assert run.code == 0
+
+    def test_an_absent_device_that_is_named_is_a_usage_error(self, plain_pytest):
+        for name in ("mps", "cpu,mps"):
+            run = plain_pytest("specs", f"--opcheck-device={name}", "--opcheck-check=backward", "-q")
+            assert run.code == pytest.ExitCode.USAGE_ERROR
+            assert "ERROR: the device mps is not present: torch.mps.is_available() is False" in run.err
 
     def test_tests_and_specs_run_side_by_side(self, plain_pytest):
         assert counts(plain_pytest("-k", "own or backward")).startswith("1 failed, 3 passed")

@@ -184,20 +184,3 @@ def test_a_failure_says_how_to_run_just_this_and_that_does_so(cli):
     message = again.records["demo.wrong::backward[cpu-float64]"]["message"]
     assert message in again.out
     assert "worst entry: d output 0[0] / d x[0] = 2 numerically, 3 analytically" in message
-
-
-def test_an_absent_device_is_one_line_and_no_failure(cli, monkeypatch):
-    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    run = cli("run", "specs/good.toml", *CHECKS, "--device", "cpu,cuda", *REPORTS)
-    assert (run.code, run.err) == (0, "")
-    on = {device: {r["outcome"] for r in run.records.values() if r["device"] == device} for device in ("cpu", "cuda")}
-    assert on == {"cpu": {"passed"}, "cuda": {"skipped"}}
-    (line,) = [line for line in run.out.splitlines() if "cuda" in line]
-    assert line.startswith("skipped 5 cases: the device cuda is not present: ")
-
-
-def test_a_run_on_an_absent_device_alone_is_no_failure(cli, monkeypatch):
-    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    run = cli("run", *CHECKS, "--device=cuda", *REPORTS)
-    assert set(run.outcomes.values()) == {"skipped"}
-    assert run.code == 0

@@ -11,7 +11,7 @@ import torch
 
 from opcheck.checks.verdict import HOLDS, fails
 from opcheck.devices import hooks
-from opcheck.devices.availability import Availability
+from opcheck.devices.presence import Availability
 from opcheck.run.device_use import DeviceUse
 from opcheck.run.runner import run
 from opcheck.run.session import RunSession

@@ -98,6 +98,7 @@ def run_part_contained(job: Job, part: Part) -> Answer:
 
     options = copy.copy(job.options)
     options.device = [part.device]
+    options.ray = socket.gethostname()  # a task of a cluster: nobody has named the device but the run
     workers = Workers(_limits(job))
     with open(os.devnull, "w") as nowhere:
         reporter = RunReporter(TerminalReport(Console(file=nowhere)), options, workers)
