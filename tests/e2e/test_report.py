@@ -51,6 +51,9 @@ class TestHeader:
     def test_it_says_what_ran_and_with_what(self, cli):
         done = cli("run", "specs/good.toml", "--check=backward", "-k", "double", "--seed=3", "--rtol=0.1", *RUN[2:])
         known = {name: value for name, value in done.header.items() if name not in ("started", "seconds", "command")}
+        digests = {known.pop("planned"), known.pop("specs")}
+        assert len(digests) == 2
+        assert all(len(digest) == 16 for digest in digests)
         assert known == {
             "opcheck": version("opcheck"), "torch": version("torch"), "python": platform.python_version(),
             "platform": f"{platform.system()} {platform.machine()}", "devices": [{"name": "cpu", "details": ""}],
@@ -69,6 +72,8 @@ class TestHeader:
         assert done.header["selection"] == {"check": ["vmap"], "paths": ["specs"]}
         assert (done.header["engine"], done.header["complete"]) == ("batched", True)
         assert done.header["cases"] == len(done.records)
+        assert done.header["planned"]
+        assert done.header["specs"]
         assert done.header["devices"] == [{"name": "cpu", "details": ""}]
 
     def test_a_run_that_stops_early_is_not_complete(self, cli, plain_pytest):
