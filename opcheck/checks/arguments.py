@@ -52,6 +52,25 @@ def parameters(operator: Callable[..., Any]) -> list[inspect.Parameter]:
     return found[1:] if owner.setup_context is torch.autograd.Function.setup_context else found
 
 
+def takes_out(operator: Callable[..., Any]) -> bool:
+    """Tell whether an operator has `out=`, by its schema or signature. What torch has built in without one may."""
+    operator = getattr(operator, "_opoverload", operator)
+    if isinstance(operator, torch._ops.OpOverload):
+        return _has_out(operator)
+    if isinstance(operator, torch._ops.OpOverloadPacket):
+        return any(_has_out(getattr(operator, name)) for name in operator.overloads())  # type: ignore[no-untyped-call]
+    try:
+        return any(one.name == "out" and one.kind is not one.POSITIONAL_ONLY for one in parameters(operator))
+    except TypeError:
+        return False
+    except ValueError:  # of C code
+        return True
+
+
+def _has_out(overload: torch._ops.OpOverload) -> bool:
+    return any(argument.is_out or argument.name == "out" for argument in overload._schema.arguments)
+
+
 def called(path: Sequence[int | str], names: Sequence[str]) -> str:
     """Return what to call the argument at a path such as ("args", 0, 2), as in `tensors[2]`.
 

@@ -9,16 +9,13 @@ import torch
 from torch import Tensor
 
 from opcheck.checks.agreement import agree
-from opcheck.checks.arguments import parameters
+from opcheck.checks.arguments import takes_out
 from opcheck.checks.per_sample import per_sample
 from opcheck.checks.subject import Subject
-from opcheck.checks.verdict import HOLDS, Verdict, fails, out_of_reach, remedy, told
+from opcheck.checks.verdict import HOLDS, Verdict, fails, remedy, told
 from opcheck.samples import Unresolved
 from opcheck.samples.function import with_own_first
-from opcheck.samples.libraries import is_dispatched
 from opcheck.samples.results import flatten, named, names_among
-
-NO_OUT = out_of_reach("its signature has no out=, and the spec names no other way to call it")
 
 Call = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 
@@ -26,11 +23,10 @@ Call = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 def judge(subject: Subject) -> Verdict:
     """Compare each way to call the operator with the function."""
     expected = flatten(_call(subject, subject.function.operator))
-    ways = _ways(subject, expected)
-    if not ways.passed:
-        return ways
-    own, spec = _out(subject, expected), subject.context.case.operator
-    return HOLDS if own is NO_OUT and (spec.variants[1:] or spec.spec.aliases) else own
+    for verdict in (_ways(subject, expected), _out(subject, expected)):
+        if not verdict.passed:
+            return verdict
+    return HOLDS
 
 
 def _call(subject: Subject, operator: Callable[..., Any], **more: Any) -> Any:
@@ -79,9 +75,8 @@ def _out(subject: Subject, expected: tuple[Tensor, ...]) -> Verdict:
     if subject.context.case.operator.spec.module is not None:
         return HOLDS  # modules have no out=
     supports = subject.context.case.claims.supports
-    claimed = supports.out
-    if "out" not in supports.model_fields_set and not takes_out(subject.context.operator):
-        return NO_OUT
+    stated = "out" in supports.model_fields_set
+    claimed = supports.out if stated else takes_out(subject.context.operator)
     buffers = tuple(map(_with_other_values, expected))
     try:
         _call(subject, subject.context.operator, out=buffers if len(buffers) > 1 else buffers[0] if buffers else None)
@@ -90,23 +85,13 @@ def _out(subject: Subject, expected: tuple[Tensor, ...]) -> Verdict:
             return HOLDS
         hint = "if the operator has no out=, write supports.out = false"
         return fails(f"variants: out= raised {told(error)}", hint, **remedy("supports.out", False))
-    if not claimed:
+    if stated and not claimed:
         return fails(
             "variants: out= is disclaimed, but accepted",
             "take supports.out out of the spec",
             **remedy("supports.out", True),
         )
     return _same(subject, buffers, expected, "out=")
-
-
-def takes_out(operator: Callable[..., Any]) -> bool:
-    """Tell whether an operator may have `out=`, by its signature. Operators of torch without one may."""
-    if is_dispatched(operator):
-        return True
-    try:
-        return any(parameter.name == "out" for parameter in parameters(operator))
-    except (TypeError, ValueError):  # of C code
-        return True
 
 
 def _with_other_values(tensor: Tensor) -> Tensor:

@@ -20,11 +20,12 @@ from typing import Any
 
 import torch
 
+from opcheck.checks.arguments import takes_out
 from opcheck.checks.verdict import told
 from opcheck.draft.constructions import constructions
 from opcheck.draft.guess import SampleData, first_samples, further_samples
 from opcheck.draft.parameter import INDEX, TENSOR, Parameter
-from opcheck.draft.signature import parameters_of, takes_out
+from opcheck.draft.signature import parameters_of
 from opcheck.draft.tried import Operator, Tried, differentiable, differs_in_evaluation, tried
 from opcheck.samples.libraries import is_dispatched
 from opcheck.samples.modules import ModuleRecipe
@@ -178,7 +179,7 @@ class Probe:
     def ways(self, samples: Sequence[Tried]) -> dict[str, Any]:
         """Return the ways to call the operator: for a function `out` and variants, for a module both modes."""
         if not isinstance(self.operator, ModuleRecipe):
-            return {"out": takes_out(self.operator, self.path), "variants": self.variants()}
+            return {"out": takes_out(self.operator), "variants": self.variants()}
         found: dict[str, Any] = {"out": True, "variants": [], "module": self.module}
         if self.operator.spec.train and differs_in_evaluation(self.operator, samples[0].sample, self.modules):
             spec = self.operator.spec.model_copy(update={"train": False})

@@ -32,24 +32,6 @@ def parameters_of(operator: Callable[..., Any], path: str) -> list[list[Paramete
     return [list(map(of_signature, named))]
 
 
-def takes_out(operator: Callable[..., Any], path: str) -> bool:
-    """Return whether the signature has room for `out=`, as far as it is known."""
-    if schema_of(operator, path) is not None:
-        return True
-    if isinstance(getattr(operator, "__self__", None), type):
-        return False  # apply of an autograd.Function takes no keywords
-    try:
-        given = parameters(operator)
-    except TypeError:
-        return False
-    except ValueError:
-        return True
-    return any(one.kind is one.VAR_KEYWORD or (one.name == "out" and one.kind in KEYWORDS) for one in given)
-
-
-KEYWORDS = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-
-
 def of_signature(one: inspect.Parameter, *, constructor: bool = False) -> Parameter:
     """Return what to try for a parameter of a function, or of a constructor of modules."""
     annotation = "" if one.annotation is one.empty else _text(one.annotation)

@@ -49,9 +49,13 @@ def test_an_alias_with_other_values_is_caught(verdict_of):
 
 
 def test_a_claimed_out_that_does_not_exist_fails_with_the_remedy(verdict_of):
-    outcome = verdict_of("operators.right.square", "variants")
+    outcome = verdict_of("operators.right.square", "variants", keys="supports = { out = true }")
     assert outcome.outcome == "failed"
     assert "write supports.out = false" in outcome.message
+
+
+def test_an_out_of_which_spec_and_signature_say_nothing_is_not_expected(verdict_of):
+    assert verdict_of("operators.right.square", "variants").outcome == "passed"
 
 
 def test_a_disclaimed_out_that_exists_fails(verdict_of):
