@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy
@@ -13,10 +14,15 @@ from opcheck.checks.agreement import agree
 from opcheck.checks.per_sample import per_sample
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import Verdict, cannot, told
+from opcheck.derivatives import NO_REFUSAL
 from opcheck.samples import Unresolved, resolve
 from opcheck.samples.results import leaves_of, named, names_among
 from opcheck.spec.claims import Reference
 from opcheck.spec.load import REFERENCE_MODULES
+from opcheck.text import class_of
+
+
+WHOSE_FAULT = "nothing is known of the operator: mend the reference, or name another one"
 
 
 def judge(subject: Subject) -> Verdict:
@@ -29,9 +35,19 @@ def judge(subject: Subject) -> Verdict:
         return cannot(f"reference: {error}", f'did you mean "{error.hint}"?' if error.hint else "")
     args, kwargs = subject.inputs.detached().fill()
     try:
-        expected = tuple(_to_tensor(value) for value in _as_tuple(callee(*args, **kwargs)))
+        returned = callee(*args, **kwargs)
+    except NO_REFUSAL:
+        raise
     except Exception as error:
-        raise RuntimeError(f"the reference {reference.target} raised {told(error)}") from error
+        return replace(cannot(f"reference: {reference.target} raised {told(error)}", WHOSE_FAULT), cause=error)
+    try:
+        expected = tuple(map(_to_tensor, _as_tuple(returned)))
+    except (TypeError, ValueError):
+        expected = ()
+    if not expected:
+        kind = "None" if returned is None else class_of(returned)
+        title = f"reference: {reference.target} returned {kind}; expected tensors, arrays or numbers"
+        return cannot(title, WHOSE_FAULT)
     paths, got = zip(*named(subject.function.result(*(leaf.detach() for leaf in subject.leaves))), strict=True)
     values = [tensor.cpu() for tensor in got]
     return agree(subject, values, expected, reference.target, names=names_among(paths), check_dtype=False)

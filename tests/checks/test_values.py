@@ -24,6 +24,23 @@ def test_keywords_of_a_reference_can_have_other_names(verdict_of):
     assert verdict_of("torch.sum", "reference", keys=keys, samples=samples).outcome == "passed"
 
 
+@pytest.mark.parametrize("dtype", ["float64", "complex128"])
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("raises", "raised ZeroDivisionError: no such luck"),
+        ("returns_none", "returned None; expected tensors, arrays or numbers"),
+        ("returns_text", "returned str; expected tensors, arrays or numbers"),
+        ("returns_nothing", "returned tuple; expected tensors, arrays or numbers"),
+    ],
+)
+def test_a_reference_at_fault_is_an_error_that_names_it(verdict_of, name, says, dtype):
+    keys = f'reference = {{ target = "operators.references.{name}", differentiable = true }}'
+    outcome = verdict_of("torch.sin", "reference", dtype, keys)
+    assert (outcome.outcome, outcome.reason) == ("error", f"reference: operators.references.{name} {says}")
+    assert "mend the reference" in outcome.message
+
+
 def test_a_reference_that_does_not_exist_is_an_error_with_the_nearest_name(verdict_of):
     outcome = verdict_of("torch.sin", "reference", keys='reference = "numpy.sinn"')
     assert outcome.outcome == "error"

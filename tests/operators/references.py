@@ -1,0 +1,21 @@
+"""References that are themselves at fault."""
+
+from __future__ import annotations
+
+import torch
+
+
+def raises(x):
+    raise ZeroDivisionError("no such luck")
+
+
+def returns_none(x):
+    return None
+
+
+def returns_text(x):
+    return "0.5"
+
+
+def returns_nothing(x):
+    return ()
