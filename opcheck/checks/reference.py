@@ -21,7 +21,6 @@ from opcheck.spec.claims import Reference
 from opcheck.spec.load import REFERENCE_MODULES
 from opcheck.text import class_of
 
-
 WHOSE_FAULT = "nothing is known of the operator: mend the reference, or name another one"
 
 

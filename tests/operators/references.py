@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import torch
-
 
 def raises(x):
     raise ZeroDivisionError("no such luck")
