@@ -216,12 +216,18 @@ BRIEF = "opcheck phase"
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say once per absent device that its cases were skipped, what is left out, and what is wrong with the reports."""
+    """Say what is left out, skipped, or held to wider tolerances, and what is wrong with the reports."""
     plugin = terminalreporter.config.stash[PLUGIN]
     if plugin.left_out:
         from opcheck.report.left_out import told
 
         for line in told(plugin.left_out):
+            terminalreporter.write_line(f"opcheck: {line}")
+    records = [one.opcheck for several in terminalreporter.stats.values() for one in several if hasattr(one, "opcheck")]
+    if any("tolerance" in record.get("fields", {}) for record in records):
+        from opcheck.report.wide import counted
+
+        for line in counted(records, "opcheck run --wide"):
             terminalreporter.write_line(f"opcheck: {line}")
     if terminalreporter.stats.get("skipped") or terminalreporter.config.pluginmanager.hasplugin("opcheck_reports"):
         from opcheck.report.from_pytest import absent_devices, troubles

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from opcheck.checks.arguments import names_of
+from opcheck.checks.tolerances import wider_numbers, wider_values
 from opcheck.checks.verdict import Verdict, told
 from opcheck.derivatives import Coverage, Engine, Numbers, default_numbers
 from opcheck.engines import BatchedEngine
@@ -127,6 +128,14 @@ class Context:
         given = {key: value for key, value in own.items() if value is not None}
         given |= {key: value for key, value in self.overrides.items() if key in TOLERANCES}
         return replace(base, **given) if given else base
+
+    @cached_property
+    def wide(self) -> dict[str, float]:
+        """The tolerances of derivatives, or of values, that are wider than the defaults."""
+        if self.case.kind.dtypes == "derivative":
+            return wider_numbers(self.numbers, self.dtype)
+        own = self.value_tolerance()
+        return {} if own.atol is None else wider_values(own.atol, own.rtol or 0.0, self.dtype)
 
     @cached_property
     def coverage(self) -> Coverage:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from opcheck.checks.pictured import pictured
 from opcheck.checks.subject import Subject
-from opcheck.checks.verdict import HOLDS, Verdict, fails, refused, untested
+from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, refused, untested
 from opcheck.derivatives import Disagreement
 from opcheck.derivatives.disagreement import Mismatch
 from opcheck.derivatives.question import Function
@@ -31,6 +31,8 @@ def engine_verdict(
         return untested("no output is of a floating or complex dtype")
     if not outputs.requires_grad and check not in WITHOUT_A_GRAPH:
         return untested("no output requires grad: there is no backward pass")
+    if subject.context.wide and subject.context.default_engine.excuses_wrong_sign(check, subject.request):
+        return _blind(subject)
     engine = subject.context.engine
     found = engine.ask(check, subject.request.with_(reference=reference))
     fields = {"jacobian": engine.compared} if engine.compared in ("structured", "projected") else {}
@@ -40,6 +42,23 @@ def engine_verdict(
         return Verdict(True, fields=fields) if fields else HOLDS
     verdict = _contradicted(subject, found, mode, order)
     return replace(verdict, fields={**verdict.fields, **fields}) if fields else verdict
+
+
+def _blind(subject: Subject) -> Verdict:
+    """Return that the tolerances say nothing: those of the command line, else those of the spec."""
+    context, numbers = subject.context, subject.request.numbers
+    operator = context.case.operator
+    own = ("tolerance",) if "tolerance" in operator.spec.model_fields_set else ("name",)
+    place = operator.problem(own, f"atol = {numbers.atol:g} and rtol = {numbers.rtol:g}")
+    text = str(place) if not WIDTHS_OF_DERIVATIVES & set(context.overrides) else place.what
+    return cannot(f"{context.case.check}: a gradient of the wrong sign would pass: {text}", NARROWER)
+
+
+WIDTHS_OF_DERIVATIVES = {"atol", "rtol"}
+NARROWER = (
+    "each entry of the Jacobian is within the tolerance of its negative: state smaller ones, or samples with larger "
+    "derivatives"
+)
 
 
 def _contradicted(subject: Subject, found: Disagreement, mode: Mode | None, order: int) -> Verdict:

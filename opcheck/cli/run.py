@@ -57,6 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("-x", action="store_true", help="stop at the first failure")
     parser.add_argument("--lf", action="store_true", help="run only what failed last time")
+    parser.add_argument("--wide", action="store_true", help="list operators that are held to wider tolerances")
     parser.add_argument("--report-json", metavar="FILE", help="write one record per case, even if interrupted")
     parser.add_argument(
         "--against", metavar="REPORT",

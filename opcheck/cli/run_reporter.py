@@ -25,6 +25,7 @@ from opcheck.report.from_pytest import record_of, troubles
 from opcheck.report.left_out import told as left_out_told
 from opcheck.report.model import Report
 from opcheck.report.reading import read
+from opcheck.report.wide import counted, listed
 from opcheck.spec import Library, SpecError
 from opcheck.spec.device import DeviceProfile
 from opcheck.suite.header import COMMAND
@@ -145,7 +146,7 @@ class RunReporter:
         seconds, wrong = time.monotonic() - self.start, troubles(self.config)
         if self.old is None:
             self.report.failures()
-            self.report.summary(seconds, wrong, [*self._left_out(), *self._shared()])
+            self.report.summary(seconds, wrong, [*self._left_out(), *self._wide(), *self._shared()])
             failed, new = self.report.has_failed, None
         else:
             found = changes(self.old, self._written, self.request)
@@ -189,6 +190,9 @@ class RunReporter:
         before = "; of what -k, -m and --lf choose from" if narrowed else ""
         before += "; of all shards" if self.options.shard else ""
         return [f"{line}{before}" for line in left_out_told(self.config.stash[PLUGIN].left_out)]
+
+    def _wide(self) -> list[str]:
+        return (listed if self.options.wide else counted)(self.report.records)
 
     def _shared(self) -> list[str]:
         """Return what there is to say about the shard and the order of the cases."""

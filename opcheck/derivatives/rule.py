@@ -34,6 +34,12 @@ def excess(analytical: Tensor, numerical: Tensor, leaves: Sequence[Tensor], numb
     return beyond.masked_fill_(analytical == numerical, 0.0)
 
 
+def excuses_wrong_sign(numerical: Tensor, numbers: Numbers) -> bool:
+    """Tell whether a Jacobian that is not zero would pass with all of its entries negated."""
+    size = numerical.abs()
+    return bool(size.any()) and bool((2 * size <= numbers.atol + numbers.rtol * size).all())
+
+
 def beyond_bound(difference: Tensor, bound: Tensor) -> Tensor:
     """Return by how much differences exceed a bound. An infinite bound allows no difference that is not finite."""
     return (difference - bound).clamp_min_(0.0).masked_fill_(~difference.isfinite(), float("inf"))

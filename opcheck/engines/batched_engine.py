@@ -17,6 +17,7 @@ from opcheck.derivatives.evidence import MODES, Evidence
 from opcheck.derivatives.gradients import GRADIENT_CLAIMS, attributes, memory_of_cotangents, undefined_cotangents
 from opcheck.derivatives.precision import lost_digits
 from opcheck.derivatives.question import Extent, Request
+from opcheck.derivatives.rule import excuses_wrong_sign
 from opcheck.derivatives.sparse import DependsOnPattern, OfSparse, are_movable, of_elements
 from opcheck.engines.torch_engine import TorchEngine
 
@@ -124,6 +125,18 @@ class BatchedEngine:
             return self._answer(check, request)
         except DependsOnPattern as error:
             return Disagreement(str(error))
+
+    def excuses_wrong_sign(self, check: str, request: Request) -> bool:
+        """Tell whether the tolerances of a check would let the negative of its Jacobian pass.
+
+        Passes on the exceptions of the function. A check of no Jacobian, or of tensors that cannot be moved, has none.
+        """
+        place = order(check)
+        if place is None or not are_movable(request.leaves):
+            return False
+        sparse = any(leaf.layout is not torch.strided for leaf in request.leaves)
+        evidence = self._point(request, by_elements=sparse).evidence(*place[0])
+        return excuses_wrong_sign(evidence.numerical(request.numbers.eps).jacobian, request.numbers)
 
     def _answer(self, check: str, request: Request) -> Disagreement | None:
         if request.fast_mode or not are_movable(request.leaves):

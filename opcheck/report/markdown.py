@@ -10,6 +10,7 @@ from opcheck.report.columns import Columns
 from opcheck.report.folding import Failure, folded_by_run
 from opcheck.report.lacks import lacks
 from opcheck.report.model import Record, Report, plain
+from opcheck.report.wide import listed
 from opcheck.run.outcome import KINDS
 from opcheck.text import n_cases, printable, shortened
 
@@ -32,7 +33,7 @@ def markdown(report: Report) -> str:
     columns, records = Columns(report), report.records
     parts = [
         _title(records), _incomplete(report), _counts(records, columns), _failures(records, columns),
-        _mended(records, columns), _differences(records, columns), _not_run(report, columns),
+        _mended(records, columns), _differences(records, columns), _wide(records), _not_run(report, columns),
     ]  # fmt: skip
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -83,6 +84,11 @@ def _mended(records: Iterable[Record], columns: Columns) -> str:
     found = [record for record in records if record.outcome == "xpassed"]
     lines = [f"- {_code(record.id)} ({_text(columns.of(record))}): {_text(record.reason)}" for record in found]
     return _listed("Mended since: expected to fail, but holds", lines) if lines else ""
+
+
+def _wide(records: Iterable[Record]) -> str:
+    lines = [f"- {_text(line)}" for line in listed(map(plain, records))]
+    return _listed("Held to wider tolerances than the defaults", lines) if lines else ""
 
 
 def _differences(records: Iterable[Record], columns: Columns) -> str:

@@ -50,7 +50,9 @@ def run(case: Case, session: RunSession, limit: float | None = None) -> Outcome:
         reason = f"time-out: it took {seconds:.1f} s, longer than {limit:g} s, and swallowed the interrupt"
         message = f"{case.id}: {reason}\n\nrun just this: {session.rerun(case)}"
         outcome = expected(case, Outcome.of(case, "error", reason, message))
-    return replace(outcome, seconds=round(seconds, 6), rerun=session.rerun(case))
+    wide = {} if outcome.outcome == "skipped" else session.context(case, ()).wide
+    fields = {**outcome.fields, "tolerance": wide} if wide else outcome.fields
+    return replace(outcome, seconds=round(seconds, 6), rerun=session.rerun(case), fields=fields)
 
 
 def _skipped(case: Case, session: RunSession) -> Outcome | None:
@@ -113,8 +115,9 @@ def _verdicts(case: Case, session: RunSession, *, distinct: bool) -> Sequence[Ve
     """Return the verdicts of the check; an outcome if it ends early."""
     try:
         with warnings.catch_warnings():
-            # It is about opcheck's own use of vmap: users cannot act on it.
+            # They are about opcheck's own use of vmap, and what torch imports for it: users cannot act on them.
             warnings.filterwarnings("ignore", "There is a performance drop because we have not yet implemented")
+            warnings.filterwarnings("ignore", "`torch.jit.script` is deprecated")
             found = _checked(case, session)
         late = _late_error(case, session)
         return found if late is None else late

@@ -365,3 +365,10 @@ def test_plain_pytest_says_what_it_cannot_contain(plain_pytest):
     run = plain_pytest("specs/good.toml", "--opcheck-check=backward")
     assert "opcheck: cases run in this process, which an operator that crashes, exits or hangs takes" in run.out
     assert "opcheck: cases run" not in plain_pytest("tests").out
+
+
+def test_no_warnings_of_torch_about_its_own_code(project):
+    # In a process of its own, since torch imports that code once. The rule of vmap for forward mode uses torch.jit.
+    run = project.run("pytest", "specs/good.toml", "--opcheck-check", "batched_forward_grad", "-p", "no:cacheprovider")
+    assert "passed" in run.out
+    assert "warnings summary" not in run.out

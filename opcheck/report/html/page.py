@@ -15,7 +15,8 @@ from markupsafe import Markup
 
 from opcheck.report.html.encoding import encoded
 from opcheck.report.lacks import lacks
-from opcheck.report.model import Report, Run
+from opcheck.report.model import Report, Run, plain
+from opcheck.report.wide import listed
 from opcheck.report.writing import put
 
 HERE = Path(__file__).resolve().parent
@@ -45,6 +46,7 @@ def rendered(report: Report) -> str:
     return environment.get_template("page.html.j2").render(
         report=report,
         lacks=lacks(report),
+        wide=listed(map(plain, report.records)),
         title=title(report.runs),
         counts=[sum(record.run == k for record in report.records) for k in range(len(report.runs))],
         data=Markup(_embedded(encoded(report))),
