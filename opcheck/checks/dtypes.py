@@ -143,7 +143,8 @@ def _refused(context: Context, what: str) -> Verdict:
 
 def _has_backward(subject: Subject) -> bool:
     """Run the backward pass, and tell whether there is one. Passes on its exceptions."""
-    outputs = subject.differentiable_outputs
+    with torch.enable_grad():
+        outputs = with_gradient(subject.function(*subject.leaves))  # of the leaves themselves, and no copies
     if outputs:
         vjp(outputs, subject.leaves, [torch.ones_like(output) for output in outputs])
     return bool(outputs)

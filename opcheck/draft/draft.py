@@ -75,11 +75,11 @@ class Draft:
         claimed = {}
         forward = self._expanded("forward", dtypes.expand(DEFAULT))
         if self.refused["forward"] or self.added["forward"]:
-            claimed["forward"] = grouped(forward)
+            claimed["forward"] = dtypes.grouped(forward)
         own = [name for name in forward if dtypes.is_differentiable(name)]
         backward = self._expanded("backward", own)
         if set(backward) != set(own):
-            claimed["backward"] = grouped(backward)
+            claimed["backward"] = dtypes.grouped(backward)
         return claimed
 
     def _expanded(self, what: str, base: Iterable[str]) -> list[str]:
@@ -131,13 +131,3 @@ def told(reason: str) -> str:
     for start in (" raised ", "but the operator refuses the sample: ", "but is refused: ", UNMADE):
         rest = rest.partition(start)[2] or rest
     return rest
-
-
-def grouped(names: Iterable[str]) -> list[str]:
-    """Return dtypes with groups in place of all of their members."""
-    left, found = set(names), []
-    for group in ("integral", "floating", "complex"):
-        if left >= set(dtypes.GROUPS[group]):
-            found.append(group)
-            left -= set(dtypes.GROUPS[group])
-    return [*(name for name in dtypes.KNOWN if name in left), *found]

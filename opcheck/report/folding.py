@@ -33,15 +33,15 @@ def folded(records: Iterable[Record]) -> list[Failure]:
     bad = [record for record in records if record["outcome"] in BAD]
     failures: dict[Cause, Failure] = {}
     for record in bad:
-        if record["outcome"] != "blocked":
+        if cause_of(record) or record["outcome"] != "blocked":
             first = failures.setdefault(_reason(record), Failure(record))
             if first.record is not record:
-                first.same.append(record)
+                (first.blocked if record["outcome"] == "blocked" else first.same).append(record)
     leaders = {_case(failed.record, failed.record["check"]): failed for failed in failures.values()}
     leaders |= {_case(other, other["check"]): failed for failed in failures.values() for other in failed.same}
     by_case = {_case(one, one["check"]): one for one in bad}
     for record in bad:
-        if record["outcome"] == "blocked":
+        if record["outcome"] == "blocked" and not cause_of(record):
             root = _root(record, by_case)
             leader = leaders.setdefault(root, Failure(record))
             if leader.record is record:
@@ -61,6 +61,11 @@ def folded_by_run(records: Iterable[Record]) -> list[Failure]:
     return [failed for several in runs.values() for failed in folded(several)]
 
 
+def cause_of(record: Record) -> str:
+    """Return what is to be changed in the spec, where several checks say so; else an empty string."""
+    return str(record.get("fields", {}).get("cause", ""))
+
+
 def _root(record: Record, by_case: Mapping[Cause, Record]) -> Cause:
     """Return the case that a chain of blocked cases ends with."""
     seen: set[Cause] = set()
@@ -72,7 +77,9 @@ def _root(record: Record, by_case: Mapping[Cause, Record]) -> Cause:
 
 
 def _reason(record: Record) -> Cause:
-    """Return what failures of one cause have in common: an error that does not depend on the check."""
+    """Return what failures of one cause have in common: the cause, or an error that does not depend on the check."""
+    if cause := cause_of(record):
+        return "cause", record["operator"], record["device"], cause
     if record["outcome"] == "error":
         return "error", record["operator"], record["reason"]
     return "failed", record["id"]

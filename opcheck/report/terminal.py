@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from opcheck.report.folding import folded
+from opcheck.report.folding import cause_of, folded
 from opcheck.report.table import MARKS, STYLES, tables
 from opcheck.run.outcome import BAD, KINDS
 from opcheck.text import n_cases, printable
@@ -43,6 +43,8 @@ class TerminalReport:
         self._live = False
         """Whether a terminal shows the growing bar."""
         self._shown_at = 0.0
+        self._causes: set[str] = set()
+        """The causes of several failures that have been told."""
 
     def start(self, total: int) -> None:
         """Start a run of `total` cases."""
@@ -64,7 +66,10 @@ class TerminalReport:
         self.records.append(record)
         self._counts[record["outcome"]] += 1
         if record["outcome"] in BAD and self._progress is not None and self._tells_failures:
-            self._line(record["outcome"], f"{printable(record['id'])}: {printable(record['reason'])}")
+            cause = cause_of(record)
+            if not cause or cause not in self._causes:
+                self._line(record["outcome"], f"{printable(record['id'])}: {printable(cause or record['reason'])}")
+            self._causes.add(cause)
         self._advance()
 
     def _advance(self) -> None:
@@ -106,7 +111,11 @@ class TerminalReport:
     def failures(self, among: Collection[str] | None = None) -> None:
         """Print the messages of all failures, or of those with some ids; those of one cause once."""
         for failure in folded(one for one in self.records if among is None or one["id"] in among):
-            record = failure.record
+            record, cause = failure.record, cause_of(failure.record)
+            if cause:
+                self._line("failed", printable(cause, most=None))
+                self._line("", printable("; ".join(failure.followers())))
+                continue
             self._heading(record["outcome"], printable(record["id"]))
             self._line("", printable(record["message"] or record["reason"], lines=True, most=None))
             for line in failure.followers():

@@ -22,6 +22,7 @@ from opcheck.devices.hooks import synchronize
 from opcheck.plan.case import Case
 from opcheck.plan.expectations import foreseen
 from opcheck.plan.skips import reason_to_skip, samples_to_run
+from opcheck.run.dtype_support import said_once
 from opcheck.run.expectations import expected
 from opcheck.run.judge import judge
 from opcheck.run.outcome import Outcome
@@ -101,7 +102,18 @@ def _judged(case: Case, session: RunSession) -> Outcome:
         return replace(found, outcome="error", message=message) if changes else found
     session.cause = next((verdict.cause for verdict in found if not verdict.passed), None)
     own = [fails(f"side effect: {_side_effect(change)}", _REMEDY) for change in changes]
-    return judge(case, [*own, *found], session.rerun(case), session.engine.name)
+    outcome = judge(case, [*own, *found], session.rerun(case), session.engine.name)
+    return outcome if own or not outcome.is_bad else _said_once(outcome, case, session)
+
+
+def _said_once(outcome: Outcome, case: Case, session: RunSession) -> Outcome:
+    with put_back(session.neutral, session.devices.string(case.device)), _distinct_interrupts() as distinct:
+        try:
+            return said_once(outcome, case, session)
+        except BaseException as error:
+            if isinstance(error, _Interrupted) or (isinstance(error, KeyboardInterrupt) and not distinct):
+                raise
+            return outcome
 
 
 _REMEDY = "it would change the results of whatever runs next"

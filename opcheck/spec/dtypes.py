@@ -140,3 +140,13 @@ def double_of(dtype: str) -> str:
 def complex_of(dtype: str) -> str:
     """Return the complex dtype of the same precision, or `dtype` itself if there is none."""
     return COMPLEX_OF.get(dtype, dtype)
+
+
+def grouped(names: Iterable[str]) -> list[str]:
+    """Return dtypes with groups in place of all of their members."""
+    left, found = set(names), []
+    for group in ("integral", "floating", "complex"):
+        if left >= set(GROUPS[group]):
+            found.append(group)
+            left -= set(GROUPS[group])
+    return [*(name for name in KNOWN if name in left), *found]

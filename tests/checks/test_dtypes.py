@@ -130,7 +130,6 @@ def test_random_operators_are_not_compared(verdict_of):
 def test_a_refused_sample_is_told_once(verdict_of):
     found = verdict_of("operators.coarse.refuses_half", "dtypes", "float16")
     assert found.outcome == "failed"
-    assert found.message.count("sample 0") == 1
     assert found.message.count("no half precision here") == 1
     assert "forward is claimed for float16, but the operator refuses the sample" in found.reason
 
@@ -139,7 +138,7 @@ def test_a_claim_about_backward_that_no_sample_tests_is_an_error(verdict_of):
     found = verdict_of("torch.argmax", "dtypes", "float32")
     assert found.outcome == "error"
     assert "no sample tests the claim about backward" in found.reason
-    assert "no output requires grad" in found.message
+    assert "no output requires grad" in found.reason
 
 
 def test_infinity_is_what_a_dtype_makes_of_too_large_a_number(verdict_of):

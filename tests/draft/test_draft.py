@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 import tomli
 
-from opcheck.draft.draft import Draft, grouped, told
+from opcheck.draft.draft import Draft, told
 from opcheck.draft.writing import comment, written
+from opcheck.spec.dtypes import grouped
 
 FOUND = {
     "samples": [{"args": [{"shape": [3]}]}], "random": False, "backward": True, "forward_ad": True, "arguments": None,
