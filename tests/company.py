@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 
 import torch
-from operators import corpus, habits
+from operators import corpus, habits, incomplete, modules, old_style, scaled
 from planted import ROOT
 
 from opcheck.plan import Case, Selection, load, plan
@@ -22,7 +22,12 @@ from opcheck.run.session import RunSession
 from opcheck.settings import Settings
 from opcheck.spec.device import profiles
 
-COLLECTIONS = ("awkward", "coarse", "diagnosed", "faulty", "habits", "orders", "partial", "right", "spoiling")
+COLLECTIONS = (
+    "awkward", "coarse", "diagnosed", "faulty", "habits", "on_device", "orders", "partial", "registered", "results",
+    "right", "side_effects", "spoiling",
+)  # fmt: skip
+"""The modules whose functions are operators. Those of the others have specs of their own below."""
+FURTHER = ("incomplete", "isolated", "modules", "objects", "old_style", "references", "scaled")
 LIBRARY = (
     "torch.add", "torch.amax", "torch.bmm", "torch.clamp", "torch.cumprod", "torch.div", "torch.exp", "torch.gather",
     "torch.index_select", "torch.linalg.cholesky", "torch.linalg.solve", "torch.logsumexp", "torch.matmul",
@@ -35,7 +40,13 @@ CLAIMS = {
     "habits": "supports = { forward_ad = FORWARD, out = false, vmap = false, batched_grad = false }",
     "spoiling": SPOILING,
 }
+TENSOR = "{ shape = [2, 3], low = 0.5, high = 2 }"
+PAIR = f'{{ call = "operators.objects.Pair", args = [{TENSOR}, {TENSOR}] }}'
+RAYS = f'{{ call = "operators.objects.Rays", args = [{TENSOR}], kwargs = {{ direction = {TENSOR}, far = 0.5 }} }}'
+OBJECTS = {"product": PAIR, "wrong_product": PAIR, "ends": RAYS, "wrong_ends": RAYS, "spoiling_ends": RAYS}
 SETTINGS = Settings(modules=("torch", "operators"))
+
+COARSE = ("float32", "bfloat16")
 
 Verdicts = dict[str, tuple[str, str]]
 """Outcome and reason by the id of a case. The reason is without numbers: those of a random operator vary."""
@@ -47,20 +58,22 @@ class Operator:
 
     name: str
     spec: str | Path
+    dtypes: tuple[str, ...] = ("float64", "complex128")
 
     def cases(self, folder: Path) -> list[Case]:
-        """Return the cases of the operator in double precision, real and complex."""
+        """Return the cases of the operator."""
         path = self.spec
         if isinstance(path, str):
             path = folder / "spec.toml"
             path.write_text(str(self.spec), encoding="utf-8")
-        chosen = Selection(operators=(self.name,), dtypes=("float64", "complex128"))
+        chosen = Selection(operators=(self.name,), dtypes=self.dtypes)
         return plan(load([path], SETTINGS), [profiles()["cpu"]], chosen)
 
 
 def operators() -> list[Operator]:
     """Return each operator of the collections, right or wrong, and some of the library."""
     found = [Operator(name, _spec(name)) for kind in COLLECTIONS for name in _of(kind)]
+    found += _further()
     found += [_of_corpus(entry) for entry in (*corpus.FAULTS, *corpus.LOW_ACCURACY)]
     files = sorted((ROOT / "specs").rglob("*.toml"))
     homes = {name: file for file in files for name in re.findall(r'(?m)^name\s*=\s*"([^"]+)"', file.read_text("utf-8"))}
@@ -79,16 +92,37 @@ def _of(kind: str) -> Iterator[str]:
 def _spec(path: str) -> str:
     _, kind, name, *_ = path.split(".")
     found = getattr(import_module(f"operators.{kind}"), name)
-    tensor = "{ shape = [2, 3], low = 0.5, high = 2 }"
     if inspect.isclass(found):
         count = 2 if issubclass(found, habits.Product) else 1
     else:
         count = sum(p.default is p.empty for p in inspect.signature(found).parameters.values())
-    args = [tensor] * count
+    args = [TENSOR] * count
     if name == "writes_to_an_argument":
         args[1] = "{ shape = [3], grad = false }"
     claims = CLAIMS.get(kind, "").replace("FORWARD", str("Tangent" in name).lower())
     return _written(path, ", ".join(args), claims)
+
+
+def _further() -> list[Operator]:
+    """Return the operators that need a spec of their own: claims, arguments, modules, references, dtypes."""
+    texts = {f"operators.incomplete.functions.{name}": _written(
+        f"operators.incomplete.functions.{name}", ", ".join([TENSOR] * (1 if name.startswith("square") else 2)), ""
+    ) for name in incomplete.NAMES}  # fmt: skip
+    for name, (args, lacks) in {**old_style.RIGHT, **dict.fromkeys(old_style.WRONG, (TENSOR, ""))}.items():
+        path = f"operators.old_style.{name}.apply"
+        texts[path] = _written(path, args, f"supports = {{ {lacks} }}")
+    for module in {*modules.TWINS, *(module for faults in modules.FAULTS.values() for module in faults)}:
+        path = f"operators.modules.{module.__name__}"
+        texts[path] = _written(path, TENSOR, "module = {}")
+    for name, args in {**dict.fromkeys(("cumsum", "right_cumsum"), f"{TENSOR}, 0")}.items():
+        texts[f"operators.isolated.{name}"] = _written(f"operators.isolated.{name}", args, "")
+    for name, args in OBJECTS.items():
+        texts[f"operators.objects.{name}"] = _written(f"operators.objects.{name}", args, "")
+    found = [Operator(name, text) for name, text in texts.items()]
+    for name in ("raises", "returns_none", "returns_text", "returns_nothing"):
+        found.append(Operator("torch.sin", _written("torch.sin", TENSOR, f'reference = "operators.references.{name}"')))
+    kinds = [f"operators.scaled.{kind}_{name}" for kind in ("right", "off") for name in scaled.ARGS]
+    return found + [Operator(name, scaled.spec_of(name.split(".")[2].split("_")[0]), COARSE) for name in kinds]
 
 
 def _of_corpus(entry: corpus.Entry) -> Operator:
@@ -107,7 +141,7 @@ def _written(path: str, args: str, claims: str) -> str:
 
 def verdicts(cases: Sequence[Case]) -> Verdicts:
     """Return the verdicts of cases that run in this order, with operators that nobody has called before."""
-    for kind in COLLECTIONS:
+    for kind in (*COLLECTIONS, *FURTHER):
         sys.modules.pop(f"operators.{kind}", None)
     session = RunSession.start(SETTINGS)
     with warnings.catch_warnings():
