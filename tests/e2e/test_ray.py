@@ -5,13 +5,20 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
+from torch.utils import backend_registration
+
+from opcheck.run.outcome import BAD
+
+BACKEND = Path(__file__).resolve().parent.parent.parent / "examples" / "backend"
 
 needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="ray is not installed")
 
@@ -21,6 +28,7 @@ OPERATORS = '''
 import ctypes
 import itertools
 import os
+import shutil
 import signal
 import time
 
@@ -173,6 +181,20 @@ class TestALocalCluster:
 
 
 @needs_ray
+@needs_ray
+@pytest.mark.skipif(
+    not hasattr(backend_registration, "_setup_privateuseone_for_python_backend"),
+    reason="this version of torch has no backends in Python",
+)
+def test_a_process_that_has_tested_one_device_can_test_another_that_its_module_registers(project):
+    shutil.copytree(BACKEND, project.folder, ignore=shutil.ignore_patterns("__pycache__", ".*"), dirs_exist_ok=True)
+    request = ("run", "builtin", "--device", "cpu,sim", "--operator", "torch.cumsum", "--dtype", "float64")
+    run = project.run("opcheck", *request, "--ray", "-n", "1", *REPORTS)
+    assert {record["device"] for record in run.records.values()} == {"cpu", "sim"}
+    wrong = {name: record["reason"] for name, record in run.records.items() if record["outcome"] in BAD}
+    assert wrong == {}
+
+
 class TestWhatCannotBeRun:
     def test_resources_that_no_node_has_are_an_error(self, shared):
         def run(project):

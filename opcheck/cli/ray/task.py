@@ -21,10 +21,12 @@ import pytest
 
 from opcheck.cli.run_reporter import RunReporter, silence
 from opcheck.cli.workers import Workers
+from opcheck.devices.presence import chosen_devices
 from opcheck.report.terminal import TerminalReport
 from opcheck.run.self_watch import SelfWatched
 from opcheck.run.watchdog import Limits, default_memory
 from opcheck.suite.project import PLUGIN, Plugin
+from opcheck.text import separated
 
 
 @dataclass(frozen=True)
@@ -154,7 +156,8 @@ class _Process:
         """Collect all cases of the run on a device, in order. Return the answer if there is something wrong with them.
 
         So that names that do not exist are told before any case runs, and what an import changes in the process belongs
-        to the same operator in each process.
+        to the same operator in each process. The first time, the modules of all devices of the run are imported:
+        autograd has no thread for a device that is registered after the first backward pass.
         """
         assigned = _assigned()
         if device in self._surveyed:
@@ -163,9 +166,13 @@ class _Process:
             return None
         arguments = [*self._job.survey, f"--opcheck-device={device}", "--collect-only"]
         answer = _answer(arguments, _Taken(self))
-        if not answer.errors:
-            self._surveyed[device] = assigned
-        return answer if answer.errors else None
+        if answer.errors or self.kept is None:
+            return answer
+        if not self._surveyed:
+            for profile in chosen_devices(separated(self._job.options.device), self.kept.settings):
+                self.kept.session.availability(profile)
+        self._surveyed[device] = assigned
+        return None
 
     def run(self, part: Part) -> Answer:
         """Run some cases."""
