@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterator
 
+from opcheck.cli.paths import spec_paths
 from opcheck.cli.request import RequestError
 from opcheck.matrix import Job, Matrix
+from opcheck.plan import load, plan
 from opcheck.settings import Settings
 from opcheck.spec import SpecError
-from opcheck.spec.dtypes import declared
+from opcheck.spec.dtypes import declared, expand
+from opcheck.text import n_cases, separated
 
 NO_MATRIX = "no matrix here: write [tool.opcheck.matrix] in pyproject.toml, with devices = [...] for example"
 
@@ -31,6 +37,8 @@ def run(options: argparse.Namespace) -> int:
     if settings.matrix is None:
         raise RequestError([NO_MATRIX])
     _refuse_mistakes(settings, settings.matrix)
+    for line in _left_out(settings, settings.matrix):
+        print(f"opcheck: {line}", file=sys.stderr)
     if options.format == "github":
         print(json.dumps({"include": _for_github(settings.matrix)}))
     elif options.format == "gitlab":
@@ -47,6 +55,29 @@ def _refuse_mistakes(settings: Settings, matrix: Matrix) -> None:
         found = list(matrix.unknown_names(settings.profiles()))
     if found:
         raise SpecError(settings.problem(("matrix", *one.place), one.what, one.expected, one.nearest) for one in found)
+
+
+def _left_out(settings: Settings, matrix: Matrix) -> Iterator[str]:
+    """Yield a line for each device with cases in dtypes that none of its jobs has."""
+    groups = defaultdict[str, list[str]](list)
+    for job in matrix.jobs():
+        groups[str(job["device"])].append(str(job["dtype"]))
+    narrow = {name: separated(several) for name, several in groups.items() if "" not in several}
+    if not narrow:
+        return
+    profiles = settings.profiles()
+    try:
+        library = load(spec_paths(argparse.Namespace(paths=[]), settings), settings)
+    except (SpecError, RequestError):
+        return  # each job says what is wrong
+    for name, several in narrow.items():
+        with declared(settings.dtypes()):
+            covered = expand(several)
+        counts = Counter(case.dtype for case in plan(library, [profiles[name]]))
+        lost = {dtype: count for dtype, count in counts.items() if dtype not in covered}
+        if lost:
+            some = f"{sum(lost.values())} of {n_cases(sum(counts.values()))}"
+            yield f"no job has {', '.join(lost)} on {name}: {some} are left out"
 
 
 def _for_github(matrix: Matrix) -> list[Job]:

@@ -107,3 +107,28 @@ def test_more_jobs_than_github_makes_are_refused(command: Command) -> None:
 
 def test_a_project_without_a_matrix_is_told_how_to_write_one(command: Command) -> None:
     assert "no matrix here: write [tool.opcheck.matrix]" in command("", code=2)
+
+
+def test_cases_in_dtypes_that_no_job_has_are_counted(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "add.toml").write_text(
+        '[[operator]]\nname = "torch.add"\ndtypes = ["all"]\nsamples = [{ args = [{ shape = [2] }, 2] }]\n'
+    )
+
+    def left_out(dtypes):
+        settings = f'[tool.opcheck]\nspecs = ["add.toml"]\n[tool.opcheck.matrix]\n{dtypes}\n'
+        (tmp_path / "pyproject.toml").write_text(settings)
+        assert main(["matrix"]) == 0
+        return capsys.readouterr().err
+
+    def cases(*options):
+        assert main(["list", "--json", *options]) == 0
+        return len(json.loads(capsys.readouterr().out))
+
+    assert left_out('dtypes = ["double", ["single", "half"], ["bool", "integral"]]') == ""
+    assert left_out("") == ""
+    told = left_out('dtypes = ["double", ["single", "half"]]')
+    lost = "bool,uint8,int8,int16,int32,int64"
+    assert f"{cases('--dtype', lost)} of {cases()} cases are left out" in told
+    assert told.startswith("opcheck: no job has ")
+    assert {"bool", "uint8", "int64"} <= set(told.partition("has ")[2].partition(" on cpu")[0].split(", "))
