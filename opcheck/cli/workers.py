@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,9 +14,13 @@ import pytest
 
 from opcheck.plan import Case
 from opcheck.report.from_pytest import crashed
+from opcheck.run.lifeline import GivenUp
 from opcheck.run.outcome import Outcome, rerun_command
 from opcheck.run.watchdog import Death, Limits, Watchdog
 from opcheck.spec.device import DeviceProfile
+
+MOST_TIME_OUTS = 2
+"""The time-outs of an operator on a device after which its other cases are blocked."""
 
 
 class Workers:
@@ -28,6 +33,8 @@ class Workers:
         self.stillborn = ""
         """Why a worker died before it had collected its cases; empty if none did."""
         self._collected: set[str] = set()
+        self._time_outs: Counter[str] = Counter()
+        self._given_up = GivenUp(self._folder)
         self.case_of: Callable[[str], Case | None] = lambda nodeid: None
         """Returns the case with a node id, with the expectations that hold for it."""
         self.option_for: Callable[[DeviceProfile], str] = lambda profile: ""
@@ -80,6 +87,14 @@ class Workers:
         if outcome.outcome == "xfailed":
             report.outcome, report.wasxfail = "skipped", outcome.reason
         report.opcheck = outcome.record()
+        if case is not None and death.is_time_out and outcome.is_bad:
+            self._count_time_out(case)
+
+    def _count_time_out(self, case: Case) -> None:
+        """Give an operator up on a device at its second time-out: all of its cases may wait for the same."""
+        self._time_outs[case.hazard] += 1
+        if self._time_outs[case.hazard] == MOST_TIME_OUTS:
+            self._given_up.add(case.hazard)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:

@@ -54,6 +54,11 @@ class Case:
         return self.operator.id + ("" if self.variant.kind == "function" else f"[{self.variant.kind}]")
 
     @property
+    def hazard(self) -> str:
+        """`torch.sin on cpu`: what hangs, if a case does."""
+        return f"{self.operator.id} on {self.device.name}"
+
+    @property
     def check(self) -> str:
         """The name of the check."""
         return self.kind.name

@@ -58,6 +58,21 @@ class Lifeline:
             faulthandler.register(ASK_FOR_TRACEBACK, file=self._trace, all_threads=False)
 
 
+class GivenUp:
+    """The operators of which no further case is run, in a file that the controlling process writes."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / "given_up"
+
+    def add(self, name: str) -> None:
+        """Run no further case of an operator on a device, which the name tells."""
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(name + "\n")
+
+    def __contains__(self, name: str) -> bool:
+        return self._path.exists() and name in self._path.read_text(encoding="utf-8").splitlines()
+
+
 def trace_path(path: Path) -> Path:
     """Return the file for tracebacks that belongs to a lifeline."""
     return path.with_suffix(".trace")

@@ -56,6 +56,15 @@ def run(case: Case, session: RunSession, limit: float | None = None) -> Outcome:
     return replace(outcome, seconds=round(seconds, 6), rerun=session.rerun(case), fields=fields)
 
 
+def given_up(case: Case, session: RunSession) -> Outcome:
+    """Return the outcome of a case that is not run, since others of its operator took too long on its device."""
+    cause = f"{case.hazard}: two cases timed out, so that the others are not run; a selection runs them"
+    reason = "not run: two other cases of the operator timed out"
+    message = f"{case.id}: {reason}\n\nrun just this: {session.rerun(case)}"
+    skipped = _skipped(case, session)
+    return skipped or replace(Outcome.of(case, "blocked", reason, message, cause=cause), rerun=session.rerun(case))
+
+
 def _skipped(case: Case, session: RunSession) -> Outcome | None:
     present = session.availability(case.device)
     if not present.present:

@@ -20,6 +20,10 @@ PATIENCE = 2.0
 """Seconds that a process gets to end after its pipe has closed, or to write a traceback."""
 
 
+TIME_OUT = "time-out"
+"""What the cause of a death begins with if the case took too long."""
+
+
 @dataclass(frozen=True)
 class Limits:
     """How much time and memory a case may use. None: no limit."""
@@ -40,6 +44,8 @@ class Death:
     """The traceback by faulthandler, and the last output."""
     seconds: float = 0.0
     """How long the case had run, if one did."""
+    is_time_out: bool = False
+    """Whether it was killed because the case took too long."""
 
 
 class Watchdog:
@@ -86,7 +92,7 @@ class Watchdog:
             cause += f", before this case began, after {sign.what}" if sign.what else ", before its first case"
         output = [read_trace(path, self._old.get(worker, 0)), read_output(path)]
         took = time.monotonic() - sign.since if sign is not None and sign.doing == "case" else 0.0
-        return Death(cause, sign, "\n".join(filter(None, output)), took)
+        return Death(cause, sign, "\n".join(filter(None, output)), took, cause.startswith(TIME_OUT))
 
     def _watch(self) -> None:
         while not self._stopped.wait(PERIOD):
@@ -100,7 +106,7 @@ class Watchdog:
         if limits.seconds is not None and time.monotonic() - sign.since > limits.seconds:
             if _has_ended(sign.pid) or not self._asked_for_trace(path, sign):
                 return  # the process has ended, whose end says more than the time does, or the case has
-            cause = f"time-out: it takes longer than {limits.seconds:g} s"
+            cause = f"{TIME_OUT}: it takes longer than {limits.seconds:g} s"
         elif limits.memory is not None and _resident(sign.pid) > limits.memory:
             cause = f"out of memory: the process takes more than {limits.memory} MiB"
         else:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from opcheck.run.lifeline import Lifeline
+from opcheck.run.lifeline import GivenUp, Lifeline
 
 
 class OwnProcess:
@@ -38,6 +38,10 @@ class OwnProcess:
             os._exit(1)
         yield
 
+    def has_given_up(self, name: str) -> bool:
+        """Tell whether no further case of an operator is to be run, on a device. name: that of both."""
+        return False
+
     def leave(self) -> None:
         """Make the process end soon: no garbage is collected at exit."""
         gc.freeze()
@@ -50,6 +54,7 @@ class Worker(OwnProcess):
         """Set up the process, and redirect its output."""
         super().__init__()
         self.lifeline = Lifeline(lifeline)
+        self._given_up = GivenUp(lifeline.parent)
         # The output of operators is not shown, but may tell why the process has ended.
         self._output = os.open(self.lifeline.output, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         for descriptor in (1, 2):
@@ -78,6 +83,10 @@ class Worker(OwnProcess):
                 yield
             finally:
                 self.lifeline.say("idle", case)
+
+    def has_given_up(self, name: str) -> bool:
+        """Tell whether no further case of an operator is to be run, on a device. name: that of both."""
+        return name in self._given_up
 
     def _forget_output(self) -> None:
         if os.fstat(self._output).st_size:

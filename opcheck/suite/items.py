@@ -73,14 +73,17 @@ class CaseItem(pytest.Item):
 
     def runtest(self) -> None:
         """Run the case, and report its outcome to pytest."""
-        from opcheck.run.runner import run
+        from opcheck.run.runner import given_up, run
         from opcheck.text import printable
 
         self.outcome = None  # other plugins may run an item again
         plugin = self.config.stash[PLUGIN]
         busy = nullcontext() if plugin.worker is None else plugin.worker.busy(self.nodeid, plugin.session.lost_to)
         with busy:
-            outcome = self.outcome = run(self.case, plugin.session, self._limit)
+            if plugin.worker is not None and plugin.worker.has_given_up(self.case.hazard):
+                outcome = self.outcome = given_up(self.case, plugin.session)
+            else:
+                outcome = self.outcome = run(self.case, plugin.session, self._limit)
         if outcome.outcome == "skipped":
             pytest.skip(printable(outcome.reason))
         if outcome.outcome == "xfailed":

@@ -96,7 +96,7 @@ LIMITS = ("--check=vmap", "--timeout=6", "--memory=1500", "--report-json", "repo
 
 def spec(ends):
     """Return a spec of many operators, with those that end their process spread among them."""
-    places = dict(zip(range(7, COUNT, COUNT // len(ends)), ends, strict=True))
+    places = dict(zip(range(7, COUNT, COUNT // max(len(ends), 1)), ends, strict=bool(ends)))
     entries = [
         f'[[operator]]\nname = "ends.{places.get(index, "fine")}"\nvariant = "v{index}"\n' for index in range(COUNT)
     ]
@@ -181,6 +181,25 @@ def test_so_it_is_in_two_processes(in_two_processes):
     }
     assert run.out.splitlines()[-1].endswith(f"{COUNT - 1} passed, 2 error, 1 xfailed")
     assert "Traceback" not in run.out + run.err
+
+
+def test_after_two_time_outs_the_other_cases_of_an_operator_are_blocked(shared):
+    checks = ("vmap", "purity", "variants", "context", "dtypes")
+
+    def run(project):
+        written(project, [])
+        project.write("many.toml", DEFAULTS + '[[operator]]\nname = "ends.hangs"\n[[operator]]\nname = "ends.fine"\n')
+        limits = ("--check", ",".join(checks), "--timeout=2", "--report-json", "report.json")
+        return project.run("opcheck", "run", "-n", "1", *limits)
+
+    run = shared("two-time-outs", run)
+    assert run.code == 1
+    assert {run.outcomes[f"ends.fine::{check}[cpu-float64]"] for check in checks} == {"passed"}
+    hung = [run.records[f"ends.hangs::{check}[cpu-float64]"] for check in checks]
+    assert sorted(one["outcome"] for one in hung) == ["blocked"] * 3 + ["error"] * 2
+    assert {one["reason"] for one in hung if one["outcome"] == "error"} == {"time-out: it takes longer than 2 s"}
+    told = [line for line in run.out.splitlines() if "two cases timed out" in line]
+    assert len(told) == 2  # at once, and in the end
 
 
 def test_a_crash_that_the_spec_expects_is_no_failure_and_another_end_is_one(in_two_processes):
