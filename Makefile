@@ -46,8 +46,12 @@ $(VENV)/.developing: $(VENV)/.installed
 run: $(VENV)/.installed
 	$(BIN)/opcheck run $(SPECS) --device cpu -n $(JOBS) $(ARGS)
 
+# What tests, Ray and Hypothesis put into temporary folders goes with this one. Its path is short: sockets have no room for a long one.
+CLEANLY = folder=$$(mktemp -d /tmp/opcheck.XXXXXX) && trap 'rm -rf "$$folder"' EXIT \
+  && export TMPDIR="$$folder" RAY_TMPDIR="$$folder" HYPOTHESIS_STORAGE_DIRECTORY="$$folder/hypothesis" &&
+
 test: $(VENV)/.developing
-	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal $(ARGS)
+	$(CLEANLY) $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal $(ARGS)
 
 # Tests of the HTML report are skipped where there is no browser. Playwright would download one; the system's own will do.
 CHROMIUM := $(firstword $(foreach name,chromium chromium-browser google-chrome,$(shell command -v $(name))))
@@ -77,7 +81,7 @@ $(FLOORS)/.installed-$(TORCH): pyproject.toml constraints.txt tools/declared.py
 
 floors: $(FLOORS)/.installed-$(TORCH)
 	@echo torch==$(TORCH) $$(cat $(FLOORS)/floors.txt)
-	$(FLOORS)/bin/python -m pytest -q -n $(JOBS) --ignore tests/e2e/test_html_report.py $(ARGS)
+	$(CLEANLY) $(FLOORS)/bin/python -m pytest -q -n $(JOBS) --ignore tests/e2e/test_html_report.py $(ARGS)
 
 # For interpreters without a build of torch at hand. Each has an environment of its own.
 FREE := .venv-torch-free-$(notdir $(PYTHON))
@@ -96,7 +100,7 @@ torch-free: $(FREE)/.installed
 	$(FREE)/bin/opcheck schema > $(FREE)/schema.json
 	$(FREE)/bin/opcheck matrix > $(FREE)/matrix.json
 	$(FREE)/bin/python -m pytest -qq --collect-only specs
-	$(FREE)/bin/python -m pytest -q -n $(JOBS) tests/spec tests/plan tests/report tests/test_layers.py \
+	$(CLEANLY) $(FREE)/bin/python -m pytest -q -n $(JOBS) tests/spec tests/plan tests/report tests/test_layers.py \
 	  tests/tools/test_declared.py $(ARGS)
 
 lint: $(VENV)/.developing
