@@ -147,7 +147,7 @@ try:
     jobs = json.loads(os.environ.get("OPCHECK_MATRIX") or "{}").get("include", [])
     named = [(job["name"], job["id"] + ".json") for job in jobs]
 except (ValueError, AttributeError, TypeError, KeyError):
-    sys.exit("OPCHECK_MATRIX is no matrix; expected what `opcheck matrix --format github` prints")
+    sys.exit("OPCHECK_MATRIX is no matrix; expected what opcheck matrix --format github prints")
 print(*(name for name, file in named if not pathlib.Path(sys.argv[1], file).exists()), sep="\n")' "$reports"
 }
 

@@ -182,6 +182,9 @@ def differences(cases: Sequence[Case], orders: int, pairs: int, draw: random.Ran
 
 
 def _with_samples_in_another_order(cases: Sequence[Case], draw: random.Random) -> list[Case]:
-    operator = cases[0].operator
-    moved = replace(operator, samples=tuple(draw.sample(operator.samples, len(operator.samples))))
-    return [replace(case, operator=moved) for case in draw.sample(cases, len(cases))]
+    operators = {case.operator.id: case.operator for case in cases}  # one name may have several
+    moved = {
+        name: replace(operator, samples=tuple(draw.sample(operator.samples, len(operator.samples))))
+        for name, operator in operators.items()
+    }
+    return [replace(case, operator=moved[case.operator.id]) for case in draw.sample(cases, len(cases))]

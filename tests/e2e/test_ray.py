@@ -114,7 +114,7 @@ def many(project):
     )
 
 
-MANY = ("--check=vmap", "--timeout=10", *REPORTS)
+MANY = ("--device", "cpu", "--check=vmap", "--timeout=10", *REPORTS)
 
 
 @pytest.fixture(scope="module")
@@ -207,10 +207,23 @@ class TestWhatCannotBeRun:
         assert run.err.startswith(f"opcheck: {asked}; start a cluster that has it (`ray start --head ")
         assert run.records == {}
 
+    def test_a_device_that_nobody_has_named_and_no_node_has_is_skipped_and_counted(self, shared):
+        def run(project):
+            written(project, "fine")
+            return project.run("opcheck", "run", "--ray", "-n", "1", "--check=vmap", *REPORTS)
+
+        run = shared("ray-unnamed", run)
+        assert run.code == 0
+        fine = "ends.fine[fine]::vmap[{}-float64]"
+        assert run.outcomes[fine.format("cpu")] == "passed"
+        skipped = run.records[fine.format("npu")]
+        assert skipped["outcome"] == "skipped"
+        assert skipped["reason"].startswith("the device npu is not present: no node of the Ray cluster has it")
+
     def test_a_name_that_does_not_exist_is_told_before_any_case_runs(self, shared):
         def run(project):
             written(project, "fine", "fin")
-            return project.run("opcheck", "run", "--ray", "-n", "1", "--check=vmap", *REPORTS)
+            return project.run("opcheck", "run", "--device", "cpu", "--ray", "-n", "1", "--check=vmap", *REPORTS)
 
         run = shared("ray-unknown", run)
         assert run.code == 2
@@ -226,7 +239,7 @@ def test_a_signal_ends_the_run_and_the_cluster_and_keeps_the_reports(shared, num
     def run(project):
         written(project, "sleeps")
         project.write("specs/first.toml", SPEC + operator("fine"))
-        process = project.start("opcheck", "run", "--ray", "-n", "2", "--check=vmap", *REPORTS)
+        process = project.start("opcheck", "run", "--device", "cpu", "--ray", "-n", "2", "--check=vmap", *REPORTS)
         deadline = time.monotonic() + 150
         while not (project.records() and processes(project.folder)) and time.monotonic() < deadline:
             assert process.poll() is None
@@ -250,7 +263,9 @@ def test_a_signal_ends_the_run_and_the_cluster_and_keeps_the_reports(shared, num
 def test_the_first_failure_ends_the_run(shared):
     def run(project):
         written(project, "wrong", "sleeps")
-        return project.run("opcheck", "run", "--ray", "-n", "1", "-x", "--operator", "ends.wrong", *REPORTS)
+        return project.run(
+            "opcheck", "run", "--device", "cpu", "--ray", "-n", "1", "-x", "--operator", "ends.wrong", *REPORTS
+        )
 
     run = shared("ray-x", run)
     assert run.code == 1

@@ -105,7 +105,7 @@ def test_several_wrong_names_are_told_at_once(cli):
 
 
 def test_numbers_of_the_command_line_win_over_the_spec(cli):
-    run = cli("run", "--operator=demo.wrong", "--check=backward", "--atol=10", *REPORTS)
+    run = cli("run", "--operator=demo.wrong", "--check=backward", "--atol=1.5", *REPORTS)
     assert run.outcomes == {"demo.wrong::backward[cpu-float64]": "passed"}
 
 

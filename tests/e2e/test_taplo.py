@@ -101,7 +101,7 @@ def taplo():
     program = shutil.which("taplo", path=places)
     if program is None:
         reason = "taplo, of the extra `test`, is not installed"
-        (pytest.fail if "CI" in os.environ else pytest.skip)(reason)
+        (pytest.fail if "COMPLETE" in os.environ else pytest.skip)(reason)
 
     def lint(*arguments, cwd):
         done = subprocess.run(

@@ -20,6 +20,7 @@ from opcheck.cli.request import RequestError
 from opcheck.cli.workers import outcome_at_death
 from opcheck.plan import Case
 from opcheck.plan.expectations import foreseen
+from opcheck.run.outcome import Outcome
 from opcheck.run.watchdog import Death
 from opcheck.spec.device import DeviceProfile
 from opcheck.suite.items import CaseItem
@@ -98,6 +99,13 @@ class RayRun:
         report.__dict__["opcheck"] = outcome.record()
         return report
 
+    def skipped(self, item: CaseItem, why: str) -> pytest.TestReport:
+        """Return the report of a case on a device that the cluster does not have."""
+        reason = f"the device {item.case.device.name} is not present: {why}"
+        report = pytest.TestReport(item.nodeid, item.location, {}, "skipped", (_file(item), 0, reason), "call")
+        report.__dict__["opcheck"] = Outcome.of(item.case, "skipped", reason).record()
+        return report
+
 
 class _Loop:
     """The tasks of one run, and what becomes of them."""
@@ -112,9 +120,10 @@ class _Loop:
 
     def run(self, items: list[CaseItem]) -> None:
         """Run all cases. Raises Broken, RequestError, or what ends the session early."""
-        self._look_for_resources(item.case.device for item in items)
-        enough = min(max(len(items) // (SHARES * self.cluster.cpus), FEWEST), MOST)
-        for task in _tasks(items, enough):
+        absent = self._absent(items)
+        present = [item for item in items if item.case.device.name not in absent]
+        enough = min(max(len(present) // (SHARES * self.cluster.cpus), FEWEST), MOST)
+        for task in _tasks(present, enough):
             self._start(task)
         while self.waiting:
             ended = self.cluster.finished(PATIENCE)
@@ -122,6 +131,17 @@ class _Loop:
                 self._look_for_resources(task.device for task in self.waiting.values())
             for one in ended:
                 self._finish(self.waiting.pop(one), one)
+        for item in items:
+            if why := absent.get(item.case.device.name):
+                self._log(_task([item]), item.nodeid, [self.run_.skipped(item, why)])
+
+    def _absent(self, items: list[CaseItem]) -> dict[str, str]:
+        """Return why devices that nobody has named are on no node, by name. Raises RequestError for a named one."""
+        named = self.session.config.stash[PLUGIN].names("device")
+        devices = {item.case.device.name: item.case.device for item in items}
+        self._look_for_resources(device for name, device in devices.items() if name in named)
+        found = {name: self.cluster.lacks(device.resources) for name, device in devices.items()}
+        return {name: f"no node of the Ray cluster has it; it has {text}" for name, text in found.items() if text}
 
     def _look_for_resources(self, devices: Iterable[DeviceProfile]) -> None:
         """Raise RequestError if no node of the cluster has what a device asks for."""
