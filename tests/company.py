@@ -8,6 +8,7 @@ import re
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
@@ -141,14 +142,25 @@ def _written(path: str, args: str, claims: str) -> str:
 
 def verdicts(cases: Sequence[Case]) -> Verdicts:
     """Return the verdicts of cases that run in this order, with operators that nobody has called before."""
-    for kind in (*COLLECTIONS, *FURTHER):
-        sys.modules.pop(f"operators.{kind}", None)
     session = RunSession.start(SETTINGS)
-    with warnings.catch_warnings():
+    with _modules_anew(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         outcomes = [run(case, session) for case in cases]
     torch.set_num_threads(1)
     return {one.id: (one.outcome, re.sub(r"[-\d.e]+", "#", one.reason)) for one in outcomes}
+
+
+@contextmanager
+def _modules_anew() -> Iterator[None]:
+    """Import the modules of operators anew inside the context. Other tests have those that were there before."""
+    known = {name: sys.modules.pop(name) for name in list(sys.modules) if name.startswith("operators.")}
+    try:
+        yield
+    finally:
+        for name, module in known.items():
+            sys.modules[name] = module
+            parent, _, own = name.rpartition(".")
+            setattr(sys.modules[parent], own, module)
 
 
 def outcomes(found: Verdicts) -> dict[str, str]:

@@ -93,12 +93,8 @@ class Subject:
 
     @property
     def output_info(self) -> OutputInfo:
-        """What the outputs are like if gradients are recorded. The first check of a group finds out for all.
-
-        Where no output requires grad, nothing else may call the operator, and each check does: a call has side effects.
-        """
-        found = self.context.cache.once(self.context.group, ("outputs", self.sample.name), self._output_info)
-        return found if found.requires_grad else self._output_info()
+        """What the outputs are like if gradients are recorded. The first check of a group finds out for all."""
+        return self.context.cache.once(self.context.group, ("outputs", self.sample.name), self._output_info)
 
     def _output_info(self) -> OutputInfo:
         with torch.enable_grad():

@@ -41,15 +41,30 @@ class Cache:
     def __init__(self) -> None:
         self._group: tuple[object, ...] = ()
         self._entries: dict[str, _Entry] = {}
-        self._made: dict[Hashable, Any] = {}
+        self._made: dict[Hashable, tuple[Any, bool]] = {}
+        """What was made, and whether making it has turned gradients off."""
 
     def once(self, group: tuple[object, ...], key: Hashable, make: Callable[[], T]) -> T:
-        """Return what `make` returns, calling it once for a group and key. Passes on its exceptions."""
+        """Return what `make` returns, calling it once for a group and key. Passes on its exceptions.
+
+        It is made with gradients enabled. An operator that turns them off does so for each check, whichever has called
+        it.
+        """
         self._enter(group)
         if key not in self._made:
-            self._made[key] = make()
-        found: T = self._made[key]
-        return found
+            before = torch.is_grad_enabled()
+            torch.set_grad_enabled(True)
+            try:
+                made = make()
+            finally:
+                turned_off = not torch.is_grad_enabled()
+                torch.set_grad_enabled(before and not turned_off)
+            self._made[key] = made, turned_off
+        found, turned_off = self._made[key]
+        if turned_off:
+            torch.set_grad_enabled(False)
+        result: T = found
+        return result
 
     def inputs(self, group: tuple[object, ...], name: str, make: Callable[[], Inputs]) -> Inputs:
         """Return the inputs of the sample `name`: the last ones if nothing has changed them, else new ones."""
