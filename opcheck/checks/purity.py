@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from opcheck.checks.ordinary import Call, copies, is_strided, pushed_forward, tangents
@@ -24,6 +25,8 @@ def judge(subject: Subject) -> Verdict:
     A stage that raises has other checks to say so.
     """
     supports = subject.context.case.claims.supports
+    with torch.enable_grad():
+        subject.result  # noqa: B018 - what a call keeps is then of this sample, whichever check has called before
     inputs = subject.context.realize(subject.sample)  # new ones: those of the subject have been given to the operator
     args, kwargs = inputs.fill(leaves := copies(inputs.leaves))
     given = [*_tensors("argument", [*enumerate(args), *kwargs.items()]), *captured(subject.function.operator)]
