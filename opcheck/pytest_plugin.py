@@ -13,7 +13,7 @@ import pytest
 from opcheck.parametrize import cases
 from opcheck.suite.arguments import take_apart, was_asked_for
 from opcheck.suite.items import CaseItem, SpecCollector
-from opcheck.suite.options import add_options, leave_out_addopts
+from opcheck.suite.options import add_to_pytest, leave_out_addopts
 from opcheck.suite.project import ABSENT, PLUGIN, Plugin
 from opcheck.suite.sharding import register_shard
 
@@ -22,7 +22,7 @@ __all__ = ["cases"]
 
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
     """Add the options."""
-    add_options(parser, pluginmanager)
+    add_to_pytest(parser, pluginmanager)
 
 
 @pytest.hookimpl(tryfirst=True)

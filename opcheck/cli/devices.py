@@ -6,17 +6,18 @@ import argparse
 import json
 from typing import Any
 
-from opcheck.cli.selecting import add_profiles, settings_of
+from opcheck.cli.selecting import settings_of
 from opcheck.devices.presence import Availability, ask, may_be_present
 from opcheck.spec.device import DeviceProfile
 from opcheck.spec.dtypes import expand
+from opcheck.suite.options import add_options
 from opcheck.text import printable
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     parser.add_argument("--json", action="store_true", help="print an array of objects")
-    add_profiles(parser)
+    add_options(parser, "profiles")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from opcheck.suite.options import overrides
 from opcheck.text import digest, separated
 
 if TYPE_CHECKING:
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
     from opcheck.spec import Library, Operator, Problem
     from opcheck.spec.catalogue import Catalogue
     from opcheck.spec.device import DeviceProfile
-
-OVERRIDES = ("eps", "atol", "rtol", "nondeterminism", "fast_mode", "raise_exception", "jacobian")
-
 
 ABSENT = "opcheck_absent"
 """The name under which the controlling process of pytest-xdist sends why devices cannot be used."""
@@ -106,12 +104,12 @@ class Plugin:
     @cached_property
     def devices(self) -> list[DeviceProfile]:
         """The devices to plan for. Raises UsageError for unknown names."""
-        from opcheck.devices.presence import chosen_devices, mistaken_devices
+        from opcheck.devices.presence import UnknownDevice, chosen_devices
 
-        mistakes = mistaken_devices(self.config.option.opcheck_device, self.settings.profiles())
-        if mistakes:
-            raise pytest.UsageError("\n".join(mistakes))
-        return chosen_devices(self.names("device"), self.settings)
+        try:
+            return chosen_devices(self.config.option.opcheck_device, self.settings)
+        except UnknownDevice as error:
+            raise pytest.UsageError(str(error)) from None
 
     def ask_devices(self, *, all_of_them: bool) -> list[str]:
         """Ask other processes for the devices that are named, or for all; keep why they cannot be used, if so.
@@ -157,11 +155,9 @@ class Plugin:
         from opcheck.run.session import RunSession
 
         option = self.config.option
-        overrides = {name: getattr(option, f"opcheck_{name}") for name in OVERRIDES}
-        given = {name: value for name, value in overrides.items() if value is not None}
         return RunSession.start(
             self.settings, option.opcheck_engine, own_process=self.worker is not None, number=self.number,
-            absent=self.absent, **given,
+            absent=self.absent, **overrides(option),
         )  # fmt: skip
 
     def prepare(self, cases: Iterable[Case]) -> list[Problem]:
