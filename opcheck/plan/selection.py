@@ -60,7 +60,7 @@ def _claimed(library: Library, wanted: Iterable[str]) -> set[str]:
     if not names:
         return names
     claims = [operator.spec.dtypes for operator in library]
-    claims += [one.dtypes for operator in library for one in operator.spec.per_device.values() if one.dtypes]
+    claims += [one.dtypes for operator in library for one in operator.spec.per_device.values()]
     return names & {name for claim in claims for name in claim.forward_names()}
 
 

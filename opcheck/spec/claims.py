@@ -1,5 +1,6 @@
 """What an operator claims apart from its samples: dtypes, support, tolerances, outputs and known failures."""
 
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -98,9 +99,14 @@ class Tolerance(Model):
         default=None, description="largest difference between two backward passes; default: 0"
     )
 
-    def over(self, base: "Tolerance") -> "Tolerance":
-        """Return these values, with those of `base` where they are not set."""
-        return Tolerance(**{key: getattr(base, key) if value is None else value for key, value in self.numbers()})
+    @classmethod
+    def first_set(cls, several: Iterable["Tolerance"]) -> "Tolerance":
+        """Return the first value that is set of each number, or None. The most specific ones come first."""
+        listed = list(several)
+        return cls(**{
+            key: next((value for one in listed if (value := getattr(one, key)) is not None), None)
+            for key in Tolerance.model_fields
+        })  # fmt: skip
 
     def numbers(self) -> list[tuple[str, float | None]]:
         """Return the names and values of the four tolerances."""
@@ -117,10 +123,9 @@ class Tolerances(Tolerance):
         default_factory=dict, description="exceptions, by dtype", json_schema_extra=keyed("dtype")
     )
 
-    def at(self, check: str, dtype: str) -> Tolerance:
-        """Return the tolerances for a check and dtype. The check takes precedence over the dtype, then the operator."""
-        own = Tolerance(**dict(self.numbers()))
-        return self.check.get(check, Tolerance()).over(self.dtype.get(dtype, Tolerance()).over(own))
+    def exceptions(self, check: str, dtype: str) -> list[Tolerance]:
+        """Return what is said about a check and about a dtype. The check takes precedence."""
+        return [one for one in (self.check.get(check), self.dtype.get(dtype)) if one is not None]
 
 
 class Accuracy(Model):

@@ -10,8 +10,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, ValidationError
 
-from opcheck.spec.claims import USUAL_TOLERANCES, Expect, Strings, Tolerance, Tolerances, When
-from opcheck.spec.document import Document
+from opcheck.spec.claims import USUAL_TOLERANCES, Expect, Strings, Tolerances, When
+from opcheck.spec.document import Document, merge
 from opcheck.spec.dtypes import KNOWN, expand
 from opcheck.spec.explain import explain
 from opcheck.spec.files import shown
@@ -152,22 +152,11 @@ class DeviceProfile(Model):
         for key in ("lacks", "deny", "expect"):
             both[key] = getattr(parent, key) + getattr(self, key)
         if "tolerance" in own:
-            both["tolerance"] = _merged(self.tolerance, parent.tolerance)
+            written = (one.tolerance.model_dump(exclude_unset=True) for one in (parent, self))
+            both["tolerance"] = Tolerances(**merge(*written))
         profile = DeviceProfile.model_construct(set(both), **both)
         profile._document, profile._path, profile._written = self._document, self._path, self
         return profile
-
-
-def _merged(own: Tolerances, inherited: Tolerances) -> Tolerances:
-    return Tolerances(
-        **dict(own.over(inherited).numbers()),
-        check=_merged_by_name(own.check, inherited.check),
-        dtype=_merged_by_name(own.dtype, inherited.dtype),
-    )
-
-
-def _merged_by_name(own: dict[str, Tolerance], inherited: dict[str, Tolerance]) -> dict[str, Tolerance]:
-    return {name: one.over(inherited.get(name, one)) for name, one in {**inherited, **own}.items()}
 
 
 class ProfileFile(Model):

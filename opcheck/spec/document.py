@@ -102,3 +102,10 @@ def holds(data: Any, path: KeyPath) -> bool:
         except (KeyError, IndexError, TypeError):
             return False
     return True
+
+
+def merge(base: Any, top: Any) -> Any:
+    """Merge parsed TOML. Tables are merged key by key; any other value of `top` replaces that of `base`."""
+    if isinstance(base, dict) and isinstance(top, dict):
+        return base | {key: merge(base[key], value) if key in base else value for key, value in top.items()}
+    return top

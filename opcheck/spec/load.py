@@ -12,7 +12,6 @@ from typing import Any
 from pydantic import ValidationError
 
 from opcheck.spec.catalogue import Catalogue
-from opcheck.spec.claims import Supports
 from opcheck.spec.entry import Entry
 from opcheck.spec.expand import Expansion, FindTemplate
 from opcheck.spec.explain import explain
@@ -222,15 +221,6 @@ class Loader:
             if self.devices is not None and name not in self.devices:
                 words = (f'unknown device "{name}"', listing(self.devices), nearest(name, self.devices))
                 yield entry.problem(path, *words, key=path[0] == "per_device")
-        for device, special in spec.per_device.items():
-            for name in special.supports:
-                if name not in Supports.model_fields:
-                    words = (
-                        f'unknown key "{name}"',
-                        listing(Supports.model_fields),
-                        nearest(name, Supports.model_fields),
-                    )
-                    yield entry.problem(("per_device", device, "supports", name), *words, key=True)
 
 
 def _without_mistakes(error: ValidationError, raw: dict[str, Any]) -> OperatorSpec | None:

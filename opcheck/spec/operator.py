@@ -118,13 +118,13 @@ def _one_of_a_kind(variants: list[str | VariantTarget]) -> list[str | VariantTar
 
 
 class PerDevice(Model):
-    """What differs on one device."""
+    """What differs on one device. Tables are merged with those of the operator; arrays replace them."""
 
-    dtypes: DtypeClaims | None = Field(default=None, description="the dtypes it supports there")
-    supports: dict[str, bool] = Field(
-        default_factory=dict, description="keys of `supports` that differ", json_schema_extra=keyed("feature")
+    dtypes: DtypeClaims = Field(default=Dtypes.model_construct(), description="the dtypes it supports there")
+    supports: Supports = Field(default=Supports.model_construct(), description="keys of `supports` that differ")
+    tolerance: OperatorTolerances = Field(
+        default_factory=lambda: USUAL_TOLERANCES, description="tolerances of comparisons there"
     )
-    tolerance: OperatorTolerances | None = Field(default=None, description="tolerances of comparisons there")
 
 
 class PerTorch(Model):

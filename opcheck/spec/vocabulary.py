@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import get_args
 
-from opcheck.spec.claims import Supports
 from opcheck.spec.dtypes import FOLLOWING, GROUPS, KNOWN
 from opcheck.spec.library import VariantKind
 from opcheck.spec.templates import Template
@@ -62,6 +61,5 @@ FIXED: dict[str, tuple[str, ...]] = {
     "dtype or group": (*GROUPS, *(name for name in KNOWN if name not in GROUPS)),
     "dtype or precision": (*KNOWN, *FOLLOWING),
     "dtype entry": _signed((*GROUPS, *KNOWN)),
-    "feature": tuple(Supports.model_fields),
 }
 """The names that the format itself defines, by kind."""

@@ -312,3 +312,21 @@ class TestDevices:
         (line,) = mistakes(SIN + "per_device.cuda.supports.vmapp = false\n")
         assert line.startswith('spec.toml:4:26: unknown key "vmapp"; expected one of backward, forward_ad, ')
         assert line.endswith('; did you mean "vmap"?')
+
+    def test_what_a_device_has_from_the_operator_is_one_mistake_where_it_is_written(self, mistakes: Mistakes) -> None:
+        text = SIN + 'supports.vmapp = false\ndtypes = ["flot32"]\ntolerance.atol = -1\n'
+        found = mistakes(text)
+        assert [line.split(": ")[0] for line in found] == ["spec.toml:4:10", "spec.toml:5:11", "spec.toml:6:18"]
+        device = '[operator.per_device.cuda]\nsupports.out = false\ndtypes.backward = "single"\ntolerance.rtol = 1\n'
+        assert [line.split(": ")[0] for line in mistakes(text + device)] == [
+            "spec.toml:4:10", "spec.toml:5:11", "spec.toml:6:18", "spec.toml:9:19",
+        ]  # fmt: skip
+
+    @pytest.mark.parametrize(
+        ("written", "column"), [('"flot32"', 26), ('["flot32"]', 27), ('{ forward = ["flot32"] }', 39)]
+    )
+    def test_dtypes_of_a_device_are_wrong_where_they_are_written(
+        self, written: str, column: int, mistakes: Mistakes
+    ) -> None:
+        (line,) = mistakes(SIN + f'dtypes = ["floating"]\nper_device.cuda.dtypes = {written}\n')
+        assert line.startswith(f'spec.toml:5:{column}: unknown dtype "flot32"; ')
