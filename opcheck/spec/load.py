@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from opcheck.spec.catalogue import Catalogue
+from opcheck.spec.document import Document
 from opcheck.spec.entry import Entry
 from opcheck.spec.expand import Expansion, FindTemplate
 from opcheck.spec.explain import explain
@@ -19,8 +20,7 @@ from opcheck.spec.files import shown
 from opcheck.spec.library import Library, Operator
 from opcheck.spec.limits import Limits
 from opcheck.spec.names import not_importable, refused
-from opcheck.spec.operator import OperatorSpec
-from opcheck.spec.outline import around_operators
+from opcheck.spec.operator import OperatorSpec, SpecOutline
 from opcheck.spec.positions import Path as KeyPath
 from opcheck.spec.problems import Problem, SpecError, listing, nearest
 from opcheck.spec.templates import Template, builtin, builtin_names
@@ -145,7 +145,7 @@ class Loader:
         except SpecError as error:
             self.problems += error.problems
             return
-        problems = list(around_operators(document))
+        problems = _around_operators(document)
         self.problems += problems
         entries = document.data.get("operator")
         for index, entry in enumerate(entries if isinstance(entries, list) else ()):
@@ -221,6 +221,15 @@ class Loader:
             if self.devices is not None and name not in self.devices:
                 words = (f'unknown device "{name}"', listing(self.devices), nearest(name, self.devices))
                 yield entry.problem(path, *words, key=path[0] == "per_device")
+
+
+def _around_operators(document: Document) -> list[Problem]:
+    """Return the mistakes of a spec file outside its operators. A default that they override may be one."""
+    try:
+        SpecOutline.model_validate(document.data)
+    except ValidationError as error:
+        return explain(error, SpecOutline, document.data, document.problem)
+    return []
 
 
 def _without_mistakes(error: ValidationError, raw: dict[str, Any]) -> OperatorSpec | None:

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from opcheck.spec.claims import (
     USUAL_TOLERANCES,
@@ -264,7 +264,21 @@ class SpecFile(Model):
     defaults: Defaults = Field(
         default=Defaults.model_construct(), description="defaults for every operator of the file"
     )
-    operator: list[OperatorSpec] = Field(description="the operators and what they claim")
+    operator: list[OperatorSpec] = Field(min_length=1, description="the operators and what they claim")
+
+
+def _array_of_tables(written: Any) -> Any:
+    if isinstance(written, dict):
+        raise refuse("operator is not an array of tables", "[[operator]], in double brackets")
+    return written
+
+
+class SpecOutline(SpecFile):
+    """A spec file apart from its operators: each of them is validated on its own, with the defaults merged in."""
+
+    operator: Annotated[list[dict[str, Any]], BeforeValidator(_array_of_tables)] = Field(  # type: ignore[assignment]
+        min_length=1, description="at least one [[operator]]"
+    )
 
 
 class TemplateHead(Model):

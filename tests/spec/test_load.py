@@ -38,7 +38,7 @@ class TestFiles:
         ]
 
     def test_an_empty_file_lacks_operators(self, mistakes: Mistakes) -> None:
-        assert mistakes("") == ["spec.toml:1:1: a spec file without operators; expected at least one [[operator]]"]
+        assert mistakes("") == ['spec.toml:1:1: missing key "operator"; expected at least one [[operator]]']
 
     def test_broken_toml_is_placed_where_it_breaks(self, mistakes: Mistakes) -> None:
         assert mistakes('[[operator]]\nname = "torch.sin\n') == [
@@ -111,21 +111,22 @@ class TestFiles:
 class TestTopLevel:
     def test_an_unknown_key_of_the_file_has_the_nearest_name(self, mistakes: Mistakes) -> None:
         assert mistakes(SIN + "[default]\n") == [
-            'spec.toml:4:2: unknown key "default"; expected defaults or operator; did you mean "defaults"?'
+            'spec.toml:4:2: unknown key "default"; expected one of defaults, operator; did you mean "defaults"?'
         ]
 
     def test_a_misspelt_array_of_operators_is_not_also_called_missing(self, mistakes: Mistakes) -> None:
         assert mistakes('[[operators]]\nname = "torch.sin"\n') == [
-            'spec.toml:1:3: unknown key "operators"; expected defaults or operator; did you mean "operator"?'
+            'spec.toml:1:3: unknown key "operators"; expected one of defaults, operator; did you mean "operator"?'
         ]
 
     def test_a_single_table_is_no_array_of_operators(self, mistakes: Mistakes) -> None:
         assert mistakes('[operator]\nname = "torch.sin"\n') == [
-            "spec.toml:1:1: operator is not an array of tables; expected at least one [[operator]]"
+            "spec.toml:1:1: operator is not an array of tables; expected [[operator]], in double brackets"
         ]
 
     def test_defaults_must_be_a_table(self, mistakes: Mistakes) -> None:
-        assert mistakes("defaults = 3\n" + SIN) == ["spec.toml:1:12: defaults is not a table; expected [defaults]"]
+        told = "spec.toml:1:12: wrong type for defaults: an integer (3); expected a table"
+        assert mistakes("defaults = 3\n" + SIN) == [told]
 
 
 class TestDefaults:
