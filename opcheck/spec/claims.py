@@ -3,10 +3,12 @@
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from opcheck.spec import dtypes as names
 from opcheck.spec.model import (
+    CheckName,
+    DeviceName,
     Dotted,
     DtypeEntry,
     Frozen,
@@ -14,7 +16,6 @@ from opcheck.spec.model import (
     Model,
     Pattern,
     VersionCondition,
-    keyed,
     named,
     refuse,
 )
@@ -116,11 +117,9 @@ class Tolerance(Model):
 class Tolerances(Tolerance):
     """Tolerances of an operator, with exceptions by check and by dtype."""
 
-    check: dict[str, Tolerance] = Field(
-        default_factory=dict, description="exceptions, by check", json_schema_extra=keyed("check")
-    )
-    dtype: dict[str, Tolerance] = Field(
-        default_factory=dict, description="exceptions, by dtype", json_schema_extra=keyed("dtype")
+    check: dict[CheckName, Tolerance] = Field(default_factory=dict, description="exceptions, by check")
+    dtype: dict[Annotated[str, named("dtype")], Tolerance] = Field(
+        default_factory=dict, description="exceptions, by dtype"
     )
 
     def exceptions(self, check: str, dtype: str) -> list[Tolerance]:
@@ -216,17 +215,21 @@ class ErrorClaim(Model):
     match: Pattern = Field(description="a regular expression to search for in the message")
 
 
+VariantName = Annotated[str, named("variant")]
+DtypeOrGroup = Annotated[str, named("dtype or group")]
+
+
 class When(Model):
     """The cases that an expectation applies to. Each key is a value or a list of values; a missing key matches all."""
 
-    check: str | Strings | None = Field(default=None, description="checks", json_schema_extra=named("check"))
-    variant: str | Strings | None = Field(
-        default=None, description="ways to call it: function, method or inplace", json_schema_extra=named("variant")
+    model_config = ConfigDict(json_schema_extra={"minProperties": 1})
+
+    check: CheckName | Frozen[CheckName] | None = Field(default=None, description="checks")
+    variant: VariantName | Frozen[VariantName] | None = Field(
+        default=None, description="ways to call it: function, method or inplace"
     )
-    device: str | Strings | None = Field(default=None, description="devices", json_schema_extra=named("device"))
-    dtype: str | Strings | None = Field(
-        default=None, description="dtypes or groups of dtypes", json_schema_extra=named("dtype or group")
-    )
+    device: DeviceName | Frozen[DeviceName] | None = Field(default=None, description="devices")
+    dtype: DtypeOrGroup | Frozen[DtypeOrGroup] | None = Field(default=None, description="dtypes or groups of dtypes")
     sample: str | Strings | None = Field(default=None, description="names of samples; all others must still pass")
     engine: Literal["batched", "torch"] | None = Field(default=None, description="only under this engine")
     torch: VersionCondition | None = Field(

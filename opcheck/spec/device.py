@@ -16,7 +16,7 @@ from opcheck.spec.dtypes import KNOWN, expand
 from opcheck.spec.explain import explain
 from opcheck.spec.files import shown
 from opcheck.spec.installed import installed_folders
-from opcheck.spec.model import Dotted, DtypeEntry, Frozen, MarkName, Model, NewDtype, named, refuse
+from opcheck.spec.model import DeviceName, Dotted, DtypeEntry, Frozen, MarkName, Model, NewDtype, refuse
 from opcheck.spec.positions import Path as KeyPath
 from opcheck.spec.problems import Problem, SpecError, listing, nearest
 
@@ -72,10 +72,9 @@ class DeviceProfile(Model):
     """`[device]` of a profile file."""
 
     name: MarkName = Field(description="name in case ids and for --device")
-    inherits: str | None = Field(
+    inherits: DeviceName | None = Field(
         default=None,
         description="another profile, whose keys apply where this one has none",
-        json_schema_extra=named("device"),
     )
     torch: str | None = Field(default=None, description="torch's device string; default: the name")
     about: str = Field(default="", description="what the device is")

@@ -21,6 +21,7 @@ from opcheck.spec.claims import (
 )
 from opcheck.spec.model import (
     FURTHER_KEYS,
+    DeviceName,
     Dotted,
     DtypeEntry,
     Frozen,
@@ -30,7 +31,6 @@ from opcheck.spec.model import (
     Model,
     ModuleName,
     VersionCondition,
-    keyed,
     named,
     refuse,
 )
@@ -74,7 +74,7 @@ class TemplateUse(Grid):
 
     model_config = FURTHER_KEYS
 
-    use: str = Field(description="the name of the template", json_schema_extra=named("template"))
+    use: Annotated[str, named("template")] = Field(description="the name of the template")
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -146,12 +146,8 @@ class Claims(Model):
         default_factory=list, description="other ways to call it: `torch.Tensor.sin`, `torch.Tensor.sin_`"
     )
     dtypes: DtypeClaims = Field(default=Dtypes.model_construct(), description="the dtypes in which it works")
-    devices: Strings | None = Field(
-        default=None, description="the devices it runs on; default: all", json_schema_extra=named("device")
-    )
-    per_device: dict[str, PerDevice] = Field(
-        default_factory=dict, description="what differs on a device", json_schema_extra=keyed("device")
-    )
+    devices: Frozen[DeviceName] | None = Field(default=None, description="the devices it runs on; default: all")
+    per_device: dict[DeviceName, PerDevice] = Field(default_factory=dict, description="what differs on a device")
     per_torch: dict[VersionCondition, PerTorch] = Field(
         default_factory=dict, description='what differs with versions of torch that meet a condition, such as "<2.14"'
     )

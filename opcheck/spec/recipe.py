@@ -4,10 +4,10 @@ import json
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
 from opcheck.spec import dtypes
-from opcheck.spec.model import Frozen, Model, refuse
+from opcheck.spec.model import Frozen, Model, named, refuse
 from opcheck.spec.problems import nearest
 
 Structure = Literal[
@@ -37,9 +37,7 @@ def _known_dtype(name: str) -> str:
     return name
 
 
-DtypeName = Annotated[
-    str, AfterValidator(_known_dtype), WithJsonSchema({"type": "string", "names": "dtype or precision"})
-]
+DtypeName = Annotated[str, AfterValidator(_known_dtype), named("dtype or precision")]
 Count = Annotated[int, Field(ge=0)]
 
 
@@ -88,6 +86,13 @@ def _sizes(value: Any) -> tuple[int, ...]:
 
 class Tensor(Model):
     """A recipe for a tensor: either `shape` or `values`, and whatever is special about it."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "anyOf": [{"required": ["shape"]}, {"required": ["values"]}],
+            "not": {"required": ["shape", "values"]},
+        }
+    )
 
     shape: Frozen[Count] | None = Field(
         default=None, max_length=64, description="sizes; `[]` means rank 0, a 0 makes the tensor empty"
