@@ -121,14 +121,14 @@ def _pytest(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def _limits(options: argparse.Namespace, settings: Settings) -> Limits:
-    seconds = next((given for given in (options.timeout, settings.timeout) if given is not None), TIMEOUT)
+    seconds = next((one for one in (options.timeout, settings.timeout) if one is not None), TIMEOUT)
     memory = options.memory or settings.memory or default_memory(_count(options.n))
     return Limits(seconds or None, memory)
 
 
 def _count(processes: str | None) -> int:
-    given = processes or "1"
-    return max(int(given), 1) if given.isdecimal() else os.cpu_count() or 1
+    count = processes or "1"
+    return max(int(count), 1) if count.isdecimal() else os.cpu_count() or 1
 
 
 def _ray_run(options: argparse.Namespace, settings: Settings) -> RayRun:

@@ -28,11 +28,11 @@ def run(options: argparse.Namespace) -> int:
     """Print the operators with an id or name."""
     settings = settings_of(options)
     library = loaded(options, settings)
-    found = library.find(options.name)
-    if not found:
+    operators = library.find(options.name)
+    if not operators:
         known = [operator.id for operator in library]
         raise RequestError([f'no operator "{options.name}" among {len(known)}{suggestion(options.name, known)}'])
-    for operator in found:
+    for operator in operators:
         _show(operator, devices(options, settings), options)
     return 0
 

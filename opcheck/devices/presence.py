@@ -64,8 +64,8 @@ def may_be_present(profile: DeviceProfile, settings: Settings) -> bool:
 
 def holds(hint: Hint, *folders: str) -> bool:
     """Tell whether any of the signs that a hint names is there. folders: where modules may be, besides `sys.path`."""
-    found = hint.module is not None and _is_installed(hint.module, folders)
-    return hint.always or found or any(os.path.exists(path) for path in hint.paths)
+    has_module = hint.module is not None and _is_installed(hint.module, folders)
+    return hint.always or has_module or any(os.path.exists(path) for path in hint.paths)
 
 
 def _is_installed(module: str, folders: Sequence[str]) -> bool:
@@ -95,13 +95,13 @@ def ask(profiles: Iterable[DeviceProfile], settings: Settings) -> dict[str, Avai
         groups.setdefault(own_modules(profile), []).append(profile)
     path = [*sys.path, str(settings.root)]
     begun = [(modules, same, _begin(same, path)) for modules, same in groups.items()]
-    found: dict[str, Availability] = {}
+    answers: dict[str, Availability] = {}
     for modules, same, process in begun:
-        found |= _answer(process, modules, same)
-    return found
+        answers |= _answer(process, modules, same)
+    return answers
 
 
-_CODE = "import sys; sys.path[:] = sys.argv[1:]; from opcheck.devices.asked import main; main()"
+_CODE = "import sys; sys.path[:] = sys.argv[1:]; from opcheck.devices.ask_torch import main; main()"
 """What such a process runs: it imports from the same folders as this one."""
 
 
@@ -144,6 +144,6 @@ def _ending(status: int) -> str:
     return signal.Signals(-status).name if -status in signal.Signals._value2member_map_ else f"signal {-status}"
 
 
-def plain(found: Availability) -> dict[str, Any]:
+def plain(answer: Availability) -> dict[str, Any]:
     """Return what `Availability(**...)` takes, for JSON."""
-    return asdict(found)
+    return asdict(answer)

@@ -45,18 +45,18 @@ _DESCRIPTORS = (MethodDescriptorType, WrapperDescriptorType, ClassMethodDescript
 _FUNCTIONS = (FunctionType, MethodType, BuiltinFunctionType, MethodWrapperType, *_DESCRIPTORS)
 
 
-def is_member(part: str, name: str, found: Any) -> bool:
-    """Return whether a spec may name `part.name`, which is `found`."""
+def is_member(part: str, name: str, value: Any) -> bool:
+    """Return whether a spec may name `part.name`, which is `value`."""
     listed = PARTS.get(part, REGISTERED)
-    return name not in listed.never and any(_IS[kind](found) for kind in listed.kinds)
+    return name not in listed.never and any(_IS[kind](value) for kind in listed.kinds)
 
 
-def is_operator(found: Any) -> bool:
+def is_operator(value: Any) -> bool:
     """Return whether a function is one of torch's operators, wherever it was found and by whatever name."""
-    if isinstance(found, BuiltinFunctionType):
-        return _table(found) in _tables() and found.__name__ not in PARTS["torch"].never
-    is_defined_there = isinstance(found, FunctionType) and found.__module__ in _PYTHON_HOMES
-    return is_defined_there and found.__name__ not in PARTS["torch.sparse"].never
+    if isinstance(value, BuiltinFunctionType):
+        return _table(value) in _tables() and value.__name__ not in PARTS["torch"].never
+    is_defined_there = isinstance(value, FunctionType) and value.__module__ in _PYTHON_HOMES
+    return is_defined_there and value.__name__ not in PARTS["torch.sparse"].never
 
 
 def _table(function: BuiltinFunctionType) -> tuple[Any, str]:
@@ -73,35 +73,35 @@ def _tables() -> frozenset[tuple[Any, str]]:
     return frozenset(map(_table, ones))
 
 
-def _is_distribution(found: Any) -> bool:
+def _is_distribution(value: Any) -> bool:
     from torch import distributions
 
     classes = (distributions.Distribution, distributions.Transform)
-    return found is distributions.kl_divergence or (isinstance(found, type) and issubclass(found, classes))
+    return value is distributions.kl_divergence or (isinstance(value, type) and issubclass(value, classes))
 
 
-def _is_array_function(found: Any) -> bool:
+def _is_array_function(value: Any) -> bool:
     import numpy
 
-    return isinstance(found, numpy.ufunc) or (type(found) is type(numpy.sum) and hasattr(found, "__wrapped__"))
+    return isinstance(value, numpy.ufunc) or (type(value) is type(numpy.sum) and hasattr(value, "__wrapped__"))
 
 
-def _makes_arrays(found: Any) -> bool:
+def _makes_arrays(value: Any) -> bool:
     """Return whether a function makes an array of any object, and so has nothing to dispatch on."""
     import numpy
 
-    return any(found is one for one in (numpy.array, numpy.asarray, numpy.ascontiguousarray))
+    return any(value is one for one in (numpy.array, numpy.asarray, numpy.ascontiguousarray))
 
 
-def _is_of_scipy(found: Any) -> bool:
+def _is_of_scipy(value: Any) -> bool:
     # The transforms of scipy.fft dispatch, and wrap the function that returns the dispatched arguments.
-    function = isinstance(found, FunctionType) or hasattr(found, "__wrapped__")
-    return function and str(found.__module__).startswith("scipy.")
+    function = isinstance(value, FunctionType) or hasattr(value, "__wrapped__")
+    return function and str(value.__module__).startswith("scipy.")
 
 
-def is_dispatched(found: Any) -> bool:
+def is_dispatched(value: Any) -> bool:
     """Return whether an object is an operator of torch.ops, or an overload of one."""
-    return isinstance(found, (type(torch.ops.aten.sin), type(torch.ops.aten.sin.default)))
+    return isinstance(value, (type(torch.ops.aten.sin), type(torch.ops.aten.sin.default)))
 
 
 @cache
@@ -126,16 +126,16 @@ def _on_tensors(schema: Any) -> bool:
 
 _IS: dict[Kind, Callable[[Any], bool]] = {
     "array function": _is_array_function,
-    "class of modules": lambda found: isinstance(found, type) and issubclass(found, torch.nn.Module),
-    "constant": lambda found: isinstance(found, _CONSTANTS),
+    "class of modules": lambda value: isinstance(value, type) and issubclass(value, torch.nn.Module),
+    "constant": lambda value: isinstance(value, _CONSTANTS),
     "distribution": _is_distribution,
-    "function of numbers": lambda found: isinstance(found, BuiltinFunctionType),
+    "function of numbers": lambda value: isinstance(value, BuiltinFunctionType),
     "function of SciPy": _is_of_scipy,
     "maker of arrays": _makes_arrays,
-    "method": lambda found: isinstance(found, (MethodDescriptorType, WrapperDescriptorType, FunctionType)),
+    "method": lambda value: isinstance(value, (MethodDescriptorType, WrapperDescriptorType, FunctionType)),
     "operator": is_operator,
     "operator of the dispatcher": is_dispatched,
-    "operator on tensors": lambda found: is_dispatched(found) and _takes_and_gives_tensors(found),
+    "operator on tensors": lambda value: is_dispatched(value) and _takes_and_gives_tensors(value),
 }
 """The test for each kind of the list. A kind without a test would allow nothing: naming one is a KeyError."""
 
@@ -145,44 +145,44 @@ def inside(name: str, modules: Sequence[str]) -> bool:
     return any(name == module or name.startswith(f"{module}.") for module in modules)
 
 
-def owned(found: Any, modules: Sequence[str]) -> bool:
+def owned(value: Any, modules: Sequence[str]) -> bool:
     """Return whether an object is defined in one of the modules, or created there: plain data, an instance of torch."""
-    if isinstance(found, ModuleType):
-        return inside(found.__name__, modules)
-    if isinstance(found, partial):
-        return owned(found.func, modules) or is_operator(found.func)
-    if type(found) in _DATA or inside(home(found), modules):
+    if isinstance(value, ModuleType):
+        return inside(value.__name__, modules)
+    if isinstance(value, partial):
+        return owned(value.func, modules) or is_operator(value.func)
+    if type(value) in _DATA or inside(home(value), modules):
         return True
-    if isinstance(found, FunctionType):  # a decorator may have copied __module__ from the function it wraps
-        return inside(found.__globals__.get("__name__", ""), modules)
-    if isinstance(found, (type, *_FUNCTIONS)):
+    if isinstance(value, FunctionType):  # a decorator may have copied __module__ from the function it wraps
+        return inside(value.__globals__.get("__name__", ""), modules)
+    if isinstance(value, (type, *_FUNCTIONS)):
         return False
-    made_of = type(found).__module__
+    made_of = type(value).__module__
     # Operators of torch.library, scripted functions, modules, tensors; NumPy's arrays, but not its functions.
-    return inside(made_of, ("torch", *modules)) or (inside(made_of, ("numpy",)) and not callable(found))
+    return inside(made_of, ("torch", *modules)) or (inside(made_of, ("numpy",)) and not callable(value))
 
 
-def home(found: Any) -> str:
+def home(value: Any) -> str:
     """Return the name of the module that an object comes from. For a C method, it is the module of its class."""
-    while isinstance(found, partial):
-        found = found.func
-    if _is_apply(found):
-        found = found.__self__
-    elif isinstance(found, MethodType):
-        found = found.__func__
-    if isinstance(found, _DESCRIPTORS):
-        found = found.__objclass__
-    module = getattr(found, "__module__", None)
-    if module is None and isinstance(found, (BuiltinFunctionType, MethodWrapperType)):
-        return _home_of_bound(found)
-    return module if isinstance(module, str) else type(found).__module__
+    while isinstance(value, partial):
+        value = value.func
+    if _is_apply(value):
+        value = value.__self__
+    elif isinstance(value, MethodType):
+        value = value.__func__
+    if isinstance(value, _DESCRIPTORS):
+        value = value.__objclass__
+    module = getattr(value, "__module__", None)
+    if module is None and isinstance(value, (BuiltinFunctionType, MethodWrapperType)):
+        return _home_of_bound(value)
+    return module if isinstance(module, str) else type(value).__module__
 
 
-def _is_apply(found: Any) -> bool:
+def _is_apply(value: Any) -> bool:
     """Return whether an object is the `apply` that a custom autograd function inherits."""
-    owner = found.__self__ if isinstance(found, (MethodType, BuiltinFunctionType)) else None
+    owner = value.__self__ if isinstance(value, (MethodType, BuiltinFunctionType)) else None
     inherits = isinstance(owner, type) and issubclass(owner, torch.autograd.Function)
-    return inherits and found == _APPLY.__get__(None, owner)
+    return inherits and value == _APPLY.__get__(None, owner)
 
 
 def _home_of_bound(method: BuiltinFunctionType | MethodWrapperType) -> str:

@@ -66,19 +66,19 @@ def _of_library(path: str, dotted: str, part: str) -> Any:
     """Return the object with this path in a part of a library; in torch.ops, an operator or an overload."""
     parts = dotted.split(".")
     start = part.count(".") + 1
-    found, look_up = _part(part)
+    target, look_up = _part(part)
     for index in range(start, len(parts)):
-        parent = found
+        parent = target
         try:
-            found = look_up(parent, parts[index])
+            target = look_up(parent, parts[index])
         except Exception as error:  # torch.ops runs what reads a schema
             raise _missing(path, parent, parts, index, error) from None
-        if isinstance(found, ModuleType):
+        if isinstance(target, ModuleType):
             raise Unresolved(f'"{path}" is a module')
-        if not is_member(part, parts[index], found):
+        if not is_member(part, parts[index], target):
             kinds = " and no ".join(names.PARTS.get(part, names.REGISTERED).kinds)
             raise Unresolved(f'"{path}" may not be named in a spec: it is no {kinds}')
-    return found
+    return target
 
 
 def _part(part: str) -> tuple[Any, Callable[[Any, str], Any]]:
@@ -103,17 +103,17 @@ def _of_project(path: str, dotted: str, modules: Sequence[str]) -> Any:
     """Return what the project defines or exports under a path. Every part of the path must belong to the project."""
     modules = names.own(modules)
     parts = dotted.split(".")
-    found, used = _import(parts)
-    _refuse_foreign(path, None, "", found, modules)
+    target, used = _import(parts)
+    _refuse_foreign(path, None, "", target, modules)
     for index in range(used, len(parts)):
-        parent, name = found, parts[index]
-        found = _attribute(path, parent, parts, index)
+        parent, name = target, parts[index]
+        target = _attribute(path, parent, parts, index)
         exported = index == len(parts) - 1 and isinstance(parent, ModuleType) and name in _exports(parent)
-        if not exported or isinstance(found, ModuleType):
-            _refuse_foreign(path, parent, name, found, modules)
-    if isinstance(found, ModuleType):
+        if not exported or isinstance(target, ModuleType):
+            _refuse_foreign(path, parent, name, target, modules)
+    if isinstance(target, ModuleType):
         raise Unresolved(f'"{path}" is a module')
-    return found
+    return target
 
 
 def _attribute(path: str, parent: Any, parts: list[str], index: int) -> Any:
@@ -122,24 +122,24 @@ def _attribute(path: str, parent: Any, parts: list[str], index: int) -> Any:
     try:
         if isinstance(parent, ModuleType):
             return getattr(parent, name)
-        found = getattr_static(parent, name)
-        function = found.__func__ if isinstance(found, classmethod) else found
+        target = getattr_static(parent, name)
+        function = target.__func__ if isinstance(target, classmethod) else target
         if isinstance(function, _BINDING):
             return getattr(parent, name)
     except Exception as error:  # lazy modules raise what their imports raise
         raise _missing(path, parent, parts, index, error) from None
-    if hasattr(type(found), "__get__"):
+    if hasattr(type(target), "__get__"):
         raise Unresolved(f'"{path}": "{name}" is computed on access, so a spec may not name it')
-    return found
+    return target
 
 
-def _refuse_foreign(path: str, parent: Any, name: str, found: Any, modules: Sequence[str]) -> None:
+def _refuse_foreign(path: str, parent: Any, name: str, target: Any, modules: Sequence[str]) -> None:
     """Raise Unresolved for an object that does not belong to the project, and say how to allow it."""
-    if owned(found, modules):
+    if owned(target, modules):
         return
-    if isinstance(found, ModuleType):
-        raise Unresolved(f'"{path}" leads to the module {found.__name__}, outside the allowed modules')
-    origin = home(found)
+    if isinstance(target, ModuleType):
+        raise Unresolved(f'"{path}" leads to the module {target.__name__}, outside the allowed modules')
+    origin = home(target)
     what = f'"{path}" is defined in the module {origin}, outside the allowed modules'
     ways = []
     if isinstance(parent, ModuleType) and inside(parent.__name__, modules):

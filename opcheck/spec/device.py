@@ -197,10 +197,10 @@ def profiles(folders: tuple[Path, ...] = (), files: tuple[Path, ...] = ()) -> di
         else:
             shelf.problems.append(Problem(shown(folder), 1, 1, "no such folder", "a folder of device profiles"))
     shelf.read(files)
-    found = shelf.resolved()
+    known = shelf.resolved()
     if shelf.problems:
         raise SpecError(shelf.problems)
-    return found
+    return known
 
 
 class _Shelf:

@@ -46,11 +46,11 @@ class Entry:
     @cached_property
     def layers(self) -> list[Layer]:
         """The tables that make the operator: the defaults, its own, and after each what it has `per_torch`."""
-        found: list[Layer] = []
+        tables: list[Layer] = []
         for path, table in ((("defaults",), self.defaults), (("operator", self.index), self.own)):
             met = [(condition, keys) for condition, keys in per_torch(table) if self._is_met(condition)]
-            found += [(path, table), *(((*path, "per_torch", condition), keys) for condition, keys in met)]
-        return found
+            tables += [(path, table), *(((*path, "per_torch", condition), keys) for condition, keys in met)]
+        return tables
 
     @cached_property
     def raw(self) -> dict[str, Any]:
@@ -120,7 +120,7 @@ def _spelled_out(keys: Any) -> Any:
     """Return the keys with each `dtypes` as a table, which can be merged with another one."""
     if not isinstance(keys, dict):
         return keys
-    found = keys | {"dtypes": in_full(keys["dtypes"])} if "dtypes" in keys else keys
+    spelled = keys | {"dtypes": in_full(keys["dtypes"])} if "dtypes" in keys else keys
     if isinstance(keys.get("per_device"), dict):
-        found = found | {"per_device": {name: _spelled_out(one) for name, one in keys["per_device"].items()}}
-    return found
+        spelled = spelled | {"per_device": {name: _spelled_out(one) for name, one in keys["per_device"].items()}}
+    return spelled

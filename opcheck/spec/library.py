@@ -123,7 +123,7 @@ class DeviceClaims:
     def accuracy(self, dtype: str) -> Accuracy | None:
         """Return what the spec says about digits that derivatives lose in a dtype, if anything."""
         own = (level.accuracy for level in self.tolerances if isinstance(level, OperatorTolerances))
-        return next((found for found in own if found is not None and found.covers(dtype)), None)
+        return next((one for one in own if one is not None and one.covers(dtype)), None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,14 +161,14 @@ class Operator:
     def variants(self) -> tuple[Variant, ...]:
         """The function, and the other ways to call it that the spec lists."""
         last = self.spec.callable_path.rsplit(".", 1)[-1].rsplit(":", 1)[-1]
-        found = [Variant("function", self.spec.callable_path)]
+        ways = [Variant("function", self.spec.callable_path)]
         for entry in self.spec.variants:
             if isinstance(entry, VariantTarget):
                 path = entry.target or self.spec.callable_path
-                found.append(Variant(entry.kind, path, tuple(entry.kwargs.items())))
+                ways.append(Variant(entry.kind, path, tuple(entry.kwargs.items())))
             else:
-                found.append(Variant(entry, f"torch.Tensor.{last}" + ("_" if entry == "inplace" else "")))
-        return tuple(found)
+                ways.append(Variant(entry, f"torch.Tensor.{last}" + ("_" if entry == "inplace" else "")))
+        return tuple(ways)
 
     @property
     def has_differentiable_reference(self) -> bool:

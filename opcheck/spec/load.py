@@ -161,12 +161,12 @@ class Loader:
 
     def _operator(self, entry: Entry, family: str, find: FindTemplate, *, complete: bool) -> Operator | None:
         """Return an operator, or None after reporting its mistakes."""
-        found: list[Problem] = []
+        problems: list[Problem] = []
         try:
             spec = OperatorSpec.model_validate(entry.raw)
         except ValidationError as error:
-            found = explain(error, OperatorSpec, entry.raw, entry.problem)
-            self.problems += found
+            problems = explain(error, OperatorSpec, entry.raw, entry.problem)
+            self.problems += problems
             # Check what is valid further, to report all mistakes at once.
             remaining = _without_mistakes(error, entry.raw)
             if remaining is None:
@@ -174,13 +174,13 @@ class Loader:
             spec = remaining
         expansion = Expansion(entry, find, self.limits)
         samples = expansion.samples(spec)
-        found += [*expansion.problems, *self._claims(spec, entry)]
-        if not found and complete and expansion.complete and not samples:
+        problems += [*expansion.problems, *self._claims(spec, entry)]
+        if not problems and complete and expansion.complete and not samples:
             what = f'operator "{spec.id}" has no samples' + (" left" if spec.samples else "")
             expected = "a skip, dtypes or layouts that leave at least one" if spec.samples else "samples = [...]"
-            found = [entry.problem(("samples",) if spec.samples else (), what, expected)]
-        self.problems += found
-        return Operator(spec, samples, family, entry.document, entry.index) if not found and samples else None
+            problems = [entry.problem(("samples",) if spec.samples else (), what, expected)]
+        self.problems += problems
+        return Operator(spec, samples, family, entry.document, entry.index) if not problems and samples else None
 
     def _claims(self, spec: OperatorSpec, entry: Entry) -> Iterator[Problem]:
         """Yield the mistakes that a model alone cannot see: names and bounds that depend on the project."""

@@ -152,14 +152,14 @@ class Tensor(Model):
 
     def _contradictions(self) -> Iterator[tuple[str, str]]:
         """Yield, for keys that cannot be combined, what is wrong and what was expected."""
-        given, rank, layout = self.model_fields_set, len(self.sizes), self.layout
+        written, rank, layout = self.model_fields_set, len(self.sizes), self.layout
         if self.blocksize is not None and layout not in BLOCKED:
             yield f"blocksize does not apply to the layout {layout}", f"layout {' or '.join(BLOCKED)}"
         for key in ("nnz", "dense_dim"):
-            if key in given and layout not in SPARSE_LAYOUTS:
+            if key in written and layout not in SPARSE_LAYOUTS:
                 yield f"{key} does not apply to the layout {layout}", "a sparse layout"
         for key in ("memory", "conj", "neg"):
-            if key in given and layout not in ("strided", "jagged"):
+            if key in written and layout not in ("strided", "jagged"):
                 yield f"{key} does not apply to the layout {layout}", "the layout strided or jagged"
         least = 0 if layout in ("strided", "mkldnn", "sparse_coo") else 2
         if rank < least:
@@ -168,11 +168,11 @@ class Tensor(Model):
         square += [self.through] if self.through in SQUARE_THROUGH else []
         if square and (rank < 2 or self.sizes[-1] != self.sizes[-2]):
             yield f"{square[0]} needs square matrices, not the shape {list(self.sizes)}", "two equal last dimensions"
-        if self.normal and given & {"low", "high"}:
+        if self.normal and written & {"low", "high"}:
             yield "low and high do not go with mean and std", "either bounds, or mean and std"
-        if "values" in given:
+        if "values" in written:
             for key in ("low", "high", "exclude", "mean", "std"):
-                if key in given:
+                if key in written:
                     yield f"{key} does not apply to explicit values", f"either values or {key}"
             if self.structure in ("distinct", "permutation", "one_hot"):
                 yield f"the structure {self.structure} would replace the explicit values", "either values or structure"

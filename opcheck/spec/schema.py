@@ -61,8 +61,8 @@ def _examples() -> dict[str, dict[str, list[Any]]]:
 
 def examples(model: type[BaseModel], key: str) -> list[Any]:
     """Return examples of the values of a key. They stand under the class that declares it."""
-    found = (_examples().get(base.__name__, {}).get(key) for base in model.__mro__)
-    return next((given for given in found if given), [])
+    listed = (_examples().get(base.__name__, {}).get(key) for base in model.__mro__)
+    return next((one for one in listed if one), [])
 
 
 class _Writer(GenerateJsonSchema):
@@ -84,8 +84,8 @@ class _Writer(GenerateJsonSchema):
 
     def tuple_schema(self, schema: core_schema.TupleSchema) -> JsonSchemaValue:
         """Return the schema of an array. In draft 7, `items` lists those of fixed length."""
-        found = super().tuple_schema(schema)
-        return found | {"items": found.pop("prefixItems")} if "prefixItems" in found else found
+        written = super().tuple_schema(schema)
+        return written | {"items": written.pop("prefixItems")} if "prefixItems" in written else written
 
     def tagged_union_schema(self, schema: core_schema.TaggedUnionSchema) -> JsonSchemaValue:
         """Return the schema of a value of several kinds. A table may look like two of them."""
@@ -93,15 +93,15 @@ class _Writer(GenerateJsonSchema):
 
     def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
         """Return the schema of a key, with its default if TOML can write it and it says something."""
-        found = super().default_schema(schema)
-        if found.get("default") is None or isinstance(found["default"], dict):
-            found.pop("default", None)
-        return found
+        written = super().default_schema(schema)
+        if written.get("default") is None or isinstance(written["default"], dict):
+            written.pop("default", None)
+        return written
 
     def generate_inner(self, schema: Any) -> JsonSchemaValue:
         """Return the schema of anything. A string that is a name of some kind has those that are known."""
-        found = super().generate_inner(schema)
-        return self._named(found["names"]) if "names" in found else found
+        written = super().generate_inner(schema)
+        return self._named(written["names"]) if "names" in written else written
 
     def _named(self, kind: str) -> JsonSchemaValue:
         known = self.vocabulary.names(kind)
@@ -112,33 +112,33 @@ class _Writer(GenerateJsonSchema):
 
     def dict_schema(self, schema: core_schema.DictSchema) -> JsonSchemaValue:
         """Return the schema of a table whose keys are names. Editors offer `properties`, and no other names."""
-        found = super().dict_schema(schema)
+        written = super().dict_schema(schema)
         keys = self.generate_inner(schema["keys_schema"]) if "keys_schema" in schema else {}
         known = keys.get("enum") or keys.get("anyOf", [{}])[0].get("enum")
         if known:
-            found["properties"] = dict.fromkeys(known, found["additionalProperties"])
-        if "patternProperties" in found:
-            found["additionalProperties"] = False
-        return found
+            written["properties"] = dict.fromkeys(known, written["additionalProperties"])
+        if "patternProperties" in written:
+            written["additionalProperties"] = False
+        return written
 
     def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
         """Return the schema of a table, with what editors show of its keys."""
-        found, model = super().model_schema(schema), schema["cls"]
+        written, model = super().model_schema(schema), schema["cls"]
         about = (model.__doc__ or "").split("\n\n")[0]
-        found |= {"description": about}
-        if found.get("additionalProperties") is False:
+        written |= {"description": about}
+        if written.get("additionalProperties") is False:
             # A schema that refuses each further key: `false` would be a mistake of the whole table. Taplo completes the
             # values of known keys with this schema too, but for the allOf.
-            unknown = {"description": f"unknown key; expected one of {', '.join(found['properties'])}"}
-            found["additionalProperties"] = {"allOf": [True], "not": unknown}
-        for key, node in found["properties"].items():
-            given = examples(model, key)
-            example = [f"Example: `{key} = {render(given[0])}`"] if given else []
+            unknown = {"description": f"unknown key; expected one of {', '.join(written['properties'])}"}
+            written["additionalProperties"] = {"allOf": [True], "not": unknown}
+        for key, node in written["properties"].items():
+            listed = examples(model, key)
+            example = [f"Example: `{key} = {render(listed[0])}`"] if listed else []
             shown = {"description": "\n\n".join([node.get("description", about), *example])}
             # Draft 7 ignores what stands beside a `$ref`.
             node = {"allOf": [{"$ref": node.pop("$ref")}], **node} if "$ref" in node else node
-            found["properties"][key] = node | shown | ({"examples": given} if given else {})
-        return self._with_parameters(found) if model is TemplateUse else found
+            written["properties"][key] = node | shown | ({"examples": listed} if listed else {})
+        return self._with_parameters(written) if model is TemplateUse else written
 
     def _with_parameters(self, use: JsonSchemaValue) -> JsonSchemaValue:
         """Return the schema of a use of a template, with the parameters of the templates."""

@@ -40,10 +40,10 @@ class Vocabulary:
 
     def parameters(self) -> dict[str, tuple[str, ...]]:
         """Return the parameters of each template, by the template's name."""
-        found: dict[str, dict[str, None]] = {}
+        parameters: dict[str, dict[str, None]] = {}
         for template in self.templates:
-            found.setdefault(template.name, {}).update(dict.fromkeys(template.parameters))
-        return {name: tuple(parameters) for name, parameters in sorted(found.items())}
+            parameters.setdefault(template.name, {}).update(dict.fromkeys(template.parameters))
+        return {name: tuple(parameters) for name, parameters in sorted(parameters.items())}
 
     def _abouts(self) -> dict[str, str]:
         abouts = {template.name: template.file.template.about for template in self.templates}
