@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from opcheck.spec.versions import version_of
-from opcheck.suite.project import OVERRIDES, Plugin
+from opcheck.suite.options import SELECTION, overrides
+from opcheck.suite.project import Plugin
 
 if TYPE_CHECKING:
     from opcheck.report.model import Run
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
 
 COMMAND = pytest.StashKey[list[str]]()
 """The command, if it is another one than pytest's."""
-
-NAMES = ("device", "operator", "check", "dtype", "tag")
 
 
 def facts(plugin: Plugin) -> Facts:
@@ -58,12 +57,11 @@ def _header(plugin: Plugin, begun: Run) -> Run:
 
     option = plugin.config.option
     command = plugin.config.stash.get(COMMAND, begun.command)
-    given = {name: getattr(option, f"opcheck_{name}") for name in OVERRIDES}
     known: dict[str, object] = {
         "devices": [Device(name=profile.name) for profile in plugin.devices],
         "command": command,
         "selection": dict(_selection(plugin)),
-        "overrides": {name: value for name, value in given.items() if value is not None},
+        "overrides": overrides(option),
         "engine": option.opcheck_engine or plugin.settings.engine,
         "seed": plugin.seed,
     }
@@ -75,7 +73,7 @@ def _selection(plugin: Plugin) -> Iterator[tuple[str, list[str]]]:
     from opcheck.report.places import within
 
     option, root = plugin.config.option, plugin.settings.root
-    for name in NAMES:
+    for name in SELECTION:
         if values := plugin.names(name):
             yield name, [*values]
     for name, key in (("k", "keyword"), ("m", "markexpr"), ("deselect", "deselect")):
