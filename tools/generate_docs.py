@@ -12,9 +12,9 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from opcheck.matrix import Matrix
-from opcheck.plan.builtin_kinds import BUILTIN as CHECKS
 from opcheck.settings import Settings
 from opcheck.spec import dtypes, templates, values
+from opcheck.spec.checks import BUILTIN as CHECKS
 from opcheck.spec.claims import (
     Accuracy,
     Dtypes,

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, overload
 
 from pydantic import TypeAdapter, ValidationError
 
-from opcheck.plan.builtin_kinds import BUILTIN
-from opcheck.plan.kind import CheckKind
 from opcheck.plan.kinds import REGISTERED, check_kinds, register
+from opcheck.spec.check import CheckKind
+from opcheck.spec.checks import BUILTIN
 from opcheck.spec.claims import Supports
 from opcheck.spec.model import MarkName
 from opcheck.spec.problems import listing, suggestion
@@ -97,7 +97,7 @@ def register_check(
             needs=(needs,) if isinstance(needs, str) else tuple(needs),
             dtypes=dtypes,
             every_variant=every_variant,
-            applies=lambda operator, supports: applies is None or applies(operator),
+            applies=applies or "",
             judge=judge,
         )
         _refuse_mistakes(kind)

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
-from opcheck.plan.builtin_kinds import BUILTIN
-from opcheck.plan.kind import CheckKind
+from opcheck.spec.check import CheckKind
+from opcheck.spec.checks import BUILTIN
 from opcheck.spec.problems import Problem, SpecError, listing, nearest
 
 GROUP = "opcheck.checks"

@@ -7,9 +7,9 @@ from functools import lru_cache
 
 from opcheck.plan.case import Case
 from opcheck.plan.expectations import applying, known
-from opcheck.plan.kind import CheckKind
 from opcheck.plan.kinds import check_kinds
 from opcheck.plan.selection import Selection, names_operator
+from opcheck.spec.check import CheckKind
 from opcheck.spec.device import DeviceProfile
 from opcheck.spec.dtypes import COARSE, HALF, STANDARD, double_of, expand
 from opcheck.spec.library import DeviceClaims, Library, Operator, Variant

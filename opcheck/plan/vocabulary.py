@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 
-from opcheck.plan.builtin_kinds import BUILTIN
 from opcheck.plan.kinds import check_kinds
 from opcheck.plan.plugins import load_plugins
 from opcheck.settings import Settings
 from opcheck.spec.catalogue import Catalogue
+from opcheck.spec.checks import BUILTIN
 from opcheck.spec.device import profiles
 from opcheck.spec.templates import Template, builtin, builtin_names
 from opcheck.spec.vocabulary import Vocabulary

@@ -1,11 +1,12 @@
 """What an operator claims apart from its samples: dtypes, support, tolerances, outputs and known failures."""
 
 from collections.abc import Iterable
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, create_model, model_validator
 
 from opcheck.spec import dtypes as names
+from opcheck.spec.checks import BUILTIN as CHECKS
 from opcheck.spec.model import (
     CheckName,
     DeviceName,
@@ -58,7 +59,7 @@ Jacobian = Literal["full", "projected", "auto"]
 Order = Literal["rev_over_fwd", "fwd_over_fwd", "scalarized_second_order", "rev_over_rev_over_rev"]
 
 
-class Supports(Model):
+class _Supports(Model):
     """The supported kinds of differentiation and calling. `false` is a claim too: the attempt must raise an error."""
 
     backward: bool | Frozen[str | int] = Field(
@@ -80,14 +81,23 @@ class Supports(Model):
     outputs: bool | Frozen[str | int] = Field(
         default=True, description="outputs with a derivative: all, or a list of their names or positions"
     )
-    purity: bool = Field(default=True, description="arguments, cotangents and captured tensors left as they are")
-    context: bool = Field(default=True, description="independence of modes, autocast, threads and other calls")
-    saved: bool = Field(default=True, description="what is kept for backward is guarded against changes in place")
-    aliasing: bool = Field(default=True, description="one tensor in two places; memory shared with outputs")
 
     def disclaimed(self) -> tuple[str, ...]:
         """Return the names of the features that are not supported, or not for all arguments."""
         return tuple(name for name, claim in self if claim is not True)
+
+
+if TYPE_CHECKING:
+    Supports = _Supports
+else:
+    # A check that can be disclaimed by its own name brings its key with its row.
+    Supports = create_model(
+        "Supports",
+        __base__=_Supports,
+        __doc__=_Supports.__doc__,
+        __module__=__name__,
+        **{kind.name: (bool, Field(default=True, description=kind.feature)) for kind in CHECKS if kind.feature},
+    )
 
 
 class Tolerance(Model):

@@ -176,10 +176,72 @@ class Operator:
         reference = self.spec.reference_in_full
         return reference is not None and reference.is_differentiable
 
+    # What a row of the table of checks may ask (`CheckKind.applies`):
+
     @cached_property
     def has_sparse_samples(self) -> bool:
         """Whether any sample has a tensor with a sparse layout."""
         return any(sample.is_sparse for sample in self.samples)
+
+    @property
+    def has_dense_samples(self) -> bool:
+        """Whether any sample has dense leaves only."""
+        return self._has_leaves_of("strided")
+
+    @property
+    def has_movable_samples(self) -> bool:
+        """Whether all leaves of any sample are strided or sparse, so that each of their elements can be moved."""
+        return self._has_leaves_of("strided", *SPARSE_LAYOUTS)
+
+    @property
+    def has_reference(self) -> bool:
+        """Whether the spec names a reference."""
+        return self.spec.reference is not None
+
+    @property
+    def has_errors(self) -> bool:
+        """Whether the spec lists inputs that must be refused."""
+        return bool(self.spec.errors)
+
+    @property
+    def has_ways_to_call(self) -> bool:
+        """Whether there is another way to call the operator: modules have aliases only."""
+        return self.spec.module is None or bool(self.spec.aliases)
+
+    @property
+    def runs_on_cpu(self) -> bool:
+        """Whether the operator is meant to run on the CPU as well."""
+        return self.spec.devices is None or "cpu" in self.spec.devices
+
+    @property
+    def is_reproducible(self) -> bool:
+        """Whether the operator gives the same numbers in each dtype: random ones do not."""
+        return not self.spec.reseed
+
+    @property
+    def is_registered(self) -> bool:
+        """Whether the operator is registered with torch."""
+        return self.spec.is_registered
+
+    @property
+    def is_module(self) -> bool:
+        """Whether the operator is a module."""
+        return self.spec.module is not None
+
+    def has_disclaimers(self, supports: Supports) -> bool:
+        """Tell whether the spec disclaims something that the check `unsupported` can test."""
+        silent = {"out", "outputs"}  # tested by `variants` and `detached`
+        if not self.has_sparse_samples:
+            silent.add("masked")  # it concerns sparse samples only
+        if not any(variant.kind == "inplace" for variant in self.variants):
+            silent.add("inplace_backward")
+        return bool(set(supports.disclaimed()) - silent)
+
+    def _has_leaves_of(self, *layouts: str) -> bool:
+        return any(
+            all(tensor.layout in layouts or tensor.grad is False for tensor in sample.tensors())
+            for sample in self.samples
+        )
 
     def on(self, device: DeviceProfile) -> DeviceClaims:
         """Return its claims on a device, without the dtypes that the device lacks."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from opcheck.plan.builtin_kinds import BUILTIN
+from opcheck.spec.checks import BUILTIN
 
 SAMPLES = "samples = [{ args = [{ shape = [2], low = 0.5 }] }]"
 KEYS = "supports = { forward_ad = false, vmap = false, out = false }"

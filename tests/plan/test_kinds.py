@@ -11,7 +11,7 @@ import pytest
 
 import opcheck
 from opcheck.plan import CheckKind, check_kinds
-from opcheck.plan.builtin_kinds import BUILTIN
+from opcheck.spec.checks import BUILTIN
 from opcheck.spec.claims import Supports
 
 

@@ -17,11 +17,11 @@ from pydantic import BaseModel, TypeAdapter
 from pydantic.json_schema import models_json_schema
 
 from opcheck.plan import load
-from opcheck.plan.builtin_kinds import BUILTIN
 from opcheck.plan.vocabulary import of_project, shipped
 from opcheck.settings import Settings
 from opcheck.spec import SpecError
 from opcheck.spec import schema as written
+from opcheck.spec.checks import BUILTIN
 from opcheck.spec.document import Document
 from opcheck.spec.dtypes import FOLLOWING, GROUPS, KNOWN
 from opcheck.spec.load import builtin_folder
@@ -138,13 +138,18 @@ def test_a_key_is_described_and_has_valid_examples(model: type[BaseModel], key: 
         adapter.validate_python(example)
 
 
+def fields(model: type) -> dict[str, Any]:
+    return getattr(model, "model_fields", {})
+
+
 def test_examples_are_about_keys_that_exist() -> None:
     declared = {base.__name__: base for model in models() for base in model.__mro__}
     unknown = [
         f"{name}.{key}"
         for name, table in written._examples().items()
         for key in table
-        if name not in declared or key not in getattr(declared[name], "__annotations__", {})
+        if name not in declared
+        or key not in {**vars(declared[name]).get("__annotations__", {}), **fields(declared[name])}
     ]
     assert unknown == []
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
-from opcheck.plan.builtin_kinds import BUILTIN
 from opcheck.report.lacks import lacks
 from opcheck.report.model import Record, Report
 from opcheck.run.outcome import KINDS
+from opcheck.spec.checks import BUILTIN
 
 TEXTS = ("operator", "variant", "check", "device", "dtype", "family", "reason", "file")
 """What is written as a number, which stands for a text in a table."""

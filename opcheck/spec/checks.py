@@ -1,21 +1,8 @@
-"""The built-in checks."""
+"""The table of built-in checks. What a spec may disclaim, and what documents say of a check, follows from its row."""
 
 from __future__ import annotations
 
-from opcheck.plan.kind import (
-    CheckKind,
-    has_dense_samples,
-    has_disclaimers,
-    has_errors,
-    has_movable_samples,
-    has_reference,
-    has_sparse_samples,
-    has_ways_to_call,
-    is_module,
-    is_registered,
-    is_reproducible,
-    runs_on_cpu,
-)
+from opcheck.spec.check import CheckKind
 
 BASIC = ("device_consistency", "purity", "nondeterminism")
 SOUND = (*BASIC, "context", "needs_input_grad")
@@ -46,7 +33,7 @@ BUILTIN = (
         "opcheck.checks.jacobian.accuracy:check",
         needs=("backward",),
         rests_on=(*BASIC, "context"),
-        applies=has_movable_samples,
+        applies="has_movable_samples",
     ),
     CheckKind(
         "batched_grad",
@@ -92,7 +79,7 @@ BUILTIN = (
         "purity",
         "forward, backward and forward mode leave arguments, cotangents, tangents and captured tensors as they are",
         "opcheck.checks.behavior.purity:check",
-        needs=("purity",),
+        feature="arguments, cotangents and captured tensors left as they are",
         may_be_wrong=True,
         rests_on=("device_consistency",),
     ),
@@ -101,13 +88,13 @@ BUILTIN = (
         "a module changes its buffers in training mode only",
         "opcheck.checks.behavior.buffers:check",
         every_variant=False,
-        applies=is_module,
+        applies="is_module",
     ),
     CheckKind(
         "context",
         "values and gradients do not depend on modes (grad, inference, deterministic), autocast, threads, other calls",
         "opcheck.checks.behavior.context:check",
-        needs=("context",),
+        feature="independence of modes, autocast, threads and other calls",
         may_be_wrong=True,
         rests_on=BASIC,
         every_variant=False,
@@ -132,7 +119,8 @@ BUILTIN = (
         "saved",
         "a tensor changed in place between forward and backward makes backward raise, or does not matter",
         "opcheck.checks.behavior.saved:check",
-        needs=("backward", "saved"),
+        needs=("backward",),
+        feature="what is kept for backward is guarded against changes in place",
         may_be_wrong=True,
         rests_on=(*BASIC, "context"),
         every_variant=False,
@@ -149,7 +137,8 @@ BUILTIN = (
         "aliasing",
         "one tensor in two places has the sum of both gradients; outputs share no memory behind autograd's back",
         "opcheck.checks.behavior.aliasing:check",
-        needs=("backward", "aliasing"),
+        needs=("backward",),
+        feature="one tensor in two places; memory shared with outputs",
         may_be_wrong=True,
         rests_on=(*BASIC, "context"),
         every_variant=False,
@@ -176,7 +165,7 @@ BUILTIN = (
         "opcheck.checks.jacobian.compare:check",
         needs=("backward", "forward_ad", "second_order", "rev_over_fwd"),
         rests_on=(*SOUND, "forward_ad", "rev_over_rev"),
-        applies=has_dense_samples,
+        applies="has_dense_samples",
     ),
     CheckKind(
         "fwd_over_fwd",
@@ -184,7 +173,7 @@ BUILTIN = (
         "opcheck.checks.jacobian.compare:check",
         needs=("backward", "forward_ad", "second_order", "fwd_over_fwd"),
         rests_on=(*SOUND, "forward_ad", "rev_over_rev"),
-        applies=has_dense_samples,
+        applies="has_dense_samples",
     ),
     CheckKind(
         "rev_over_rev_over_rev",
@@ -192,7 +181,7 @@ BUILTIN = (
         "opcheck.checks.jacobian.compare:check",
         needs=("backward", "second_order", "third_order"),
         rests_on=(*SOUND, "saved", "backward", "rev_over_rev"),
-        applies=has_dense_samples,
+        applies="has_dense_samples",
     ),
     CheckKind(
         "scalarized_second_order",
@@ -209,13 +198,13 @@ BUILTIN = (
         "masked",
         needs=("backward", "masked"),
         may_be_wrong=True,
-        applies=has_sparse_samples,
+        applies="has_sparse_samples",
     ),
     CheckKind(
         "unsupported",
         "what the spec disclaims is refused with an error, never answered with a wrong number",
         "opcheck.checks.behavior.unsupported:check",
-        applies=has_disclaimers,
+        of_disclaimers=True,
     ),
     CheckKind(
         "low_precision_grad",
@@ -224,7 +213,7 @@ BUILTIN = (
         needs=("backward",),
         dtypes="coarse",
         every_variant=False,
-        applies=is_reproducible,
+        applies="is_reproducible",
     ),
     CheckKind(
         "dtypes",
@@ -240,7 +229,7 @@ BUILTIN = (
         rests_on=("device_consistency",),
         dtypes="values",
         every_variant=False,
-        applies=has_ways_to_call,
+        applies="has_ways_to_call",
     ),
     CheckKind(
         "reference",
@@ -249,7 +238,7 @@ BUILTIN = (
         rests_on=("device_consistency",),
         dtypes="values",
         every_variant=False,
-        applies=has_reference,
+        applies="has_reference",
     ),
     CheckKind(
         "device_consistency",
@@ -257,7 +246,7 @@ BUILTIN = (
         "opcheck.checks.values.device_consistency:check",
         dtypes="values",
         every_variant=False,
-        applies=runs_on_cpu,
+        applies="runs_on_cpu",
         beside_cpu=True,
     ),
     CheckKind(
@@ -274,13 +263,13 @@ BUILTIN = (
         "opcheck.checks.values.errors:check",
         dtypes="one",
         every_variant=False,
-        applies=has_errors,
+        applies="has_errors",
     ),
     CheckKind(
         "registration",
         "schema, autograd registration, fake tensors and AOT dispatch pass torch.library.opcheck",
         "opcheck.checks.values.registration:check",
         every_variant=False,
-        applies=is_registered,
+        applies="is_registered",
     ),
 )
