@@ -8,7 +8,9 @@ from operators.looped import forward_jacobian, reverse_jacobian, to_real
 from opcheck.derivatives.autodiff import vjp
 from opcheck.engines import BatchedEngine, TorchEngine
 
-engines = pytest.mark.parametrize("engine", [TorchEngine(), BatchedEngine()], ids=["torch", "batched"])
+# tests/engines has what is to be known of torch's engine by day.
+BOTH = [pytest.param(TorchEngine(), marks=pytest.mark.nightly), BatchedEngine()]
+engines = pytest.mark.parametrize("engine", BOTH, ids=["torch", "batched"])
 
 # The corpus asks for strange things, of which torch warns.
 pytestmark = [pytest.mark.filterwarnings("ignore::UserWarning"), pytest.mark.filterwarnings("ignore::FutureWarning")]
@@ -80,6 +82,7 @@ def test_what_a_right_function_disclaims_is_refused(engine, entry, dtype):
 MISSED = [fault for fault in (*FAULTS, *BLIND_SPOTS) if fault.torch_misses]
 
 
+@pytest.mark.nightly
 @each(MISSED)
 def test_what_torch_misses_is_wrong_all_the_same(entry, dtype):
     leaves = entry.leaves(dtype)
@@ -173,11 +176,13 @@ def test_a_right_function_has_lost_no_digits(entry, dtype):
     assert digits_lost(entry, dtype) == set()
 
 
+@pytest.mark.nightly
 @each(LOW_ACCURACY)
 def test_single_precision_is_found_at_second_order_if_at_all(entry, dtype):
     assert found(TorchEngine(), JACOBIANS, entry, dtype) == entry.caught_by
 
 
+@pytest.mark.nightly
 @each(BLIND_SPOTS)
 def test_torch_is_blind_to_what_it_does_not_ask_for(entry, dtype):
     assert found(TorchEngine(), JACOBIANS, entry, dtype) == set()

@@ -166,6 +166,7 @@ def test_no_report_at_all_is_one_too(action):
     assert (done.code, done.out) == (1, "::error title=opcheck::there is no report\n")
 
 
+@pytest.mark.nightly
 def test_one_job_does_it_all_without_a_matrix(action):
     done = action.step("all", options=f"{FEW} --operator demo.*")
     assert done.code == 1

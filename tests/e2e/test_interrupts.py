@@ -39,7 +39,11 @@ def interrupted(project, number, *options):
 
 @pytest.mark.parametrize(
     ("number", "options"),
-    [(signal.SIGINT, ()), (signal.SIGTERM, ()), (signal.SIGINT, ("-n", "2"))],
+    [
+        pytest.param(signal.SIGINT, (), marks=pytest.mark.nightly),
+        (signal.SIGTERM, ()),
+        (signal.SIGINT, ("-n", "2")),
+    ],
     ids=["interrupt", "terminate", "interrupt-parallel"],
 )
 def test_a_signal_leaves_a_report_of_what_had_finished(shared, request, number, options):
