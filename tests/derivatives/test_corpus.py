@@ -16,11 +16,13 @@ engines = pytest.mark.parametrize("engine", BOTH, ids=["torch", "batched"])
 pytestmark = [pytest.mark.filterwarnings("ignore::UserWarning"), pytest.mark.filterwarnings("ignore::FutureWarning")]
 
 
-def each(entries):
-    """Parametrize over entries in each of their dtypes."""
+def each(entries, one_by_day=False):
+    """Parametrize over entries in each of their dtypes. By day in the last alone, where one is enough."""
     cases = [(entry, dtype) for entry in entries for dtype in entry.dtypes]
     ids = [f"{entry.name}-{str(dtype).removeprefix('torch.')}" for entry, dtype in cases]
-    return pytest.mark.parametrize(("entry", "dtype"), cases, ids=ids)
+    later = [one_by_day and dtype != entry.dtypes[-1] for entry, dtype in cases]
+    params = [pytest.param(*case, marks=[pytest.mark.nightly] * late) for case, late in zip(cases, later, strict=True)]
+    return pytest.mark.parametrize(("entry", "dtype"), params, ids=ids)
 
 
 def answer(engine, check, entry, dtype):
@@ -58,7 +60,7 @@ def test_a_fault_is_found_by_each_check_that_should(engine, entry, dtype):
 
 
 @engines
-@each((*FAULTS, *LOW_ACCURACY))
+@each((*FAULTS, *LOW_ACCURACY), one_by_day=True)
 def test_no_other_jacobian_is_blamed_for_it(engine, entry, dtype):
     others = set(JACOBIANS) - entry.caught_by - entry.either - entry.disclaims
     assert found(engine, others, entry, dtype) == set()

@@ -304,9 +304,11 @@ class TestEndings:
     @pytest.mark.parametrize(
         ("name", "message"),
         [
-            ("leaves", "demo.leaves: it ends its process by an exception: SystemExit: 3"),
+            pytest.param(
+                "leaves", "demo.leaves: it ends its process by an exception: SystemExit: 3", marks=pytest.mark.nightly
+            ),
             ("interrupts", "demo.interrupts: it ends its process by an exception: KeyboardInterrupt: mine"),
-            ("ends", "demo.ends: it ends its process with status 3"),
+            pytest.param("ends", "demo.ends: it ends its process with status 3", marks=pytest.mark.nightly),
         ],
     )
     def test_what_an_operator_ends_its_process_by_is_said(self, cli, project, name, message):
