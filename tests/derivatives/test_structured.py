@@ -107,23 +107,23 @@ def test_right_operators_pass_in_all_entries(name, dtype):
 
 
 @EACH
-@pytest.mark.parametrize("place", [0, pytest.param(1, marks=pytest.mark.nightly)])
-def test_one_wrong_entry_is_found_and_named_wherever_it_is_planted(name, dtype, place):
+def test_one_wrong_entry_is_found_and_named_wherever_it_is_planted(name, dtype):
     operator = OPERATORS[name]
     leaves = operator.leaves(dtype)
-    draw = random.Random(f"{name} {place}")
-    leaf = draw.randrange(len(leaves))
-    index = tuple(draw.randrange(size) for size in leaves[leaf].shape)
-    wrong = planted(operator.function, leaf, index, lambda grad, at: 1.05 * grad[at])
-    if leaves[leaf].numel() > 1000:  # fast mode sees a share of the whole gradient
-        assert torch.autograd.gradcheck(wrong, leaves, fast_mode=True, check_undefined_grad=False)
-    found = ask(wrong, leaves)
-    assert found is not None, (leaf, index)
-    assert found.kind == "wrong"
-    assert {(entry.leaf, entry.leaf_index) for entry in found.worst} == {(leaf, index)}
-    entry = found.worst[0]
-    assert entry.analytical == pytest.approx(1.05 * entry.numerical, rel=1e-4)
-    assert entry.describe() in found.text
+    draw = random.Random(name)
+    for _ in range(2):
+        leaf = draw.randrange(len(leaves))
+        index = tuple(draw.randrange(size) for size in leaves[leaf].shape)
+        wrong = planted(operator.function, leaf, index, lambda grad, at: 1.05 * grad[at])
+        if leaves[leaf].numel() > 1000:  # fast mode sees a share of the whole gradient
+            assert torch.autograd.gradcheck(wrong, leaves, fast_mode=True, check_undefined_grad=False)
+        found = ask(wrong, leaves)
+        assert found is not None, (leaf, index)
+        assert found.kind == "wrong"
+        assert {(entry.leaf, entry.leaf_index) for entry in found.worst} == {(leaf, index)}
+        entry = found.worst[0]
+        assert entry.analytical == pytest.approx(1.05 * entry.numerical, rel=1e-4)
+        assert entry.describe() in found.text
 
 
 def test_the_entry_is_that_of_the_whole_jacobian():

@@ -186,6 +186,7 @@ def test_so_it_is_in_two_processes(in_two_processes):
     assert "Traceback" not in run.out + run.err
 
 
+@pytest.mark.nightly
 def test_after_two_time_outs_the_other_cases_of_an_operator_are_blocked(shared):
     checks = ("vmap", "purity", "variants", "context", "dtypes")
 

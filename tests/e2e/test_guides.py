@@ -130,6 +130,7 @@ class TestTriton:
         assert "21 passed" in run.out
 
 
+@pytest.mark.nightly
 def test_both_suites_of_the_page_about_gradcheck_do_what_is_shown(project, cli):
     codes = []
     for files, command, lines in steps(FROM_GRADCHECK):
