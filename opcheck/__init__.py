@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from opcheck.api.register import register_check
     from opcheck.api.report import CheckError, CheckReport
     from opcheck.api.running import run
-    from opcheck.checks.subject import Subject
+    from opcheck.checks.base import Subject
     from opcheck.checks.verdict import Verdict
     from opcheck.dropin.gradcheck import GradcheckError, gradcheck, gradgradcheck
     from opcheck.parametrize import cases
@@ -38,7 +38,7 @@ HOMES = {
     "GradcheckError": "opcheck.dropin.gradcheck",
     "Outcome": "opcheck.run.outcome",
     "SpecError": "opcheck.spec.problems",
-    "Subject": "opcheck.checks.subject",
+    "Subject": "opcheck.checks.base",
     "Verdict": "opcheck.checks.verdict",
     "cases": "opcheck.parametrize",
     "check": "opcheck.api.check",

@@ -62,13 +62,12 @@ class BoundCase:
     def _context(self) -> Context:
         from opcheck.checks import Context
         from opcheck.devices.availability import availability
-        from opcheck.engines import TorchEngine
 
         case = self.case
         present = availability(case.device)
         if not present.present:
             pytest.skip(f"the device {case.device.name} is not present: {present.reason}")
-        return Context(case, TorchEngine(), self.settings, self.samples(), case.device.device_string)
+        return Context(case, self.settings, self.samples(), case.device.device_string)
 
 
 def cases(

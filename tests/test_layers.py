@@ -19,7 +19,7 @@ from opcheck.report.writing import write
 PACKAGE = Path(__file__).resolve().parent.parent / "opcheck"
 
 LAYERS = (
-    "text", "spec", "matrix", "settings", "devices", "plan", "samples", "derivatives", "engines", "dropin", "checks",
+    "text", "spec", "matrix", "settings", "devices", "plan", "samples", "derivatives", "dropin", "checks",
     "run", "report",
     "api", "draft", "suite", "parametrize", "__init__", "pytest_plugin", "cli", "__main__",
 )  # fmt: skip
@@ -27,8 +27,7 @@ LAYERS = (
 
 STANDS_ALONE = {
     "derivatives": ("text",),
-    "engines": ("text", "derivatives"),
-    "dropin": ("text", "derivatives", "engines"),
+    "dropin": ("text", "derivatives"),
 }
 """Calculus knows nothing of specs, although it comes after them."""
 

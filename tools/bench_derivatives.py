@@ -29,11 +29,9 @@ from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
 from torch.nn import functional
 
-from opcheck.checks.context import Context
-from opcheck.checks.subject import Subject
-from opcheck.derivatives import Engine, Numbers, Request
-from opcheck.engines import BatchedEngine, TorchEngine
-from opcheck.engines.batched_engine import Point
+from opcheck.checks import Context
+from opcheck.derivatives import Numbers, Request
+from opcheck.derivatives.point import Point
 from opcheck.plan import Selection, load, plan
 from opcheck.settings import Settings
 from opcheck.spec.device import profiles
@@ -66,9 +64,9 @@ def shipped(settings: Settings) -> Iterator[tuple[str, list[str], Request]]:
         if case.variant.kind == "function" and not case.expectations:
             cases[case.subject, case.dtype][case.check] = case
     for (_, dtype), checks in cases.items():
-        context = Context(next(iter(checks.values())), TorchEngine(), settings, (), "cpu")
+        context = Context(next(iter(checks.values())), settings, (), "cpu")
         for sample in context.case.samples:
-            request = Subject.of(context, sample).request.with_(key="", undefined_grad=False, non_contiguous=(False,))
+            request = context.subject(sample).request.with_(undefined_grad=False, non_contiguous=(False,))
             if request.leaves and all(leaf.layout is torch.strided for leaf in request.leaves):
                 yield dtype, [check for check in CHECKS if check in checks], request
 
@@ -95,19 +93,19 @@ def measure(request: Request, checks: list[str], label: str, times: Times, *, sl
         asked = partial(call, request.function, request.leaves, fast_mode=mode == "fast", **parameters)
         if not _timed(asked, mine, (label, check, mode)):
             return False
-    _answers(BatchedEngine(), request, checks, None, label)
-    if not _answers(BatchedEngine(), request, checks, mine, label):
+    _answers(request, checks, None, label)
+    if not _answers(request, checks, mine, label):
         return False
     for key, seconds in mine.items():
         times[key] += seconds
     return True
 
 
-def _answers(engine: Engine, request: Request, checks: list[str], mine: Times | None, label: str) -> bool:
-    keyed = request.with_(key="sample#0")
+def _answers(request: Request, checks: list[str], mine: Times | None, label: str) -> bool:
+    point = Point(request)
     for check in checks:
         start = time.perf_counter()
-        found = engine.ask(check, keyed)
+        found = point.objection(check)
         if mine is not None:
             mine[label, check, "opcheck"] += time.perf_counter() - start
         if found is not None:
@@ -166,7 +164,7 @@ def measure_large(repeats: int = 9) -> list[dict[str, Any]]:
 
 
 def _asked(request: Request) -> object:
-    return BatchedEngine().ask("backward", request)
+    return Point(request).objection("backward")
 
 
 def ratios(times: Times, chosen: Callable[[str, str], bool] = lambda label, check: True) -> dict[str, float | None]:

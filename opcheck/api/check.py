@@ -20,7 +20,7 @@ from opcheck.plan.planner import plan
 from opcheck.plan.selection import Selection
 from opcheck.run.late_imports import import_what_is_late
 from opcheck.run.runner import run
-from opcheck.run.session import ENGINES, RunSession
+from opcheck.run.session import RunSession
 from opcheck.samples.captured import module_call
 from opcheck.samples.operator import as_operator
 from opcheck.samples.resolve import Unresolved
@@ -130,7 +130,7 @@ def check(
     cases = _planned(operator, _device((args, kwargs), settings), chosen, number)
     if any(action == "error" for action, *_ in warnings.filters):
         import_what_is_late()  # a warning that is an error would leave it half done
-    session = CheckSession(settings, ENGINES[settings.engine](), callables={operator.id: function})
+    session = CheckSession(settings, settings.engine, callables={operator.id: function})
     outcomes, causes = [], []
     for case in cases:
         outcomes.append(run(case, session))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from opcheck.checks.subject import Subject
+from opcheck.checks.base import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, fails
 from opcheck.derivatives.disagreement import called
 
@@ -28,7 +28,7 @@ def agree(
     whose: where the expected values come from, as in "output 0 is not that of the loop".
     names: the names of the outputs, as in `.loss`; empty if they have positions instead.
     """
-    check = subject.context.case.check
+    check = subject.check
     if len(got) != len(expected):
         return fails(f"{check}: {len(got)} outputs, not {len(expected)} as those of {whose}")
     tolerance = subject.context.value_tolerance()

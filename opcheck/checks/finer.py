@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from opcheck.checks.base import Subject
 from opcheck.checks.rounding import moved_inputs
-from opcheck.checks.subject import Subject
 from opcheck.derivatives import NO_REFUSAL
 from opcheck.derivatives.coordinates import index_text, split, vector, vectors_like
 from opcheck.samples import Inputs, TestedFunction

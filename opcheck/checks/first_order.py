@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from opcheck.checks.base import Subject
+from opcheck.checks.calls import is_strided
 from opcheck.checks.finer import cotangents_of
-from opcheck.checks.ordinary import is_strided
-from opcheck.checks.subject import Subject
 from opcheck.derivatives.autodiff import jvp, vjp
 from opcheck.derivatives.coordinates import vectors_like
 from opcheck.samples import Inputs, TestedFunction
@@ -32,7 +32,7 @@ class Directions:
         """Return random directions in the dtypes of a sample. There are no cotangents if no output requires grad."""
         with torch.enable_grad():
             outputs = with_gradient(differentiable(subject.function(*subject.leaves)))
-        forward = subject.context.case.claims.supports.forward_ad and is_strided(subject)
+        forward = subject.supports.forward_ad and is_strided(subject)
         return cls(cotangents_of(outputs), vectors_like(subject.leaves, 1) if forward else None)
 
     def changed(self, change: Callable[[Tensor], Tensor]) -> Directions:

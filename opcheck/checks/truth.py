@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from opcheck.checks.context import Context
-from opcheck.checks.reference import referred
-from opcheck.checks.subject import Subject
+from opcheck.checks.base import Context, Subject
+from opcheck.checks.values.reference import referred
 from opcheck.samples import Inputs, TestedFunction
 from opcheck.spec.dtypes import double_of, finer_than
 
@@ -53,7 +52,7 @@ def _own(subject: Subject, context: Context, dtype: str, where: str = "") -> Tru
 
 def by_reference(subject: Subject, inputs: Inputs, how: str = "") -> Truth:
     """Return the reference of the operator at some inputs of a sample. Raises Unresolved."""
-    reference = subject.context.case.operator.spec.reference_in_full
+    reference = subject.case.operator.spec.reference_in_full
     assert reference is not None
     operator = referred(reference, subject.context.settings.modules)
     function = replace(subject.function, operator=operator, inputs=inputs, inplace=False)

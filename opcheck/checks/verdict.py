@@ -49,6 +49,8 @@ class Verdict:
     """Whether the claim says anything about the sample. If not, nothing is compared."""
     out_of_reach: bool = False
     """torch has no way to ask about the claim at this sample, whatever the operator does. Nothing is compared."""
+    refused: bool = False
+    """Whether the operator raises an error instead of returning a number."""
     cause: BaseException | None = field(default=None, repr=False, compare=False)
     """The exception behind it, for debuggers."""
 
@@ -80,7 +82,7 @@ def fails(title: str, detail: str = "", **fields: Any) -> Verdict:
 def refused(kind: CheckKind, title: str) -> Verdict:
     """Return the verdict that the operator raises an error instead of doing what it claims."""
     fields = {} if kind.asked or not kind.needs else remedy(f"supports.{kind.needs[-1]}", False)
-    return fails(title, kind.remedy, **fields)
+    return Verdict(False, title, kind.remedy, fields=fields, refused=True)
 
 
 def remedy(key: str, write: bool | str) -> dict[str, Any]:
@@ -129,7 +131,7 @@ class Blocked(Exception):
         self.check = check
 
 
-def told(error: BaseException) -> str:
+def one_line(error: BaseException) -> str:
     """Return an exception as one line, even if its text is long or cannot be had."""
     text = " ".join(message_of(error).split())
     return shortened(f"{class_of(error)}: {text}" if text else class_of(error), 500)

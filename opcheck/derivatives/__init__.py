@@ -1,6 +1,6 @@
 """Calculus: Jacobians by finite differences and by automatic differentiation, and how they compare. Knows no specs."""
 
-from opcheck.derivatives.disagreement import Disagreement, Engine
+from opcheck.derivatives.disagreement import Disagreement
 from opcheck.derivatives.question import AUTO, NO_REFUSAL, Coverage, Numbers, Request, TooLarge, default_numbers
 
 __all__ = [
@@ -8,7 +8,6 @@ __all__ = [
     "NO_REFUSAL",
     "Coverage",
     "Disagreement",
-    "Engine",
     "Numbers",
     "Request",
     "TooLarge",

@@ -1,18 +1,18 @@
-"""The answer of an engine if a claim does not hold: where two Jacobians differ, and what the mistake looks like."""
+"""Why a claim does not hold: where two Jacobians differ, and what the mistake looks like."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from opcheck.derivatives.autodiff import Differentiable, GradientSum, Primal, Pullback, Pushforward
 from opcheck.derivatives.coordinates import blocks, index_text, located, parts, real_size, split
-from opcheck.derivatives.question import Extent, Request
+from opcheck.derivatives.question import Request
 
 Kind = Literal["wrong", "refused", "inconclusive", "low accuracy"]
 """wrong: another number; refused: an error instead of a number; inconclusive: the function has no derivative at the
@@ -104,27 +104,6 @@ class Disagreement:
         lines += [f"also: {entry.describe()}" for entry in others]  # a place that is NaN says what all say
         lines += [f"it looks like this: {finding.text}" for finding in self.findings if finding.kind != "unlike"]
         return "\n".join(lines)
-
-
-class Engine(Protocol):
-    """Computes derivative evidence and says where it contradicts a claim."""
-
-    @property
-    def name(self) -> str:
-        """The name for `--engine`."""
-        ...
-
-    @property
-    def compared(self) -> Extent | None:
-        """How much of a Jacobian the last answer is about; None: it is about none, or that is not known."""
-        ...
-
-    def ask(self, check: str, request: Request) -> Disagreement | None:
-        """Return why the claim of a check does not hold for a request, or None if it holds.
-
-        Passes on the exceptions of the function and of its derivatives.
-        """
-        ...
 
 
 def called(output: int, name: str) -> str:

@@ -145,14 +145,10 @@ class Request:
     """The derivatives of higher order whose whole Jacobians are compared. Others are, where one direction objects."""
     names: tuple[str, ...] = ()
     """The names of the outputs, as in `.loss` and `['logits']`; empty: they have positions."""
-    derivative: str = "backward"
-    """For `accuracy`: the check whose Jacobian is looked at."""
     reference: Function | None = None
     """Another function of the leaves with the same outputs, which autograd differentiates; None: there is none."""
     leaf_names: tuple[str, ...] = ()
     """The names of the leaves, as in `weight`; empty: they have positions."""
-    key: str = ""
-    """The same text for the same function and leaves, so that their evidence is shared; empty: it is not."""
 
     def along_one(self, check: str) -> bool:
         """Tell whether a derivative is compared along one direction first."""

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from opcheck.checks.arguments import takes_out
-from opcheck.checks.verdict import told
+from opcheck.checks.verdict import one_line
 from opcheck.draft.constructions import constructions
 from opcheck.draft.guess import SampleData, first_samples, further_samples
 from opcheck.draft.parameter import INDEX, TENSOR, Parameter
@@ -61,7 +61,7 @@ def main(request: dict[str, Any]) -> None:
         except Unresolved as error:
             say(operator=path, refusal=str(error))
         except Exception as error:  # what an operator raises where it is called is among the answers
-            say(operator=path, refusal=f"looking for its arguments failed, at {place_of(error)}: {told(error)}")
+            say(operator=path, refusal=f"looking for its arguments failed, at {place_of(error)}: {one_line(error)}")
 
 
 def place_of(error: Exception) -> str:
@@ -127,7 +127,7 @@ def _module(path: str) -> ModuleType | None:
             return None
         raise Unresolved(f'importing "{path}" failed: {error}') from error
     except (Exception, SystemExit) as error:
-        raise Unresolved(f'importing "{path}" failed: {told(error)}') from error
+        raise Unresolved(f'importing "{path}" failed: {one_line(error)}') from error
 
 
 def _own(item: Any, module: ModuleType) -> bool:

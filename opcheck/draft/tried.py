@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from opcheck.checks.verdict import told
+from opcheck.checks.verdict import one_line
 from opcheck.derivatives.autodiff import pushed
 from opcheck.draft.draft import MISTAKES
 from opcheck.samples import realize
@@ -64,7 +64,7 @@ def tried(operator: Operator, sample: dict[str, Any], modules: Sequence[str]) ->
                 found.append(one)
             return replace(found[0], is_telling=all(one.is_telling for one in found))
     except Exception as error:
-        return told(error)
+        return one_line(error)
 
 
 def _made(
@@ -141,7 +141,7 @@ def _each_alone(operator: Callable[..., Any], inputs: Inputs) -> dict[int | str,
             torch.autograd.grad(outputs, leaves[index], ones, allow_unused=True)
         except Exception as error:
             if not any(mistake in str(error) for mistake in MISTAKES):
-                refusals[slot.path[1]] = told(error)
+                refusals[slot.path[1]] = one_line(error)
     return refusals
 
 

@@ -19,8 +19,8 @@ from opcheck.derivatives.coordinates import (
 )
 from opcheck.derivatives.differences import Differences, differences
 from opcheck.derivatives.evidence import Evidence
+from opcheck.derivatives.point import Point
 from opcheck.derivatives.question import Request
-from opcheck.engines.batched_engine import Point
 
 Kind = tuple[torch.Size, torch.dtype]
 """The shape and the dtype of an output."""

@@ -15,6 +15,7 @@ from torch.autograd import gradcheck as torch_gradcheck
 from torch.autograd.gradcheck import GradcheckError as TorchGradcheckError
 
 from opcheck.derivatives.autodiff import Mode, Tensors, vjp
+from opcheck.derivatives.by_torch import ALL_OFF, FORWARD, WITHOUT_JACOBIAN
 from opcheck.derivatives.compare import contradiction
 from opcheck.derivatives.coordinates import blocks, probe, same, tensors_of, vector
 from opcheck.derivatives.disagreement import Disagreement
@@ -30,7 +31,6 @@ from opcheck.derivatives.precision import lost_digits
 from opcheck.derivatives.question import Request
 from opcheck.derivatives.rule import NOT_LINEAR, excess
 from opcheck.dropin.in_place import restored
-from opcheck.engines.torch_engine import ALL_OFF, FORWARD, WITHOUT_JACOBIAN
 
 REENTRANT = (
     "Backward is not reentrant, i.e., running backward with same input and grad_output multiple times gives different "

@@ -45,6 +45,8 @@ class CheckKind:
     asked: bool = False
     """Whether the spec has to ask for it, under `orders`."""
     applies: Applies = _always
+    may_be_wrong: bool = False
+    """Whether an operator whose spec disclaims it may be silently wrong: nothing has to raise."""
     beside_cpu: bool = False
     """Whether it compares a device with the CPU, and so makes no case on the CPU itself."""
     judge: Callable[[Any], Any] | None = None

@@ -11,9 +11,8 @@ from typing import Any, Literal
 
 import torch
 
-from opcheck.checks.context import Context
-from opcheck.checks.subject import Subject
-from opcheck.checks.verdict import told
+from opcheck.checks.base import Context, Subject
+from opcheck.checks.verdict import one_line
 from opcheck.derivatives import NO_REFUSAL
 from opcheck.derivatives.autodiff import pushed
 from opcheck.plan.case import Case
@@ -110,13 +109,13 @@ def _support(case: Case, session: RunSession, dtype: str) -> Support:
     found = Support("unknown")
     for sample in context.samples:
         try:
-            subject = Subject.of(context, sample)
+            subject = context.subject(sample)
             with torch.no_grad():
                 telling = any(output.numel() for output in subject.outputs)
         except (*NO_REFUSAL, Untestable):
             continue
         except Exception as error:
-            found = found if found.answer == "has no graph" else Support("refuses", why=told(error))
+            found = found if found.answer == "has no graph" else Support("refuses", why=one_line(error))
             continue
         if not telling:
             continue
@@ -128,7 +127,7 @@ def _support(case: Case, session: RunSession, dtype: str) -> Support:
 
 def _has_graph(context: Context, sample: Sample) -> bool:
     """Tell whether an output requires grad. An operator that refuses inputs that require grad has none."""
-    subject = Subject.of(context, sample)
+    subject = context.subject(sample)
     try:
         return not subject.leaves or subject.output_info.requires_grad
     except Exception:

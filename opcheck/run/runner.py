@@ -15,9 +15,8 @@ from typing import Any
 
 import torch
 
-from opcheck.checks.context import Check
-from opcheck.checks.per_sample import implementation
-from opcheck.checks.verdict import Verdict, fails, told
+from opcheck.checks.judging import Check, implementation
+from opcheck.checks.verdict import Verdict, fails, one_line
 from opcheck.devices.hooks import synchronize
 from opcheck.plan.case import Case
 from opcheck.plan.expectations import foreseen
@@ -43,7 +42,7 @@ def run(case: Case, session: RunSession, limit: float | None = None) -> Outcome:
     """
     start = time.perf_counter()
     session.cause = None
-    known = foreseen(case.expectations, session.engine.name)
+    known = foreseen(case.expectations, session.engine)
     case = case if len(known) == len(case.expectations) else replace(case, expectations=known)
     outcome = _skipped(case, session) or _spoilt(case, session) or _settled(case, session, _judged(case, session))
     seconds = time.perf_counter() - start
@@ -111,7 +110,7 @@ def _judged(case: Case, session: RunSession) -> Outcome:
         return replace(found, outcome="error", message=message) if changes else found
     session.cause = next((verdict.cause for verdict in found if not verdict.passed), None)
     own = [fails(f"side effect: {_side_effect(change)}", _REMEDY) for change in changes]
-    outcome = judge(case, [*own, *found], session.rerun(case), session.engine.name)
+    outcome = judge(case, [*own, *found], session.rerun(case), session.engine)
     return outcome if own or not outcome.is_bad else _said_once(outcome, case, session)
 
 
@@ -148,13 +147,13 @@ def _verdicts(case: Case, session: RunSession, *, distinct: bool) -> Sequence[Ve
         problem = document.problem(("operator", index, key), str(error), nearest=error.hint)
         return Outcome.of(case, "error", str(problem), f"{case.id}: {problem}")
     except (MemoryError, torch.OutOfMemoryError) as error:
-        reason = f"out of memory: {told(error)}"
+        reason = f"out of memory: {one_line(error)}"
         return expected(case, Outcome.of(case, "error", reason, f"{case.id}: {reason}"))
     except getattr(torch, "AcceleratorError", ()) as error:
         return _device_error(case, session, error)
     except Exception as error:
         frame = traceback.extract_tb(error.__traceback__)[-1]
-        reason = f"the check itself broke: {told(error)}"
+        reason = f"the check itself broke: {one_line(error)}"
         where = f"at {frame.filename}:{frame.lineno}"
         return Outcome.of(case, "error", reason, f"{case.id}: {reason}\n{where}\nthis is a defect of the check")
     except BaseException as error:  # SystemExit, KeyboardInterrupt, those of pytest: operators must not raise them
@@ -175,7 +174,7 @@ def _late_error(case: Case, session: RunSession) -> Outcome | None:
 
 
 def _device_error(case: Case, session: RunSession, error: Exception) -> Outcome:
-    reason = f"the device {case.device.name} reports an error: {told(error)}"
+    reason = f"the device {case.device.name} reports an error: {one_line(error)}"
     message = f"{case.id}: {reason}\n\nrun just this: {session.rerun(case)}"
     return expected(case, Outcome.of(case, "error", reason, message))
 
@@ -183,7 +182,7 @@ def _device_error(case: Case, session: RunSession, error: Exception) -> Outcome:
 def _ended(case: Case, session: RunSession, error: BaseException) -> Outcome:
     # pytest-timeout interrupts a case by pytest.fail().
     timed_out = type(error).__name__ == "Failed" and "Timeout" in str(error)
-    reason = " ".join(str(error).split()) if timed_out else f"the operator ends the process: {told(error)}"
+    reason = " ".join(str(error).split()) if timed_out else f"the operator ends the process: {one_line(error)}"
     message = f"{case.id}: {reason}\n\nrun just this: {session.rerun(case)}"
     return expected(case, Outcome.of(case, "error", reason, message))
 
@@ -222,5 +221,5 @@ def _checked(case: Case, session: RunSession) -> Sequence[Verdict]:
     seed_device(zlib.crc32(text.encode()), session.devices.string(case.device), case.device.seed)
     context = session.context(case, samples_to_run(case))
     context.operator  # noqa: B018 - resolved first, to report a wrong name as such
-    check: Check = implementation(case.kind.implementation)
+    check: Check = implementation(case.kind)
     return list(check(context))

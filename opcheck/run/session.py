@@ -6,11 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from opcheck.checks.context import Context
-from opcheck.derivatives import Engine
+from opcheck.checks.base import Context
 from opcheck.devices.hooks import free_caches
 from opcheck.devices.presence import Availability
-from opcheck.engines import BatchedEngine, TorchEngine
 from opcheck.plan.case import Case
 from opcheck.run.device_use import DeviceUse
 from opcheck.run.outcome import rerun_command
@@ -25,15 +23,14 @@ from opcheck.spec.library import Operator, Sample
 from opcheck.spec.positions import Path as KeyPath
 from opcheck.spec.problems import Problem
 
-ENGINES: dict[str, type[Engine]] = {"batched": BatchedEngine, "torch": TorchEngine}
-
 
 @dataclass
 class RunSession:
     """What is needed to run cases."""
 
     settings: Settings
-    engine: Engine
+    engine: str
+    """Who is asked about derivatives: "batched" is evidence of our own, "torch" gradcheck and gradgradcheck."""
     overrides: dict[str, Any] = field(default_factory=dict)
     """Tolerances and settings that take precedence over the specs: eps, atol, rtol, nondeterminism, fast_mode,
     raise_exception, jacobian."""
@@ -74,7 +71,7 @@ class RunSession:
             ProcessState.read().for_cases().restore(ProcessState.read())
         settings.put_on_path()
         devices = DeviceUse(number, absent=absent or {}, settings=settings)
-        return cls(settings, ENGINES[engine or settings.engine](), overrides, devices=devices)
+        return cls(settings, engine or settings.engine, overrides, devices=devices)
 
     def prepare(self, operators: Iterable[Operator], devices: Iterable[DeviceProfile] = ()) -> list[Problem]:
         """Import the modules that operators, their variants and aliases are defined in, before any case runs.
@@ -101,13 +98,13 @@ class RunSession:
         """Return the context that the check of a case runs in."""
         device = self.devices.string(case.device)
         return Context(
-            case, self.engine, self.settings, samples, device, self.overrides, self.cache, callables=self.callables,
-            room=self.devices.room(case.device),
+            case, self.settings, samples, device, self.overrides, self.cache, callables=self.callables,
+            room=self.devices.room(case.device), by_torch=self.engine == "torch",
         )  # fmt: skip
 
     def rerun(self, case: Case) -> str:
         """Return the command that runs a case alone."""
-        engine = "" if self.engine.name == self.settings.engine else self.engine.name
+        engine = "" if self.engine == self.settings.engine else self.engine
         seed = case.base_seed if case.base_seed or self.settings.seed else None
         options = self.settings.option_for(case.device)
         return rerun_command(case.operator.document.file, case.id, engine, seed, options)

@@ -15,12 +15,42 @@ from opcheck.samples.layouts import parts
 T = TypeVar("T")
 
 
+class Memo:
+    """What is made once, on first use."""
+
+    def __init__(self) -> None:
+        self._made: dict[Hashable, tuple[Any, bool]] = {}
+        """What was made, and whether making it has turned gradients off."""
+
+    def once(self, key: Hashable, make: Callable[[], T]) -> T:
+        """Return what `make` returns, calling it once for a key. Passes on its exceptions.
+
+        It is made with gradients enabled. An operator that turns them off does so for each check, whichever has called
+        it.
+        """
+        if key not in self._made:
+            before = torch.is_grad_enabled()
+            torch.set_grad_enabled(True)
+            try:
+                made = make()
+            finally:
+                turned_off = not torch.is_grad_enabled()
+                torch.set_grad_enabled(before and not turned_off)
+            self._made[key] = made, turned_off
+        made, turned_off = self._made[key]
+        if turned_off:
+            torch.set_grad_enabled(False)
+        result: T = made
+        return result
+
+
 @dataclass(frozen=True)
 class _Entry:
     inputs: Inputs
     tensors: tuple[Tensor, ...]
     copies: tuple[Tensor, ...]
     """The tensors as they were when they were made."""
+    memo: Memo
 
     def is_unchanged(self) -> bool:
         """Tell whether the inputs are still as they were made: nothing has written to them."""
@@ -40,48 +70,30 @@ class Cache:
 
     def __init__(self) -> None:
         self._group: tuple[object, ...] = ()
+        self._memo = Memo()
         self._entries: dict[str, _Entry] = {}
-        self._made: dict[Hashable, tuple[Any, bool]] = {}
-        """What was made, and whether making it has turned gradients off."""
 
-    def once(self, group: tuple[object, ...], key: Hashable, make: Callable[[], T]) -> T:
-        """Return what `make` returns, calling it once for a group and key. Passes on its exceptions.
+    def memo(self, group: tuple[object, ...]) -> Memo:
+        """Return what the checks of a group share, whatever the sample."""
+        if group != self._group:
+            self._group, self._entries, self._memo = group, {}, Memo()
+        return self._memo
 
-        It is made with gradients enabled. An operator that turns them off does so for each check, whichever has called
-        it.
+    def inputs(self, group: tuple[object, ...], name: str, make: Callable[[], Inputs]) -> tuple[Inputs, Memo]:
+        """Return the inputs of the sample `name`, and what the checks share that is about them.
+
+        They are the last ones if nothing has changed them, else new ones.
         """
-        self._enter(group)
-        if key not in self._made:
-            before = torch.is_grad_enabled()
-            torch.set_grad_enabled(True)
-            try:
-                made = make()
-            finally:
-                turned_off = not torch.is_grad_enabled()
-                torch.set_grad_enabled(before and not turned_off)
-            self._made[key] = made, turned_off
-        found, turned_off = self._made[key]
-        if turned_off:
-            torch.set_grad_enabled(False)
-        result: T = found
-        return result
-
-    def inputs(self, group: tuple[object, ...], name: str, make: Callable[[], Inputs]) -> Inputs:
-        """Return the inputs of the sample `name`: the last ones if nothing has changed them, else new ones."""
-        self._enter(group)
+        self.memo(group)
         entry = self._entries.pop(name, None)
         if entry is None or not entry.is_unchanged():
             inputs = make()
             tensors = tuple(inputs.tensors())
             if inputs.grad_outputs is not None or any(parts(tensor) is None for tensor in tensors):
-                return inputs
-            entry = _Entry(inputs, tensors, tuple(map(_copy, tensors)))
+                return inputs, Memo()
+            entry = _Entry(inputs, tensors, tuple(map(_copy, tensors)), Memo())
         self._entries[name] = entry
-        return entry.inputs
-
-    def _enter(self, group: tuple[object, ...]) -> None:
-        if group != self._group:
-            self._group, self._entries, self._made = group, {}, {}
+        return entry.inputs, entry.memo
 
 
 def _copy(tensor: Tensor) -> Tensor:

@@ -12,8 +12,8 @@ NAN, INFINITE = float("nan"), float("inf")
 
 
 def verdict_of_all(got, expected, tolerance=Tolerance(), **more):  # noqa: B008 - frozen
-    context = SimpleNamespace(case=SimpleNamespace(check="variants"), value_tolerance=lambda: tolerance)
-    return agree(SimpleNamespace(context=context), got, expected, "the function", **more)
+    context = SimpleNamespace(value_tolerance=lambda: tolerance)
+    return agree(SimpleNamespace(context=context, check="variants"), got, expected, "the function", **more)
 
 
 def verdict(got, expected, **more):

@@ -3,7 +3,7 @@
 import pytest
 from operators.partial import OfVectors
 
-from opcheck.checks.unsupported import disclaimed
+from opcheck.checks.behavior.unsupported import disclaimed
 from opcheck.spec.claims import Supports
 
 BOTH_RANKS = "samples = [{ args = [{ shape = [3] }] }, { args = [{ shape = [2, 3] }] }]"

@@ -1,27 +1,15 @@
 """Each parameter of torch's two functions is reachable from a spec, and from the command line where docs say so.
 
-What the engine then hands to torch is tested in tests/derivatives/test_torch_engine.py.
+What is then handed to torch is tested in tests/derivatives/test_by_torch.py.
 """
 
 from dataclasses import replace
 
 import pytest
 
+from opcheck.derivatives import by_torch
 from opcheck.run.session import RunSession
 from opcheck.settings import Settings
-
-
-class Recorder:
-    """An engine that keeps what it is asked."""
-
-    name = "torch"
-    compared = None
-
-    def __init__(self):
-        self.asked = []
-
-    def ask(self, check, request):
-        self.asked.append((check, request))
 
 
 @pytest.fixture
@@ -29,13 +17,11 @@ def requests(outcomes, monkeypatch):
     """The requests that checks make for a spec."""
 
     def make(keys="", sample="args = [{ shape = [2] }]", overrides=None, checks=("backward",), dtype="float64"):
-        engine = Recorder()
-        monkeypatch.setattr(
-            RunSession, "start", classmethod(lambda cls, settings, **given: cls(settings, engine, given))
-        )
+        made = []
+        monkeypatch.setattr(by_torch, "objection", lambda check, request: made.append(request))
         text = f'[[operator]]\nname = "operators.right.square"\n{keys}\nsamples = [{{ {sample} }}]\n'
-        outcomes(text, overrides=overrides, checks=checks, dtypes=(dtype,))
-        return [request for _, request in engine.asked]
+        outcomes(text, overrides={"engine": "torch", **(overrides or {})}, checks=checks, dtypes=(dtype,))
+        return made
 
     return make
 
@@ -124,5 +110,5 @@ def test_a_disclaimed_feature_is_not_asked_for(requests, claim, check):
 
 
 def test_settings_default_to_batched_evidence_and_know_the_reference_engine():
-    assert RunSession.start(Settings()).engine.name == "batched"
-    assert RunSession.start(Settings(engine="torch")).engine.name == "torch"
+    assert RunSession.start(Settings()).engine == "batched"
+    assert RunSession.start(Settings(engine="torch")).engine == "torch"

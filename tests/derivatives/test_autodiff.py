@@ -17,8 +17,8 @@ from operators.closed_forms import (
 
 from opcheck.derivatives import Request
 from opcheck.derivatives.autodiff import Primal, Pullback, gradient_sum, pushforward
+from opcheck.derivatives.point import Point
 from opcheck.derivatives.question import DOUBLE
-from opcheck.engines.batched_engine import Point
 
 # torch.func scripts its decompositions when forward mode is first used.
 pytestmark = pytest.mark.filterwarnings("ignore:.*jit.script:DeprecationWarning")

@@ -8,8 +8,8 @@ from operators.corpus import LOW_ACCURACY
 from operators.corpus_numbers import SQUARE
 
 from opcheck.derivatives import Request
+from opcheck.derivatives.point import Point
 from opcheck.derivatives.question import BY_PRECISION, DOUBLE
-from opcheck.engines import BatchedEngine
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*jit.script:DeprecationWarning")
 
@@ -19,7 +19,7 @@ JACOBIANS = ("backward", "forward_ad", "rev_over_rev", "fwd_over_rev")
 
 
 def ask(check, function, *leaves, **more):
-    return BatchedEngine().ask(check, Request(function, leaves, DOUBLE, **more))
+    return Point(Request(function, leaves, DOUBLE, **more)).objection(check)
 
 
 def at(*values, dtype=REAL):
@@ -112,7 +112,7 @@ def test_what_is_not_linear_is_found_in_single_precision(dtype):
     function = one_input(lambda x: 2 * x, lambda x, v: 2 * v * few(v), lambda x, t: 2 * t * few(t))
     for check in ("backward", "forward_ad"):
         asked = Request(function, (leaf(4, dtype=dtype),), BY_PRECISION[dtype])
-        assert "not linear" in BatchedEngine().ask(check, asked).text
+        assert "not linear" in Point(asked).objection(check).text
 
 
 def test_what_is_not_linear_within_the_tolerance_is_no_reason():
@@ -129,10 +129,10 @@ def test_errors_within_the_tolerance_for_each_unit_may_add_up():
 def test_names_are_those_of_the_outputs_and_not_of_the_gradients_of_second_order():
     x = leaf(3)
     named = Request(lambda x: (faulty.second_order_wrong(x),), (x,), DOUBLE, names=(".loss",))
-    found = BatchedEngine().ask("rev_over_rev", named)
+    found = Point(named).objection("rev_over_rev")
     assert found.kind == "wrong"
     assert ".loss" not in found.text
-    assert ".loss" in BatchedEngine().ask("backward", named.with_(function=lambda x: (faulty.wrong_sign(x),))).text
+    assert ".loss" in Point(named.with_(function=lambda x: (faulty.wrong_sign(x),))).objection("backward").text
 
 
 # kinks
@@ -220,8 +220,8 @@ def entry(name):
 )
 def test_all_of_a_derivative_in_single_precision_loses_digits(name, check, dtype):
     request = entry(name).request(dtype)
-    assert BatchedEngine().ask(check, request) is None
-    assert BatchedEngine().ask("accuracy", request.with_(derivative=check)).kind == "low accuracy"
+    assert Point(request).objection(check) is None
+    assert Point(request).lost_digits(check, request).kind == "low accuracy"
 
 
 @BOTH
@@ -238,15 +238,15 @@ def test_full_precision_loses_none(function, check, dtype):
 @pytest.mark.parametrize("check", JACOBIANS)
 def test_single_precision_of_the_leaves_themselves_loses_none(check):
     request = Request(lambda x: (x.exp(),), (leaf(3, dtype=torch.float32),), BY_PRECISION[torch.float32])
-    assert BatchedEngine().ask(check, request) is None
-    assert BatchedEngine().ask("accuracy", request.with_(derivative=check)) is None
+    assert Point(request).objection(check) is None
+    assert Point(request).lost_digits(check, request) is None
 
 
 def test_a_coarse_formula_in_single_precision_loses_digits():
     coarse = one_input(lambda x: x * x, lambda x, v: v * 2 * x * 1.005)
     request = Request(coarse, (leaf(4, dtype=torch.float32),), BY_PRECISION[torch.float32])
-    assert BatchedEngine().ask("backward", request) is None
-    assert BatchedEngine().ask("accuracy", request).kind == "low accuracy"
+    assert Point(request).objection("backward") is None
+    assert Point(request).lost_digits("backward", request).kind == "low accuracy"
 
 
 # batching rules

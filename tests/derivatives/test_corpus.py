@@ -1,16 +1,18 @@
-"""Engines find what is wrong with the faulty functions of the corpus, and nothing wrong with the right ones."""
+"""Evidence finds what is wrong with the faulty functions of the corpus, and nothing wrong with the right ones."""
 
 import pytest
 import torch
 from operators.corpus import BESIDE, BLIND_SPOTS, FAULTS, JACOBIANS, LOW_ACCURACY, RIGHT
 from operators.looped import forward_jacobian, reverse_jacobian, to_real
 
+from opcheck.derivatives import by_torch
 from opcheck.derivatives.autodiff import vjp
-from opcheck.engines import BatchedEngine, TorchEngine
+from opcheck.derivatives.by_torch import CannotAsk
+from opcheck.derivatives.point import Point
 
-# tests/engines has what is to be known of torch's engine by day.
-BOTH = [pytest.param(TorchEngine(), marks=pytest.mark.nightly), BatchedEngine()]
-engines = pytest.mark.parametrize("engine", BOTH, ids=["torch", "batched"])
+# tests/derivatives/test_by_torch.py has what is to be known of torch by day.
+BOTH = [pytest.param("torch", marks=pytest.mark.nightly), "batched"]
+engines = pytest.mark.parametrize("engine", BOTH)
 
 # The corpus asks for strange things, of which torch warns.
 pytestmark = [pytest.mark.filterwarnings("ignore::UserWarning"), pytest.mark.filterwarnings("ignore::FutureWarning")]
@@ -26,10 +28,13 @@ def each(entries, one_by_day=False):
 
 
 def answer(engine, check, entry, dtype):
-    """Ask an engine; an exception of the derivative is an answer too."""
+    """Return what torch, or our own evidence, objects to; an exception of the derivative is an answer too."""
     torch.manual_seed(0)
+    request = entry.request(dtype)
     try:
-        return engine.ask(check, entry.request(dtype))
+        return by_torch.objection(check, request) if engine == "torch" else Point(request).objection(check)
+    except CannotAsk:
+        return None
     except Exception as error:
         return error
 
@@ -46,7 +51,7 @@ def answers(engine, checks, entry, dtype):
 
 
 def expected(engine, fault):
-    return fault.caught_by - fault.torch_misses if engine.name == "torch" else fault.caught_by
+    return fault.caught_by - fault.torch_misses if engine == "torch" else fault.caught_by
 
 
 @engines
@@ -54,7 +59,7 @@ def expected(engine, fault):
 def test_a_fault_is_found_by_each_check_that_should(engine, entry, dtype):
     objections = answers(engine, entry.caught_by, entry, dtype)
     assert set(objections) == expected(engine, entry)
-    if engine.name == "torch" and not entry.raises:
+    if engine == "torch" and not entry.raises:
         # What the corpus means is a wrong number, not an accident on the way to it.
         assert not any(isinstance(objection, Exception) for objection in objections.values())
 
@@ -71,7 +76,7 @@ def test_no_other_jacobian_is_blamed_for_it(engine, entry, dtype):
 def test_nothing_is_wrong_with_a_right_function(engine, entry, dtype):
     sparse = any(leaf.layout is not torch.strided for leaf in entry.leaves(dtype))
     checks = {*JACOBIANS, *BESIDE, *(["masked"] if sparse else [])} - entry.disclaims - entry.either
-    refused = entry.torch_refuses if engine.name == "torch" else set()
+    refused = entry.torch_refuses if engine == "torch" else set()
     assert found(engine, checks - refused, entry, dtype) == set()
 
 
@@ -141,7 +146,7 @@ IS_WRONG = {
 
 
 @each([fault for fault in FAULTS if fault.beside])
-def test_what_no_engine_is_asked_is_found_by_the_check_itself(verdict_of, entry, dtype):
+def test_what_no_claim_about_derivatives_says_is_found_by_the_check_itself(verdict_of, entry, dtype):
     samples = f"samples = [{{ args = [{', '.join(recipe(leaf) for leaf in entry.leaves(dtype))}] }}]"
     for check in entry.beside:
         operator = f"operators.corpus.functions.{entry.name}"
@@ -158,10 +163,11 @@ def recipe(leaf):
 
 def digits_lost(entry, dtype):
     """Return the checks whose Jacobians have lost digits."""
-    engine, request, lost = BatchedEngine(), entry.request(dtype), set()
+    request, lost = entry.request(dtype), set()
+    point = Point(request)
     for check in JACOBIANS:
         try:
-            objection = engine.ask("accuracy", request.with_(derivative=check))
+            objection = point.lost_digits(check, request)
         except Exception:
             continue
         lost |= {check} if objection is not None and objection.kind == "low accuracy" else set()
@@ -181,13 +187,13 @@ def test_a_right_function_has_lost_no_digits(entry, dtype):
 @pytest.mark.nightly
 @each(LOW_ACCURACY)
 def test_single_precision_is_found_at_second_order_if_at_all(entry, dtype):
-    assert found(TorchEngine(), JACOBIANS, entry, dtype) == entry.caught_by
+    assert found("torch", JACOBIANS, entry, dtype) == entry.caught_by
 
 
 @pytest.mark.nightly
 @each(BLIND_SPOTS)
 def test_torch_is_blind_to_what_it_does_not_ask_for(entry, dtype):
-    assert found(TorchEngine(), JACOBIANS, entry, dtype) == set()
+    assert found("torch", JACOBIANS, entry, dtype) == set()
 
 
 def test_there_are_at_least_forty_faulty_functions_with_names_of_their_own():

@@ -8,8 +8,8 @@ from operators.closed_forms import leaf
 from opcheck.derivatives import Request
 from opcheck.derivatives.autodiff import Primal
 from opcheck.derivatives.evidence import Evidence
+from opcheck.derivatives.point import Point
 from opcheck.derivatives.question import DOUBLE
-from opcheck.engines import BatchedEngine
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*jit.script:DeprecationWarning")
 
@@ -105,9 +105,9 @@ CASES = [
 @BOTH
 @pytest.mark.parametrize(("make", "wrong", "caught_by"), CASES)
 def test_a_right_function_passes_and_a_planted_fault_is_found_by_its_checks_alone(make, wrong, caught_by, dtype):
-    request = Request(make(**wrong), (leaf(2, 2, dtype=dtype),), DOUBLE, key="one#0")
-    engine = BatchedEngine()
-    objections = {check: engine.ask(check, request) for check in CHECKS}
+    request = Request(make(**wrong), (leaf(2, 2, dtype=dtype),), DOUBLE)
+    point = Point(request)
+    objections = {check: point.objection(check) for check in CHECKS}
     kinds = {check: objection.kind for check, objection in objections.items() if objection is not None}
     assert kinds == dict.fromkeys(caught_by, "wrong")
 
@@ -116,9 +116,8 @@ def test_a_right_function_passes_and_a_planted_fault_is_found_by_its_checks_alon
 @pytest.mark.parametrize(("wrong", "caught_by"), WRONG.values(), ids=WRONG)
 def test_jacobians_are_judged_where_captured_memory_is_written_to(wrong, caught_by, dtype):
     function = AWKWARD["in place on captured memory"](**wrong)
-    request = Request(function, (leaf(2, 2, dtype=dtype),), DOUBLE, key="one#0", undefined_grad=False)
-    engine = BatchedEngine()
-    assert {check for check in CHECKS[:4] if engine.ask(check, request)} == caught_by
+    request = Request(function, (leaf(2, 2, dtype=dtype),), DOUBLE, undefined_grad=False)
+    assert {check for check in CHECKS[:4] if Point(request).objection(check)} == caught_by
 
 
 @BOTH

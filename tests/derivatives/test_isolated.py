@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from opcheck.derivatives import Coverage, Request
+from opcheck.derivatives.point import Point
 from opcheck.derivatives.question import DOUBLE
-from opcheck.engines import BatchedEngine
 
 SIZE = 1000
 ERROR = 0.004  # of entry (5, 999), which is zero: projections allow about as much
@@ -49,9 +49,9 @@ def reference(x):
 def asked(check, function=Wrong, **keys):
     x = torch.linspace(0.1, 1, SIZE, dtype=torch.float64, requires_grad=True)
     request = Request(lambda x: (function.apply(x),), (x,), DOUBLE, leaf_names=("x",), **keys)
-    engine = BatchedEngine()
-    found = engine.ask(check, request)
-    assert engine.compared == "projected"
+    point = Point(request)
+    found = point.objection(check)
+    assert point.compared == "projected"
     return found
 
 

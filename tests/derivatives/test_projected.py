@@ -5,10 +5,10 @@ import torch
 from operators import faulty
 from operators.closed_forms import leaf, numbers
 
-from opcheck.derivatives import Coverage, Request
+from opcheck.derivatives import Coverage, Request, by_torch
 from opcheck.derivatives.coordinates import directions
+from opcheck.derivatives.point import Point
 from opcheck.derivatives.question import DOUBLE
-from opcheck.engines import BatchedEngine, TorchEngine
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*jit.script:DeprecationWarning")
 
@@ -24,7 +24,7 @@ def request(function, *leaves, **more):
 
 
 def ask(check, function, *leaves, **more):
-    return BatchedEngine().ask(check, request(function, *leaves, **more))
+    return Point(request(function, *leaves, **more)).objection(check)
 
 
 @BOTH
@@ -183,8 +183,8 @@ def test_one_percent_of_one_row_is_found_which_torchs_fast_mode_allows(seed):
     wrong[7] *= 1.01
     asked = request(faulty.function(lambda x: matrix @ x, lambda x, v: wrong.T @ v), leaf(SIZE))
     torch.manual_seed(seed)
-    assert TorchEngine().ask("backward", asked.with_(fast_mode=True)) is None
-    assert BatchedEngine().ask("backward", asked).kind == "wrong"
+    assert by_torch.objection("backward", asked.with_(fast_mode=True)) is None
+    assert Point(asked).objection("backward").kind == "wrong"
 
 
 # what a random direction does not see by itself

@@ -4,15 +4,15 @@ import pytest
 from operators.closed_forms import leaf
 
 from opcheck.derivatives import Coverage, Request, TooLarge
+from opcheck.derivatives.point import Point
 from opcheck.derivatives.question import DOUBLE, MATRICES
-from opcheck.engines import BatchedEngine
 
 CHECKS = ("backward", "forward_ad", "batched_grad", "batched_forward_grad")
 
 
 def ask(check, size, coverage):
     request = Request(lambda x: (x.sin(),), (leaf(size),), DOUBLE, coverage=coverage)
-    return BatchedEngine().ask(check, request)
+    return Point(request).objection(check)
 
 
 @pytest.mark.parametrize("check", [*CHECKS, "rev_over_rev", "fwd_over_rev"])

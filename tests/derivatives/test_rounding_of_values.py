@@ -5,8 +5,8 @@ import torch
 from operators import faulty
 
 from opcheck.derivatives import Coverage, Request
+from opcheck.derivatives.point import Point
 from opcheck.derivatives.question import DOUBLE
-from opcheck.engines import BatchedEngine
 
 BOTH = pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=["real", "complex"])
 LARGE = 1e6
@@ -14,7 +14,7 @@ LARGE = 1e6
 
 
 def ask(check, function, leaf, **more):
-    return BatchedEngine().ask(check, Request(lambda x: (function(x),), (leaf,), DOUBLE, **more))
+    return Point(Request(lambda x: (function(x),), (leaf,), DOUBLE, **more)).objection(check)
 
 
 def factors(dtype, rows=()):
@@ -69,16 +69,14 @@ def test_nothing_is_excused_where_no_larger_step_can_be_taken(dtype):
 def test_in_slices_and_projections_likewise(jacobian, gradient, is_right):
     function = faulty.function(lambda x: (LARGE + x) - x, lambda x, v: gradient * v)
     leaf = torch.linspace(0.1, 0.9, 3000, dtype=torch.float64).requires_grad_()
-    engine = BatchedEngine()
-    found = engine.ask(
-        "backward", Request(lambda x: (function(x),), (leaf,), DOUBLE, coverage=Coverage(jacobian=jacobian))
-    )
-    assert engine.compared == ("structured" if jacobian == "auto" else "projected")
+    point = Point(Request(lambda x: (function(x),), (leaf,), DOUBLE, coverage=Coverage(jacobian=jacobian)))
+    found = point.objection("backward")
+    assert point.compared == ("structured" if jacobian == "auto" else "projected")
     assert (found is None) is is_right
 
 
 def test_rows_of_large_products_hold():
-    engine = BatchedEngine()
     request = Request(lambda x: (x.prod(1),), (factors(torch.float64, [200]),), DOUBLE)
-    assert engine.ask("rev_over_rev", request) is None
-    assert engine.compared == "structured"
+    point = Point(request)
+    assert point.objection("rev_over_rev") is None
+    assert point.compared == "structured"

@@ -18,8 +18,8 @@ from opcheck.derivatives.coordinates import (
     vector,
     with_probe,
 )
+from opcheck.derivatives.point import Point
 from opcheck.derivatives.question import DOUBLE
-from opcheck.engines import BatchedEngine
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*jit.script:DeprecationWarning")
 
@@ -76,14 +76,13 @@ def spoils_plainly(x):
 @COVERAGES
 @pytest.mark.parametrize("spoiler", [Spoils.apply, spoils_plainly], ids=["all", "input"])
 def test_a_function_that_writes_to_what_it_is_given_spoils_no_other(spoiler, coverage, dtype):
-    engine = BatchedEngine()
     for check in (*JACOBIANS, *BESIDE, *FURTHER):
         spoiling = Request(lambda x: (spoiler(x),), (leaf(5, dtype=dtype),), DOUBLE, coverage=coverage)
         with suppress(Exception):  # whatever becomes of it: the next function is another
-            engine.ask(check, spoiling)
+            Point(spoiling).objection(check)
     for check in (*JACOBIANS, *BESIDE, *FURTHER):
         right = Request(lambda x: (x.sin(),), (leaf(5, dtype=dtype),), DOUBLE, coverage=coverage)
-        assert engine.ask(check, right) is None
+        assert Point(right).objection(check) is None
 
 
 def test_directions_are_made_anew_whenever_they_are_asked_for():
@@ -147,4 +146,4 @@ def test_gradients_that_are_views_of_a_buffer_are_right_although_the_next_one_ov
 ):
     monkeypatch.setattr(IntoOneBuffer, "buffer", torch.zeros(5, dtype=dtype))
     asked = Request(lambda x: (IntoOneBuffer.apply(x),), (leaf(5, dtype=dtype),), DOUBLE, coverage=coverage)
-    assert BatchedEngine().ask(check, asked) is None
+    assert Point(asked).objection(check) is None

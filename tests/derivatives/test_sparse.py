@@ -14,10 +14,9 @@ from torch.autograd.gradcheck import GradcheckError
 from opcheck.derivatives import Request
 from opcheck.derivatives.autodiff import dual_level, make_dual
 from opcheck.derivatives.gradients import attributes
+from opcheck.derivatives.point import Point
 from opcheck.derivatives.question import DOUBLE
 from opcheck.derivatives.sparse import Pattern, of_elements, ones_like
-from opcheck.engines import BatchedEngine
-from opcheck.engines.batched_engine import Point
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # torch warns of sparse layouts
 
@@ -189,8 +188,8 @@ def test_torch_has_no_sparse_dual_tensors(layout):
         make_dual(x.detach(), torch.ones(2, 2, dtype=REAL))
     asked = Request(lambda x: (x.to_dense(),), (x,), DOUBLE)
     with pytest.raises(NotImplementedError, match="Cannot access storage of Sparse"):
-        BatchedEngine().ask("forward_ad", asked)
-    refused = BatchedEngine().ask("batched_forward_grad", asked)
+        Point(asked).objection("forward_ad")
+    refused = Point(asked).objection("batched_forward_grad")
     assert refused.kind == "refused"
     assert "Cannot access storage of Sparse" in refused.text
 
@@ -199,9 +198,7 @@ def test_torch_has_no_sparse_dual_tensors(layout):
 
 
 def found(function, layout="coo", dtype=REAL, check="backward", **fields):
-    return BatchedEngine().ask(
-        check, Request(function, sparse_leaf(layout)(dtype), DOUBLE, leaf_names=("x",), **fields)
-    )
+    return Point(Request(function, sparse_leaf(layout)(dtype), DOUBLE, leaf_names=("x",), **fields)).objection(check)
 
 
 WRONG = {

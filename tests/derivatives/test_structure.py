@@ -7,9 +7,9 @@ from torch.nn import functional
 from opcheck.derivatives import Coverage, Request
 from opcheck.derivatives.compare import contradiction
 from opcheck.derivatives.pattern import Axis
+from opcheck.derivatives.point import Point
 from opcheck.derivatives.question import DOUBLE
 from opcheck.derivatives.structure import independent_axes
-from opcheck.engines.batched_engine import Point
 
 
 def numbers(*shape, dtype=torch.float64, seed=0):

@@ -10,9 +10,8 @@ import torch
 from torch.nn import functional
 
 from opcheck.derivatives import Request
+from opcheck.derivatives.point import Point
 from opcheck.derivatives.question import DOUBLE
-from opcheck.engines import BatchedEngine
-from opcheck.engines.batched_engine import Point
 
 REAL, COMPLEX = torch.float64, torch.complex128
 
@@ -94,7 +93,7 @@ def request(function, leaves):
 
 
 def ask(function, leaves, check="backward"):
-    return BatchedEngine().ask(check, request(function, leaves))
+    return Point(request(function, leaves)).objection(check)
 
 
 @EACH

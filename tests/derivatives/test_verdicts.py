@@ -1,11 +1,10 @@
-"""What engines say arrives in the outcome of a case: as its kind, its message, its warnings and its fields."""
+"""What evidence says arrives in the outcome of a case: as its kind, its message, its warnings and its fields."""
 
 import json
 
 import pytest
 
-from opcheck.derivatives import compare
-from opcheck.engines import batched_engine
+from opcheck.derivatives import compare, point
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*jit.script:DeprecationWarning")
 
@@ -76,8 +75,8 @@ FURTHER = ["rev_over_fwd", "fwd_over_fwd", "rev_over_rev_over_rev"]
 @BOTH
 @pytest.mark.parametrize("order", FURTHER)
 def test_further_orders_are_compared_along_one_direction(verdict_of, monkeypatch, order, dtype):
-    asked, own = [], batched_engine.contradiction
-    monkeypatch.setattr(batched_engine, "contradiction", lambda *args: asked.append(args) or own(*args))
+    asked, own = [], point.contradiction
+    monkeypatch.setattr(point, "contradiction", lambda *args: asked.append(args) or own(*args))
     assert verdict_of("torch.sin", order, dtype).outcome == "passed"
     assert asked == []
 

@@ -87,8 +87,8 @@ class TestImports:
 
 class TestSession:
     def test_it_has_the_engine_of_the_project_or_the_one_that_is_asked_for(self):
-        assert RunSession.start(Settings(engine="torch")).engine.name == "torch"
-        assert RunSession.start(Settings(engine="torch"), "batched").engine.name == "batched"
+        assert RunSession.start(Settings(engine="torch")).engine == "torch"
+        assert RunSession.start(Settings(engine="torch"), "batched").engine == "batched"
 
     def test_the_modules_of_the_project_are_found(self, tmp_path, monkeypatch):
         monkeypatch.setattr(sys, "path", [*sys.path])

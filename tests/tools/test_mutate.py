@@ -74,7 +74,7 @@ def test_tests_are_those_of_the_same_name_and_then_those_of_the_folder(mutate):
     assert all_of_them[0] == "tests/derivatives"
     assert mutate.stages("opcheck/derivatives/compare.py", near=True) == [near]
     for stem, others in mutate.BESIDES.items():
-        parts = ("derivatives", "checks", "run", "engines")
+        parts = ("derivatives", "checks", "run")
         folders = [folder for folder in parts if (mutate.ROOT / "opcheck" / folder / f"{stem}.py").exists()]
         for other in others:
             assert (mutate.ROOT / "tests" / folders[0] / f"test_{other}.py").exists()

@@ -30,7 +30,7 @@ DIGITS = 12
 
 
 class Window(BaseModel):
-    """A part of two Jacobians: see `opcheck.checks.pictured`."""
+    """A part of two Jacobians: see `opcheck.checks.jacobian.pictured`."""
 
     model_config = ConfigDict(extra="ignore")
 

@@ -1,0 +1,391 @@
+"""What a check is given: a case with its settings (`Context`), and its operator at one sample (`Subject`)."""
+
+from __future__ import annotations
+
+import warnings
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from opcheck.checks.arguments import called, names_of
+from opcheck.checks.tolerances import wider_numbers, wider_values
+from opcheck.checks.verdict import one_line
+from opcheck.derivatives import Coverage, Numbers, Request, TooLarge, default_numbers
+from opcheck.derivatives.disagreement import called as named
+from opcheck.derivatives.point import Point
+from opcheck.plan.case import Case
+from opcheck.plan.kinds import check_kinds
+from opcheck.samples import Inputs, TestedFunction, Unresolved, realize
+from opcheck.samples.cache import Cache, Memo
+from opcheck.samples.memory import own
+from opcheck.samples.modules import ModuleCall, ModuleRecipe
+from opcheck.samples.operator import resolve_module, resolve_operator
+from opcheck.samples.outputs import differentiable, with_gradient
+from opcheck.samples.realize import realize_module
+from opcheck.samples.results import flatten
+from opcheck.settings import Settings
+from opcheck.spec.claims import Jacobian, Supports, Tolerance
+from opcheck.spec.library import Sample
+
+Path = tuple[int | str, ...]
+"""Where an argument stands, as in ("args", 0) or ("kwargs", "weight")."""
+TOLERANCES = {"eps", "atol", "rtol", "nondeterminism"}
+"""The overrides that are numbers for comparisons."""
+
+
+@dataclass(frozen=True, eq=False)
+class Context:
+    """A case that is about to be checked."""
+
+    case: Case
+    settings: Settings
+    samples: tuple[Sample, ...]
+    device: str
+    """The device string for torch."""
+    overrides: dict[str, Any] = field(default_factory=dict)
+    """Tolerances and settings from the command line. They take precedence over the spec."""
+    cache: Cache = field(default_factory=Cache)
+    """What earlier checks of the same group have made."""
+    room: int | None = None
+    """The bytes of the device's memory that a batch may take; None: as many as the settings allow."""
+    requires_grad: bool = True
+    """Whether inputs may require grad."""
+    by_torch: bool = False
+    """Whether torch's own gradcheck and gradgradcheck are asked about derivatives: a second opinion."""
+    callables: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    """Operators passed in from Python, by path. They are not looked up."""
+
+    @property
+    def group(self) -> tuple[object, ...]:
+        """What cases must have in common to share their inputs."""
+        case = self.case
+        return case.operator, case.variant, self.device, case.dtype, case.claims.supports.backward
+
+    def under(self, check: str) -> Context:
+        """Return the same for another check of the case."""
+        return replace(self, case=replace(self.case, kind=check_kinds()[check]))
+
+    @property
+    def memo(self) -> Memo:
+        """What the checks of the group share, whatever the sample."""
+        return self.cache.memo(self.group)
+
+    @cached_property
+    def operator(self) -> Callable[..., Any]:
+        """The callable of the case's variant. Raises Unresolved."""
+        path = self.case.variant.path
+        operator: Callable[..., Any] = self.memo.once(path, lambda: self.resolve(path))
+        return operator
+
+    def operator_at(self, sample: Sample) -> Callable[..., Any]:
+        """Return the callable for a sample: the same for each, but for lazy modules, which have its shapes."""
+        operator, path = self.operator, self.case.variant.path
+        if not (isinstance(operator, ModuleCall) and operator.is_lazy):
+            return operator
+        own: Callable[..., Any] = self.memo.once((path, sample.name), lambda: self.resolve(path, sample))
+        return own
+
+    def resolve(self, path: str, sample: Sample | None = None) -> Callable[..., Any]:
+        """Return the callable that a dotted path names, modules constructed. Raises Unresolved.
+
+        sample: what a lazy module gets its shapes from.
+        """
+        given = self.callables.get(path)
+        if given is not None:
+            return given
+        recipe = self.module(path)
+        if recipe is None:
+            return resolve_operator(path, self.settings.modules)
+        return self._constructed(path, recipe, sample)
+
+    def module(self, path: str) -> ModuleRecipe | None:
+        """Return how to construct the module that a dotted path names; None if the operator is no module of a spec."""
+        spec = self.case.operator.spec.module
+        if spec is None or path in self.callables:
+            return None
+        return ModuleRecipe(resolve_module(path, self.settings.modules), spec)
+
+    def _constructed(self, path: str, recipe: ModuleRecipe, sample: Sample | None) -> ModuleCall:
+        seed = f"{path}@{self.case.base_seed}"
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                return realize_module(recipe, self.case.dtype, self.device, seed, self.settings.modules, sample)
+        except Exception as error:
+            raise Unresolved(f'"{path}" cannot be constructed: {one_line(error)}') from error
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype of the case."""
+        found: torch.dtype = getattr(torch, self.case.dtype)
+        return found
+
+    @cached_property
+    def on_cpu(self) -> Context:
+        """The same case on the CPU: this one, if that is where it runs."""
+        # With a cache of its own, since a cache holds what belongs to one device.
+        return self if self.device == "cpu" else replace(self, device="cpu", cache=Cache())
+
+    @cached_property
+    def numbers(self) -> Numbers | None:
+        """The step and the tolerances for derivatives; None if the dtype is too coarse for finite differences."""
+        base = default_numbers(self.dtype)
+        if base is None:
+            return None
+        own = dict(self.case.claims.tolerance(self.case.check, self.case.dtype).numbers())
+        given = {key: value for key, value in own.items() if value is not None}
+        given |= {key: value for key, value in self.overrides.items() if key in TOLERANCES}
+        return replace(base, **given) if given else base
+
+    @cached_property
+    def wide(self) -> dict[str, float]:
+        """The tolerances of derivatives, or of values, that are wider than the defaults."""
+        if self.case.kind.dtypes == "derivative":
+            return wider_numbers(self.numbers, self.dtype)
+        own = self.value_tolerance()
+        return {} if own.atol is None else wider_values(own.atol, own.rtol or 0.0, self.dtype)
+
+    @cached_property
+    def coverage(self) -> Coverage:
+        """How much evidence to compute. The command line takes precedence over the spec, the spec over the project."""
+        own: Jacobian | None = self.overrides.get("jacobian", self.case.operator.spec.jacobian)
+        allowed = self.settings.batch_memory << 20
+        memory = allowed if self.room is None else min(allowed, self.room)
+        return Coverage(own or self.settings.jacobian, memory=memory)
+
+    def value_tolerance(self) -> Tolerance:
+        """Return rtol and atol for comparing values. Both are None unless the spec sets one for this check."""
+        own = self.case.operator.spec.tolerance.check.get(self.case.check, Tolerance())
+        if own.atol is None and own.rtol is None:
+            return own
+        return Tolerance(atol=own.atol or 0.0, rtol=own.rtol or 0.0)
+
+    def subject(self, sample: Sample) -> Subject:
+        """Return the operator at a sample. Passes on the exceptions of making the sample.
+
+        What earlier checks have made of it serves again, unless something has changed the inputs.
+        """
+        inputs, memo = self.cache.inputs(self.group, sample.name, lambda: self.realize(sample))
+        if not self.requires_grad:
+            inputs, memo = inputs.detached(), Memo()
+        return Subject(self, sample, inputs, self.function(sample, inputs), memo)
+
+    def realize(
+        self, sample: Sample, more_seed: str = "", finer: str | None = None, wrt: Callable[[Path], bool] | None = None
+    ) -> Inputs:
+        """Make the tensors of a sample.
+
+        more_seed: any text, for other numbers by the same recipes.
+        finer: a finer dtype to convert the numbers to.
+        wrt: which arguments are leaves, by their paths. Default: those that have a derivative according to the spec.
+        """
+        claim = self.case.claims.supports.backward
+        if wrt is None and isinstance(claim, tuple):
+            wrt = self.among(claim)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # they are about making tensors: the operator has not been called yet
+            return realize(
+                replace(sample, kwargs={**sample.kwargs, **dict(self.case.variant.kwargs)}),
+                self.case.dtype,
+                self.device,
+                self.case.seed(sample) + more_seed,
+                modules=self.settings.modules,
+                wrt=wrt,
+                module=self.module(self.case.variant.path),
+                finer=finer,
+            )
+
+    def among(self, wanted: tuple[str | int, ...]) -> Callable[[Path], bool]:
+        """Return a predicate on paths of arguments: whether names and positions in a list mean the argument."""
+        names = names_of(self.operator, self.case.variant.path)
+
+        def chosen(path: Path) -> bool:
+            at = path[1]
+            name = names[at] if isinstance(at, int) and at < len(names) else at
+            return at in wanted or name in wanted
+
+        return chosen
+
+    def function(self, sample: Sample, inputs: Inputs) -> TestedFunction:
+        """Return the operator at a sample as a function of its leaves."""
+        spec = self.case.operator.spec
+        seed = zlib.crc32(self.case.seed(sample).encode()) if spec.reseed else None
+        inplace = self.case.variant.kind == "inplace"
+        operator = self.operator_at(sample)
+        return TestedFunction(
+            operator, inputs, spec.outputs, inplace, seed, spec.masked_semantics, self.device, self.case.device.seed
+        )
+
+
+@dataclass(frozen=True)
+class OutputInfo:
+    """What is known about the outputs under test without keeping them."""
+
+    names: tuple[str, ...]
+    """As in `.loss`; empty if the outputs have positions instead."""
+    elements: int
+    """The number of elements in all outputs."""
+    differentiable: int
+    """The number of elements in outputs of a floating or complex dtype."""
+    has_derivative: bool
+    """Whether any output has a floating or complex dtype, even an empty one."""
+    requires_grad: bool
+    """Whether any output has a backward pass."""
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """One operator at one sample, with real tensors: the argument of a check.
+
+    Example:
+        >>> import opcheck
+        >>> def keeps_its_shape(subject: opcheck.Subject) -> bool:
+        ...     return all(output.shape == subject.leaves[0].shape for output in subject.outputs)
+    """
+
+    context: Context
+    """The case (`context.case`), its callable (`context.operator`) and the settings around it."""
+    sample: Sample
+    """The sample, as the spec has it."""
+    inputs: Inputs
+    """Its arguments: `args, kwargs = inputs.fill()`."""
+    function: TestedFunction
+    """The operator as a function of the leaves alone; it returns a tuple of the outputs under test."""
+    memo: Memo = field(default_factory=Memo)
+    """What the checks of these inputs share."""
+
+    def at(self, inputs: Inputs) -> Subject:
+        """Return the operator at other inputs by the same recipes."""
+        return Subject(self.context, self.sample, inputs, self.context.function(self.sample, inputs))
+
+    def elsewhere(self) -> Subject:
+        """Return the operator at another point of the same sample: other numbers by the same recipes."""
+        return self.at(self.context.realize(self.sample, "@elsewhere"))
+
+    @property
+    def case(self) -> Case:
+        """The case that is checked."""
+        return self.context.case
+
+    @property
+    def check(self) -> str:
+        """The name of the check."""
+        return self.case.check
+
+    @property
+    def supports(self) -> Supports:
+        """What the spec claims to be supported in the case."""
+        return self.case.claims.supports
+
+    @property
+    def leaves(self) -> tuple[Tensor, ...]:
+        """The tensors to differentiate with respect to."""
+        return self.inputs.leaves
+
+    @cached_property
+    def result(self) -> Any:
+        """What the operator returns for copies of the leaves. Passes on the operator's exceptions."""
+        return self.function.result(*map(own, self.leaves))
+
+    @cached_property
+    def outputs(self) -> tuple[Tensor, ...]:
+        """The outputs under test.
+
+        Raises Untestable if there are none, TooLarge if they exceed the limit of the project, and the operator's own
+        exceptions.
+        """
+        outputs = self.function.tested(self.result)
+        count, most = sum(output.numel() for output in outputs), self.context.settings.max_outputs
+        if count > most:
+            raise TooLarge(
+                f"the outputs have {count:,} elements, at most {most:,} are allowed (max_outputs of [tool.opcheck])"
+            )
+        return outputs
+
+    @property
+    def output_info(self) -> OutputInfo:
+        """What the outputs are like if gradients are recorded. The first check of a group finds out for all."""
+        return self.memo.once("outputs", self._output_info)
+
+    def _output_info(self) -> OutputInfo:
+        with torch.enable_grad():
+            result, outputs = self.result, self.outputs
+        smooth = differentiable(outputs)
+        return OutputInfo(
+            self.function.names(result),
+            sum(output.numel() for output in outputs),
+            sum(output.numel() for output in smooth),
+            bool(smooth),
+            any(output.requires_grad for output in smooth),
+        )
+
+    @property
+    def differentiable_outputs(self) -> tuple[Tensor, ...]:
+        """The outputs under test that require grad."""
+        return with_gradient(self.outputs)
+
+    @cached_property
+    def request(self) -> Request:
+        """The function and its leaves, and how the check compares its derivatives."""
+        context, settings = self.context, self.case.operator.spec.gradcheck
+        assert context.numbers is not None
+        generated = settings.gen_non_contig_grad_outputs
+        overrides = context.overrides
+        return Request(
+            self.function,
+            self.leaves,
+            context.numbers,
+            grad_outputs=self.inputs.grad_outputs,
+            masked=self.function.masked,
+            forward_ad=self.supports.forward_ad,
+            undefined_grad=self.supports.undefined_grad,
+            fast_mode=bool(overrides.get("fast_mode", settings.fast_mode)),
+            raise_exception=bool(overrides.get("raise_exception", settings.raise_exception)),
+            non_contiguous=(False, True) if generated == "both" else (generated,),
+            coverage=context.coverage,
+            whole=self.case.operator.spec.orders,
+            names=self.output_info.names,
+            leaf_names=self.leaf_names,
+        )
+
+    @property
+    def point(self) -> Point:
+        """The evidence about derivatives at the sample."""
+        key = "point", self.request.masked, self.request.coverage
+        return self.memo.once(key, lambda: Point(self.request))
+
+    def masked(self, masked: bool) -> Subject:
+        """Return the same under masked or non-masked semantics, for its inputs and its outputs."""
+        return replace(self, function=replace(self.function, masked=masked))
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """What messages call the outputs under test."""
+        names = self.function.names(self.result)
+        return tuple(named(index, names[index] if names else "") for index in range(len(self.outputs)))
+
+    @property
+    def leaf_names(self) -> tuple[str, ...]:
+        """What messages call the leaves: as the operator calls its arguments, where its signature tells."""
+        context = self.context
+        names = context.memo.once("parameters", lambda: names_of(context.operator, context.case.variant.path))
+        return tuple(called(slot.path, names) for slot in self.inputs.slots)
+
+    @property
+    def fits_in_place(self) -> bool:
+        """Whether the first argument can hold the result of an in-place call: it has the same shape and dtype."""
+        return self.memo.once("in place", self._fits_in_place)
+
+    def _fits_in_place(self) -> bool:
+        args, kwargs = self.inputs.fill([own(leaf.detach()) for leaf in self.leaves])
+        if not args or not isinstance(args[0], Tensor):
+            return False
+        path = self.case.operator.variants[0].path
+        self.function.reseed()
+        results = flatten(self.context.resolve(path)(*args, **kwargs))
+        return bool(results) and results[0].shape == args[0].shape and results[0].dtype == args[0].dtype

@@ -1,0 +1,70 @@
+"""Forward changes the buffers of a module in training mode only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from torch import Tensor
+from torch.nn import Module
+
+from opcheck.checks.base import Subject
+from opcheck.checks.judging import of_values
+from opcheck.checks.verdict import HOLDS, Verdict, fails, inapplicable, one_line
+from opcheck.checks.watched import Watched
+from opcheck.derivatives import NO_REFUSAL
+from opcheck.samples.modules import ModuleCall
+
+
+def judge(subject: Subject) -> Verdict:
+    """Call the module in evaluation mode, whichever its mode is, and look at its buffers at the end of forward."""
+    call = subject.function.operator
+    assert isinstance(call, ModuleCall)
+    args, kwargs = subject.inputs.detached().fill()
+    watched = {name: Watched.of(name, kwargs[key]) for name, key in call.given(kwargs).items() if name in call.buffers}
+    with evaluating(call.module), _buffers_at_the_end(call.module) as found:
+        subject.function.reseed()
+        try:
+            call(*args, **kwargs)
+        except NO_REFUSAL:
+            raise
+        except Exception as error:
+            return inapplicable(f"the module refuses the sample in evaluation mode: {one_line(error)}")
+    changes = [f"{name} is new" for name in found if name not in watched]
+    changes += [f"{name} is gone" for name in watched if name not in found]
+    changes += [watched[name].change(found[name]) for name in watched if name in found]
+    changes = [change for change in changes if change]
+    if not changes:
+        return HOLDS
+    return fails(f"buffers: forward changes buffers in evaluation mode: {changes[0]}", "\n".join(changes[1:]))
+
+
+@contextmanager
+def evaluating(module: Module) -> Iterator[None]:
+    """Put a module and all modules inside it in evaluation mode, each back in its own mode at the end."""
+    modes = [(part, part.training) for part in module.modules()]
+    module.eval()
+    try:
+        yield
+    finally:
+        for part, mode in modes:
+            part.training = mode
+
+
+@contextmanager
+def _buffers_at_the_end(module: Module) -> Iterator[dict[str, Tensor]]:
+    """Yield a dict that will hold the buffers of a module as forward leaves them, changed in place or replaced."""
+    found: dict[str, Tensor] = {}
+
+    def look(part: Module, args: Any, result: Any) -> None:
+        found.update(part.named_buffers())
+
+    handle = module.register_forward_hook(look)
+    try:
+        yield found
+    finally:
+        handle.remove()
+
+
+check = of_values(judge)

@@ -1,0 +1,37 @@
+"""Running backward again gives the same result, within the tolerance, at first and at second order."""
+
+from __future__ import annotations
+
+from opcheck.checks.base import Subject
+from opcheck.checks.calls import Call, ordinary
+from opcheck.checks.jacobian.compare import compared
+from opcheck.checks.judging import per_sample
+from opcheck.checks.verdict import Verdict, fails
+from opcheck.derivatives import NO_REFUSAL
+from opcheck.derivatives.coordinates import deviation
+
+REPEATS = 3
+"""How often the backward pass of backward is repeated."""
+
+
+def judge(subject: Subject) -> Verdict:
+    """Repeat the backward pass, and that of the backward pass."""
+    ordinary(subject)  # a backward pass that raises is no matter of chance
+    verdict = compared(subject)
+    if not verdict.passed or verdict.untested or not subject.supports.second_order:
+        return verdict
+    call = Call.of(subject)
+    cotangents = tuple(v.requires_grad_() for v in call.cotangents)
+    try:
+        first, *others = (call.pulled_back_twice(cotangents) for _ in range(1 + REPEATS))
+    except NO_REFUSAL:
+        raise
+    except Exception:
+        return verdict  # second order has checks of its own, which say that it does not work
+    for off in (deviation(first, again) for again in others):
+        if not off <= subject.request.numbers.nondeterminism:
+            return fails(f"nondeterminism: two backward passes of backward differ by up to {off:.4g}")
+    return verdict
+
+
+check = per_sample(judge)

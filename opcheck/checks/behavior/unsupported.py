@@ -1,0 +1,164 @@
+"""What a spec disclaims is refused with an error: it neither works nor gives wrong numbers.
+
+Each feature is tried by the check of the claim that it would make: the first one that needs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Literal
+
+import torch
+
+from opcheck.checks.base import Context, Subject
+from opcheck.checks.judging import answer, implementation, prepared, too_coarse, with_sample
+from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, inapplicable, one_line, remedy, untested
+from opcheck.derivatives import NO_REFUSAL
+from opcheck.derivatives.autodiff import pushed
+from opcheck.plan.kind import CheckKind
+from opcheck.plan.kinds import check_kinds
+from opcheck.spec.claims import Supports
+
+Answer = Literal["refused", "works", "wrong", "silent"]
+"""What an operator does when a disclaimed feature is tried; silent: the sample cannot show anything about it."""
+
+TESTED_ELSEWHERE = ("out", "outputs", "inplace_backward")
+"""What `variants` and `detached` test, and what only some variants have."""
+
+
+def check(context: Context) -> Iterator[Verdict]:
+    """Try each disclaimed feature on all samples. None may give wrong numbers, and at least one must be refused."""
+    if context.numbers is None:
+        yield too_coarse(context)
+        return
+    features = disclaimed(context.case.claims.supports, context.case.variant.kind)
+    if not features:
+        yield untested("what the spec disclaims concerns other variants")
+    for feature in features:
+        yield from _tried(context, feature)
+
+
+def disclaimed(supports: Supports, variant: str) -> list[str]:
+    """Return the features to try. A feature that builds on a disclaimed one is not tried separately."""
+    if variant == "inplace" and not supports.inplace_backward:
+        return ["inplace_backward"]
+    names = [name for name in supports.disclaimed() if name not in TESTED_ELSEWHERE]
+    return [
+        name
+        for name in names
+        if (variant != "inplace" or check_of(name).every_variant)
+        and all(getattr(supports, basic) for basic in check_of(name).needs[:-1])
+    ]
+
+
+def check_of(feature: str) -> CheckKind:
+    """Return the check that tests the claim of a feature: the first one that needs it most of all."""
+    if feature == "inplace_backward":
+        feature = "backward"
+    return next(kind for kind in check_kinds().values() if kind.needs[-1:] == (feature,))
+
+
+def _tried(context: Context, feature: str) -> Iterator[Verdict]:
+    """Yield a verdict for each sample, and one more for the feature if no sample refuses it."""
+    answers: set[Answer] = set()
+    untried = False
+    for sample in context.samples:
+        subject = prepared(context, sample, derivative=True)
+        if isinstance(subject, Verdict):
+            untried = untried or not subject.passed
+            yield subject
+            continue
+        said, verdict = _answer(feature, subject)
+        if verdict.is_error:
+            untried = True
+            yield with_sample(verdict, sample, subject)
+            continue
+        answers.add(said)
+        if said == "silent":
+            verdict = inapplicable(verdict.title)
+        elif said == "wrong":
+            title = f"unsupported: {feature} is disclaimed, but gives wrong numbers instead of an error"
+            verdict = fails(title, "\n".join(filter(None, (verdict.title, verdict.detail))), feature=feature)
+        else:
+            verdict = HOLDS
+        yield with_sample(verdict, sample, subject)
+    if untried or answers & {"refused", "wrong"}:
+        return
+    if "works" in answers:
+        title = f"unsupported: {feature} is disclaimed, but works on all samples"
+        key = f"supports.{feature}"
+        yield fails(title, f"take {key} out of the spec", feature=feature, **remedy(key, True))
+    else:
+        yield cannot(f"unsupported: no sample shows whether {feature} is refused", "add a sample that does")
+
+
+def _answer(feature: str, subject: Subject) -> tuple[Answer, Verdict]:
+    """Return what the operator does, and the verdict of the check that says so."""
+    if not applies(feature, subject):
+        return "silent", untested(f"the sample shows nothing about {feature}")
+    tested = subject
+    if feature == "backward" and isinstance(subject.supports.backward, tuple):
+        try:
+            tested = _of_others(subject)
+        except NO_REFUSAL:
+            raise
+        except Exception as error:
+            return "refused", fails(one_line(error))
+        if not tested.leaves or not all(leaf.numel() for leaf in tested.leaves):
+            return "silent", untested("no argument is left out of supports.backward here")
+    kind = check_of(feature)
+    if feature == "backward" and not _has_graph(tested):
+        return "refused", fails("no output requires grad")
+    if feature == "forward_ad" and subject.supports.backward is False and not _has_tangents(subject):
+        return "refused", fails("no output has a tangent")
+    # A refusal is no matter of opinion: torch's own gradcheck cannot even ask for all features.
+    own = replace(subject.context.under(kind.name), by_torch=False)
+    # The inputs of the sample are those that nobody has written to.
+    tested = own.subject(subject.sample) if tested is subject else replace(tested, context=own)
+    verdict = answer(tested, implementation(kind).judge)
+    return _meaning(kind, verdict), verdict
+
+
+def _meaning(kind: CheckKind, verdict: Verdict) -> Answer:
+    if verdict.out_of_reach:
+        # torch.func never asks a jvp in Python for its own tangents: see `compare.NOT_ASKED`. It cannot refuse.
+        return "refused" if kind.name == "fwd_over_fwd" else "silent"
+    if verdict.passed:
+        return "silent" if verdict.untested else "works"
+    return "refused" if verdict.refused or kind.may_be_wrong else "wrong"
+
+
+def applies(feature: str, subject: Subject) -> bool:
+    """Tell whether a sample can show if a feature works."""
+    if feature == "masked":
+        return subject.sample.is_sparse
+    has_leaves = isinstance(subject.supports.backward, tuple) or bool(subject.leaves)
+    return has_leaves and all(leaf.numel() for leaf in subject.leaves)
+
+
+def _of_others(subject: Subject) -> Subject:
+    """Return the operator as a function of the arguments that supports.backward leaves out."""
+    claim = subject.supports.backward
+    chosen = subject.context.among(claim if isinstance(claim, tuple) else ())
+    return subject.at(subject.context.realize(subject.sample, wrt=lambda path: not chosen(path)))
+
+
+def _has_graph(subject: Subject) -> bool:
+    try:
+        return bool(subject.differentiable_outputs)
+    except NO_REFUSAL:
+        raise
+    except Exception:
+        return True  # the check says what is wrong
+
+
+def _has_tangents(subject: Subject) -> bool:
+    leaves = [leaf.detach() for leaf in subject.leaves]
+    try:
+        _, tangents = pushed(subject.function, leaves, [torch.ones_like(leaf) for leaf in leaves])
+    except NO_REFUSAL:
+        raise
+    except Exception:
+        return True  # the check says what is wrong
+    return any(tangent is not None for tangent in tangents)

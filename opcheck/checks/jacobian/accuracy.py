@@ -1,0 +1,88 @@
+"""Derivatives have the digits that the arithmetic of their dtype allows.
+
+Of the Jacobians that the spec claims, of first and second order in both modes. One that is wrong beyond the tolerance,
+or that raises, is left to its own check: it has no digits to lose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from opcheck.checks.base import Context, Subject
+from opcheck.checks.judging import blamed, each, too_coarse
+from opcheck.checks.verdict import HOLDS, Verdict, blocked, fails, inapplicable, untested
+from opcheck.derivatives import NO_REFUSAL
+from opcheck.derivatives.sparse import are_movable
+from opcheck.spec.claims import Supports
+
+
+def check(context: Context) -> Iterator[Verdict]:
+    """Look for lost digits on all samples. What the spec says about them must be needed on at least one."""
+    if context.numbers is None:
+        yield too_coarse(context)
+        return
+    claim = context.case.claims.accuracy(context.case.dtype)
+    needed: list[bool] = []
+
+    def judge(subject: Subject) -> Verdict:
+        verdict = _judged(subject, 0.0)
+        if claim is None or verdict.passed:
+            needed.extend([False] * (not verdict.untested))
+            return verdict
+        needed.append(True)
+        return _judged(subject, claim.rtol)
+
+    yield from each(context, judge, derivative=True)
+    if needed and not any(needed) and claim is not None:
+        title = "accuracy: the spec disclaims it, but no derivative has lost digits"
+        yield fails(title, f"take tolerance.accuracy out of the spec ({claim.reason})")
+
+
+def _judged(subject: Subject, rtol: float) -> Verdict:
+    """Return the verdict on a sample, where derivatives may be off by `rtol` of their largest entry."""
+    if not are_movable(subject.leaves):
+        return inapplicable("the digits of derivatives are known for strided and sparse inputs only")
+    if not subject.output_info.requires_grad:
+        return untested("no output requires grad: there is no backward pass")
+    if not subject.output_info.differentiable:
+        return untested("the outputs that have a derivative are empty")
+    request = subject.request
+    request = request.with_(numbers=replace(request.numbers, accuracy=rtol), fast_mode=False)
+    right, lost = False, {}
+    for name in derivatives(subject.supports):
+        try:
+            contradiction = subject.point.lost_digits(name, request)
+        except NO_REFUSAL:
+            raise
+        except Exception:
+            continue
+        right = right or contradiction is None
+        if contradiction is not None and contradiction.kind == "low accuracy":
+            lost[name] = contradiction
+    if lost:
+        first = next(iter(lost.values()))
+        lines = [f"{name}: {line}" for name, objection in lost.items() for line in objection.text.splitlines()]
+        title = f"accuracy: {', '.join(lost)} lost digits"
+        hint = "if this is how it should be, write tolerance.accuracy = { rtol = ..., reason = ... }"
+        what = first.text.splitlines()[0].removeprefix("low accuracy: ")
+        return fails(f"{title}: {what}", "\n".join([*lines, hint]), derivatives=list(lost))
+    return HOLDS if right else _unjudged(subject)
+
+
+def _unjudged(subject: Subject) -> Verdict:
+    """Return the verdict where no derivative is right: blocked by what is at fault, in whose words."""
+    verdict = fails("accuracy: not judged, since no derivative is right")
+    cause = blamed(subject, verdict, (*subject.case.kind.rests_on, *derivatives(subject.supports)))
+    return cause if cause.blocked else blocked("backward", verdict.title)
+
+
+def derivatives(supports: Supports) -> list[str]:
+    """Return the checks whose Jacobians are looked at: those of first and second order that the spec claims."""
+    claimed = {
+        "backward": True,
+        "forward_ad": supports.forward_ad,
+        "rev_over_rev": supports.second_order,
+        "fwd_over_rev": supports.forward_ad and supports.second_order and supports.fwd_over_rev,
+    }
+    return [name for name, claim in claimed.items() if claim]

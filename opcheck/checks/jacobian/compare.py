@@ -1,0 +1,162 @@
+"""Jacobians of any order and mode equal numerical ones. The name of the check says which: `fwd_over_rev`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from typing import Any
+
+from opcheck.checks.base import Subject
+from opcheck.checks.calls import differentiate_twice, is_strided
+from opcheck.checks.jacobian.pictured import pictured
+from opcheck.checks.jacobian.raw_gradients import functions_of
+from opcheck.checks.judging import per_sample
+from opcheck.checks.truth import by_reference
+from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, inapplicable, out_of_reach, refused, untested
+from opcheck.derivatives import Disagreement, by_torch
+from opcheck.derivatives.disagreement import Mismatch
+from opcheck.derivatives.point import steps_of
+from opcheck.derivatives.question import Function
+from opcheck.samples import Unresolved
+
+OF_SPARSE = ("backward", "forward_ad", "rev_over_rev", "fwd_over_rev")
+"""The derivatives that are taken of sparse inputs, too."""
+NOT_ASKED = "torch cannot take the jvp of the jvp of an autograd.Function: it gives zeros, or wants setup_context"
+
+WITHOUT_A_GRAPH = ("backward", "forward_ad", "batched_forward_grad")
+"""Checks that compare something even if no output requires grad: the derivative must then be zero."""
+
+
+def judge(subject: Subject) -> Verdict:
+    """Compare the Jacobian that the name of the check stands for with the numerical one."""
+    check = subject.check
+    if check not in OF_SPARSE and not is_strided(subject):
+        return inapplicable("derivatives of higher order are taken of dense inputs only")
+    if check == "fwd_over_fwd" and functions_of(subject.differentiable_outputs):
+        return out_of_reach(NOT_ASKED)
+    verdict = compared(subject, _reference(subject) if check == "backward" else None)
+    if check == "rev_over_rev" and verdict.is_failure:
+        differentiate_twice(subject)  # the exception of one that refuses says more than zeros do
+    return verdict
+
+
+def _reference(subject: Subject) -> Function | None:
+    """Return the differentiable reference as a function of the leaves; None if the spec has none."""
+    if not subject.case.operator.has_differentiable_reference:
+        return None
+    try:
+        return by_reference(subject, subject.inputs).function
+    except Unresolved:  # the check `reference` says so
+        return None
+
+
+def compared(subject: Subject, reference: Function | None = None) -> Verdict:
+    """Return whether the evidence contradicts the claim of the check.
+
+    reference: another function of the leaves, for a second look at what is too large to be compared entry by entry.
+    """
+    check, outputs = subject.check, subject.output_info
+    if not outputs.has_derivative:
+        return untested("no output is of a floating or complex dtype")
+    if not outputs.requires_grad and check not in WITHOUT_A_GRAPH:
+        return untested("no output requires grad: there is no backward pass")
+    if subject.context.wide and subject.point.excuses_wrong_sign(check, subject.request):
+        return _blind(subject)
+    contradiction = objection(subject, check, reference)
+    extent = None if subject.context.by_torch else subject.point.compared
+    fields = {"jacobian": extent} if extent in ("structured", "projected") else {}
+    if contradiction is None and not outputs.differentiable:
+        return untested("the outputs that have a derivative are empty")
+    if contradiction is None:
+        return Verdict(True, fields=fields) if fields else HOLDS
+    verdict = _contradicted(subject, contradiction)
+    return replace(verdict, fields={**verdict.fields, **fields}) if fields else verdict
+
+
+def objection(subject: Subject, claim: str, reference: Function | None = None) -> Disagreement | None:
+    """Return why a claim about derivatives does not hold at a sample, or None if it does.
+
+    Raises CannotAsk where torch is to tell, and cannot; passes on the exceptions of the operator.
+    """
+    request = subject.request.with_(reference=reference)
+    if subject.context.by_torch:
+        return by_torch.objection(claim, request)
+    return subject.point.objection(claim, request)
+
+
+def _blind(subject: Subject) -> Verdict:
+    """Return that the tolerances say nothing: those of the command line, else those of the spec."""
+    context, numbers = subject.context, subject.request.numbers
+    operator = context.case.operator
+    own = ("tolerance",) if "tolerance" in operator.spec.model_fields_set else ("name",)
+    place = operator.problem(own, f"atol = {numbers.atol:g} and rtol = {numbers.rtol:g}")
+    text = str(place) if not WIDTHS_OF_DERIVATIVES & set(context.overrides) else place.what
+    return cannot(f"{subject.check}: a gradient of the wrong sign would pass: {text}", NARROWER)
+
+
+WIDTHS_OF_DERIVATIVES = {"atol", "rtol"}
+NARROWER = (
+    "each entry of the Jacobian is within the tolerance of its negative: state smaller ones, or samples with larger "
+    "derivatives"
+)
+
+
+def _contradicted(subject: Subject, contradiction: Disagreement) -> Verdict:
+    kind = subject.case.kind
+    title, rest = f"{kind.name}: {_first_line(contradiction.text)}", _rest(contradiction.text)
+    if contradiction.kind == "inconclusive":
+        return Verdict(False, title, rest, inconclusive=True)
+    if contradiction.kind == "refused":
+        return refused(kind, title)
+    if contradiction.mismatch is None:
+        return fails(title, rest, **_jacobians(contradiction))
+    numbers = subject.request.numbers
+    least = "what differences cannot tell" if contradiction.below_atol else f"{numbers.atol:g}"
+    allowed = f"allowed: {least} + {numbers.rtol:g} |numerical|, step {numbers.eps:g}"
+    random = next((finding.text for finding in contradiction.findings if finding.kind == "random"), "")
+    title = f"{kind.name}: {random or _headline(kind.name, kind.claim)}"
+    if any(finding.kind == "nan" for finding in contradiction.findings):
+        title += f": {contradiction.worst[0].describe()}" if contradiction.worst else ""
+    return fails(title, f"{contradiction.shown()}\n{allowed}", **_fields(contradiction.mismatch, contradiction))
+
+
+def _headline(check: str, claim: str) -> str:
+    place = steps_of(check)
+    if place is None or place[0] not in ((), ("rev",)):
+        return claim.replace("equals the numerical one", "is not the numerical one")
+    what = "Jacobian of the backward pass" if place[0] else "Jacobian"
+    return f"the {place[1]}-mode {what} is not the numerical one"
+
+
+def _fields(mismatch: Mismatch, contradiction: Disagreement) -> dict[str, Any]:
+    worst = mismatch.worst
+    fields: dict[str, Any] = {
+        "output": worst.output,
+        "leaf": worst.leaf,
+        "row": mismatch.row,
+        "column": mismatch.column,
+    }
+    fields |= {"numerical": worst.numerical, "analytical": worst.analytical}
+    fields |= {"wrong": mismatch.wrong, "entries": mismatch.entries}
+    fields |= {"name": worst.name, "leaf_name": worst.leaf_name}
+    if contradiction.findings:
+        fields["diagnosis"] = [asdict(finding) for finding in contradiction.findings]
+    if contradiction.worst:
+        fields["worst"] = [asdict(entry) for entry in contradiction.worst]
+    return fields | _jacobians(contradiction)
+
+
+def _jacobians(contradiction: Disagreement) -> dict[str, Any]:
+    return {"jacobians": pictured(contradiction.pair)} if contradiction.pair is not None else {}
+
+
+def _first_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[0][:300] if lines else "no explanation"
+
+
+def _rest(text: str, most: int = 40) -> str:
+    lines = [line for line in text.splitlines() if line.strip()][1:]
+    return "\n".join(lines[:most] + (["..."] if len(lines) > most else []))
+
+
+check = per_sample(judge)

@@ -1,0 +1,33 @@
+"""Each gradient has the dtype, shape, layout and device of its input, even before autograd converts it."""
+
+from __future__ import annotations
+
+from opcheck.checks.base import Subject
+from opcheck.checks.jacobian.compare import compared
+from opcheck.checks.jacobian.raw_gradients import raw_gradients
+from opcheck.checks.judging import per_sample
+from opcheck.checks.verdict import HOLDS, Verdict, fails
+
+
+def judge(subject: Subject) -> Verdict:
+    """Check the gradients that users get, and those that backward functions in Python return."""
+    verdict = compared(subject)
+    return _raw_gradients(subject) or HOLDS if verdict.passed and not verdict.untested else verdict
+
+
+def _raw_gradients(subject: Subject) -> Verdict | None:
+    fresh = subject.function(*subject.leaves)  # a new graph: hooks change its nodes
+    for raw in raw_gradients(fresh, subject.leaves):
+        if raw.gradient.dtype != raw.dtype:
+            return fails(
+                f"grad_dtypes: {raw.function} returns a gradient of {raw.gradient.dtype} for an input of {raw.dtype}",
+                f"gradient {raw.position} of the backward function; autograd converts it silently, and digits are lost",
+            )
+        if raw.gradient.device != raw.device:
+            return fails(
+                f"grad_dtypes: {raw.function} returns a gradient on {raw.gradient.device} for an input on {raw.device}"
+            )
+    return None
+
+
+check = per_sample(judge)

@@ -1,0 +1,32 @@
+"""Derivatives of sparse inputs are right under masked semantics and, if claimed, under non-masked semantics.
+
+Masked: unspecified elements are absent and have no derivative. Non-masked: they are zeros like any other.
+"""
+
+from __future__ import annotations
+
+from opcheck.checks.base import Subject
+from opcheck.checks.jacobian.compare import objection
+from opcheck.checks.judging import per_sample
+from opcheck.checks.verdict import HOLDS, Verdict, fails, inapplicable, untested
+
+
+def judge(subject: Subject) -> Verdict:
+    """Check the derivative under masked semantics and, unless the spec says `masked = true`, under non-masked ones."""
+    if not subject.sample.is_sparse:
+        return inapplicable("no input is sparse")
+    if not subject.output_info.has_derivative:
+        return untested("no output is of a floating or complex dtype")
+    masked = objection(subject.masked(True), "masked")
+    if masked is not None:
+        return fails("masked: the derivative is wrong under masked semantics", masked.text)
+    if subject.function.masked:
+        return HOLDS
+    unmasked = objection(subject.masked(False), "masked")
+    if unmasked is not None:
+        hint = "if gradients exist for specified elements only, write masked = true"
+        return fails("masked: the derivative is wrong under non-masked semantics", f"{unmasked.text}\n{hint}")
+    return HOLDS
+
+
+check = per_sample(judge)

@@ -1,0 +1,214 @@
+"""Judges a case sample by sample: who is at fault where a claim cannot be tested, and what is no evidence for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from importlib import import_module
+from typing import Any
+
+import torch
+
+from opcheck.checks.base import Context, Subject
+from opcheck.checks.verdict import (
+    HOLDS,
+    Blocked,
+    Verdict,
+    blocked,
+    cannot,
+    fails,
+    first_failure,
+    inapplicable,
+    one_line,
+    out_of_reach,
+    refused,
+    untested,
+)
+from opcheck.derivatives import NO_REFUSAL, TooLarge
+from opcheck.derivatives.by_torch import CannotAsk
+from opcheck.plan.kind import CheckKind
+from opcheck.plan.kinds import check_kinds
+from opcheck.samples.results import WHAT_IS_TESTED, Untestable
+from opcheck.spec.library import Sample
+from opcheck.text import class_of
+
+Answer = Verdict | bool | Iterator[Verdict] | None
+"""What a check says about a sample. Of several verdicts the first failure counts. None: its claim does not apply."""
+Judge = Callable[[Subject], Answer]
+Refusal = Callable[[str], Verdict]
+"""Makes a verdict of the message that the operator refuses a sample."""
+Check = Callable[[Context], Iterator[Verdict]]
+"""Judges a case: a verdict for each sample, and more for the case as a whole."""
+
+
+@dataclass(frozen=True)
+class PerSample:
+    """A check that judges one sample at a time: see `per_sample`."""
+
+    judge: Judge
+    derivative: bool = True
+
+    def __call__(self, context: Context) -> Iterator[Verdict]:
+        """Yield a verdict for each sample of a case."""
+        if self.derivative and context.numbers is None:
+            yield too_coarse(context)
+        else:
+            yield from each(context, self.judge, self.derivative)
+
+
+def per_sample(judge: Judge, *, derivative: bool = True) -> PerSample:
+    """Make a check of a function that judges one sample.
+
+    A sample that cannot be made, or that the operator refuses, is an error. An exception raised by `judge` means that
+    the claim does not hold. If no sample tests the claim, that is an error too.
+
+    derivative: whether the check needs finite differences, and tensors to differentiate with respect to.
+    """
+    return PerSample(judge, derivative)
+
+
+def of_values(judge: Judge) -> PerSample:
+    """Make a check of a function that judges one sample, and needs no derivatives. See `per_sample`."""
+    return PerSample(judge, derivative=False)
+
+
+def implementation(kind: CheckKind) -> Any:
+    """Return the check that a row of planning names, or the function that was registered, as a check."""
+    if kind.judge is not None:
+        return PerSample(kind.judge, derivative=kind.dtypes == "derivative")
+    module, _, name = kind.implementation.partition(":")
+    return getattr(import_module(module), name)
+
+
+def too_coarse(context: Context) -> Verdict:
+    """Return the verdict for a dtype in which finite differences are meaningless."""
+    return cannot(f"{context.case.dtype} is too coarse for finite differences, and no finer dtype is claimed")
+
+
+def each(context: Context, judge: Judge, derivative: bool, refusal: Refusal = cannot) -> Iterator[Verdict]:
+    """Yield a verdict for each sample, and one more for the case if no sample tests anything."""
+    reasons: dict[str, None] = {}
+    settled = False
+    for sample in context.samples:
+        verdict = judged(context, sample, judge, derivative, refusal)
+        yield verdict
+        settled = settled or not verdict.untested or verdict.out_of_reach
+        if verdict.untested:
+            reasons[verdict.title] = None
+    if not settled:
+        yield nobody_tests("the claim", context.case.check, reasons)
+
+
+def nobody_tests(claim: str, check: str, reasons: Iterable[str]) -> Verdict:
+    """Return the verdict on a claim that no sample tests, for the reasons given."""
+    why = "; ".join(reasons)
+    return cannot(f"{check}: no sample tests {claim}" + (f": {why}" if why else ""), ADD_A_SAMPLE)
+
+
+ADD_A_SAMPLE = "add a sample that does, or take the claim back under supports or dtypes"
+
+
+def judged(context: Context, sample: Sample, judge: Judge, derivative: bool, refusal: Refusal = cannot) -> Verdict:
+    """Return the verdict on one sample, with the data of the sample."""
+    subject = prepared(context, sample, derivative, refusal)
+    if isinstance(subject, Verdict):
+        return subject
+    if derivative and not subject.leaves:
+        verdict = inapplicable("no tensor to differentiate with respect to")
+    else:
+        verdict = answer(subject, judge)
+        if verdict.passed and verdict.applies and _is_empty(subject, derivative):
+            verdict = untested("inputs or outputs are empty")
+        if verdict.is_failure:
+            verdict = blamed(subject, verdict, subject.case.kind.rests_on)
+    return with_sample(verdict, sample, subject)
+
+
+def prepared(context: Context, sample: Sample, derivative: bool, refusal: Refusal = cannot) -> Subject | Verdict:
+    """Make the tensors of a sample and call the operator once. If that fails, return the verdict that says why."""
+    try:
+        subject = context.subject(sample)
+    except Exception as error:
+        return with_sample(replace(cannot(f"the sample cannot be made: {one_line(error)}"), cause=error), sample)
+    try:
+        if subject.function.inplace and not subject.fits_in_place:
+            return with_sample(inapplicable("the first argument cannot hold the result"), sample)
+        # Some operators refuse inputs that require grad in dtypes that they have no derivative for.
+        with torch.set_grad_enabled(derivative):
+            # Called here so that the operator's own exceptions are not taken for those of the check.
+            _ = subject.output_info if derivative else subject.outputs
+    except Untestable as error:
+        return with_sample(cannot(str(error), WHAT_IS_TESTED), sample, subject)
+    except NO_REFUSAL as error:
+        return with_sample(too_much(error), sample, subject)
+    except Exception as error:
+        verdict = refusal(f"the operator refuses the sample: {one_line(error)}")
+        return with_sample(replace(verdict, cause=error), sample, subject)
+    return subject
+
+
+def answer(subject: Subject, judge: Judge) -> Verdict:
+    """Return what a judge says. Its exceptions are failures of the claim."""
+    try:
+        verdict = judge(subject)
+        if isinstance(verdict, Iterator):
+            verdict = first_failure(verdict)
+    except NO_REFUSAL as error:
+        return too_much(error)
+    except CannotAsk as error:
+        return out_of_reach(str(error))
+    except Blocked as error:
+        return blocked(error.check, f"{subject.check}: not judged: {error}")
+    except Exception as error:
+        kind = subject.case.kind
+        return replace(refused(kind, f"{kind.name} raised {one_line(error)}"), cause=error)
+    if isinstance(verdict, Verdict):
+        return verdict
+    if verdict is None:
+        return inapplicable("the check returned None, which means that its claim does not apply")
+    if isinstance(verdict, bool):
+        return HOLDS if verdict else fails(f"{subject.check}: this does not hold: {subject.case.kind.claim}")
+    return cannot(f"{subject.check}: the check returned {class_of(verdict)}", "expected True, False, a Verdict or None")
+
+
+def blamed(subject: Subject, verdict: Verdict, claims: Iterable[str]) -> Verdict:
+    """Return a failure as it is, or as blocked by a claim that it rests on and that does not hold either.
+
+    claims: the names of the checks, the most basic one first. Each is asked about the same sample, whatever checks are
+    selected, and with inputs that nobody has written to.
+    """
+    case = subject.case
+    for name in claims:
+        root = check_kinds()[name]
+        if not (root.runs_on(case.device) and root.claimed(case.operator, case.claims.supports)):
+            continue
+        basic = answer(subject.context.under(name).subject(subject.sample), implementation(root).judge)
+        if basic.is_failure:
+            detail = "\n".join(filter(None, (verdict.title, basic.detail)))  # its remedy, not one for what follows
+            return replace(blocked(name, f"{case.check}: not judged, since {basic.title}", detail), cause=verdict.cause)
+    return verdict
+
+
+def too_much(error: Exception) -> Verdict:
+    """Return the verdict on a sample that needs more memory than there is, or than is allowed.
+
+    It is not a refusal by the operator.
+    """
+    if isinstance(error, TooLarge):
+        return cannot(f"the sample is too large: {error}")
+    return replace(cannot(f"out of memory: {one_line(error)}"), cause=error)
+
+
+def _is_empty(subject: Subject, derivative: bool) -> bool:
+    """Tell whether there was not a single number to compare."""
+    if derivative:
+        return not subject.output_info.elements or not any(leaf.numel() for leaf in subject.leaves)
+    return not any(output.numel() for output in subject.outputs)
+
+
+def with_sample(verdict: Verdict, sample: Sample, subject: Subject | None = None) -> Verdict:
+    """Return a verdict with the data of its sample: the name, and if it failed, where it is and what was tested."""
+    if verdict.passed:
+        return Verdict(True, sample=sample.name) if verdict is HOLDS else replace(verdict, sample=sample.name)
+    realized = "" if subject is None else subject.inputs.describe()
+    return replace(verdict, sample=sample.name, where=sample.where, recipe=sample.toml(), realized=realized)

@@ -1,0 +1,96 @@
+"""Values agree with a reference: a function of NumPy or SciPy, or any other callable."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy
+import torch
+from torch import Tensor
+
+from opcheck.checks.agreement import agree
+from opcheck.checks.base import Subject
+from opcheck.checks.judging import of_values
+from opcheck.checks.verdict import Verdict, cannot, one_line
+from opcheck.derivatives import NO_REFUSAL
+from opcheck.samples import Unresolved, resolve
+from opcheck.samples.results import leaves_of, named, names_among
+from opcheck.spec.claims import Reference
+from opcheck.spec.load import REFERENCE_MODULES
+from opcheck.text import class_of
+
+WHOSE_FAULT = "nothing is known of the operator: mend the reference, or name another one"
+
+
+def judge(subject: Subject) -> Verdict:
+    """Compare values but not dtypes: libraries promote types by different rules."""
+    reference = subject.case.operator.spec.reference_in_full
+    assert reference is not None
+    try:
+        callee = referred(reference, subject.context.settings.modules)
+    except Unresolved as error:
+        return cannot(f"reference: {error}", f'did you mean "{error.hint}"?' if error.hint else "")
+    args, kwargs = subject.inputs.detached().fill()
+    try:
+        returned = callee(*args, **kwargs)
+    except NO_REFUSAL:
+        raise
+    except Exception as error:
+        return replace(cannot(f"reference: {reference.target} raised {one_line(error)}", WHOSE_FAULT), cause=error)
+    try:
+        expected = tuple(map(_to_tensor, _as_tuple(returned)))
+    except (TypeError, ValueError):
+        expected = ()
+    if not expected:
+        kind = "None" if returned is None else class_of(returned)
+        title = f"reference: {reference.target} returned {kind}; expected tensors, arrays or numbers"
+        return cannot(title, WHOSE_FAULT)
+    paths, got = zip(*named(subject.function.result(*(leaf.detach() for leaf in subject.leaves))), strict=True)
+    values = [tensor.cpu() for tensor in got]
+    return agree(subject, values, expected, reference.target, names=names_among(paths), check_dtype=False)
+
+
+def referred(reference: Reference, modules: Sequence[str]) -> Callable[..., Any]:
+    """Return the callable that a spec names, as a function of the operator's arguments. Raises Unresolved.
+
+    It is given arrays of NumPy in place of tensors, unless it is a function of torch or is said to be differentiable.
+    """
+    callee = resolve(reference.target, (*modules, *REFERENCE_MODULES))
+    takes_tensors = reference.is_differentiable or (getattr(callee, "__module__", None) or "").startswith("torch")
+    convert: Callable[[Any], Any] = _unchanged if takes_tensors else _to_numpy
+
+    def called(*args: Any, **kwargs: Any) -> Any:
+        positional = [convert(arg) for arg in args]
+        named = {reference.rename.get(name, name): convert(value) for name, value in kwargs.items()}
+        return callee(*positional, *named.values()) if reference.positional else callee(*positional, **named)
+
+    return called
+
+
+def _unchanged(value: Any) -> Any:
+    return value
+
+
+def _to_numpy(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return value.detach().cpu().resolve_conj().resolve_neg().numpy()
+    if isinstance(value, (list, tuple)):
+        return type(value)(_to_numpy(item) for item in value)
+    return str(value).removeprefix("torch.") if isinstance(value, torch.dtype) else value
+
+
+def _as_tuple(result: Any) -> tuple[Any, ...]:
+    if isinstance(result, (tuple, list)):
+        return tuple(result)
+    parts = [part for _, part in leaves_of(result)]
+    return tuple(part for part in parts if isinstance(part, (Tensor, numpy.ndarray, numpy.generic))) or tuple(parts)
+
+
+def _to_tensor(value: Any) -> Tensor:
+    # A copy, since torch warns about arrays that are not writable.
+    return value if isinstance(value, Tensor) else torch.from_numpy(numpy.array(value, order="C"))
+
+
+check = of_values(judge)

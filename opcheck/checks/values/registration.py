@@ -1,0 +1,26 @@
+"""Operators registered with torch.library pass `torch.library.opcheck`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from opcheck.checks.base import Subject
+from opcheck.checks.judging import of_values
+from opcheck.checks.verdict import HOLDS, Verdict, fails
+
+
+def judge(subject: Subject) -> Verdict:
+    """Run torch's own tests: schema, autograd registration, fake tensors, AOT dispatch."""
+    args, kwargs = subject.inputs.fill()
+    operator: Any = subject.context.operator
+    results = torch.library.opcheck(operator, args, kwargs, raise_exception=False)
+    failed = {name: result for name, result in results.items() if result != "SUCCESS"}
+    if not failed:
+        return HOLDS
+    detail = "\n".join(f"{name}: {result}" for name, result in failed.items())
+    return fails(f"registration: {', '.join(failed)} failed", detail)
+
+
+check = of_values(judge)

@@ -1,0 +1,325 @@
+"""What evidence says against claims about derivatives, and what is left to torch."""
+
+import pytest
+import torch
+from operators import awkward, faulty
+from operators.closed_forms import leaf
+
+from opcheck.derivatives import Request, by_torch
+from opcheck.derivatives.point import Point
+from opcheck.derivatives.question import DOUBLE
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*jit.script:DeprecationWarning")
+
+REAL, COMPLEX = torch.float64, torch.complex128
+BOTH = pytest.mark.parametrize("dtype", [REAL, COMPLEX], ids=["real", "complex"])
+BESIDE = ("batched_grad", "batched_forward_grad", "undefined_grad", "grad_dtypes", "nondeterminism")
+ORDERS = ("rev_over_fwd", "fwd_over_fwd", "scalarized_second_order", "rev_over_rev_over_rev")
+
+
+class Counted:
+    def __init__(self):
+        self.calls = 0
+
+    def __call__(self, x):
+        self.calls += 1
+        return (x.sin(),)
+
+
+def request(function, *leaves, **more):
+    return Request(function, leaves or (leaf(3),), DOUBLE, **more)
+
+
+def cost(asked, claim="backward"):
+    before = asked.function.calls
+    assert Point(asked).objection(claim) is None
+    return asked.function.calls - before
+
+
+# what is left to torch
+
+
+@pytest.fixture
+def left_to_torch(monkeypatch):
+    asked = []
+    monkeypatch.setattr(by_torch, "objection", lambda check, request: asked.append((check, request)))
+    return asked
+
+
+def test_fast_mode_is_torchs(left_to_torch):
+    asked = request(lambda x: (x.sin(),), fast_mode=True)
+    Point(asked).objection("backward")
+    assert left_to_torch == [("backward", asked)]
+
+
+SPARSE = pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr], ids=str)
+
+
+def sparse(layout):
+    return torch.eye(3, dtype=REAL).to_sparse(layout=layout).requires_grad_()
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@SPARSE
+def test_jacobians_of_sparse_leaves_are_its_own(left_to_torch, layout):
+    for check in ("backward", "masked", "rev_over_rev", "scalarized_second_order", "batched_forward_grad"):
+        Point(request(lambda x: (x.to_dense(),), sparse(layout), masked=True)).objection(check)
+    assert left_to_torch == []
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@SPARSE
+def test_only_what_is_specified_is_moved_under_masked_semantics(layout):
+    class Summed(Counted):
+        def __call__(self, x):
+            self.calls += 1
+            return (x.to_dense().sum(),)
+
+    costs = [cost(request(Summed(), sparse(layout), masked=True))]
+    x = torch.ones(3, 3, dtype=REAL).to_sparse(layout=layout).requires_grad_()
+    costs.append(cost(request(Summed(), x, masked=True)))
+    assert costs[1] - costs[0] == 2 * (9 - 3)
+
+
+def test_all_about_mkldnn_leaves_is_torchs(left_to_torch):
+    x = torch.eye(3).to_mkldnn().requires_grad_()
+    for check in ("backward", "batched_grad", "undefined_grad"):
+        Point(request(lambda x: (x.to_dense(),), x)).objection(check)
+    assert len(left_to_torch) == 3
+
+
+class ToDense(torch.autograd.Function):
+    """x.to_dense(), with a backward pass that has one of several mistakes."""
+
+    mistake = ""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.set_materialize_grads(ToDense.mistake != "undefined_grad")
+        return x.to_dense()
+
+    @staticmethod
+    def backward(ctx, v):
+        if ToDense.mistake == "batched_grad":
+            bool((v != v).any())  # control flow that depends on data
+        if ToDense.mistake == "nondeterminism":
+            return v + torch.rand_like(v)
+        return v + 1 if ToDense.mistake == "undefined_grad" else v
+
+
+@pytest.mark.filterwarnings("ignore:Sparse.*:UserWarning")
+@pytest.mark.parametrize(
+    ("mistake", "caught_by"),
+    [
+        ("", set()),
+        ("batched_grad", {"batched_grad"}),
+        ("undefined_grad", {"undefined_grad"}),
+        ("nondeterminism", {"nondeterminism", "undefined_grad"}),  # no cotangent gives no zero
+    ],
+)
+@pytest.mark.parametrize("dtype", [REAL, torch.complex128], ids=["real", "complex"])
+def test_claims_about_gradients_of_sparse_leaves_are_tested_as_they_are(
+    left_to_torch, monkeypatch, mistake, caught_by, dtype
+):
+    monkeypatch.setattr(ToDense, "mistake", mistake)
+    x = torch.eye(3, dtype=dtype).to_sparse().requires_grad_()
+    found = set()
+    for check in ("batched_grad", "nondeterminism", "undefined_grad", "grad_dtypes"):
+        if Point(request(lambda x: (ToDense.apply(x),), x, forward_ad=False)).objection(check):
+            found.add(check)
+    assert found == caught_by
+    assert left_to_torch == []
+
+
+def test_all_else_is_not(left_to_torch):
+    for check in ("backward", "forward_ad", "rev_over_rev", "fwd_over_rev", *ORDERS, *BESIDE):
+        Point(request(lambda x: (x.sin(),))).objection(check)
+    assert left_to_torch == []
+
+
+# further orders
+
+
+@BOTH
+@pytest.mark.parametrize("check", ORDERS)
+def test_further_orders_of_right_functions_hold(check, dtype):
+    for function in (lambda x: (x.exp() * x,), lambda x: (x.prod(), x.sin())):
+        assert Point(request(function, leaf(3, dtype=dtype))).objection(check) is None
+
+
+@BOTH
+def test_a_fault_of_the_third_derivative_is_found_at_third_order_alone(dtype):
+    asked = request(lambda x: (awkward.cube_wrong_at_third_order(x),), leaf(3, dtype=dtype))
+    assert Point(asked).objection("backward") is None
+    assert Point(asked).objection("rev_over_rev") is None
+    assert Point(asked).objection("rev_over_rev_over_rev").kind == "wrong"
+
+
+MIXES = ["fwd_over_rev_over_rev", "rev_over_rev_over_fwd", "fwd_over_fwd_over_fwd", "fwd_over_rev_over_fwd",
+         "rev_over_fwd_over_fwd"]  # fmt: skip
+
+
+@BOTH
+@pytest.mark.parametrize(
+    "check",
+    [*MIXES, "rev_over_fwd_over_rev", "fwd_over_fwd_over_rev"],
+)
+def test_third_orders_in_any_mix_of_modes_hold(check, dtype):
+    assert Point(request(lambda x: (x**4,), leaf(2, dtype=dtype))).objection(check) is None
+
+
+# claims beside the Jacobian
+
+
+@BOTH
+@pytest.mark.parametrize("check", BESIDE)
+def test_nothing_is_to_be_said_against_right_functions(check, dtype):
+    x, y = leaf(2, 2, dtype=dtype), leaf(2, dtype=dtype, seed=1)
+    for function, leaves in (
+        (lambda x: (x.sin(),), (x,)),
+        (lambda x, y: (x * y, x.sum()), (x, y)),
+        (lambda x, y: (x * 2,), (x, y)),
+        (lambda x: (x.reshape(-1)[:0],), (x,)),
+        (lambda x: (x.t().conj(),), (x,)),
+    ):
+        assert Point(request(function, *leaves)).objection(check) is None
+
+
+FAULTS = {
+    "batched_grad": (faulty.not_batchable, "refused", "While computing batched gradients"),
+    "batched_forward_grad": (faulty.not_batchable_forward, "refused", "While computing batched gradients"),
+    "undefined_grad": (faulty.crashes_on_undefined_cotangent, "refused", "undefined"),
+    "nondeterminism": (faulty.nondeterministic, "wrong", "not reentrant"),
+}
+
+
+@BOTH
+@pytest.mark.parametrize("check", FAULTS)
+def test_each_fault_is_found_by_its_check_alone(check, dtype):
+    function, kind, text = FAULTS[check]
+    asked = request(lambda x: (function(x),), leaf(4, dtype=dtype), key="faulty#0", forward_ad=False)
+    found = Point(asked).objection(check)
+    assert found.kind == kind
+    assert text in found.text
+    # Random operations are refused by vmap, too.
+    either = {"batched_forward_grad"} | ({"batched_grad"} if check == "nondeterminism" else set())
+    for other in set(BESIDE) - {check} - either:
+        assert Point(asked).objection(other) is None
+
+
+def test_an_undefined_cotangent_beside_a_defined_one_must_be_a_zero():
+    class Both(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.set_materialize_grads(False)
+            return 2 * x, 3 * x
+
+        @staticmethod
+        def backward(ctx, v, w):
+            if v is None and w is None:
+                return None
+            return torch.ones(3, dtype=REAL) if w is None else 3 * w if v is None else 2 * v + 3 * w
+
+    asked = request(lambda x: Both.apply(x))
+    assert Point(asked).objection("backward") is None
+    assert "the cotangent of output 1 is undefined" in Point(asked).objection("undefined_grad").text
+
+
+@BOTH
+def test_a_gradient_that_depends_on_the_memory_of_the_cotangent_is_found(dtype):
+    asked = request(lambda x: (faulty.wrong_for_noncontiguous_cotangents(x),), leaf(2, 3, dtype=dtype))
+    assert "depends on the memory of the cotangent" in Point(asked).objection("backward").text
+
+
+class TwiceSparse(torch.autograd.Function):
+    """The identity, whose batching rule doubles rows that are zeros mostly."""
+
+    @staticmethod
+    def forward(v):
+        return v * 1
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
+
+    @staticmethod
+    def vmap(info, in_dims, v):
+        few = (v != 0).sum(1, keepdim=True) < 2
+        return torch.where(few, 2 * v, v), 0
+
+
+def test_a_vmapped_backward_pass_that_is_wrong_for_unit_vectors_alone_is_found_by_its_check_alone():
+    function = faulty.function(faulty.square, lambda x, v: TwiceSparse.apply(v) * 2 * x)
+    asked = request(lambda x: (function(x),), leaf(4))
+    found = Point(asked).objection("batched_grad")
+    assert "the vmapped backward pass is not that of the loop" in found.text
+    assert Point(asked).objection("backward") is None
+
+
+def test_a_difference_that_is_allowed_between_two_passes_is_none():
+    asked = request(lambda x: (faulty.nondeterministic(x),))
+    numbers = DOUBLE.__class__(1e-6, 1e-5, 1e-3, nondeterminism=1e-7)
+    assert Point(asked.with_(numbers=numbers)).objection("nondeterminism") is None
+
+
+def test_infinities_that_come_again_are_the_same():
+    function = faulty.function(faulty.square, lambda x, v: v * float("inf"))
+    assert Point(request(lambda x: (function(x),))).objection("nondeterminism") is None
+
+
+def test_a_gradient_of_another_layout_is_found():
+    function = faulty.function(faulty.square, lambda x, v: (2 * x * v).to_sparse())
+    found = Point(request(lambda x: (function(x),))).objection("grad_dtypes")
+    assert found.text == "the gradient of input 0 has the layout torch.sparse_coo, not torch.strided"
+
+
+# of the backward pass
+
+
+class Scaled(torch.autograd.Function):
+    """The cotangent times 2x. Its own backward doubles what does not lie side by side in memory."""
+
+    @staticmethod
+    def forward(ctx, x, v):
+        ctx.save_for_backward(x, v)
+        return 2 * x * v
+
+    @staticmethod
+    def backward(ctx, w):
+        x, v = ctx.saved_tensors
+        return 2 * v * w if v.is_contiguous() else 4 * v * w, 2 * x * w
+
+
+def test_cotangents_with_gaps_are_tested_at_second_order_where_a_request_has_both():
+    function = faulty.function(faulty.square, lambda x, v: Scaled.apply(x, v))
+    asked = request(lambda x: (function(x),), leaf(2, 3), forward_ad=False)
+    assert Point(asked.with_(non_contiguous=(False,))).objection("rev_over_rev") is None
+    for both in ((False, True), (True, False), (True,)):
+        assert Point(asked.with_(non_contiguous=both)).objection("rev_over_rev").kind == "wrong"
+
+
+class Demanding(torch.autograd.Function):
+    """The cotangent times 2x. Its own backward does not reckon with undefined cotangents."""
+
+    @staticmethod
+    def forward(ctx, x, v):
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(x, v)
+        return 2 * x * v
+
+    @staticmethod
+    def backward(ctx, w):
+        x, v = ctx.saved_tensors
+        return 2 * v * (w + 0), 2 * x * w
+
+
+def test_undefined_cotangents_of_the_backward_pass_are_tested_where_they_are_claimed():
+    function = faulty.function(faulty.square, lambda x, v: Demanding.apply(x, v))
+    asked = request(lambda x: (function(x),), forward_ad=False)
+    assert Point(asked).objection("rev_over_rev").kind == "refused"
+    assert Point(asked.with_(undefined_grad=False)).objection("rev_over_rev") is None
+
+
+def test_cotangents_that_are_given_are_no_tangents():
+    asked = request(lambda x: (x.sin().sum(),), grad_outputs=(torch.ones((), dtype=REAL),))
+    assert Point(asked).objection("rev_over_fwd") is None
