@@ -136,6 +136,7 @@ def test_a_failure_that_the_base_has_passes(finished):
     assert finished.step("report", matrix=finished.matrix).code == 0
 
 
+@pytest.mark.nightly
 def test_the_last_report_divides_shards_and_tells_what_is_new(finished):
     reports = sorted((finished.folder / "opcheck-reports").iterdir())
     base = finished.folder / "opcheck-base/opcheck.json"
