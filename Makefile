@@ -1,8 +1,9 @@
 # make run         every shipped spec on the CPU, with a progress bar and a summary; TORCH=2.14.1 for another torch, SPECS=specs/nn
 #                  for a part
-# make test        the tests of opcheck itself, without the operator library; TORCH=2.14.1 as above
+# make test        the tests of opcheck itself, without the operator library and what is marked nightly, in a few minutes; TORCH as above
+# make test-all    the same and what is marked nightly, in hours; after `make browser`, since no test may be skipped for want of a program
 # make browser     installs what the tests of the HTML report need: Chromium, where Debian's packages are at hand, and axe-core
-# make floors      the same tests on the lowest versions that pyproject.toml declares; TORCH=2.6.0 for torch's, too
+# make floors      the tests of `make test` on the lowest versions that pyproject.toml declares; TORCH=2.6.0 for torch's, too
 # make torch-free  what needs no torch, under PYTHON=python3.13 for example
 # make lint        ruff and mypy
 # make mutants     which small changes of a module no test notices: ARGS=opcheck/checks/vmap.py
@@ -23,7 +24,7 @@ JOBS    ?= auto
 SPECS   ?= specs
 ARGS    ?=
 
-.PHONY: run test browser floors torch-free lint mutants bench clean docs site
+.PHONY: run test test-all browser floors torch-free lint mutants bench clean docs site
 .DEFAULT_GOAL := run
 
 # A stamp is newer than what it was installed from; a change of either installs again. torch comes first and exactly as
@@ -52,6 +53,9 @@ CLEANLY = folder=$$(mktemp -d /tmp/opcheck.XXXXXX) && trap 'rm -rf "$$folder"' E
 
 test: $(VENV)/.developing
 	$(CLEANLY) $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal $(ARGS)
+
+test-all: $(VENV)/.developing
+	$(CLEANLY) COMPLETE=1 $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal --nightly $(ARGS)
 
 # Tests of the HTML report are skipped where there is no browser. Playwright would download one; the system's own will do.
 CHROMIUM := $(firstword $(foreach name,chromium chromium-browser google-chrome,$(shell command -v $(name))))

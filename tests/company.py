@@ -173,7 +173,7 @@ def outcomes(found: Verdicts) -> dict[str, str]:
 def differences(cases: Sequence[Case], orders: int, pairs: int, draw: random.Random) -> list[str]:
     """Return where a case has another verdict alone, in another order or in a pair than in a full run.
 
-    orders: how many orders of cases and samples to draw; as many cases run alone as there are, if there are orders.
+    orders: how many orders of cases and samples to draw. With several of them, each case also runs alone, else a few.
     """
     whole = verdicts(cases)
     told: list[str] = []
@@ -181,7 +181,7 @@ def differences(cases: Sequence[Case], orders: int, pairs: int, draw: random.Ran
     def compare(what: str, found: Verdicts) -> None:
         told.extend(f"{what}: {id_}: {one}, but {whole[id_]}" for id_, one in found.items() if one != whole[id_])
 
-    alone = cases if orders >= 5 else draw.sample(cases, min(len(cases), pairs))
+    alone = cases if orders > 1 else draw.sample(cases, min(len(cases), pairs))
     for case in alone:
         compare("alone", verdicts([case]))
     for _ in range(orders):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,8 +12,24 @@ import pytest
 
 pytest_plugins = ["pytester"]
 
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # pytest-xdist uses the cores: more threads only wait for each other
+
 Outcomes = Callable[..., "dict"]
 Write = Callable[..., Path]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--nightly", action="store_true", help="run the tests that are marked as nightly, too")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is for the night; pytest counts it as deselected."""
+    if config.getoption("nightly"):
+        return
+    later = [item for item in items if item.get_closest_marker("nightly")]
+    if later:
+        config.hook.pytest_deselected(items=later)
+        items[:] = [item for item in items if not item.get_closest_marker("nightly")]
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -163,6 +163,7 @@ follow_imports = skip
 """
 
 
+@pytest.mark.nightly
 def test_a_users_file_passes_mypy_and_a_wrong_one_does_not(tmp_path):
     pytest.importorskip("mypy", reason="mypy belongs to the extra dev")
     assert [name for name in opcheck.__all__ if f"opcheck.{name}" not in USER] == []

@@ -10,17 +10,21 @@ from opcheck.derivatives.autodiff import vjp
 from opcheck.derivatives.by_torch import CannotAsk
 from opcheck.derivatives.point import Point
 
-engines = pytest.mark.parametrize("engine", ["torch", "batched"])
+# tests/derivatives/test_by_torch.py has what is to be known of torch by day.
+BOTH = [pytest.param("torch", marks=pytest.mark.nightly), "batched"]
+engines = pytest.mark.parametrize("engine", BOTH)
 
 # The corpus asks for strange things, of which torch warns.
 pytestmark = [pytest.mark.filterwarnings("ignore::UserWarning"), pytest.mark.filterwarnings("ignore::FutureWarning")]
 
 
-def each(entries):
-    """Parametrize over entries in each of their dtypes."""
+def each(entries, one_by_day=False):
+    """Parametrize over entries in each of their dtypes. By day in the last alone, where one is enough."""
     cases = [(entry, dtype) for entry in entries for dtype in entry.dtypes]
     ids = [f"{entry.name}-{str(dtype).removeprefix('torch.')}" for entry, dtype in cases]
-    return pytest.mark.parametrize(("entry", "dtype"), cases, ids=ids)
+    later = [one_by_day and dtype != entry.dtypes[-1] for entry, dtype in cases]
+    params = [pytest.param(*case, marks=[pytest.mark.nightly] * late) for case, late in zip(cases, later, strict=True)]
+    return pytest.mark.parametrize(("entry", "dtype"), params, ids=ids)
 
 
 def answer(engine, check, entry, dtype):
@@ -61,7 +65,7 @@ def test_a_fault_is_found_by_each_check_that_should(engine, entry, dtype):
 
 
 @engines
-@each((*FAULTS, *LOW_ACCURACY))
+@each((*FAULTS, *LOW_ACCURACY), one_by_day=True)
 def test_no_other_jacobian_is_blamed_for_it(engine, entry, dtype):
     others = set(JACOBIANS) - entry.caught_by - entry.either - entry.disclaims
     assert found(engine, others, entry, dtype) == set()
@@ -85,6 +89,7 @@ def test_what_a_right_function_disclaims_is_refused(engine, entry, dtype):
 MISSED = [fault for fault in (*FAULTS, *BLIND_SPOTS) if fault.torch_misses]
 
 
+@pytest.mark.nightly
 @each(MISSED)
 def test_what_torch_misses_is_wrong_all_the_same(entry, dtype):
     leaves = entry.leaves(dtype)
@@ -179,11 +184,13 @@ def test_a_right_function_has_lost_no_digits(entry, dtype):
     assert digits_lost(entry, dtype) == set()
 
 
+@pytest.mark.nightly
 @each(LOW_ACCURACY)
 def test_single_precision_is_found_at_second_order_if_at_all(entry, dtype):
     assert found("torch", JACOBIANS, entry, dtype) == entry.caught_by
 
 
+@pytest.mark.nightly
 @each(BLIND_SPOTS)
 def test_torch_is_blind_to_what_it_does_not_ask_for(entry, dtype):
     assert found("torch", JACOBIANS, entry, dtype) == set()

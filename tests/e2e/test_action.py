@@ -136,6 +136,7 @@ def test_a_failure_that_the_base_has_passes(finished):
     assert finished.step("report", matrix=finished.matrix).code == 0
 
 
+@pytest.mark.nightly
 def test_the_last_report_divides_shards_and_tells_what_is_new(finished):
     reports = sorted((finished.folder / "opcheck-reports").iterdir())
     base = finished.folder / "opcheck-base/opcheck.json"
@@ -166,6 +167,7 @@ def test_no_report_at_all_is_one_too(action):
     assert (done.code, done.out) == (1, "::error title=opcheck::there is no report\n")
 
 
+@pytest.mark.nightly
 def test_one_job_does_it_all_without_a_matrix(action):
     done = action.step("all", options=f"{FEW} --operator demo.*")
     assert done.code == 1

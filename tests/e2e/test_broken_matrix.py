@@ -12,10 +12,13 @@ from torch.utils import backend_registration
 
 EXAMPLE = Path(__file__).resolve().parent.parent.parent / "examples" / "backend"
 
-pytestmark = pytest.mark.skipif(
-    not hasattr(backend_registration, "_setup_privateuseone_for_python_backend"),
-    reason="this version of torch has no backends in Python",
-)
+pytestmark = [
+    pytest.mark.nightly,
+    pytest.mark.skipif(
+        not hasattr(backend_registration, "_setup_privateuseone_for_python_backend"),
+        reason="this version of torch has no backends in Python",
+    ),
+]
 
 SPEC = """
 [defaults]

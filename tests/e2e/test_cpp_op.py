@@ -14,6 +14,7 @@ EXAMPLE = Path(__file__).resolve().parent.parent.parent / "examples" / "cpp_op"
 NEVER_BUILT = shutil.ignore_patterns("__pycache__", ".*", "build", "*.so")
 
 pytestmark = [
+    pytest.mark.nightly,
     pytest.mark.skipif(shutil.which(os.environ.get("CXX", "c++")) is None, reason="there is no C++ compiler"),
     pytest.mark.skipif(importlib.util.find_spec("setuptools") is None, reason="setuptools is not installed"),
 ]

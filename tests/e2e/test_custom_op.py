@@ -11,30 +11,29 @@ EXAMPLE = Path(__file__).resolve().parent.parent.parent / "examples" / "custom_o
 REPORT = ("--report-json", "report.json")
 
 
+def copied(project):
+    shutil.rmtree(project.folder)
+    shutil.copytree(EXAMPLE, project.folder, ignore=shutil.ignore_patterns("__pycache__", ".*"))
+    return project
+
+
 @pytest.fixture(scope="module")
-def runs(shared):
-    """Outcomes by `opcheck run` and by `pytest`."""
+def by_opcheck(shared):
+    return shared("custom_opcheck", lambda project: copied(project).run("opcheck", "run", *REPORT))
 
-    def copied(project):
-        shutil.rmtree(project.folder)
-        shutil.copytree(EXAMPLE, project.folder, ignore=shutil.ignore_patterns("__pycache__", ".*"))
-        return project
 
-    opcheck = shared("custom_opcheck", lambda project: copied(project).run("opcheck", "run", *REPORT))
+@pytest.mark.nightly
+def test_both_ways_agree_case_by_case(by_opcheck, shared):
     options = ("specs", "-q", "--opcheck-report-json", "report.json")
-    return opcheck, shared("custom_pytest", lambda project: copied(project).run("pytest", *options))
-
-
-def test_both_ways_agree_case_by_case(runs):
-    by_opcheck, by_pytest = runs
+    by_pytest = shared("custom_pytest", lambda project: copied(project).run("pytest", *options))
     assert len(by_opcheck.outcomes) > 80
     assert by_pytest.outcomes == by_opcheck.outcomes
     assert (by_opcheck.code, by_pytest.code) == (1, 1)
 
 
-def test_the_right_operators_pass(runs):
+def test_the_right_operators_pass(by_opcheck):
     for name in ("softops.squareplus", "softops.logcosh"):
-        own = {case: outcome for case, outcome in runs[0].outcomes.items() if case.startswith(f"{name}::")}
+        own = {case: outcome for case, outcome in by_opcheck.outcomes.items() if case.startswith(f"{name}::")}
         bad = {case: outcome for case, outcome in own.items() if outcome not in ("passed", "xfailed")}
         assert all("::fwd_over_fwd[" in case and outcome == "skipped" for case, outcome in bad.items()), bad
 
@@ -42,10 +41,10 @@ def test_the_right_operators_pass(runs):
 @pytest.mark.parametrize(
     ("name", "check"), [("softops.wrong_squareplus", "rev_over_rev"), ("softops.wrong_logcosh", "backward")]
 )
-def test_a_wrong_operator_fails_under_the_check_that_should_catch_it(runs, name, check):
-    failed = [record["check"] for record in runs[0].records.values() if record["operator"] == name]
+def test_a_wrong_operator_fails_under_the_check_that_should_catch_it(by_opcheck, name, check):
+    failed = [record["check"] for record in by_opcheck.records.values() if record["operator"] == name]
     assert check in failed
     bad = {
-        r["check"] for r in runs[0].records.values() if r["operator"] == name and r["outcome"] in ("failed", "error")
+        r["check"] for r in by_opcheck.records.values() if r["operator"] == name and r["outcome"] in ("failed", "error")
     }
     assert bad == {check}

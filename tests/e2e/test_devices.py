@@ -172,7 +172,7 @@ class TestProfilesOnTheCommandLine:
 class TestADeviceThatAnOperatorBreaks:
     OPTIONS = ("--device=npu", "--check=vmap", "--dtype=float64")
 
-    @pytest.mark.parametrize("processes", ["1", "2"])
+    @pytest.mark.parametrize("processes", ["1", pytest.param("2", marks=pytest.mark.nightly)])
     def test_it_costs_one_case_and_a_process(self, project, processes):
         written(project, many())
         run = project.run("opcheck", "run", *self.OPTIONS, "--device-profile=npu.toml", "-n", processes, *REPORT)

@@ -80,6 +80,7 @@ def test_a_recipe_prints_what_is_shown(recipe, project, cli):
     assert codes == ([0, 1] if "```diff" in RECIPES[recipe] else [0])
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(bool(NO_COMPILER), reason=NO_COMPILER)
 def test_the_cpp_extension_is_compiled_and_right(project, monkeypatch):
     ((files, command, lines),) = steps(RECIPES["A C++ extension"])
@@ -129,6 +130,7 @@ class TestTriton:
         assert "21 passed" in run.out
 
 
+@pytest.mark.nightly
 def test_both_suites_of_the_page_about_gradcheck_do_what_is_shown(project, cli):
     codes = []
     for files, command, lines in steps(FROM_GRADCHECK):

@@ -149,6 +149,7 @@ def operators(drafted):
     return {operator["name"].removeprefix("ours.") + operator.get("variant", ""): operator for operator in found}
 
 
+@pytest.mark.nightly
 def test_each_function_and_class_of_modules_is_drafted(operators, drafted):
     functions = {"cube", "wrong", "double", "noise", "entropy", "aborts"}
     assert operators.keys() == functions | {"Layer", "Layereval", "WrongLayer"}
@@ -156,6 +157,7 @@ def test_each_function_and_class_of_modules_is_drafted(operators, drafted):
     assert "not drafted: ours.text: its signature shows nothing to try; give arguments by --args" in drafted.out
 
 
+@pytest.mark.nightly
 def test_what_is_wrong_is_said_first_and_left_to_fail(operators, drafted):
     said = drafted.out.splitlines()
     wrong = next(
@@ -166,6 +168,7 @@ def test_what_is_wrong_is_said_first_and_left_to_fail(operators, drafted):
     assert drafted.code == 1
 
 
+@pytest.mark.nightly
 def test_a_crash_is_said_and_its_sample_left_out(operators, drafted):
     assert "failed: ours.aborts ends its process by a signal: Aborted: { args = [{ shape = [2, 3] }] }" in drafted.out
     assert operators["aborts"]["samples"] == [
@@ -173,6 +176,7 @@ def test_a_crash_is_said_and_its_sample_left_out(operators, drafted):
     ]
 
 
+@pytest.mark.nightly
 def test_modules_are_constructed_and_both_modes_are_drafted(operators):
     assert operators["Layer"]["module"] == {"args": [3, 2]}
     assert operators["Layereval"]["module"] == {"args": [3, 2], "train": False}
@@ -180,11 +184,13 @@ def test_modules_are_constructed_and_both_modes_are_drafted(operators):
     assert operators["WrongLayer"]["module"] == {}
 
 
+@pytest.mark.nightly
 def test_the_run_fails_for_what_is_wrong_alone(drafted):
     assert {record["operator"] for record in drafted.junit} == {"ours.wrong", "ours.WrongLayer"}
     assert {record["check"] for record in drafted.junit if record["outcome"] == "failed"} >= {"backward"}
 
 
+@pytest.mark.nightly
 def test_refusals_are_disclaimed_with_what_happened(operators, drafted):
     assert operators["cube"]["supports"] == {"forward_ad": False, "second_order": False, "vmap": False, "out": False}
     text = drafted.records["specs/ours.toml"]
@@ -193,17 +199,20 @@ def test_refusals_are_disclaimed_with_what_happened(operators, drafted):
     assert re.search(r"# No forward pass in complex64, complex128: .*complex", text)
 
 
+@pytest.mark.nightly
 def test_variants_domains_and_randomness_are_found(operators):
     assert operators["double"]["variants"] == [{"kind": "inplace", "target": "ours.double_"}]
     assert operators["noise"]["reseed"] is True
     assert all(sample["args"][0]["low"] > 0 for sample in operators["entropy"]["samples"])
 
 
+@pytest.mark.nightly
 def test_small_calls_of_tests_become_samples(operators):
     expected = {"args": [{"shape": [2], "low": 0.5, "high": 1.011}], "kwargs": {"scale": 3.0}}
     assert operators["double"]["samples"] == [expected]
 
 
+@pytest.mark.nightly
 def test_settings_keep_their_comments(drafted):
     text = drafted.records["pyproject.toml"]
     assert text.startswith("# ours\n[tool.opcheck]\n")
@@ -295,9 +304,11 @@ class TestEndings:
     @pytest.mark.parametrize(
         ("name", "message"),
         [
-            ("leaves", "demo.leaves: it ends its process by an exception: SystemExit: 3"),
+            pytest.param(
+                "leaves", "demo.leaves: it ends its process by an exception: SystemExit: 3", marks=pytest.mark.nightly
+            ),
             ("interrupts", "demo.interrupts: it ends its process by an exception: KeyboardInterrupt: mine"),
-            ("ends", "demo.ends: it ends its process with status 3"),
+            pytest.param("ends", "demo.ends: it ends its process with status 3", marks=pytest.mark.nightly),
         ],
     )
     def test_what_an_operator_ends_its_process_by_is_said(self, cli, project, name, message):

@@ -149,6 +149,7 @@ def test_the_source_distribution_holds_what_is_needed_to_test_and_document_it(sd
     } <= own
 
 
+@pytest.mark.nightly
 def test_both_install_the_same_files(installed):
     files = installed("whl").files()
     assert files == installed("tar.gz").files()
@@ -156,6 +157,7 @@ def test_both_install_the_same_files(installed):
 
 
 @both
+@pytest.mark.nightly
 def test_it_is_used_from_where_it_was_installed(installed, suffix, example):
     there = installed(suffix)
     code = "import opcheck, importlib.metadata as m; print(opcheck.__file__, m.version('opcheck'), opcheck.__version__)"
@@ -166,6 +168,7 @@ def test_it_is_used_from_where_it_was_installed(installed, suffix, example):
 
 
 @both
+@pytest.mark.nightly
 def test_the_library_is_inside(installed, suffix, example):
     opcheck = installed(suffix).opcheck
     assert "no mistakes" in well(opcheck, "validate", "builtin", cwd=example)
@@ -174,6 +177,7 @@ def test_the_library_is_inside(installed, suffix, example):
 
 
 @both
+@pytest.mark.nightly
 def test_the_schema_is_printed(installed, suffix, example):
     from opcheck.plan.vocabulary import shipped
     from opcheck.spec.schema import json_schema
@@ -181,11 +185,13 @@ def test_the_schema_is_printed(installed, suffix, example):
     assert json.loads(well(installed(suffix).opcheck, "schema", cwd=example)) == json_schema(shipped())
 
 
+@pytest.mark.nightly
 def test_opcheck_runs_a_project(installed, example):
     request = ("--operator", "softops.squareplus", "--check", "backward", "--device", "cpu")
     assert "passed" in well(installed("whl").opcheck, "run", *request, cwd=example)
 
 
+@pytest.mark.nightly
 def test_pytest_finds_the_plugin(installed, example):
     request = ("specs", "-n", "1", "-m", "backward and float64 and cpu", "-k", "wrong_logcosh")
     done = ran(installed("whl").python, "-m", "pytest", *request, cwd=example)

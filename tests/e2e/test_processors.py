@@ -12,6 +12,7 @@ from demo_project import BIN
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("onednn", "aten"), [("SSE41", "default"), ("AVX2", "avx2")])
 def test_recurrent_modules_hold(onednn, aten):
     environ = {**os.environ, "ONEDNN_MAX_CPU_ISA": onednn, "ATEN_CPU_CAPABILITY": aten}

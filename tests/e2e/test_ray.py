@@ -114,7 +114,7 @@ def many(project):
     )
 
 
-MANY = ("--device", "cpu", "--check=vmap", "--timeout=10", *REPORTS)
+MANY = ("--device", "cpu", "--check=vmap", "--timeout=6", *REPORTS)
 
 
 @pytest.fixture(scope="module")
@@ -168,7 +168,7 @@ class TestALocalCluster:
         ("name", "cause"),
         [
             ("crashes", "the process crashed (SIGSEGV)"),
-            ("hangs_in_c", "time-out: it takes longer than 10 s"),
+            ("hangs_in_c", "time-out: it takes longer than 6 s"),
         ],
     )
     def test_an_operator_that_always_ends_its_process_is_an_error_with_its_cause(self, on_ray, name, cause):
@@ -180,7 +180,7 @@ class TestALocalCluster:
         assert on_ray.err == ""
 
 
-@needs_ray
+@pytest.mark.nightly
 @needs_ray
 @pytest.mark.skipif(
     not hasattr(backend_registration, "_setup_privateuseone_for_python_backend"),
@@ -195,6 +195,8 @@ def test_a_process_that_has_tested_one_device_can_test_another_that_its_module_r
     assert wrong == {}
 
 
+@pytest.mark.nightly
+@needs_ray
 class TestWhatCannotBeRun:
     def test_resources_that_no_node_has_are_an_error(self, shared):
         def run(project):
@@ -234,7 +236,9 @@ class TestWhatCannotBeRun:
 
 
 @needs_ray
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["interrupt", "terminate"])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.nightly)], ids=["interrupt", "terminate"]
+)
 def test_a_signal_ends_the_run_and_the_cluster_and_keeps_the_reports(shared, number):
     def run(project):
         written(project, "sleeps")
@@ -259,6 +263,7 @@ def test_a_signal_ends_the_run_and_the_cluster_and_keeps_the_reports(shared, num
     assert run.err == "0 left"
 
 
+@pytest.mark.nightly
 @needs_ray
 def test_the_first_failure_ends_the_run(shared):
     def run(project):
@@ -273,6 +278,7 @@ def test_the_first_failure_ends_the_run(shared):
     assert "failed" in run.outcomes.values()
 
 
+@pytest.mark.nightly
 @needs_ray
 def test_a_cluster_that_runs_already_is_joined_and_its_resources_are_asked_for(shared, monkeypatch):
     monkeypatch.setenv("RAY_AUTH_MODE", "token")

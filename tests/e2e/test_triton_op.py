@@ -36,6 +36,7 @@ def wrong(shared):
     return run_of(shared, "triton_wrong", "specs/wrong.toml", "--check", CHECK)
 
 
+@pytest.mark.nightly
 def test_the_right_kernel_passes_in_all_its_dtypes(right):
     assert right.code == 0, right.out
     assert set(right.outcomes.values()) == {"passed"}

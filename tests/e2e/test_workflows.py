@@ -41,7 +41,7 @@ def checker() -> Checker:
 
 
 def test_there_are_workflows_and_scripts() -> None:
-    assert {path.name for path in WORKFLOWS} >= {"ci.yml", "device-matrix.yml"}
+    assert {path.name for path in WORKFLOWS} >= {"ci.yml", "device-matrix.yml", "nightly.yml"}
     assert all(path.is_file() for path in SCRIPTS)
 
 

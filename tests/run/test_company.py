@@ -1,17 +1,15 @@
 """A verdict is the same alone and in any company: of other checks, of other samples, in any order.
 
-Some operators of the collections, and a few draws for each. COMPANY=1 takes all of them, each check alone, five orders
-of checks and samples, and a hundred pairs.
+By day some operators of the collections in double precision, and a few draws for each. By night all of them, each
+check alone, two orders of checks and samples, and twenty pairs.
 """
 
-import os
 import random
+from dataclasses import replace
 
 import company
 import pytest
 
-EVERYTHING = bool(os.environ.get("COMPANY"))
-ORDERS, PAIRS = (5, 100) if EVERYTHING else (1, 3)
 OPERATORS = company.operators()
 
 pytestmark = [
@@ -28,16 +26,25 @@ SAMPLED = (
 """Those that spoil their arguments or their graph, and two others."""
 
 
-def some(operators):
-    """Return all operators, or those that are sampled."""
-    return [one for one in operators if EVERYTHING or any(name in one.name for name in SAMPLED)]
-
-
-@pytest.mark.parametrize("operator", some(OPERATORS), ids=lambda operator: operator.name)
-def test_a_verdict_is_the_same_in_any_company(operator, tmp_path):
-    cases = operator.cases(tmp_path)
+def differences(operator, folder, orders, pairs):
+    cases = operator.cases(folder)
     assert cases
-    assert company.differences(cases, ORDERS, PAIRS, random.Random(operator.name)) == []
+    return company.differences(cases, orders, pairs, random.Random(operator.name))
+
+
+def each(operators):
+    return pytest.mark.parametrize("operator", operators, ids=lambda operator: operator.name)
+
+
+@each([one for one in OPERATORS if any(name in one.name for name in SAMPLED)])
+def test_a_verdict_is_the_same_in_some_company(operator, tmp_path):
+    assert differences(replace(operator, dtypes=("float64",)), tmp_path, orders=1, pairs=3) == []
+
+
+@pytest.mark.nightly
+@each(OPERATORS)
+def test_a_verdict_is_the_same_in_any_company(operator, tmp_path):
+    assert differences(operator, tmp_path, orders=2, pairs=20) == []
 
 
 @pytest.mark.parametrize("dtype", ["float64", "complex128"])

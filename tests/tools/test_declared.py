@@ -93,8 +93,9 @@ class TestAgreement:
         pythons = [line[1] for line in lines if line]
         assert PROJECT["requires-python"] == f">={pythons[0]}"
         quoted = ", ".join(f'"{python}"' for python in pythons)
-        assert f"python: [{quoted}]" in (ROOT / ".github" / "workflows" / "ci.yml").read_text()
-        assert f"for python in {' '.join(pythons)};" in (ROOT / ".ci" / "run").read_text()
+        for name in ("ci.yml", "nightly.yml"):
+            assert f"python: [{quoted}]" in (ROOT / ".github" / "workflows" / name).read_text()
+        assert f"for python in {pythons[0]} {pythons[-1]};" in (ROOT / ".ci" / "run").read_text()
 
     def test_the_readme_says_from_which_versions_on(self):
         (torch,) = [str(each.specifier) for each in tool["declared"](PROJECT) if each.name == "torch"]
