@@ -219,17 +219,19 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say what is left out, skipped, or held to wider tolerances, and what is wrong with the reports."""
     plugin = terminalreporter.config.stash[PLUGIN]
     if plugin.left_out:
-        from opcheck.report.left_out import told
+        from opcheck.report.left_out import lines
 
-        for line in told(plugin.left_out):
+        for line in lines(plugin.left_out):
             terminalreporter.write_line(f"opcheck: {line}")
-    records = [one.opcheck for several in terminalreporter.stats.values() for one in several if hasattr(one, "opcheck")]
-    if any("tolerance" in record.get("fields", {}) for record in records):
+    reports = [one for several in terminalreporter.stats.values() for one in several if hasattr(one, "opcheck")]
+    if any("tolerance" in report.opcheck.get("fields", {}) for report in reports):
+        from opcheck.report.from_pytest import record_of
         from opcheck.report.wide import counted
 
-        for line in counted(records, "opcheck run --wide"):
+        for line in counted(filter(None, map(record_of, reports)), "opcheck run --wide"):
             terminalreporter.write_line(f"opcheck: {line}")
-    if terminalreporter.stats.get("skipped") or terminalreporter.config.pluginmanager.hasplugin("opcheck_reports"):
+    has_reports = any(map(terminalreporter.config.pluginmanager.hasplugin, ("opcheck_report", "opcheck_junit")))
+    if terminalreporter.stats.get("skipped") or has_reports:
         from opcheck.report.from_pytest import absent_devices, troubles
         from opcheck.text import printable
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from opcheck.report.lacks import lacks
-from opcheck.report.makeup import by_device, labels, paired
+from opcheck.report.conditions import Conditions, conditions_of, labels, pairs
+from opcheck.report.gaps import gaps
 from opcheck.report.model import Record, Report
 from opcheck.text import n_cases, printable
 
@@ -45,7 +45,7 @@ class Change(NamedTuple):
     label: str
     """What its run was made with, if there are several on its device; else empty."""
 
-    def told(self) -> str:
+    def __str__(self) -> str:
         """Return a line about it."""
         one = self.new or self.old
         name = "" if one is None else one.id + (f" ({self.label})" if self.label else "")
@@ -71,17 +71,20 @@ class Diff:
     """How many cases of the old report the new one is not about, by device."""
     unlike: list[str] = field(default_factory=list)
     """Which runs were compared although they were not made with the same versions and settings."""
-    lacks: list[str] = field(default_factory=list)
+    gaps: list[str] = field(default_factory=list)
     """Why one of the reports is not the whole picture."""
 
     def of(self, kind: str) -> list[Change]:
         """Return the changes of a kind."""
         return [change for change in self.changes if change.kind == kind]
 
-    def newly_failing(self) -> list[Record]:
-        """Return the cases that newly fail, or for another reason than before."""
-        changes = (*self.of("newly failing"), *self.of("failing otherwise"))
-        return [change.new for change in changes if change.new]
+    def newly_failing(self) -> list[list[Record]]:
+        """Return the cases that newly fail, or for another reason than before, run by run."""
+        runs: defaultdict[str, list[Record]] = defaultdict(list)
+        for change in (*self.of("newly failing"), *self.of("failing otherwise")):
+            if change.new:
+                runs[change.label].append(change.new)
+        return list(runs.values())
 
     def is_regression(self, allowed: Iterable[str] = ()) -> bool:
         """Return whether something may have become worse: a change says so, or a report that is not whole.
@@ -89,7 +92,7 @@ class Diff:
         allowed: kinds of changes that are meant.
         """
         worse = {*REGRESSIONS} - {*allowed}
-        return bool(self.lacks) or any(change.kind in worse for change in self.changes)
+        return bool(self.gaps) or any(change.kind in worse for change in self.changes)
 
 
 def diff(
@@ -104,14 +107,12 @@ def diff(
     slower: the factor above which a case is called slower; None: none is. is_gone: tells whether a case that is only
     in the old report should be in the new one.
     """
-    found = Diff(
-        lacks=[f"the {age} report: {line}" for age, one in (("old", old), ("new", new)) for line in lacks(one)]
-    )
-    before, after = by_device(old), by_device(new)
+    found = Diff(gaps=[f"the {age} report: {line}" for age, one in (("old", old), ("new", new)) for line in gaps(one)])
+    before, after = _by_device(old), _by_device(new)
     for device in dict.fromkeys([*before, *after]):
         olds, news = before.get(device, {}), after.get(device, {})
         names = labels([*olds, *news])
-        for one, other in paired(olds, news):
+        for one, other in pairs(olds, news):
             if one and other and one != other:
                 found.unlike.append(f"{device}: {names[one]} is compared with {names[other]}")
             label = next(names[made] for made in (other, one) if made) if max(len(olds), len(news)) > 1 else ""
@@ -119,6 +120,18 @@ def diff(
             _compare(found, theirs, ours, label, slower, is_gone)
     order = {kind: place for place, kind in enumerate(KINDS)}
     found.changes.sort(key=lambda change: order[change.kind])
+    return found
+
+
+def _by_device(report: Report) -> dict[str, dict[Conditions, dict[str, Record]]]:
+    """Return the records of a report by device, conditions and case id. Of two records of a case, a bad one counts."""
+    found: dict[str, dict[Conditions, dict[str, Record]]] = {}
+    for run in report.runs:
+        conditions = conditions_of(run)
+        for record in run.records:
+            cases = found.setdefault(record.device, {}).setdefault(conditions[record.device], {})
+            if record.id not in cases or not cases[record.id].is_bad:
+                cases[record.id] = record
     return found
 
 
@@ -179,18 +192,18 @@ def _reason(record: Record) -> str:
     return re.sub(r"\b\d+(\.\d+(e[+-]?\d+)?|e[+-]?\d+)", lambda found: f"{float(found[0]):.1g}", text)
 
 
-def told(found: Diff, most: int = MOST) -> Iterator[str]:
+def lines(found: Diff, most: int = MOST) -> Iterator[str]:
     """Yield the lines that tell what has changed.
 
     most: the most changes of a kind that are told; the others are counted.
     """
-    for line in (*found.lacks, *found.unlike):
+    for line in (*found.gaps, *found.unlike):
         yield printable(line)
     for kind, what in KINDS.items():
         changes = found.of(kind)
         if changes:
             yield f"{kind} ({what}): {n_cases(len(changes))}"
-            yield from (f"  {printable(change.told())}" for change in changes[:most])
+            yield from (f"  {printable(str(change))}" for change in changes[:most])
         if len(changes) > most:
             yield f"  ... and {len(changes) - most} more"
     for device, count in found.left_aside.items():

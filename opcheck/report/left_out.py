@@ -10,15 +10,13 @@ from opcheck.report.model import LeftOut
 from opcheck.text import n_cases
 
 
-def told(found: Counter[Rule]) -> list[str]:
+def lines(found: Counter[Rule]) -> list[str]:
     """Return a line for each device: `left out on npu: 212 cases (deny), 30 (lacks float64)`."""
-    lines = []
-    for device in dict.fromkeys(rule.device for rule in found):
-        counts = [(rule.reason, count) for rule, count in _ordered(found) if rule.device == device]
-        (first, most), *rest = counts
-        parts = [f"{n_cases(most)} ({first})", *(f"{n} ({reason})" for reason, n in rest)]
-        lines.append(f"left out on {device}: {', '.join(parts)}")
-    return lines
+    parts: dict[str, list[str]] = {rule.device: [] for rule in found}
+    for rule, count in _ordered(found):
+        own = parts[rule.device]
+        own.append(f"{count if own else n_cases(count)} ({rule.reason})")
+    return [f"left out on {device}: {', '.join(own)}" for device, own in parts.items()]
 
 
 def rows(found: Counter[Rule]) -> list[LeftOut]:
