@@ -179,7 +179,6 @@ FULL = """
 import resource, sys
 
 import pytest
-from report_files import lines
 from opcheck.cli import main
 
 program, size, *arguments = sys.argv[1:]
