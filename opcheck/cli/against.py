@@ -16,7 +16,7 @@ from opcheck.spec.device import DeviceProfile
 
 @dataclass(frozen=True)
 class Request:
-    """What a run was asked for, before options select among it."""
+    """What a run is to do, before options select among it."""
 
     library: Library
     devices: Collection[DeviceProfile]

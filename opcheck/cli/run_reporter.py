@@ -20,7 +20,6 @@ from opcheck.cli.workers import Workers
 from opcheck.plan import Case, Selection, plan
 from opcheck.plan.left_out import left_out
 from opcheck.report.annotations import github_annotations
-from opcheck.report.diff import lines
 from opcheck.report.from_pytest import record_of, troubles
 from opcheck.report.left_out import lines as left_out_lines
 from opcheck.report.model import Report
@@ -149,12 +148,12 @@ class RunReporter:
             self.report.summary(seconds, wrong, [*self._left_out(), *self._wide(), *self._shared()])
             failed, new = self.report.has_failed, None
         else:
-            found = changes(self.old, self._written, self.request)
-            failed = found.is_regression() or bool(wrong)
-            new = {one.id for records in found.newly_failing() for one in records}
+            changed = changes(self.old, self._written, self.request)
+            failed = changed.is_regression() or bool(wrong)
+            new = {one.id for records in changed.newly_failing() for one in records}
             code = int(failed) if code in (0, 1) else code  # pytest does not know which failures are old
             self.report.failures(new)
-            self.report.changes([*lines(found), *self._shared()], seconds, wrong)
+            self.report.changes([*changed.lines(), *self._shared()], seconds, wrong)
         untested = self._untested()
         if untested and code in (0, 1):
             print(printable(f"opcheck: {untested}", most=1000), file=sys.stderr)

@@ -191,8 +191,7 @@ def _tell(session: pytest.Session, trouble: str) -> None:
 
 @lru_cache(maxsize=4096)
 def _within(root: Path, bases: tuple[Path, ...], file: str) -> str:
-    found = (base / file for base in bases if (base / file).exists())
-    return within(root, next(found, bases[0] / file))
+    return within(root, next((base / file for base in bases if (base / file).exists()), bases[0] / file))
 
 
 def _is_case(nodeid: str) -> bool:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from opcheck.report.model import Report, Run
 from opcheck.report.shards import groups, problems
 from opcheck.text import n_cases
@@ -11,23 +9,14 @@ from opcheck.text import n_cases
 
 def gaps(report: Report) -> list[str]:
     """Return why a report is incomplete, one line each; nothing if every selected case has a record."""
-    return list(_gaps(report))
-
-
-def _gaps(report: Report) -> Iterator[str]:
     is_empty = not report.records
-    if is_empty:
-        yield "it has no record of any case"
-    yield from (f"could not be read: {line}" for line in report.unread)
-    for run in report.runs:
-        gap = _gap(run)
-        if gap and not (is_empty and run.complete):
-            yield f"{_name(run)} {gap}"
+    lines = ["it has no record of any case"] if is_empty else []
+    lines += [f"could not be read: {line}" for line in report.unread]
+    lines += [f"{_name(run)} {gap}" for run in report.runs if (gap := _gap(run)) and not (is_empty and run.complete)]
     for shards in groups(report.runs):
-        found = "; ".join(problems(shards, report.runs))
-        if found:
-            one = shards[0]
-            yield f"of the run with torch {one.torch}, python {one.python} on {one.platform}, {found}"
+        one, why = shards[0], "; ".join(problems(shards, report.runs))
+        lines += [f"of the run with torch {one.torch}, python {one.python} on {one.platform}, {why}"] if why else []
+    return lines
 
 
 def _gap(run: Run) -> str:

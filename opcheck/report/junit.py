@@ -122,9 +122,9 @@ class JUnitReport:
             end = self._ends.get(_dotted(address))
             if end is not None:
                 case.set("time", f"{end.seconds:.3f}")
-                for found in case.iter("error"):
-                    found.set("message", xml_text(end.reason))
-                    found.text = xml_text(end.message)
+                for error in case.iter("error"):
+                    error.set("message", xml_text(end.reason))
+                    error.text = xml_text(end.message)
         text = ElementTree.tostring(tree.getroot(), encoding="utf-8", xml_declaration=True)
         replace(self.path, [text], self.path.stat().st_mode)
 

@@ -52,8 +52,8 @@ def _title(records: Sequence[Record]) -> str:
 
 
 def _incomplete(report: Report) -> str:
-    found = [f"- {_text(line)}" for line in gaps(report)]
-    return _listed("This report is incomplete", found) if found else ""
+    lines = [f"- {_text(line)}" for line in gaps(report)]
+    return _listed("This report is incomplete", lines)
 
 
 def _counts(cases: Cases) -> str:
@@ -70,7 +70,7 @@ def _failures(report: Report) -> str:
     for run, names in zip(report.runs, columns(report), strict=True):
         for failure in failures_by_cause(one for one in run.records if one.outcome != "xpassed"):
             lines.append(_failure(failure, names[failure.record.device], whole=len(lines) < WHOLE))
-    return _listed("Failures", lines) if lines else ""
+    return _listed("Failures", lines)
 
 
 def _failure(failure: Failure, column: str, whole: bool) -> str:
@@ -86,14 +86,17 @@ def _failure(failure: Failure, column: str, whole: bool) -> str:
 
 
 def _mended(cases: Cases) -> str:
-    found = [(column, record) for column, record in cases if record.outcome == "xpassed"]
-    lines = [f"- {_code(record.id)} ({_text(column)}): {_text(record.reason)}" for column, record in found]
-    return _listed("Mended since: expected to fail, but holds", lines) if lines else ""
+    lines = [
+        f"- {_code(record.id)} ({_text(column)}): {_text(record.reason)}"
+        for column, record in cases
+        if record.outcome == "xpassed"
+    ]
+    return _listed("Mended since: expected to fail, but holds", lines)
 
 
 def _wide(records: Iterable[Record]) -> str:
     lines = [f"- {_text(line)}" for line in listed(records)]
-    return _listed("Held to wider tolerances than the defaults", lines) if lines else ""
+    return _listed("Held to wider tolerances than the defaults", lines)
 
 
 def _differences(cases: Cases) -> str:
@@ -104,8 +107,8 @@ def _differences(cases: Cases) -> str:
         names[record.device][column] = None
         by_id[record.device][record.id][column] = record
     parts = [_differing(own, [*names[device]]) for device, own in by_id.items() if len(names[device]) > 1]
-    found = "\n\n".join(part for part in parts if part)
-    return f"## Where runs differ\n\n{found}" if found else ""
+    tables = "\n\n".join(part for part in parts if part)
+    return f"## Where runs differ\n\n{tables}" if tables else ""
 
 
 def _differing(cases: Mapping[str, Mapping[str, Record]], names: Sequence[str]) -> str:
@@ -131,12 +134,13 @@ def _not_run(report: Report, cases: Cases) -> str:
             f"- {n_cases(row.cases)} left out on {_text(row.device)} (torch {_text(run.torch)}): {_text(row.reason)}"
             for row in run.left_out
         ]
-    return _listed("What was not run, or was expected to fail", lines) if lines else ""
+    return _listed("What was not run, or was expected to fail", lines)
 
 
 def _listed(title: str, lines: Sequence[str]) -> str:
+    """Return a list below a heading; an empty string if it has no entry."""
     more = [f"- ... and {len(lines) - MOST} more"] if len(lines) > MOST else []
-    return "\n".join([f"## {title}", "", *lines[:MOST], *more])
+    return "\n".join([f"## {title}", "", *lines[:MOST], *more]) if lines else ""
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

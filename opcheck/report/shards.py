@@ -34,14 +34,14 @@ def groups(runs: Iterable[Run]) -> list[list[Run]]:
     for run in runs:
         if run.shard:
             alike[json.dumps([*_same(run), run.devices, _shard(run)[1]], sort_keys=True)].append(run)
-    found: list[list[Run]] = []
+    result: list[list[Run]] = []
     for shards in alike.values():
         by_details: defaultdict[str, list[Run]] = defaultdict(list)
         is_twice = len({run.shard for run in shards}) < len(shards)
         for run in shards:
             by_details[json.dumps(run.details, sort_keys=True) if is_twice else ""].append(run)
-        found += by_details.values()
-    return found
+        result += by_details.values()
+    return result
 
 
 def problems(shards: Sequence[Run], runs: Iterable[Run]) -> Iterator[str]:
@@ -95,7 +95,7 @@ def _difference(shards: Iterable[Run]) -> str:
 
 
 def _strays(shards: Sequence[Run], runs: Iterable[Run]) -> Iterator[str]:
-    """Yield in what each shard that could be a missing one differs from the others, if a run of its own lacks more."""
+    """Yield in what the shards of another run, which could be the missing ones, differ from those that are there."""
     first, there = shards[0], {run.shard for run in shards}
     for others in groups(runs):
         one, names = others[0], {run.shard for run in others}
@@ -111,7 +111,7 @@ def _joined(shards: Sequence[Run]) -> Run | None:
     for name, text in (item for run in shards for item in run.details.items() if item[1]):
         if details.setdefault(name, text) != text:
             return None
-    if not all(run.complete for run in shards):  # each is told by its number
+    if not all(run.complete for run in shards):  # each is named by its number
         return None
     changed = {
         "details": details,
@@ -135,10 +135,10 @@ def _left_out(shards: Iterable[Run]) -> list[LeftOut]:
 
 
 def _without_shard(command: Iterable[str]) -> list[str]:
-    found, words = [], iter(command)
+    kept, words = [], iter(command)
     for word in words:
         if word in OPTIONS:
             next(words, None)
         elif not word.startswith(tuple(f"{option}=" for option in OPTIONS)):
-            found.append(word)
-    return found
+            kept.append(word)
+    return kept

@@ -51,7 +51,7 @@ class ReportFile:
 
     def append(self, line: Line) -> None:
         """Write a line, if possible."""
-        self._waiting += encoded(line)
+        self._waiting += _encoded(line)
         self._count += 1
         self._write()
 
@@ -84,7 +84,7 @@ class ReportFile:
 
 def write(report: Report, path: Path) -> None:
     """Write a whole report to a stream, or in place of a file. Raises OSError, and leaves the file as it was."""
-    replace(path, map(encoded, _lines(report)))
+    replace(path, map(_encoded, _lines(report)))
 
 
 def _lines(report: Report) -> Iterator[Line]:
@@ -96,7 +96,7 @@ def _lines(report: Report) -> Iterator[Line]:
     yield from (Unread(unread=what) for what in report.unread)
 
 
-def encoded(line: Line) -> bytes:
+def _encoded(line: Line) -> bytes:
     """Return the text of a line. Raises ValueError for numbers that JSON does not have."""
     return json.dumps(line.model_dump(mode="json"), allow_nan=False).encode() + b"\n"
 
@@ -159,10 +159,10 @@ def _parsed(path: Path) -> Iterator[tuple[int, Line]]:
 
 def _is_newer(path: Path, version: object) -> bool:
     """Return whether a report is of a newer minor version. Raises ReportError if it is of another major one."""
-    found = re.fullmatch(r"(\d{1,9})\.(\d{1,9})", str(version))
-    if found is None or not isinstance(version, str):
+    parts = re.fullmatch(r"(\d{1,9})\.(\d{1,9})", str(version))
+    if parts is None or not isinstance(version, str):
         raise ReportError(path, f'"schema" is {version!r}; expected a version such as "{SCHEMA}"')
-    major, minor = map(int, found.groups())
+    major, minor = map(int, parts.groups())
     if major != MAJOR:
         remedy = "update opcheck to read it" if major > MAJOR else RENEW
         raise ReportError(path, f"is of version {version} of the format; expected {MAJOR}.x: {remedy}")

@@ -45,7 +45,7 @@ class TerminalReport:
         """Whether a terminal shows the growing bar."""
         self._shown_at = 0.0
         self._causes: set[str] = set()
-        """The causes of several failures that have been told."""
+        """The causes of several failures that have been shown."""
 
     def start(self, total: int) -> None:
         """Start a run of `total` cases."""
@@ -100,10 +100,6 @@ class TerminalReport:
             self._progress.stop()
         self._progress = None
 
-    def counts(self) -> Counter[str]:
-        """Return the number of cases with each outcome."""
-        return Counter(self._counts)
-
     @property
     def has_failed(self) -> bool:
         """Whether any case failed the run."""
@@ -155,8 +151,8 @@ class TerminalReport:
         """Print the number of cases with each outcome."""
         totals = _listed(self._counts, ", ", lambda kind: f" {kind}", KINDS) or Text("no cases")
         seed = max((record.seed for record in self.records), default=0)
-        told = f"{n_cases(len(self.records))} in {seconds:.1f} s" + (f" with seed {seed}" if seed else "")
-        self.console.print(Text(f"{told}: ") + totals, soft_wrap=True)
+        begin = f"{n_cases(len(self.records))} in {seconds:.1f} s" + (f" with seed {seed}" if seed else "")
+        self.console.print(Text(f"{begin}: ") + totals, soft_wrap=True)
 
     def _line(self, word: str, text: str) -> None:
         """Print text without wrapping it, after a word in the color of the outcome."""

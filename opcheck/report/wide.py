@@ -25,9 +25,9 @@ def listed(records: Iterable[Record]) -> list[str]:
 
 def _by_operator(records: Iterable[Record]) -> dict[str, dict[str, dict[str, None]]]:
     """Return, for each operator, its wider tolerances as text, with the checks that they hold for."""
-    found: dict[str, dict[str, dict[str, None]]] = {}
+    operators: dict[str, dict[str, dict[str, None]]] = {}
     for record in records:
         if wide := record.fields.get("tolerance"):
             text = ", ".join(f"{name} = {value:g}" for name, value in wide.items())
-            found.setdefault(record.operator, {}).setdefault(text, {})[record.check] = None
-    return found
+            operators.setdefault(record.operator, {}).setdefault(text, {})[record.check] = None
+    return operators

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from opcheck.plan.left_out import Rule
-from opcheck.report.left_out import lines, received, rows, sent
+from opcheck.report.left_out import lines, rows
 
 FOUND = Counter({Rule("npu", "lacks float64"): 30, Rule("npu", "deny"): 212, Rule("cpu", "devices"): 1})
 
@@ -22,7 +22,3 @@ def test_a_header_has_the_largest_counts_first():
     assert [(one.device, one.reason, one.cases) for one in rows(FOUND)] == [
         ("npu", "deny", 212), ("npu", "lacks float64", 30), ("cpu", "devices", 1)
     ]  # fmt: skip
-
-
-def test_another_process_gets_the_same_counts():
-    assert received(sent(FOUND)) == FOUND

@@ -131,16 +131,16 @@ def _usual_id(record: Record) -> str:
 def _details(record: Record) -> dict[str, Any]:
     """Return what the page of a case shows beside what each case has. Checks of others may have any fields."""
     fields = dict(record.fields)
-    found: dict[str, Any] = {"message": record.message, "toml": record.toml, "sample": fields.pop("sample", "")}
+    shown: dict[str, Any] = {"message": record.message, "toml": record.toml, "sample": fields.pop("sample", "")}
     try:
-        found["findings"] = [one.text for one in FINDINGS.validate_python(fields.get("diagnosis", []))]
-        found["worst"] = [_entry(one) for one in ENTRIES.validate_python(fields.get("worst", []))]
-        found["jacobians"] = [_window(one) for one in WINDOWS.validate_python(fields.get("jacobians", []))]
+        shown["findings"] = [one.text for one in FINDINGS.validate_python(fields.get("diagnosis", []))]
+        shown["worst"] = [_entry(one) for one in ENTRIES.validate_python(fields.get("worst", []))]
+        shown["jacobians"] = [_window(one) for one in WINDOWS.validate_python(fields.get("jacobians", []))]
         for name in ("diagnosis", "worst", "jacobians", *(ENTRY if "worst" in fields else ())):
             fields.pop(name, None)
     except ValidationError:
         pass  # they are shown as they are
-    return {name: value for name, value in {**found, "fields": fields}.items() if value}
+    return {name: value for name, value in {**shown, "fields": fields}.items() if value}
 
 
 def _entry(entry: Entry) -> list[Any]:
