@@ -22,9 +22,9 @@ def opened(path: Path) -> FileIO:
     """Open a stream, or a file that is empty from now on, without a buffer. Raises OSError."""
     if is_stream(path):
         number = _descriptor(path)
-        return FileIO(path, "w") if number is None else FileIO(os.dup(number), "w")
+        return FileIO(str(path) if number is None else os.dup(number), "w")
     path.parent.mkdir(parents=True, exist_ok=True)
-    return FileIO(path, "w+")
+    return FileIO(str(path), "w+")
 
 
 def replace(path: Path, parts: Iterable[bytes], mode: int = 0o644) -> None:
