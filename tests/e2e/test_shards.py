@@ -28,7 +28,8 @@ name = "torch.sinc"
   reason  = "the only case with an expectation, in one shard only"
 """
 
-NO_RECORDS = '{"schema": "2.0", "opcheck": "", "torch": "", "python": "", "platform": "", "engine": "", "seed": 0, "started": ""}'
+VERSIONS = '"schema": "2.0", "opcheck": "1", "torch": "2", "python": "3", "platform": "Linux"'
+NO_RECORDS = f'{{{VERSIONS}, "engine": "batched", "seed": 0, "started": "now"}}'
 REPORTS = ("--report-json", "report.json", "--junitxml", "report.xml")
 FEW = ("--check=backward,forward_ad,variants,context", "--device=cpu")
 
