@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-x", action="store_true", help="stop at the first failure")
     parser.add_argument("--lf", action="store_true", help="run only what failed last time")
     parser.add_argument("--wide", action="store_true", help="list operators that are held to wider tolerances")
-    parser.add_argument("--report-json", metavar="FILE", help="write one record per case, even if interrupted")
+    parser.add_argument("--report-json", metavar="FILE", help="append a line for each case as it ends, as JSON")
     parser.add_argument(
         "--against", metavar="REPORT",
         help="print only what has changed since an earlier --report-json, and exit by that: 1 if a case newly fails, "

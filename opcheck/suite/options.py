@@ -39,7 +39,7 @@ def add_options(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager
     )
     group.addoption("--opcheck-engine", choices=["batched", "torch"], help="what computes derivative evidence")
     group.addoption("--opcheck-seed", type=seed, metavar="N", help="seed of the sample values")
-    group.addoption("--opcheck-report-json", metavar="FILE", help="write one record per case")
+    group.addoption("--opcheck-report-json", metavar="FILE", help="append a line for each case, as JSON")
     for name in ("eps", "atol", "rtol", "nondeterminism"):
         group.addoption(f"--opcheck-{name}", type=float, metavar="X", help=f"use this {name} for all derivatives")
     group.addoption(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import jsonschema
 import pytest
@@ -89,6 +90,35 @@ class TestWriting:
         file.append(HEADER)
         assert path.is_symlink()
         assert len(lines(tmp_path / "real.json")) == 1
+
+
+class TestPipes:
+    @pytest.fixture
+    def pipe(self, tmp_path):
+        """The path of a pipe, and a descriptor that reads it."""
+        os.mkfifo(tmp_path / "pipe")
+        reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+        yield tmp_path / "pipe", reader
+        with suppress(OSError):
+            os.close(reader)
+
+    def test_one_gets_each_line_at_once(self, pipe):
+        path, reader = pipe
+        file = ReportFile(path)
+        for line in (HEADER, record("a"), END):
+            file.append(line)
+            assert json.loads(os.read(reader, 10_000)) == line.model_dump()
+        assert file.close() == ""
+        assert path.is_fifo()
+
+    def test_one_that_nobody_reads_any_more_is_told_once(self, pipe):
+        path, reader = pipe
+        file = ReportFile(path)
+        file.append(HEADER)
+        os.close(reader)
+        file.append(record("a"))
+        file.append(END)
+        assert file.close() == f"the report {path} is incomplete: 2 of 3 lines are missing: Broken pipe"
 
 
 @contextmanager
