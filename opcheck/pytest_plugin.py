@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from opcheck.parametrize import cases
-from opcheck.suite.arguments import take_apart, was_asked_for
+from opcheck.suite.arguments import is_requested, take_apart
 from opcheck.suite.items import CaseItem, SpecCollector
-from opcheck.suite.options import add_options, leave_out_addopts
+from opcheck.suite.options import add_to_pytest, leave_out_addopts
 from opcheck.suite.project import ABSENT, PLUGIN, Plugin
 from opcheck.suite.sharding import register_shard
 
@@ -23,7 +23,7 @@ __all__ = ["cases"]
 
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
     """Add the options."""
-    add_options(parser, pluginmanager)
+    add_to_pytest(parser, pluginmanager)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -60,8 +60,8 @@ def pytest_configure(config: pytest.Config) -> None:
         register_order(config)
     if not config.option.opcheck_alone:  # `opcheck run` reports them itself
         _refuse_unknown_names(plugin)
-    asked = config.option.opcheck_report_json or getattr(config.option, "xmlpath", None)  # without -p no:junitxml
-    if asked and not hasattr(config, "workerinput"):
+    reported = config.option.opcheck_report_json or getattr(config.option, "xmlpath", None)  # without -p no:junitxml
+    if reported and not hasattr(config, "workerinput"):
         from opcheck.report.from_pytest import register_reports
         from opcheck.suite.header import facts
 
@@ -71,7 +71,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """If pytest was given a larger folder than requested, ignore the rest of it."""
     plugin = config.stash[PLUGIN]
-    return None if not plugin.is_partial or was_asked_for(plugin, collection_path) else True
+    return None if not plugin.is_partial or is_requested(plugin, collection_path) else True
 
 
 def _refuse_unknown_names(plugin: Plugin) -> None:

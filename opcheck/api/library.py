@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from opcheck.api.caller import seed_of, settings_of, spec_paths
-from opcheck.devices.presence import chosen_devices, mistaken_devices
+from opcheck.devices.presence import chosen_devices
 from opcheck.plan import loading
 from opcheck.plan.case import Case
 from opcheck.plan.planner import plan as planned
@@ -88,7 +88,7 @@ def plan(
     """
     settings = settings_of(project)
     selection = Selection(_names(operator), _names(check), _names(dtype), _names(tag))
-    mistakes = selection.mistakes(library) + mistaken_devices(_names(device), settings.profiles())
+    mistakes = selection.mistakes(library)
     if mistakes:
         raise ValueError("\n".join(mistakes))
     cases = planned(library, chosen_devices(_names(device), settings), selection, seed_of(seed, settings))

@@ -258,6 +258,8 @@ class Subject:
     """The operator as a function of the leaves alone; it returns a tuple of the outputs under test."""
     memo: Memo = field(default_factory=Memo)
     """What the checks of these inputs share."""
+    expected: bool = False
+    """Whether the spec expects the check to fail here: then one confirmation of what looks wrong is enough."""
 
     def at(self, inputs: Inputs) -> Subject:
         """Return the operator at other inputs by the same recipes."""
@@ -351,6 +353,7 @@ class Subject:
             whole=self.case.operator.spec.orders,
             names=self.output_info.names,
             leaf_names=self.leaf_names,
+            expected=self.expected,
         )
 
     @property

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from opcheck.checks.base import Context, Subject
+from opcheck.checks.expected import covers
 from opcheck.checks.verdict import (
     HOLDS,
     Blocked,
@@ -26,6 +27,7 @@ from opcheck.checks.verdict import (
 )
 from opcheck.derivatives import NO_REFUSAL, TooLarge
 from opcheck.derivatives.by_torch import CannotAsk
+from opcheck.plan.expectations import about
 from opcheck.plan.kind import CheckKind
 from opcheck.plan.kinds import check_kinds
 from opcheck.samples.results import WHAT_IS_TESTED, Untestable
@@ -116,12 +118,22 @@ def judged(context: Context, sample: Sample, judge: Judge, derivative: bool, ref
     if derivative and not subject.leaves:
         verdict = inapplicable("no tensor to differentiate with respect to")
     else:
-        verdict = answer(subject, judge)
+        verdict = _explained(subject, judge)
         if verdict.passed and verdict.applies and _is_empty(subject, derivative):
             verdict = untested("inputs or outputs are empty")
-        if verdict.is_failure:
-            verdict = blamed(subject, verdict, subject.case.kind.rests_on)
     return with_sample(verdict, sample, subject)
+
+
+def _explained(subject: Subject, judge: Judge) -> Verdict:
+    """Return what a judge says; of a failure that the spec does not expect, what it looks like and what causes it."""
+    known = [expect for expect in subject.case.expectations if about(expect, subject.sample.name)]
+    if known:
+        verdict = answer(replace(subject, expected=True), judge)
+        if verdict.passed or any(covers(expect, verdict) for expect in known):
+            return verdict
+        subject = subject.context.subject(subject.sample)
+    verdict = answer(subject, judge)
+    return blamed(subject, verdict, subject.case.kind.rests_on) if verdict.is_failure else verdict
 
 
 def prepared(context: Context, sample: Sample, derivative: bool, refusal: Refusal = cannot) -> Subject | Verdict:

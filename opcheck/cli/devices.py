@@ -6,29 +6,30 @@ import argparse
 import json
 from typing import Any
 
-from opcheck.cli.selecting import add_profiles, settings_of
+from opcheck.cli.selecting import settings_of
 from opcheck.devices.presence import Availability, ask, may_be_present
 from opcheck.spec.device import DeviceProfile
 from opcheck.spec.dtypes import expand
+from opcheck.suite.options import add_options
 from opcheck.text import printable
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     parser.add_argument("--json", action="store_true", help="print an array of objects")
-    add_profiles(parser)
+    add_options(parser, "profiles")
 
 
 def run(options: argparse.Namespace) -> int:
     """Print one line or one JSON object per device. Other processes ask torch for them."""
     settings = settings_of(options)
     profiles = settings.profiles()
-    found = ask(profiles.values(), settings)
+    answers = ask(profiles.values(), settings)
     if options.json:
-        print(json.dumps([record(one, found[name]) for name, one in profiles.items()], indent=1))
+        print(json.dumps([record(one, answers[name]) for name, one in profiles.items()], indent=1))
         return 0
     for name, profile in profiles.items():
-        one = found[name]
+        one = answers[name]
         state = f"present ({one.count})  {one.detail}" if one.present else f"absent: {one.reason}"
         if one.present and not may_be_present(profile, settings):
             state += "; tested only if it is named: no sign of its hint is there"
@@ -36,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def record(profile: DeviceProfile, found: Availability) -> dict[str, Any]:
+def record(profile: DeviceProfile, answer: Availability) -> dict[str, Any]:
     """Return a profile as plain data, with what it inherits, and whether its device is present."""
     return {
         "name": profile.name,
@@ -45,10 +46,10 @@ def record(profile: DeviceProfile, found: Availability) -> dict[str, Any]:
         "file": profile.file,
         "inherits": profile.inherits,
         "module": profile.module,
-        "present": found.present,
-        "reason": found.reason,
-        "count": found.count,
-        "detail": found.detail,
+        "present": answer.present,
+        "reason": answer.reason,
+        "count": answer.count,
+        "detail": answer.detail,
         "lacks": list(expand(profile.lacks)),
         "dtypes": list(profile.dtypes),
         "allow": None if profile.allow is None else list(profile.allow),

@@ -7,16 +7,16 @@ import json
 from typing import Any
 
 from opcheck.cli.paths import add_paths
-from opcheck.cli.selecting import add_selection, add_shard, planned, settings_of
+from opcheck.cli.selecting import planned, settings_of
 from opcheck.plan import Case
+from opcheck.suite.options import add_options
 from opcheck.text import printable
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     add_paths(parser)
-    add_selection(parser)
-    add_shard(parser)
+    add_options(parser, "profiles", "selection", "shards")
     parser.add_argument("--json", action="store_true", help="print an array of objects")
 
 

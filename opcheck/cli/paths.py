@@ -22,7 +22,7 @@ def spec_paths(options: argparse.Namespace, settings: Settings) -> list[Path]:
     """Return the files and folders that a command works on. Raises RequestError if there are none."""
     if options.paths:
         return [Path(path) for path in options.paths]
-    found = settings.spec_paths() or [path for path in [Path("specs")] if path.is_dir()]
-    if not found:
+    paths = settings.spec_paths() or [path for path in [Path("specs")] if path.is_dir()]
+    if not paths:
         raise RequestError([NO_SPECS])
-    return found
+    return paths

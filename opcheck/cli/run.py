@@ -17,14 +17,14 @@ from opcheck.cli.ray.controller import RayRun
 from opcheck.cli.ray.task import Job
 from opcheck.cli.request import RequestError
 from opcheck.cli.run_reporter import RunReporter
-from opcheck.cli.selecting import add_selection, add_shard, settings_of
+from opcheck.cli.selecting import settings_of
 from opcheck.cli.workers import Workers
 from opcheck.report.files import is_stream
 from opcheck.run.watchdog import Limits, default_memory
 from opcheck.settings import Settings
 from opcheck.spec.load import BUILTIN, builtin_folder
 from opcheck.suite.arguments import split_id
-from opcheck.suite.options import ABOUT_ORDER, order, seed
+from opcheck.suite.options import SELECTION, add_options, pytest_arguments
 
 MOST_CRASHES = 1000
 """The number of crashes after which a run gives up. By default, pytest-xdist allows only a few."""
@@ -36,13 +36,7 @@ TIMEOUT = 300.0
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     add_paths(parser)
-    add_selection(parser)
-    add_shard(parser)
-    parser.add_argument("-k", metavar="EXPRESSION", help="select by case ids, as in pytest")
-    parser.add_argument(
-        "-m", metavar="EXPRESSION", help="select by markers (checks, devices, dtypes, tags), as in pytest"
-    )
-    parser.add_argument("--order", type=order, metavar="random|N", help=ABOUT_ORDER)
+    add_options(parser, "profiles", "selection", "shards", "run")
     parser.add_argument("-n", metavar="PROCESSES", type=_processes, help="processes, or auto; default: 1")
     parser.add_argument(
         "--ray", metavar="ADDRESS", type=address, nargs="?", const=LOCAL,
@@ -52,13 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--in-process", action="store_true", help="run cases in this process, for debuggers; a crash ends the run"
     )
-    parser.add_argument(
-        "-W", metavar="FILTER", action="append", default=[], help="how to treat warnings, as in Python and pytest"
-    )
-    parser.add_argument("-x", action="store_true", help="stop at the first failure")
-    parser.add_argument("--lf", action="store_true", help="run only what failed last time")
     parser.add_argument("--wide", action="store_true", help="list operators that are held to wider tolerances")
-    parser.add_argument("--report-json", metavar="FILE", help="append a line for each case as it ends, as JSON")
     parser.add_argument(
         "--against", metavar="REPORT",
         help="print only what has changed since an earlier --report-json, and exit by that: 1 if a case newly fails, "
@@ -69,7 +57,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="print failures as annotations, which GitHub shows at their lines",
     )
-    parser.add_argument("--junitxml", metavar="FILE", help="write a JUnit report")
     parser.add_argument(
         "--timeout", type=float, metavar="SECONDS", help=f"time limit for a case; default: {TIMEOUT:g}; 0: none"
     )
@@ -79,20 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="MIB",
         help="memory limit for a case; default: depends on what is available",
     )
-    parser.add_argument(
-        "--seed", type=seed, metavar="N", help="seed of the sample values; default: the project's, else 0"
-    )
-    numbers = parser.add_argument_group("derivatives", "these take precedence over the specs")
-    numbers.add_argument("--engine", choices=["batched", "torch"], help="what computes derivative evidence")
-    for name in ("eps", "atol", "rtol", "nondeterminism"):
-        numbers.add_argument(f"--{name}", type=float, metavar="X")
-    numbers.add_argument(
-        "--jacobian",
-        choices=["full", "projected", "auto"],
-        help="whole Jacobians, random projections, or what size and structure allow",
-    )
-    numbers.add_argument("--fast-mode", action="store_true", help="fast_mode of torch's gradcheck")
-    numbers.add_argument("--no-raise-exception", action="store_true", help="do not ask gradcheck for explanations")
+    add_options(parser, "derivatives")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -147,21 +121,21 @@ def _pytest(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def _limits(options: argparse.Namespace, settings: Settings) -> Limits:
-    seconds = next((given for given in (options.timeout, settings.timeout) if given is not None), TIMEOUT)
+    seconds = next((one for one in (options.timeout, settings.timeout) if one is not None), TIMEOUT)
     memory = options.memory or settings.memory or default_memory(_count(options.n))
     return Limits(seconds or None, memory)
 
 
 def _count(processes: str | None) -> int:
-    given = processes or "1"
-    return max(int(given), 1) if given.isdecimal() else os.cpu_count() or 1
+    count = processes or "1"
+    return max(int(count), 1) if count.isdecimal() else os.cpu_count() or 1
 
 
 def _ray_run(options: argparse.Namespace, settings: Settings) -> RayRun:
     """Return what hands cases to a Ray cluster, whose tasks run pytest with what is left of the options."""
-    whole = dict.fromkeys(("k", "m", "ray", "shard", "durations", "report_json", "junitxml", "timeout"))
-    every = argparse.Namespace(**{**vars(options), **whole, "x": False, "lf": False, "device": [], "in_process": True})
-    some = argparse.Namespace(**{**vars(every), **{name: [] for name in ("operator", "check", "dtype", "tag")}})
+    whole = dict.fromkeys(("k", "m", "ray", "shard", "durations", "report_json", "junitxml", "timeout", "x", "lf"))
+    every = argparse.Namespace(**{**vars(options), **whole, "device": [], "in_process": True})
+    some = argparse.Namespace(**{**vars(every), **{name: [] for name in SELECTION}})
     watched = argparse.Namespace(**{**vars(some), "in_process": False, "n": "1"})
     chosen = [_arguments(one, settings) for one in (some, watched)]
     here, contained = (words[: len(words) - len(options.paths)] for words in chosen)
@@ -177,33 +151,12 @@ def _arguments(options: argparse.Namespace, settings: Settings) -> list[str]:
     arguments = ["--opcheck-alone", "--rootdir", root]
     arguments += ["--noconftest", "-o", "norecursedirs=", "--disable-warnings"]
     arguments += ["-p", "no:hypothesispytest", "-p", "no:logging"]
-    for name in ("k", "m"):
-        value = getattr(options, name)
-        arguments += [f"-{name}", value] if value else []
-    arguments += [f"-W{filter}" for filter in options.W]
-    arguments += ["-x"] if options.x else []
-    arguments += ["--lf"] if options.lf else []
+    arguments += pytest_arguments(options)
     if options.in_process or options.ray:
         arguments += ["--timeout", str(options.timeout)] if options.timeout and not options.ray else []
     else:
         arguments += ["--capture=no"]  # workers redirect their output themselves
         arguments += ["-n", options.n if options.n not in (None, "0") else "1", f"--max-worker-restart={MOST_CRASHES}"]
-    arguments += ["--junitxml", options.junitxml] if options.junitxml else []
-    arguments += ["--opcheck-report-json", options.report_json] if options.report_json else []
-    arguments += ["--opcheck-engine", options.engine] if options.engine else []
-    arguments += [f"--opcheck-device-profile={os.path.abspath(path)}" for path in options.device_profile]
-    arguments += [f"--opcheck-seed={options.seed}"] if options.seed is not None else []
-    arguments += ["--opcheck-fast-mode"] if options.fast_mode else []
-    arguments += [f"--opcheck-jacobian={options.jacobian}"] if options.jacobian else []
-    arguments += ["--opcheck-no-raise-exception"] if options.no_raise_exception else []
-    for name in ("eps", "atol", "rtol", "nondeterminism"):
-        value = getattr(options, name)
-        arguments += [f"--opcheck-{name}={value}"] if value is not None else []
-    arguments += [f"--opcheck-shard={options.shard}"] if options.shard else []
-    arguments += [f"--opcheck-order={options.order}"] if options.order is not None else []
-    arguments += [f"--opcheck-durations={os.path.abspath(options.durations)}"] if options.durations else []
-    for name in ("device", "operator", "check", "dtype", "tag"):
-        arguments += [f"--opcheck-{name}={value}" for value in getattr(options, name)]
     paths = [_pytest_path(path) for path in options.paths]
     return [*arguments, *(f"--opcheck-specs={split_id(path)[0]}" for path in paths), *paths]
 

@@ -1,4 +1,4 @@
-"""The cases that a command is about: options that select them, and what they select."""
+"""The cases that a command is about."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from opcheck.cli.paths import spec_paths
 from opcheck.cli.request import RequestError
-from opcheck.devices.presence import chosen_devices, mistaken_devices
+from opcheck.devices.presence import UnknownDevice, chosen_devices
 from opcheck.plan import Case, Selection, load, plan
 from opcheck.plan.shards import NO_SHARD, Division, Shard
 from opcheck.report.durations import read_durations
@@ -17,42 +17,9 @@ from opcheck.spec.device import DeviceProfile
 from opcheck.text import separated
 
 
-def add_profiles(parser: argparse.ArgumentParser) -> None:
-    """Add the option that names files of device profiles."""
-    parser.add_argument(
-        "--device-profile", action="append", default=[], metavar="FILE",
-        help="a further device profile; the option may be repeated",
-    )  # fmt: skip
-
-
 def settings_of(options: argparse.Namespace) -> Settings:
     """Return the settings of the project, with the device profiles that a command is given. Raises SpecError."""
     return Settings.find(profiles=options.device_profile)
-
-
-def add_selection(parser: argparse.ArgumentParser) -> None:
-    """Add the options that select cases, and that of device profiles."""
-    add_profiles(parser)
-    group = parser.add_argument_group("selection", "names separated by commas; an option may be repeated")
-    for name, about in (
-        ("device", "devices; default: all present"),
-        ("operator", "ids, names or glob patterns of operators"),
-        ("check", "checks"),
-        ("dtype", "dtypes or groups of dtypes"),
-        ("tag", "tags of operators"),
-    ):
-        group.add_argument(f"--{name}", action="append", default=[], metavar="NAMES", help=about)
-
-
-def add_shard(parser: argparse.ArgumentParser) -> None:
-    """Add the options that choose a shard."""
-    parser.add_argument(
-        "--shard", type=lambda text: str(Shard.parse(text)), metavar="NUMBER/COUNT",
-        help="one of COUNT shards of the selected cases, such as 3/8",
-    )  # fmt: skip
-    parser.add_argument(
-        "--durations", metavar="FILE", help="the JSON report of an earlier run: shards then take equally long"
-    )
 
 
 def loaded(options: argparse.Namespace, settings: Settings) -> Library:
@@ -65,10 +32,10 @@ def devices(options: argparse.Namespace, settings: Settings) -> list[DeviceProfi
 
     Raises RequestError for unknown names.
     """
-    mistakes = mistaken_devices(options.device, settings.profiles())
-    if mistakes:
-        raise RequestError(mistakes)
-    return chosen_devices(separated(options.device), settings)
+    try:
+        return chosen_devices(options.device, settings)
+    except UnknownDevice as error:
+        raise RequestError(str(error).splitlines()) from None
 
 
 def selection(options: argparse.Namespace, library: Library) -> Selection:

@@ -7,12 +7,13 @@ from itertools import groupby
 
 from opcheck.cli.paths import add_paths
 from opcheck.cli.request import RequestError
-from opcheck.cli.selecting import add_selection, devices, loaded, selection, settings_of
+from opcheck.cli.selecting import devices, loaded, selection, settings_of
 from opcheck.plan import plan
 from opcheck.spec import Library, Operator
 from opcheck.spec.device import DeviceProfile
 from opcheck.spec.problems import suggestion
 from opcheck.spec.render import render
+from opcheck.suite.options import add_options
 from opcheck.text import printable
 
 
@@ -20,18 +21,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     parser.add_argument("name", metavar="OPERATOR", help="id or name of an operator")
     add_paths(parser)
-    add_selection(parser)
+    add_options(parser, "profiles", "selection")
 
 
 def run(options: argparse.Namespace) -> int:
     """Print the operators with an id or name."""
     settings = settings_of(options)
     library = loaded(options, settings)
-    found = library.find(options.name)
-    if not found:
+    operators = library.find(options.name)
+    if not operators:
         known = [operator.id for operator in library]
         raise RequestError([f'no operator "{options.name}" among {len(known)}{suggestion(options.name, known)}'])
-    for operator in found:
+    for operator in operators:
         _show(operator, devices(options, settings), options)
     return 0
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 import argparse
 
 from opcheck.cli.paths import add_paths
-from opcheck.cli.selecting import add_profiles, loaded, settings_of
+from opcheck.cli.selecting import loaded, settings_of
 from opcheck.settings import Settings
 from opcheck.spec import Library, SpecError
+from opcheck.suite.options import add_options
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     add_paths(parser)
-    add_profiles(parser)
+    add_options(parser, "profiles")
     parser.add_argument(
         "--resolve", action="store_true", help="import torch, and look up every operator that specs name"
     )

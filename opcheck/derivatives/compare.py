@@ -20,7 +20,7 @@ from opcheck.derivatives.coordinates import (
     probe,
 )
 from opcheck.derivatives.diagnosis import Seen, diagnose
-from opcheck.derivatives.differences import kinks
+from opcheck.derivatives.differences import Differences, kinks
 from opcheck.derivatives.disagreement import Disagreement, Names, Pair
 from opcheck.derivatives.evidence import Evidence
 from opcheck.derivatives.precision import (
@@ -59,7 +59,37 @@ def contradiction(evidence: Evidence, mode: Mode, request: Request) -> Disagreem
         bent = bool((numerical.bend.abs() > bound).any())
         if not bent or not bool(kinks(numerical, evidence.numerical(2 * numbers.eps), bound).any()):
             return None
-    return _confirmed(evidence, mode, request)
+    return (_worst_confirmed(evidence, mode, request) if request.expected else None) or _confirmed(
+        evidence, mode, request
+    )
+
+
+def _worst_confirmed(evidence: Evidence, mode: Mode, request: Request) -> Disagreement | None:
+    """Return that the Jacobians differ, if ordinary calls confirm the worst entry; None if they do not, or at a kink.
+
+    For a disagreement that is expected: what it looks like, nobody asks.
+    """
+    numbers, leaves = request.numbers, evidence.leaves
+    analytical, numerical = evidence.analytical(mode).jacobian, evidence.numerical(numbers.eps).jacobian
+    row, column = divmod(int(excess(analytical, numerical, leaves, numbers).argmax()), evidence.size[1])
+    along = torch.eye(evidence.size[1], dtype=torch.float64)[column : column + 1]
+
+    def at(step: float) -> Differences:
+        return evidence.looped_differences(along, step)
+
+    if mode == "forward":
+        entries = evidence.jvp(along[0])
+    else:
+        entries = evidence.vjp(torch.eye(evidence.size[0], dtype=torch.float64)[row])[column].reshape(1)
+    slopes = at(numbers.eps)
+    right, bend = (part[:, 0] if mode == "forward" else part[row] for part in (slopes.jacobian, slopes.bend))
+    off, bound = (entries - right).abs(), numbers.atol + numbers.rtol * right.abs()
+    if not bool((off > 2 * bound).any()) or bool((bend.abs() > bound).any()):
+        return None
+    called = Names.of(evidence.function, request)
+    beyond = excess(analytical, numerical, leaves, numbers)
+    pair = Pair(numerical, analytical, beyond, evidence.outputs, leaves, called)
+    return Disagreement("the Jacobians differ", "wrong", pair.mismatch(), (), tuple(pair.worst()))
 
 
 def _confirmed(evidence: Evidence, mode: Mode, request: Request) -> Disagreement | None:

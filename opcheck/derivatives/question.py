@@ -147,6 +147,8 @@ class Request:
     """The names of the outputs, as in `.loss` and `['logits']`; empty: they have positions."""
     reference: Function | None = None
     """Another function of the leaves with the same outputs, which autograd differentiates; None: there is none."""
+    expected: bool = False
+    """Whether a disagreement is expected, so that its worst entry is confirmed, and not all of them."""
     leaf_names: tuple[str, ...] = ()
     """The names of the leaves, as in `weight`; empty: they have positions."""
 

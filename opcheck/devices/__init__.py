@@ -1,2 +1,2 @@
-"""Which devices are present: `presence` guesses without torch, or has `asked` ask in another process; `availability`
-asks torch."""
+"""Which devices are present: `presence` guesses without torch, or has `ask_torch` ask in another process, which imports
+it; `availability` asks in this one."""

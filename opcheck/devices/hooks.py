@@ -29,12 +29,12 @@ def device_module(device: str) -> Any:
 def function(path: str) -> Callable[..., Any]:
     """Return the function at `package.module:function`. Raises ImportError, AttributeError, or what its import does."""
     module, _, name = path.rpartition(":" if ":" in path else ".")
-    found: Any = importlib.import_module(module)
+    function: Any = importlib.import_module(module)
     for part in name.split("."):
-        found = getattr(found, part)
-    if not callable(found):
+        function = getattr(function, part)
+    if not callable(function):
         raise ImportError(f"{path} is no function")
-    return found  # type: ignore[no-any-return]
+    return function  # type: ignore[no-any-return]
 
 
 def synchronize(profile: DeviceProfile, device: str) -> None:
@@ -79,11 +79,11 @@ def fault(profile: DeviceProfile, device: str) -> str:
     device: torch's device string.
     """
     try:
-        found = torch.ones(2).to(device).clone().cpu()
+        copy = torch.ones(2).to(device).clone().cpu()
         synchronize(profile, device)
     except Exception as error:
         return first_line(error)
-    return "" if found.tolist() == [1, 1] else f"a copy of two ones is {found.tolist()}"
+    return "" if copy.tolist() == [1, 1] else f"a copy of two ones is {copy.tolist()}"
 
 
 def first_line(error: BaseException) -> str:

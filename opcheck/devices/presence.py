@@ -11,7 +11,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from importlib.machinery import PathFinder
 from typing import Any
@@ -35,25 +35,25 @@ class Availability:
     detail: str = ""
 
 
-def mistaken_devices(given: Sequence[str], known: Collection[str]) -> list[str]:
-    """Return a message for each name that no device has, and for names that are empty.
+class UnknownDevice(ValueError):
+    """Names that no device has: a line for each."""
 
-    given: names separated by commas, as options have them.
+
+def chosen_devices(values: Sequence[str], settings: Settings) -> list[DeviceProfile]:
+    """Return the devices of these names, separated by commas; without any, all that may be present.
+
+    Raises UnknownDevice.
     """
-    names = separated(given)
-    if given and not names:
-        return [f'"{",".join(given)}" names no device; expected {listing(known)}']
-    return [
-        f'unknown device "{name}"; expected {listing(known)}' + suggestion(name, known)
-        for name in names
-        if name not in known
-    ]
-
-
-def chosen_devices(names: Iterable[str], settings: Settings) -> list[DeviceProfile]:
-    """Return the devices of these names, which are known; without any, those to test on if nobody names any."""
-    known = settings.profiles()
-    return [known[name] for name in names] or [one for one in known.values() if may_be_present(one, settings)]
+    known, names = settings.profiles(), separated(values)
+    if not values:
+        return [one for one in known.values() if may_be_present(one, settings)]
+    expected = f"expected {listing(known)}"
+    mistakes = [f'unknown device "{name}"; {expected}{suggestion(name, known)}' for name in names if name not in known]
+    if not names:
+        mistakes = [f'"{",".join(values)}" names no device; {expected}']
+    if mistakes:
+        raise UnknownDevice("\n".join(mistakes))
+    return [known[name] for name in names]
 
 
 def may_be_present(profile: DeviceProfile, settings: Settings) -> bool:
@@ -64,8 +64,8 @@ def may_be_present(profile: DeviceProfile, settings: Settings) -> bool:
 
 def holds(hint: Hint, *folders: str) -> bool:
     """Tell whether any of the signs that a hint names is there. folders: where modules may be, besides `sys.path`."""
-    found = hint.module is not None and _is_installed(hint.module, folders)
-    return hint.always or found or any(os.path.exists(path) for path in hint.paths)
+    has_module = hint.module is not None and _is_installed(hint.module, folders)
+    return hint.always or has_module or any(os.path.exists(path) for path in hint.paths)
 
 
 def _is_installed(module: str, folders: Sequence[str]) -> bool:
@@ -95,13 +95,13 @@ def ask(profiles: Iterable[DeviceProfile], settings: Settings) -> dict[str, Avai
         groups.setdefault(own_modules(profile), []).append(profile)
     path = [*sys.path, str(settings.root)]
     begun = [(modules, same, _begin(same, path)) for modules, same in groups.items()]
-    found: dict[str, Availability] = {}
+    answers: dict[str, Availability] = {}
     for modules, same, process in begun:
-        found |= _answer(process, modules, same)
-    return found
+        answers |= _answer(process, modules, same)
+    return answers
 
 
-_CODE = "import sys; sys.path[:] = sys.argv[1:]; from opcheck.devices.asked import main; main()"
+_CODE = "import sys; sys.path[:] = sys.argv[1:]; from opcheck.devices.ask_torch import main; main()"
 """What such a process runs: it imports from the same folders as this one."""
 
 
@@ -144,6 +144,6 @@ def _ending(status: int) -> str:
     return signal.Signals(-status).name if -status in signal.Signals._value2member_map_ else f"signal {-status}"
 
 
-def plain(found: Availability) -> dict[str, Any]:
+def plain(answer: Availability) -> dict[str, Any]:
     """Return what `Availability(**...)` takes, for JSON."""
-    return asdict(found)
+    return asdict(answer)

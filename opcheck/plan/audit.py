@@ -28,9 +28,11 @@ def audit(library: Library, devices: Iterable[DeviceProfile]) -> list[Problem]:
     devices: all that are known, present or not.
     """
     known = list(devices)
-    found = [problem for device in known for problem in _audit_profile(device.written)]
-    found += [problem for operator in library for problem in _audit_operator(operator, known)]
-    return found + [problem for sharing in _by_expectations(library) for problem in _audit_expectations(sharing, known)]
+    problems = [problem for device in known for problem in _audit_profile(device.written)]
+    problems += [problem for operator in library for problem in _audit_operator(operator, known)]
+    return problems + [
+        problem for sharing in _by_expectations(library) for problem in _audit_expectations(sharing, known)
+    ]
 
 
 def _audit_profile(device: DeviceProfile) -> Iterator[Problem]:
@@ -64,12 +66,14 @@ def unmatched(device: DeviceProfile, libraries: Iterable[Library]) -> list[Probl
                     if matches(when, kind.name, variant.kind, device.name, dtype) and _has_sample(operator, when):
                         del about[index], left[index]
     what, expected = "this expectation matches no case on the device", f"one of `opcheck list --device {device.name}`"
-    found = [expect.problem(("when",), what, expected, _meant(expect.when.operators, ids)) for expect in left.values()]
+    problems = [
+        expect.problem(("when",), what, expected, _meant(expect.when.operators, ids)) for expect in left.values()
+    ]
     for index, pattern in idle.items():
         what = f'"{pattern}" matches no operator: nothing is denied by it'
         expected = "an id, a name or a glob pattern of operators"
-        found.append(device.problem(("deny", index), what, expected, _meant([pattern], ids)))
-    return found
+        problems.append(device.problem(("deny", index), what, expected, _meant([pattern], ids)))
+    return problems
 
 
 def _meant(names: Iterable[str], ids: list[str]) -> str:
@@ -85,11 +89,13 @@ def _has_sample(operator: Operator, when: When) -> bool:
 
 
 def _audit_operator(operator: Operator, devices: list[DeviceProfile]) -> Iterator[Problem]:
-    yield from _unknown_overrides(operator.spec.tolerance, ("tolerance",), operator.problem)
-    for name, special in operator.spec.per_device.items():
-        if special.tolerance is not None:
-            yield from _unknown_overrides(special.tolerance, ("per_device", name, "tolerance"), operator.problem)
-    yield from _idle_disclaimers(operator, devices)
+    tolerances: dict[Path, OperatorTolerances] = {("tolerance",): operator.spec.tolerance}
+    tolerances |= {("per_device", name, "tolerance"): one.tolerance for name, one in operator.spec.per_device.items()}
+    problems: list[Problem] = []
+    for path, tolerance in tolerances.items():
+        problems += _unknown_overrides(tolerance, path, operator.problem)
+        problems += _idle_disclaimers(operator, tolerance, path, devices)
+    yield from dict.fromkeys(problems)  # what devices have from the operator is a mistake several times
 
 
 def _by_expectations(library: Library) -> list[list[Operator]]:
@@ -126,21 +132,18 @@ def _audit_expectations(operators: list[Operator], devices: list[DeviceProfile])
             yield first.problem(path, what, "a case that `opcheck show` lists")
 
 
-def _idle_disclaimers(operator: Operator, devices: list[DeviceProfile]) -> Iterator[Problem]:
-    """Yield disclaimers of accuracy that no case of the check would look at."""
-    claims: list[tuple[Path, OperatorTolerances | None]] = [(("tolerance",), operator.spec.tolerance)]
-    claims += [(("per_device", name, "tolerance"), one.tolerance) for name, one in operator.spec.per_device.items()]
-    for path, tolerance in claims:
-        if tolerance is not None and tolerance.accuracy is not None:
-            accuracy = tolerance.accuracy
-            judged = (
-                kind.name == "accuracy" and operator.on(device).accuracy(dtype) is accuracy
-                for device in devices
-                for _, dtype, kind in combinations(operator, device)
-            )  # fmt: skip
-            if not any(judged):
-                what = "this disclaimer is about no case of the check `accuracy`"
-                yield operator.problem((*path, "accuracy"), what, "a case that `opcheck show` lists", key=True)
+def _idle_disclaimers(
+    operator: Operator, tolerance: OperatorTolerances, path: Path, devices: list[DeviceProfile]
+) -> Iterator[Problem]:
+    """Yield a disclaimer of accuracy that no case of the check would look at."""
+    accuracy = tolerance.accuracy
+    if accuracy is not None and not any(
+        kind.name == "accuracy" and operator.on(device).accuracy(dtype) == accuracy
+        for device in devices
+        for _, dtype, kind in combinations(operator, device)
+    ):
+        what = "this disclaimer is about no case of the check `accuracy`"
+        yield operator.problem((*path, "accuracy"), what, "a case that `opcheck show` lists", key=True)
 
 
 def _unknown_overrides(tolerance: Tolerances, path: Path, locate: Locate) -> Iterator[Problem]:

@@ -23,8 +23,8 @@ def concerns(when: DeviceWhen, operator: Operator) -> bool:
 
 def matches(when: When, check: str, variant: str, device: str, dtype: str) -> bool:
     """Tell whether a condition covers a case, whatever the version of torch."""
-    asked = {"check": check, "variant": variant, "device": device, "dtype": dtype}
-    return all(when.matches(key, value) for key, value in asked.items())
+    values = {"check": check, "variant": variant, "device": device, "dtype": dtype}
+    return all(when.matches(key, value) for key, value in values.items())
 
 
 def applying(expects: Iterable[Expect], check: str, variant: str, device: str, dtype: str) -> tuple[Expect, ...]:

@@ -30,12 +30,12 @@ def left_out(library: Library, devices: Iterable[DeviceProfile], selection: Sele
     check in float32 where there is no float64.
     """
     wanted = selection or Selection()
-    found: Counter[Rule] = Counter()
+    counts: Counter[Rule] = Counter()
     for device in devices:
         for operator in library:
             if wanted.takes_operator(operator):
-                found += _of_operator(operator, device, wanted)
-    return found
+                counts += _of_operator(operator, device, wanted)
+    return counts
 
 
 def _of_operator(operator: Operator, device: DeviceProfile, wanted: Selection) -> Counter[Rule]:
@@ -49,13 +49,13 @@ def _of_operator(operator: Operator, device: DeviceProfile, wanted: Selection) -
     whole = device.model_copy(update={"lacks": (), "dtypes": claimed})
     here, there = _selected(operator, device, wanted), _selected(operator, whole, wanted)
     instead = Counter(_claim(*case) for case in here if case not in there)
-    found: Counter[Rule] = Counter()
+    counts: Counter[Rule] = Counter()
     for case in there:
         if case not in here:
             claim = _claim(*case)
-            found[Rule(device.name, f"lacks {case[1]}")] += instead[claim] <= 0
+            counts[Rule(device.name, f"lacks {case[1]}")] += instead[claim] <= 0
             instead[claim] -= 1
-    return +found
+    return +counts
 
 
 def _selected(operator: Operator, device: DeviceProfile, wanted: Selection) -> dict[tuple[Variant, str, str], None]:

@@ -26,9 +26,9 @@ def load(paths: Iterable[Path | str], settings: Settings | None = None) -> Libra
     """
     settings = settings or Settings()
     load_plugins(settings)
-    asked = [Path(path) for path in paths]
-    library, problems = examine(asked, settings)
-    if not problems and _is_whole(asked, settings):
+    places = [Path(path) for path in paths]
+    library, problems = examine(places, settings)
+    if not problems and _is_whole(places, settings):
         problems = _unmatched(library, settings.profiles().values())
     if problems:
         raise SpecError(problems)
@@ -63,8 +63,8 @@ def examine(
 def _is_whole(paths: list[Path], settings: Settings) -> bool:
     """Tell whether all specs of the project are among those that are loaded; if it has none, the shipped library."""
     own = settings.spec_paths() or [path for path in [settings.root / "specs"] if path.is_dir()] or [builtin_folder()]
-    given = {builtin_folder() if path == Path(BUILTIN) else path.resolve() for path in paths}
-    return all({place, *place.parents} & given for place in (path.resolve() for path in own))
+    loaded = {builtin_folder() if path == Path(BUILTIN) else path.resolve() for path in paths}
+    return all({place, *place.parents} & loaded for place in (path.resolve() for path in own))
 
 
 def _unmatched(library: Library, devices: Iterable[DeviceProfile]) -> list[Problem]:
@@ -72,11 +72,11 @@ def _unmatched(library: Library, devices: Iterable[DeviceProfile]) -> list[Probl
 
     The profile of a device is of use with both, and need not know which of them are tested.
     """
-    found = []
+    problems = []
     for device in devices:
         if unmatched(device, [library]):
-            found += unmatched(device, [library, _shipped()])
-    return found
+            problems += unmatched(device, [library, _shipped()])
+    return problems
 
 
 def _shipped() -> Library:

@@ -35,8 +35,8 @@ def _problem(settings: Settings, index: int, name: str, error: BaseException) ->
     if isinstance(error, ModuleNotFoundError) and f"{name}.".startswith(f"{error.name}."):
         what = f'no module named "{error.name}"'
         return settings.problem(place, what, f"a module on sys.path or in {settings.root}", _nearest(settings, name))
-    told = " ".join(message_of(error).split())
-    return settings.problem(place, f'importing the plugin "{name}" failed: {class_of(error)}: {told}')
+    text = " ".join(message_of(error).split())
+    return settings.problem(place, f'importing the plugin "{name}" failed: {class_of(error)}: {text}')
 
 
 def _nearest(settings: Settings, name: str) -> str:

@@ -37,14 +37,14 @@ class Selection:
         """Return a message for each name that does not exist."""
         ids = [name for operator in library for name in (operator.id, operator.spec.name)]
         tags = sorted({tag for operator in library for tag in operator.spec.tags})
-        asked: list[tuple[str, tuple[str, ...], list[str]]] = [
+        named: list[tuple[str, tuple[str, ...], list[str]]] = [
             ("check", self.checks, list(check_kinds())),
             ("dtype", self.dtypes, [*GROUPS, *known(), *_claimed(library, self.dtypes)]),
             ("tag", self.tags, tags),
         ]
         lines = [
             f'unknown {what} "{name}"; expected {listing(choices, 30)}' + suggestion(name, choices)
-            for what, names, choices in asked
+            for what, names, choices in named
             for name in names
             if name not in choices and not (what == "dtype" and name.removeprefix("-") in choices)
         ]
@@ -60,7 +60,7 @@ def _claimed(library: Library, wanted: Iterable[str]) -> set[str]:
     if not names:
         return names
     claims = [operator.spec.dtypes for operator in library]
-    claims += [one.dtypes for operator in library for one in operator.spec.per_device.values() if one.dtypes]
+    claims += [one.dtypes for operator in library for one in operator.spec.per_device.values()]
     return names & {name for claim in claims for name in claim.forward_names()}
 
 

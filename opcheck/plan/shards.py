@@ -50,8 +50,8 @@ class Shard:
     @classmethod
     def parse(cls, text: str) -> Shard:
         """Return the shard that a text such as `3/8` names. Raises ArgumentTypeError, since options have such texts."""
-        found = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", text)
-        number, count = map(int, found.groups()) if found else (0, 0)
+        match = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", text)
+        number, count = map(int, match.groups()) if match else (0, 0)
         if not 1 <= number <= count:
             raise ArgumentTypeError(f'"{text}" is not a shard; expected NUMBER/COUNT, from 1/8 to 8/8 for example')
         return cls(number, count)
@@ -107,8 +107,8 @@ class Durations:
         return f"{self.source} has no duration of any selected operator; expected the report of an earlier run of them"
 
 
-def _means(found: Mapping[str, list[float]]) -> dict[str, float]:
-    return {name: fmean(seconds) for name, seconds in found.items()}
+def _means(groups: Mapping[str, list[float]]) -> dict[str, float]:
+    return {name: fmean(seconds) for name, seconds in groups.items()}
 
 
 class Division:

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+from opcheck.checks.expected import covers, fits
 from opcheck.checks.verdict import Verdict
 from opcheck.plan.case import Case
 from opcheck.plan.expectations import about, applying, foreseen, known
-from opcheck.run.outcome import Outcome, OutcomeKind
+from opcheck.run.outcome import Outcome
 from opcheck.spec.claims import Expect
 from opcheck.spec.device import DeviceExpect
-
-MET_BY: dict[str, OutcomeKind] = {
-    "fail": "failed",
-    "flaky": "failed",
-    "error": "error",
-    "inconclusive": "inconclusive",
-}
-"""The kind of failure that each expected outcome stands for; skip stands for none."""
 
 MISSED = {
     "fail": "expected to fail, but holds",
@@ -29,29 +21,12 @@ MISSED = {
 """The message if nothing meets a strict expectation."""
 
 
-def kind_of(verdict: Verdict) -> OutcomeKind:
-    """Return the kind of outcome that a failing verdict leads to."""
-    if verdict.blocked:
-        return "blocked"
-    return "inconclusive" if verdict.inconclusive else "error" if verdict.is_error else "failed"
-
-
 def causes(case: Case, verdict: Verdict, engine: str) -> tuple[Expect, ...]:
     """Return the expectations about the case that blocks a verdict: whoever expects the cause expects what follows."""
     expects = foreseen(known(case.operator, case.device), engine)
     return (
         applying(expects, verdict.blocked, case.variant.kind, case.device.name, case.dtype) if verdict.blocked else ()
     )
-
-
-def covers(expect: Expect, verdict: Verdict) -> bool:
-    """Tell whether an expectation covers a failing verdict: its sample, its kind, and its text."""
-    return about(expect, verdict.sample) and _fits(expect, kind_of(verdict), f"{verdict.title}\n{verdict.detail}")
-
-
-def _fits(expect: Expect, kind: OutcomeKind, text: str) -> bool:
-    kind = "failed" if kind == "blocked" else kind  # it follows from a failure
-    return MET_BY.get(expect.outcome) == kind and (expect.match is None or bool(re.search(expect.match, text)))
 
 
 def missed(expect: Expect, verdicts: Sequence[Verdict]) -> str:
@@ -87,6 +62,6 @@ def expected(case: Case, outcome: Outcome) -> Outcome:
     if outcome.outcome != "error":
         return outcome
     for expect in case.expectations:
-        if about(expect, None) and _fits(expect, "error", f"{outcome.reason}\n{outcome.message}"):
+        if about(expect, None) and fits(expect, "error", f"{outcome.reason}\n{outcome.message}"):
             return replace(outcome, outcome="xfailed", reason=expect.reason, message=outcome.reason)
     return outcome

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from opcheck.checks.expected import covers, kind_of
 from opcheck.checks.verdict import Verdict, cannot
 from opcheck.plan.case import Case
 from opcheck.plan.expectations import about
-from opcheck.run.expectations import causes, covers, kind_of, missed, place_of
+from opcheck.run.expectations import causes, missed, place_of
 from opcheck.run.outcome import Outcome
 from opcheck.run.telling import in_common, in_order
 from opcheck.spec.claims import Expect

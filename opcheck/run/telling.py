@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from opcheck.checks.expected import kind_of
 from opcheck.checks.verdict import Verdict
-from opcheck.run.expectations import kind_of
 
 PLACES = ("entries", "columns", "rows")
 """Diagnoses that say where a derivative is wrong, but not why."""

@@ -1,13 +1,14 @@
 """Resolves a dotted path to the object that it names: an operator of a library, or something the project defines.
 
-Nothing is called or computed on the way. docs/security.md explains why.
+What may be named is listed in `opcheck/spec/names.py`. Nothing is called or computed on the way. docs/security.md
+explains why.
 """
 
 from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from inspect import getattr_static
 from types import (
@@ -22,12 +23,10 @@ from typing import Any
 
 import torch
 
-from opcheck.samples.homes import home, inside, owned
-from opcheck.samples.libraries import is_dispatched, offers, takes_and_gives_tensors
+from opcheck.samples.members import home, inside, is_member, owned
 from opcheck.spec import names
 from opcheck.spec.problems import nearest
 
-_NOTHING = object()
 _BINDING = (
     FunctionType, MethodType, BuiltinFunctionType, MethodDescriptorType, ClassMethodDescriptorType, staticmethod,
     partial, type(lru_cache(len)),
@@ -54,67 +53,67 @@ def resolve(path: str, modules: Sequence[str]) -> Any:
     if words:
         what, expected, hint = words
         raise Unresolved(f"{what}; expected {expected}" if expected else what, hint)
-    if names.is_dispatched(dotted, modules):
-        return _dispatched(path, dotted)
-    namespace = names.namespace_of(dotted, modules)
-    if namespace:
-        try:
-            return _of_library(path, dotted, namespace)
-        except Unresolved:
-            if not names.home_of(dotted, modules):
-                raise
-    return _of_project(path, dotted, modules)
+    part = names.part_of(dotted, modules)
+    try:
+        return _of_library(path, dotted, part) if part else _of_project(path, dotted, modules)
+    except Unresolved:
+        if not part or not names.home_of(dotted, modules):
+            raise
+        return _of_project(path, dotted, modules)
 
 
-def _of_library(path: str, dotted: str, namespace: str) -> Any:
-    """Return the object with this path in a namespace of a library."""
+def _of_library(path: str, dotted: str, part: str) -> Any:
+    """Return the object with this path in a part of a library; in torch.ops, an operator or an overload."""
     parts = dotted.split(".")
-    parent = torch.Tensor if namespace == "torch.Tensor" else _import(parts)[0]
-    # Looked up in __dict__: getattr would trigger lazy loading in a module, and the metaclass of a class.
-    holders = parent.__mro__ if isinstance(parent, type) else (parent,)
-    found = next((vars(holder)[parts[-1]] for holder in holders if parts[-1] in vars(holder)), _NOTHING)
-    if found is _NOTHING:
-        raise _missing(path, parent, parts, len(parts) - 1)
-    if isinstance(found, ModuleType):
-        raise Unresolved(f'"{path}" is a module')
-    if not offers(namespace, parts[-1], found):
-        what = "tensors" if namespace.startswith("torch") else "arrays and numbers"
-        raise Unresolved(f'"{path}" may not be named in a spec: it is neither a function of {what} nor a constant')
-    return found
-
-
-def _dispatched(path: str, dotted: str) -> Any:
-    """Return an operator of torch.ops, or an overload of one."""
-    parts = dotted.split(".")
-    found: Any = getattr(torch.ops, parts[2])
-    for index in range(3, len(parts)):
-        parent = found
+    start = part.count(".") + 1
+    target, look_up = _part(part)
+    for index in range(start, len(parts)):
+        parent = target
         try:
-            found = getattr(parent, parts[index])
-        except Exception as error:
+            target = look_up(parent, parts[index])
+        except Exception as error:  # torch.ops runs what reads a schema
             raise _missing(path, parent, parts, index, error) from None
-        if not is_dispatched(found):
-            raise Unresolved(f'"{path}": {".".join(parts[: index + 1])} is not an operator')
-    if parts[2] in names.OPERATORS_OF_TORCH and not takes_and_gives_tensors(found):
-        raise Unresolved(f'"{path}" may not be named in a spec: it does not take and return tensors')
-    return found
+        if isinstance(target, ModuleType):
+            raise Unresolved(f'"{path}" is a module')
+        if not is_member(part, parts[index], target):
+            kinds = " and no ".join(names.PARTS.get(part, names.REGISTERED).kinds)
+            raise Unresolved(f'"{path}" may not be named in a spec: it is no {kinds}')
+    return target
+
+
+def _part(part: str) -> tuple[Any, Callable[[Any, str], Any]]:
+    """Return a part of a library, and the function that looks up its members."""
+    if part.startswith(f"{names.DISPATCHER}."):
+        return getattr(torch.ops, part.rpartition(".")[2]), getattr
+    if part == "torch.Tensor":
+        return torch.Tensor, _static
+    import_module(part)
+    return sys.modules[part], _static
+
+
+def _static(parent: Any, name: str) -> Any:
+    """Return a member of a module or a class. getattr would trigger lazy loading, and the metaclass of a class."""
+    for holder in parent.__mro__ if isinstance(parent, type) else (parent,):
+        if name in vars(holder):
+            return vars(holder)[name]
+    raise AttributeError(name)
 
 
 def _of_project(path: str, dotted: str, modules: Sequence[str]) -> Any:
     """Return what the project defines or exports under a path. Every part of the path must belong to the project."""
     modules = names.own(modules)
     parts = dotted.split(".")
-    found, used = _import(parts)
-    _refuse_foreign(path, None, "", found, modules)
+    target, used = _import(parts)
+    _refuse_foreign(path, None, "", target, modules)
     for index in range(used, len(parts)):
-        parent, name = found, parts[index]
-        found = _attribute(path, parent, parts, index)
+        parent, name = target, parts[index]
+        target = _attribute(path, parent, parts, index)
         exported = index == len(parts) - 1 and isinstance(parent, ModuleType) and name in _exports(parent)
-        if not exported or isinstance(found, ModuleType):
-            _refuse_foreign(path, parent, name, found, modules)
-    if isinstance(found, ModuleType):
+        if not exported or isinstance(target, ModuleType):
+            _refuse_foreign(path, parent, name, target, modules)
+    if isinstance(target, ModuleType):
         raise Unresolved(f'"{path}" is a module')
-    return found
+    return target
 
 
 def _attribute(path: str, parent: Any, parts: list[str], index: int) -> Any:
@@ -123,30 +122,30 @@ def _attribute(path: str, parent: Any, parts: list[str], index: int) -> Any:
     try:
         if isinstance(parent, ModuleType):
             return getattr(parent, name)
-        found = getattr_static(parent, name)
-        function = found.__func__ if isinstance(found, classmethod) else found
+        target = getattr_static(parent, name)
+        function = target.__func__ if isinstance(target, classmethod) else target
         if isinstance(function, _BINDING):
             return getattr(parent, name)
     except Exception as error:  # lazy modules raise what their imports raise
         raise _missing(path, parent, parts, index, error) from None
-    if hasattr(type(found), "__get__"):
+    if hasattr(type(target), "__get__"):
         raise Unresolved(f'"{path}": "{name}" is computed on access, so a spec may not name it')
-    return found
+    return target
 
 
-def _refuse_foreign(path: str, parent: Any, name: str, found: Any, modules: Sequence[str]) -> None:
+def _refuse_foreign(path: str, parent: Any, name: str, target: Any, modules: Sequence[str]) -> None:
     """Raise Unresolved for an object that does not belong to the project, and say how to allow it."""
-    if owned(found, modules):
+    if owned(target, modules):
         return
-    if isinstance(found, ModuleType):
-        raise Unresolved(f'"{path}" leads to the module {found.__name__}, outside the allowed modules')
-    origin = home(found)
+    if isinstance(target, ModuleType):
+        raise Unresolved(f'"{path}" leads to the module {target.__name__}, outside the allowed modules')
+    origin = home(target)
     what = f'"{path}" is defined in the module {origin}, outside the allowed modules'
     ways = []
     if isinstance(parent, ModuleType) and inside(parent.__name__, modules):
         ways.append(f'add "{name}" to __all__ of {parent.__name__}')
     package = origin.partition(".")[0]
-    if package not in (*sys.stdlib_module_names, *names.NAMESPACES):
+    if not names.is_shared(package):
         ways.append(f'write modules = [..., "{origin}"] under [tool.opcheck]')
     raise Unresolved(what + (f"; if this is intended, {', or '.join(ways)}" if ways else ""))
 

@@ -81,7 +81,7 @@ def _once(read: Read[T], path: Path, make: Callable[[Path], T]) -> T:
             read[path] = make(path)
         except SpecError as error:
             read[path] = error
-    found = read[path]
-    if isinstance(found, SpecError):
-        raise SpecError(found.problems)
-    return found
+    content = read[path]
+    if isinstance(content, SpecError):
+        raise SpecError(content.problems)
+    return content

@@ -1,11 +1,14 @@
 """What an operator claims apart from its samples: dtypes, support, tolerances, outputs and known failures."""
 
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from opcheck.spec import dtypes as names
 from opcheck.spec.model import (
+    CheckName,
+    DeviceName,
     Dotted,
     DtypeEntry,
     Frozen,
@@ -13,7 +16,6 @@ from opcheck.spec.model import (
     Model,
     Pattern,
     VersionCondition,
-    keyed,
     named,
     refuse,
 )
@@ -98,9 +100,14 @@ class Tolerance(Model):
         default=None, description="largest difference between two backward passes; default: 0"
     )
 
-    def over(self, base: "Tolerance") -> "Tolerance":
-        """Return these values, with those of `base` where they are not set."""
-        return Tolerance(**{key: getattr(base, key) if value is None else value for key, value in self.numbers()})
+    @classmethod
+    def first_set(cls, several: Iterable["Tolerance"]) -> "Tolerance":
+        """Return the first value that is set of each number, or None. The most specific ones come first."""
+        listed = list(several)
+        return cls(**{
+            key: next((value for one in listed if (value := getattr(one, key)) is not None), None)
+            for key in Tolerance.model_fields
+        })  # fmt: skip
 
     def numbers(self) -> list[tuple[str, float | None]]:
         """Return the names and values of the four tolerances."""
@@ -110,17 +117,14 @@ class Tolerance(Model):
 class Tolerances(Tolerance):
     """Tolerances of an operator, with exceptions by check and by dtype."""
 
-    check: dict[str, Tolerance] = Field(
-        default_factory=dict, description="exceptions, by check", json_schema_extra=keyed("check")
-    )
-    dtype: dict[str, Tolerance] = Field(
-        default_factory=dict, description="exceptions, by dtype", json_schema_extra=keyed("dtype")
+    check: dict[CheckName, Tolerance] = Field(default_factory=dict, description="exceptions, by check")
+    dtype: dict[Annotated[str, named("dtype")], Tolerance] = Field(
+        default_factory=dict, description="exceptions, by dtype"
     )
 
-    def at(self, check: str, dtype: str) -> Tolerance:
-        """Return the tolerances for a check and dtype. The check takes precedence over the dtype, then the operator."""
-        own = Tolerance(**dict(self.numbers()))
-        return self.check.get(check, Tolerance()).over(self.dtype.get(dtype, Tolerance()).over(own))
+    def exceptions(self, check: str, dtype: str) -> list[Tolerance]:
+        """Return what is said about a check and about a dtype. The check takes precedence."""
+        return [one for one in (self.check.get(check), self.dtype.get(dtype)) if one is not None]
 
 
 class Accuracy(Model):
@@ -211,17 +215,21 @@ class ErrorClaim(Model):
     match: Pattern = Field(description="a regular expression to search for in the message")
 
 
+VariantName = Annotated[str, named("variant")]
+DtypeOrGroup = Annotated[str, named("dtype or group")]
+
+
 class When(Model):
     """The cases that an expectation applies to. Each key is a value or a list of values; a missing key matches all."""
 
-    check: str | Strings | None = Field(default=None, description="checks", json_schema_extra=named("check"))
-    variant: str | Strings | None = Field(
-        default=None, description="ways to call it: function, method or inplace", json_schema_extra=named("variant")
+    model_config = ConfigDict(json_schema_extra={"minProperties": 1})
+
+    check: CheckName | Frozen[CheckName] | None = Field(default=None, description="checks")
+    variant: VariantName | Frozen[VariantName] | None = Field(
+        default=None, description="ways to call it: function, method or inplace"
     )
-    device: str | Strings | None = Field(default=None, description="devices", json_schema_extra=named("device"))
-    dtype: str | Strings | None = Field(
-        default=None, description="dtypes or groups of dtypes", json_schema_extra=named("dtype or group")
-    )
+    device: DeviceName | Frozen[DeviceName] | None = Field(default=None, description="devices")
+    dtype: DtypeOrGroup | Frozen[DtypeOrGroup] | None = Field(default=None, description="dtypes or groups of dtypes")
     sample: str | Strings | None = Field(default=None, description="names of samples; all others must still pass")
     engine: Literal["batched", "torch"] | None = Field(default=None, description="only under this engine")
     torch: VersionCondition | None = Field(

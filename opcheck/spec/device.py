@@ -10,13 +10,13 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, ValidationError
 
-from opcheck.spec.claims import USUAL_TOLERANCES, Expect, Strings, Tolerance, Tolerances, When
-from opcheck.spec.document import Document
+from opcheck.spec.claims import USUAL_TOLERANCES, Expect, Strings, Tolerances, When
+from opcheck.spec.document import Document, merge
 from opcheck.spec.dtypes import KNOWN, expand
 from opcheck.spec.explain import explain
 from opcheck.spec.files import shown
 from opcheck.spec.installed import installed_folders
-from opcheck.spec.model import Dotted, DtypeEntry, Frozen, MarkName, Model, NewDtype, named, refuse
+from opcheck.spec.model import DeviceName, Dotted, DtypeEntry, Frozen, MarkName, Model, NewDtype, refuse
 from opcheck.spec.positions import Path as KeyPath
 from opcheck.spec.problems import Problem, SpecError, listing, nearest
 
@@ -72,10 +72,9 @@ class DeviceProfile(Model):
     """`[device]` of a profile file."""
 
     name: MarkName = Field(description="name in case ids and for --device")
-    inherits: str | None = Field(
+    inherits: DeviceName | None = Field(
         default=None,
         description="another profile, whose keys apply where this one has none",
-        json_schema_extra=named("device"),
     )
     torch: str | None = Field(default=None, description="torch's device string; default: the name")
     about: str = Field(default="", description="what the device is")
@@ -152,22 +151,11 @@ class DeviceProfile(Model):
         for key in ("lacks", "deny", "expect"):
             both[key] = getattr(parent, key) + getattr(self, key)
         if "tolerance" in own:
-            both["tolerance"] = _merged(self.tolerance, parent.tolerance)
+            written = (one.tolerance.model_dump(exclude_unset=True) for one in (parent, self))
+            both["tolerance"] = Tolerances(**merge(*written))
         profile = DeviceProfile.model_construct(set(both), **both)
         profile._document, profile._path, profile._written = self._document, self._path, self
         return profile
-
-
-def _merged(own: Tolerances, inherited: Tolerances) -> Tolerances:
-    return Tolerances(
-        **dict(own.over(inherited).numbers()),
-        check=_merged_by_name(own.check, inherited.check),
-        dtype=_merged_by_name(own.dtype, inherited.dtype),
-    )
-
-
-def _merged_by_name(own: dict[str, Tolerance], inherited: dict[str, Tolerance]) -> dict[str, Tolerance]:
-    return {name: one.over(inherited.get(name, one)) for name, one in {**inherited, **own}.items()}
 
 
 class ProfileFile(Model):
@@ -209,10 +197,10 @@ def profiles(folders: tuple[Path, ...] = (), files: tuple[Path, ...] = ()) -> di
         else:
             shelf.problems.append(Problem(shown(folder), 1, 1, "no such folder", "a folder of device profiles"))
     shelf.read(files)
-    found = shelf.resolved()
+    known = shelf.resolved()
     if shelf.problems:
         raise SpecError(shelf.problems)
-    return found
+    return known
 
 
 class _Shelf:

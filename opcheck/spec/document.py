@@ -55,10 +55,10 @@ class Document:
 
     def at(self, path: KeyPath) -> dict[str, Any]:
         """Return the table at a path, or an empty table if there is none."""
-        found: Any = self.data
+        table: Any = self.data
         for part in path:
-            found = found.get(part) if isinstance(found, dict) else None
-        return found if isinstance(found, dict) else {}
+            table = table.get(part) if isinstance(table, dict) else None
+        return table if isinstance(table, dict) else {}
 
     @cached_property
     def positions(self) -> Positions:
@@ -68,9 +68,9 @@ class Document:
     def span(self, path: KeyPath, *, key: bool = False) -> Span:
         """Return the position of a value (or key), or of the innermost table around it that appears in the text."""
         while path:
-            found = self.positions.key(path) if key else self.positions.value(path)
-            if found:
-                return found
+            span = self.positions.key(path) if key else self.positions.value(path)
+            if span:
+                return span
             path = path[:-1]
         return Span(0, len(self.text), 1, 1)
 
@@ -102,3 +102,10 @@ def holds(data: Any, path: KeyPath) -> bool:
         except (KeyError, IndexError, TypeError):
             return False
     return True
+
+
+def merge(base: Any, top: Any) -> Any:
+    """Merge parsed TOML. Tables are merged key by key; any other value of `top` replaces that of `base`."""
+    if isinstance(base, dict) and isinstance(top, dict):
+        return base | {key: merge(base[key], value) if key in base else value for key, value in top.items()}
+    return top

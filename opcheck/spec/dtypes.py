@@ -144,9 +144,9 @@ def complex_of(dtype: str) -> str:
 
 def grouped(names: Iterable[str]) -> list[str]:
     """Return dtypes with groups in place of all of their members."""
-    left, found = set(names), []
+    left, groups = set(names), []
     for group in ("integral", "floating", "complex"):
         if left >= set(GROUPS[group]):
-            found.append(group)
+            groups.append(group)
             left -= set(GROUPS[group])
-    return [*(name for name in KNOWN if name in left), *found]
+    return [*(name for name in KNOWN if name in left), *groups]

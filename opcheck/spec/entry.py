@@ -1,6 +1,7 @@
 """One `[[operator]]` as written: its keys merged over the defaults of its file, and the position of each key.
 
 What both have `per_torch`, for versions of torch, is merged over them where the installed torch meets the condition.
+What they have `per_device` is merged over all that. Tables are merged as they are written, and validated once.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from functools import cached_property, reduce
 from typing import Any
 
 from opcheck.spec.claims import in_full
-from opcheck.spec.document import Document, holds
-from opcheck.spec.operator import Defaults
+from opcheck.spec.document import Document, holds, merge
+from opcheck.spec.operator import Defaults, PerDevice
 from opcheck.spec.positions import Path
 from opcheck.spec.problems import Problem
 from opcheck.spec.versions import installed_torch_meets
@@ -45,17 +46,20 @@ class Entry:
     @cached_property
     def layers(self) -> list[Layer]:
         """The tables that make the operator: the defaults, its own, and after each what it has `per_torch`."""
-        found: list[Layer] = []
+        tables: list[Layer] = []
         for path, table in ((("defaults",), self.defaults), (("operator", self.index), self.own)):
             met = [(condition, keys) for condition, keys in per_torch(table) if self._is_met(condition)]
-            found += [(path, table), *(((*path, "per_torch", condition), keys) for condition, keys in met)]
-        return found
+            tables += [(path, table), *(((*path, "per_torch", condition), keys) for condition, keys in met)]
+        return tables
 
     @cached_property
     def raw(self) -> dict[str, Any]:
-        """The operator as parsed TOML: its layers, each merged over those before it."""
-        merged: dict[str, Any] = reduce(merge, [_spelled_out(table) for _, table in self.layers])
-        return merged
+        """The operator as parsed TOML: its layers, each merged over those before it, and over that its devices."""
+        whole: dict[str, Any] = reduce(merge, [_spelled_out(table) for _, table in self.layers])
+        if isinstance(whole.get("per_device"), dict):
+            base = {key: whole[key] for key in PerDevice.model_fields if key in whole}
+            whole["per_device"] = {name: merge(base, keys) for name, keys in whole["per_device"].items()}
+        return whole
 
     def under_others(self) -> Iterator[Entry]:
         """Yield the operator as it is written, and as it is under each condition of `per_torch` alone."""
@@ -72,11 +76,15 @@ class Entry:
             return False
 
     def place(self, path: Path) -> Path:
-        """Return the path in the document of a merged value, which is in one of the layers."""
-        for has in (holds, _begins):
+        """Return the path in the document of a merged value, which is in one of the layers.
+
+        What differs on a device may have it from the operator.
+        """
+        inherited = path[2:] if path[:1] == ("per_device",) else ()
+        for has, sought in ((holds, path), (holds, inherited), (_begins, path)):
             for prefix, table in reversed(self.layers):
-                written = _as_written(table, path)
-                if path and has(table, written):
+                written = _as_written(table, sought)
+                if sought and has(table, written):
                     return (*prefix, *written)
         return ("operator", self.index, *path)
 
@@ -96,20 +104,23 @@ def _begins(table: dict[str, Any], path: Path) -> bool:
 
 
 def _as_written(table: dict[str, Any], path: Path) -> Path:
-    """Return the path of a value in a table whose `dtypes` may be a word or an array."""
-    claimed = table.get("dtypes")
-    if path[:1] == ("dtypes",) and isinstance(claimed, (str, list)):
-        return ("dtypes", *(path[2:] if isinstance(claimed, list) else ()))
-    return path
+    """Return the path of a value in a table whose `dtypes`, and those of its devices, may be a word or an array."""
+    at = 2 if path[:1] == ("per_device",) else 0
+    if path[at : at + 1] != ("dtypes",) or not holds(table, path[: at + 1]):
+        return path
+    claimed: Any = table
+    for key in path[: at + 1]:
+        claimed = claimed[key]
+    if isinstance(claimed, dict):
+        return path
+    return (*path[: at + 1], *(path[at + 2 :] if isinstance(claimed, list) else ()))
 
 
-def _spelled_out(keys: dict[str, Any]) -> dict[str, Any]:
-    """Return the keys with `dtypes` as a table, which can be merged with another one."""
-    return keys | {"dtypes": in_full(keys["dtypes"])} if "dtypes" in keys else keys
-
-
-def merge(base: Any, top: Any) -> Any:
-    """Merge parsed TOML. Tables are merged key by key; any other value of `top` replaces that of `base`."""
-    if isinstance(base, dict) and isinstance(top, dict):
-        return base | {key: merge(base[key], value) if key in base else value for key, value in top.items()}
-    return top
+def _spelled_out(keys: Any) -> Any:
+    """Return the keys with each `dtypes` as a table, which can be merged with another one."""
+    if not isinstance(keys, dict):
+        return keys
+    spelled = keys | {"dtypes": in_full(keys["dtypes"])} if "dtypes" in keys else keys
+    if isinstance(keys.get("per_device"), dict):
+        spelled = spelled | {"per_device": {name: _spelled_out(one) for name, one in keys["per_device"].items()}}
+    return spelled

@@ -110,16 +110,16 @@ class Expansion:
         if "strided" not in spec.layouts:
             kept = [sample for sample in strided if any(tensor.layout != "strided" for tensor in sample.tensors())]
         others = (sample for name in spec.layouts if name != "strided" for sample in _in_layout(strided, name))
-        found = self._bounded(chain(kept, others))
-        self._refuse_same_names(found)
-        return tuple(found)
+        entries = self._bounded(chain(kept, others))
+        self._refuse_same_names(entries)
+        return tuple(entries)
 
     def _bounded(self, samples: Iterable[Sample]) -> list[Sample]:
         most = self.limits.max_samples
-        found = list(islice(samples, most + 1))
-        if len(found) > most:
+        listed = list(islice(samples, most + 1))
+        if len(listed) > most:
             self.problems.append(self.entry.problem(("samples",), *self.limits.count()))
-        return found[:most]
+        return listed[:most]
 
     def _written(self, spec: OperatorSpec) -> Iterator[Sample]:
         for index, written in enumerate(spec.samples):
@@ -243,8 +243,8 @@ def _skips(written: Iterable[dict[str, Value]]) -> list[Skip]:
 def _both(entries: tuple[str, ...] | None, restriction: tuple[str, ...] | None) -> tuple[str, ...] | None:
     """Return the dtypes in both lists. None means no restriction."""
     if entries is None or restriction is None:
-        given = entries if restriction is None else restriction
-        return None if given is None else dtypes.expand(given)
+        listed = entries if restriction is None else restriction
+        return None if listed is None else dtypes.expand(listed)
     return tuple(name for name in dtypes.expand(entries) if name in dtypes.expand(restriction))
 
 
@@ -260,10 +260,10 @@ def _too_long(label: str, named: dict[str, list[tuple[Value, str]]], source: Sou
 
 def _same_as_nothing(spec: SampleSpec, source: Source) -> Iterator[Problem]:
     """Yield a problem for each `{ same = ... }` that names no tensor among the arguments of its sample."""
-    given: dict[int | str, list[Value]] = {index: [item] for index, item in enumerate(spec.args)}
-    given.update({name: [item] for name, item in spec.kwargs.items()})
-    given.update(spec.grid)
-    known = [key for key, items in given.items() if all(isinstance(item, Tensor) for item in items)]
+    values: dict[int | str, list[Value]] = {index: [item] for index, item in enumerate(spec.args)}
+    values.update({name: [item] for name, item in spec.kwargs.items()})
+    values.update(spec.grid)
+    known = [key for key, items in values.items() if all(isinstance(item, Tensor) for item in items)]
     for place, part in parts({"args": spec.args, "kwargs": spec.kwargs, "grid": spec.grid}):
         if isinstance(part, SameValue) and part.same not in known:
             what = f"there is no tensor at position {part.same}" if isinstance(part.same, int) else ""

@@ -50,13 +50,13 @@ def explain(error: ValidationError, model: type[BaseModel], raw: Any, locate: Lo
         places.setdefault((path, what), []).append(item)
     # If something inside is wrong, the type error comes from a member of a union that was not meant.
     around = {path[:length] for path, what in places for length in range(len(path) + bool(what))}
-    found = {
+    problems = {
         (path, what): _problem(path, items, model, raw, partial(locate, key=what == "key"))
         for (path, what), items in places.items()
         if what or path not in around or not all(_is_type(item) for item in items)
     }
-    misspelt = {(path[:-1], problem.nearest) for (path, what), problem in found.items() if what == "key"}
-    return [problem for place, problem in found.items() if place not in misspelt]
+    misspelt = {(path[:-1], problem.nearest) for (path, what), problem in problems.items() if what == "key"}
+    return [problem for place, problem in problems.items() if place not in misspelt]
 
 
 def _path(loc: tuple[int | str, ...], raw: Any) -> Path:
@@ -169,20 +169,20 @@ def name_of(value: Any) -> str:
 
 def _keys(model: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:
     """Return the valid keys where pydantic rejected `loc[-1]`."""
-    return [name for found in _models_at(model, _names(loc[:-1])) for name in found.model_fields]
+    return [name for table in _models_at(model, _names(loc[:-1])) for name in table.model_fields]
 
 
 def _instead(key: str, model: type[BaseModel], loc: tuple[int | str, ...]) -> tuple[str, str]:
     """Return the key that an unknown one is a part of, as in `supports.forward_ad`, and what else it may be."""
     here = _models_at(model, _names(loc[:-1]))
-    for found in here:
-        for name, field in found.model_fields.items():
+    for table in here:
+        for name, field in table.model_fields.items():
             inner = [part for part in _models(field.annotation, {}) if key in part.model_fields]
             if inner and inner[0].__name__ in HOLDERS:
                 return (f"{name}.{key}" if HOLDERS[inner[0].__name__] else f"{name} = [{{ {key} = ... }}]"), ""
     if key in model.model_fields and model not in here:
         return "", f"{key} is a key of the operator"
-    takes_arguments = any({"args", "kwargs"} <= found.model_fields.keys() for found in here)
+    takes_arguments = any({"args", "kwargs"} <= table.model_fields.keys() for table in here)
     return "", f"a keyword argument of the operator goes under kwargs = {{ {key} = ... }}" if takes_arguments else ""
 
 
@@ -199,8 +199,8 @@ def _literals(loc: tuple[int | str, ...]) -> tuple[str, ...]:
 
 def _description(model: type[BaseModel], loc: tuple[int | str, ...]) -> str:
     """Return the description of a missing field."""
-    models = [found for found in _models_at(model, _names(loc[:-1])) if loc[-1] in found.model_fields]
-    return next((text for found in models if (text := found.model_fields[str(loc[-1])].description)), "")
+    models = [table for table in _models_at(model, _names(loc[:-1])) if loc[-1] in table.model_fields]
+    return next((text for table in models if (text := table.model_fields[str(loc[-1])].description)), "")
 
 
 def _names(loc: tuple[int | str, ...]) -> tuple[str, ...]:
@@ -213,12 +213,12 @@ def _models_at(model: type[BaseModel], names: tuple[str, ...]) -> list[type[Base
     models = [model]
     for name in names:
         if name.startswith("<"):
-            models = [found for found in models if _tag(found) == name] or models
+            models = [table for table in models if _tag(table) == name] or models
         else:
-            for found in models:
-                found.model_rebuild()  # else annotations may be names of what was defined later
-            fields = [found.model_fields[name] for found in models if name in found.model_fields]
-            models = [found for field in fields for found in _models(field.annotation, {})] or models
+            for table in models:
+                table.model_rebuild()  # else annotations may be names of what was defined later
+            fields = [table.model_fields[name] for table in models if name in table.model_fields]
+            models = [table for field in fields for table in _models(field.annotation, {})] or models
     return models
 
 
@@ -238,4 +238,4 @@ def _models(annotation: Any, seen: dict[int, Any]) -> list[type[BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     parts = get_args(annotation) or ((annotation.__value__,) if hasattr(annotation, "__value__") else ())
-    return [found for part in parts for found in _models(part, seen)]
+    return [table for part in parts for table in _models(part, seen)]

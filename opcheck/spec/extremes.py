@@ -81,6 +81,6 @@ def _searched(data: dict[str, Any]) -> Iterator[Found]:
 
 
 def _unseen(what: str, text: str) -> tuple[str, str]:
-    found = UNSEEN.search(text)
-    assert found is not None
-    return f"{what} contains a control character ({ascii(found[0])[1:-1]})", "printable text"
+    match = UNSEEN.search(text)
+    assert match is not None
+    return f"{what} contains a control character ({ascii(match[0])[1:-1]})", "printable text"

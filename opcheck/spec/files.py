@@ -58,14 +58,14 @@ def toml_files(folder: Path) -> list[Path]:
 
     Raises SpecError if a subfolder cannot be read.
     """
-    found: list[Path] = []
+    files: list[Path] = []
     problems: list[Problem] = []
 
     def unreadable(error: OSError) -> None:
         problems.append(Problem(shown(Path(error.filename)), 1, 1, f"cannot be read: {error.strerror}"))
 
     for place, _, names in os.walk(folder, onerror=unreadable):
-        found += [Path(place, name) for name in names if name.endswith(".toml") and name not in OTHERS]
+        files += [Path(place, name) for name in names if name.endswith(".toml") and name not in OTHERS]
     if problems:
         raise SpecError(problems)
-    return sorted(found)
+    return sorted(files)

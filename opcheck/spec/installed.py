@@ -17,9 +17,9 @@ def installed_folders() -> tuple[list[Path], list[Problem]]:
     folders: list[Path] = []
     problems: list[Problem] = []
     for entry in sorted(entry_points(group=GROUP), key=lambda entry: (entry.name, entry.value)):
-        found = _folders(entry.value)
-        folders += found
-        problems += [] if found else [_problem(entry)]
+        own = _folders(entry.value)
+        folders += own
+        problems += [] if own else [_problem(entry)]
     return list(dict.fromkeys(folders)), problems
 
 

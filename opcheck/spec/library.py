@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
-from opcheck.spec.claims import USUAL_TOLERANCES, Accuracy, Dtypes, OperatorTolerances, Supports, Tolerance, Tolerances
+from opcheck.spec.claims import Accuracy, Dtypes, OperatorTolerances, Supports, Tolerance, Tolerances
 from opcheck.spec.device import DeviceProfile
 from opcheck.spec.document import Document
 from opcheck.spec.dtypes import HALF
@@ -109,27 +109,21 @@ class DeviceClaims:
 
     def tolerance(self, check: str, dtype: str) -> Tolerance:
         """Return the tolerances for a check and dtype. A value is None if the default of the check applies."""
-        result = Tolerance()
-        for level in self.tolerances:
-            if level is not USUAL_TOLERANCES:  # nearly all are the defaults, which set nothing
-                result = result.over(level.at(check, dtype))
-        return result
+        levels = self.tolerances
+        return Tolerance.first_set(one for level in levels for one in (*level.exceptions(check, dtype), level))
 
     def value_tolerance(self, check: str, dtype: str) -> Tolerance:
         """Return the tolerances stated for comparing values: for the check, or for a dtype of half precision.
 
         Those of an operator and of finer dtypes are about finite differences.
         """
-        result = Tolerance()
-        for level in self.tolerances:
-            of_dtype = level.dtype.get(dtype, Tolerance()) if dtype in HALF else Tolerance()
-            result = result.over(level.check.get(check, Tolerance()).over(of_dtype))
-        return result
+        half = dtype if dtype in HALF else ""
+        return Tolerance.first_set(one for level in self.tolerances for one in level.exceptions(check, half))
 
     def accuracy(self, dtype: str) -> Accuracy | None:
         """Return what the spec says about digits that derivatives lose in a dtype, if anything."""
         own = (level.accuracy for level in self.tolerances if isinstance(level, OperatorTolerances))
-        return next((found for found in own if found is not None and found.covers(dtype)), None)
+        return next((one for one in own if one is not None and one.covers(dtype)), None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,14 +161,14 @@ class Operator:
     def variants(self) -> tuple[Variant, ...]:
         """The function, and the other ways to call it that the spec lists."""
         last = self.spec.callable_path.rsplit(".", 1)[-1].rsplit(":", 1)[-1]
-        found = [Variant("function", self.spec.callable_path)]
+        ways = [Variant("function", self.spec.callable_path)]
         for entry in self.spec.variants:
             if isinstance(entry, VariantTarget):
                 path = entry.target or self.spec.callable_path
-                found.append(Variant(entry.kind, path, tuple(entry.kwargs.items())))
+                ways.append(Variant(entry.kind, path, tuple(entry.kwargs.items())))
             else:
-                found.append(Variant(entry, f"torch.Tensor.{last}" + ("_" if entry == "inplace" else "")))
-        return tuple(found)
+                ways.append(Variant(entry, f"torch.Tensor.{last}" + ("_" if entry == "inplace" else "")))
+        return tuple(ways)
 
     @property
     def has_differentiable_reference(self) -> bool:
@@ -189,30 +183,20 @@ class Operator:
 
     def on(self, device: DeviceProfile) -> DeviceClaims:
         """Return its claims on a device, without the dtypes that the device lacks."""
-        return _on(self, device)
+        claims = self.spec.per_device.get(device.name, self.spec)
+        forward = tuple(filter(device.has, claims.dtypes.forward_names()))
+        return DeviceClaims(
+            forward,
+            # Without a forward pass there is no backward pass, even if the defaults of the file claim one.
+            tuple(name for name in claims.dtypes.backward_names() if name in forward),
+            claims.dtypes.exact,
+            claims.supports,
+            (claims.tolerance, device.tolerance),
+        )
 
     def dtypes_on(self, device: DeviceProfile) -> Dtypes:
         """Return the dtypes that the spec claims on a device, whether it has them or not."""
-        special = self.spec.per_device.get(device.name)
-        return special.dtypes if special and special.dtypes else self.spec.dtypes
-
-
-def _on(operator: Operator, device: DeviceProfile) -> DeviceClaims:
-    spec, special = operator.spec, operator.spec.per_device.get(device.name)
-    claimed = operator.dtypes_on(device)
-    supports = spec.supports
-    if special and special.supports:
-        supports = supports.model_copy(update=special.supports)
-    forward = tuple(filter(device.has, claimed.forward_names()))
-    own = (special.tolerance,) if special and special.tolerance else ()
-    return DeviceClaims(
-        forward,
-        # Without a forward pass there is no backward pass, even if the defaults of the file claim one.
-        tuple(name for name in claimed.backward_names() if name in forward),
-        claimed.exact if "exact" in claimed.model_fields_set else spec.dtypes.exact,
-        supports,
-        (*own, spec.tolerance, device.tolerance),
-    )
+        return self.spec.per_device.get(device.name, self.spec).dtypes
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from opcheck.spec.catalogue import Catalogue
-from opcheck.spec.claims import Supports
+from opcheck.spec.document import Document
 from opcheck.spec.entry import Entry
 from opcheck.spec.expand import Expansion, FindTemplate
 from opcheck.spec.explain import explain
@@ -20,8 +20,7 @@ from opcheck.spec.files import shown
 from opcheck.spec.library import Library, Operator
 from opcheck.spec.limits import Limits
 from opcheck.spec.names import not_importable, refused
-from opcheck.spec.operator import OperatorSpec
-from opcheck.spec.outline import around_operators
+from opcheck.spec.operator import OperatorSpec, SpecOutline
 from opcheck.spec.positions import Path as KeyPath
 from opcheck.spec.problems import Problem, SpecError, listing, nearest
 from opcheck.spec.templates import Template, builtin, builtin_names
@@ -146,7 +145,7 @@ class Loader:
         except SpecError as error:
             self.problems += error.problems
             return
-        problems = list(around_operators(document))
+        problems = _around_operators(document)
         self.problems += problems
         entries = document.data.get("operator")
         for index, entry in enumerate(entries if isinstance(entries, list) else ()):
@@ -162,12 +161,12 @@ class Loader:
 
     def _operator(self, entry: Entry, family: str, find: FindTemplate, *, complete: bool) -> Operator | None:
         """Return an operator, or None after reporting its mistakes."""
-        found: list[Problem] = []
+        problems: list[Problem] = []
         try:
             spec = OperatorSpec.model_validate(entry.raw)
         except ValidationError as error:
-            found = explain(error, OperatorSpec, entry.raw, entry.problem)
-            self.problems += found
+            problems = explain(error, OperatorSpec, entry.raw, entry.problem)
+            self.problems += problems
             # Check what is valid further, to report all mistakes at once.
             remaining = _without_mistakes(error, entry.raw)
             if remaining is None:
@@ -175,13 +174,13 @@ class Loader:
             spec = remaining
         expansion = Expansion(entry, find, self.limits)
         samples = expansion.samples(spec)
-        found += [*expansion.problems, *self._claims(spec, entry)]
-        if not found and complete and expansion.complete and not samples:
+        problems += [*expansion.problems, *self._claims(spec, entry)]
+        if not problems and complete and expansion.complete and not samples:
             what = f'operator "{spec.id}" has no samples' + (" left" if spec.samples else "")
             expected = "a skip, dtypes or layouts that leave at least one" if spec.samples else "samples = [...]"
-            found = [entry.problem(("samples",) if spec.samples else (), what, expected)]
-        self.problems += found
-        return Operator(spec, samples, family, entry.document, entry.index) if not found and samples else None
+            problems = [entry.problem(("samples",) if spec.samples else (), what, expected)]
+        self.problems += problems
+        return Operator(spec, samples, family, entry.document, entry.index) if not problems and samples else None
 
     def _claims(self, spec: OperatorSpec, entry: Entry) -> Iterator[Problem]:
         """Yield the mistakes that a model alone cannot see: names and bounds that depend on the project."""
@@ -222,15 +221,15 @@ class Loader:
             if self.devices is not None and name not in self.devices:
                 words = (f'unknown device "{name}"', listing(self.devices), nearest(name, self.devices))
                 yield entry.problem(path, *words, key=path[0] == "per_device")
-        for device, special in spec.per_device.items():
-            for name in special.supports:
-                if name not in Supports.model_fields:
-                    words = (
-                        f'unknown key "{name}"',
-                        listing(Supports.model_fields),
-                        nearest(name, Supports.model_fields),
-                    )
-                    yield entry.problem(("per_device", device, "supports", name), *words, key=True)
+
+
+def _around_operators(document: Document) -> list[Problem]:
+    """Return the mistakes of a spec file outside its operators. A default that they override may be one."""
+    try:
+        SpecOutline.model_validate(document.data)
+    except ValidationError as error:
+        return explain(error, SpecOutline, document.data, document.problem)
+    return []
 
 
 def _without_mistakes(error: ValidationError, raw: dict[str, Any]) -> OperatorSpec | None:

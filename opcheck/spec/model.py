@@ -25,16 +25,6 @@ FURTHER_KEYS = ConfigDict(extra="allow")
 """The configuration of a table that accepts keys not known in advance."""
 
 
-def named(kind: str) -> dict[str, Any]:
-    """Return what tells the JSON Schema that the strings of a key are names of one kind: checks, devices, ..."""
-    return {"names": kind}
-
-
-def keyed(kind: str) -> dict[str, Any]:
-    """Return what tells the JSON Schema that the keys of a table are names of one kind."""
-    return {"keys": kind}
-
-
 def refuse(what: str, expected: str = "", nearest: str = "", at: tuple[int | str, ...] = ()) -> PydanticCustomError:
     """Return the exception that a validator raises to report a mistake in opcheck's own words.
 
@@ -150,45 +140,48 @@ def _keyword(text: str) -> str:
     return text
 
 
-def _text(**keywords: str) -> WithJsonSchema:
-    """Return the JSON Schema of a string: the kind of `names` it is one of, or a `pattern` and what is `expected`.
+def _pattern_of(pattern: str) -> WithJsonSchema:
+    """Return the JSON Schema of a string: a pattern that refuses common mistakes, and nothing that is valid.
 
-    A pattern refuses common mistakes, and nothing that the validator accepts. It is simple, because editors do not have
-    Python's regular expressions.
+    It is simple, because editors do not have Python's regular expressions.
     """
-    return WithJsonSchema({"type": "string", **keywords})
+    return WithJsonSchema({"type": "string", "pattern": pattern})
 
 
+def named(kind: str) -> WithJsonSchema:
+    """Return the JSON Schema of a string that is one of the names of a kind: checks, devices, ..."""
+    return WithJsonSchema({"type": "string", "names": kind})
+
+
+CheckName = Annotated[str, named("check")]
+DeviceName = Annotated[str, named("device")]
 Dotted = Annotated[
     str,
     AfterValidator(_dotted),
-    _text(pattern=r"^[^\s.:()/-]+([.:][^\s.:()/-]+)+$", expected="expected a dotted path, such as torch.sin"),
+    _pattern_of(r"^[^\s.:()/-]+([.:][^\s.:()/-]+)+$"),
 ]
 ModuleName = Annotated[
     str,
     AfterValidator(_module_name),
-    _text(pattern=r"^[^\s.:()/-]+(\.[^\s.:()/-]+)*$", expected="expected a module, such as mylib.ops"),
+    _pattern_of(r"^[^\s.:()/-]+(\.[^\s.:()/-]+)*$"),
 ]
 NewDtype = Annotated[
     str,
     AfterValidator(_new_dtype),
-    _text(pattern=r"^[a-z]\w*$", expected="expected a name in torch, such as float8_e8m0fnu"),
+    _pattern_of(r"^[a-z]\w*$"),
 ]
 """The name of a dtype that opcheck does not know."""
-DtypeEntry = Annotated[str, AfterValidator(_dtype_entry), _text(names="dtype entry")]
+DtypeEntry = Annotated[str, AfterValidator(_dtype_entry), named("dtype entry")]
 VersionCondition = Annotated[
     str,
     AfterValidator(_specifier),
-    _text(
-        pattern=r"^\s*((~=|===?|!=|<=?|>=?)[^,]+(,\s*|$))*$",
-        expected='expected a condition such as "<2.12" or ">=2.6,<3"',
-    ),
+    _pattern_of(r"^\s*((~=|===?|!=|<=?|>=?)[^,]+(,\s*|$))*$"),
 ]
 Pattern = Annotated[str, AfterValidator(_pattern)]
 Identifier = Annotated[
     str,
     AfterValidator(_identifier),
-    _text(pattern=r"^[^\s\[\]:/,]+$", expected="expected letters, digits and any of _ . + = -"),
+    _pattern_of(r"^[^\s\[\]:/,]+$"),
 ]
 MarkName = Annotated[Identifier, AfterValidator(_mark_name)]
 """A name to select cases by. It becomes a pytest marker."""

@@ -35,9 +35,9 @@ class Init(Model):
 
     @model_validator(mode="after")
     def _one_distribution(self) -> "Init":
-        given = self.model_fields_set
-        kinds = [kind for kind in (UNIFORM, NORMAL, EXPLICIT) if given & set(kind)]
-        if len(kinds) > 1 or (kinds == [EXPLICIT] and "exclude" in given):
+        written = self.model_fields_set
+        kinds = [kind for kind in (UNIFORM, NORMAL, EXPLICIT) if written & set(kind)]
+        if len(kinds) > 1 or (kinds == [EXPLICIT] and "exclude" in written):
             raise refuse("init mixes distributions", "low and high; or mean and std; or values")
         if self.low is not None and self.high is not None and self.low >= self.high:
             raise refuse(f"low = {self.low:g} is not below high = {self.high:g}")

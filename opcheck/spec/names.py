@@ -1,34 +1,78 @@
-"""Which dotted paths a spec may name, as far as the text of the path tells. docs/security.md has the reasons."""
+"""What a spec may name: the allow-list, and what the text of a dotted path tells by it.
+
+`opcheck/samples/resolve.py` follows a path that is acceptable as text, and `members.py` beside it has a test for each
+kind of object in the list. docs/security.md has the reasons.
+"""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 from opcheck.spec.problems import nearest
 
 Words = tuple[str, str, str]
 """What is wrong, what was expected, the nearest valid name."""
 
-NAMESPACES = {
-    "torch": (
-        "torch", "torch.Tensor", "torch.nn.functional", "torch.distributions", "torch.fft", "torch.linalg",
-        "torch.masked", "torch.nested", "torch.nn", "torch.signal.windows", "torch.sparse", "torch.special",
+Kind = Literal[
+    "array function", "class of modules", "constant", "distribution", "function of numbers", "function of SciPy",
+    "maker of arrays", "method", "operator", "operator of the dispatcher", "operator on tensors",
+]  # fmt: skip
+"""What an object is: `opcheck/samples/members.py` has the test for each."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a library that specs may name something in."""
+
+    kinds: tuple[Kind, ...]
+    """What it must be: any of these."""
+    never: tuple[str, ...] = ()
+    """Names that would be one of these and must not be called: files, raw memory, hooks, callbacks, process state."""
+
+
+_SCIPY = (
+    "scipy.linalg", "scipy.ndimage", "scipy.signal", "scipy.signal.windows", "scipy.spatial.distance", "scipy.special",
+    "scipy.stats",
+)  # fmt: skip
+PARTS = {
+    "torch": Part(("operator", "constant"), ("from_file", "frombuffer")),
+    "torch.Tensor": Part(("method",), (
+        "apply_", "backward", "const_data_ptr", "data_ptr", "map2_", "map_", "module_load", "record_stream",
+        "register_hook", "register_post_accumulate_grad_hook", "set_", "share_memory_", "storage", "untyped_storage",
+    )),
+    "torch.nn.functional": Part(("operator",)),
+    "torch.distributions": Part(("distribution",)),
+    "torch.fft": Part(("operator",)),
+    "torch.linalg": Part(("operator",)),
+    "torch.masked": Part(("operator",)),
+    "torch.nested": Part(("operator",)),
+    "torch.nn": Part(("class of modules",)),
+    "torch.signal.windows": Part(("operator",)),
+    "torch.sparse": Part(("operator",), ("as_sparse_gradcheck",)),
+    "torch.special": Part(("operator",)),
+    "torch.ops.aten": Part(("operator on tensors",)),
+    "torch.ops.prims": Part(("operator on tensors",)),
+    "numpy": Part(
+        ("array function", "maker of arrays", "constant"), ("save", "savetxt", "savez", "savez_compressed")
     ),
-    "numpy": ("numpy", "numpy.fft", "numpy.linalg"),
-    "scipy": (
-        "scipy.fft", "scipy.linalg", "scipy.ndimage", "scipy.signal", "scipy.signal.windows", "scipy.spatial.distance",
-        "scipy.special", "scipy.stats",
-    ),
-    "math": ("math",),
+    "numpy.fft": Part(("array function",)),
+    "numpy.linalg": Part(("array function",)),
+    "scipy.fft": Part(("array function", "function of SciPy"), (
+        "get_workers", "register_backend", "set_backend", "set_global_backend", "set_workers", "skip_backend",
+    )),
+    **dict.fromkeys(_SCIPY, Part(("array function", "function of SciPy"))),
+    "math": Part(("function of numbers", "constant")),
 }  # fmt: skip
-"""The parts of these libraries that specs may name: their functions take and return tensors, arrays or numbers."""
+"""The parts of torch that specs may name, and those of NumPy, SciPy and math that references may."""
 
 DISPATCHER = "torch.ops"
-OPERATORS_OF_TORCH = ("aten", "prims")
-"""The namespaces of `torch.ops` with torch's own operators that are meant to be called."""
+REGISTERED = Part(("operator of the dispatcher",))
+"""A namespace of `torch.ops` that the project opens: what is registered there is the project's own."""
 
-_KNOWN = frozenset(namespace for namespaces in NAMESPACES.values() for namespace in namespaces)
+_LIBRARIES = frozenset(part.partition(".")[0] for part in PARTS)
 _BINARY = (
     "add", "and", "div", "eq", "floordiv", "ge", "gt", "le", "lshift", "lt", "matmul", "mod", "mul", "ne", "or", "pow",
     "rshift", "sub", "truediv", "xor",
@@ -41,63 +85,71 @@ _SPECIAL |= {f"__{name}__" for name in ("abs", "getitem", "invert", "neg", "pos"
 def refused(path: str, modules: Sequence[str]) -> Words | None:
     """Return the message for a path that a spec may not name, or None if its text is acceptable."""
     dotted = path.replace(":", ".")
-    if dotted == DISPATCHER:
-        return f'"{path}" is a module', "", ""
-    if namespace_of(dotted, modules) or is_dispatched(dotted, modules):
+    if part_of(dotted, modules):
         return None
-    if dotted in _KNOWN or dotted in modules:
+    if dotted in (*PARTS, *modules, DISPATCHER):
         return f'"{path}" is a {"class" if dotted == "torch.Tensor" else "module"}', "", ""
-    root = dotted.partition(".")[0]
-    home = home_of(dotted, modules)
+    root, home = dotted.partition(".")[0], home_of(dotted, modules)
     if root not in modules and not home:
         expected, near = f"a path inside {', '.join(modules)} (modules of [tool.opcheck])", nearest(root, modules)
-        if not near and root not in (*sys.stdlib_module_names, *NAMESPACES):
+        if not near and not is_shared(root):
             expected += f'; to allow it, write modules = [..., "{root}"] there'
         return f'"{path}" is outside the allowed modules', expected, near
     if dotted.startswith(f"{DISPATCHER}."):
-        return _not_dispatched(path, dotted, modules)
+        return _not_registered(path, dotted, modules)
     return _private(path, dotted, home or root) or (None if home else _unlisted(path, dotted, root))
 
 
-def namespace_of(dotted: str, modules: Sequence[str]) -> str:
-    """Return the namespace of an allowed library whose public member a path names, or an empty string."""
-    namespace, _, name = dotted.rpartition(".")
-    if namespace not in _KNOWN or namespace.partition(".")[0] not in modules or dotted in _KNOWN:
+def part_of(dotted: str, modules: Sequence[str]) -> str:
+    """Return the part of an allowed library that has a member with this path, or an empty string."""
+    part, _, name = dotted.rpartition(".")
+    if dotted.startswith(f"{DISPATCHER}."):
+        return _namespace_of(dotted, modules)
+    if part not in PARTS or part.partition(".")[0] not in modules or name in PARTS[part].never:
+        return ""
+    if dotted in (*PARTS, DISPATCHER):
         return ""
     if not name.startswith("_"):
-        return namespace
+        return part
     # The documented operators on lists of tensors, and the methods behind Python's operators.
-    listed = name.startswith("_foreach_") if namespace == "torch" else name in _SPECIAL
-    return namespace if listed and namespace in ("torch", "torch.Tensor") else ""
+    listed = name.startswith("_foreach_") if part == "torch" else part == "torch.Tensor" and name in _SPECIAL
+    return part if listed else ""
 
 
-def is_dispatched(dotted: str, modules: Sequence[str]) -> bool:
-    """Return whether a path is `torch.ops.<namespace>.<operator>[.<overload>]` in an allowed namespace."""
-    if not dotted.startswith(f"{DISPATCHER}."):
-        return False
+def _namespace_of(dotted: str, modules: Sequence[str]) -> str:
+    """Return the namespace of `torch.ops.<namespace>.<operator>[.<overload>]`, if it is open and the names are public.
+
+    Open are torch's own namespaces, those named like a package of the project, and those that the project lists.
+    """
     _, _, namespace, *names = dotted.split(".")
-    if len(names) not in (1, 2) or any(name.startswith("__") for name in names):
-        return False
-    private = namespace in OPERATORS_OF_TORCH and names[0].startswith("_")
-    return _is_open(namespace, modules) and not private
+    path = f"{DISPATCHER}.{namespace}"
+    if len(names) not in (1, 2) or not _is_open(path, modules) or any(name.startswith("__") for name in names):
+        return ""
+    return "" if path in PARTS and names[0].startswith("_") else path
 
 
 def _is_open(namespace: str, modules: Sequence[str]) -> bool:
-    """Return whether specs may name the operators of a namespace.
-
-    Allowed are torch's own namespaces, those named like a package of the project, and those that the project lists
-    (`torch.ops.<namespace>` among its modules).
-    """
-    if namespace in OPERATORS_OF_TORCH:
+    if namespace in PARTS:
         return "torch" in modules
-    packages = {module.partition(".")[0] for module in modules} - NAMESPACES.keys()
-    return f"{DISPATCHER}.{namespace}" in modules or namespace in packages
+    packages = {module.partition(".")[0] for module in modules} - _LIBRARIES
+    return namespace in modules or namespace.removeprefix(f"{DISPATCHER}.") in packages
 
 
 def home_of(dotted: str, modules: Sequence[str]) -> str:
     """Return the innermost module of the project that contains a path, or an empty string."""
-    homes = [module for module in own(modules) if dotted.startswith(f"{module}.")]
-    return max(homes, key=len, default="")
+    if dotted.startswith(f"{DISPATCHER}."):  # operators are no modules, and what opens them is a rule of its own
+        return ""
+    return max((module for module in own(modules) if dotted.startswith(f"{module}.")), key=len, default="")
+
+
+def own(modules: Sequence[str]) -> list[str]:
+    """Return the modules that are allowed as a whole: all except the libraries of which `PARTS` are."""
+    return [module for module in modules if module not in _LIBRARIES]
+
+
+def is_shared(package: str) -> bool:
+    """Return whether a package is a library of `PARTS` or Python's own, and so none to be opened as a whole."""
+    return package in sys.stdlib_module_names or package in _LIBRARIES
 
 
 def not_importable(module: str, modules: Sequence[str]) -> Words | None:
@@ -110,38 +162,38 @@ def not_importable(module: str, modules: Sequence[str]) -> Words | None:
     return f'"{module}" is outside the modules of the project', expected, nearest(module, allowed)
 
 
-def own(modules: Sequence[str]) -> list[str]:
-    """Return the modules that are allowed as a whole: all except the libraries in `NAMESPACES`."""
-    return [module for module in modules if module not in NAMESPACES]
-
-
 def _private(path: str, dotted: str, home: str) -> Words | None:
     """Return the message for a path with a private or special name beyond the allowed module."""
     parts = dotted.split(".")
     for index in range(home.count(".") + 1, len(parts)):
         if parts[index].startswith("_"):
             expected = "public names"
-            if index < len(parts) - 1 and not parts[index].startswith("__") and home not in NAMESPACES:
+            if index < len(parts) - 1 and not parts[index].startswith("__") and home not in _LIBRARIES:
                 expected += f', or "{".".join(parts[: index + 1])}" among the modules of [tool.opcheck]'
             return f'"{path}": "{parts[index]}" is private', expected, ""
     return None
 
 
-def _not_dispatched(path: str, dotted: str, modules: Sequence[str]) -> Words:
+def _not_registered(path: str, dotted: str, modules: Sequence[str]) -> Words:
+    """Return the message for a path in `torch.ops` that names no operator of an open namespace."""
     parts = dotted.split(".")
     if len(parts) < 4:
         return f'"{path}" is a module', "", ""
-    if _is_open(parts[2], modules):
+    namespace = ".".join(parts[:3])
+    if _is_open(namespace, modules):
         return f'"{path}" is not a public operator', "torch.ops.<namespace>.<operator>[.<overload>]", ""
     what = f'"{path}": the operators of "{parts[2]}" are outside the allowed modules'
-    return what, f'"{DISPATCHER}.{parts[2]}" among the modules of [tool.opcheck]', ""
+    return what, f'"{namespace}" among the modules of [tool.opcheck]', ""
 
 
 def _unlisted(path: str, dotted: str, root: str) -> Words:
     """Return the message for a path into a part of a library that specs may not name."""
-    namespace, _, name = dotted.rpartition(".")
-    parent, _, last = namespace.rpartition(".")
-    beside = [known.rpartition(".")[2] for known in NAMESPACES[root] if known.rpartition(".")[0] == parent]
-    near = nearest(last, beside)
+    part, _, name = dotted.rpartition(".")
+    if part in PARTS and name in PARTS[part].never:
+        what = "it deals with files, raw memory, hooks or the state of the process"
+        return f'"{path}" may not be named in a spec: {what}', "", ""
+    listed = [known for known in PARTS if known.partition(".")[0] == root]
+    parent, _, last = part.rpartition(".")
+    near = nearest(last, [known.rpartition(".")[2] for known in listed if known.rpartition(".")[0] == parent])
     hint = ".".join(filter(None, (parent, near, name))) if near else ""
-    return f'"{path}" is not in a part of {root} that specs may name', f"a name in {', '.join(NAMESPACES[root])}", hint
+    return f'"{path}" is not in a part of {root} that specs may name', f"a name in {', '.join(listed)}", hint

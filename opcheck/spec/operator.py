@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from opcheck.spec.claims import (
     USUAL_TOLERANCES,
@@ -21,6 +21,7 @@ from opcheck.spec.claims import (
 )
 from opcheck.spec.model import (
     FURTHER_KEYS,
+    DeviceName,
     Dotted,
     DtypeEntry,
     Frozen,
@@ -30,7 +31,6 @@ from opcheck.spec.model import (
     Model,
     ModuleName,
     VersionCondition,
-    keyed,
     named,
     refuse,
 )
@@ -74,7 +74,7 @@ class TemplateUse(Grid):
 
     model_config = FURTHER_KEYS
 
-    use: str = Field(description="the name of the template", json_schema_extra=named("template"))
+    use: Annotated[str, named("template")] = Field(description="the name of the template")
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -118,13 +118,13 @@ def _one_of_a_kind(variants: list[str | VariantTarget]) -> list[str | VariantTar
 
 
 class PerDevice(Model):
-    """What differs on one device."""
+    """What differs on one device. Tables are merged with those of the operator; arrays replace them."""
 
-    dtypes: DtypeClaims | None = Field(default=None, description="the dtypes it supports there")
-    supports: dict[str, bool] = Field(
-        default_factory=dict, description="keys of `supports` that differ", json_schema_extra=keyed("feature")
+    dtypes: DtypeClaims = Field(default=Dtypes.model_construct(), description="the dtypes it supports there")
+    supports: Supports = Field(default=Supports.model_construct(), description="keys of `supports` that differ")
+    tolerance: OperatorTolerances = Field(
+        default_factory=lambda: USUAL_TOLERANCES, description="tolerances of comparisons there"
     )
-    tolerance: OperatorTolerances | None = Field(default=None, description="tolerances of comparisons there")
 
 
 class PerTorch(Model):
@@ -146,12 +146,8 @@ class Claims(Model):
         default_factory=list, description="other ways to call it: `torch.Tensor.sin`, `torch.Tensor.sin_`"
     )
     dtypes: DtypeClaims = Field(default=Dtypes.model_construct(), description="the dtypes in which it works")
-    devices: Strings | None = Field(
-        default=None, description="the devices it runs on; default: all", json_schema_extra=named("device")
-    )
-    per_device: dict[str, PerDevice] = Field(
-        default_factory=dict, description="what differs on a device", json_schema_extra=keyed("device")
-    )
+    devices: Frozen[DeviceName] | None = Field(default=None, description="the devices it runs on; default: all")
+    per_device: dict[DeviceName, PerDevice] = Field(default_factory=dict, description="what differs on a device")
     per_torch: dict[VersionCondition, PerTorch] = Field(
         default_factory=dict, description='what differs with versions of torch that meet a condition, such as "<2.14"'
     )
@@ -264,7 +260,21 @@ class SpecFile(Model):
     defaults: Defaults = Field(
         default=Defaults.model_construct(), description="defaults for every operator of the file"
     )
-    operator: list[OperatorSpec] = Field(description="the operators and what they claim")
+    operator: list[OperatorSpec] = Field(min_length=1, description="the operators and what they claim")
+
+
+def _array_of_tables(written: Any) -> Any:
+    if isinstance(written, dict):
+        raise refuse("operator is not an array of tables", "[[operator]], in double brackets")
+    return written
+
+
+class SpecOutline(SpecFile):
+    """A spec file apart from its operators: each of them is validated on its own, with the defaults merged in."""
+
+    operator: Annotated[list[dict[str, Any]], BeforeValidator(_array_of_tables)] = Field(  # type: ignore[assignment]
+        min_length=1, description="at least one [[operator]]"
+    )
 
 
 class TemplateHead(Model):

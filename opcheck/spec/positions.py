@@ -97,10 +97,10 @@ class _Node:
 
     def child(self, name: str, written: _Extent) -> _Node:
         """Return the child with that name, created on first mention."""
-        found = self.children.get(name)
-        if found is None:
-            found = self.children[name] = _Node(key=written)
-        return found
+        child = self.children.get(name)
+        if child is None:
+            child = self.children[name] = _Node(key=written)
+        return child
 
     def append(self, key: _Extent | None = None) -> _Node:
         """Add a child at the end of an array."""

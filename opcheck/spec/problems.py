@@ -62,8 +62,8 @@ def nearest(word: object, choices: Iterable[str]) -> str:
 
 def suggestion(word: object, choices: Iterable[str]) -> str:
     """Return `; did you mean "..."?` for the end of a message, or an empty string."""
-    found = nearest(word, choices)
-    return f'; did you mean "{found}"?' if found else ""
+    near = nearest(word, choices)
+    return f'; did you mean "{near}"?' if near else ""
 
 
 @lru_cache(maxsize=512)
@@ -71,8 +71,8 @@ def _nearest(word: str, choices: tuple[str, ...]) -> str:
     if len(word) > LONGEST:
         return ""
     likely = choices if len(choices) <= COMPARED else _likely(word, choices)
-    found = difflib.get_close_matches(word, likely, n=1, cutoff=SIMILAR)
-    return found[0] if found else ""
+    close = difflib.get_close_matches(word, likely, n=1, cutoff=SIMILAR)
+    return close[0] if close else ""
 
 
 def _likely(word: str, choices: Iterable[str]) -> list[str]:

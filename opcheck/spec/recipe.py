@@ -4,10 +4,10 @@ import json
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
 from opcheck.spec import dtypes
-from opcheck.spec.model import Frozen, Model, refuse
+from opcheck.spec.model import Frozen, Model, named, refuse
 from opcheck.spec.problems import nearest
 
 Structure = Literal[
@@ -37,9 +37,7 @@ def _known_dtype(name: str) -> str:
     return name
 
 
-DtypeName = Annotated[
-    str, AfterValidator(_known_dtype), WithJsonSchema({"type": "string", "names": "dtype or precision"})
-]
+DtypeName = Annotated[str, AfterValidator(_known_dtype), named("dtype or precision")]
 Count = Annotated[int, Field(ge=0)]
 
 
@@ -88,6 +86,13 @@ def _sizes(value: Any) -> tuple[int, ...]:
 
 class Tensor(Model):
     """A recipe for a tensor: either `shape` or `values`, and whatever is special about it."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "anyOf": [{"required": ["shape"]}, {"required": ["values"]}],
+            "not": {"required": ["shape", "values"]},
+        }
+    )
 
     shape: Frozen[Count] | None = Field(
         default=None, max_length=64, description="sizes; `[]` means rank 0, a 0 makes the tensor empty"
@@ -147,14 +152,14 @@ class Tensor(Model):
 
     def _contradictions(self) -> Iterator[tuple[str, str]]:
         """Yield, for keys that cannot be combined, what is wrong and what was expected."""
-        given, rank, layout = self.model_fields_set, len(self.sizes), self.layout
+        written, rank, layout = self.model_fields_set, len(self.sizes), self.layout
         if self.blocksize is not None and layout not in BLOCKED:
             yield f"blocksize does not apply to the layout {layout}", f"layout {' or '.join(BLOCKED)}"
         for key in ("nnz", "dense_dim"):
-            if key in given and layout not in SPARSE_LAYOUTS:
+            if key in written and layout not in SPARSE_LAYOUTS:
                 yield f"{key} does not apply to the layout {layout}", "a sparse layout"
         for key in ("memory", "conj", "neg"):
-            if key in given and layout not in ("strided", "jagged"):
+            if key in written and layout not in ("strided", "jagged"):
                 yield f"{key} does not apply to the layout {layout}", "the layout strided or jagged"
         least = 0 if layout in ("strided", "mkldnn", "sparse_coo") else 2
         if rank < least:
@@ -163,11 +168,11 @@ class Tensor(Model):
         square += [self.through] if self.through in SQUARE_THROUGH else []
         if square and (rank < 2 or self.sizes[-1] != self.sizes[-2]):
             yield f"{square[0]} needs square matrices, not the shape {list(self.sizes)}", "two equal last dimensions"
-        if self.normal and given & {"low", "high"}:
+        if self.normal and written & {"low", "high"}:
             yield "low and high do not go with mean and std", "either bounds, or mean and std"
-        if "values" in given:
+        if "values" in written:
             for key in ("low", "high", "exclude", "mean", "std"):
-                if key in given:
+                if key in written:
                     yield f"{key} does not apply to explicit values", f"either values or {key}"
             if self.structure in ("distinct", "permutation", "one_hot"):
                 yield f"the structure {self.structure} would replace the explicit values", "either values or structure"

@@ -1,43 +1,50 @@
-"""The JSON Schema of spec files, templates and device profiles, for editors."""
+"""The JSON Schema of spec files, templates and device profiles, for editors. pydantic writes it from the models."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import tomli
 from pydantic import BaseModel
-from pydantic.json_schema import models_json_schema
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue, models_json_schema
+from pydantic_core import core_schema
 
-from opcheck.spec.claims import When
 from opcheck.spec.device import ProfileFile
 from opcheck.spec.model import Model
 from opcheck.spec.operator import SpecFile, TemplateFile, TemplateUse
-from opcheck.spec.recipe import Tensor
 from opcheck.spec.render import render
-from opcheck.spec.unions import Schema, if_known, merged, refusal, required, said_once, unknown_key
 from opcheck.spec.vocabulary import Vocabulary
 
 EXAMPLES = Path(__file__).parent / "builtin" / "examples.toml"
 FILES: dict[str, type[Model]] = {"operator": SpecFile, "template": TemplateFile, "device": ProfileFile}
 """The kinds of files, and the key that each one must have."""
-NULL = {"type": "null"}
-REFERENCE = "#/$defs/"
 
 
-def json_schema(vocabulary: Vocabulary) -> Schema:
+def json_schema(vocabulary: Vocabulary) -> JsonSchemaValue:
     """Return the JSON Schema (draft 7) of spec files, templates and device profiles.
 
     vocabulary: the checks, devices and templates to offer. Other names are refused if it is complete.
     """
     _build(Model)
-    _, written = models_json_schema([(model, "validation") for model in FILES.values()])
-    writer = _Writer(written["$defs"], vocabulary)
-    file = _any_file({key: writer.table(model) for key, model in FILES.items()})
-    head = {"$schema": "http://json-schema.org/draft-07/schema#", "title": "opcheck spec"}
-    return {**head, **said_once({**file, "$defs": writer.referred(file)})}
+    writer = type("Writer", (_Writer,), {"vocabulary": vocabulary})
+    models = [(model, "validation") for model in FILES.values()]
+    _, written = models_json_schema(models, schema_generator=writer)  # type: ignore[arg-type]
+    definitions = written["$defs"]
+    kinds = {key: definitions.pop(model.__name__) for key, model in FILES.items()}
+    rule: JsonSchemaValue = {}
+    for key, kind in kinds.items():  # a file is a spec unless it has the key `template` or `device`
+        own = {"required": kind["required"], "propertyNames": {"enum": list(kind["properties"])}}
+        rule = {"if": {"required": [key]}, "then": own, "else": rule} if rule else own
+    return {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": "opcheck spec",
+        "type": "object",
+        "properties": {key: node for kind in kinds.values() for key, node in kind["properties"].items()},
+        **rule,
+        "$defs": definitions,
+    }
 
 
 def _build(model: type[Model]) -> None:
@@ -47,20 +54,6 @@ def _build(model: type[Model]) -> None:
         _build(derived)
 
 
-def _any_file(files: Mapping[str, Schema]) -> Schema:
-    """Return the schema of any file. A template or a device profile is one that has the key `template` or `device`."""
-    properties = {key: value for file in files.values() for key, value in file["properties"].items()}
-    lone = {"properties": {"samples": refusal("only with template")}}
-    rule = {"if": {"required": ["samples"]}, "then": lone, "else": if_known(properties, {"required": ["operator"]})}
-    for key in ("device", "template"):
-        own = files[key]["properties"]
-        others = {other: refusal(f"does not go with {key}") for other in properties if other not in own}
-        needed = [name for name, field in FILES[key].model_fields.items() if field.is_required()]
-        then = {"required": needed, "properties": others}
-        rule = {"if": {"required": [key]}, "then": then, "else": rule}
-    return {"type": "object", "properties": properties, "additionalProperties": unknown_key(properties), **rule}
-
-
 @lru_cache(maxsize=1)
 def _examples() -> dict[str, dict[str, list[Any]]]:
     return tomli.loads(EXAMPLES.read_text(encoding="utf-8"))
@@ -68,161 +61,99 @@ def _examples() -> dict[str, dict[str, list[Any]]]:
 
 def examples(model: type[BaseModel], key: str) -> list[Any]:
     """Return examples of the values of a key. They stand under the class that declares it."""
-    found = (_examples().get(base.__name__, {}).get(key) for base in model.__mro__)
-    return next((given for given in found if given), [])
+    listed = (_examples().get(base.__name__, {}).get(key) for base in model.__mro__)
+    return next((one for one in listed if one), [])
 
 
-class _Writer:
-    """Rewrites the definitions of pydantic."""
+class _Writer(GenerateJsonSchema):
+    """pydantic's writer, for TOML and for draft 7, the newest that Taplo knows. It adds names and examples."""
 
-    def __init__(self, definitions: Mapping[str, Schema], vocabulary: Vocabulary) -> None:
-        self.definitions, self.vocabulary = definitions, vocabulary
-        self._written: dict[str, Schema] = {}
+    vocabulary: ClassVar[Vocabulary]
 
-    def table(self, model: type[BaseModel]) -> Schema:
-        """Return the schema of a model."""
-        definition = self.definitions[model.__name__]
-        keys = {key: self._key(model, key, node) for key, node in definition["properties"].items()}
-        table: Schema = {"type": "object", "description": _about(model), "properties": keys}
-        if model is TemplateUse:
-            return self._use(table)
-        if model.model_config.get("extra") == "allow":
-            return table
-        table["additionalProperties"] = unknown_key(keys)
-        if model is Tensor:
-            return table | _shape_or_values(keys)
-        if issubclass(model, When):
-            table["minProperties"] = 1
-        return required(table | {key: definition[key] for key in ("required",) if key in definition})
+    def field_title_should_be_set(self, _: object) -> bool:
+        """Return False: the key itself says it."""
+        return False
 
-    def _key(self, model: type[BaseModel], key: str, node: Schema) -> Schema:
-        """Return the schema of a key, with what an editor shows of it."""
-        given = examples(model, key)
-        shown = [str(node.get("description") or _about(model))]
-        shown += [f"Example: `{key} = {render(given[0])}`"] if given else []
-        found = self.inline(self.value(node)) | {"description": "\n\n".join(shown)}
-        if given:
-            found["examples"] = given
-        if node.get("default") is not None and not isinstance(node["default"], dict):
-            found["default"] = node["default"]
-        return found
+    def nullable_schema(self, schema: core_schema.NullableSchema) -> JsonSchemaValue:
+        """Return the schema of the value: TOML has no null."""
+        return self.generate_inner(schema["schema"])
 
-    def value(self, node: Schema, names: str = "") -> Schema:
-        """Return the schema of a value. `names` is the kind of the names in it, if it is about any."""
-        names = node.get("names", names)
-        if "$ref" in node:
-            return {"$ref": node["$ref"]}
-        members = node.get("anyOf") or node.get("oneOf")
-        if members:
-            return merged([self.inline(self.value(member, names)) for member in members if member != NULL])
-        kind = node.get("type")
-        found = {key: value for key, value in node.items() if key in KEPT}
-        if kind == "array":
-            return found | self._items(node, names)
-        if kind == "object":
-            return found | self._map(node)
-        if kind == "string" and names:
-            return found | self._named(names)
-        if "expected" in node:
-            return found | {"if": {"pattern": node["pattern"]}, "else": refusal(node["expected"])}
-        return found | ({"type": ["number", "null"]} if kind == "number" else {})  # Taplo reads inf and nan as null
+    def float_schema(self, schema: core_schema.FloatSchema) -> JsonSchemaValue:
+        """Return the schema of a number. Taplo reads inf and nan as null."""
+        return super().float_schema(schema) | {"type": ["number", "null"]}
 
-    def inline(self, schema: Schema) -> Schema:
-        """Return what a schema refers to. Draft 7 ignores what stands beside a `$ref`, a description too."""
-        return self._referred(str(schema["$ref"]).removeprefix(REFERENCE)) if "$ref" in schema else schema
+    def tuple_schema(self, schema: core_schema.TupleSchema) -> JsonSchemaValue:
+        """Return the schema of an array. In draft 7, `items` lists those of fixed length."""
+        written = super().tuple_schema(schema)
+        return written | {"items": written.pop("prefixItems")} if "prefixItems" in written else written
 
-    def referred(self, schema: Schema) -> dict[str, Schema]:
-        """Return the definitions that a schema refers to, directly or through others."""
-        found: dict[str, Schema] = {}
-        waiting = [schema]
-        while waiting:
-            for name in sorted(set(_references(waiting.pop())) - found.keys()):
-                found[name] = self._referred(name)
-                waiting.append(found[name])
-        return found
+    def tagged_union_schema(self, schema: core_schema.TaggedUnionSchema) -> JsonSchemaValue:
+        """Return the schema of a value of several kinds. A table may look like two of them."""
+        return {"anyOf": super().tagged_union_schema(schema)["oneOf"]}
 
-    def _referred(self, name: str) -> Schema:
-        if name not in self._written:
-            model = _models().get(name)
-            self._written[name] = self.value(self.definitions[name]) if model is None else self.table(model)
-        return self._written[name]
+    def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
+        """Return the schema of a key, with its default if TOML can write it and it says something."""
+        written = super().default_schema(schema)
+        if written.get("default") is None or isinstance(written["default"], dict):
+            written.pop("default", None)
+        return written
 
-    def _items(self, node: Schema, names: str) -> Schema:
-        if "prefixItems" in node:
-            return {"items": [self.value(item) for item in node["prefixItems"]]}
-        return {"items": self.value(node["items"], names)} if node.get("items") else {}
+    def generate_inner(self, schema: Any) -> JsonSchemaValue:
+        """Return the schema of anything. A string that is a name of some kind has those that are known."""
+        written = super().generate_inner(schema)
+        return self._named(written["names"]) if "names" in written else written
 
-    def _map(self, node: Schema) -> Schema:
-        """Return the schema of a table whose keys are names."""
-        inside = node.get("additionalProperties", True)
-        value = self.value(inside) if isinstance(inside, dict) else {}
-        if "keys" not in node:
-            return {"additionalProperties": value}
-        kind = node["keys"]
+    def _named(self, kind: str) -> JsonSchemaValue:
         known = self.vocabulary.names(kind)
-        rest = value if self.vocabulary.open(kind) else unknown_key(known)
-        return {"properties": dict.fromkeys(known, value), "additionalProperties": rest}
-
-    def _named(self, kind: str) -> Schema:
-        """Return what is special about a string that is a name."""
-        known = self.vocabulary.names(kind)
-        choice: Schema = {"enum": list(known)}
+        choice: JsonSchemaValue = {"enum": list(known)}
         if any(known.values()):
             choice["x-taplo"] = {"docs": {"enumValues": list(known.values())}}
-        return {"anyOf": [choice, {}]} if self.vocabulary.open(kind) else choice
+        return {"type": "string"} | ({"anyOf": [choice, {}]} if self.vocabulary.open(kind) else choice)
 
-    def _use(self, table: Schema) -> Schema:
+    def dict_schema(self, schema: core_schema.DictSchema) -> JsonSchemaValue:
+        """Return the schema of a table whose keys are names. Editors offer `properties`, and no other names."""
+        written = super().dict_schema(schema)
+        keys = self.generate_inner(schema["keys_schema"]) if "keys_schema" in schema else {}
+        known = keys.get("enum") or keys.get("anyOf", [{}])[0].get("enum")
+        if known:
+            written["properties"] = dict.fromkeys(known, written["additionalProperties"])
+        if "patternProperties" in written:
+            written["additionalProperties"] = False
+        return written
+
+    def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
+        """Return the schema of a table, with what editors show of its keys."""
+        written, model = super().model_schema(schema), schema["cls"]
+        about = (model.__doc__ or "").split("\n\n")[0]
+        written |= {"description": about}
+        if written.get("additionalProperties") is False:
+            # A schema that refuses each further key: `false` would be a mistake of the whole table. Taplo completes the
+            # values of known keys with this schema too, but for the allOf.
+            unknown = {"description": f"unknown key; expected one of {', '.join(written['properties'])}"}
+            written["additionalProperties"] = {"allOf": [True], "not": unknown}
+        for key, node in written["properties"].items():
+            listed = examples(model, key)
+            example = [f"Example: `{key} = {render(listed[0])}`"] if listed else []
+            shown = {"description": "\n\n".join([node.get("description", about), *example])}
+            # Draft 7 ignores what stands beside a `$ref`.
+            node = {"allOf": [{"$ref": node.pop("$ref")}], **node} if "$ref" in node else node
+            written["properties"][key] = node | shown | ({"examples": listed} if listed else {})
+        return self._with_parameters(written) if model is TemplateUse else written
+
+    def _with_parameters(self, use: JsonSchemaValue) -> JsonSchemaValue:
         """Return the schema of a use of a template, with the parameters of the templates."""
         templates = self.vocabulary.parameters()
         users: dict[str, list[str]] = {}
         for name, parameters in templates.items():
             for parameter in parameters:
                 users.setdefault(parameter, []).append(name)
-        keys = {key: {"description": f"a parameter of {', '.join(names)}"} for key, names in users.items()}
-        rule: Schema = {}
-        for name, parameters in templates.items() if self.vocabulary.complete else ():
-            then = {
-                "properties": {key: {} for key in (*table["properties"], *parameters)},
-                "additionalProperties": unknown_key([*parameters, *TemplateUse.model_fields]),
+        offered = {key: {"description": f"a parameter of {', '.join(names)}"} for key, names in users.items()}
+        rules = [
+            {
+                "if": {"properties": {"use": {"const": name}}},
+                "then": {"propertyNames": {"enum": [*parameters, *TemplateUse.model_fields]}},
             }
-            rule = {"if": {"properties": {"use": {"const": name}}}, "then": then} | ({"else": rule} if rule else {})
-        return table | {"properties": table["properties"] | keys} | rule
-
-
-KEPT = (
-    "type", "enum", "const", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "minLength",
-    "minItems", "maxItems", "deprecated",
-)  # fmt: skip
-"""What pydantic writes about a value that means the same in draft 7."""
-
-
-def _models() -> dict[str, type[Model]]:
-    """Return all models by name."""
-    found: dict[str, type[Model]] = {}
-    waiting = [Model]
-    while waiting:
-        derived = waiting.pop().__subclasses__()
-        found |= {model.__name__: model for model in derived}
-        waiting += derived
-    return found
-
-
-def _references(node: Any) -> Iterator[str]:
-    """Yield the names of the definitions that a schema refers to."""
-    for key, value in node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ():
-        if key == "$ref":
-            yield value.removeprefix(REFERENCE)
-        else:
-            yield from _references(value)
-
-
-def _about(model: type[BaseModel]) -> str:
-    return (model.__doc__ or "").split("\n\n")[0]
-
-
-def _shape_or_values(keys: Iterable[str]) -> Schema:
-    """Return the rule that a tensor has either shape or values. A dtype alone is a literal."""
-    either = [{"required": ["shape"]}, {"required": ["values"]}, {"required": ["dtype"], "maxProperties": 1}]
-    missing = {"if": {"not": {"anyOf": either}}, "then": if_known(keys, {"required": ["shape"]})}
-    both = {"properties": {"values": refusal("a tensor has either shape or values")}}
-    return {"if": {"required": ["shape", "values"]}, "then": both, "else": missing}
+            for name, parameters in templates.items()
+        ]
+        whole = use | {"properties": use["properties"] | offered}
+        return whole | {"allOf": rules} if rules and self.vocabulary.complete else whole

@@ -53,35 +53,35 @@ class Template:
         """The names of the parameters that a use can set."""
         return (*self.file.template.optional, *self.file.template.defaults)
 
-    def sample(self, number: int, given: dict[str, Any]) -> dict[str, Any]:
+    def sample(self, number: int, parameters: dict[str, Any]) -> dict[str, Any]:
         """Return a sample, as parsed TOML, with its parameters filled in."""
-        filled: dict[str, Any] = _fill(self.file.samples[number], self._values(given))
+        filled: dict[str, Any] = _fill(self.file.samples[number], self._values(parameters))
         return filled
 
-    def origin(self, number: int, place: Path, given: dict[str, Any]) -> tuple[Path, Path | None]:
+    def origin(self, number: int, place: Path, parameters: dict[str, Any]) -> tuple[Path, Path | None]:
         """Return the path in this file of a part of a filled sample, and the path in `given` that it comes from.
 
         The second path is None if the part comes from no parameter, and empty if it comes from several.
         """
-        values = self._values(given)
+        values = self._values(parameters)
         node: Any = self.file.samples[number]
         written: Path = ("samples", number)
         for depth, part in enumerate(place):
             if isinstance(node, list):
                 part = [index for index, item in enumerate(node) if _fill(item, values) is not UNSET][int(part)]
             elif not isinstance(node, dict) or part not in node:
-                return written, self._parameter(node, given, place[depth:])
+                return written, self._parameter(node, parameters, place[depth:])
             node, written = node[part], (*written, part)
-        return written, self._parameter(node, given, ())
+        return written, self._parameter(node, parameters, ())
 
-    def _parameter(self, node: Any, given: dict[str, Any], rest: Path) -> Path | None:
-        named = [name for name in _mentioned(node) if name in given]
+    def _parameter(self, node: Any, parameters: dict[str, Any], rest: Path) -> Path | None:
+        named = [name for name in _mentioned(node) if name in parameters]
         if len(named) == 1:
             return (named[0], *(rest if isinstance(node, str) else ()))
         return () if named else None
 
-    def _values(self, given: dict[str, Any]) -> dict[str, Any]:
-        return dict.fromkeys(self.file.template.optional, UNSET) | self.file.template.defaults | given
+    def _values(self, parameters: dict[str, Any]) -> dict[str, Any]:
+        return dict.fromkeys(self.file.template.optional, UNSET) | self.file.template.defaults | parameters
 
     def _undeclared(self, node: Any, path: Path) -> list[Problem]:
         if isinstance(node, str) and node.startswith("$") and node[1:] not in self.parameters:

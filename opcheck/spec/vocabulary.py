@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import get_args
 
-from opcheck.spec.claims import Supports
 from opcheck.spec.dtypes import FOLLOWING, GROUPS, KNOWN
 from opcheck.spec.library import VariantKind
 from opcheck.spec.templates import Template
@@ -41,10 +40,10 @@ class Vocabulary:
 
     def parameters(self) -> dict[str, tuple[str, ...]]:
         """Return the parameters of each template, by the template's name."""
-        found: dict[str, dict[str, None]] = {}
+        parameters: dict[str, dict[str, None]] = {}
         for template in self.templates:
-            found.setdefault(template.name, {}).update(dict.fromkeys(template.parameters))
-        return {name: tuple(parameters) for name, parameters in sorted(found.items())}
+            parameters.setdefault(template.name, {}).update(dict.fromkeys(template.parameters))
+        return {name: tuple(parameters) for name, parameters in sorted(parameters.items())}
 
     def _abouts(self) -> dict[str, str]:
         abouts = {template.name: template.file.template.about for template in self.templates}
@@ -62,6 +61,5 @@ FIXED: dict[str, tuple[str, ...]] = {
     "dtype or group": (*GROUPS, *(name for name in KNOWN if name not in GROUPS)),
     "dtype or precision": (*KNOWN, *FOLLOWING),
     "dtype entry": _signed((*GROUPS, *KNOWN)),
-    "feature": tuple(Supports.model_fields),
 }
 """The names that the format itself defines, by kind."""

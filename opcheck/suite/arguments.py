@@ -12,7 +12,7 @@ from opcheck.suite.project import Plugin
 def take_apart(plugin: Plugin) -> None:
     """Split `FILE::ID` arguments into files and case ids, and leave pytest only paths that it does not split.
 
-    Such a path may be a folder around the requested one. The rest of it is then ignored: see `was_asked_for`.
+    Such a path may be a folder around the requested one. The rest of it is then ignored: see `is_requested`.
     """
     config, base = plugin.config, plugin.config.invocation_params.dir
     for index, arg in enumerate(map(str, config.args)):
@@ -25,11 +25,11 @@ def take_apart(plugin: Plugin) -> None:
             if wanted or path.exists():
                 config.args[index] = seen = unsplit(file, base)
                 plugin.is_partial |= (base / seen).resolve() != path
-        asked = path if path.exists() else base / arg.split("::")[0]
-        plugin.requested.append(asked.resolve())
+        place = path if path.exists() else base / arg.split("::")[0]
+        plugin.requested.append(place.resolve())
 
 
-def was_asked_for(plugin: Plugin, path: Path) -> bool:
+def is_requested(plugin: Plugin, path: Path) -> bool:
     """Tell whether a path was requested, or lies above or below one that was."""
     here = path.resolve()
     return any(path in (here, *here.parents) or here in path.parents for path in plugin.requested)
@@ -41,7 +41,7 @@ def split_id(text: str, base: Path = Path()) -> tuple[str, str]:
     Folders may have `::` in their names: the file is the first one that exists.
     """
     if not (base / text).exists():
-        files = [text[: found.end() - 2] for found in re.finditer(r"\.toml::", text)]
+        files = [text[: match.end() - 2] for match in re.finditer(r"\.toml::", text)]
         for file in [file for file in files if (base / file).is_file()] or files[:1]:
             return file, text[len(file) + 2 :]
     return text, ""

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from opcheck.spec.versions import version_of
-from opcheck.suite.project import OVERRIDES, Plugin
+from opcheck.suite.options import SELECTION, overrides
+from opcheck.suite.project import Plugin
 
 if TYPE_CHECKING:
     from opcheck.report.from_pytest import Facts
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
 
 COMMAND = pytest.StashKey[list[str]]()
 """The command, if it is another one than pytest's."""
-
-NAMES = ("device", "operator", "check", "dtype", "tag")
 
 
 def facts(plugin: Plugin) -> Facts:
@@ -54,7 +53,6 @@ def _header(plugin: Plugin, started: str) -> Header:
     from opcheck.report.model import Header
 
     config, option = plugin.config, plugin.config.option
-    overrides = {name: getattr(option, f"opcheck_{name}") for name in OVERRIDES}
     return Header(
         opcheck=version_of("opcheck"),
         torch=version_of("torch"),
@@ -63,7 +61,7 @@ def _header(plugin: Plugin, started: str) -> Header:
         devices=[profile.name for profile in plugin.devices],
         command=config.stash.get(COMMAND, ["pytest", *map(str, config.invocation_params.args)]),
         selection=dict(_selection(plugin)),
-        overrides={name: value for name, value in overrides.items() if value is not None},
+        overrides=overrides(option),
         engine=option.opcheck_engine or plugin.settings.engine,
         seed=plugin.seed,
         shard=getattr(option, "opcheck_shard", None) or "",
@@ -76,7 +74,7 @@ def _selection(plugin: Plugin) -> Iterator[tuple[str, list[str]]]:
     from opcheck.report.places import within
 
     option, root = plugin.config.option, plugin.settings.root
-    for name in NAMES:
+    for name in SELECTION:
         if values := plugin.names(name):
             yield name, [*values]
     for name, key in (("k", "keyword"), ("m", "markexpr"), ("deselect", "deselect")):

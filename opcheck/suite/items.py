@@ -27,8 +27,8 @@ class SpecCollector(pytest.File):
         library = plugin.load(self.path)
         wanted = plugin.selected.get(self.path.resolve())
         planned = plan(library, plugin.devices, plugin.selection, plugin.seed)
-        found = [case for case in planned if not wanted or case.id in wanted]
-        for name in sorted((wanted or set()) - {case.id for case in found}):
+        chosen = [case for case in planned if not wanted or case.id in wanted]
+        for name in sorted((wanted or set()) - {case.id for case in chosen}):
             from opcheck.spec.problems import suggestion
 
             known = [case.id for case in plan(library, plugin.devices)]
@@ -36,9 +36,9 @@ class SpecCollector(pytest.File):
         if not wanted and not self.config.option.opcheck_alone:  # `opcheck run` counts for itself
             plugin.count_left_out(library)
         if self.config.option.opcheck_alone:
-            plugin.look_up(found)
+            plugin.look_up(chosen)
         # The node id is given as text, since --lf remembers it as text. pytest would build a different one from parts.
-        return [CaseItem.from_parent(self, name=c.id, nodeid=f"{self.nodeid}::{c.id}", case=c) for c in found]
+        return [CaseItem.from_parent(self, name=c.id, nodeid=f"{self.nodeid}::{c.id}", case=c) for c in chosen]
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """Show mistakes in a spec without a traceback."""
@@ -99,8 +99,8 @@ class CaseItem(pytest.Item):
         if self.config.stash[PLUGIN].worker is not None or self.config.option.usepdb:
             return None
         marker = self.get_closest_marker("timeout")
-        given = marker.args[0] if marker and marker.args else getattr(self.config.option, "timeout", None)
-        return float(given) if given else None
+        seconds = marker.args[0] if marker and marker.args else getattr(self.config.option, "timeout", None)
+        return float(seconds) if seconds else None
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """Show the message of the outcome, without a traceback."""

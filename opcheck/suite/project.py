@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from opcheck.suite.options import overrides
 from opcheck.text import digest, separated
 
 if TYPE_CHECKING:
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
     from opcheck.spec import Library, Operator, Problem
     from opcheck.spec.catalogue import Catalogue
     from opcheck.spec.device import DeviceProfile
-
-OVERRIDES = ("eps", "atol", "rtol", "nondeterminism", "fast_mode", "raise_exception", "jacobian")
-
 
 ABSENT = "opcheck_absent"
 """The name under which the controlling process of pytest-xdist sends why devices cannot be used."""
@@ -68,8 +66,8 @@ class Plugin:
         from opcheck.spec import SpecError
 
         try:
-            given = self.config.option.opcheck_device_profile
-            settings = Settings.find(self.config.invocation_params.dir, given)
+            profiles = self.config.option.opcheck_device_profile
+            settings = Settings.find(self.config.invocation_params.dir, profiles)
             load_plugins(settings)
             return settings
         except SpecError as error:
@@ -96,7 +94,7 @@ class Plugin:
         return folders
 
     @cached_property
-    def given(self) -> list[Path]:
+    def named_paths(self) -> list[Path]:
         """The paths on the command line, except for folders around the whole project: those mean all of its tests."""
         if self.config.args_source != pytest.Config.ArgsSource.ARGS:
             return []
@@ -106,12 +104,12 @@ class Plugin:
     @cached_property
     def devices(self) -> list[DeviceProfile]:
         """The devices to plan for. Raises UsageError for unknown names."""
-        from opcheck.devices.presence import chosen_devices, mistaken_devices
+        from opcheck.devices.presence import UnknownDevice, chosen_devices
 
-        mistakes = mistaken_devices(self.config.option.opcheck_device, self.settings.profiles())
-        if mistakes:
-            raise pytest.UsageError("\n".join(mistakes))
-        return chosen_devices(self.names("device"), self.settings)
+        try:
+            return chosen_devices(self.config.option.opcheck_device, self.settings)
+        except UnknownDevice as error:
+            raise pytest.UsageError(str(error)) from None
 
     def ask_devices(self, *, all_of_them: bool) -> list[str]:
         """Ask other processes for the devices that are named, or for all; keep why they cannot be used, if so.
@@ -121,9 +119,9 @@ class Plugin:
         from opcheck.devices.presence import ask, is_cpu, own_modules
 
         named = self.names("device")
-        asked = [one for one in self.devices if named or (all_of_them and own_modules(one))]
-        found = ask([one for one in asked if not is_cpu(one)], self.settings)
-        self.absent = {name: "" if one.present else one.reason for name, one in found.items()}
+        chosen = [one for one in self.devices if named or (all_of_them and own_modules(one))]
+        answers = ask([one for one in chosen if not is_cpu(one)], self.settings)
+        self.absent = {name: "" if one.present else one.reason for name, one in answers.items()}
         return [f"the device {name} is not present: {why}" for name, why in self.absent.items() if why and named]
 
     @cached_property
@@ -137,8 +135,8 @@ class Plugin:
     @cached_property
     def seed(self) -> int:
         """The seed of the sample values: that of the command line, else that of the project."""
-        given: int | None = self.config.option.opcheck_seed
-        return self.settings.seed if given is None else given
+        own: int | None = self.config.option.opcheck_seed
+        return self.settings.seed if own is None else own
 
     @property
     def rerun_seed(self) -> int | None:
@@ -148,8 +146,8 @@ class Plugin:
     @property
     def number(self) -> int | None:
         """The number of this worker of pytest-xdist; None if this process is no worker."""
-        found = re.fullmatch(r"gw(\d+)", getattr(self.config, "workerinput", {}).get("workerid", ""))
-        return int(found[1]) if found else None
+        match = re.fullmatch(r"gw(\d+)", getattr(self.config, "workerinput", {}).get("workerid", ""))
+        return int(match[1]) if match else None
 
     @cached_property
     def session(self) -> RunSession:
@@ -157,11 +155,9 @@ class Plugin:
         from opcheck.run.session import RunSession
 
         option = self.config.option
-        overrides = {name: getattr(option, f"opcheck_{name}") for name in OVERRIDES}
-        given = {name: value for name, value in overrides.items() if value is not None}
         return RunSession.start(
             self.settings, option.opcheck_engine, own_process=self.worker is not None, number=self.number,
-            absent=self.absent, **given,
+            absent=self.absent, **overrides(option),
         )  # fmt: skip
 
     def prepare(self, cases: Iterable[Case]) -> list[Problem]:
@@ -219,12 +215,12 @@ class Plugin:
         from opcheck.spec.load import builtin_folder
 
         path = path.resolve()
-        if builtin_folder() in path.parents and any(root in (path, *path.parents) for root in self.given):
+        if builtin_folder() in path.parents and any(root in (path, *path.parents) for root in self.named_paths):
             return builtin_folder()
         for root in self.folders:
             if path == root or root in path.parents:
                 return root if root.is_dir() else root.parent
-        for root in self.given:
+        for root in self.named_paths:
             if path == root:
                 return root.parent
             if root in path.parents and looks_like_specs(path, self.catalogue):

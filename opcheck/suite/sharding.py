@@ -21,21 +21,21 @@ SENT = "opcheck_shard"
 def register_shard(config: pytest.Config) -> None:
     """Register the plugin if the options ask for a shard. Raises UsageError if they make no sense."""
     option, base = config.option, config.invocation_params.dir
-    wanted, given, report = option.opcheck_shard, option.opcheck_durations, option.opcheck_report_json
+    wanted, earlier, report = option.opcheck_shard, option.opcheck_durations, option.opcheck_report_json
     if not wanted:
-        if given:
+        if earlier:
             from opcheck.plan.shards import NO_SHARD
 
             raise pytest.UsageError(NO_SHARD)
         return
-    if given and report and (base / given).resolve() == (base / report).resolve():
-        raise pytest.UsageError(f"the report would overwrite the durations, {given}; expected another file")
+    if earlier and report and (base / earlier).resolve() == (base / report).resolve():
+        raise pytest.UsageError(f"the report would overwrite the durations, {earlier}; expected another file")
     from opcheck.plan.shards import Shard
     from opcheck.report.durations import read_durations
     from opcheck.spec import SpecError
 
     try:
-        durations = read_durations(base / given) if given else None
+        durations = read_durations(base / earlier) if earlier else None
     except SpecError as error:
         raise pytest.UsageError(str(error)) from None
     sharding = config.stash[SHARDING] = Sharding(Shard.parse(wanted), durations)

@@ -34,7 +34,7 @@ MISTAKES = {
         "5:8: ", "matches no case",
     ),
     "broken": (spec("tags = [", 'notes = "'), "", "invalid TOML"),
-    "empty": ("", "1:1: ", "a spec file without operators"),
+    "empty": ("", "1:1: ", 'missing key "operator"; expected at least one [[operator]]'),
     "outside": (spec(name="os.system"), "2:11: ", '"os.system" is outside the allowed modules'),
     "million samples": (
         spec(samples=f"[{{ grid = {{ a = {list(range(1000))}, b = {list(range(1000))} }} }}]"),

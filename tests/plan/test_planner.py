@@ -9,7 +9,7 @@ import pytest
 
 from opcheck.plan import Case, check_kinds, plan
 from opcheck.spec import Library
-from opcheck.spec.claims import Order
+from opcheck.spec.claims import Order, Tolerance
 from opcheck.spec.device import DeviceProfile, profiles
 from opcheck.spec.dtypes import STANDARD
 
@@ -235,6 +235,28 @@ class TestDevices:
         assert "forward_ad" not in on["cuda"]
         assert "unsupported" in on["cuda"]
         assert "unsupported" not in on["cpu"]
+
+    def test_what_differs_on_a_device_is_merged_with_what_the_operator_claims(self, planned: Plan) -> None:
+        text = (
+            SIN.replace("[[operator]]", "[defaults]\nper_device.cuda.supports.vmap = false\n[[operator]]", 1)
+            + """
+dtypes = { forward = ["floating"], backward = ["float32"], exact = true }
+supports = { vmap = true, out = false }
+tolerance = { atol = 1, check.backward.rtol = 2 }
+per_torch.">=0".supports.forward_ad = false
+[operator.per_device.cuda]
+dtypes = "single"
+supports.purity = false
+tolerance.atol = 3
+"""
+        )
+        claims = {case.device.name: case.claims for case in planned(text, *profiles().values())}
+        cpu, cuda = claims["cpu"], claims["cuda"]
+        assert cpu.supports.disclaimed() == ("forward_ad", "out")
+        assert cuda.supports.disclaimed() == ("forward_ad", "out", "vmap", "purity")
+        assert (cuda.forward, cuda.backward, cuda.exact) == (("float32", "complex64"), ("float32",), True)
+        assert cuda.tolerance("backward", "float32") == Tolerance(atol=3, rtol=2)
+        assert cpu.tolerance("backward", "float32") == Tolerance(atol=1, rtol=2)
 
     def test_the_tolerance_of_the_operator_on_the_device_comes_first(self, planned: Plan, device: Device) -> None:
         profile = device("tolerance = { atol = 1, rtol = 1, eps = 1 }")

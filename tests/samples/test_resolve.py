@@ -15,6 +15,7 @@ from torch.nn import functional
 from opcheck.plan import load
 from opcheck.samples import Unresolved, resolve
 from opcheck.spec.load import REFERENCE_MODULES
+from opcheck.spec.names import PARTS
 
 Write = Callable[..., None]
 
@@ -380,10 +381,37 @@ class TestOutside:
         error = str(refusal(path))
         assert error.startswith(f'"{path}" is not in a part of torch that specs may name; expected a name in torch, ')
 
-    @pytest.mark.parametrize("path", ["torch.load", "torch.save", "torch.from_file", "torch.manual_seed", "torch.Size"])
-    def test_of_those_parts_operators_and_constants_are_reached(self, path: str) -> None:
-        what = "may not be named in a spec: it is neither a function of tensors nor a constant"
-        assert str(refusal(path)) == f'"{path}" {what}'
+    @pytest.mark.parametrize(
+        ("path", "what"),
+        [
+            *((f"torch.{name}", "no operator and no constant") for name in ("load", "save", "manual_seed", "Size")),
+            ("torch.Tensor.grad", "no method"),
+            ("torch.linalg.LinAlgError", "no operator"),
+            ("torch.nn.factory_kwargs", "no class of modules"),
+            ("torch.distributions.identity_transform", "no distribution"),
+            ("torch.ops.aten.len", "no operator on tensors"),
+        ],
+    )
+    def test_of_those_parts_only_what_is_of_the_kinds_listed_is_reached(self, path: str, what: str) -> None:
+        assert str(refusal(path)) == f'"{path}" may not be named in a spec: it is {what}'
+
+    @pytest.mark.parametrize("path", [f"{part}.{name}" for part, listed in PARTS.items() for name in listed.never])
+    def test_what_is_never_to_be_called_is_refused_by_its_name(self, path: str) -> None:
+        what = "it deals with files, raw memory, hooks or the state of the process"
+        assert str(refusal(path, "torch", "numpy", "scipy")) == f'"{path}" may not be named in a spec: {what}'
+
+    def test_nor_is_it_reached_by_another_name(self, write: Write) -> None:
+        write(
+            "renaming",
+            "import functools, torch\n"
+            "read = torch.from_file\n"
+            "again = functools.partial(torch.from_file, size=2)\n"
+            "write = functools.partial(torch.Tensor.set_)\n"
+            "sine = functools.partial(torch.sin)\n",
+        )
+        for name in ("read", "again", "write"):
+            assert "outside the allowed modules" in str(refusal(f"renaming.{name}", "renaming", "torch"))
+        assert callable(resolve("renaming.sine", ("renaming", "torch")))
 
     def test_other_parts_of_torch_can_be_allowed_by_name(self) -> None:
         found = resolve("torch.utils.checkpoint.checkpoint", ("torch", "torch.utils.checkpoint"))

@@ -8,6 +8,7 @@ import pytest
 
 from opcheck.spec import Library
 from opcheck.spec.claims import Dtypes, Supports, Tolerance, Tolerances, When
+from opcheck.spec.library import DeviceClaims
 from opcheck.spec.operator import OperatorSpec
 
 Load = Callable[..., Library]
@@ -97,12 +98,14 @@ class TestTolerances:
                 "check": {"backward": {"atol": 6}},
             }
         )
-        assert claim.at("backward", "float32") == Tolerance(atol=6, rtol=5, eps=3)
-        assert claim.at("backward", "float64") == Tolerance(atol=6, rtol=2, eps=3)
-        assert claim.at("vmap", "float32") == Tolerance(atol=4, rtol=5, eps=3)
+        at = DeviceClaims((), (), False, Supports(), (claim,)).tolerance
+        assert at("backward", "float32") == Tolerance(atol=6, rtol=5, eps=3)
+        assert at("backward", "float64") == Tolerance(atol=6, rtol=2, eps=3)
+        assert at("vmap", "float32") == Tolerance(atol=4, rtol=5, eps=3)
 
     def test_zero_is_a_tolerance_and_not_the_lack_of_one(self) -> None:
-        assert Tolerance(atol=0.0).over(Tolerance(atol=1.0, rtol=1.0)) == Tolerance(atol=0.0, rtol=1.0)
+        levels = [Tolerance(atol=0.0), Tolerance(atol=1.0, rtol=1.0)]
+        assert Tolerance.first_set(levels) == Tolerance(atol=0.0, rtol=1.0)
 
 
 class TestWhen:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from opcheck.spec import SpecError
+from opcheck.spec.claims import Tolerances
 from opcheck.spec.device import DeviceProfile, Hint, profiles, read_profile
 from opcheck.spec.dtypes import expand
 
@@ -101,13 +102,14 @@ class TestInheritance:
         assert expand(npu.lacks) == ("float16", "bfloat16", "complex128")
         assert (npu.deny, npu.allow) == (("torch.sin", "torch.cos"), ("mine.*",))
         assert [expect.when.check for expect in npu.expect] == ["vmap", "dtypes"]
-        assert dict(npu.tolerance.at("backward", "float32").numbers()) == {
-            "atol": 1, "rtol": 4, "eps": None, "nondeterminism": None
-        }  # fmt: skip
-        assert dict(npu.tolerance.at("vmap", "float16").numbers()) == {
-            "atol": 3, "rtol": 5, "eps": None, "nondeterminism": None
-        }  # fmt: skip
-        assert (npu.tolerance.atol, npu.tolerance.rtol) == (0.2, 0.1)
+        assert npu.tolerance == Tolerances.model_validate(
+            {
+                "atol": 0.2,
+                "rtol": 0.1,
+                "dtype": {"float32": {"atol": 1, "rtol": 4}, "float16": {"rtol": 5}},
+                "check": {"vmap": {"atol": 3}},
+            }
+        )
         assert found["base"].deny == ("torch.sin",)
 
     def test_a_device_string_is_inherited_even_if_it_is_the_name(self, write: Write) -> None:

@@ -38,7 +38,7 @@ class TestFiles:
         ]
 
     def test_an_empty_file_lacks_operators(self, mistakes: Mistakes) -> None:
-        assert mistakes("") == ["spec.toml:1:1: a spec file without operators; expected at least one [[operator]]"]
+        assert mistakes("") == ['spec.toml:1:1: missing key "operator"; expected at least one [[operator]]']
 
     def test_broken_toml_is_placed_where_it_breaks(self, mistakes: Mistakes) -> None:
         assert mistakes('[[operator]]\nname = "torch.sin\n') == [
@@ -111,21 +111,22 @@ class TestFiles:
 class TestTopLevel:
     def test_an_unknown_key_of_the_file_has_the_nearest_name(self, mistakes: Mistakes) -> None:
         assert mistakes(SIN + "[default]\n") == [
-            'spec.toml:4:2: unknown key "default"; expected defaults or operator; did you mean "defaults"?'
+            'spec.toml:4:2: unknown key "default"; expected one of defaults, operator; did you mean "defaults"?'
         ]
 
     def test_a_misspelt_array_of_operators_is_not_also_called_missing(self, mistakes: Mistakes) -> None:
         assert mistakes('[[operators]]\nname = "torch.sin"\n') == [
-            'spec.toml:1:3: unknown key "operators"; expected defaults or operator; did you mean "operator"?'
+            'spec.toml:1:3: unknown key "operators"; expected one of defaults, operator; did you mean "operator"?'
         ]
 
     def test_a_single_table_is_no_array_of_operators(self, mistakes: Mistakes) -> None:
         assert mistakes('[operator]\nname = "torch.sin"\n') == [
-            "spec.toml:1:1: operator is not an array of tables; expected at least one [[operator]]"
+            "spec.toml:1:1: operator is not an array of tables; expected [[operator]], in double brackets"
         ]
 
     def test_defaults_must_be_a_table(self, mistakes: Mistakes) -> None:
-        assert mistakes("defaults = 3\n" + SIN) == ["spec.toml:1:12: defaults is not a table; expected [defaults]"]
+        told = "spec.toml:1:12: wrong type for defaults: an integer (3); expected a table"
+        assert mistakes("defaults = 3\n" + SIN) == [told]
 
 
 class TestDefaults:
@@ -312,3 +313,21 @@ class TestDevices:
         (line,) = mistakes(SIN + "per_device.cuda.supports.vmapp = false\n")
         assert line.startswith('spec.toml:4:26: unknown key "vmapp"; expected one of backward, forward_ad, ')
         assert line.endswith('; did you mean "vmap"?')
+
+    def test_what_a_device_has_from_the_operator_is_one_mistake_where_it_is_written(self, mistakes: Mistakes) -> None:
+        text = SIN + 'supports.vmapp = false\ndtypes = ["flot32"]\ntolerance.atol = -1\n'
+        found = mistakes(text)
+        assert [line.split(": ")[0] for line in found] == ["spec.toml:4:10", "spec.toml:5:11", "spec.toml:6:18"]
+        device = '[operator.per_device.cuda]\nsupports.out = false\ndtypes.backward = "single"\ntolerance.rtol = 1\n'
+        assert [line.split(": ")[0] for line in mistakes(text + device)] == [
+            "spec.toml:4:10", "spec.toml:5:11", "spec.toml:6:18", "spec.toml:9:19",
+        ]  # fmt: skip
+
+    @pytest.mark.parametrize(
+        ("written", "column"), [('"flot32"', 26), ('["flot32"]', 27), ('{ forward = ["flot32"] }', 39)]
+    )
+    def test_dtypes_of_a_device_are_wrong_where_they_are_written(
+        self, written: str, column: int, mistakes: Mistakes
+    ) -> None:
+        (line,) = mistakes(SIN + f'dtypes = ["floating"]\nper_device.cuda.dtypes = {written}\n')
+        assert line.startswith(f'spec.toml:5:{column}: unknown dtype "flot32"; ')

@@ -72,17 +72,31 @@ def at(schema: Any, *keys: str) -> Any:
     """Return what a schema says about the value at some keys; "*" is an element of an array."""
     node = schema
     for key in keys:
-        node = node["items"] if key == "*" else node["properties"][key]
-        if "$ref" in node:
-            node = schema["$defs"][node["$ref"].removeprefix("#/$defs/")]
+        found = [one["items"] if key == "*" else one["properties"][key] for one in members(schema, node, key)]
+        (node,) = found
     return node
+
+
+def members(schema: Any, node: Any, key: str) -> Iterator[Any]:
+    """Yield the schemas that a schema consists of, and that have a key."""
+    if "$ref" in node:
+        yield from members(schema, schema["$defs"][node["$ref"].removeprefix("#/$defs/")], key)
+    elif "items" in node if key == "*" else key in node.get("properties", {}):
+        yield node
+    for part in (*node.get("anyOf", ()), *node.get("allOf", ())):
+        yield from members(schema, part, key)
 
 
 def models() -> list[type[BaseModel]]:
     """Return the models of all tables of all files."""
     written._build(Model)
     _, definitions = models_json_schema([(model, "validation") for model in written.FILES.values()])
-    known = written._models()
+    known: dict[str, type[BaseModel]] = {}
+    waiting: list[type[BaseModel]] = [Model]
+    while waiting:
+        derived = waiting.pop().__subclasses__()
+        known |= {model.__name__: model for model in derived}
+        waiting += derived
     return [known[name] for name in definitions["$defs"] if name in known]
 
 
@@ -98,21 +112,19 @@ def test_it_is_a_valid_schema_of_draft_7(schema: Any, own: Any) -> None:
     assert list(schema["properties"]) == ["defaults", "operator", "template", "samples", "device"]
 
 
-def test_it_has_no_union_that_can_refuse_a_value(schema: Any, own: Any) -> None:
+def test_it_has_only_what_draft_7_knows(schema: Any, own: Any) -> None:
     for text in (json.dumps(schema), json.dumps(own)):
-        assert '"oneOf"' not in text
-        assert "discriminator" not in text
+        assert not {'"prefixItems"', '"discriminator"', '"names"'} & set(re.findall(r'"\w+"(?=:)', text))
 
-    def unions(node: Any) -> Iterator[Any]:
-        for key, value in node.items() if isinstance(node, dict) else enumerate(node):
-            if key == "anyOf":
-                yield value
-            elif isinstance(value, (dict, list)) and key not in ("examples", "default", "if"):
-                yield from unions(value)
 
-    found = list(unions(schema))
-    assert found
-    assert [union for union in found if {} not in union] == []
+def test_nothing_stands_beside_a_reference(schema: Any) -> None:
+    def beside(node: Any) -> Iterator[Any]:
+        if isinstance(node, dict) and "$ref" in node and len(node) > 1:
+            yield node
+        for value in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
+            yield from beside(value)
+
+    assert list(beside(schema)) == []
 
 
 @pytest.mark.parametrize(("model", "key"), keys())
@@ -148,23 +160,23 @@ def test_keys_have_their_description_and_an_example(schema: Any) -> None:
 def test_names_are_enumerated(schema: Any) -> None:
     checks = [kind.name for kind in BUILTIN]
     when = at(schema, "operator", "*", "expect", "*", "when")
-    assert when["properties"]["check"]["anyOf"][0]["enum"] == checks
-    assert when["properties"]["check"]["items"]["anyOf"][0]["enum"] == checks
-    assert set(when["properties"]["dtype"]["then"]["enum"]) == {*GROUPS, *KNOWN}
+    one, several = at(schema, "operator", "*", "expect", "*", "when", "check")["anyOf"]
+    assert one["anyOf"][0]["enum"] == several["items"]["anyOf"][0]["enum"] == checks
+    (table,) = members(schema, when, "dtype")
+    assert set(table["properties"]["dtype"]["anyOf"][0]["enum"]) == {*GROUPS, *KNOWN}
     assert list(at(schema, "operator", "*", "tolerance", "check")["properties"]) == checks
     assert list(at(schema, "operator", "*", "per_device")["properties"]) == ["cpu", "cuda", "mps", "xpu"]
-    sample = at(schema, "operator", "*", "samples", "*")
-    assert at(sample, "use")["anyOf"][0]["enum"] == list(builtin_names())
-    tensor = schema["$defs"]["Value"]
+    assert at(schema, "operator", "*", "samples", "*", "use")["anyOf"][0]["enum"] == list(builtin_names())
+    tensor = schema["$defs"]["Tensor"]
     assert "hermitian" in at(tensor, "structure")["enum"]
     assert "sparse_coo" in at(tensor, "layout")["enum"]
     assert {"real", "bfloat16"} <= set(at(tensor, "dtype")["enum"])
-    assert {"floating", "-half"} <= set(at(schema, "operator", "*", "dtypes", "forward", "*")["enum"])
+    assert {"floating", "-half"} <= set(schema["$defs"]["Dtypes"]["properties"]["forward"]["items"]["enum"])
 
 
 def test_what_names_mean_is_shown(schema: Any) -> None:
-    checks = at(schema, "operator", "*", "expect", "*", "when", "check")["anyOf"][0]
-    assert checks["x-taplo"]["docs"]["enumValues"] == [kind.claim for kind in BUILTIN]
+    one, _ = at(schema, "operator", "*", "expect", "*", "when", "check")["anyOf"]
+    assert one["anyOf"][0]["x-taplo"]["docs"]["enumValues"] == [kind.claim for kind in BUILTIN]
 
 
 OTHER_NAMES = {
@@ -190,8 +202,7 @@ def test_names_that_a_project_does_not_have_are_refused_if_all_are_known(own: An
 
 def test_parameters_belong_to_their_template(own: Any) -> None:
     assert mistakes(own, spec(samples='[{ use = "own", low = 1 }]')) == []
-    (told,) = mistakes(own, spec(samples='[{ use = "own", high = 1 }]'))
-    assert "unknown key; expected one of low, name" in told
+    assert mistakes(own, spec(samples='[{ use = "own", high = 1 }]'))
 
 
 def spec_files() -> list[Path]:
@@ -225,7 +236,7 @@ def test_the_toml_of_the_documents_passes(schema: Any) -> None:
     ],
 )  # fmt: skip
 def test_what_the_loader_refuses_is_refused(schema: Any, text: str) -> None:
-    assert len(mistakes(schema, text)) == 1
+    assert mistakes(schema, text)
 
 
 @pytest.mark.parametrize("dtype", [*KNOWN, *FOLLOWING])

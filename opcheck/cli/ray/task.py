@@ -26,7 +26,6 @@ from opcheck.report.terminal import TerminalReport
 from opcheck.run.self_watch import SelfWatched
 from opcheck.run.watchdog import Limits, default_memory
 from opcheck.suite.project import PLUGIN, Plugin
-from opcheck.text import separated
 
 
 @dataclass(frozen=True)
@@ -169,7 +168,7 @@ class _Process:
         if answer.errors or self.kept is None:
             return answer
         if not self._surveyed:
-            for profile in chosen_devices(separated(self._job.options.device), self.kept.settings):
+            for profile in chosen_devices(self._job.options.device, self.kept.settings):
                 self.kept.session.availability(profile)
         self._surveyed[device] = assigned
         return None

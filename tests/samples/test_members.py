@@ -11,7 +11,8 @@ import torch
 from torch.overrides import get_overridable_functions
 
 from opcheck.samples import Unresolved, resolve
-from opcheck.spec.names import NAMESPACES
+from opcheck.samples.members import is_member
+from opcheck.spec.names import PARTS, REGISTERED
 
 LOOKED_AT = """
     arange as_strided as_subclass as_tensor asarray assert_int_or_pair bartlett_window blackman_window broadcast_shapes
@@ -28,6 +29,9 @@ LOOKED_AT = """
     tril_indices triu_indices unflatten upsample upsample_bilinear upsample_nearest vander zeros
 """
 """Functions that may be named, and that torch does not let other classes override: mostly since they take no tensor."""
+
+
+TORCH = [part for part in PARTS if part.startswith("torch") and not part.startswith("torch.ops.")]
 
 
 def holder(namespace: str) -> object:
@@ -58,7 +62,7 @@ def test_a_function_that_may_be_named_takes_tensors_or_was_looked_at(namespace: 
     assert others <= set(LOOKED_AT.split())
 
 
-@pytest.mark.parametrize("namespace", NAMESPACES["torch"])
+@pytest.mark.parametrize("namespace", TORCH)
 def test_nothing_that_sets_loads_or_saves_may_be_named(namespace: str) -> None:
     telling = (
         "set_",
@@ -76,7 +80,7 @@ def test_nothing_that_sets_loads_or_saves_may_be_named(namespace: str) -> None:
     assert [name for name in nameable(namespace) if name.startswith(telling)] == []
 
 
-@pytest.mark.parametrize("namespace", NAMESPACES["torch"])
+@pytest.mark.parametrize("namespace", TORCH)
 def test_what_may_be_named_is_most_of_what_is_public(namespace: str) -> None:
     """So that the list stays open to operators: refused are modules, classes, and a few functions."""
     public = {
@@ -85,3 +89,9 @@ def test_what_may_be_named_is_most_of_what_is_public(namespace: str) -> None:
         if not name.startswith("_") and callable(value) and not isinstance(value, type)
     }
     assert len(public - set(nameable(namespace))) <= {"torch": 130, "torch.Tensor": 20}.get(namespace, 6)
+
+
+def test_each_kind_of_the_list_has_a_test() -> None:
+    for part, listed in (*PARTS.items(), ("torch.ops.mylib", REGISTERED)):
+        assert listed.kinds
+        assert not is_member(part, "what", object())
