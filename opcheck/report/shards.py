@@ -18,8 +18,8 @@ def joined(runs: Sequence[Run]) -> list[Run]:
     """Return runs in which the shards of a run are one run, if all of them are there and have ended."""
     whole: dict[int, Run | None] = {}
     for shards in groups(runs):
-        one = None if any(problems(shards, runs)) else _joined(sorted(shards, key=_shard))
-        if one is not None:
+        has_ended = all(run.complete for run in shards)  # else each is named by its number
+        if has_ended and not any(problems(shards, runs)) and (one := _joined(sorted(shards, key=_shard))):
             whole |= dict.fromkeys(map(id, shards)) | {id(shards[0]): one}
     return [run for run in (whole.get(id(run), run) for run in runs) if run is not None]
 
@@ -33,7 +33,8 @@ def groups(runs: Iterable[Run]) -> list[list[Run]]:
     alike: defaultdict[str, list[Run]] = defaultdict(list)
     for run in runs:
         if run.shard:
-            alike[json.dumps([*_same(run), run.devices, _shard(run)[1]], sort_keys=True)].append(run)
+            same = [getattr(run, key) for key in (*SAME, "devices")]
+            alike[json.dumps([*same, _shard(run)[1]], sort_keys=True)].append(run)
     result: list[list[Run]] = []
     for shards in alike.values():
         by_details: defaultdict[str, list[Run]] = defaultdict(list)
@@ -70,10 +71,6 @@ def _shard(run: Run) -> tuple[int, int]:
     return int(number), int(count)
 
 
-def _same(run: Run) -> list[object]:
-    return [getattr(run, key) for key in SAME]
-
-
 def _missing(shards: Iterable[Run]) -> list[str]:
     """Return the shards that are not among those of one run, as in 3/8."""
     there = [_shard(run) for run in shards]
@@ -106,13 +103,11 @@ def _strays(shards: Sequence[Run], runs: Iterable[Run]) -> Iterator[str]:
 
 
 def _joined(shards: Sequence[Run]) -> Run | None:
-    """Return the run that some shards make up; None if they ran on different devices, or one did not end."""
+    """Return the run that some shards make up; None if they ran on different devices."""
     details: dict[str, str] = {}
     for name, text in (item for run in shards for item in run.details.items() if item[1]):
         if details.setdefault(name, text) != text:
             return None
-    if not all(run.complete for run in shards):  # each is named by its number
-        return None
     changed = {
         "details": details,
         "command": _without_shard(shards[0].command),
