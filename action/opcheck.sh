@@ -136,7 +136,7 @@ report() {
 has_no_failure() {
   python -c 'import sys
 from pathlib import Path
-from opcheck.report.reading import read
+from opcheck.report.store import read
 sys.exit(any(record.is_bad for record in read(Path(sys.argv[1])).records))' "$1"
 }
 

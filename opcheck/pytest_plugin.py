@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -134,9 +135,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if plugin is not None and plugin.worker is not None:
         plugin.worker.leave()
     elif plugin is not None and plugin.left_out and hasattr(session.config, "workeroutput"):
-        from opcheck.report.left_out import sent
-
-        session.config.workeroutput["opcheck_left_out"] = sent(plugin.left_out)
+        session.config.workeroutput["opcheck_left_out"] = [[*rule, count] for rule, count in plugin.left_out.items()]
     if plugin is not None and plugin.planned and hasattr(session.config, "workeroutput"):
         session.config.workeroutput["opcheck_planned"] = list(plugin.planned)
 
@@ -155,9 +154,9 @@ def pytest_testnodedown(node: Any, error: object) -> None:
         plugin.planned = tuple(output["opcheck_planned"])
     counted = output.get("opcheck_left_out")
     if counted:
-        from opcheck.report.left_out import received
+        from opcheck.plan.left_out import Rule
 
-        plugin.left_out = received(counted)
+        plugin.left_out = Counter({Rule(device, reason): count for device, reason, count in counted})
 
 
 def pytest_report_collectionfinish(config: pytest.Config, items: list[pytest.Item]) -> str | None:
@@ -219,17 +218,19 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say what is left out, skipped, or held to wider tolerances, and what is wrong with the reports."""
     plugin = terminalreporter.config.stash[PLUGIN]
     if plugin.left_out:
-        from opcheck.report.left_out import told
+        from opcheck.report.left_out import lines
 
-        for line in told(plugin.left_out):
+        for line in lines(plugin.left_out):
             terminalreporter.write_line(f"opcheck: {line}")
-    records = [one.opcheck for several in terminalreporter.stats.values() for one in several if hasattr(one, "opcheck")]
-    if any("tolerance" in record.get("fields", {}) for record in records):
+    reports = [one for several in terminalreporter.stats.values() for one in several if hasattr(one, "opcheck")]
+    if any("tolerance" in report.opcheck.get("fields", {}) for report in reports):
+        from opcheck.report.from_pytest import record_of
         from opcheck.report.wide import counted
 
-        for line in counted(records, "opcheck run --wide"):
+        for line in counted(filter(None, map(record_of, reports)), "opcheck run --wide"):
             terminalreporter.write_line(f"opcheck: {line}")
-    if terminalreporter.stats.get("skipped") or terminalreporter.config.pluginmanager.hasplugin("opcheck_reports"):
+    has_reports = any(map(terminalreporter.config.pluginmanager.hasplugin, ("opcheck_report", "opcheck_junit")))
+    if terminalreporter.stats.get("skipped") or has_reports:
         from opcheck.report.from_pytest import absent_devices, troubles
         from opcheck.text import printable
 

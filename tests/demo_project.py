@@ -123,7 +123,7 @@ class Finished:
     junit: list[dict[str, Any]]
     """Attributes of the test cases of the JUnit report, with `kind` (passed, failure, error, skipped)."""
     header: dict[str, Any]
-    """The run in the JSON report."""
+    """The first and the last line of the report, in one."""
 
     @property
     def outcomes(self) -> dict[str, str]:
@@ -164,16 +164,18 @@ class Project:
     def run(self, *command: str) -> Finished:
         return self.finish(self.start(*command))
 
-    def records(self) -> dict[str, dict[str, Any]]:
+    def lines(self) -> list[dict[str, Any]]:
+        """Return the lines of the report."""
         path = self.folder / "report.json"
-        records = json.loads(path.read_text())["records"] if path.exists() else []
-        found = {record["id"]: record for record in records}
-        assert len(found) == len(records), "a case has two records"
-        return found
+        return [json.loads(line) for line in path.read_text().split("\n")[:-1]] if path.exists() else []
+
+    def records(self) -> dict[str, dict[str, Any]]:
+        return {line["id"]: line for line in self.lines() if "id" in line}
 
     def header(self) -> dict[str, Any]:
-        path = self.folder / "report.json"
-        return json.loads(path.read_text())["runs"][0] if path.exists() else {}
+        own = [line for line in self.lines() if "id" not in line]
+        lost = {"complete": False, "seconds": None, "cases": None} if own else {}
+        return {key: value for line in (lost, *own) for key, value in line.items()}
 
     def junit(self) -> list[dict[str, Any]]:
         path = self.folder / "report.xml"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from opcheck.report.model import Report
+from opcheck.report.model import Report, Run
 
 CHECKS = (
     "backward", "forward_ad", "batched_grad", "undefined_grad", "grad_dtypes", "nondeterminism", "purity", "context",
@@ -35,30 +35,32 @@ def many_cases(count: int, text: str = "") -> Report:
     text: stands before each operator, reason and message.
     """
     records = [_record(number, text) for number in range(count)]
-    return Report.model_validate({"runs": [_run("2.13.0"), _run("2.14.1")], "records": records})
+    runs = [_run("2.13.0"), _run("2.14.1")]
+    return Report([Run(**run, records=[one for own, one in records if own == k]) for k, run in enumerate(runs)])
 
 
 def _run(torch: str) -> dict[str, Any]:
     return {
         "opcheck": "0.1.0", "torch": torch, "python": "3.11.7", "platform": "Linux x86_64", "engine": "batched",
-        "seed": 0, "devices": [{"name": "cpu"}, {"name": "npu", "details": "NPU 3"}], "command": ["opcheck", "run"],
+        "seed": 0, "devices": ["cpu", "npu"], "details": {"npu": "NPU 3"}, "command": ["opcheck", "run"],
         "shard": "", "started": "2026-01-02T03:04:05+00:00", "seconds": 1234.5, "complete": torch == "2.13.0",
         "left_out": [{"device": "npu", "reason": "lacks float16", "cases": 77}],
     }  # fmt: skip
 
 
-def _record(number: int, text: str) -> dict[str, Any]:
+def _record(number: int, text: str) -> tuple[int, dict[str, Any]]:
+    """Return the number of a run, and a record of it."""
     operator, rest = divmod(number, EACH)
     check, (run, device, dtype) = CHECKS[rest // len(PLACES)], PLACES[rest % len(PLACES)]
     name = f"{text}torch.operator_{operator:03}"
     case = f"{name}::{check}[{device}-{dtype}]"
     record = {
         "id": case, "operator": name, "variant": "function", "check": check, "device": device, "dtype": dtype,
-        "run": run, "family": f"family {operator % 9}", "outcome": "passed", "seconds": 0.001 * (number % 97),
+        "family": f"family {operator % 9}", "outcome": "passed", "seconds": 0.001 * (number % 97),
         "seed": 0, "file": "specs/made.toml", "line": 3 + operator, "rerun": f"opcheck run 'specs/made.toml::{case}'",
     }  # fmt: skip
     if number % 20:
-        return record
+        return run, record
     outcome = list(OUTCOMES)[number // 20 % len(OUTCOMES)]
     record |= {"outcome": outcome, "reason": f"{text}{OUTCOMES[outcome]}", "message": f"{text}{case}\nin several lines"}
     if outcome == "failed":
@@ -71,4 +73,4 @@ def _record(number: int, text: str) -> dict[str, Any]:
             }
         }
         record |= {"toml": f'{{ args = [{{ shape = [2] }}], note = "{text}" }}'}
-    return record
+    return run, record

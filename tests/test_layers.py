@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from report_files import record, report
 
-from opcheck.report.writing import write
+from opcheck.report.store import write
 
 PACKAGE = Path(__file__).resolve().parent.parent / "opcheck"
 

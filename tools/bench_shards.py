@@ -16,7 +16,7 @@ from pathlib import Path
 
 from opcheck.report.merge import merge
 from opcheck.report.model import Report
-from opcheck.report.reading import read
+from opcheck.report.store import read
 
 MOST = 1.25
 
@@ -33,7 +33,8 @@ def cpu_seconds(command: Sequence[str]) -> float:
 
 def differences(whole: Report, merged: Report) -> list[str]:
     """Return what is not the same in two reports, but for times."""
-    runs = [[run.model_dump(exclude={"seconds", "started", "command"}) for run in one.runs] for one in (whole, merged)]
+    apart = {"records", "seconds", "started", "command"}
+    runs = [[run.model_dump(exclude=apart) for run in one.runs] for one in (whole, merged)]
     old, new = ({each.id: each.model_dump(exclude={"seconds"}) for each in one.records} for one in (whole, merged))
     cases = [name for name in {**old, **new} if old.get(name) != new.get(name)]
     return cases if runs[0] == runs[1] else ["the headers", *cases]

@@ -17,7 +17,7 @@ from pathlib import Path
 from playwright.sync_api import sync_playwright
 
 from opcheck.report.html import write
-from opcheck.report.reading import read
+from opcheck.report.store import read
 
 ROOT = Path(__file__).resolve().parent.parent
 FLAGS = (

@@ -16,7 +16,7 @@ from opcheck.spec.device import DeviceProfile
 
 @dataclass(frozen=True)
 class Request:
-    """What a run was asked for, before options select among it."""
+    """What a run is to do, before options select among it."""
 
     library: Library
     devices: Collection[DeviceProfile]
@@ -47,5 +47,5 @@ def changes(old: Report, new: Report, request: Request) -> Diff:
     """Compare the report of a run with an earlier one. The other shards of the run are not missed."""
     missed = request.missed(old)
     alone = {"shard": "", "cases": None}
-    own = new.model_copy(update={"runs": [run.model_copy(update=alone) for run in new.runs]})
+    own = Report([run.model_copy(update=alone) for run in new.runs], new.unread)
     return diff(old, own, is_gone=lambda record: record.id in missed)

@@ -9,19 +9,19 @@ from importlib import import_module
 from pathlib import Path
 
 from opcheck.report.annotations import MOST, github_annotations
-from opcheck.report.diff import diff, told
-from opcheck.report.lacks import lacks
+from opcheck.report.diff import diff
+from opcheck.report.files import is_stream
+from opcheck.report.gaps import gaps
 from opcheck.report.merge import merge
 from opcheck.report.model import Report
-from opcheck.report.reading import ReportError, read
-from opcheck.report.writing import is_stream, write
+from opcheck.report.store import ReportError, read, write
 from opcheck.spec.files import shown
 from opcheck.text import printable
 
 WHY_NOT = (
     "Exit code 1: a case fails that did not, or for another reason, is gone or is skipped that ran before, or a report "
     "is incomplete. A case that is not run shows no regression, and hides one: where that is meant, --allow says so. "
-    "Cases that are slower are told and no more: times depend on the machine."
+    "Cases that are slower are listed and no more: times depend on the machine."
 )
 Run = Callable[[argparse.Namespace], int]
 
@@ -87,21 +87,21 @@ def _merge(options: argparse.Namespace) -> int:
     report = merge(reports, unread)
     write(report, options.output)
     runs = "1 run" if len(report.runs) == 1 else f"{len(report.runs)} runs"
-    told = sys.stderr if is_stream(options.output) else sys.stdout
-    print(f"wrote {shown(options.output)}: {len(report.records)} cases of {runs}", file=told)
-    found = lacks(report)
-    for line in found:
+    stream = sys.stderr if is_stream(options.output) else sys.stdout
+    print(f"wrote {shown(options.output)}: {len(report.records)} cases of {runs}", file=stream)
+    missing = gaps(report)
+    for line in missing:
         print(printable(f"incomplete: {line}"), file=sys.stderr)
-    return int(bool(found))
+    return int(bool(missing))
 
 
 def _diff(options: argparse.Namespace) -> int:
-    found = diff(read(options.old), read(options.new), options.slower)
-    _print(told(found))
+    changes = diff(read(options.old), read(options.new), options.slower)
+    _print(changes.lines())
     if options.github_annotations:
-        _print(github_annotations(found.newly_failing(), options.folder, options.most))
+        _print(github_annotations(changes.newly_failing(), options.folder, options.most))
     allowed = [name.replace("-", " ") for name in options.allow]
-    return int(found.is_regression(allowed) or not found.compared)
+    return int(changes.is_regression(allowed) or not changes.compared)
 
 
 def _markdown(options: argparse.Namespace) -> int:
@@ -112,12 +112,13 @@ def _markdown(options: argparse.Namespace) -> int:
 
 
 def _annotate(options: argparse.Namespace) -> int:
-    _print(github_annotations(read(options.report).records, options.folder, options.most))
+    runs = read(options.report).runs
+    _print(github_annotations((run.records for run in runs), options.folder, options.most))
     return 0
 
 
 def _junit(options: argparse.Namespace) -> int:
-    from opcheck.report.junit_file import write_junit
+    from opcheck.report.junit import write_junit
 
     write_junit(read(options.report), options.output)
     return 0

@@ -19,7 +19,7 @@ from opcheck.cli.request import RequestError
 from opcheck.cli.run_reporter import RunReporter
 from opcheck.cli.selecting import settings_of
 from opcheck.cli.workers import Workers
-from opcheck.report.writing import is_stream
+from opcheck.report.files import is_stream
 from opcheck.run.watchdog import Limits, default_memory
 from opcheck.settings import Settings
 from opcheck.spec.load import BUILTIN, builtin_folder
@@ -97,7 +97,7 @@ def _processes(text: str) -> str:
 def _pytest(options: argparse.Namespace, settings: Settings) -> int:
     from rich.console import Console
 
-    from opcheck.report.reading import read
+    from opcheck.report.store import read
     from opcheck.report.terminal import TerminalReport
 
     old = read(Path(options.against)) if options.against else None

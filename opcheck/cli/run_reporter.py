@@ -20,11 +20,10 @@ from opcheck.cli.workers import Workers
 from opcheck.plan import Case, Selection, plan
 from opcheck.plan.left_out import left_out
 from opcheck.report.annotations import github_annotations
-from opcheck.report.diff import told
 from opcheck.report.from_pytest import record_of, troubles
-from opcheck.report.left_out import told as left_out_told
+from opcheck.report.left_out import lines as left_out_lines
 from opcheck.report.model import Report
-from opcheck.report.reading import read
+from opcheck.report.store import read
 from opcheck.report.wide import counted, listed
 from opcheck.spec import Library, SpecError
 from opcheck.spec.device import DeviceProfile
@@ -140,7 +139,7 @@ class RunReporter:
         if self.collect_errors:
             raise RequestError(list(dict.fromkeys(self.collect_errors)), prefix="")
         if code == pytest.ExitCode.NO_TESTS_COLLECTED:
-            raise RequestError(["the request selects no case", *left_out_told(self.config.stash[PLUGIN].left_out)])
+            raise RequestError(["the request selects no case", *left_out_lines(self.config.stash[PLUGIN].left_out)])
         if code == pytest.ExitCode.USAGE_ERROR:
             return 2  # pytest has printed the reason
         seconds, wrong = time.monotonic() - self.start, troubles(self.config)
@@ -149,19 +148,19 @@ class RunReporter:
             self.report.summary(seconds, wrong, [*self._left_out(), *self._wide(), *self._shared()])
             failed, new = self.report.has_failed, None
         else:
-            found = changes(self.old, self._written, self.request)
-            failed = found.is_regression() or bool(wrong)
-            new = {one.id for one in found.newly_failing()}
+            changed = changes(self.old, self._written, self.request)
+            failed = changed.is_regression() or bool(wrong)
+            new = {one.id for records in changed.newly_failing() for one in records}
             code = int(failed) if code in (0, 1) else code  # pytest does not know which failures are old
             self.report.failures(new)
-            self.report.changes([*told(found), *self._shared()], seconds, wrong)
+            self.report.changes([*changed.lines(), *self._shared()], seconds, wrong)
         untested = self._untested()
         if untested and code in (0, 1):
             print(printable(f"opcheck: {untested}", most=1000), file=sys.stderr)
             code = 2
         if self.options.github_annotations:
             shown = (one for one in self._written.records if new is None or one.id in new)
-            self.report.lines(github_annotations(shown))
+            self.report.lines(github_annotations([shown]))
         return self._exit_code(code, len(self.report.records), failed=failed)
 
     def _untested(self) -> str:
@@ -169,7 +168,7 @@ class RunReporter:
 
         A device that is named, but skipped, was asked for. A shard may have cases that are skipped, and no others.
         """
-        skipped = [record["reason"] for record in self.report.records if record["outcome"] == "skipped"]
+        skipped = [record.reason for record in self.report.records if record.outcome == "skipped"]
         for name in self.config.stash[PLUGIN].names("device"):
             reason = next((why for why in skipped if why.startswith(f"the device {name} is not present: ")), "")
             if reason:
@@ -189,7 +188,7 @@ class RunReporter:
         narrowed = self.options.k or self.options.m or self.options.lf
         before = "; of what -k, -m and --lf choose from" if narrowed else ""
         before += "; of all shards" if self.options.shard else ""
-        return [f"{line}{before}" for line in left_out_told(self.config.stash[PLUGIN].left_out)]
+        return [f"{line}{before}" for line in left_out_lines(self.config.stash[PLUGIN].left_out)]
 
     def _wide(self) -> list[str]:
         return (listed if self.options.wide else counted)(self.report.records)

@@ -38,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
         changed = write(editor_files(json_schema(of_project(settings)), settings))
         print(f"wrote {', '.join(shown(path) for path in changed)}" if changed else "nothing has changed")
         return 0
-    text = json.dumps(_report() if options.of == "report" else json_schema(shipped()), indent=2)
+    text = json.dumps(report_schema() if options.of == "report" else json_schema(shipped()), indent=2)
     if options.output:
         Path(options.output).write_text(text + "\n", encoding="utf-8")
     else:
@@ -46,7 +46,14 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _report() -> dict[str, Any]:
-    from opcheck.report.model import Report
+def report_schema() -> dict[str, Any]:
+    """Return the JSON Schema of a line of a report."""
+    from pydantic import TypeAdapter
 
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **Report.model_json_schema()}
+    from opcheck.report.model import End, Header, Record, Unread
+
+    lines: TypeAdapter[Any] = TypeAdapter(Header | Record | End | Unread)
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "a line of a report",
+    } | lines.json_schema()

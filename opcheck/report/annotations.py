@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
 
-from opcheck.report.folding import folded_by_run
-from opcheck.report.model import Record, plain
+from opcheck.report.causes import failures_by_cause
+from opcheck.report.model import Record
 from opcheck.spec.load import BUILTIN
 from opcheck.text import printable, shortened
 
@@ -17,20 +17,19 @@ LONGEST = 4000
 """The most characters of an annotation."""
 
 
-def github_annotations(records: Iterable[Record], folder: str = "", most: int = MOST) -> Iterator[str]:
+def github_annotations(runs: Iterable[Iterable[Record]], folder: str = "", most: int = MOST) -> Iterator[str]:
     """Yield the lines that make failures annotations, those of one cause once, and one line that counts the rest.
 
-    folder: where the project is in its repository, if it is not at the root.
+    runs: the records of each. folder: where the project is in its repository, if it is not at the root.
     """
-    failures = folded_by_run(plain(record) for record in records if record.is_bad)
-    for failed in failures[:most]:
-        record = Record.model_validate(failed.record)
-        also = len(failed.same) + len(failed.blocked)
+    every = [failure for records in runs for failure in failures_by_cause(records)]
+    for failure in every[:most]:
+        record, also = failure.record, len(failure.same) + len(failure.blocked)
         text = shortened(record.message or record.reason, LONGEST, LONGEST // 4)
         text += f"\n\nthe same cause: {also} more" if also else ""
         yield _command("error", _place(record, folder), f"{record.outcome}: {record.id}", text)
-    if len(failures) > most:
-        what = f"{len(failures) - most} of {len(failures)} failures have no annotation: see the report"
+    if len(every) > most:
+        what = f"{len(every) - most} of {len(every)} failures have no annotation: see the report"
         yield _command("warning", {}, "opcheck", what)
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from opcheck.report.lacks import lacks
-from opcheck.report.makeup import by_device, labels, paired
+from opcheck.report.conditions import Conditions, conditions_of, labels, pairs
+from opcheck.report.gaps import gaps
 from opcheck.report.model import Record, Report
 from opcheck.text import n_cases, printable
 
@@ -24,7 +24,7 @@ KINDS = {
     "new": "not there before",
     "slower": "by more than the factor",
 }
-"""The kinds of changes in the order in which they are told, with what each means."""
+"""The kinds of changes in the order in which they are listed, with what each means."""
 
 REGRESSIONS = ("newly failing", "gone", "newly skipped", "failing otherwise")
 """The kinds that may hide that something has become worse: a case that is not run shows nothing."""
@@ -33,7 +33,7 @@ NOISE = 0.1
 """A case that takes less than this many seconds longer is not called slower."""
 
 MOST = 100
-"""The most changes of a kind that are told."""
+"""The most changes of a kind that are listed."""
 
 
 class Change(NamedTuple):
@@ -45,7 +45,7 @@ class Change(NamedTuple):
     label: str
     """What its run was made with, if there are several on its device; else empty."""
 
-    def told(self) -> str:
+    def __str__(self) -> str:
         """Return a line about it."""
         one = self.new or self.old
         name = "" if one is None else one.id + (f" ({self.label})" if self.label else "")
@@ -71,17 +71,16 @@ class Diff:
     """How many cases of the old report the new one is not about, by device."""
     unlike: list[str] = field(default_factory=list)
     """Which runs were compared although they were not made with the same versions and settings."""
-    lacks: list[str] = field(default_factory=list)
+    gaps: list[str] = field(default_factory=list)
     """Why one of the reports is not the whole picture."""
 
-    def of(self, kind: str) -> list[Change]:
-        """Return the changes of a kind."""
-        return [change for change in self.changes if change.kind == kind]
-
-    def newly_failing(self) -> list[Record]:
-        """Return the cases that newly fail, or for another reason than before."""
-        changes = (*self.of("newly failing"), *self.of("failing otherwise"))
-        return [change.new for change in changes if change.new]
+    def newly_failing(self) -> list[list[Record]]:
+        """Return the cases that newly fail, or for another reason than before, run by run."""
+        runs: defaultdict[str, list[Record]] = defaultdict(list)
+        for change in self.changes:
+            if change.new and change.kind in ("newly failing", "failing otherwise"):
+                runs[change.label].append(change.new)
+        return list(runs.values())
 
     def is_regression(self, allowed: Iterable[str] = ()) -> bool:
         """Return whether something may have become worse: a change says so, or a report that is not whole.
@@ -89,7 +88,25 @@ class Diff:
         allowed: kinds of changes that are meant.
         """
         worse = {*REGRESSIONS} - {*allowed}
-        return bool(self.lacks) or any(change.kind in worse for change in self.changes)
+        return bool(self.gaps) or any(change.kind in worse for change in self.changes)
+
+    def lines(self, most: int = MOST) -> Iterator[str]:
+        """Yield the lines that say what has changed.
+
+        most: the most changes of a kind that are listed; the others are counted.
+        """
+        yield from map(printable, (*self.gaps, *self.unlike))
+        counts = Counter(change.kind for change in self.changes)
+        for kind in filter(counts.get, KINDS):
+            yield f"{kind} ({KINDS[kind]}): {n_cases(counts[kind])}"
+            changes = [change for change in self.changes if change.kind == kind]
+            yield from (f"  {printable(str(change))}" for change in changes[:most])
+            if counts[kind] > most:
+                yield f"  ... and {counts[kind] - most} more"
+        for device, count in self.left_aside.items():
+            yield f"not compared: {n_cases(count)} on {printable(device)} that this run is not about"
+        listed = [f"{counts[kind]} {kind}" for kind in KINDS if counts[kind]] or ["nothing has changed"]
+        yield f"{n_cases(self.compared)} in both reports, {self.still_bad} of them still failing: {', '.join(listed)}"
 
 
 def diff(
@@ -104,26 +121,36 @@ def diff(
     slower: the factor above which a case is called slower; None: none is. is_gone: tells whether a case that is only
     in the old report should be in the new one.
     """
-    found = Diff(
-        lacks=[f"the {age} report: {line}" for age, one in (("old", old), ("new", new)) for line in lacks(one)]
-    )
-    before, after = by_device(old), by_device(new)
+    result = Diff(gaps=[f"the {age} report: {gap}" for age, one in (("old", old), ("new", new)) for gap in gaps(one)])
+    before, after = _by_device(old), _by_device(new)
     for device in dict.fromkeys([*before, *after]):
         olds, news = before.get(device, {}), after.get(device, {})
         names = labels([*olds, *news])
-        for one, other in paired(olds, news):
+        for one, other in pairs(olds, news):
             if one and other and one != other:
-                found.unlike.append(f"{device}: {names[one]} is compared with {names[other]}")
+                result.unlike.append(f"{device}: {names[one]} is compared with {names[other]}")
             label = next(names[made] for made in (other, one) if made) if max(len(olds), len(news)) > 1 else ""
-            theirs, ours = olds[one] if one else {}, news[other] if other else {}
-            _compare(found, theirs, ours, label, slower, is_gone)
+            cases = (olds[one] if one else {}), (news[other] if other else {})
+            _compare(result, *cases, label, slower, is_gone)
     order = {kind: place for place, kind in enumerate(KINDS)}
-    found.changes.sort(key=lambda change: order[change.kind])
-    return found
+    result.changes.sort(key=lambda change: order[change.kind])
+    return result
+
+
+def _by_device(report: Report) -> dict[str, dict[Conditions, dict[str, Record]]]:
+    """Return the records of a report by device, conditions and case id. Of two records of a case, a bad one counts."""
+    devices: dict[str, dict[Conditions, dict[str, Record]]] = {}
+    for run in report.runs:
+        conditions = conditions_of(run)
+        for record in run.records:
+            cases = devices.setdefault(record.device, {}).setdefault(conditions[record.device], {})
+            if record.id not in cases or not cases[record.id].is_bad:
+                cases[record.id] = record
+    return devices
 
 
 def _compare(
-    found: Diff,
+    result: Diff,
     olds: Mapping[str, Record],
     news: Mapping[str, Record],
     label: str,
@@ -135,15 +162,14 @@ def _compare(
         old = olds.get(name)
         kind = _kind(old, new, slower)
         if kind:
-            found.changes.append(Change(kind, old, new, label))
-        found.compared += old is not None
-        found.still_bad += bool(old and old.is_bad and new.is_bad)
+            result.changes.append(Change(kind, old, new, label))
+        result.compared += old is not None
+        result.still_bad += bool(old and old.is_bad and new.is_bad)
     for name, old in olds.items():
-        if name not in news:
-            if is_gone(old):
-                found.changes.append(Change("gone", old, None, label))
-            else:
-                found.left_aside[old.device] += 1
+        if name not in news and is_gone(old):
+            result.changes.append(Change("gone", old, None, label))
+        elif name not in news:
+            result.left_aside[old.device] += 1
 
 
 def _kind(old: Record | None, new: Record, slower: float | None) -> str:
@@ -168,33 +194,13 @@ def _kind(old: Record | None, new: Record, slower: float | None) -> str:
 
 def _why(record: Record) -> str:
     """Return why a case failed: its reason, and what the diagnosis says beyond."""
-    found = record.fields.get("diagnosis")
-    texts = [str(one.get("text", "")) for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+    diagnosis = record.fields.get("diagnosis")
+    parts = diagnosis if isinstance(diagnosis, list) else []
+    texts = [str(part.get("text", "")) for part in parts if isinstance(part, dict)]
     return "; ".join(text for text in (record.reason, *texts) if text)
 
 
 def _reason(record: Record) -> str:
     """Return why a case failed, without what changes from run to run: addresses, and all but one digit of a float."""
     text = re.sub(r"\b0x[0-9a-fA-F]+", "0x", _why(record))
-    return re.sub(r"\b\d+(\.\d+(e[+-]?\d+)?|e[+-]?\d+)", lambda found: f"{float(found[0]):.1g}", text)
-
-
-def told(found: Diff, most: int = MOST) -> Iterator[str]:
-    """Yield the lines that tell what has changed.
-
-    most: the most changes of a kind that are told; the others are counted.
-    """
-    for line in (*found.lacks, *found.unlike):
-        yield printable(line)
-    for kind, what in KINDS.items():
-        changes = found.of(kind)
-        if changes:
-            yield f"{kind} ({what}): {n_cases(len(changes))}"
-            yield from (f"  {printable(change.told())}" for change in changes[:most])
-        if len(changes) > most:
-            yield f"  ... and {len(changes) - most} more"
-    for device, count in found.left_aside.items():
-        yield f"not compared: {n_cases(count)} on {printable(device)} that this run is not about"
-    counts = Counter(change.kind for change in found.changes)
-    listed = [f"{counts[kind]} {kind}" for kind in KINDS if counts[kind]] or ["nothing has changed"]
-    yield f"{n_cases(found.compared)} in both reports, {found.still_bad} of them still failing: {', '.join(listed)}"
+    return re.sub(r"\b\d+(\.\d+(e[+-]?\d+)?|e[+-]?\d+)", lambda number: f"{float(number[0]):.1g}", text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from opcheck.plan.shards import Durations, Taken
-from opcheck.report.reading import read
+from opcheck.report.store import read
 
 
 def read_durations(path: Path) -> Durations:

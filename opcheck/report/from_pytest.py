@@ -1,40 +1,60 @@
-"""Turns pytest's reports into records, in the controlling process, and feeds the JSON and JUnit reports."""
+"""Writes the reports of a run of pytest, in the controlling process: JSON Lines, and the names in its JUnit report."""
 
 from __future__ import annotations
 
 import os
+import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable
+from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from opcheck.report.files import STANDARD
 from opcheck.report.junit import JUnitReport
-from opcheck.report.recorder import Facts, Recorder, is_case
-from opcheck.report.writing import STANDARD
+from opcheck.report.model import End, Header, Record
+from opcheck.report.places import within
+from opcheck.report.store import ReportFile
 from opcheck.run.outcome import Outcome, rerun_command
 
 TROUBLES = pytest.StashKey[list[str]]()
 
 
+@dataclass(frozen=True)
+class Facts:
+    """What a run tells its reports."""
+
+    header: Callable[[], Header]
+    """Returns the header, once the project is known. Raises UsageError for mistakes in it."""
+    end: Callable[[], End]
+    """Returns what is known in the end about the selection; its cases are those of other shards."""
+    root: Callable[[], Path]
+    """Returns the root of the project."""
+    seed: Callable[[], int | None]
+    """Returns the seed to name in rerun commands."""
+
+
 def register_reports(config: pytest.Config, facts: Facts) -> None:
     """Register the reports that the options request. Raises UsageError if one cannot be written."""
     config.stash[TROUBLES] = []
-    folder = config.invocation_params.dir
-    asked, junit = config.option.opcheck_report_json, None
-    if asked == STANDARD:
+    folder, path = config.invocation_params.dir, config.option.opcheck_report_json
+    if path == STANDARD:
         raise pytest.UsageError(
             "the report cannot be written: standard output tells how the run goes on; expected a file"
         )
     try:
         if xmlpath := getattr(config.option, "xmlpath", None):
-            path = os.path.expanduser(os.path.expandvars(xmlpath))  # as pytest does
-            junit = JUnitReport(folder / path, config.option.junitprefix or "")
-        report = Recorder(folder / asked, facts, (folder, config.rootpath)) if asked else None
+            xml = folder / os.path.expanduser(os.path.expandvars(xmlpath))  # as pytest does
+            names = JUnitReport(xml, config.option.junitprefix or "")
+            config.pluginmanager.register(JUnitNames(names, facts.seed), "opcheck_junit")
+        if path:
+            report = CaseReport(ReportFile(folder / path), facts, (folder, config.rootpath))
+            config.pluginmanager.register(report, "opcheck_report")
     except OSError as error:
         raise pytest.UsageError(f"the report cannot be written: {error}") from None
-    config.pluginmanager.register(Reports(report, junit, facts.seed), "opcheck_reports")
 
 
 def troubles(config: pytest.Config) -> list[str]:
@@ -42,14 +62,14 @@ def troubles(config: pytest.Config) -> list[str]:
     return config.stash.get(TROUBLES, [])
 
 
-def record_of(report: pytest.TestReport, seed: Callable[[], int | None] = lambda: None) -> dict[str, Any] | None:
+def record_of(report: pytest.TestReport, seed: Callable[[], int | None] = lambda: None) -> Record | None:
     """Return the record of a finished case; None if the report is not about a case, or the case is not finished."""
     record: dict[str, Any] | None = getattr(report, "opcheck", None)
     if str(report.outcome) == "rescheduled":
         return None
-    if record is None and str(report.when) == "???" and is_case(report.nodeid):
-        return crashed(report, "the process crashed", report.longreprtext.strip(), seed()).record()
-    return record
+    if record is None and str(report.when) == "???" and _is_case(report.nodeid):
+        record = crashed(report, "the process crashed", report.longreprtext.strip(), seed()).record()
+    return None if record is None else Record.model_construct(**record)
 
 
 def crashed(report: pytest.TestReport, cause: str, trace: str = "", seed: int | None = None) -> Outcome:
@@ -72,67 +92,111 @@ def crashed(report: pytest.TestReport, cause: str, trace: str = "", seed: int | 
     )  # fmt: skip
 
 
-class Reports:
-    """Feeds the reports. If one fails, the run and the other reports go on, but the run does not succeed."""
+class CaseReport:
+    """A pytest plugin that appends the cases of a run to its report."""
 
-    def __init__(
-        self, report: Recorder | None, junit: JUnitReport | None, seed: Callable[[], int | None] = lambda: None
-    ) -> None:
-        self.seed = seed
-        self.report = report
-        self.junit = junit
+    def __init__(self, file: ReportFile, facts: Facts, bases: tuple[Path, ...]) -> None:
+        """Create the plugin. bases: the folders that files may be relative to, the likeliest first."""
+        self._file = file
+        self._facts = facts
+        self._bases = bases
+        self._start = time.monotonic()
+        self._planned: set[str] | None = None
+        """The tests that are to run; None before they are known."""
+        self._done: set[str] = set()
+        self._details: dict[str, str] = {}
+        self._has_missed = False
+        """Whether a file could not be collected, so that its cases are not known."""
 
     def pytest_sessionstart(self) -> None:
-        """Write what is known of the run."""
-        if self.report is not None:
-            self.report.begin()
+        """Write the header."""
+        self._file.append(self._facts.header())
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Take note of a file that could not be collected, here or in a worker of pytest-xdist."""
-        if report.failed and self.report is not None:
-            self.report.miss()
+        self._has_missed |= report.failed
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Take note of the selected cases."""
-        if self.report is not None:
-            self.report.plan(item.nodeid for item in session.items)
+        self._plan(item.nodeid for item in session.items)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
         """Take note of the cases that a worker of pytest-xdist has selected."""
-        if self.report is not None:
-            self.report.plan(ids)
+        self._plan(ids)
+
+    def _plan(self, nodeids: Iterable[str]) -> None:
+        self._planned = (self._planned or set()).union(filter(_is_case, nodeids))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Add the record of a finished case to the reports."""
-        record = record_of(report, self.seed)
-        if record is None:
-            return
-        if self.report is not None:
-            self.report.add(report.nodeid, record)
-            for device, details in getattr(report, "opcheck_devices", {}).items():
-                self.report.describe(device, details)
-        if self.junit is not None:
-            ended = str(report.when) == "???" and report.failed  # the process, in place of the case
-            self.junit.add(report.nodeid, record["id"], record if ended else None)
+        """Write the line of a finished case."""
+        record = record_of(report, self._facts.seed)
+        if record is not None:
+            self._done.add(report.nodeid)
+            self._details |= getattr(report, "opcheck_devices", {})
+            file = _within(self._facts.root(), self._bases, record.file) if record.file else ""
+            self._file.append(record.model_copy(update={"file": file}))
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, Any, Any]:
-        """Complete the reports after pytest has written its own."""
-        found, result = [], None
+        """Write the end of the run."""
+        try:
+            return (yield)
+        finally:
+            planned = None if self._has_missed else self._planned
+            end = self._facts.end()
+            known = {
+                "complete": planned is not None and planned <= self._done,
+                "seconds": round(time.monotonic() - self._start, 3),
+                "cases": None if planned is None else len(planned) + (end.cases or 0),
+                "details": {name: text for name, text in self._details.items() if text},
+            }
+            self._file.append(end.model_copy(update=known))
+            _tell(session, self._file.close())
+
+
+class JUnitNames:
+    """A pytest plugin that gives the tests in a JUnit report the names of cases, after pytest has written it."""
+
+    def __init__(self, report: JUnitReport, seed: Callable[[], int | None]) -> None:
+        self._report = report
+        self._seed = seed
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Take note of the name of a case, and why its process ended, if it did."""
+        record = record_of(report, self._seed)
+        if record is not None:
+            has_ended = str(report.when) == "???" and report.failed  # the process, in place of the case
+            self._report.add(report.nodeid, record.id, record if has_ended else None)
+
+    @pytest.hookimpl(wrapper=True, trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, Any, Any]:
+        """Correct the file. If pytest could not write it, the run and its other report go on."""
         try:
             result = yield
         except OSError as error:
-            if self.junit is None:
-                raise
-            found.append(f"the report {self.junit.path} cannot be written: {error.strerror or error}")
-        else:
-            found.append(self.junit.finish() if self.junit is not None else "")
-        found.append(self.report.finish() if self.report is not None else "")
-        session.config.stash[TROUBLES] = told = [line for line in found if line]
-        if told and session.exitstatus == pytest.ExitCode.OK:
-            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+            _tell(session, f"the report {self._report.path} cannot be written: {error.strerror or error}")
+            return None
+        _tell(session, self._report.finish())
         return result
+
+
+def _tell(session: pytest.Session, trouble: str) -> None:
+    """Keep what is wrong with a report, if anything is. Then the run is no success."""
+    if trouble:
+        session.config.stash[TROUBLES].append(trouble)
+        if session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@lru_cache(maxsize=4096)
+def _within(root: Path, bases: tuple[Path, ...], file: str) -> str:
+    return within(root, next((base / file for base in bases if (base / file).exists()), bases[0] / file))
+
+
+def _is_case(nodeid: str) -> bool:
+    """Tell whether a test of pytest is a case of opcheck."""
+    return ".toml::" in nodeid
 
 
 def absent_devices(reports: Iterable[pytest.TestReport]) -> list[tuple[str, int]]:

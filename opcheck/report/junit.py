@@ -1,18 +1,76 @@
-"""The JUnit report. pytest writes it, but splits the ids of cases at `::`, and does not know why a process ended."""
+"""JUnit's XML: of a report, and of a run, whose file pytest writes without knowing what a case is."""
 
 from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
+from xml.etree.ElementTree import Element, SubElement, tostring
 
-from opcheck.report.writing import is_stream, put
+from opcheck.report.conditions import columns
+from opcheck.report.files import is_stream, replace
+from opcheck.report.model import Record, Report, Run
 
 NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that XML 1.0 has no way to write."""
+
+TAGS = {"failed": "failure", "xpassed": "failure", "inconclusive": "failure", "blocked": "failure", "error": "error"}
+
+
+def write_junit(report: Report, path: Path) -> None:
+    """Write a report as JUnit's XML: a suite for each run, and tests under the names that pytest gives. Raises OSError.
+
+    The name of a case that several runs have says which run it is, since many readers know a test by its name alone.
+    """
+    root = Element("testsuites", {"name": "opcheck"})
+    times = Counter(record.id for record in report.records)
+    for run, own in zip(report.runs, columns(report), strict=True):
+        names = [f"{one.id} ({own[one.device]})" if times[one.id] > 1 else one.id for one in run.records]
+        root.append(_suite(run, names))
+    replace(path, [tostring(root, encoding="utf-8", xml_declaration=True), b"\n"])
+
+
+def _suite(run: Run, names: Sequence[str]) -> Element:
+    tags = Counter(TAGS.get(record.outcome, record.outcome) for record in run.records)
+    counts = {"failures": tags["failure"], "errors": tags["error"], "skipped": tags["skipped"] + tags["xfailed"]}
+    suite = Element("testsuite", {"name": f"opcheck, torch {run.torch}", "tests": str(len(run.records))})
+    for name, count in counts.items():
+        suite.set(name, str(count))
+    suite.set("time", f"{sum(record.seconds for record in run.records):.3f}")
+    suite.set("timestamp", run.started)
+    about = {"opcheck": run.opcheck, "torch": run.torch, "python": run.python, "platform": run.platform}
+    about |= {"engine": run.engine, "seed": str(run.seed), "complete": str(run.complete).lower()}
+    about |= {f"device {device}": run.details.get(device, "") for device in run.devices}
+    properties = SubElement(suite, "properties")
+    for name, value in about.items():
+        SubElement(properties, "property", {"name": xml_text(name), "value": xml_text(value)})
+    suite.extend(map(_case, run.records, names))
+    return suite
+
+
+def _case(record: Record, name: str) -> Element:
+    names = {"classname": xml_text(class_name(record.file)), "name": xml_text(name)}
+    case = Element("testcase", {**names, "time": f"{record.seconds:.3f}"})
+    if record.is_bad:
+        bad = SubElement(case, TAGS[record.outcome], {"message": xml_text(record.reason), "type": record.outcome})
+        bad.text = xml_text(record.message or record.reason)
+    elif record.outcome in ("skipped", "xfailed"):
+        kind = "pytest.skip" if record.outcome == "skipped" else "pytest.xfail"
+        SubElement(case, "skipped", {"message": xml_text(record.reason), "type": kind})
+    return case
+
+
+def xml_text(text: str) -> str:
+    """Return text that XML can hold."""
+    return NOT_XML.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def class_name(file: str) -> str:
+    """Return the class name of the test cases of a spec file: its path with dots."""
+    return ".".join(part for part in file.removesuffix(".toml").split("/") if part not in ("..", ""))
 
 
 class JUnitReport:
@@ -24,7 +82,7 @@ class JUnitReport:
         self._prefix = f"{prefix}." if prefix else ""
         self._cases: dict[str, tuple[str, str]] = {}
         """Class name and name of each test case, by the dotted form of its node id."""
-        self._ends: dict[str, Mapping[str, Any]] = {}
+        self._ends: dict[str, Record] = {}
         """The records of the cases that ended their process, likewise."""
         if path.is_dir():
             raise IsADirectoryError(f"{path} is a folder")
@@ -37,7 +95,7 @@ class JUnitReport:
             folder = next(parent for parent in path.parents if parent.exists())
             tempfile.TemporaryFile(dir=folder).close()
 
-    def add(self, nodeid: str, name: str, end: Mapping[str, Any] | None = None) -> None:
+    def add(self, nodeid: str, name: str, end: Record | None = None) -> None:
         """Record which case a node id refers to. end: the record of a case that ended its process."""
         self._cases[_dotted(nodeid)] = (class_name(nodeid.removesuffix(f"::{name}")), name)
         if end is not None:
@@ -63,22 +121,12 @@ class JUnitReport:
                 case.set("name", name)
             end = self._ends.get(_dotted(address))
             if end is not None:
-                case.set("time", f"{end['seconds']:.3f}")
-                for found in case.iter("error"):
-                    found.set("message", xml_text(end["reason"]))
-                    found.text = xml_text(end["message"])
+                case.set("time", f"{end.seconds:.3f}")
+                for error in case.iter("error"):
+                    error.set("message", xml_text(end.reason))
+                    error.text = xml_text(end.message)
         text = ElementTree.tostring(tree.getroot(), encoding="utf-8", xml_declaration=True)
-        put(self.path, [text], self.path.stat().st_mode)
-
-
-def xml_text(text: str) -> str:
-    """Return text that XML can hold."""
-    return NOT_XML.sub("\N{REPLACEMENT CHARACTER}", text)
-
-
-def class_name(file: str) -> str:
-    """Return the class name of the test cases of a spec file: its path with dots."""
-    return ".".join(part for part in file.removesuffix(".toml").split("/") if part not in ("..", ""))
+        replace(self.path, [text], self.path.stat().st_mode)
 
 
 def _dotted(address: str) -> str:

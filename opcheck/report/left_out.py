@@ -1,41 +1,24 @@
-"""Tells how many cases the rules of device profiles leave out: in a terminal, and in the JSON report."""
+"""Says how many cases the rules of device profiles leave out: in a terminal, and in a report."""
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
 
 from opcheck.plan.left_out import Rule
 from opcheck.report.model import LeftOut
 from opcheck.text import n_cases
 
 
-def told(found: Counter[Rule]) -> list[str]:
+def lines(rules: Counter[Rule]) -> list[str]:
     """Return a line for each device: `left out on npu: 212 cases (deny), 30 (lacks float64)`."""
-    lines = []
-    for device in dict.fromkeys(rule.device for rule in found):
-        counts = [(rule.reason, count) for rule, count in _ordered(found) if rule.device == device]
-        (first, most), *rest = counts
-        parts = [f"{n_cases(most)} ({first})", *(f"{n} ({reason})" for reason, n in rest)]
-        lines.append(f"left out on {device}: {', '.join(parts)}")
-    return lines
+    parts: dict[str, list[str]] = {rule.device: [] for rule in rules}
+    for row in rows(rules):
+        own = parts[row.device]
+        own.append(f"{row.cases if own else n_cases(row.cases)} ({row.reason})")
+    return [f"left out on {device}: {', '.join(own)}" for device, own in parts.items()]
 
 
-def rows(found: Counter[Rule]) -> list[LeftOut]:
-    """Return the counts for the header of a JSON report."""
-    return [LeftOut(device=rule.device, reason=rule.reason, cases=count) for rule, count in _ordered(found)]
-
-
-def _ordered(found: Counter[Rule]) -> list[tuple[Rule, int]]:
-    """Return the largest counts first, and equal ones by the alphabet."""
-    return sorted(found.items(), key=lambda item: (-item[1], item[0]))
-
-
-def sent(found: Counter[Rule]) -> list[list[str | int]]:
-    """Return the counts as plain data, for another process."""
-    return [[*rule, count] for rule, count in found.items()]
-
-
-def received(data: list[list[Any]]) -> Counter[Rule]:
-    """Return the counts that another process has sent."""
-    return Counter({Rule(device, reason): count for device, reason, count in data})
+def rows(rules: Counter[Rule]) -> list[LeftOut]:
+    """Return the counts, the largest first, and equal ones by the alphabet."""
+    ordered = sorted(rules.items(), key=lambda item: (-item[1], item[0]))
+    return [LeftOut(device=rule.device, reason=rule.reason, cases=count) for rule, count in ordered]

@@ -6,10 +6,10 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from opcheck.report.columns import Columns
-from opcheck.report.folding import Failure, folded_by_run
-from opcheck.report.lacks import lacks
-from opcheck.report.model import Record, Report, plain
+from opcheck.report.causes import Failure, failures_by_cause
+from opcheck.report.conditions import columns
+from opcheck.report.gaps import gaps
+from opcheck.report.model import Record, Report
 from opcheck.report.wide import listed
 from opcheck.run.outcome import KINDS
 from opcheck.text import n_cases, printable, shortened
@@ -23,6 +23,9 @@ WHOLE = 10
 LONGEST = 4000
 """The most characters of a message."""
 
+Cases = Sequence[tuple[str, Record]]
+"""The records of a report, each with the name of its column."""
+
 
 def markdown(report: Report) -> str:
     """Return a report as Markdown.
@@ -30,10 +33,11 @@ def markdown(report: Report) -> str:
     It has the counts by device and version, failures with their reasons, expectations that are met no more, cases whose
     outcome differs between versions, and what was not run.
     """
-    columns, records = Columns(report), report.records
+    named = zip(report.runs, columns(report), strict=True)
+    cases = [(names[record.device], record) for run, names in named for record in run.records]
     parts = [
-        _title(records), _incomplete(report), _counts(records, columns), _failures(records, columns),
-        _mended(records, columns), _differences(records, columns), _wide(records), _not_run(report, columns),
+        _title(report.records), _incomplete(report), _counts(cases), _failures(report), _mended(cases),
+        _differences(cases), _wide(report.records), _not_run(report, cases),
     ]  # fmt: skip
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -48,31 +52,32 @@ def _title(records: Sequence[Record]) -> str:
 
 
 def _incomplete(report: Report) -> str:
-    found = [f"- {_text(line)}" for line in lacks(report)]
-    return _listed("This report is incomplete", found) if found else ""
+    lines = [f"- {_text(line)}" for line in gaps(report)]
+    return _listed("This report is incomplete", lines)
 
 
-def _counts(records: Iterable[Record], columns: Columns) -> str:
+def _counts(cases: Cases) -> str:
     counts: dict[str, Counter[str]] = defaultdict(Counter)
-    for record in records:
-        counts[columns.of(record)][record.outcome] += 1
+    for column, record in cases:
+        counts[column][record.outcome] += 1
     used = [kind for kind in KINDS if any(count[kind] for count in counts.values())]
     rows = [[_text(name), *(str(count[kind] or "") for kind in used)] for name, count in counts.items()]
     return _table(["run", *used], rows) if rows else ""
 
 
-def _failures(records: Iterable[Record], columns: Columns) -> str:
-    failures = folded_by_run(plain(one) for one in records if one.is_bad and one.outcome != "xpassed")
-    lines = [_failure(failed, columns, whole=place < WHOLE) for place, failed in enumerate(failures)]
-    return _listed("Failures", lines) if lines else ""
+def _failures(report: Report) -> str:
+    lines: list[str] = []
+    for run, names in zip(report.runs, columns(report), strict=True):
+        for failure in failures_by_cause(one for one in run.records if one.outcome != "xpassed"):
+            lines.append(_failure(failure, names[failure.record.device], whole=len(lines) < WHOLE))
+    return _listed("Failures", lines)
 
 
-def _failure(failed: Failure, columns: Columns, whole: bool) -> str:
-    record = Record.model_validate(failed.record)
+def _failure(failure: Failure, column: str, whole: bool) -> str:
+    record = failure.record
     where = f" at {_code(f'{record.file}:{record.line}')}" if record.file else ""
-    run = _text(columns.of(record))
-    lines = [f"- {_code(record.id)} {record.outcome}{where} ({run}): {_text(record.reason)}"]
-    lines += [f"  {_text(line)}" for line in failed.followers()]
+    lines = [f"- {_code(record.id)} {record.outcome}{where} ({_text(column)}): {_text(record.reason)}"]
+    lines += [f"  {_text(line)}" for line in failure.followers()]
     if whole and record.message:
         fenced = _fenced(printable(shortened(record.message, LONGEST, LONGEST // 4), lines=True, most=None))
         block = f"<details><summary>message</summary>\n\n{fenced}\n\n</details>"
@@ -80,27 +85,30 @@ def _failure(failed: Failure, columns: Columns, whole: bool) -> str:
     return "\n".join(lines)
 
 
-def _mended(records: Iterable[Record], columns: Columns) -> str:
-    found = [record for record in records if record.outcome == "xpassed"]
-    lines = [f"- {_code(record.id)} ({_text(columns.of(record))}): {_text(record.reason)}" for record in found]
-    return _listed("Mended since: expected to fail, but holds", lines) if lines else ""
+def _mended(cases: Cases) -> str:
+    lines = [
+        f"- {_code(record.id)} ({_text(column)}): {_text(record.reason)}"
+        for column, record in cases
+        if record.outcome == "xpassed"
+    ]
+    return _listed("Mended since: expected to fail, but holds", lines)
 
 
 def _wide(records: Iterable[Record]) -> str:
-    lines = [f"- {_text(line)}" for line in listed(map(plain, records))]
-    return _listed("Held to wider tolerances than the defaults", lines) if lines else ""
+    lines = [f"- {_text(line)}" for line in listed(records)]
+    return _listed("Held to wider tolerances than the defaults", lines)
 
 
-def _differences(records: Iterable[Record], columns: Columns) -> str:
+def _differences(cases: Cases) -> str:
     """Return a table for each device of the cases that have another outcome in one run than in another."""
     names: dict[str, dict[str, None]] = defaultdict(dict)
-    cases: dict[str, dict[str, dict[str, Record]]] = defaultdict(lambda: defaultdict(dict))
-    for record in records:
-        names[record.device][columns.of(record)] = None
-        cases[record.device][record.id][columns.of(record)] = record
-    parts = [_differing(own, [*names[device]]) for device, own in cases.items() if len(names[device]) > 1]
-    found = "\n\n".join(part for part in parts if part)
-    return f"## Where runs differ\n\n{found}" if found else ""
+    by_id: dict[str, dict[str, dict[str, Record]]] = defaultdict(lambda: defaultdict(dict))
+    for column, record in cases:
+        names[record.device][column] = None
+        by_id[record.device][record.id][column] = record
+    parts = [_differing(own, [*names[device]]) for device, own in by_id.items() if len(names[device]) > 1]
+    tables = "\n\n".join(part for part in parts if part)
+    return f"## Where runs differ\n\n{tables}" if tables else ""
 
 
 def _differing(cases: Mapping[str, Mapping[str, Record]], names: Sequence[str]) -> str:
@@ -114,10 +122,10 @@ def _differing(cases: Mapping[str, Mapping[str, Record]], names: Sequence[str]) 
     return "\n\n".join(part for part in (table, apart) if part)
 
 
-def _not_run(report: Report, columns: Columns) -> str:
+def _not_run(report: Report, cases: Cases) -> str:
     lines = []
     for outcome, title in (("skipped", "skipped"), ("xfailed", "expected to fail")):
-        reasons = Counter((columns.of(one), one.reason) for one in report.records if one.outcome == outcome)
+        reasons = Counter((column, one.reason) for column, one in cases if one.outcome == outcome)
         lines += [
             f"- {n_cases(count)} {title} ({_text(run)}): {_text(why)}" for (run, why), count in reasons.most_common()
         ]
@@ -126,12 +134,13 @@ def _not_run(report: Report, columns: Columns) -> str:
             f"- {n_cases(row.cases)} left out on {_text(row.device)} (torch {_text(run.torch)}): {_text(row.reason)}"
             for row in run.left_out
         ]
-    return _listed("What was not run, or was expected to fail", lines) if lines else ""
+    return _listed("What was not run, or was expected to fail", lines)
 
 
 def _listed(title: str, lines: Sequence[str]) -> str:
+    """Return a list below a heading; an empty string if it has no entry."""
     more = [f"- ... and {len(lines) - MOST} more"] if len(lines) > MOST else []
-    return "\n".join([f"## {title}", "", *lines[:MOST], *more])
+    return "\n".join([f"## {title}", "", *lines[:MOST], *more]) if lines else ""
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

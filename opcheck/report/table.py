@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
 
 from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from opcheck.report.model import Record
 from opcheck.run.outcome import KINDS
 from opcheck.text import printable
 
@@ -36,13 +36,13 @@ Cells = Mapping[str, Mapping[str, Counter[str]]]
 """The number of cases with each outcome, by family and check."""
 
 
-def tables(records: Iterable[Mapping[str, Any]], console: Console) -> Iterator[Text | Table]:
+def tables(records: Iterable[Record], console: Console) -> Iterator[Text | Table]:
     """Yield a heading and the table, one row per check and one column per family, in blocks that fit the console."""
     cells: dict[str, dict[str, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
     everything: dict[str, Counter[str]] = defaultdict(Counter)
     for record in records:
-        cells[record["family"]][record["check"]][record["outcome"]] += 1
-        everything[record["check"]][record["outcome"]] += 1
+        cells[record.family][record.check][record.outcome] += 1
+        everything[record.check][record.outcome] += 1
     used = [kind for kind in KINDS if MARKS[kind] and any(counts[kind] for counts in everything.values())]
     legend = ", ".join(f"{MARKS[kind]} {kind}" for kind in used)
     yield Text("cases passed by check and family" + (f" ({legend})" if legend else ""))

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from opcheck.report.folding import cause_of, folded
+from opcheck.report.causes import cause_of, failures_by_cause
+from opcheck.report.model import Record
 from opcheck.report.table import MARKS, STYLES, tables
-from opcheck.run.outcome import BAD, KINDS
+from opcheck.run.outcome import KINDS
 from opcheck.text import n_cases, printable
 
 PERIOD = 0.1
@@ -29,13 +30,13 @@ BEHIND = tuple(kind for kind in KINDS if kind != "passed")
 
 
 class TerminalReport:
-    """Shows a run on a console, from the records of `Outcome.record`."""
+    """Shows a run on a console."""
 
     def __init__(self, console: Console, tells_failures: bool = True) -> None:
         """Create a report. tells_failures: whether it tells each failure at once."""
         self.console = console
         self._tells_failures = tells_failures
-        self.records: list[Mapping[str, Any]] = []
+        self.records: list[Record] = []
         self._counts: Counter[str] = Counter()
         self._progress: Progress | None = None
         self._task: Any = None
@@ -44,7 +45,7 @@ class TerminalReport:
         """Whether a terminal shows the growing bar."""
         self._shown_at = 0.0
         self._causes: set[str] = set()
-        """The causes of several failures that have been told."""
+        """The causes of several failures that have been shown."""
 
     def start(self, total: int) -> None:
         """Start a run of `total` cases."""
@@ -61,14 +62,14 @@ class TerminalReport:
         if self._live:
             self._progress.start()
 
-    def add(self, record: Mapping[str, Any]) -> None:
+    def add(self, record: Record) -> None:
         """Add the record of a finished case."""
         self.records.append(record)
-        self._counts[record["outcome"]] += 1
-        if record["outcome"] in BAD and self._progress is not None and self._tells_failures:
+        self._counts[record.outcome] += 1
+        if record.is_bad and self._progress is not None and self._tells_failures:
             cause = cause_of(record)
             if not cause or cause not in self._causes:
-                self._line(record["outcome"], f"{printable(record['id'])}: {printable(cause or record['reason'])}")
+                self._line(record.outcome, f"{printable(record.id)}: {printable(cause or record.reason)}")
             self._causes.add(cause)
         self._advance()
 
@@ -99,25 +100,21 @@ class TerminalReport:
             self._progress.stop()
         self._progress = None
 
-    def counts(self) -> Counter[str]:
-        """Return the number of cases with each outcome."""
-        return Counter(self._counts)
-
     @property
     def has_failed(self) -> bool:
         """Whether any case failed the run."""
-        return any(record["outcome"] in BAD for record in self.records)
+        return any(record.is_bad for record in self.records)
 
     def failures(self, among: Collection[str] | None = None) -> None:
         """Print the messages of all failures, or of those with some ids; those of one cause once."""
-        for failure in folded(one for one in self.records if among is None or one["id"] in among):
+        for failure in failures_by_cause(one for one in self.records if among is None or one.id in among):
             record, cause = failure.record, cause_of(failure.record)
             if cause:
                 self._line("failed", printable(cause, most=None))
                 self._line("", printable("; ".join(failure.followers())))
                 continue
-            self._heading(record["outcome"], printable(record["id"]))
-            self._line("", printable(record["message"] or record["reason"], lines=True, most=None))
+            self._heading(record.outcome, printable(record.id))
+            self._line("", printable(record.message or record.reason, lines=True, most=None))
             for line in failure.followers():
                 self._line("", printable(line))
 
@@ -132,8 +129,8 @@ class TerminalReport:
         for line in left_out:
             self._line("", printable(line))
         for record in self.records:
-            for sample, text in record.get("fields", {}).get("warnings", {}).items():
-                self._line("warning", f"{printable(record['id'])}: sample {printable(sample)}: {printable(text)}")
+            for sample, text in record.fields.get("warnings", {}).items():
+                self._line("warning", f"{printable(record.id)}: sample {printable(sample)}: {printable(text)}")
         self.totals(seconds)
         for trouble in troubles:
             self._line("error", printable(trouble))
@@ -153,9 +150,9 @@ class TerminalReport:
     def totals(self, seconds: float) -> None:
         """Print the number of cases with each outcome."""
         totals = _listed(self._counts, ", ", lambda kind: f" {kind}", KINDS) or Text("no cases")
-        seed = max((record.get("seed", 0) for record in self.records), default=0)
-        told = f"{n_cases(len(self.records))} in {seconds:.1f} s" + (f" with seed {seed}" if seed else "")
-        self.console.print(Text(f"{told}: ") + totals, soft_wrap=True)
+        seed = max((record.seed for record in self.records), default=0)
+        begin = f"{n_cases(len(self.records))} in {seconds:.1f} s" + (f" with seed {seed}" if seed else "")
+        self.console.print(Text(f"{begin}: ") + totals, soft_wrap=True)
 
     def _line(self, word: str, text: str) -> None:
         """Print text without wrapping it, after a word in the color of the outcome."""
@@ -171,8 +168,8 @@ class TerminalReport:
             self._line(outcome, name)
 
 
-def _reasons(records: Iterable[Mapping[str, Any]], outcome: str) -> list[tuple[str, int]]:
-    return Counter(record["reason"] for record in records if record["outcome"] == outcome).most_common()
+def _reasons(records: Iterable[Record], outcome: str) -> list[tuple[str, int]]:
+    return Counter(record.reason for record in records if record.outcome == outcome).most_common()
 
 
 def _listed(counts: Counter[str], between: str, mark: Callable[[str], str], kinds: Iterable[str] = BEHIND) -> Text:

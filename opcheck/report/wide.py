@@ -2,34 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
+
+from opcheck.report.model import Record
 
 
-def held_wider(records: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, list[str]]]:
-    """Return, for each operator, its wider tolerances as text, with the checks that they hold for."""
-    found: dict[str, dict[str, list[str]]] = {}
-    for record in records:
-        wide = record.get("fields", {}).get("tolerance")
-        if wide:
-            text = ", ".join(f"{name} = {value:g}" for name, value in wide.items())
-            checks = found.setdefault(record["operator"], {}).setdefault(text, [])
-            if record["check"] not in checks:
-                checks.append(record["check"])
-    return found
-
-
-def counted(records: Iterable[Mapping[str, Any]], how: str = "--wide") -> list[str]:
+def counted(records: Iterable[Record], how: str = "--wide") -> list[str]:
     """Return a line with the number of such operators; none if there are none. how: what lists them."""
-    found = held_wider(records)
-    held = "1 operator is" if len(found) == 1 else f"{len(found)} operators are"
-    return [f"{held} held to wider tolerances: {how} lists them"] if found else []
+    count = len(_by_operator(records))
+    held = "1 operator is" if count == 1 else f"{count} operators are"
+    return [f"{held} held to wider tolerances: {how} lists them"] if count else []
 
 
-def listed(records: Iterable[Mapping[str, Any]]) -> list[str]:
+def listed(records: Iterable[Record]) -> list[str]:
     """Return a line for each operator and its wider tolerances."""
     return [
         f"{operator} is held to {text} in {', '.join(checks)}"
-        for operator, own in held_wider(records).items()
+        for operator, own in _by_operator(records).items()
         for text, checks in own.items()
     ]
+
+
+def _by_operator(records: Iterable[Record]) -> dict[str, dict[str, dict[str, None]]]:
+    """Return, for each operator, its wider tolerances as text, with the checks that they hold for."""
+    operators: dict[str, dict[str, dict[str, None]]] = {}
+    for record in records:
+        if wide := record.fields.get("tolerance"):
+            text = ", ".join(f"{name} = {value:g}" for name, value in wide.items())
+            operators.setdefault(record.operator, {}).setdefault(text, {})[record.check] = None
+    return operators

@@ -14,8 +14,8 @@ from opcheck.suite.options import SELECTION, overrides
 from opcheck.suite.project import Plugin
 
 if TYPE_CHECKING:
-    from opcheck.report.model import Run
-    from opcheck.report.recorder import Facts
+    from opcheck.report.from_pytest import Facts
+    from opcheck.report.model import End, Header
 
 COMMAND = pytest.StashKey[list[str]]()
 """The command, if it is another one than pytest's."""
@@ -23,26 +23,23 @@ COMMAND = pytest.StashKey[list[str]]()
 
 def facts(plugin: Plugin) -> Facts:
     """Return what reports ask of a run that begins now."""
-    from opcheck.report.model import Run
-    from opcheck.report.recorder import Facts
+    from opcheck.report.from_pytest import Facts
 
-    config = plugin.config
-    begun = Run(
-        opcheck=version_of("opcheck"),
-        torch=version_of("torch"),
-        python=platform.python_version(),
-        platform=f"{platform.system()} {platform.machine()}",
-        command=["pytest", *map(str, config.invocation_params.args)],
-        engine=config.option.opcheck_engine or "",
-        seed=config.option.opcheck_seed or 0,
-        shard=getattr(config.option, "opcheck_shard", None) or "",
-        started=datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        complete=False,
-    )
+    started = datetime.now(timezone.utc).isoformat(timespec="seconds")
     return Facts(
-        begun, lambda: _header(plugin, begun), lambda: plugin.settings.root, lambda: plugin.left_out,
-        lambda: _other_shards(config), lambda: plugin.planned or ("", ""), lambda: plugin.rerun_seed,
+        lambda: _header(plugin, started), lambda: _end(plugin), lambda: plugin.settings.root,
+        lambda: plugin.rerun_seed,
     )  # fmt: skip
+
+
+def _end(plugin: Plugin) -> End:
+    """Return what a run knows in the end about its selection; its cases are those of other shards."""
+    from opcheck.report.left_out import rows
+    from opcheck.report.model import End
+
+    planned, specs = plugin.planned or ("", "")
+    others = _other_shards(plugin.config)
+    return End(complete=False, cases=others, planned=planned, specs=specs, left_out=rows(plugin.left_out))
 
 
 def _other_shards(config: pytest.Config) -> int:
@@ -51,21 +48,25 @@ def _other_shards(config: pytest.Config) -> int:
     return 0 if shared is None else int(shared.others)
 
 
-def _header(plugin: Plugin, begun: Run) -> Run:
-    """Return the header of a run with what its project tells. Raises UsageError for mistakes in its settings."""
-    from opcheck.report.model import Device
+def _header(plugin: Plugin, started: str) -> Header:
+    """Return the header of a run. Raises UsageError for mistakes in the settings of its project."""
+    from opcheck.report.model import Header
 
-    option = plugin.config.option
-    command = plugin.config.stash.get(COMMAND, begun.command)
-    known: dict[str, object] = {
-        "devices": [Device(name=profile.name) for profile in plugin.devices],
-        "command": command,
-        "selection": dict(_selection(plugin)),
-        "overrides": overrides(option),
-        "engine": option.opcheck_engine or plugin.settings.engine,
-        "seed": plugin.seed,
-    }
-    return begun.model_copy(update=known)
+    config, option = plugin.config, plugin.config.option
+    return Header(
+        opcheck=version_of("opcheck"),
+        torch=version_of("torch"),
+        python=platform.python_version(),
+        platform=f"{platform.system()} {platform.machine()}",
+        devices=[profile.name for profile in plugin.devices],
+        command=config.stash.get(COMMAND, ["pytest", *map(str, config.invocation_params.args)]),
+        selection=dict(_selection(plugin)),
+        overrides=overrides(option),
+        engine=option.opcheck_engine or plugin.settings.engine,
+        seed=plugin.seed,
+        shard=getattr(option, "opcheck_shard", None) or "",
+        started=started,
+    )
 
 
 def _selection(plugin: Plugin) -> Iterator[tuple[str, list[str]]]:

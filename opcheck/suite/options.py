@@ -91,7 +91,7 @@ OPTIONS = (
         {"type": shard, "metavar": "NUMBER/COUNT"},
     ),
     Option(
-        "--durations", "shards", "the JSON report of an earlier run: shards then take equally long", _FILE,
+        "--durations", "shards", "the report of an earlier run: shards then take equally long", _FILE,
         passed=os.path.abspath,
     ),
     Option("-k", "run", "select by case ids, as in pytest", _EXPRESSION, is_of_pytest=True),
@@ -108,7 +108,7 @@ OPTIONS = (
     ),
     Option("-x", "run", "stop at the first failure", _FLAG, is_of_pytest=True),
     Option("--lf", "run", "run only what failed last time", _FLAG, is_of_pytest=True),
-    Option("--report-json", "run", "write one record per case, even if interrupted", _FILE),
+    Option("--report-json", "run", "append a line for each case as it ends, as JSON", _FILE),
     Option("--junitxml", "run", "write a JUnit report", _FILE, is_of_pytest=True),
     Option(
         "--seed", "run", "seed of the sample values; default: the project's, else 0", {"type": seed, "metavar": "N"}

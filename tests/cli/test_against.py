@@ -51,7 +51,7 @@ def test_what_was_not_selected_is_counted(request_for):
 def test_other_shards_are_not_missed(request_for):
     shard = report(record(SIN), runs=[run(shard="2/3", cases=5)])
     found = changes(old(SIN), shard, request_for("specs"))
-    assert (found.lacks, found.is_regression()) == ([], False)
+    assert (found.gaps, found.is_regression()) == ([], False)
 
 
 def test_a_run_that_did_not_end_shows_nothing(request_for):

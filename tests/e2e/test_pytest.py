@@ -142,7 +142,7 @@ class TestSelection:
             ("check=bakward", 'unknown check "bakward"; expected one of ', 'did you mean "backward"?'),
             ("dtype=flaot32", 'unknown dtype "flaot32"; expected one of ', 'did you mean "float32"?'),
             ("device=cud", 'unknown device "cud"; expected one of ', 'did you mean "cuda"?'),
-            ("report-json=specs", "the report cannot be written: ", "is a folder"),
+            ("report-json=specs", "the report cannot be written: [Errno 21] Is a directory: ", "/specs'"),
         ],
     )
     def test_a_wrong_name_is_told(self, plain_pytest, option, begin, end):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import platform
 import shutil
 from importlib.metadata import version
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from demo_project import Project
+from report_files import lines, write_lines
 
 RUN = ("run", "--check=backward,variants", "--report-json=report.json")
 WRONG, DOUBLE, INPLACE = (
@@ -56,7 +56,7 @@ class TestHeader:
         assert all(len(digest) == 16 for digest in digests)
         assert known == {
             "opcheck": version("opcheck"), "torch": version("torch"), "python": platform.python_version(),
-            "platform": f"{platform.system()} {platform.machine()}", "devices": [{"name": "cpu", "details": ""}],
+            "platform": f"{platform.system()} {platform.machine()}", "devices": ["cpu"], "details": {}, "schema": "2.0",
             "selection": {"check": ["backward"], "k": ["double"], "paths": ["specs/good.toml"]},
             "overrides": {"rtol": 0.1}, "engine": "batched", "seed": 3, "shard": "", "cases": 2,
             "complete": True, "left_out": [],
@@ -74,7 +74,7 @@ class TestHeader:
         assert done.header["cases"] == len(done.records)
         assert done.header["planned"]
         assert done.header["specs"]
-        assert done.header["devices"] == [{"name": "cpu", "details": ""}]
+        assert done.header["devices"] == ["cpu"]
 
     def test_a_run_that_stops_early_is_not_complete(self, cli, plain_pytest):
         done = cli(*RUN, "-x")
@@ -132,12 +132,12 @@ def changed(kept):
 class TestDiff:
     def test_a_regression_a_mended_failure_and_a_lost_case_are_found(self, changed, cli):
         done = cli("report", "diff", "old.json", "new.json")
-        lines = done.out.splitlines()
-        assert lines[0] == "newly failing (did not fail before, or is new): 1 case"
-        assert lines[1].startswith(f"  {DOUBLE}: passed -> failed: backward: ")
-        assert f"  {INPLACE}: passed" in lines
-        mended = lines.index("mended (failed before, expected or not): 1 case")
-        assert lines[mended + 1] == f"  {WRONG}: failed -> passed"
+        told = done.out.splitlines()
+        assert told[0] == "newly failing (did not fail before, or is new): 1 case"
+        assert told[1].startswith(f"  {DOUBLE}: passed -> failed: backward: ")
+        assert f"  {INPLACE}: passed" in told
+        mended = told.index("mended (failed before, expected or not): 1 case")
+        assert told[mended + 1] == f"  {WRONG}: failed -> passed"
         assert done.code == 1
 
     def test_nothing_changed_is_success(self, kept, cli):
@@ -171,34 +171,46 @@ class TestDiff:
 class TestReportsThatAreNotWhole:
     def test_one_that_is_cut_off_is_read_and_never_shows_that_all_is_well(self, kept, cli):
         kept("old.json")
-        text = Path("old.json").read_text()
-        Path("cut.json").write_text(text[: text.rindex('"outcome"')])
+        Path("cut.json").write_text(Path("old.json").read_text().rpartition('"outcome"')[0])
         for order in (("old.json", "cut.json"), ("cut.json", "old.json")):
             done = cli("report", "diff", *order, "--allow=gone")
-            assert "its end is missing: the file was cut off" in done.out
-            assert f"{len(json.loads(text)['records']) - 1} cases in both reports" in done.out
+            assert "could not be read: cut.json: line 6 is cut off" in done.out
+            assert "did not come to its end: it has 4 cases" in done.out
+            assert "4 cases in both reports" in done.out
             assert done.code == 1
         assert "This report is incomplete" in cli("report", "markdown", "cut.json").out
         done = cli("report", "merge", "cut.json", "-o", "again.json")
         assert (done.code, done.err[:12]) == (1, "incomplete: ")
-        assert len(json.loads(Path("again.json").read_text())["records"]) == 4
+        assert sum("id" in line for line in lines(Path("again.json"))) == 4
+        again = cli("report", "merge", "again.json", "-o", "more.json")
+        assert (again.code, again.err) == (1, done.err)
+
+    def test_reports_may_be_put_one_after_another(self, kept, cli):
+        for number in (1, 2):
+            kept(f"{number}.json", f"--shard={number}/2")
+        Path("all.json").write_text(Path("1.json").read_text() + Path("2.json").read_text())
+        kept("whole.json")
+        done = cli("report", "diff", "whole.json", "all.json")
+        assert (done.code, done.out[:24]) == (0, "5 cases in both reports,")
 
     def test_a_newer_minor_version_is_read_and_a_newer_major_one_is_not(self, kept, cli):
         kept("old.json")
-        newer = json.loads(Path("old.json").read_text()) | {"schema": "1.7", "weather": "fine"}
-        newer["records"][0]["weather"] = "fine"
-        Path("new.json").write_text(json.dumps(newer))
+        newer = lines(Path("old.json"))
+        newer[0] |= {"schema": "2.7", "weather": "fine"}
+        newer[1]["weather"] = "fine"
+        write_lines(Path("new.json"), newer)
         assert cli("report", "diff", "old.json", "new.json").code == 0
-        Path("new.json").write_text(json.dumps(newer | {"schema": "2.0"}))
+        newer[0]["schema"] = "3.0"
+        write_lines(Path("new.json"), newer)
         done = cli("report", "diff", "old.json", "new.json")
-        assert done.err == "new.json: is of version 2.0 of the format; expected 1.x: update opcheck to read it\n"
+        assert done.err == "new.json: is of version 3.0 of the format; expected 2.x: update opcheck to read it\n"
         assert (done.code, done.out) == (2, "")
 
     def test_a_shard_that_is_missing_is_told(self, kept, cli):
         kept("old.json")
-        part = json.loads(Path("old.json").read_text())
-        part["runs"][0]["shard"] = "1/2"
-        Path("part.json").write_text(json.dumps(part))
+        part = lines(Path("old.json"))
+        part[0]["shard"] = "1/2"
+        write_lines(Path("part.json"), part)
         done = cli("report", "merge", "part.json", "-o", "all.json")
         assert done.err.startswith("incomplete: of the run with torch ")
         assert done.err.endswith(", shard 2/2 is missing\n")
@@ -217,16 +229,15 @@ class TestDevices:
         done = cli("report", "merge", "cpu.json", "npu.json", "-o", "all.json")
         assert done.out == "wrote all.json: 10 cases of 2 runs\n"
         assert done.code == 0
-        return json.loads(Path("all.json").read_text())
+        return lines(Path("all.json"))
 
     def test_both_are_there(self, merged):
-        assert [[one["name"] for one in run["devices"]] for run in merged["runs"]] == [["cpu"], ["npu"]]
-        found = {(record["run"], record["device"]) for record in merged["records"]}
-        assert found == {(0, "cpu"), (1, "npu")}
+        assert [line["devices"] for line in merged if "schema" in line] == [["cpu"], ["npu"]]
+        assert [line["device"] for line in merged if "id" in line] == ["cpu"] * 5 + ["npu"] * 5
 
     def test_they_equal_a_run_on_both(self, merged, kept, cli):
         both = kept("both.json", "--device=cpu,npu", "--device-profile=npu.toml")
-        assert {one["id"]: one["outcome"] for one in merged["records"]} == both.outcomes
+        assert {one["id"]: one["outcome"] for one in merged if "id" in one} == both.outcomes
         assert cli("report", "diff", "both.json", "all.json").code == 0
 
     def test_a_device_that_is_lost_is_a_regression(self, merged, cli):

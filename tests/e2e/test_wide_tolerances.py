@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
+from report_files import lines
 
 SPEC = """
 [[operator]]
@@ -39,7 +38,7 @@ def test_pytest_counts_them(wide, plain_pytest):
 
 def test_reports_name_them(wide, cli):
     cli("run", "specs/wide.toml", "--check", "backward", "--report-json", "wide.json")
-    (record,) = json.loads((wide.folder / "wide.json").read_text())["records"]
+    _, record, _ = lines(wide.folder / "wide.json")
     assert record["fields"]["tolerance"] == {"atol": 0.01}
     assert LINE in cli("report", "markdown", "wide.json").out
     cli("report", "html", "wide.json", "-o", "wide.html")

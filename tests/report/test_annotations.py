@@ -23,7 +23,7 @@ def read(line: str) -> dict[str, str]:
 
 
 def annotations(*records, **keys):
-    return [*map(read, github_annotations(records, **keys))]
+    return [*map(read, github_annotations([records], **keys))]
 
 
 def test_a_failure_is_an_error_at_its_line():
@@ -35,7 +35,7 @@ def test_a_failure_is_an_error_at_its_line():
 
 def test_signs_that_mean_something_survive():
     name, message = "torch.x[a,b]::vmap[cpu-int8]", "50 % of\r\n::error::%0A 100%25"
-    (line,) = github_annotations([record(name, "failed", message=message, file="a,b:c%.toml")])
+    (line,) = github_annotations([[record(name, "failed", message=message, file="a,b:c%.toml")]])
     assert len(line.splitlines()) == 1
     found = read(line)
     assert (found["file"], found["title"]) == ("a,b:c%.toml", f"failed: {name}")
@@ -43,7 +43,7 @@ def test_signs_that_mean_something_survive():
 
 
 def test_no_property_moves_a_cursor():
-    (line,) = github_annotations([record("a\x1b[2Jb", "failed", file="specs/a\x1b[31m\r\u202eb.toml")])
+    (line,) = github_annotations([[record("a\x1b[2Jb", "failed", file="specs/a\x1b[31m\r\u202eb.toml")]])
     assert line.isprintable()
     found = read(line)
     assert (found["file"], found["title"]) == ("specs/a\\x1b[31m\\r\\u202eb.toml", "failed: a\\x1b[2Jb")
@@ -80,7 +80,7 @@ def test_what_follows_from_a_failure_is_counted_with_it():
 
 
 def test_a_case_that_fails_in_two_runs_has_two():
-    assert len(annotations(record("b", "failed"), record("b", "failed", run=1))) == 2
+    assert len([*github_annotations([[record("b", "failed")], [record("b", "failed")]])]) == 2
 
 
 def test_the_rest_is_counted():

@@ -8,8 +8,7 @@ import pytest
 from report_files import record, report
 
 from opcheck.report.durations import read_durations
-from opcheck.report.reading import ReportError
-from opcheck.report.writing import write
+from opcheck.report.store import ReportError, write
 
 
 def test_they_are_those_of_the_cases_that_ran(tmp_path: Path) -> None:

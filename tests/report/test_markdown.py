@@ -7,7 +7,7 @@ import re
 from report_files import record, report, run
 
 from opcheck.report.markdown import markdown
-from opcheck.report.model import Device, LeftOut
+from opcheck.report.model import LeftOut
 
 NEW = run(torch="2.14.1")
 
@@ -92,7 +92,7 @@ class TestDifferences:
         assert "differ" not in markdown(report(record("a"), record("a", run=1), runs=[run(), NEW]))
 
     def test_devices_have_columns_only_of_their_own(self):
-        gpu = run(devices=[Device(name="cuda", details="A100")])
+        gpu = run(devices=["cuda"], details={"cuda": "A100"})
         text = markdown(report(record("a"), record("a::vmap[cuda-int8]", "failed", run=1), runs=[run(), gpu]))
         assert "differ" not in text
 

@@ -8,6 +8,7 @@ import re
 import pytest
 from rich.console import Console
 
+from opcheck.report.model import Record
 from opcheck.report.terminal import TerminalReport
 
 
@@ -21,11 +22,12 @@ def shown(report):
 
 
 def record(number, outcome="passed", reason="", message="", **keys):
-    return {
+    known = {
         "id": f"torch.x{number}::backward[cpu-float64]", "operator": f"torch.x{number}", "check": "backward",
         "variant": "function", "device": "cpu", "dtype": "float64", "family": "unary", "outcome": outcome,
-        "reason": reason, "message": message, **keys,
+        "reason": reason, "message": message,
     }  # fmt: skip
+    return Record(**known | keys)
 
 
 @pytest.mark.parametrize(
@@ -229,7 +231,7 @@ def test_nothing_in_a_record_does_anything_to_the_terminal(terminal):
     report.start(5)
     texts = {"id": ESCAPES, "family": ESCAPES, "check": ESCAPES, "fields": {"warnings": {ESCAPES: ESCAPES}}}
     for outcome in ("failed", "error", "skipped", "xfailed", "passed"):
-        report.add({**record(1, outcome, ESCAPES, f"first\n{ESCAPES}"), **texts})
+        report.add(record(1, outcome, ESCAPES, f"first\n{ESCAPES}", **texts))
     report.stop()
     report.failures()
     report.summary(1, [ESCAPES])
@@ -247,7 +249,7 @@ def test_nothing_in_a_record_does_anything_to_the_terminal(terminal):
 def test_overlong_names_are_cut_with_a_word_on_how_much():
     report = TerminalReport(console(100))
     report.start(1)
-    report.add(record(1, "failed") | {"id": "x" * 100_000, "family": "y" * 100_000})
+    report.add(record(1, "failed", id="x" * 100_000, family="y" * 100_000))
     report.stop()
     report.failures()
     report.summary(0)
@@ -259,14 +261,14 @@ def test_overlong_names_are_cut_with_a_word_on_how_much():
 def test_the_id_of_a_failure_is_whole_however_narrow_the_terminal():
     report = TerminalReport(console(40))
     name = "torch.nn.functional.scaled_dot_product_attention::fwd_over_rev[cpu-complex128]"
-    report.add(record(1, "failed", "why", "message") | {"id": name})
+    report.add(record(1, "failed", "why", "message", id=name))
     report.failures()
     assert shown(report) == ["─" * 40, f"failed {name}", "message"]
 
 
 def test_what_is_wrong_with_other_reports_is_told_at_the_end(report):
     report.add(record(1))
-    report.summary(0, ["the report a.json is incomplete: 1 of 2 records are missing: No space left on device"])
+    report.summary(0, ["the report a.json is incomplete: 1 of 2 lines are missing: No space left on device"])
     assert shown(report)[-1] == (
-        "error the report a.json is incomplete: 1 of 2 records are missing: No space left on device"
+        "error the report a.json is incomplete: 1 of 2 lines are missing: No space left on device"
     )

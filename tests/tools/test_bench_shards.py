@@ -11,7 +11,7 @@ import pytest
 from report_files import record, report, run
 
 from opcheck.report.model import Record
-from opcheck.report.writing import write
+from opcheck.report.store import write
 
 PATH = Path(__file__).resolve().parent.parent.parent / "tools" / "bench_shards.py"
 CASES = [record(f"torch.{name}::backward[cpu-float64]") for name in ("sin", "cos", "exp", "log")]

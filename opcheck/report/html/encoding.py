@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
-from opcheck.report.lacks import lacks
+from opcheck.report.gaps import gaps
 from opcheck.report.model import Record, Report
 from opcheck.run.outcome import KINDS
 from opcheck.spec.checks import BUILTIN
@@ -87,12 +87,12 @@ def encoded(report: Report) -> dict[str, Any]:
     columns: dict[str, list[int]] = {name: [] for name in (*tables, "outcome", "run", "line", "microseconds")}
     ids: dict[int, str] = {}
     details: dict[int, dict[str, Any]] = {}
-    for index, record in enumerate(report.records):
+    for index, (run, record) in enumerate((run, one) for run, own in enumerate(report.runs) for one in own.records):
         texts = {name: getattr(record, name) for name in TEXTS} | {"rerun": record.rerun.replace(record.id, PLACE)}
         for name, text in texts.items():
             columns[name].append(tables[name].setdefault(text, len(tables[name])))
         columns["outcome"].append(KINDS.index(record.outcome))
-        columns["run"].append(record.run)
+        columns["run"].append(run)
         columns["line"].append(record.line)
         columns["microseconds"].append(round(record.seconds * 1e6))
         if record.id != _usual_id(record):
@@ -102,7 +102,7 @@ def encoded(report: Report) -> dict[str, Any]:
     return {
         "outcomes": KINDS,
         "runs": [{"torch": run.torch, "left_out": [rule.model_dump() for rule in run.left_out]} for run in report.runs],
-        "lacks": lacks(report),
+        "gaps": gaps(report),
         "claims": {name: CLAIMS[name] for name in tables["check"] if name in CLAIMS},
         "tables": {name: list(table) for name, table in tables.items()},
         "columns": columns,
@@ -119,7 +119,7 @@ def _checks(report: Report) -> list[str]:
 
 def _devices(report: Report) -> list[str]:
     """Return the devices of a report, as its runs name them."""
-    named = [device.name for run in report.runs for device in run.devices]
+    named = [device for run in report.runs for device in run.devices]
     return list(dict.fromkeys([*named, *(record.device for record in report.records)]))
 
 
@@ -131,16 +131,16 @@ def _usual_id(record: Record) -> str:
 def _details(record: Record) -> dict[str, Any]:
     """Return what the page of a case shows beside what each case has. Checks of others may have any fields."""
     fields = dict(record.fields)
-    found: dict[str, Any] = {"message": record.message, "toml": record.toml, "sample": fields.pop("sample", "")}
+    shown: dict[str, Any] = {"message": record.message, "toml": record.toml, "sample": fields.pop("sample", "")}
     try:
-        found["findings"] = [one.text for one in FINDINGS.validate_python(fields.get("diagnosis", []))]
-        found["worst"] = [_entry(one) for one in ENTRIES.validate_python(fields.get("worst", []))]
-        found["jacobians"] = [_window(one) for one in WINDOWS.validate_python(fields.get("jacobians", []))]
+        shown["findings"] = [one.text for one in FINDINGS.validate_python(fields.get("diagnosis", []))]
+        shown["worst"] = [_entry(one) for one in ENTRIES.validate_python(fields.get("worst", []))]
+        shown["jacobians"] = [_window(one) for one in WINDOWS.validate_python(fields.get("jacobians", []))]
         for name in ("diagnosis", "worst", "jacobians", *(ENTRY if "worst" in fields else ())):
             fields.pop(name, None)
     except ValidationError:
         pass  # they are shown as they are
-    return {name: value for name, value in {**found, "fields": fields}.items() if value}
+    return {name: value for name, value in {**shown, "fields": fields}.items() if value}
 
 
 def _entry(entry: Entry) -> list[Any]:

@@ -13,11 +13,11 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from opcheck.report.files import replace
+from opcheck.report.gaps import gaps
 from opcheck.report.html.encoding import encoded
-from opcheck.report.lacks import lacks
-from opcheck.report.model import Report, Run, plain
+from opcheck.report.model import Report, Run
 from opcheck.report.wide import listed
-from opcheck.report.writing import put
 
 HERE = Path(__file__).resolve().parent
 
@@ -29,7 +29,7 @@ SCRIPTS = (
 
 def write(report: Report, path: Path) -> None:
     """Write a report as a page. Raises OSError if the file cannot be written."""
-    put(path, [rendered(report).encode()])
+    replace(path, [rendered(report).encode()])
 
 
 def rendered(report: Report) -> str:
@@ -45,10 +45,9 @@ def rendered(report: Report) -> str:
     script, style = _script(), (HERE / "style.css").read_text(encoding="utf-8")
     return environment.get_template("page.html.j2").render(
         report=report,
-        lacks=lacks(report),
-        wide=listed(map(plain, report.records)),
+        gaps=gaps(report),
+        wide=listed(report.records),
         title=title(report.runs),
-        counts=[sum(record.run == k for record in report.records) for k in range(len(report.runs))],
         data=Markup(_embedded(encoded(report))),
         script=Markup(script),
         style=Markup(style),
@@ -58,7 +57,7 @@ def rendered(report: Report) -> str:
 
 def title(runs: list[Run]) -> str:
     """Return what the page is about: its devices, and its versions of torch."""
-    devices = list(dict.fromkeys(device.name for run in runs for device in run.devices))
+    devices = list(dict.fromkeys(device for run in runs for device in run.devices))
     versions = list(dict.fromkeys(run.torch for run in runs if run.torch))
     parts = [", ".join(devices), f"torch {', '.join(versions)}" if versions else ""]
     return " \N{MIDDLE DOT} ".join(["opcheck report", *filter(None, parts)])

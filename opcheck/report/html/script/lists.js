@@ -82,13 +82,13 @@ function showUntested(root, { cases }) {
     .sort((a, b) => b.cases - a.cases);
   const leftCases = left.reduce((sum, rule) => sum + rule.cases, 0);
   root.append(heading("Not run", `${plural(skipped.length, "case")} skipped, ${count(leftCases)} left out`));
-  if (DATA.lacks.length) {
+  if (DATA.gaps.length) {
     root.append(
       el("h3", {}, "Runs that are not whole"),
       el(
         "ul.reasons",
         {},
-        DATA.lacks.map((line) => el("li", {}, line)),
+        DATA.gaps.map((line) => el("li", {}, line)),
       ),
     );
   }

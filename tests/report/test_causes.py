@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from opcheck.report.folding import folded
+from opcheck.report.causes import failures_by_cause
+from opcheck.report.model import Record
 
 
 def record(check, outcome, reason="", operator="mine.op", dtype="float64", **fields):
     name = f"{operator}::{check}[cpu-{dtype}]"
-    return {
-        "id": name, "operator": operator, "variant": "function", "device": "cpu", "dtype": dtype, "check": check,
-        "outcome": outcome, "reason": reason, "fields": fields,
-    }  # fmt: skip
+    return Record(
+        id=name, operator=operator, variant="function", device="cpu", dtype=dtype, check=check, family="",
+        outcome=outcome, reason=reason, fields=fields,
+    )  # fmt: skip
 
 
 def told(*records):
-    return [(failure.record["check"], failure.followers()) for failure in folded(records)]
+    return [(failure.record.check, failure.followers()) for failure in failures_by_cause(records)]
 
 
 def test_what_passes_is_no_failure():
@@ -74,4 +75,4 @@ def test_a_chain_is_told_with_its_first_cause():
 
 def test_a_circle_ends():
     records = [record("a", "blocked", "no", blocked_by="b"), record("b", "blocked", "no", blocked_by="a")]
-    assert sum(1 + len(failure.blocked) for failure in folded(records)) == 2
+    assert sum(1 + len(failure.blocked) for failure in failures_by_cause(records)) == 2

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from report_files import record, report, run
 
-from opcheck.report.makeup import by_device, labels, makeup, paired
-from opcheck.report.model import Device
+from opcheck.report.conditions import columns, conditions_of, labels, pairs
+from opcheck.report.diff import diff
 
 
 def made(torch="2.13.0", **keys):
-    return makeup(run(torch=torch, **keys), "cpu")
+    return conditions_of(run(torch=torch, records=[record("a")], **keys))["cpu"]
 
 
 def test_a_label_says_what_differs_beside_torch():
@@ -20,28 +20,25 @@ def test_a_label_says_what_differs_beside_torch():
         "torch 2.13.0, python 3.11.7, seed 3",
         "torch 2.13.0, python 3.12.1, seed 0",
     ]
-    devices = [Device(name="cpu", details="fast")]
-    assert [*labels([made(), made(devices=devices)]).values()] == [
+    assert [*labels([made(), made(details={"cpu": "fast"})]).values()] == [
         "torch 2.13.0, details unknown",
         "torch 2.13.0, fast",
     ]
     assert [*labels([made("")]).values()] == ["torch ?"]
 
 
-def test_records_are_found_by_device_makeup_and_id():
-    found = by_device(
-        report(record("a"), record("b::vmap[npu-float32]"), record("a", run=1), runs=[run(), run(torch="2.14.1")])
-    )
-    assert {device: [[*cases] for cases in own.values()] for device, own in found.items()} == {
-        "cpu": [["a"], ["a"]], "npu": [["b::vmap[npu-float32]"]]
-    }  # fmt: skip
+def test_each_run_has_a_column_for_each_device():
+    records = record("a"), record("b::vmap[npu-float32]"), record("a", run=1)
+    assert columns(report(*records, runs=[run(), run(torch="2.14.1")])) == [
+        {"cpu": "cpu, torch 2.13.0", "npu": "npu, torch 2.13.0"}, {"cpu": "cpu, torch 2.14.1"}
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("outcomes", [("passed", "failed"), ("failed", "passed")])
-def test_of_two_records_of_a_case_the_bad_one_counts(outcomes):
+def test_of_two_records_of_a_case_under_the_same_conditions_the_bad_one_counts(outcomes):
     runs = [run(started="early"), run(started="late")]
     two = report(*(record("a", outcome, run=number) for number, outcome in enumerate(outcomes)), runs=runs)
-    assert [one["a"].outcome for one in by_device(two)["cpu"].values()] == ["failed"]
+    assert [change.kind for change in diff(report(record("a")), two).changes] == ["newly failing"]
 
 
 A, B, C = "2.13.0", "2.14.0", "2.15.0"
@@ -62,5 +59,5 @@ A, B, C = "2.13.0", "2.14.0", "2.15.0"
     ],
 )
 def test_runs_are_compared_with_those_most_like_them(olds, news, expected):
-    found = paired(map(made, olds), map(made, news))
+    found = pairs(map(made, olds), map(made, news))
     assert {(old and old.torch, new and new.torch) for old, new in found} == expected

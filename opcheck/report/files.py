@@ -1,37 +1,13 @@
-"""Writes reports: a header, then one record a line. Files are replaced at once, streams are written to."""
+"""Writes files: a regular one is replaced at once, and a stream, such as a pipe, is written to."""
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
+from io import BufferedWriter, FileIO
 from pathlib import Path
-from typing import Any, BinaryIO
-
-from opcheck.report.model import SCHEMA, Report, plain
-
-BETWEEN, END = b",\n", b"\n]}\n"
-
-
-def head(runs: Iterable[Mapping[str, Any]], unread: Sequence[str] = ()) -> bytes:
-    """Return the text before the first record."""
-    schema, lost, listed = json.dumps(SCHEMA).encode(), json.dumps(unread).encode(), BETWEEN.join(map(line, runs))
-    more = b'"unread": %s,\n' % lost if unread else b""
-    return b'{"schema": %s,\n%s"runs": [\n%s\n],\n"records": [\n' % (schema, more, listed)
-
-
-def line(part: Mapping[str, Any]) -> bytes:
-    """Return a run or a record on one line. Raises ValueError for numbers that JSON does not have."""
-    return json.dumps(part, allow_nan=False).encode()
-
-
-def write(report: Report, path: Path) -> None:
-    """Write a whole report. Raises OSError, and leaves the file as it was."""
-    records = BETWEEN.join(line(plain(one)) for one in report.records)
-    put(path, [head(map(plain, report.runs), report.unread), records, END])
-
 
 STANDARD = "-"
 """The name of standard output, as of a file."""
@@ -42,10 +18,19 @@ def is_stream(path: Path) -> bool:
     return _descriptor(path) is not None or (path.exists() and not path.is_file() and not path.is_dir())
 
 
-def put(path: Path, parts: Iterable[bytes], mode: int = 0o644) -> None:
+def opened(path: Path) -> FileIO:
+    """Open a stream, or a file that is empty from now on, without a buffer. Raises OSError."""
+    if is_stream(path):
+        number = _descriptor(path)
+        return FileIO(str(path) if number is None else os.dup(number), "w")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return FileIO(str(path), "w+")
+
+
+def replace(path: Path, parts: Iterable[bytes], mode: int = 0o644) -> None:
     """Write to a stream, or replace the content of a file at once. Raises OSError, and leaves the file as it was."""
     if is_stream(path):
-        with _opened(path) as stream:
+        with BufferedWriter(opened(path)) as stream:
             stream.writelines(parts)
         return
     path = path.resolve()  # a symbolic link remains one
@@ -74,8 +59,3 @@ def _descriptor(path: Path) -> int | None:
             if os.path.samestat(path.stat(), os.fstat(number)):
                 return number
     return None
-
-
-def _opened(path: Path) -> BinaryIO:
-    number = _descriptor(path)
-    return path.open("wb") if number is None else os.fdopen(os.dup(number), "wb")

@@ -1,0 +1,91 @@
+"""Under which conditions cases ran: by these, runs are told apart, named, and paired to be compared."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+from packaging.version import InvalidVersion, Version
+
+from opcheck.report.model import Report, Run
+
+
+class Conditions(NamedTuple):
+    """What may change the outcome of a case on one device. Two runs under the same conditions are to agree."""
+
+    torch: str
+    python: str
+    platform: str
+    details: str
+    """What torch calls the device."""
+    opcheck: str
+    engine: str
+    seed: int
+    overrides: str
+    """Numbers and settings of derivatives from the command line, as JSON."""
+
+    @property
+    def roughly(self) -> tuple[object, ...]:
+        """The same without what changes from one day to the next: patches and builds of versions."""
+        rest = (self.platform, self.engine, self.seed, self.overrides)
+        return (_minor(self.torch), _minor(self.python), *rest)
+
+
+def conditions_of(run: Run) -> dict[str, Conditions]:
+    """Return the conditions of a run on each device that it has records of."""
+    overrides = json.dumps(run.overrides, sort_keys=True) if run.overrides else ""
+    rest = (run.opcheck, run.engine, run.seed, overrides)
+    return {
+        device: Conditions(run.torch, run.python, run.platform, run.details.get(device, ""), *rest)
+        for device in dict.fromkeys(record.device for record in run.records)
+    }
+
+
+def labels(several: Iterable[Conditions]) -> dict[Conditions, str]:
+    """Return a short name for each of some conditions: the version of torch, and what else tells them apart."""
+    ones = list(dict.fromkeys(several))
+    differing = [name for name in Conditions._fields[1:] if len({getattr(one, name) for one in ones}) > 1]
+    return {one: ", ".join([f"torch {one.torch or '?'}", *(_part(one, name) for name in differing)]) for one in ones}
+
+
+def columns(report: Report) -> list[dict[str, str]]:
+    """Return, for each run, the names of its columns in a table of all runs, by device: `cpu, torch 2.13.0`."""
+    every = [conditions_of(run) for run in report.runs]
+    named = {device: labels(one[device] for one in every if device in one) for own in every for device in own}
+    return [{device: f"{device}, {named[device][one]}" for device, one in own.items()} for own in every]
+
+
+def pairs(
+    olds: Iterable[Conditions], news: Iterable[Conditions]
+) -> Iterator[tuple[Conditions | None, Conditions | None]]:
+    """Yield the conditions of each run of two reports with those of the run that it is compared with, if there is one.
+
+    These are the same ones, else those with the same minor versions of torch and Python, else the only ones left.
+    """
+    left, right = list(dict.fromkeys(olds)), list(dict.fromkeys(news))
+    levels: tuple[Callable[[Conditions], object], ...] = (lambda one: one, lambda one: one.roughly, lambda one: None)
+    for level in levels:
+        for one in [*left]:
+            like = [other for other in right if level(other) == level(one)]
+            if len(like) == 1 and sum(level(other) == level(one) for other in left) == 1:
+                yield one, like[0]
+                left.remove(one)
+                right.remove(like[0])
+    yield from ((one, None) for one in left)
+    yield from ((None, one) for one in right)
+
+
+def _part(one: Conditions, name: str) -> str:
+    value = getattr(one, name)
+    if name in ("platform", "details"):
+        return str(value) or f"{name} unknown"
+    return f"{name} {'none' if value == '' else value}"
+
+
+def _minor(text: str) -> str:
+    try:
+        version = Version(text)
+    except InvalidVersion:
+        return text
+    return f"{version.major}.{version.minor}"

@@ -1,0 +1,178 @@
+"""The file of a report: JSON Lines, appended while a run goes on, and read back, even if the end is missing."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import from_json
+
+from opcheck.report.files import is_stream, opened, replace
+from opcheck.report.model import SCHEMA, End, Header, Line, Record, Report, Run, Unread
+from opcheck.report.shards import joined
+from opcheck.spec.files import shown
+from opcheck.spec.problems import SpecError
+from opcheck.text import printable
+
+KINDS: dict[str, type[Line]] = {"schema": Header, "id": Record, "complete": End, "unread": Unread}
+"""The key by which each kind of line is known."""
+
+MAJOR, MINOR = map(int, SCHEMA.split("."))
+RENEW = "run the cases again with --report-json"
+
+
+class ReportError(SpecError):
+    """A report that cannot be read. The message names the file, and says what is wrong and what was expected."""
+
+    def __init__(self, path: Path, what: str) -> None:
+        super().__init__([])
+        self.args = (printable(f"{shown(path)}: {what}", most=10_000),)
+
+
+class ReportFile:
+    """The file of a run that goes on: a line once it is known, whatever becomes of the process afterwards.
+
+    What finds no room waits until there is some, so that the file is never worse than cut off.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Begin an empty file, or open a stream. Raises OSError if it cannot be written."""
+        self._path = path
+        self._is_stream = is_stream(path)
+        self._file = opened(path)
+        self._count = 0
+        self._waiting = bytearray()
+        self._trouble: OSError | None = None
+
+    def append(self, line: Line) -> None:
+        """Write a line, if possible."""
+        self._waiting += _encoded(line)
+        self._count += 1
+        self._write()
+
+    def close(self) -> str:
+        """Write what is waiting. Return what is wrong with the report; an empty string if nothing is."""
+        self._write()
+        try:
+            with self._file:
+                if not self._is_stream:
+                    os.fsync(self._file.fileno())  # some file systems report only now that they are full
+                    if not self._path.exists():  # somebody has removed it
+                        self._file.seek(0)
+                        replace(self._path, [self._file.read()])
+        except OSError as error:
+            self._trouble = error
+        if self._trouble is None:
+            return ""
+        missing = self._waiting.count(b"\n")
+        count = f"{missing} of {self._count} lines are missing: " if missing else ""
+        return f"the report {self._path} is incomplete: {count}{self._trouble.strerror or self._trouble}"
+
+    def _write(self) -> None:
+        try:
+            while self._waiting:
+                del self._waiting[: os.write(self._file.fileno(), self._waiting)]
+            self._trouble = None
+        except OSError as error:
+            self._trouble = error
+
+
+def write(report: Report, path: Path) -> None:
+    """Write a whole report to a stream, or in place of a file. Raises OSError, and leaves the file as it was."""
+    replace(path, map(_encoded, _lines(report)))
+
+
+def _lines(report: Report) -> Iterator[Line]:
+    for run in report.runs:
+        yield Header.model_construct(**{name: getattr(run, name) for name in Header.model_fields})
+        yield from run.records
+        if run.seconds is not None:
+            yield End.model_construct(**{name: getattr(run, name) for name in End.model_fields})
+    yield from (Unread(unread=what) for what in report.unread)
+
+
+def _encoded(line: Line) -> bytes:
+    """Return the text of a line. Raises ValueError for numbers that JSON does not have."""
+    return json.dumps(line.model_dump(mode="json"), allow_nan=False).encode() + b"\n"
+
+
+def read(path: Path) -> Report:
+    """Return the report in a file. The shards of a run are one run if all of them are there.
+
+    One of a newer minor version may have keys that are unknown here: they are ignored. If the last line is cut off, the
+    report has the others, and says so. Raises ReportError for anything else that is no report.
+    """
+    runs: list[tuple[Run, dict[str, Record]]] = []
+    unread = []
+    for number, line in _parsed(path):
+        if isinstance(line, Header):
+            runs.append((Run.model_construct(**dict(line)), {}))
+        elif isinstance(line, Unread):
+            unread.append(line.unread)
+        elif not runs or runs[-1][0].seconds is not None:
+            raise ReportError(path, f'line {number} belongs to no run; expected a header before it, with "schema"')
+        elif isinstance(line, Record):
+            runs[-1][1][line.id] = line
+        else:
+            runs[-1] = runs[-1][0].model_copy(update=dict(line)), runs[-1][1]
+    whole = [run.model_copy(update={"records": [*records.values()]}) for run, records in runs]
+    return Report(joined(whole), unread)
+
+
+def _parsed(path: Path) -> Iterator[tuple[int, Line]]:
+    """Yield the lines of a file with their numbers. One that is cut off at the end counts as a file that is unread."""
+    try:
+        text = path.read_bytes()
+    except OSError as error:
+        raise ReportError(path, f"cannot be read: {error.strerror or error}") from None
+    if not text.strip():
+        raise ReportError(path, "is empty")
+    is_newer = False
+    lines = text.rstrip().split(b"\n")
+    for number, line in enumerate(lines, 1):
+        try:
+            data = from_json(line, allow_inf_nan=False)
+        except ValueError as error:
+            if number == 1 and (old := re.match(rb'\s*\{\s*"schema": *"(\d+\.\d+)"', text)):
+                _is_newer(path, old[1].decode())  # it was one JSON document
+            if number == 1 or number < len(lines) or not str(error).startswith("EOF "):
+                raise ReportError(path, f"is no report of opcheck: line {number} is not JSON: {error}") from None
+            yield number, Unread(unread=f"{shown(path)}: line {number} is cut off")
+            return
+        kind = next((kind for key, kind in KINDS.items() if key in data), None) if isinstance(data, dict) else None
+        if kind is None and number == 1:
+            raise ReportError(path, f'has no "schema": it is no report of opcheck; {RENEW}')
+        if kind is None:
+            raise ReportError(path, f"is no report of opcheck: line {number} is neither a case nor the end of a run")
+        if kind is Header:
+            is_newer = _is_newer(path, data["schema"])
+        try:
+            yield number, kind.model_validate(data, extra="ignore" if is_newer else "forbid")
+        except ValidationError as error:
+            raise ReportError(path, f"is no report of opcheck: line {number}{_first_mistake(error, data)}") from None
+
+
+def _is_newer(path: Path, version: object) -> bool:
+    """Return whether a report is of a newer minor version. Raises ReportError if it is of another major one."""
+    parts = re.fullmatch(r"(\d{1,9})\.(\d{1,9})", str(version))
+    if parts is None or not isinstance(version, str):
+        raise ReportError(path, f'"schema" is {version!r}; expected a version such as "{SCHEMA}"')
+    major, minor = map(int, parts.groups())
+    if major != MAJOR:
+        remedy = "update opcheck to read it" if major > MAJOR else RENEW
+        raise ReportError(path, f"is of version {version} of the format; expected {MAJOR}.x: {remedy}")
+    return minor > MINOR
+
+
+def _first_mistake(error: ValidationError, data: dict[str, Any]) -> str:
+    """Return the first mistake in a line, with its place."""
+    first, *others = error.errors()
+    case = f" ({json.dumps(data['id'])})" if "id" in data else ""
+    what = "unknown key" if first["type"] == "extra_forbidden" else first["msg"]
+    more = f" (and {len(others)} more mistakes)" if others else ""
+    return f"{case}: {': '.join([*map(str, first['loc']), what])}{more}"
