@@ -141,7 +141,8 @@ def _parsed(path: Path) -> Iterator[tuple[int, Line]]:
             if number == 1 and (old := re.match(rb'\s*\{\s*"schema": *"(\d+\.\d+)"', text)):
                 _is_newer(path, old[1].decode())  # it was one JSON document
             if number == 1 or number < len(lines) or not str(error).startswith("EOF "):
-                raise ReportError(path, f"is no report of opcheck: line {number} is not JSON: {error}") from None
+                why = str(error).replace(" at line 1 column ", ", at column ")
+                raise ReportError(path, f"is no report of opcheck: line {number} is not JSON: {why}") from None
             yield number, Unread(unread=f"{shown(path)}: line {number} is cut off")
             return
         kind = next((kind for key, kind in KINDS.items() if key in data), None) if isinstance(data, dict) else None
