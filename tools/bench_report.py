@@ -53,7 +53,7 @@ def write(path: Path, count: int, torch: str) -> None:
         )
     )  # fmt: skip
     for record in records(count):
-        file.append(Record.model_construct(**record))
+        file.append(Record.model_validate(record))
     file.append(End(complete=True, seconds=60.0))
     wrong = file.close()
     assert not wrong, wrong

@@ -69,7 +69,7 @@ def record_of(report: pytest.TestReport, seed: Callable[[], int | None] = lambda
         return None
     if record is None and str(report.when) == "???" and _is_case(report.nodeid):
         record = crashed(report, "the process crashed", report.longreprtext.strip(), seed()).record()
-    return None if record is None else Record.model_construct(**record)
+    return None if record is None else Record.model_validate(record)
 
 
 def crashed(report: pytest.TestReport, cause: str, trace: str = "", seed: int | None = None) -> Outcome:
