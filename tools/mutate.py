@@ -189,7 +189,6 @@ def _with(node: ast.expr, **changes: Any) -> ast.expr:
 
 BESIDES = {
     "autodiff": ("jacobians",),
-    "batched_engine": ("point",),
     "compare": ("contradiction", "projected", "guards"),
     "coordinates": ("shared_memory", "projected"),
     "disagreement": ("diagnosis",),
@@ -198,6 +197,7 @@ BESIDES = {
     "expectations": ("judge",),
     "gradients": ("guards",),
     "lifeline": ("watchdog",),
+    "point": ("objections",),
     "process_state": ("runner",),
     "session": ("runner",),
     "unsupported": ("disclaimed_in_part", "too_large"),
@@ -208,10 +208,12 @@ BESIDES = {
 
 def stages(module: str, *, near: bool = False) -> list[list[str]]:
     """Return the tests of a module, the nearest ones first: those of its name, and those of its folder."""
-    folder, name = ROOT / "tests" / Path(module).parent.name, Path(module).stem
+    folder, name = ROOT / "tests" / Path(module).parent.relative_to("opcheck"), Path(module).stem
+    while not folder.exists():  # checks are tested in one folder
+        folder = folder.parent
     paths = [path for stem in (name, *BESIDES.get(name, ())) for path in sorted(folder.glob(f"test_{stem}.py"))]
     own = [str(path.relative_to(ROOT)) for path in paths]
-    # The reference engine is torch's code, and takes most of the time.
+    # The second opinion is torch's code, and takes most of the time.
     rest = [str(folder.relative_to(ROOT)), "-k", "not -torch"]
     return [own] if own and near else [own, rest] if own else [rest]
 

@@ -75,9 +75,9 @@ def test_tests_are_those_of_the_same_name_and_then_those_of_the_folder(mutate):
     assert mutate.stages("opcheck/derivatives/compare.py", near=True) == [near]
     for stem, others in mutate.BESIDES.items():
         parts = ("derivatives", "checks", "run")
-        folders = [folder for folder in parts if (mutate.ROOT / "opcheck" / folder / f"{stem}.py").exists()]
+        (folder, *_) = [part for part in parts if [*(mutate.ROOT / "opcheck" / part).rglob(f"{stem}.py")]]
         for other in others:
-            assert (mutate.ROOT / "tests" / folders[0] / f"test_{other}.py").exists()
+            assert (mutate.ROOT / "tests" / folder / f"test_{other}.py").exists()
 
 
 @pytest.fixture
