@@ -111,7 +111,7 @@ class TestJudgementsOfPlugins:
         found = outcomes(
             '[[operator]]\nname = "torch.sin"\nsamples = [{ args = [{ shape = [2] }] }]', checks=("backward",)
         )
-        why = "the check backward says that its claim does not apply"
+        why = "the check returned None, which means that its claim does not apply"
         assert {(each.outcome, each.reason) for each in found.values()} == {("error", f"backward: {NOTHING}: {why}")}
 
     def test_a_judgement_that_holds_passes(self, outcomes, monkeypatch):

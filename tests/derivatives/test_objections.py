@@ -197,7 +197,7 @@ FAULTS = {
 @pytest.mark.parametrize("check", FAULTS)
 def test_each_fault_is_found_by_its_check_alone(check, dtype):
     function, kind, text = FAULTS[check]
-    asked = request(lambda x: (function(x),), leaf(4, dtype=dtype), key="faulty#0", forward_ad=False)
+    asked = request(lambda x: (function(x),), leaf(4, dtype=dtype), forward_ad=False)
     found = Point(asked).objection(check)
     assert found.kind == kind
     assert text in found.text

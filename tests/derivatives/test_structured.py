@@ -89,7 +89,7 @@ def planted(function, leaf, index, change):
 
 
 def request(function, leaves):
-    return Request(lambda *x: (function(*x),), leaves, DOUBLE, key="sample#0")
+    return Request(lambda *x: (function(*x),), leaves, DOUBLE)
 
 
 def ask(function, leaves, check="backward"):
