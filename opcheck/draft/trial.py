@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import tempfile
@@ -13,6 +12,7 @@ from typing import Any
 from opcheck.draft.draft import Draft
 from opcheck.draft.probing import Surroundings
 from opcheck.draft.writing import written
+from opcheck.report.store import ReportError, read
 from opcheck.spec.render import render
 
 MOST_ROUNDS = 6
@@ -57,5 +57,7 @@ def _run(drafts: Sequence[Draft], around: Surroundings, processes: int) -> list[
         report = Path(folder, "report.json")
         if done.returncode not in (0, 1) or not report.exists():
             raise Broken(done.stderr.strip() or done.stdout.strip() or f"the run ended with status {done.returncode}")
-        records: list[Record] = json.loads(report.read_text(encoding="utf-8"))["records"]
-        return records
+        try:
+            return [record.model_dump() for run in read(report).runs for record in run.records]
+        except ReportError as error:
+            raise Broken(str(error)) from error
