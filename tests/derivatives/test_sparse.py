@@ -271,7 +271,10 @@ class Rows(torch.autograd.Function):
 
 def test_a_gradient_with_other_sparse_dimensions_is_found():
     asked = Request(lambda x: (Rows.apply(x),), sparse_leaf("coo")(REAL), DOUBLE, leaf_names=("x",))
-    assert attributes(Point(asked).evidence(elements=False), asked).text == "the gradient of x has 1 sparse dimensions, not 2"
+    assert (
+        attributes(Point(asked).evidence(elements=False), asked).text
+        == "the gradient of x has 1 sparse dimensions, not 2"
+    )
     with pytest.raises(GradcheckError, match="incorrect sparse_dim 1, expected 2"):
         torch.autograd.gradcheck(asked.function, asked.leaves)
     hybrid = Request(asked.function, sparse_leaf("hybrid")(REAL), DOUBLE)
