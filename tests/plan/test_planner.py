@@ -236,7 +236,10 @@ class TestDevices:
         assert "unsupported" in on["cuda"]
         assert "unsupported" not in on["cpu"]
 
-    def test_what_differs_on_a_device_is_merged_with_what_the_operator_claims(self, planned: Plan) -> None:
+    def test_what_differs_on_a_device_is_merged_with_what_the_operator_claims(
+        self, planned: Plan, torch_is: Callable[[str], None]
+    ) -> None:
+        torch_is("2.13.0")
         text = (
             SIN.replace("[[operator]]", "[defaults]\nper_device.cuda.supports.vmap = false\n[[operator]]", 1)
             + """
