@@ -1,143 +1,234 @@
 """Compares a Jacobian by automatic differentiation with the numerical one, and confirms what it objects to.
 
-One rule decides: |a - n| <= atol + rtol |n| for an analytical entry a and the numerical entry n. For a complex leaf
-these are moduli over the columns of the real and the imaginary part, as in torch's gradcheck. Where differences show
-that they are far better than atol, it does not excuse an error: see `precision.wrong_below_atol`.
+There is one comparison, entry by entry of what the directions show: see `directions.py`. What an entry that is off
+means, the error of the numerical one decides: see `errors.py`.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass
+from functools import cache, cached_property, partial
+from math import inf
 
 import torch
 from torch import Tensor
 
-from opcheck.derivatives.autodiff import Mode
+from opcheck.derivatives.autodiff import Mode, Primal
 from opcheck.derivatives.batching import Analytical
-from opcheck.derivatives.coordinates import (
-    largest_difference,
-    probe,
-)
-from opcheck.derivatives.diagnosis import Seen, diagnose
-from opcheck.derivatives.differences import Differences, kinks
+from opcheck.derivatives.coordinates import index_text, largest_difference, located, split
+from opcheck.derivatives.directions import Directions, Random
 from opcheck.derivatives.disagreement import Disagreement, Names, Pair
+from opcheck.derivatives.errors import ACCURATE, CERTAIN, Measured, beyond_bound
 from opcheck.derivatives.evidence import Evidence
-from opcheck.derivatives.precision import (
-    explained_by_rounding,
-    kinks_beyond_rounding,
-    least_below_atol,
-    wrong_below_atol,
-)
-from opcheck.derivatives.projected import contradiction_of_projections
-from opcheck.derivatives.question import Numbers, Request
-from opcheck.derivatives.rule import ACCURATE, NOT_LINEAR, allowed, at_kink, beyond_bound, excess
-from opcheck.derivatives.structured import NotIndependent, contradiction_in_slices
+from opcheck.derivatives.naming import HOW, Objection, entry_of, named, not_linear
+from opcheck.derivatives.question import NO_REFUSAL, Numbers, Request
 
-# whole Jacobians
+CLOSE = 0.01
+"""The part of the tolerance that is left to a product with a random direction, which adds up what many entries say."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A Jacobian by a mode beside the numerical one, in the directions of the evidence."""
+
+    evidence: Evidence
+    mode: Mode
+    numbers: Numbers
+    looped: bool = False
+    """Whether each point and each direction takes a call of its own."""
+
+    @property
+    def directions(self) -> Directions:
+        """The directions of both."""
+        return self.evidence.directions
+
+    @cached_property
+    def derivative(self) -> Analytical:
+        """What automatic differentiation gives for each direction."""
+        return self.evidence.analytical(self.mode, looped=self.looped)
+
+    @cached_property
+    def analytical(self) -> Tensor:
+        """What is compared, by automatic differentiation."""
+        return self.directions.shown(self.derivative.jacobian, self.mode)
+
+    @cached_property
+    def differences(self) -> Measured:
+        """The differences along the directions."""
+        at = partial(self.evidence.numerical, looped=self.looped)
+        return Measured(at, self.numbers, self.evidence.unit, self.directions.columns_of(None))
+
+    @cached_property
+    def numerical(self) -> Measured:
+        """What is compared, by differences."""
+        directions, mode = self.directions, self.mode
+        at = partial(self.evidence.numerical, looped=self.looped)
+        return Measured(
+            cache(lambda step: directions.measured(at(step), mode)), self.numbers, self.evidence.unit,
+            directions.columns_of(mode), directions.lengths(mode), directions.sums,
+        )  # fmt: skip
+
+    @property
+    def agrees(self) -> bool:
+        """Whether there is nothing to look at more closely, as almost always: both differ by what differences must."""
+        atol, numerical = self.numbers.atol, self.numerical
+        least = min(ACCURATE, atol, numerical.least)
+        off = largest_difference(self.analytical, numerical.values)
+        if not off <= least and off <= atol:  # a sum of many numbers has more rounding
+            rounding = numerical.fine.rounding(self.evidence.unit)
+            off = float((self.analytical - numerical.values).abs_().sub_(rounding, alpha=CERTAIN).max())
+        most_bend = self.evidence.numerical(self.numbers.eps, looped=self.looped).most_bend
+        return off <= least and self.derivative.holds(1e4 * self.evidence.unit) and most_bend <= atol
+
+    def objection(self) -> Objection:
+        """Return what there is to object to."""
+        numerical, differences = self.numerical, self.differences
+        beyond = numerical.excess(self.analytical)
+        wrong = beyond > 0
+        kinky = differences.fine.bend.abs() > differences.tolerance()
+        if bool(kinky.any()) or bool(wrong.any()):
+            kinky = differences.kinks()
+        at_kink = self.directions.reached(kinky, self.mode) if bool(kinky.any()) else torch.zeros_like(wrong)
+        small = torch.zeros_like(wrong)
+        if not bool((wrong & ~at_kink).any()):  # else it is wrong anyway, and further steps take many calls
+            small = numerical.wrong_below_atol(self.analytical) & ~wrong
+        beyond = torch.where(small, (self.analytical - numerical.values).abs(), beyond)
+        return Objection(
+            self.evidence, self.mode, self.numbers, self.analytical, numerical.values, beyond, wrong | small, small,
+            kinky, at_kink, self._off_for_a_sum(),
+        )  # fmt: skip
+
+    def _off_for_a_sum(self) -> float:
+        """Return by how much the derivative for a sum of directions is not the sum of those for each; 0 if it is."""
+        found, mix = self.derivative, self.directions.mix(self.mode).abs()
+        if found.holds(1e4 * self.evidence.unit):
+            return 0.0
+        off = (found.predicted - found.ordinary).abs()
+        rows = found.jacobian if self.mode == "reverse" else found.jacobian.T
+        lengths = self.directions.of(self.mode).norm(dim=1) if self.directions.sums else torch.ones_like(mix)
+        bound = self.numbers.atol * float(mix @ lengths) + self.numbers.rtol * (mix @ rows.abs())
+        within = self.looped and not bool((beyond_bound(off, bound) > 0).any())
+        return 0.0 if within else float(off.max())
 
 
 def contradiction(evidence: Evidence, mode: Mode, request: Request) -> Disagreement | None:
     """Return where the Jacobian by a mode contradicts the numerical one, or None if it does not."""
     numbers = request.numbers
-    if evidence.compressed is not None:
-        try:
-            return contradiction_in_slices(evidence, evidence.compressed, mode, request)
-        except NotIndependent:
-            evidence.compressed = None
-    if evidence.projections is not None:
-        return contradiction_of_projections(evidence, mode, request)
-    analytical, numerical = evidence.analytical(mode), evidence.numerical(numbers.eps)
-    off = largest_difference(analytical.jacobian, numerical.jacobian)
-    close = off <= min(ACCURATE, numbers.atol, least_below_atol(numbers))
-    linear = analytical.holds(1e4 * evidence.unit)
-    if close and linear and numerical.most_bend <= numbers.atol:
-        return None  # as almost always
-    beyond = not linear or bool((excess(analytical.jacobian, numerical.jacobian, evidence.leaves, numbers) > 0).any())
-    if not beyond and not bool(wrong_below_atol(analytical.jacobian, evidence.numerical, evidence, numbers).any()):
-        bound = allowed(numerical.jacobian, evidence.leaves, numbers)
-        bent = bool((numerical.bend.abs() > bound).any())
-        if not bent or not bool(kinks(numerical, evidence.numerical(2 * numbers.eps), bound).any()):
-            return None
-    return (_worst_confirmed(evidence, mode, request) if request.expected else None) or _confirmed(
-        evidence, mode, request
-    )
+    first = Comparison(evidence, mode, numbers)
+    if first.agrees:
+        return _by_reference(evidence, mode, request)
+    if request.expected and evidence.extent == "full":
+        found = _worst_confirmed(first, request)
+        if found is not None:
+            return found
+    for comparison in (first, Comparison(evidence, mode, numbers, looped=True)):
+        objection = comparison.objection()  # what the batch objects to is confirmed one by one
+        if not objection.any:
+            return _by_reference(evidence, mode, request)
+    if bool(objection.wrong.any()) or bool(objection.kinky.any()):
+        found = named(objection, request)
+        if found is None:  # no entry is at fault: the function is not independent along the axes that were found
+            evidence.turn_to(Random(evidence.size, evidence.coverage.projections))
+            return contradiction(evidence, mode, request)
+        return found
+    return not_linear(evidence, mode, f"off by up to {objection.nonlinear:.4g} for a sum of them")
 
 
-def _worst_confirmed(evidence: Evidence, mode: Mode, request: Request) -> Disagreement | None:
+def _worst_confirmed(comparison: Comparison, request: Request) -> Disagreement | None:
     """Return that the Jacobians differ, if ordinary calls confirm the worst entry; None if they do not, or at a kink.
 
     For a disagreement that is expected: what it looks like, nobody asks.
     """
-    numbers, leaves = request.numbers, evidence.leaves
-    analytical, numerical = evidence.analytical(mode).jacobian, evidence.numerical(numbers.eps).jacobian
-    row, column = divmod(int(excess(analytical, numerical, leaves, numbers).argmax()), evidence.size[1])
-    along = torch.eye(evidence.size[1], dtype=torch.float64)[column : column + 1]
-
-    def at(step: float) -> Differences:
-        return evidence.looped_differences(along, step)
-
-    if mode == "forward":
-        entries = evidence.jvp(along[0])
-    else:
-        entries = evidence.vjp(torch.eye(evidence.size[0], dtype=torch.float64)[row])[column].reshape(1)
-    slopes = at(numbers.eps)
-    right, bend = (part[:, 0] if mode == "forward" else part[row] for part in (slopes.jacobian, slopes.bend))
-    off, bound = (entries - right).abs(), numbers.atol + numbers.rtol * right.abs()
-    if not bool((off > 2 * bound).any()) or bool((bend.abs() > bound).any()):
+    evidence, mode, numbers = comparison.evidence, comparison.mode, comparison.numbers
+    numerical, analytical = comparison.numerical.values, comparison.analytical
+    beyond = comparison.numerical.excess(analytical)
+    row, column = divmod(int(beyond.argmax()), max(1, evidence.size[1]))
+    if not bool(beyond.any()):
         return None
-    called = Names.of(evidence.function, request)
-    beyond = excess(analytical, numerical, leaves, numbers)
-    pair = Pair(numerical, analytical, beyond, evidence.outputs, leaves, called)
+    slopes, found = entry_of(evidence, mode, row, column, numbers.eps)
+    right, bend = slopes.jacobian[row, 0], slopes.bend[row, 0]
+    bound = numbers.atol + numbers.rtol * right.abs()
+    if not abs(found - right) > 2 * bound or bool(bend.abs() > bound):
+        return None
+    pair = Pair(numerical, analytical, beyond, evidence.outputs, evidence.leaves, Names.of(evidence.function, request))
     return Disagreement("the Jacobians differ", "wrong", pair.mismatch(), (), tuple(pair.worst()))
 
 
-def _confirmed(evidence: Evidence, mode: Mode, request: Request) -> Disagreement | None:
-    """Compare again, one point and one direction at a time, before anything is reported."""
-    numbers, leaves = request.numbers, evidence.leaves
-    analytical = evidence.analytical(mode, looped=True)
-    numerical = evidence.numerical(numbers.eps, looped=True)
-    bound = allowed(numerical.jacobian, leaves, numbers)
-    at = partial(evidence.numerical, looped=True)
-    beyond = excess(analytical.jacobian, numerical.jacobian, leaves, numbers)
-    beyond[explained_by_rounding(analytical.jacobian, at, evidence, numbers)] = 0.0
-    wrong, small, kinky = beyond > 0, *torch.zeros(2, *beyond.shape, dtype=torch.bool)
-    if bool((wrong | (numerical.bend.abs() > bound)).any()):
-        kinky = kinks_beyond_rounding(at, numbers, bound, evidence.unit)
-    if not bool((wrong & ~kinky).any()):  # else it is wrong anyway, and further steps take many calls
-        small = wrong_below_atol(analytical.jacobian, at, evidence, numbers) & ~wrong
-    if bool(small.any()):
-        if not bool(wrong.any()):  # whatever is as small as atol looks like zero
-            numbers = replace(numbers, atol=min(numbers.atol, 1e-3 * float(numerical.jacobian.abs().max())))
-        beyond, wrong = torch.where(small, (analytical.jacobian - numerical.jacobian).abs(), beyond), wrong | small
-    called = Names.of(evidence.function, request)
-    pair = Pair(numerical.jacobian, analytical.jacobian, beyond, evidence.outputs, leaves, called)
-    if bool(kinky.any()) and not bool((wrong & ~kinky).any()):
-        agrees = not bool(wrong.any())
-        text = at_kink(kinky.any(dim=0).nonzero().flatten().tolist(), evidence.point, leaves, called.leaves)
-        return Disagreement(text, "inconclusive", pair.mismatch(), agrees=agrees)
-    if bool(wrong.any()):
-        findings = tuple(diagnose(pair, numbers, Seen.of(evidence, mode)))
-        found = Disagreement(
-            "the Jacobians differ", "wrong", pair.mismatch(), findings, tuple(pair.worst()), pair,
-            below_atol=not bool((wrong & ~small).any()),
-        )  # fmt: skip
-        return replace(found, text=found.shown())
-    return _not_linear(analytical, numerical.jacobian, evidence, mode, numbers)
+def holds_along_one(evidence: Evidence, mode: Mode, numbers: Numbers) -> bool:
+    """Tell whether J u by forward mode, or v^T J u by reverse mode, equals the numerical one for random u and v.
+
+    A few ordinary calls, where the whole Jacobian takes a batch of them. It must hold far closer than the tolerance for
+    entries allows, and without a kink: what it doubts, the whole Jacobian decides. Passes on the exceptions of the
+    derivative.
+    """
+    one = Comparison(evidence.along(Random(evidence.size, 1)), mode, numbers, looped=True)
+    found, expected = one.analytical, one.numerical.values
+    allowed = min(ACCURATE, numbers.atol) + CLOSE * numbers.rtol * expected.abs()
+    bent = one.differences.fine.bend.abs() > one.differences.tolerance()
+    return bool(((found - expected).abs() <= allowed).all()) and not bool(bent.any())
 
 
-def _not_linear(
-    analytical: Analytical, numerical: Tensor, evidence: Evidence, mode: Mode, numbers: Numbers
-) -> Disagreement | None:
-    """Given a Jacobian that is right for each unit vector, return why it is wrong for a sum of them, or None."""
-    direction = probe(evidence.size[0 if mode == "reverse" else 1])
-    off = (analytical.predicted - analytical.ordinary).abs()
-    magnitudes = numerical.abs().T if mode == "reverse" else numerical.abs()
-    bound = numbers.atol * direction.abs().sum() + numbers.rtol * (magnitudes @ direction.abs())
-    if not bool((beyond_bound(off, bound) > 0).any()):
-        return None
-    random = Seen.of(evidence, mode).random
+def lost_digits(evidence: Evidence, mode: Mode, request: Request) -> Disagreement | None:
+    """Return that a Jacobian within the tolerance has lost digits, if differences can tell; else None."""
+    farthest = float(evidence.point.abs().max()) if evidence.size[1] else 0.0
+    for looped in (False, True):  # what the batch objects to is confirmed one by one
+        comparison = Comparison(evidence, mode, request.numbers, looped)
+        numerical, analytical = comparison.numerical, comparison.analytical
+        found = numerical.without_digits(analytical, farthest)
+        if found is None:
+            return None
+        lost, least = found
+    off = (analytical - numerical.values).abs() * lost
+    row, column = divmod(int(off.argmax()), off.shape[1])
+    worst = float(off[row, column])
+    share, where, pair = worst / numerical.largest if numerical.largest else inf, "", None
+    if evidence.extent == "full":
+        names = Names.of(evidence.function, request)
+        pair = Pair(numerical.values, analytical, off, evidence.outputs, evidence.leaves, names)
+        where = f"\n{pair.entry(row, column).describe()}"
     return Disagreement(
-        random
-        or f"the {NOT_LINEAR[mode]}: right for each unit vector, off by {float(off.max()):.4g} for a random direction"
+        f"low accuracy: off by {worst:.2g}, {share:.1g} of the largest entry; differences show errors "
+        f"from {least:.1g} on{where}\nthat looks like single precision, or a coarse approximation, in its formula",
+        "low accuracy",
+        pair=pair,
+    )
+
+
+def _by_reference(evidence: Evidence, mode: Mode, request: Request) -> Disagreement | None:
+    """Given products V J U that agree, return where V J is not that of the differentiable reference, or None.
+
+    A wrong entry changes one of N numbers there, and is not hidden in a sum over both sides. There is none for
+    derivatives of higher order, and none that is another function at this point.
+    """
+    function, numbers = evidence.function, request.numbers
+    if (
+        request.reference is None
+        or mode == "forward"
+        or evidence.extent != "projected"
+        or not isinstance(function, Primal)
+    ):
+        return None
+    try:
+        other = Evidence(Primal(request.reference, function.chosen), evidence.leaves)
+        differentiable = all(output.requires_grad for output in other.outputs)
+        if not differentiable or not torch.allclose(other.value, evidence.value, 1e-6, 1e-6, equal_nan=True):
+            return None
+        right = other.vjp_looped(evidence.directions.of(mode))
+    except NO_REFUSAL:
+        raise
+    except Exception:  # it does not take such arguments, or is not differentiable after all
+        return None
+    bound = numbers.atol * evidence.directions.of(mode).norm(dim=1).unsqueeze(1) + numbers.rtol * right.abs()
+    for looped in (False, True):
+        found = evidence.analytical(mode, looped=looped).jacobian
+        wrong = beyond_bound((found - right).abs(), bound) > 0
+        if not bool(wrong.any()):
+            return None
+    row, column = divmod(int((found - right).abs().nan_to_num(nan=inf).argmax()), right.shape[1])
+    index, own = located(column, evidence.leaves)
+    place = Names.of(function, request).leaves[index] + index_text(*split(own, evidence.leaves[index]))
+    return Disagreement(
+        f"v J at {place} is {float(right[row, column]):.8g} by the reference, {float(found[row, column]):.8g} "
+        f"analytically, for random direction {row}\n{int(wrong.any(dim=0).sum())} of {wrong.shape[1]} entries of such "
+        f"products differ\n{HOW}"
     )

@@ -12,7 +12,6 @@ from typing import Literal
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 Side = Literal["inputs", "outputs"]
 
@@ -232,44 +231,17 @@ def vectors_like(tensors: Sequence[Tensor], number: int = 0) -> tuple[Tensor, ..
 def directions(size: int, count: int | None = None, side: Side = "inputs") -> Tensor:
     """Return the unit vectors, of shape (size, size), or `count` random directions, of shape (count, size).
 
-    Those of inputs and of outputs are independent of each other, even if the sizes are equal.
+    Coordinates of random ones are in [-1, -0.5] or [0.5, 1], so that no entry is lost. Those of inputs and of outputs
+    are independent of each other, even if the sizes are equal.
     """
     if count is None:
         return torch.eye(size, dtype=torch.float64)
     first = 100 if side == "inputs" else 200
-    return torch.stack([probe(size, first + number) for number in range(count)])
-
-
-def with_probe(size: int, count: int | None = None, side: Side = "inputs") -> Tensor:
-    """Return the directions and, in the last row, the probe."""
-    return torch.cat([directions(size, count, side), probe(size).unsqueeze(0)])
-
-
-def stencil(size: int, step: float, count: int | None = None) -> Tensor:
-    """Return the steps of central differences as rows, for the directions of a whole Jacobian or of projections."""
-    return steps(directions(size, count), step)
+    numbers = torch.stack([probe(size, first + number) for number in range(count)])
+    return (numbers + torch.where(numbers < 0, -1.0, 1.0)) / 2
 
 
 def steps(along: Tensor, step: float) -> Tensor:
     """Return the steps of central differences as rows: h u for each direction u, then -h u, then zeros."""
     above = along * step
     return torch.cat([above, -above, torch.zeros(1, along.shape[1], dtype=torch.float64)])
-
-
-def asked(size: int, count: int | None, side: Side) -> Tensor:
-    """Return the directions of a batch on one side, as rows. Projections include the probe.
-
-    A whole Jacobian need not: its product with the probe follows from its columns or rows.
-    """
-    return directions(size, None, side) if count is None else with_probe(size, count, side)
-
-
-def side_by_side(size: tuple[int, int], count: int | None = None) -> tuple[Tensor, Tensor]:
-    """Return tangents of shape (K, N) and cotangents of shape (K, M), for a Jacobian of shape (M, N).
-
-    These are the directions of a batch on each side. The side that has fewer is padded with zeros.
-    """
-    tangents, cotangents = asked(size[1], count, "inputs"), asked(size[0], count, "outputs")
-    rows = max(len(tangents), len(cotangents))
-    padded = [functional.pad(some, (0, 0, 0, rows - len(some))) for some in (tangents, cotangents)]
-    return padded[0], padded[1]

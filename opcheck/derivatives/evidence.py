@@ -8,34 +8,25 @@ cannot be batched or the result of the batch is in doubt.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
+from copy import copy
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from opcheck.derivatives import autodiff
 from opcheck.derivatives.autodiff import Differentiable, Mode, Tensors, has_forward, pushforward
 from opcheck.derivatives.batching import FEW, Analytical, Batched, Sweep, by_vmap, sweep
-from opcheck.derivatives.compressed import Compressed
-from opcheck.derivatives.coordinates import (
-    Side,
-    asked,
-    directions,
-    probe,
-    same,
-    side_by_side,
-    steps,
-    tensors_of,
-    vector,
-)
+from opcheck.derivatives.coordinates import probe, same, steps, tensors_of, vector
 from opcheck.derivatives.differences import Differences, differences, looped, stencil_points
-from opcheck.derivatives.pattern import Pattern
+from opcheck.derivatives.directions import Colors, Directions, Random
+from opcheck.derivatives.independence import independent_axes
 from opcheck.derivatives.question import AUTO, Coverage, Extent
-from opcheck.derivatives.structure import independent_axes
 
-SIDES: dict[Mode, Side] = {"reverse": "outputs", "forward": "inputs"}
-"""Where the directions of a mode lie."""
+LARGE = 4096
+"""From how many coordinates of inputs and outputs on ordinary calls, one by one, take less time than a batch."""
 MODES: tuple[Mode, ...] = ("reverse", "forward")
 T = TypeVar("T")
 
@@ -46,6 +37,9 @@ class Evidence:
     `modes` are those that the function is claimed to support. One batch covers all of them. `outputs`: those at the
     leaves, if they are known already.
     """
+
+    has_slices = True
+    """Whether the function may turn out to be independent along dims of the leaves."""
 
     def __init__(
         self, function: Differentiable, leaves: Tensors, *, coverage: Coverage = AUTO, outputs: Tensors | None = None,
@@ -90,11 +84,23 @@ class Evidence:
         return self.value.numel(), self.point.numel()
 
     @cached_property
-    def projections(self) -> int | None:
-        """The number of random directions on each side; None if the whole Jacobian is computed.
+    def directions(self) -> Directions:
+        """The directions that the Jacobian is compared in.
 
         Raises TooLarge if a whole one is requested that does not fit into memory.
         """
+        if self.projections is None:
+            return Directions(self.size, self.leaves)
+        if self.coverage.jacobian == "auto" and all(self.size) and self.has_slices:
+            axes = independent_axes(self.at, self.looped_differences, self.unit, self.leaves, self.outputs)
+            colors = Colors(axes, self.size, self.outputs, self.leaves)
+            if axes and self.coverage.allows_compressed(self.size, sum(colors.counts), colors.of_outputs):
+                return colors
+        return Random(self.size, self.projections)
+
+    @cached_property
+    def projections(self) -> int | None:
+        """The number of random directions on each side; None if the Jacobian is small enough to be whole."""
         return self.coverage.directions(self.size)
 
     @cached_property
@@ -112,19 +118,21 @@ class Evidence:
         """How many points to evaluate at once."""
         return self.coverage.chunk(self.size)
 
-    @cached_property
-    def compressed(self) -> Compressed | None:
-        """All entries of a large Jacobian, if the function is found to be independent along some axes; else None."""
-        if self.projections is None or self.coverage.jacobian != "auto" or not all(self.size):
-            return None
-        own = Pattern(independent_axes(self.at, self.leaves, self.outputs), self.outputs, self.leaves)
-        allowed = self.coverage.allows_compressed(self.size, sum(own.group_counts), sum(own.row_counts))
-        return Compressed(self, own) if own.axes and allowed else None
-
     @property
     def extent(self) -> Extent:
         """How much of the Jacobian is compared."""
-        return "full" if self.projections is None else "projected" if self.compressed is None else "structured"
+        return self.directions.extent
+
+    def along(self, directions: Directions) -> Evidence:
+        """Return the same evidence in other directions."""
+        other = copy(self)
+        other.turn_to(directions)
+        return other
+
+    def turn_to(self, directions: Directions) -> None:
+        """Give up the directions for others."""
+        self.directions, self._numerical, self._analytical = directions, {}, {}
+        self.__dict__.pop("swept", None)
 
     def at(self, leaves: Tensors) -> Tensors:
         """Return the outputs at other leaves, without a graph."""
@@ -132,11 +140,11 @@ class Evidence:
             return self.function(*leaves)
 
     def numerical(self, step: float, *, looped: bool = False) -> Differences:
-        """Return the differences for all unit directions, or for random ones."""
+        """Return the differences along the directions."""
+        looped = looped or self._large
         if (step, looped) not in self._numerical:
-            along = directions(self.size[1], self.projections)
             of = self.looped_differences if looped else self.batched_differences
-            self._numerical[step, looped] = of(along, step) or self.numerical(step, looped=True)
+            self._numerical[step, looped] = of(self.directions.moved, step) or self.numerical(step, looped=True)
         return self._numerical[step, looped]
 
     def batched_differences(self, along: Tensor, step: float) -> Differences | None:
@@ -156,13 +164,18 @@ class Evidence:
         return differences(looped(self.function, self.leaves, points, 2 * len(along) + 1), step)
 
     def analytical(self, mode: Mode, *, looped: bool = False) -> Analytical:
-        """Return the Jacobian by one of the modes. Passes on the exceptions of the derivative."""
+        """Return the products of the directions by one of the modes. Passes on the exceptions of the derivative."""
+        looped = looped or self._large
         if (mode, looped) not in self._analytical:
             self._analytical[mode, looped] = self._differentiated(mode, looped)
         return self._analytical[mode, looped]
 
     def _differentiated(self, mode: Mode, looped: bool) -> Analytical:
-        ordinary = self.ordinary_reverse if mode == "reverse" else self.ordinary_forward
+        mix = self.directions.mix(mode)
+        if len(mix) == 1 and self.directions.sums:  # nothing to add up
+            rows = self._looped(mode)
+            return Analytical(rows if mode == "reverse" else rows.T, rows[0], rows[0])
+        ordinary = self._mixed(mode, mix)
         refusal: Exception | None = None
         for batched, rows_of_mode in () if looped or not all(self.size) else self._batches_for(mode):
             try:
@@ -170,27 +183,32 @@ class Evidence:
             except Exception as error:
                 refusal = error.with_traceback(None)  # whose frames would hold the evidence
                 continue
-            found = self._analytical_of(mode, rows, ordinary, batched=batched)
+            found = Analytical(rows if mode == "reverse" else rows.T, mix @ rows, ordinary, batched)
             if found.holds(1e4 * self.unit):
                 return found
-        one_by_one = directions(self._size_of(mode), self.projections, SIDES[mode])
-        rows = self.vjp_looped(one_by_one) if mode == "reverse" else self.jvp_looped(one_by_one)
-        return self._analytical_of(mode, rows, ordinary, refusal=refusal)
+        rows = self._looped(mode)
+        return Analytical(rows if mode == "reverse" else rows.T, mix @ rows, ordinary, refusal=refusal)
+
+    def _looped(self, mode: Mode) -> Tensor:
+        """Return the vjps or jvps of all directions, by an ordinary call for each."""
+        return (self.vjp_looped if mode == "reverse" else self.jvp_looped)(self.directions.of(mode))
+
+    def _mixed(self, mode: Mode, mix: Tensor) -> Tensor:
+        """Return the product of a sum of the directions, by an ordinary call."""
+        if self.extent == "full":
+            return self.ordinary_reverse if mode == "reverse" else self.ordinary_forward
+        return (self.vjp if mode == "reverse" else self.jvp)(mix @ self.directions.of(mode))
+
+    @property
+    def _large(self) -> bool:
+        """Whether ordinary calls, one by one, take less time than a batch."""
+        return sum(self.size) > LARGE
 
     def _batches_for(self, mode: Mode) -> Iterator[tuple[Batched, Callable[[Mode], Tensor]]]:
-        if self._size_of(mode) > FEW:
-            if mode == "reverse" or not has_forward(self.function):  # dual numbers do not nest
-                yield "points", self._batched
+        if self.directions.count(mode) > FEW:
+            if self.extent != "structured" and (mode == "reverse" or not has_forward(self.function)):
+                yield "points", self._batched  # dual numbers do not nest
             yield "directions", self._vmapped
-
-    def _analytical_of(self, mode: Mode, found: Tensor, ordinary: Tensor, **how: Any) -> Analytical:
-        """Return the Jacobian with the given rows (by reverse mode) or columns (by forward mode)."""
-        predicted = ordinary
-        if self.projections is None:
-            predicted = probe(self._size_of(mode)) @ found
-        elif len(found) > self.projections:  # a batch was asked about the probe as well
-            found, predicted = found[:-1], found[-1]
-        return Analytical(found if mode == "reverse" else found.T, predicted, ordinary, **how)
 
     def _size_of(self, mode: Mode) -> int:
         """Return the number of coordinates of a direction in a mode."""
@@ -202,15 +220,11 @@ class Evidence:
         swept = (self.swept if shared else None) or self._sweep((mode,))
         found = swept.gradients if mode == "reverse" else swept.tangents
         assert found is not None
-        return found[: len(self._asked(mode))]
+        return found[: self.directions.count(mode)]
 
     def _vmapped(self, mode: Mode) -> Tensor:
         """Return vjps or jvps of all directions at one point, which may decide control flow. Raises as vmap does."""
-        return (self.vjp_vmapped if mode == "reverse" else self.jvp_vmapped)(self._asked(mode))
-
-    def _asked(self, mode: Mode) -> Tensor:
-        """Return the directions of a batch."""
-        return asked(self._size_of(mode), self.projections, SIDES[mode])
+        return (self.vjp_vmapped if mode == "reverse" else self.jvp_vmapped)(self.directions.of(mode))
 
     @cached_property
     def swept(self) -> Sweep | None:
@@ -222,12 +236,14 @@ class Evidence:
 
     def _sweep(self, modes: Collection[Mode]) -> Sweep:
         """Evaluate at the point, with a tangent and a cotangent in each row. Passes on the exceptions of batching."""
-        tangents, cotangents = side_by_side(self.size, self.projections)
-        rows = max(len(self._asked(mode)) for mode in modes)
+        rows = max(map(self.directions.count, modes))
+        tangents, cotangents = (  # zeros for what is not needed
+            functional.pad(own, (0, 0, 0, rows - len(own))) if mode in modes else None
+            for mode, own in ((mode, self.directions.of(mode)) for mode in ("forward", "reverse"))
+        )
         return sweep(
-            self.function, self.leaves, self.point.repeat(rows, 1), batch=self.chunk,
-            tangents=tangents[:rows] if "forward" in modes else None,
-            cotangents=cotangents[:rows] if "reverse" in modes else None, outputs=self.outputs,
+            self.function, self.leaves, self.point.repeat(rows, 1), batch=self.chunk, tangents=tangents,
+            cotangents=cotangents, outputs=self.outputs,
         )  # fmt: skip
 
     @cached_property
@@ -282,15 +298,6 @@ class Evidence:
         points = tuple(leaf.detach() for leaf in self.leaves)
         push = autodiff.Pushforward(autodiff.transformed(self.function), transform=True)
         return by_vmap(lambda *t: push(*points, *t), tangents, points, self.chunk)
-
-    def products(self, mode: Mode, along: Tensor, *, looped: bool = False) -> Tensor:
-        """Return V J for cotangents V, or U J^T for tangents U: at once if possible, else by one call for each."""
-        if not looped and len(along) > FEW:
-            try:
-                return (self.vjp_vmapped if mode == "reverse" else self.jvp_vmapped)(along)
-            except Exception:  # it cannot be batched
-                pass
-        return (self.vjp_looped if mode == "reverse" else self.jvp_looped)(along)
 
     def vjp_by_jacobian(self, cotangents: Tensor) -> Tensor:
         """Return V J for cotangents V of shape (K, M) or (M,): from the Jacobian if it is whole, else one by one."""

@@ -11,6 +11,7 @@ from torch import Tensor
 from opcheck.derivatives.autodiff import Tensors, jvp, vjp
 from opcheck.derivatives.coordinates import (
     deviation,
+    directions,
     largest_difference,
     located,
     parts,
@@ -20,7 +21,6 @@ from opcheck.derivatives.coordinates import (
     tensors_of,
     vector,
     with_gaps,
-    with_probe,
 )
 from opcheck.derivatives.disagreement import Disagreement, Names
 from opcheck.derivatives.evidence import Evidence
@@ -217,15 +217,16 @@ def _nondeterminism(evidence: Evidence, request: Request) -> Disagreement | None
 
 
 def _batched_grad(evidence: Evidence, request: Request) -> Disagreement | None:
-    directions = with_probe(evidence.size[0], evidence.projections, "outputs")
+    size = evidence.size[0]
+    cotangents = torch.cat([directions(size, evidence.projections, "outputs"), probe(size).unsqueeze(0)])
     vmapped, expected, looped = evidence.vjp_vmapped, evidence.vjp_by_jacobian, evidence.vjp_looped
-    return _batching(evidence, directions, vmapped, (expected, looped), "backward pass")
+    return _batching(evidence, cotangents, vmapped, (expected, looped), "backward pass")
 
 
 def _batched_forward_grad(evidence: Evidence, request: Request) -> Disagreement | None:
-    directions = torch.stack([probe(evidence.size[1], number) for number in range(3)])
+    tangents = torch.stack([probe(evidence.size[1], number) for number in range(3)])
     vmapped, expected, looped = evidence.jvp_vmapped, evidence.jvp_by_jacobian, evidence.jvp_looped
-    return _batching(evidence, directions, vmapped, (expected, looped), "jvp")
+    return _batching(evidence, tangents, vmapped, (expected, looped), "jvp")
 
 
 def _batching(

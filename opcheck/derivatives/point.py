@@ -11,15 +11,13 @@ import torch
 from opcheck.derivatives import by_torch
 from opcheck.derivatives.autodiff import Differentiable, Mode, Primal, Pullback, gradient_sum, pushforward
 from opcheck.derivatives.by_torch import CannotAsk
-from opcheck.derivatives.compare import contradiction
+from opcheck.derivatives.compare import contradiction, holds_along_one, lost_digits
 from opcheck.derivatives.coordinates import same, vectors_like, with_gaps
-from opcheck.derivatives.direction import holds_along_one
 from opcheck.derivatives.disagreement import Disagreement
+from opcheck.derivatives.errors import excuses_wrong_sign
 from opcheck.derivatives.evidence import MODES, Evidence
 from opcheck.derivatives.gradients import GRADIENT_CLAIMS, attributes, memory_of_cotangents, undefined_cotangents
-from opcheck.derivatives.precision import lost_digits
 from opcheck.derivatives.question import Extent, Request
-from opcheck.derivatives.rule import excuses_wrong_sign
 from opcheck.derivatives.sparse import DependsOnPattern, OfSparse, are_movable, of_elements
 
 Step = Literal["rev", "rev with gaps", "fwd", "sum"]

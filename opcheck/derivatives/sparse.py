@@ -254,7 +254,7 @@ class DependsOnPattern(Exception):
 class OfSparse(Evidence):
     """The derivative of a function made by `of_elements`, or of a derivative of it."""
 
-    compressed = None  # the elements of a sparse tensor are no slices of memory
+    has_slices = False  # the elements of a sparse tensor are no slices of memory
 
     def batched_differences(self, along: Tensor, step: float) -> Differences | None:
         """Return None: sparse tensors cannot be batched."""

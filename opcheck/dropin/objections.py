@@ -16,9 +16,10 @@ from torch.autograd.gradcheck import GradcheckError as TorchGradcheckError
 
 from opcheck.derivatives.autodiff import Mode, Tensors, vjp
 from opcheck.derivatives.by_torch import ALL_OFF, FORWARD, WITHOUT_JACOBIAN
-from opcheck.derivatives.compare import contradiction
+from opcheck.derivatives.compare import contradiction, lost_digits
 from opcheck.derivatives.coordinates import blocks, probe, same, tensors_of, vector
 from opcheck.derivatives.disagreement import Disagreement
+from opcheck.derivatives.errors import excess
 from opcheck.derivatives.evidence import Evidence
 from opcheck.derivatives.gradients import (
     GRADIENT_CLAIMS,
@@ -27,9 +28,8 @@ from opcheck.derivatives.gradients import (
     undefined_cotangents,
     undefined_tangents,
 )
-from opcheck.derivatives.precision import lost_digits
+from opcheck.derivatives.naming import NOT_LINEAR
 from opcheck.derivatives.question import Request
-from opcheck.derivatives.rule import NOT_LINEAR, excess
 from opcheck.dropin.in_place import restored
 
 REENTRANT = (
@@ -63,9 +63,7 @@ def objections(evidence: Evidence, request: Request, claims: Claims) -> Iterator
 
     Passes on the exceptions of the function and of its derivatives.
     """
-    (evidence.compressed or evidence).numerical(
-        request.numbers.eps
-    )  # first of all: the function may raise, or its outputs may change
+    evidence.numerical(request.numbers.eps)  # first of all: the function may raise, or its outputs may change
     some = any(output.requires_grad for output in evidence.outputs)
     looks: tuple[tuple[bool, Callable[[Evidence, Request], Disagreement | None]], ...] = (
         (not some, _not_zero),

@@ -6,8 +6,8 @@ from operators import faulty
 from operators.closed_forms import leaf
 
 from opcheck.derivatives import Coverage, Numbers, Request
-from opcheck.derivatives.compare import allowed, excess
 from opcheck.derivatives.coordinates import blocks, largest_difference, same
+from opcheck.derivatives.errors import allowed, excess
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.question import DOUBLE
 

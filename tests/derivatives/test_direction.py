@@ -5,7 +5,7 @@ import torch
 from operators import awkward, orders
 
 from opcheck.derivatives.autodiff import Primal, Pullback, Pushforward
-from opcheck.derivatives.direction import holds_along_one
+from opcheck.derivatives.compare import holds_along_one
 from opcheck.derivatives.evidence import Evidence
 from opcheck.derivatives.question import BY_PRECISION, DOUBLE
 

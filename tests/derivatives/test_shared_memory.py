@@ -12,11 +12,9 @@ from opcheck.derivatives.coordinates import (
     directions,
     probe,
     rows_of,
-    side_by_side,
-    stencil,
+    steps,
     tensors_of,
     vector,
-    with_probe,
 )
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.question import DOUBLE
@@ -87,8 +85,7 @@ def test_a_function_that_writes_to_what_it_is_given_spoils_no_other(spoiler, cov
 
 def test_directions_are_made_anew_whenever_they_are_asked_for():
     for make in (
-        lambda: probe(5), lambda: directions(5), lambda: directions(5, 3), lambda: with_probe(5),
-        lambda: stencil(5, 0.5), lambda: side_by_side((5, 4))[0], lambda: side_by_side((5, 4))[1],
+        lambda: probe(5), lambda: directions(5), lambda: directions(5, 3), lambda: steps(directions(5), 0.5),
     ):  # fmt: skip
         before = make().clone()
         make().fill_(7)

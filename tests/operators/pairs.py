@@ -1,7 +1,7 @@
 """Two Jacobians as the comparison hands them to those who look for their differences."""
 
-from opcheck.derivatives.compare import excess
 from opcheck.derivatives.disagreement import Names, Pair
+from opcheck.derivatives.errors import excess
 from opcheck.derivatives.question import DOUBLE
 
 

@@ -1,0 +1,299 @@
+"""The directions in which a Jacobian is compared: all unit vectors, one for each color of a block pattern, or random.
+
+Differences move the inputs along directions, forward mode has a tangent and reverse mode a cotangent for each. A set of
+directions says how the results of these meet in matrices that are compared entry by entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+
+import torch
+from torch import Tensor
+
+from opcheck.derivatives.autodiff import Mode, Tensors
+from opcheck.derivatives.coordinates import directions, probe, real_size
+from opcheck.derivatives.differences import Differences, Slopes, Weighed
+from opcheck.derivatives.question import Extent
+
+
+class Directions:
+    """All unit vectors, which show a Jacobian of shape (M, N) as it is."""
+
+    extent: Extent = "full"
+    sums = False
+    """Whether an entry that is compared is a sum of many."""
+
+    def __init__(self, size: tuple[int, int], inputs: Tensors) -> None:
+        self.size, self.inputs = size, inputs
+
+    @property
+    def moved(self) -> Tensor:
+        """What differences move the inputs along, of shape (K, N)."""
+        return directions(self.size[1])
+
+    def of(self, mode: Mode) -> Tensor:
+        """Return the tangents, of shape (K, N), or the cotangents, of shape (R, M), for automatic differentiation."""
+        return directions(self.count(mode))
+
+    def count(self, mode: Mode) -> int:
+        """Return how many of them there are."""
+        return self.size[0 if mode == "reverse" else 1]
+
+    def mix(self, mode: Mode) -> Tensor:
+        """Return factors for a sum of them, to see whether a derivative is linear."""
+        return probe(self.count(mode))
+
+    def shown(self, products: Tensor, mode: Mode) -> Tensor:
+        """Return what is compared, from V J by reverse and from J U^T by forward mode."""
+        return products
+
+    def measured(self, slopes: Differences, mode: Mode) -> Slopes:
+        """Return the same from differences."""
+        return slopes
+
+    def reached(self, where: Tensor, mode: Mode) -> Tensor:
+        """Return the entries that are compared in which marked entries of the differences take part, as a mask."""
+        return where
+
+    def inputs_of(self, where: Tensor) -> list[int]:
+        """Return the inputs whose entries of the differences are marked; none if a direction moves all of them."""
+        return [int(column) for column in where.any(dim=0).nonzero()]
+
+    def columns_of(self, mode: Mode | None) -> Sequence[Tensor]:
+        """Return the leaves that the columns of what is compared, or of the differences (None), are about."""
+        return self.inputs
+
+    def lengths(self, mode: Mode) -> Tensor | float:
+        """Return what atol is multiplied by: the lengths of the directions that an entry is along."""
+        return 1.0
+
+
+class Random(Directions):
+    """A few random directions on each side: of V J, the products V J U with those of the inputs; J U as it is."""
+
+    extent = "projected"
+    sums = True
+
+    def __init__(self, size: tuple[int, int], number: int) -> None:
+        super().__init__(size, ())
+        self.number = number
+
+    @cached_property
+    def moved(self) -> Tensor:
+        """The random directions of inputs."""
+        return directions(self.size[1], self.number, "inputs")
+
+    @cached_property
+    def cotangents(self) -> Tensor:
+        """The random directions of outputs."""
+        return directions(self.size[0], self.number, "outputs")
+
+    def of(self, mode: Mode) -> Tensor:
+        """Return the random directions of one side."""
+        return self.cotangents if mode == "reverse" else self.moved
+
+    def count(self, mode: Mode) -> int:
+        """Return the number of directions on a side."""
+        return self.number
+
+    def mix(self, mode: Mode) -> Tensor:
+        """Return random factors, none of which is small."""
+        return weights(self.number, 0)
+
+    def shown(self, products: Tensor, mode: Mode) -> Tensor:
+        """Return V J U by reverse, J U by forward mode."""
+        return products @ self.moved.T if mode == "reverse" else products
+
+    def measured(self, slopes: Differences, mode: Mode) -> Slopes:
+        """Return the same from differences."""
+        return Weighed(slopes, self._weigh) if mode == "reverse" else slopes
+
+    def reached(self, where: Tensor, mode: Mode) -> Tensor:
+        """Return whole columns by reverse mode, since every cotangent weighs every output."""
+        return where.any(0).expand(self.number, self.number) if mode == "reverse" else where
+
+    def inputs_of(self, where: Tensor) -> list[int]:
+        """Return none."""
+        return []
+
+    def lengths(self, mode: Mode) -> Tensor:
+        """Return the Euclidean lengths: independent errors of entries add up like that."""
+        lengths = self.moved.norm(dim=1)
+        return torch.outer(self.cotangents.norm(dim=1), lengths) if mode == "reverse" else lengths
+
+    def _weigh(self, matrix: Tensor, *, sizes: bool = False) -> Tensor:
+        """Return V A, or how large the sums are if their terms, errors of the size of A, are independent."""
+        return (self.cotangents.square() @ matrix.square()).sqrt() if sizes else self.cotangents @ matrix
+
+
+COTANGENTS = 8
+"""The fewest cotangents if there are inputs that slices have in common: their gradients are sums over slices."""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """An axis along which a function is independent."""
+
+    size: int
+    outputs: tuple[int, ...]
+    """Its dim in each output."""
+    leaves: tuple[int | None, ...]
+    """Its dim in each leaf; None: all slices share the leaf."""
+
+
+class Colors(Directions):
+    """A direction for each color of a Jacobian that is block-diagonal along some axes (Curtis, Powell and Reid, 1974).
+
+    The inputs that have the same place in their slices have one color, and so do outputs. One direction serves all
+    slices at once. What a slice has in common with others (a weight, say) is moved element by element. Directions for
+    automatic differentiation have a weight of their own in every slice, so that what a gradient leaks from one slice to
+    another does not cancel. By forward mode, and by differences, the entries of a row are compared, one of each color;
+    by reverse mode, sums over the slices that share an input, and single entries for all other inputs.
+    """
+
+    extent = "structured"
+
+    def __init__(self, axes: tuple[Axis, ...], size: tuple[int, int], outputs: Tensors, inputs: Tensors) -> None:
+        super().__init__(size, inputs)
+        self.axes, self.outputs = axes, outputs
+        slices, shared = prod(axis.size for axis in axes), False
+        self.counts = []
+        """How many colors the inputs of each leaf have."""
+        for k, leaf in enumerate(inputs):
+            own = prod(axis.size for axis in axes if axis.leaves[k] is not None)
+            self.counts.append(real_size(leaf) // own)
+            shared = shared or own < slices
+        self.of_outputs = size[0] // slices
+        """How many colors the outputs have."""
+        self.turns = -(-COTANGENTS // self.of_outputs) if shared else 1
+        """How many cotangents there are for each of them."""
+
+    @cached_property
+    def in_slice(self) -> Tensor:
+        """The input coordinate of each color in each slice, of shape (slices, K)."""
+        dims = [[axis.leaves[k] for axis in self.axes] for k in range(len(self.inputs))]
+        return self._by_slice(self.inputs, dims)
+
+    @cached_property
+    def rows_in_slice(self) -> Tensor:
+        """The output coordinate of each color in each slice."""
+        return self._by_slice(self.outputs, [[axis.outputs[k] for axis in self.axes] for k in range(len(self.outputs))])
+
+    @cached_property
+    def slices(self) -> Tensor:
+        """The slice of each output coordinate, of shape (M,)."""
+        return _scattered(self.rows_in_slice, torch.arange(len(self.rows_in_slice)).unsqueeze(1))
+
+    @cached_property
+    def columns(self) -> Tensor:
+        """The input coordinate of each color in the slice of each output coordinate, of shape (M, K)."""
+        return self.in_slice[self.slices]
+
+    @cached_property
+    def colors(self) -> Tensor:
+        """The color of each input coordinate, of shape (N,)."""
+        return _scattered(self.in_slice, torch.arange(self.in_slice.shape[1]))
+
+    @cached_property
+    def rows(self) -> Tensor:
+        """The color of each output coordinate, of shape (M,)."""
+        return _scattered(self.rows_in_slice, torch.arange(self.of_outputs))
+
+    @cached_property
+    def moved(self) -> Tensor:
+        """One color of all slices for each direction."""
+        return _spread(self.colors, torch.ones(len(self.colors), dtype=torch.float64))
+
+    @cached_property
+    def tangents(self) -> Tensor:
+        """The same with weights."""
+        return _spread(self.colors, weights(len(self.colors), 1))
+
+    @cached_property
+    def weights(self) -> Tensor:
+        """The weights of the outputs, of shape (turns, M)."""
+        return torch.stack([weights(len(self.rows), 2 + turn) for turn in range(self.turns)])
+
+    @cached_property
+    def cotangents(self) -> Tensor:
+        """The weights of one color for each direction, in turns."""
+        return torch.cat([_spread(self.rows, own) for own in self.weights])
+
+    def of(self, mode: Mode) -> Tensor:
+        """Return a direction for each color, in which every slice has a weight."""
+        return self.cotangents if mode == "reverse" else self.tangents
+
+    def count(self, mode: Mode) -> int:
+        """Return the number of colors of a side, times that of turns."""
+        return self.of_outputs * self.turns if mode == "reverse" else sum(self.counts)
+
+    def mix(self, mode: Mode) -> Tensor:
+        """Return random factors, none of which is small."""
+        return weights(self.count(mode), 0)
+
+    def shown(self, products: Tensor, mode: Mode) -> Tensor:
+        """Return V J by reverse mode, and the entries of each row by forward mode."""
+        return products if mode == "reverse" else products / weights(len(self.colors), 1)[self.columns]
+
+    def measured(self, slopes: Differences, mode: Mode) -> Slopes:
+        """Return the same from differences."""
+        return Weighed(slopes, self._weigh) if mode == "reverse" else slopes
+
+    def reached(self, where: Tensor, mode: Mode) -> Tensor:
+        """Return the entries of V J that have a marked term."""
+        return self._weigh(where.double()) != 0 if mode == "reverse" else where
+
+    def inputs_of(self, where: Tensor) -> list[int]:
+        """Return the inputs of the marked entries."""
+        return sorted({*self.columns[where].tolist()})
+
+    def columns_of(self, mode: Mode | None) -> Sequence[Tensor]:
+        """Return the leaves by reverse mode, else one slice of each, as far as sizes and dtypes go."""
+        if mode == "reverse":
+            return self.inputs
+        pairs = zip(self.inputs, self.counts, strict=True)
+        return [torch.empty(n // (1 + x.is_complex()), dtype=x.dtype, device="meta") for x, n in pairs]
+
+    def _weigh(self, matrix: Tensor, *, sizes: bool = False) -> Tensor:
+        """Return V A of shape (R, N), for a matrix A given by its entries in the colors of a row, of shape (M, K)."""
+        weights = self.weights.abs() if sizes else self.weights
+        found = torch.zeros(self.turns, self.of_outputs * self.size[1], dtype=torch.float64)
+        places = (self.rows.unsqueeze(1) * self.size[1] + self.columns).reshape(1, -1).expand(self.turns, -1)
+        return found.scatter_add_(1, places, (weights.unsqueeze(2) * matrix).flatten(1)).reshape(-1, self.size[1])
+
+    def _by_slice(self, tensors: Tensors, dims: Sequence[Sequence[int | None]]) -> Tensor:
+        """Return the coordinates of some tensors that are in each slice, of shape (slices, coordinates).
+
+        dims: for each tensor its dim along each axis; None: it is in all slices as a whole.
+        """
+        found, start, sizes = [], 0, [axis.size for axis in self.axes]
+        for tensor, own in zip(tensors, dims, strict=True):
+            count, carried = real_size(tensor), [dim for dim in own if dim is not None]
+            coordinates = torch.arange(start, start + count).view(*tensor.shape, 1 + tensor.is_complex())
+            front = coordinates.movedim(carried, list(range(len(carried))))
+            front = front.reshape(*(1 if dim is None else size for dim, size in zip(own, sizes, strict=True)), -1)
+            found.append(front.expand(*sizes, -1).reshape(prod(sizes), -1))
+            start += count
+        return torch.cat(found, 1)
+
+
+def _scattered(places: Tensor, values: Tensor) -> Tensor:
+    """Return a vector with values at places, both of shape (slices, colors). Every place occurs."""
+    found = torch.empty(int(places.max()) + 1, dtype=torch.int64)
+    return found.scatter_(0, places.flatten(), values.expand(places.shape).flatten())
+
+
+def _spread(rows: Tensor, values: Tensor) -> Tensor:
+    """Return a matrix that has each value in its own column, in the row of its number, and zeros."""
+    found = torch.zeros(int(rows.max()) + 1, len(rows), dtype=torch.float64)
+    return found.scatter_(0, rows.unsqueeze(0), values.unsqueeze(0))
+
+
+def weights(size: int, number: int) -> Tensor:
+    """Return random numbers between 1 and 2 in size, of both signs: the same ones every time."""
+    found = probe(size, 300 + number)
+    return found + found.sign()

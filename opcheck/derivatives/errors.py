@@ -1,0 +1,268 @@
+"""What a numerical derivative is worth, and what an analytical one may be called because of it.
+
+A number by differences comes with an error E: the rounding of the values that were subtracted, and truncation, which
+shows between steps. An analytical entry that is off by d, where the tolerance allows t, is
+
+    wrong             if d > t, unless rounding alone explains d, and a larger step, where E <= t, shows that d <= t;
+    wrong below atol  if d is small, but more than rtol |n| and 20 E;
+    without digits    if d <= t, but far more than the arithmetic of its dtype and 20 E leave.
+
+Where one-sided differences disagree at every step, the function has a kink, and there is no derivative to compare with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from opcheck.derivatives.coordinates import largest_difference, modulus
+from opcheck.derivatives.differences import Slopes
+from opcheck.derivatives.question import BY_PRECISION, NO_REFUSAL, Numbers
+
+CERTAIN = 20
+"""How many times its error a number must be off by to be taken for another one."""
+ACCURATE = 1e-8
+"""The usual error of finite differences in double precision, at most."""
+NEAR = (2, 8, 32)
+"""Multiples of the step that show how accurate differences are."""
+FAR = 1e-3
+"""A step at which a function still moves if larger numbers inside it keep it from moving at smaller ones, since they
+are rounded to a coarser grid than its own values."""
+ROUNDED = 1e4
+"""How many units of rounding a derivative may be off by, relative to the largest one."""
+FULL = 1e-9
+"""The largest relative error of a derivative in full double precision. Single precision leaves one of 6e-8."""
+
+
+def allowed(numerical: Tensor, leaves: Sequence[Tensor], numbers: Numbers) -> Tensor:
+    """Return atol + rtol |n| for each entry of a numerical Jacobian of shape (M, N)."""
+    return modulus(numerical, leaves).mul(numbers.rtol).add_(numbers.atol)
+
+
+def excess(analytical: Tensor, numerical: Tensor, leaves: Sequence[Tensor], numbers: Numbers) -> Tensor:
+    """Return by how much |a - n| exceeds its tolerance, for each entry of two Jacobians of shape (M, N).
+
+    It is zero for entries within the tolerance. It is infinite if either entry is NaN, and for an infinity that is not
+    the same on both sides. Of a complex leaf |.| is the modulus over the columns of both parts, as in torch.
+    """
+    beyond = beyond_bound(modulus(analytical - numerical, leaves), allowed(numerical, leaves, numbers))
+    return beyond.masked_fill_(analytical == numerical, 0.0)
+
+
+def beyond_bound(difference: Tensor, bound: Tensor) -> Tensor:
+    """Return by how much differences exceed a bound. An infinite bound allows no difference that is not finite."""
+    return (difference - bound).clamp_min_(0.0).masked_fill_(~difference.isfinite(), float("inf"))
+
+
+def excuses_wrong_sign(numerical: Tensor, numbers: Numbers) -> bool:
+    """Tell whether a Jacobian that is not zero would pass with all of its entries negated."""
+    size = numerical.abs()
+    return bool(size.any()) and bool((2 * size <= numbers.atol + numbers.rtol * size).all())
+
+
+def kinks(fine: Slopes, coarse: Slopes, allowed: Tensor) -> Tensor:
+    """Return where the function has a kink or a jump, as a mask of shape (M, K), from differences at two steps.
+
+    At a kink the one-sided differences disagree by more than `allowed`, while each agrees with itself at the other
+    step. At a jump one of them grows as 1/h. Where the function is smooth both disagreements shrink with the step.
+    """
+    bend = fine.bend.abs()
+    small = 0.2 * bend
+    right, left = (fine.right - coarse.right).abs(), (fine.left - coarse.left).abs()
+    kink = (right <= small) & (left <= small)
+    ratio = coarse.step / fine.step
+    steep = tuple(
+        (one - ratio * other).abs() <= 0.2 * one.abs()
+        for one, other in ((fine.right, coarse.right), (fine.left, coarse.left))
+    )
+    jump = (steep[0] & (left <= small)) | (steep[1] & (right <= small))
+    # In the middle of a jump both of them grow, and do not differ.
+    middle = steep[0] & steep[1] & (fine.jacobian.abs() > allowed)
+    return ((bend > allowed) & (kink | jump)) | middle
+
+
+def error_estimate(fine: Slopes, coarser: Iterable[Slopes], unit: float) -> Tensor:
+    """Return an estimate of the error of the finest central differences, of shape (M, K).
+
+    Their truncation error is proportional to h^2 and that at c h is c^2 times as large, so that the two differ by at
+    least the error of the finer one for c^2 >= 2. What arithmetic inside f adds shrinks as 1/c, and shows as a
+    difference too. The rounding of f itself to `unit` is added.
+    """
+    rounding = fine.rounding(unit)
+    error = rounding
+    for coarse in coarser:
+        error = torch.maximum(error, rounding + (fine.jacobian - coarse.jacobian).abs())
+    return error
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A numerical Jacobian, or its products with directions, whose entries come with their errors."""
+
+    at: Callable[[float], Slopes]
+    """The differences at a step."""
+    numbers: Numbers
+    unit: float
+    """The rounding unit of the function's arithmetic."""
+    leaves: Sequence[Tensor]
+    """What the columns are of: the two of a complex element have one modulus. Empty: each column is on its own."""
+    lengths: Tensor | float = 1.0
+    """What atol is multiplied by: the lengths of the directions of an entry."""
+    sums: bool = False
+    """Whether an entry is a sum of many: a small one is then the difference of large numbers."""
+
+    @cached_property
+    def fine(self) -> Slopes:
+        """The differences at the step of the settings."""
+        return self.at(self.numbers.eps)
+
+    @property
+    def values(self) -> Tensor:
+        """The derivatives themselves."""
+        return self.fine.jacobian
+
+    @cached_property
+    def largest(self) -> float:
+        """The largest finite modulus of an entry."""
+        return largest(self.values)
+
+    def size(self, entries: Tensor) -> Tensor:
+        """Return the moduli of entries."""
+        return modulus(entries, self.leaves)
+
+    def tolerance(self, of: Slopes | None = None) -> Tensor:
+        """Return what an analytical entry may be off by."""
+        return self.size((of or self.fine).jacobian).mul(self.numbers.rtol).add(self.numbers.atol * self.lengths)
+
+    # wrong
+
+    def excess(self, analytical: Tensor) -> Tensor:
+        """Return by how much analytical entries are beyond the tolerance: 0 for those within it.
+
+        Rounding makes differences as wrong as an entry that is off by no more than it explains. Such an entry holds if
+        it is within the tolerance at a larger step, where differences are certain to be. Values of 1e5 are rounded to
+        1e-11: at a step of 1e-6, a derivative of zero looks like 1e-5.
+        """
+        off, beyond = self.size(analytical - self.values), self._beyond(analytical, self.fine)
+        noisy = (beyond > 0) & (off <= CERTAIN * self.size(self.fine.rounding(self.unit)))
+        for coarse, coarser in self._further() if bool(noisy.any()) else ():
+            error = self.size(error_estimate(coarse, [coarser], self.unit))
+            certain = error <= self.tolerance(coarse)
+            beyond[noisy & certain & (self._beyond(analytical, coarse) == 0)] = 0.0
+        return beyond
+
+    def _beyond(self, analytical: Tensor, slopes: Slopes) -> Tensor:
+        beyond = beyond_bound(self.size(analytical - slopes.jacobian), self.tolerance(slopes))
+        return beyond.masked_fill_(analytical == slopes.jacobian, 0.0)
+
+    def _further(self) -> Iterator[tuple[Slopes, Slopes]]:
+        """Yield the differences at larger steps, and at twice each, as long as the function is defined there."""
+        for step in self._far[1:]:
+            try:
+                found = self.at(step), self.at(2 * step)
+            except NO_REFUSAL:
+                raise
+            except Exception:
+                return
+            yield found
+
+    @property
+    def _far(self) -> tuple[float, ...]:
+        eps = self.numbers.eps
+        return 2 * eps, 8 * eps, max(16 * eps, FAR)
+
+    # wrong below atol
+
+    @property
+    def least(self) -> float:
+        """The least error that counts below atol.
+
+        Of the rounding inside a function, atol covers so much at the smallest step, and this is left of it at the
+        largest.
+        """
+        return self.numbers.atol * self.numbers.eps / self._far[-1]
+
+    def wrong_below_atol(self, analytical: Tensor) -> Tensor:
+        """Return the entries that are off by more than rtol |n| and than differences can be, however small, as a mask.
+
+        A tolerance fits functions of order one. An atol above the default was chosen for the function: it excuses all
+        that is below.
+        """
+        default = BY_PRECISION[torch.float64 if self.unit < 1e-12 else torch.float32].atol
+        if self.numbers.atol > default:
+            return torch.zeros_like(analytical, dtype=torch.bool)
+        size = torch.full_like(analytical, self.largest) if self.sums else self.size(self.values)
+        return self._exceeds(
+            analytical, size * self.numbers.rtol + ROUNDED * self.unit * self.largest + self.least, self._far
+        )
+
+    # without digits
+
+    def without_digits(self, analytical: Tensor, farthest: float) -> tuple[Tensor, float] | None:
+        """Return the entries that have lost digits, as a mask, and the least error that counts; None if there are none.
+
+        farthest: the largest coordinate of the point, which is rounded too. No other step would show that.
+        """
+        eps = self.numbers.eps
+        if 2 * largest_difference(analytical, self.values) <= CERTAIN * self.unit / eps:
+            return None  # as almost always: moduli, which are at most sqrt(2) times as large, are admitted too
+        relative = max(FULL, 1e3 * self.unit, self.numbers.accuracy)
+        grid = CERTAIN * self.unit / eps
+        least = relative * self.largest + grid * max(1.0, farthest)
+        admitted = self.size(self.values) * grid * farthest + least
+        if not bool((self.size(analytical - self.values) > admitted).any()):
+            return None  # no other step is needed
+        # Rounding inside a function may happen to be the same at all steps for one entry, but hardly for all of them.
+        noise = CERTAIN * largest(self.values - self.at(2 * eps).jacobian)
+        found = self._exceeds(analytical, admitted + noise, [multiple * eps for multiple in NEAR])
+        return (found, least + noise) if bool(found.any()) else None
+
+    def _exceeds(self, analytical: Tensor, admitted: Tensor, steps: Sequence[float]) -> Tensor:
+        """Return the entries that are off by more than is admitted and `CERTAIN` times the error of the differences.
+
+        steps: larger ones, which show the error. Entries that are not finite, or that have a kink, are left out, and so
+        is everything if the function raises at one of the steps.
+        """
+        off = self.size(analytical - self.values)
+        found = off > admitted + CERTAIN * self.fine.rounding(self.unit)
+        if not bool(found.any()):
+            return found  # as almost always
+        try:
+            coarser = [self.at(step) for step in steps]
+        except NO_REFUSAL:
+            raise
+        except Exception:  # the function is not defined as far from the point as that
+            return torch.zeros_like(found)
+        error = CERTAIN * self.size(error_estimate(self.fine, coarser, self.unit))
+        bent = self.size(kinks(self.fine, coarser[0], error).to(error.dtype)) > 0
+        return found & (off > admitted + error) & ~bent
+
+    # no derivative
+
+    def kinks(self) -> Tensor:
+        """Return where the function has a kink or a jump, as a mask.
+
+        Where one-sided differences disagree by no more than rounding explains, a larger step must show the kink too.
+        """
+        bound = self.tolerance()
+        found = kinks(self.fine, self.at(2 * self.numbers.eps), bound)
+        noisy = found & self._bent_by_rounding(self.fine, bound)
+        for coarse, coarser in self._further() if bool(noisy.any()) else ():
+            found &= ~noisy | kinks(coarse, coarser, bound)
+            noisy &= found & self._bent_by_rounding(coarse, bound)
+            if not bool(noisy.any()):
+                break
+        return found
+
+    def _bent_by_rounding(self, slopes: Slopes, bound: Tensor) -> Tensor:
+        bend = slopes.bend.abs()
+        return (bend > bound) & (bend <= CERTAIN * slopes.rounding(self.unit))
+
+
+def largest(entries: Tensor) -> float:
+    """Return the largest finite modulus; 0 if there is none."""
+    return float(entries.abs().nan_to_num(0.0, 0.0, 0.0).max()) if entries.numel() else 0.0

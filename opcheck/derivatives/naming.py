@@ -1,0 +1,294 @@
+"""Says which entries of a Jacobian are wrong, by ordinary calls for each where a direction adds up many of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from opcheck.derivatives.autodiff import Mode
+from opcheck.derivatives.coordinates import index_text, labels, located, split
+from opcheck.derivatives.diagnosis import Seen, diagnose
+from opcheck.derivatives.differences import Differences
+from opcheck.derivatives.directions import Colors
+from opcheck.derivatives.disagreement import Disagreement, Entry, Finding, Mismatch, Names, Pair
+from opcheck.derivatives.errors import excess
+from opcheck.derivatives.evidence import Evidence
+from opcheck.derivatives.question import Numbers, Request
+
+NAMED = 5
+"""How many wrong entries are named."""
+OF_ONE = ("random", "zero", "second_order_lost", "torchscript", "sign", "conjugated", "factor")
+"""Diagnoses that hold for an operator if they hold for one slice."""
+LEAK = "a leak: output and input are of different slices, which the function keeps apart"
+HOW = 'which entries are wrong: run a smaller sample, or jacobian = "full"'
+KINK = "the function has a kink or a jump {}: one-sided differences disagree"
+NOT_LINEAR: dict[Mode, str] = {
+    "reverse": "backward pass is not linear in the cotangent",
+    "forward": "jvp is not linear in the tangent",
+}
+
+
+@dataclass(frozen=True)
+class Objection:
+    """Which entries of a comparison are wrong, as masks of its form."""
+
+    evidence: Evidence
+    mode: Mode
+    numbers: Numbers
+    analytical: Tensor
+    numerical: Tensor
+    beyond: Tensor
+    """By how much entries exceed their tolerance."""
+    wrong: Tensor
+    small: Tensor
+    """Those that are wrong although they are below `atol`."""
+    kinky: Tensor
+    """Where the function has a kink, in the form of the differences."""
+    at_kink: Tensor
+    """The same in the form of the comparison."""
+    nonlinear: float
+    """By how much the derivative for a sum of directions is not the sum of those for each."""
+
+    @property
+    def any(self) -> bool:
+        """Whether there is anything to object to."""
+        return bool(self.wrong.any()) or bool(self.kinky.any()) or self.nonlinear != 0
+
+    @property
+    def below_atol(self) -> bool:
+        """Whether nothing is off by more than the tolerance."""
+        return not bool((self.wrong & ~self.small).any())
+
+    @property
+    def numbers_to_diagnose(self) -> Numbers:
+        """The tolerances for a diagnosis: whatever is as small as atol looks like zero."""
+        if not self.below_atol:
+            return self.numbers
+        return replace(self.numbers, atol=min(self.numbers.atol, 1e-3 * float(self.numerical.abs().max())))
+
+
+def named(found: Objection, request: Request) -> Disagreement | None:
+    """Return the disagreement with the entries that are wrong, or the inputs at a kink; None if none is at fault."""
+    names = Names.of(found.evidence.function, request)
+    directions = found.evidence.directions
+    if bool(found.kinky.any()) and not bool((found.wrong & ~found.at_kink).any()):
+        return _at_kink(found, names)
+    if isinstance(directions, Colors):
+        return _of_slices(found, directions, names)
+    return _of_products(found, names) if directions.sums else _of_whole(found, names)
+
+
+def not_linear(evidence: Evidence, mode: Mode, how: str) -> Disagreement:
+    """Return that a derivative is right for each direction, and wrong for others."""
+    each = {"full": "unit vector", "structured": "direction", "projected": "random direction"}[evidence.extent]
+    random = Seen.of(evidence, mode).random
+    return Disagreement(random or f"the {NOT_LINEAR[mode]}: right for each {each}, {how}")
+
+
+def _at_kink(found: Objection, names: Names) -> Disagreement:
+    evidence, places = found.evidence, []
+    columns = evidence.directions.inputs_of(found.kinky)
+    for column in columns[:8]:
+        leaf, own = located(column, evidence.leaves)
+        place = index_text(*split(own, evidence.leaves[leaf]))
+        places.append(f"{names.leaves[leaf]}{place} = {float(evidence.point[column]):.8g}")
+    more = f" and {len(columns) - 8} more" if len(columns) > 8 else ""
+    away = f"\nmove the sample away from {', '.join(places)}{more}" if places else ""
+    text = KINK.format("here, and no derivative" if places else "near here") + away
+    mismatch = _pair(found, names).mismatch() if evidence.extent == "full" else None
+    return Disagreement(text, "inconclusive", mismatch, agrees=not bool(found.wrong.any()))
+
+
+def _pair(found: Objection, names: Names) -> Pair:
+    return Pair(
+        found.numerical, found.analytical, found.beyond, found.evidence.outputs, found.evidence.leaves, names
+    )  # fmt: skip
+
+
+def _of_whole(found: Objection, names: Names) -> Disagreement:
+    pair = _pair(found, names)
+    findings = tuple(diagnose(pair, found.numbers_to_diagnose, Seen.of(found.evidence, found.mode)))
+    return _shown(found, pair.mismatch(), findings, pair.worst(), pair)
+
+
+def _shown(
+    found: Objection, mismatch: Mismatch | None, findings: tuple[Finding, ...], worst: Sequence[Entry],
+    pair: Pair | None,
+) -> Disagreement:  # fmt: skip
+    text, below_atol = "the Jacobians differ", found.below_atol
+    result = Disagreement(text, "wrong", mismatch, findings, tuple(worst), pair, below_atol=below_atol)
+    return replace(result, text=result.shown())
+
+
+def _of_products(found: Objection, names: Names) -> Disagreement:
+    a, n, evidence, wrong = found.analytical, found.numerical, found.evidence, found.wrong
+    row, column = divmod(int((a - n).abs().nan_to_num(nan=float("inf")).argmax()), n.shape[1])
+    numbers = f"is {float(n[row, column]):.8g} numerically, {float(a[row, column]):.8g} analytically, for random"
+    how = Seen.of(evidence, found.mode).random or HOW
+    if found.mode == "reverse":
+        return Disagreement(
+            f"v J u {numbers} directions {row} and {column}\n{int(wrong.sum())} of {wrong.numel()} such projections of "
+            f"a Jacobian of shape {tuple(evidence.size)} differ\n{how}"
+        )
+    index, own = located(row, evidence.outputs)
+    place = names.outputs[index] + index_text(*split(own, evidence.outputs[index]))
+    return Disagreement(
+        f"J u at {place} {numbers} direction {column}\n{int(wrong.any(dim=1).sum())} of {len(wrong)} entries of such "
+        f"products differ\n{how}"
+    )
+
+
+# what directions of slices object to may be of any entry that they add up: one of the slice itself, or a leak
+
+
+def _of_slices(found: Objection, colors: Colors, names: Names) -> Disagreement | None:
+    search = Search(found.evidence, colors, found.mode, found.numbers, names)
+    ranked = torch.where(found.at_kink, 0.0, found.beyond).flatten()
+    slots = [slot for slot in ranked.argsort(descending=True)[: 2 * NAMED].tolist() if ranked[slot] > 0]
+    off, width = (found.analytical - found.numerical).abs(), found.analytical.shape[1]
+    looked_at: dict[tuple[int, int], Entry] = {}
+    culprits: dict[tuple[int, int], Entry] = {}
+    for slot in slots:
+        place, least = search.culprit(slot // width, slot % width, float(off.flatten()[slot]))
+        if place is not None and place not in looked_at and len(culprits) < NAMED:
+            entry = looked_at[place] = search.entry(*place)
+            if not abs(entry.analytical - entry.numerical) < least / 4:  # weights are less than 2
+                culprits[place] = entry
+    if not culprits:
+        return not_linear(found.evidence, found.mode, "wrong for sums of them") if looked_at else None
+    worst = _one_of_each(culprits.values())
+    place = next(place for place, entry in culprits.items() if entry is worst[0])
+    mismatch, findings, pair = search.around(*place, worst[0], found.numbers_to_diagnose)
+    columns = colors.columns_of(found.mode)
+    own = found.wrong[:, [located(n, columns)[0] == worst[0].leaf for n in range(width)]]
+    return _shown(found, replace(mismatch, wrong=int(own.sum()), entries=own.numel()), findings, worst, pair)
+
+
+def _one_of_each(entries: Iterable[Entry]) -> list[Entry]:
+    """Return the worst entries first; of an element of a complex leaf the worse part."""
+    found: dict[tuple[object, ...], Entry] = {}
+    for entry in sorted(entries, key=lambda entry: -abs(entry.analytical - entry.numerical)):
+        found.setdefault((entry.output, entry.leaf, entry.output_index, entry.output_part, entry.leaf_index), entry)
+    return list(found.values())
+
+
+@dataclass(frozen=True)
+class Search:
+    """Looks for wrong entries of a block-diagonal Jacobian, by ordinary calls."""
+
+    evidence: Evidence
+    colors: Colors
+    mode: Mode
+    numbers: Numbers
+    names: Names
+
+    def culprit(self, row: int, column: int, least: float) -> tuple[tuple[int, int] | None, float]:
+        """Return an entry that makes a product of the mode wrong, by its output and input coordinates, or None.
+
+        Also return by how much its part of the direction is off. least: by how much the whole product is.
+        """
+        colors, evidence = self.colors, self.evidence
+        if self.mode == "reverse":
+            likely = (colors.columns[:, colors.colors[column]] == column).double()
+            entries = self._moved(_unit(evidence.size[1], column))
+            found, error = _narrowed(
+                lambda v: evidence.vjp(v)[column] - v @ entries, colors.cotangents[row], likely, least / 2
+            )
+            return None if found is None else (found, column), error
+        likely = torch.zeros(evidence.size[1], dtype=torch.float64)
+        likely[colors.columns[row, column]] = 1
+        found, error = _narrowed(
+            lambda u: evidence.jvp(u)[row] - self._moved(u)[row], colors.tangents[column], likely, least / 4
+        )
+        return None if found is None else (row, found), error
+
+    def entry(self, row: int, column: int) -> Entry:
+        """Return an entry of the Jacobian, both sides by ordinary calls."""
+        outputs, leaves = self.evidence.outputs, self.evidence.leaves
+        (i, m), (j, n) = located(row, outputs), located(column, leaves)
+        slopes, analytical = entry_of(self.evidence, self.mode, row, column, self.numbers.eps)
+        places = *split(m, outputs[i]), *split(n, leaves[j])
+        numerical = float(slopes.jacobian[row, 0])
+        return Entry(i, j, *places, numerical, float(analytical), self.names.outputs[i], self.names.leaves[j])
+
+    def around(
+        self, row: int, column: int, worst: Entry, numbers: Numbers
+    ) -> tuple[Mismatch, tuple[Finding, ...], Pair | None]:
+        """Return both Jacobians of the slice of an entry as text, what is wrong with them, and both as they are."""
+        evidence, colors = self.evidence, self.colors
+        rows, columns = (colors.slices == colors.slices[row]).nonzero().flatten(), colors.columns[row]
+        seen = Seen.of(evidence, self.mode)
+        if column not in columns.tolist():
+            random = Finding("random", seen.random, worst.output, worst.leaf, {})
+            return Mismatch(worst, 0, 0, 1, 1, LEAK), (random,) * bool(seen.random), None
+        n = evidence.numerical(numbers.eps, looped=True).jacobian[rows]
+        a = self._slice(rows, columns)
+        beyond = excess(a, n, colors.columns_of(None), numbers)
+        beyond[int((rows == row).nonzero()), int((columns == column).nonzero())] = float("inf")  # the text is about it
+        axes = colors.axes
+        places = [worst.output_index[axis.outputs[worst.output]] for axis in axes]
+        outputs = [_narrow(y, [axis.outputs[k] for axis in axes], places) for k, y in enumerate(evidence.outputs)]
+        leaves = [_narrow(x, [axis.leaves[k] for axis in axes], places) for k, x in enumerate(evidence.leaves)]
+        called = labels(rows.tolist(), evidence.outputs), labels(columns.tolist(), evidence.leaves)
+        pair = Pair(n, a, beyond, outputs, leaves, self.names, *called)
+        mismatch = pair.mismatch()
+        assert mismatch is not None
+        findings = [finding for finding in diagnose(pair, numbers, seen) if finding.kind in OF_ONE]
+        return replace(mismatch, worst=worst), tuple(findings), pair
+
+    def _slice(self, rows: Tensor, columns: Tensor) -> Tensor:
+        """Return some rows and columns of the Jacobian by the mode, from unit directions."""
+        size = self.evidence.size
+        if self.mode == "reverse":
+            return torch.stack([self.evidence.vjp(_unit(size[0], row))[columns] for row in rows.tolist()])
+        return torch.stack([self.evidence.jvp(_unit(size[1], column))[rows] for column in columns.tolist()], 1)
+
+    def _moved(self, direction: Tensor) -> Tensor:
+        """Return the central difference along a direction, of shape (M,)."""
+        return self.evidence.looped_differences(direction.unsqueeze(0), self.numbers.eps).jacobian[:, 0]
+
+
+def entry_of(evidence: Evidence, mode: Mode, row: int, column: int, step: float) -> tuple[Differences, Tensor]:
+    """Return the differences by an input, of shape (M, 1), and an entry of the Jacobian by a mode: ordinary calls."""
+    tangent, cotangent = _unit(evidence.size[1], column), _unit(evidence.size[0], row)
+    slopes = evidence.looped_differences(tangent.unsqueeze(0), step)
+    return slopes, evidence.jvp(tangent)[row] if mode == "forward" else evidence.vjp(cotangent)[column]
+
+
+def _unit(size: int, coordinate: int) -> Tensor:
+    found = torch.zeros(size, dtype=torch.float64)
+    found[coordinate] = 1
+    return found
+
+
+def _narrowed(
+    error: Callable[[Tensor], Tensor], direction: Tensor, likely: Tensor, least: float
+) -> tuple[int | None, float]:
+    """Return the coordinate of a direction that most of an error comes from, and what comes from it.
+
+    It is None if there is no such error. likely: ones where the error is most likely to be.
+    """
+
+    def off(along: Tensor) -> float:
+        return float(error(along).abs().nan_to_num(nan=float("inf")))
+
+    def of(part: Tensor) -> float:
+        return off(torch.zeros_like(direction).index_copy(0, part, direction[part]))
+
+    if not off(direction) >= least:
+        return None, 0.0
+    own = direction * likely
+    left = (own if off(own) >= least else direction * (1 - likely)).nonzero().flatten()
+    while len(left) > 1:
+        left = max(left.tensor_split(2), key=of)
+    return (int(left[0]), of(left)) if len(left) else (None, 0.0)
+
+
+def _narrow(tensor: Tensor, dims: Sequence[int | None], places: Sequence[int]) -> Tensor:
+    """Return one slice of a tensor along some dims, which stay as dims of size 1."""
+    for dim, place in zip(dims, places, strict=True):
+        tensor = tensor if dim is None else tensor.narrow(dim, place, 1)
+    return tensor.detach()
