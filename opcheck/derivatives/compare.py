@@ -80,6 +80,27 @@ class Comparison:
         most_bend = self.evidence.numerical(self.numbers.eps, looped=self.looped).most_bend
         return off <= least and self.derivative.holds(1e4 * self.evidence.unit) and most_bend <= atol
 
+    @property
+    def holds_closely(self) -> bool:
+        """Whether both are far closer than the tolerance for entries allows, and the function has no kink."""
+        found, expected = self.analytical, self.numerical.values
+        allowed = min(ACCURATE, self.numbers.atol) + CLOSE * self.numbers.rtol * expected.abs()
+        return bool(((found - expected).abs() <= allowed).all()) and not self._has_kink
+
+    @property
+    def is_far_off(self) -> bool:
+        """Whether both differ by more than twice the tolerance, and the function has no kink."""
+        expected = self.numerical.values
+        far = (self.analytical - expected).abs() > 2 * self.numerical.tolerance()
+        far |= self.analytical.isfinite() != expected.isfinite()
+        return bool(far.any()) and bool(expected.isfinite().all()) and not self._has_kink
+
+    @property
+    def _has_kink(self) -> bool:
+        """Whether the one-sided differences disagree, and do so at a larger step."""
+        bend = self.differences.fine.bend.abs()
+        return not bool((bend <= self.differences.tolerance()).all()) and bool(self.differences.kinks().any())
+
     def objection(self) -> Objection:
         """Return what there is to object to."""
         numerical, differences = self.numerical, self.differences
@@ -154,18 +175,12 @@ def _worst_confirmed(comparison: Comparison, request: Request) -> Disagreement |
     return Disagreement("the Jacobians differ", "wrong", pair.mismatch(), (), tuple(pair.worst()))
 
 
-def holds_along_one(evidence: Evidence, mode: Mode, numbers: Numbers) -> bool:
-    """Tell whether J u by forward mode, or v^T J u by reverse mode, equals the numerical one for random u and v.
+def along_one(evidence: Evidence, mode: Mode, numbers: Numbers) -> Comparison:
+    """Return J u by forward mode, or v^T J u by reverse mode, beside the numerical one for random u and v.
 
-    A few ordinary calls, where the whole Jacobian takes a batch of them. It must hold far closer than the tolerance for
-    entries allows, and without a kink: what it doubts, the whole Jacobian decides. Passes on the exceptions of the
-    derivative.
+    They take a few ordinary calls, where the whole Jacobian takes a batch of them.
     """
-    one = Comparison(evidence.along(Random(evidence.size, 1)), mode, numbers, looped=True)
-    found, expected = one.analytical, one.numerical.values
-    allowed = min(ACCURATE, numbers.atol) + CLOSE * numbers.rtol * expected.abs()
-    bent = one.differences.fine.bend.abs() > one.differences.tolerance()
-    return bool(((found - expected).abs() <= allowed).all()) and not bool(bent.any())
+    return Comparison(evidence.along(Random(evidence.size, 1)), mode, numbers, looped=True)
 
 
 def lost_digits(evidence: Evidence, mode: Mode, request: Request) -> Disagreement | None:
