@@ -100,12 +100,16 @@ def _batch(part: Tensor, like: Tensor) -> Tensor:
 
 
 def _in_memory_of(values: Tensor, like: Tensor) -> Tensor:
-    """Return a batch whose rows have the strides and lazy conjugation of `like`."""
+    """Return a batch whose rows have the strides and lazy conjugation of `like`. The gaps between elements are zero.
+
+    A function that reads them by mistake gives the same each time.
+    """
     if shares_memory(like):
         return values
     span = 1 + sum((size - 1) * stride for size, stride in zip(like.shape, like.stride(), strict=True) if like.numel())
     shape, strides = (values.shape[0], *like.shape), (span, *like.stride())
     laid = torch.empty_strided(shape, strides, dtype=like.dtype, device=like.device)
+    laid.as_strided((span * len(values),), (1,)).zero_()
     laid.copy_(values.conj() if like.is_conj() else values)
     return laid.conj() if like.is_conj() else laid
 

@@ -78,4 +78,4 @@ def test_a_derivative_that_raises_raises():
         return x.sin()
 
     with pytest.raises(ZeroDivisionError):
-        along_one(evidence(raises, leaf(3)), "reverse", DOUBLE).holds_closely
+        assert along_one(evidence(raises, leaf(3)), "reverse", DOUBLE).holds_closely

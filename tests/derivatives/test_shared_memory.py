@@ -144,3 +144,15 @@ def test_gradients_that_are_views_of_a_buffer_are_right_although_the_next_one_ov
     monkeypatch.setattr(IntoOneBuffer, "buffer", torch.zeros(5, dtype=dtype))
     asked = Request(lambda x: (IntoOneBuffer.apply(x),), (leaf(5, dtype=dtype),), DOUBLE, coverage=coverage)
     assert Point(asked).objection(check) is None
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
+def test_gaps_in_the_memory_of_tensors_are_zero_whatever_was_there_before(dtype):
+    like = torch.ones(3, 4, dtype=dtype)[:, ::2]
+    torch.full((64,), 7.0, dtype=torch.float64)  # freed: the next tensor may have its memory
+    (made,) = tensors_of(
+        torch.arange(1.0, 1 + like.numel() * (2 if dtype.is_complex else 1), dtype=torch.float64), [like]
+    )
+    assert made.stride() == like.stride()
+    memory = made.as_strided((11,), (1,))
+    assert int(memory.count_nonzero()) == like.numel()
