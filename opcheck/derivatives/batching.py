@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from opcheck.derivatives.autodiff import Differentiable, Tensors, value_and_jvp, vjp
-from opcheck.derivatives.coordinates import batches_of, chunks, largest_difference, rows_of
+from opcheck.derivatives.coordinates import chunks, largest_difference, rows_of, tensors_of
 
 FEW = 2
 """Up to how many directions ordinary calls take less time than a batch."""
@@ -50,9 +50,9 @@ def sweep(
     pieces = []
     for number, chunk in enumerate(chunks(points, batch)):
         rows = slice(number * batch, number * batch + len(chunk))
-        t = None if tangents is None else batches_of(tangents[rows], leaves)
-        v = None if cotangents is None else batches_of(cotangents[rows], outputs)
-        pieces.append(_swept(function, batches_of(chunk, leaves), t, v))
+        t = None if tangents is None else tensors_of(tangents[rows], leaves)
+        v = None if cotangents is None else tensors_of(cotangents[rows], outputs)
+        pieces.append(_swept(function, tensors_of(chunk, leaves), t, v))
     if len(pieces) == 1:
         return pieces[0]
     return Sweep(
@@ -68,7 +68,7 @@ def by_vmap(function: Callable[..., Tensors], rows: Tensor, like: Sequence[Tenso
     Passes on the exceptions of the function and of vmap.
     """
     vmapped = torch.func.vmap(function, randomness="same")
-    return torch.cat([rows_of(vmapped(*batches_of(some, like)), len(some)) for some in chunks(rows, batch)])
+    return torch.cat([rows_of(vmapped(*tensors_of(some, like)), len(some)) for some in chunks(rows, batch)])
 
 
 def _swept(function: Differentiable, points: Tensors, tangents: Tensors | None, cotangents: Tensors | None) -> Sweep:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from math import prod
 from typing import Literal
 
 import torch
@@ -63,20 +64,16 @@ def _plain(tensor: Tensor) -> Tensor:
     return found if found.dtype is torch.float64 and found.device.type == "cpu" else found.cpu().to(torch.float64)
 
 
-def batches_of(matrix: Tensor, like: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """Return the inverse of `rows_of`: tensors of shape (rows, ...), each row in the dtype and memory format of `like`.
+def tensors_of(coordinates: Tensor, like: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """Return the inverse of `vector`, or for a matrix that of `rows_of`.
 
+    Tensors have the dtypes and memory formats of `like`. Those of a matrix have a leading dimension for its rows.
     Elements that share their memory (expanded tensors) get memory of their own.
     """
     if len(like) == 1:
-        return (_batch(matrix, like[0]),)
-    own = parts(matrix, map(real_size, like), 1)
-    return tuple(_batch(part, tensor) for part, tensor in zip(own, like, strict=True))
-
-
-def tensors_of(row: Tensor, like: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """Return the inverse of `vector`: tensors in the dtype and memory format of `like`."""
-    return tuple(batch[0] for batch in batches_of(row.unsqueeze(0), like))
+        return (_tensor(coordinates, like[0]),)
+    own = parts(coordinates, map(real_size, like), -1)
+    return tuple(_tensor(part, tensor) for part, tensor in zip(own, like, strict=True))
 
 
 def write(row: Tensor, tensors: Sequence[Tensor]) -> None:
@@ -87,29 +84,29 @@ def write(row: Tensor, tensors: Sequence[Tensor]) -> None:
         tensor.copy_(values.view(tensor.shape).to(tensor.dtype))  # on the CPU: not every device has double precision
 
 
-def _batch(part: Tensor, like: Tensor) -> Tensor:
-    shape = (part.shape[0], *like.shape)
+def _tensor(part: Tensor, like: Tensor) -> Tensor:
+    rows = part.shape[:-1]
     dtype = like.dtype.to_real() if like.is_complex() else like.dtype
     values = part.to(dtype, copy=True, memory_format=torch.contiguous_format).to(like.device)
     if like.is_complex():
-        values = torch.view_as_complex(values.view(part.shape[0], like.numel(), 2))
-    values = values.view(shape)
+        values = torch.view_as_complex(values.view(*rows, like.numel(), 2))
+    values = values.view((*rows, *like.shape))
     if like.is_contiguous() and not like.is_conj() and not like.is_neg():
         return values
-    return _in_memory_of(values, like)
+    return _in_memory_of(values, like, rows)
 
 
-def _in_memory_of(values: Tensor, like: Tensor) -> Tensor:
-    """Return a batch whose rows have the strides and lazy conjugation of `like`. The gaps between elements are zero.
+def _in_memory_of(values: Tensor, like: Tensor, rows: Sequence[int]) -> Tensor:
+    """Return values with the strides and the lazy conjugation of `like` in each row. The gaps between them are zero.
 
-    A function that reads them by mistake gives the same each time.
+    A function that reads gaps by mistake gives the same each time.
     """
     if shares_memory(like):
         return values
     span = 1 + sum((size - 1) * stride for size, stride in zip(like.shape, like.stride(), strict=True) if like.numel())
-    shape, strides = (values.shape[0], *like.shape), (span, *like.stride())
-    laid = torch.empty_strided(shape, strides, dtype=like.dtype, device=like.device)
-    laid.as_strided((span * len(values),), (1,)).zero_()
+    strides = (*(span for _ in rows), *like.stride())
+    laid = torch.empty_strided(values.shape, strides, dtype=like.dtype, device=like.device)
+    laid.as_strided((span * prod(rows),), (1,)).zero_()
     laid.copy_(values.conj() if like.is_conj() else values)
     return laid.conj() if like.is_conj() else laid
 
@@ -204,7 +201,7 @@ def same(one: Tensor, other: Tensor, rtol: float, atol: float) -> bool:
 
 def probe(size: int, number: int = 0) -> Tensor:
     """Return a random direction of shape (size,) with coordinates in [-1, 1). It is the same one every time."""
-    return torch.tensor(_few(size, number), dtype=torch.float64) if size <= FEW else _many(size, number).clone()
+    return (_few if size <= FEW else _many)(size, number).clone()
 
 
 FEW = 512
@@ -212,8 +209,8 @@ FEW = 512
 
 
 @lru_cache(maxsize=1024)
-def _few(size: int, number: int) -> tuple[float, ...]:
-    return tuple(_numbers(size, number).tolist())
+def _few(size: int, number: int) -> Tensor:
+    return _numbers(size, number)
 
 
 @lru_cache(maxsize=4)

@@ -38,6 +38,11 @@ class Made:
 Make = Callable[[Callable[..., Any], list[Any], dict[str, Any]], Any]
 
 
+def as_it_is(item: Any) -> Any:
+    """Return a part of the arguments as it is."""
+    return item
+
+
 @dataclass(frozen=True)
 class Inputs:
     """Arguments with a slot for each leaf. The leaves require grad, unless detached."""
@@ -53,16 +58,20 @@ class Inputs:
 
         Other tensors are copies: what a call writes to them, no other call reads.
         """
-        apart = self.changed(lambda item: own(item) if isinstance(item, Tensor) and not item.requires_grad else item)
-        return apart.in_slots(self.leaves if leaves is None else leaves, called)
+        return self.in_slots(self.leaves if leaves is None else leaves, called, apart)
 
-    def in_slots(self, leaves: Sequence[Tensor], make: Make = Made) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return args and kwargs with leaves in their slots. No object is made yet, unless `make` is `called`."""
+    def in_slots(
+        self, leaves: Sequence[Tensor], make: Make = Made, change: Callable[[Any], Any] = as_it_is
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return args and kwargs with leaves in their slots, and a function applied to all else.
+
+        No object is made yet, unless `make` is `called`.
+        """
         passed: dict[int, Any] = {}
 
         def value(item: Any) -> Any:
             if not isinstance(item, Slot):
-                return item
+                return change(item)
             if item.index not in passed:  # a slot in two places is one tensor
                 passed[item.index] = item.through(leaves[item.index])
             return passed[item.index]
@@ -85,6 +94,11 @@ class Inputs:
     def describe(self) -> str:
         """Return the arguments as text: dtypes, shapes, and strides of non-contiguous tensors."""
         return _listed(*self.in_slots(tuple(leaf.detach() for leaf in self.leaves)))
+
+
+def apart(item: Any) -> Any:
+    """Return a copy of a tensor that does not require grad; anything else as it is."""
+    return own(item) if isinstance(item, Tensor) and not item.requires_grad else item
 
 
 def called(make: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:

@@ -5,7 +5,6 @@ import torch
 from operators.closed_forms import numbers
 
 from opcheck.derivatives.coordinates import (
-    batches_of,
     chunks,
     deviation,
     parts,
@@ -73,7 +72,7 @@ def test_a_vector_can_be_written_into_tensors(tensor):
 @pytest.mark.parametrize("tensor", TENSORS)
 def test_each_row_of_a_batch_is_laid_out_like_the_tensor(tensor):
     matrix = torch.stack([vector([tensor]) + shift for shift in range(3)])
-    (batch,) = batches_of(matrix, [tensor])
+    (batch,) = tensors_of(matrix, [tensor])
     assert batch.shape == (3, *tensor.shape)
     as_it_was(batch[0], tensor)
     assert torch.equal(rows_of([batch], 3), matrix)
@@ -95,7 +94,7 @@ def test_several_tensors_follow_one_another_whatever_their_dtypes(odd):
     for found, tensor in zip(tensors_of(row, tensors), tensors, strict=True):
         as_it_was(found, tensor)
     matrix = torch.stack([row, 2 * row])
-    batches = batches_of(matrix, tensors)
+    batches = tensors_of(matrix, tensors)
     assert torch.equal(rows_of(batches, 2).float(), matrix.float())
     for batch, tensor in zip(batches, tensors, strict=True):
         assert torch.equal(batch[1], 2 * tensor)

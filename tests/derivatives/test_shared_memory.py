@@ -8,7 +8,6 @@ from operators.closed_forms import leaf, numbers
 
 from opcheck.derivatives import Coverage, Request
 from opcheck.derivatives.coordinates import (
-    batches_of,
     directions,
     probe,
     rows_of,
@@ -108,9 +107,9 @@ def test_tensors_never_share_memory_with_their_coordinates(like, dtype):
     tensors = like(dtype)
     coordinates = vector(tensors)
     before = coordinates.clone()
-    batches = [batch.clone() for batch in batches_of(coordinates.repeat(2, 1), tensors)]
+    batches = [batch.clone() for batch in tensors_of(coordinates.repeat(2, 1), tensors)]
     rows = rows_of(batches, 2)
-    spoil(*tensors_of(coordinates, tensors), *batches_of(coordinates.unsqueeze(0), tensors), *batches)
+    spoil(*tensors_of(coordinates, tensors), *tensors_of(coordinates.unsqueeze(0), tensors), *batches)
     if all(0 not in tensor.stride() for tensor in tensors):
         spoil(*tensors)
     assert torch.equal(coordinates, before)

@@ -35,7 +35,7 @@ def judge(subject: Subject) -> Verdict:
 def _called(subject: Subject) -> tuple[Call, list[tuple[str, Tensor]]]:
     """Call the operator. Return the call, and the arguments and outputs that may be written to, with names."""
     leaves = copies(subject.leaves)
-    given = subject.inputs.changed(_copied).in_slots(leaves)
+    given = subject.inputs.in_slots(leaves, change=_copied)
     own = {id(part) for part in parts([*given])}  # objects may hold tensors that are not those of the call
     args, kwargs = built(given[0]), built(given[1])
     outputs = differentiable(subject.function.tested(subject.function.called(args, kwargs)))
