@@ -106,7 +106,8 @@ def _in_memory_of(values: Tensor, like: Tensor, rows: Sequence[int]) -> Tensor:
     span = 1 + sum((size - 1) * stride for size, stride in zip(like.shape, like.stride(), strict=True) if like.numel())
     strides = (*(span for _ in rows), *like.stride())
     laid = torch.empty_strided(values.shape, strides, dtype=like.dtype, device=like.device)
-    laid.as_strided((span * prod(rows),), (1,)).zero_()
+    if laid.numel():
+        laid.as_strided((span * prod(rows),), (1,)).zero_()
     laid.copy_(values.conj() if like.is_conj() else values)
     return laid.conj() if like.is_conj() else laid
 

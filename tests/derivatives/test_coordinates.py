@@ -32,6 +32,7 @@ KINDS = {
 LAZY = {
     "conjugated": lambda: numbers(2, 3, dtype=COMPLEX).conj(),
     "conjugated and transposed": lambda: numbers(3, 2, dtype=COMPLEX).t().conj(),
+    "conjugated and empty": lambda: numbers(0, 2, dtype=COMPLEX).conj(),
     "negated": lambda: numbers(3, dtype=COMPLEX).conj().imag,
 }
 TENSORS = [
