@@ -7,8 +7,9 @@
 
 Needs the package expecttest, with which PyTorch's own tests are written.
 
-Prints each sample on which opcheck and torch's slow mode differ, and the CPU time of opcheck beside those of torch's
-slow and fast modes. Samples are small: at most `--elements` numbers go in, and as many come out.
+Prints each sample on which opcheck and torch's slow mode differ, the CPU time of opcheck beside those of torch's slow
+and fast modes, and how many samples take longer than slow mode. Samples are small: at most `--elements` numbers go in,
+and as many come out.
 
 Differences in which torch is known to be wrong are listed in known_differences.toml, with reasons. The exit status is 1
 if a sample differs in another way. With --all it is 1 as well if an entry of the list no longer applies.
@@ -148,8 +149,17 @@ def answer(way: str, order: int, asked: Question) -> tuple[str, float]:
     return verdict, time.process_time() - start
 
 
+def is_slower(order: int, asked: Question) -> bool:
+    """Tell whether opcheck takes longer than slow mode, by a tenth and a tenth of a millisecond: the best of three."""
+    best = {way: min(answer(way, order, asked)[1] for _ in range(3)) for way in ("opcheck", "slow")}
+    return best["opcheck"] > 1.1 * best["slow"] + 1e-4
+
+
 def compare(asked: Iterable[Question], order: int, dtype: str) -> tuple[int, list[Difference], Counter[str]]:
-    """Return the number of samples, those on which opcheck and slow mode differ, and CPU times in seconds."""
+    """Return the number of samples, those on which opcheck and slow mode differ, and CPU times in seconds.
+
+    "slower" counts the samples that take longer than slow mode.
+    """
     count, different, seconds = 0, [], Counter[str]()
     for one in asked:
         if not count:  # the first calls import parts of torch
@@ -158,6 +168,8 @@ def compare(asked: Iterable[Question], order: int, dtype: str) -> tuple[int, lis
         answers = {way: answer(way, order, one) for way in WAYS}
         count += 1
         seconds.update({way: spent for way, (_, spent) in answers.items()})
+        if answers["opcheck"][1] > answers["slow"][1] and is_slower(order, one):
+            seconds["slower"] += 1
         if answers["opcheck"][0] != answers["slow"][0]:
             verdicts = answers["opcheck"][0], answers["slow"][0]
             different.append(Difference(one.name.rpartition("[")[0], order, dtype, *verdicts, one.name))
@@ -176,7 +188,8 @@ def summary(what: str, count: int, differences: int, seconds: Counter[str]) -> s
     """Return a line with the totals of a run."""
     times = ", ".join(f"{way} {seconds[way]:.1f} s" for way in WAYS)
     share = f"; opcheck takes {seconds['opcheck'] / seconds['fast']:.2f} of fast mode" if seconds["fast"] else ""
-    return f"{what}: {count} samples, {differences} differ; CPU time: {times}{share}"
+    longer = f"; {seconds['slower']:.0f} samples take longer than slow mode" if seconds["slow"] else ""
+    return f"{what}: {count} samples, {differences} differ; CPU time: {times}{share}{longer}"
 
 
 def main(arguments: list[str] | None = None) -> int:

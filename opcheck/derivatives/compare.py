@@ -68,12 +68,23 @@ class Comparison:
             directions.columns_of(mode), directions.lengths(mode), directions.sums,
         )  # fmt: skip
 
+    @cached_property
+    def off(self) -> float:
+        """The largest difference of both; NaN if either has one."""
+        return largest_difference(self.analytical, self.numerical.values)
+
+    @property
+    def has_all_digits(self) -> bool:
+        """Whether both differ by no more than rounding explains, as almost always: no digits can be lost."""
+        # Moduli, which are at most sqrt(2) times as large, are admitted too.
+        return 2 * self.off <= CERTAIN * self.evidence.unit / self.numbers.eps
+
     @property
     def agrees(self) -> bool:
         """Whether there is nothing to look at more closely, as almost always: both differ by what differences must."""
         atol, numerical = self.numbers.atol, self.numerical
         least = min(ACCURATE, atol, numerical.least)
-        off = largest_difference(self.analytical, numerical.values)
+        off = self.off
         if not off <= least and off <= atol:  # a sum of many numbers has more rounding
             rounding = numerical.fine.rounding(self.evidence.unit)
             off = float((self.analytical - numerical.values).abs_().sub_(rounding, alpha=CERTAIN).max())
@@ -185,9 +196,11 @@ def along_one(evidence: Evidence, mode: Mode, numbers: Numbers) -> Comparison:
 
 def lost_digits(evidence: Evidence, mode: Mode, request: Request) -> Disagreement | None:
     """Return that a Jacobian within the tolerance has lost digits, if differences can tell; else None."""
-    farthest = float(evidence.point.abs().max()) if evidence.size[1] else 0.0
     for looped in (False, True):  # what the batch objects to is confirmed one by one
         comparison = Comparison(evidence, mode, request.numbers, looped)
+        if comparison.has_all_digits:
+            return None
+        farthest = float(evidence.point.abs().max()) if evidence.size[1] else 0.0
         numerical, analytical = comparison.numerical, comparison.analytical
         found = numerical.without_digits(analytical, farthest)
         if found is None:

@@ -19,7 +19,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from opcheck.derivatives.coordinates import largest_difference, modulus
+from opcheck.derivatives.coordinates import modulus
 from opcheck.derivatives.differences import Slopes
 from opcheck.derivatives.question import BY_PRECISION, NO_REFUSAL, Numbers
 
@@ -208,8 +208,6 @@ class Measured:
         farthest: the largest coordinate of the point, which is rounded too. No other step would show that.
         """
         eps = self.numbers.eps
-        if 2 * largest_difference(analytical, self.values) <= CERTAIN * self.unit / eps:
-            return None  # as almost always: moduli, which are at most sqrt(2) times as large, are admitted too
         relative = max(FULL, 1e3 * self.unit, self.numbers.accuracy)
         grid = CERTAIN * self.unit / eps
         least = relative * self.largest + grid * max(1.0, farthest)

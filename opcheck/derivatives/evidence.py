@@ -273,8 +273,8 @@ class Evidence:
         """Return V J for cotangents V of shape (K, M), by an ordinary backward pass for each, all on one graph."""
 
         def pulled(outputs: Tensors) -> Tensor:
-            rows = [self.pulled(outputs, tensors_of(row, outputs)) for row in cotangents]
-            return _stacked(rows, self.size[1])
+            rows = zip(*(own.unbind() for own in tensors_of(cotangents, outputs)), strict=True)
+            return _stacked([self.pulled(outputs, row) for row in rows], self.size[1])
 
         return self.on_graph(pulled)
 

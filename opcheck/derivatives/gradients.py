@@ -43,21 +43,33 @@ def undefined_cotangents(evidence: Evidence, request: Request) -> Disagreement |
     outputs = evidence.outputs
     if not any(output.requires_grad for output in outputs):
         return None
-    sizes, called = [real_size(output) for output in outputs], Names.of(evidence.function, request)
+    sizes = [real_size(output) for output in outputs]
     for missing in _missing(len(outputs)):
-        names = [called.outputs[index] for index in missing]
-        which = f"the cotangent{'s' * (len(names) > 1)} of {', '.join(names)} {'are' if len(names) > 1 else 'is'}"
         try:
             found = _vjp_without(evidence, missing)
         except NO_REFUSAL:
             raise
         except Exception as error:
-            return Disagreement(f"{which} undefined: backward raised {class_of(error)}: {message_of(error)}", "refused")
-        zeroed = _without(probe(evidence.size[0]), missing, sizes)
-        nothing = len(missing) == len(outputs)
-        if not _as_for_zeros(found, zeroed, nothing, evidence.vjp_by_jacobian, evidence.vjp, evidence):
-            return Disagreement(f"{which} undefined: the gradient is not that of zeros in its place")
+            said = f"backward raised {class_of(error)}: {message_of(error)}"
+            return Disagreement(f"{_cotangents(missing, evidence, request)} undefined: {said}", "refused")
+        if len(missing) == len(outputs):
+            holds = _close(
+                found, torch.zeros_like(found), evidence
+            )  # whatever the formula makes of zeros (0 * inf, say)
+        else:
+            zeroed = _without(probe(evidence.size[0]), missing, sizes)
+            holds = _as_for_zeros(found, zeroed, evidence.vjp_by_jacobian, evidence.vjp, evidence)
+        if not holds:
+            said = "the gradient is not that of zeros in its place"
+            return Disagreement(f"{_cotangents(missing, evidence, request)} undefined: {said}")
     return None
+
+
+def _cotangents(missing: Sequence[int], evidence: Evidence, request: Request) -> str:
+    """Return which cotangents are missing, as the subject of a sentence."""
+    called = Names.of(evidence.function, request)
+    names, several = [called.outputs[index] for index in missing], len(missing) > 1
+    return f"the cotangent{'s' * several} of {', '.join(names)} {'are' if several else 'is'}"
 
 
 def _missing(count: int) -> Iterator[Sequence[int]]:
@@ -78,8 +90,12 @@ def undefined_tangents(evidence: Evidence, request: Request) -> Disagreement | N
     tangents = tensors_of(direction, leaves)
     for missing in range(len(leaves)):
         found = vector(jvp(evidence.function, leaves, [None if k == missing else t for k, t in enumerate(tangents)]))
-        zeroed = _without(direction, [missing], sizes)
-        if not _as_for_zeros(found, zeroed, len(leaves) == 1, evidence.jvp_by_jacobian, evidence.jvp, evidence):
+        if len(leaves) == 1:
+            holds = _close(found, torch.zeros_like(found), evidence)
+        else:
+            zeroed = _without(direction, [missing], sizes)
+            holds = _as_for_zeros(found, zeroed, evidence.jvp_by_jacobian, evidence.jvp, evidence)
+        if not holds:
             name = Names.of(evidence.function, request).leaves[missing]
             return Disagreement(
                 f"{name} without a tangent: the tangent of the outputs is not that for zeros in its place"
@@ -88,16 +104,13 @@ def undefined_tangents(evidence: Evidence, request: Request) -> Disagreement | N
 
 
 def _as_for_zeros(
-    found: Tensor, zeroed: Tensor, nothing: bool, by_jacobian: Callable[[Tensor], Tensor],
-    ordinary: Callable[[Tensor], Tensor], evidence: Evidence,
+    found: Tensor, zeroed: Tensor, by_jacobian: Callable[[Tensor], Tensor], ordinary: Callable[[Tensor], Tensor],
+    evidence: Evidence,
 ) -> bool:  # fmt: skip
     """Tell whether a derivative without some vectors is the one for `zeroed`, which has zeros in their place.
 
-    nothing: no vector was given at all. The result must be zero, whatever the formula makes of zeros (0 * inf, say).
     A derivative that is random tells nothing: two ordinary calls differ as well.
     """
-    if nothing:
-        return _close(found, torch.zeros_like(found), evidence)
     by_rows = by_jacobian(zeroed)
     if _close(found, by_rows, evidence):
         return True
@@ -202,13 +215,17 @@ def _undefined_grad(evidence: Evidence, request: Request) -> Disagreement | None
     return found or (undefined_tangents(evidence, request) if request.forward_ad else None)
 
 
-def _nondeterminism(evidence: Evidence, request: Request) -> Disagreement | None:
+def nondeterminism(evidence: Evidence, request: Request, repeats: int = REPEATS) -> Disagreement | None:
+    """Return by how much backward passes on one graph differ from the first, or None if they do not."""
+
     def repeated(outputs: Tensors) -> Disagreement | None:
-        cotangents = tensors_of(probe(evidence.size[0]), outputs)
-        passes = (evidence.pulled(outputs, tuple(v.clone() for v in cotangents)) for _ in range(1 + REPEATS))
-        first = next(passes)
-        for again in passes:
-            off = deviation(first, again)
+        def again() -> Tensor:
+            return evidence.pulled(outputs, tensors_of(cotangent, outputs))
+
+        cotangent = probe(evidence.size[0])
+        first = evidence.ordinary_reverse if outputs is evidence.outputs else again()
+        for _ in range(repeats):
+            off = deviation(first, again())
             if not off <= request.numbers.nondeterminism:
                 return Disagreement(f"Backward is not reentrant: two backward passes differ by up to {off:.4g}")
         return None
@@ -256,6 +273,6 @@ GRADIENT_CLAIMS: dict[str, Callable[[Evidence, Request], Disagreement | None]] =
     "batched_forward_grad": _batched_forward_grad,
     "undefined_grad": _undefined_grad,
     "grad_dtypes": attributes,
-    "nondeterminism": _nondeterminism,
+    "nondeterminism": nondeterminism,
 }
 """How each claim beside the Jacobian is tested, by the name of its check."""

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 from opcheck.derivatives.autodiff import Differentiable, Mode, Pullback, Tensors, pushforward, vjp
-from opcheck.derivatives.batching import FEW, Batched, sweep
+from opcheck.derivatives.batching import Batched, sweep
 from opcheck.derivatives.coordinates import (
+    located,
     probe,
     shares_memory,
+    split,
     steps,
     tensors_of,
     vector,
@@ -22,6 +25,9 @@ from opcheck.derivatives.evidence import Evidence
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.question import Request
 
+FEW = 4
+"""Up to how many directions ordinary calls on the caller's own tensors take less time than a batch of copies."""
+T = TypeVar("T")
 Kind = tuple[torch.Size, torch.dtype]
 """The shape and the dtype of an output."""
 
@@ -38,6 +44,10 @@ class InPlace(Evidence):
     _alone = False
     """Whether batches of points were given up: what one step needs, the others need too."""
 
+    def on_graph(self, use: Callable[[Tensors], T]) -> T:
+        """Return `use(outputs)`. All looks share the graph of the first call, as those of torch do."""
+        return use(self.outputs)
+
     def batched_differences(self, along: Tensor, step: float) -> Differences | None:
         """Return the differences from a batch of copies; None if it fails, or is about another function."""
         if self._alone or self.size[1] <= FEW or not all(self.size):
@@ -48,10 +58,11 @@ class InPlace(Evidence):
 
     def looped_differences(self, along: Tensor, step: float) -> Differences:
         """Return the differences where the leaves themselves are moved, by one call for each point."""
-        moves = steps(along, step)
         if not all(self.size):  # nothing to move, or nothing that moves
-            return differences(self.value.repeat(len(moves), 1), step)
-        return differences(moved(self.function, self.leaves, moves, step), step)
+            return differences(self.value.repeat(1 + 2 * len(along), 1), step)
+        moves = along * step
+        values = moved(self.function, self.leaves, torch.cat([moves, -moves]), step)
+        return Differences(values[: len(along)], self.value, values[len(along) :], step)
 
     def _of_batch(self, along: Tensor, step: float) -> Differences | None:
         weights = probe(len(along), 2)
@@ -72,7 +83,7 @@ class InPlace(Evidence):
 
     def at(self, leaves: Tensors) -> Tensors:
         """Return the outputs where the leaves themselves have other values."""
-        with restored(self.leaves) as (memory, _), torch.enable_grad():
+        with restored(self.leaves) as memory, torch.enable_grad():
             for own, values in zip(memory, leaves, strict=True):
                 _write(own, values)
             return tuple(output.detach().clone() for output in self.function(*self.leaves))
@@ -140,33 +151,50 @@ def moved(function: Differentiable, leaves: Sequence[Tensor], steps: Tensor, ste
     Raises OutputsChange; passes on the exceptions of the function. The leaves are as before in either case.
     """
     rows, expected = [], None
-    with restored(leaves) as (memory, put_back), torch.enable_grad():
-        for row in steps.masked_fill(steps == 0, -0.0):  # x + 0.0 would make 0.0 of -0.0
-            for own, move in zip(memory, tensors_of(row, leaves), strict=True):
-                _write(own, move, add=True)  # a leaf that is given twice moves with each of its places
+    with restored(leaves) as memory, torch.enable_grad():
+        for moves in _moves(steps, memory):
+            before = [own.clone() for own, _ in moves]
+            for own, move in moves:
+                _add(own, move)  # a leaf that is given twice moves with each of its places
             outputs = function(*leaves)
             rows.append(vector(outputs))
-            put_back()
-            found = [(output.shape, output.dtype) for output in outputs]
-            expected = expected or found
-            _expect_same(expected, found, step)
+            for (own, _), values in zip(moves, before, strict=True):
+                _write(own, values)
+            kinds = [(output.shape, output.dtype) for output in outputs]
+            if kinds != expected:
+                _expect_same(expected := expected or kinds, kinds, step)
     return torch.stack(rows)
 
 
+def _moves(steps: Tensor, memory: Sequence[Tensor]) -> Iterator[Sequence[tuple[Tensor, Tensor | float]]]:
+    """Yield what of the memory of some leaves each step moves, and by how much: single elements if that is all."""
+    if any(own.is_conj() for own in memory) or bool((steps.count_nonzero(1) != 1).any()):
+        for row in steps.masked_fill(steps == 0, -0.0):  # x + 0.0 would make 0.0 of -0.0
+            yield list(zip(memory, tensors_of(row, memory), strict=True))
+        return
+    coordinates: list[int] = steps.abs().argmax(1).tolist()
+    elements = {coordinate: _element(coordinate, memory) for coordinate in coordinates}
+    for coordinate, move in zip(coordinates, steps.sum(1).tolist(), strict=True):
+        yield [(elements[coordinate], move)]
+
+
+def _element(coordinate: int, memory: Sequence[Tensor]) -> Tensor:
+    """Return the place in memory of a coordinate, of rank 0."""
+    number, own = located(coordinate, memory)
+    index, part = split(own, memory[number])
+    return torch.view_as_real(memory[number])[index][int(part == "imag")] if part else memory[number][index]
+
+
 @contextmanager
-def restored(leaves: Sequence[Tensor]) -> Iterator[tuple[list[Tensor], Callable[[], None]]]:
-    """Yield the memory of the leaves, which may be written to, and what puts back the bits that it held."""
+def restored(leaves: Sequence[Tensor]) -> Iterator[list[Tensor]]:
+    """Yield the memory of the leaves, which may be written to. It then holds the bits that it held before."""
     memory = [leaf.data for leaf in leaves]  # unlike detach(), it has a version counter of its own
     before = [own.clone() for own in memory]
-
-    def put_back() -> None:
+    try:
+        yield memory
+    finally:
         for own, values in zip(memory, before, strict=True):
             _write(own, values)
-
-    try:
-        yield memory, put_back
-    finally:
-        put_back()
 
 
 @contextmanager
@@ -185,13 +213,22 @@ def watched(values: Sequence[object]) -> Iterator[Callable[[], bool]]:
             _write(own, kept)
 
 
-def _write(target: Tensor, values: Tensor, *, add: bool = False) -> None:
-    """Write to a tensor, or add to it. Elements that share their memory are written one after the other."""
+def _write(target: Tensor, values: Tensor) -> None:
+    """Write to a tensor. Elements that share their memory are written one after the other."""
     if not shares_memory(target):
-        _ = target.add_(values) if add else target.copy_(values)
+        target.copy_(values)
         return
-    for index in (values != 0).nonzero().tolist() if add else torch.ones(values.shape).nonzero().tolist():
-        target[tuple(index)] = values[tuple(index)] + (target[tuple(index)] if add else 0)
+    for index in torch.ones(values.shape).nonzero().tolist():
+        target[tuple(index)] = values[tuple(index)]
+
+
+def _add(target: Tensor, move: Tensor | float) -> None:
+    """Add to a tensor. What several elements share moves with each of them."""
+    if isinstance(move, float) or not shares_memory(target):
+        target.add_(move)
+        return
+    for index in (move != 0).nonzero().tolist():
+        target[tuple(index)] += move[tuple(index)]
 
 
 def _expect_same(expected: Sequence[Kind], found: Sequence[Kind], step: float) -> None:
