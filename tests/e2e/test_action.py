@@ -182,6 +182,7 @@ def test_a_mistake_in_the_matrix_ends_the_first_job(action):
     assert "pyproject.toml:8:10: shards is out of range: 0" in done.out
 
 
+@pytest.mark.nightly
 def test_options_are_split_as_a_shell_does(action):
     done = action.step("run", options=f"{FEW} --operator 'demo.*' -k 'double and backward'")
     assert done.code == 0
@@ -196,6 +197,7 @@ def test_a_malformed_matrix_is_told(action, matrix):
     assert done.out == "OPCHECK_MATRIX is no matrix; expected what opcheck matrix --format github prints\n"
 
 
+@pytest.mark.nightly
 def test_a_job_about_an_absent_device_does_not_pass(action):
     done = action.step("run", device="mps")
     assert done.code == 2

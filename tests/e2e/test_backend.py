@@ -12,10 +12,13 @@ EXAMPLE = Path(__file__).resolve().parent.parent.parent / "examples" / "backend"
 BAD = ("failed", "error", "blocked", "xpassed")
 LIBRARY = EXAMPLE.parent.parent / "specs"
 
-pytestmark = pytest.mark.skipif(
-    not hasattr(backend_registration, "_setup_privateuseone_for_python_backend"),
-    reason="this version of torch has no backends in Python",
-)
+pytestmark = [
+    pytest.mark.nightly,
+    pytest.mark.skipif(
+        not hasattr(backend_registration, "_setup_privateuseone_for_python_backend"),
+        reason="this version of torch has no backends in Python",
+    ),
+]
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +51,7 @@ def failures(finished):
     return found
 
 
-RIGHT = ("torch.atan2", pytest.param("torch.linalg.inv,torch.cumsum", marks=pytest.mark.nightly))
+RIGHT = ("torch.atan2", "torch.linalg.inv,torch.cumsum")
 
 
 @pytest.fixture(scope="module", params=RIGHT)
@@ -87,7 +90,7 @@ FAULTS = {
     "float64": ("torch.sigmoid", "gradient of input"),
 }
 FEW = "backward,forward_ad,device_consistency"
-CHECKS = (FEW, pytest.param(f"{FEW},accuracy,purity,dtypes,reference", marks=pytest.mark.nightly))
+CHECKS = (FEW, f"{FEW},accuracy,purity,dtypes,reference")
 
 
 @pytest.fixture(scope="module", params=CHECKS)
@@ -130,7 +133,6 @@ def test_the_fault_of_conjugation_shows_only_in_complex_dtypes(wrong):
     assert all("complex128" in case for case in bad)
 
 
-@pytest.mark.nightly
 def test_an_assertion_on_the_device_costs_one_case_of_hundreds(run):
     broken = f"{LIBRARY}/reduction/scans.toml::torch.logcumsumexp::backward[sim-float64]"
     select = (broken, f"{LIBRARY}/unary/trigonometric.toml", "--device", "sim", "--dtype", "float64")
@@ -143,7 +145,6 @@ def test_an_assertion_on_the_device_costs_one_case_of_hundreds(run):
     assert "sim error: device-side assert triggered" in record["reason"]
 
 
-@pytest.mark.nightly
 def test_no_double_precision_comes_near_a_device_that_has_none(run):
     operators = ("torch.sin", "torch.matmul")
     select = ("--device", "sim32", "--operator", ",".join(operators))

@@ -171,6 +171,7 @@ def test_cases_that_end_their_process_are_errors_and_all_others_have_their_usual
     assert "Traceback" not in run.out + run.err
 
 
+@pytest.mark.nightly
 def test_so_it_is_in_two_processes(in_two_processes):
     run = in_two_processes
     assert run.code == 1
@@ -206,6 +207,7 @@ def test_after_two_time_outs_the_other_cases_of_an_operator_are_blocked(shared):
     assert len(told) == 2  # at once, and in the end
 
 
+@pytest.mark.nightly
 def test_a_crash_that_the_spec_expects_is_no_failure_and_another_end_is_one(in_two_processes):
     outcomes = in_two_processes.outcomes
     assert outcomes["ends.exits::vmap[cpu-float64]"] == "xfailed"
@@ -225,6 +227,7 @@ def test_an_import_that_ends_the_process_is_told_and_no_success(shared):
     assert run.err == f"opcheck: {what}\n"
 
 
+@pytest.mark.nightly
 def test_a_worker_that_hangs_in_c_does_not_keep_a_run_from_being_interrupted(shared):
     def run(project):
         written(project, ["hangs_in_c"])

@@ -172,7 +172,8 @@ class TestProfilesOnTheCommandLine:
 class TestADeviceThatAnOperatorBreaks:
     OPTIONS = ("--device=npu", "--check=vmap", "--dtype=float64")
 
-    @pytest.mark.parametrize("processes", ["1", pytest.param("2", marks=pytest.mark.nightly)])
+    @pytest.mark.nightly
+    @pytest.mark.parametrize("processes", ["1", "2"])
     def test_it_costs_one_case_and_a_process(self, project, processes):
         written(project, many())
         run = project.run("opcheck", "run", *self.OPTIONS, "--device-profile=npu.toml", "-n", processes, *REPORT)
@@ -239,6 +240,7 @@ class TestPresence:
         assert run.err.startswith(f"opcheck: the device ghost is not present: {why}")
         assert (run.code, run.err.count("\n")) == (2, 1)
 
+    @pytest.mark.nightly
     def test_a_device_that_hangs_or_prints_costs_itself(self, cli, project, monkeypatch):
         monkeypatch.setattr("opcheck.devices.presence.SECONDS", 10)
         self.device(project, "import time\nprint('hello')\ntime.sleep(600)")

@@ -124,6 +124,7 @@ def written(project):
     return project
 
 
+@pytest.mark.nightly
 def test_they_hold_in_a_run_and_their_names_are_found(written):
     written.write("mine/odd.toml", SPECS)
     looked_up = written.run("opcheck", "validate", "--resolve")

@@ -91,6 +91,7 @@ def test_the_cpp_extension_is_compiled_and_right(project, monkeypatch):
     assert run.code == 0, run.out + run.err
 
 
+@pytest.mark.nightly
 class TestTriton:
     @pytest.fixture
     def shown(self, project):

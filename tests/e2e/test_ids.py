@@ -169,6 +169,7 @@ def again(cli, tmp_path, monkeypatch):
     return run
 
 
+@pytest.mark.nightly
 def test_several_processes_find_such_a_project_too(shared):
     def run(project):
         folder = project.folder / "a[1]::b $HOME 'c'"

@@ -293,6 +293,7 @@ unwilling = Unwilling()
 class TestEndings:
     """What ends a probe is told apart: an exception of the operator, one of opcheck, a signal, a status."""
 
+    @pytest.mark.nightly
     def test_a_module_with_an_optional_argument_is_drafted(self, cli, project):
         project.write("demo.py", ENDINGS)
         run = cli("new", "demo.Attends", "-n", "1")

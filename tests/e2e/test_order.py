@@ -55,7 +55,9 @@ def test_an_expression_chooses_and_changes_no_verdict(cli, usual):
     assert 1 < len(run.records) < len(usual)
 
 
-@pytest.mark.parametrize("processes", [(), ("-n2",)], ids=["one process", "workers"])
+@pytest.mark.parametrize(
+    "processes", [(), pytest.param(("-n2",), marks=pytest.mark.nightly)], ids=["one process", "workers"]
+)
 def test_plain_pytest_has_it_too(plain_pytest, project, usual, processes):
     asked = ("specs", "--opcheck-device=cpu", "--opcheck-dtype=float64", "--opcheck-report-json=report.json")
     project.write("test_own.py", "def test_first():\n    pass\n\ndef test_second():\n    pass\n")

@@ -20,7 +20,13 @@ from opcheck.run.outcome import BAD
 
 BACKEND = Path(__file__).resolve().parent.parent.parent / "examples" / "backend"
 
-needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="ray is not installed")
+NO_RAY = importlib.util.find_spec("ray") is None
+
+
+def needs_ray(test):
+    """Mark a test that starts a cluster, which takes ten seconds."""
+    return pytest.mark.nightly(pytest.mark.skipif(NO_RAY, reason="ray is not installed")(test))
+
 
 OPERATORS = '''
 """Operators that end their process: once, or always."""
@@ -180,7 +186,6 @@ class TestALocalCluster:
         assert on_ray.err == ""
 
 
-@pytest.mark.nightly
 @needs_ray
 @pytest.mark.skipif(
     not hasattr(backend_registration, "_setup_privateuseone_for_python_backend"),
@@ -195,7 +200,6 @@ def test_a_process_that_has_tested_one_device_can_test_another_that_its_module_r
     assert wrong == {}
 
 
-@pytest.mark.nightly
 @needs_ray
 class TestWhatCannotBeRun:
     def test_resources_that_no_node_has_are_an_error(self, shared):
@@ -236,9 +240,7 @@ class TestWhatCannotBeRun:
 
 
 @needs_ray
-@pytest.mark.parametrize(
-    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.nightly)], ids=["interrupt", "terminate"]
-)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["interrupt", "terminate"])
 def test_a_signal_ends_the_run_and_the_cluster_and_keeps_the_reports(shared, number):
     def run(project):
         written(project, "sleeps")
@@ -263,7 +265,6 @@ def test_a_signal_ends_the_run_and_the_cluster_and_keeps_the_reports(shared, num
     assert run.err == "0 left"
 
 
-@pytest.mark.nightly
 @needs_ray
 def test_the_first_failure_ends_the_run(shared):
     def run(project):
@@ -278,7 +279,6 @@ def test_the_first_failure_ends_the_run(shared):
     assert "failed" in run.outcomes.values()
 
 
-@pytest.mark.nightly
 @needs_ray
 def test_a_cluster_that_runs_already_is_joined_and_its_resources_are_asked_for(shared, monkeypatch):
     monkeypatch.setenv("RAY_AUTH_MODE", "token")

@@ -32,7 +32,9 @@ def drawn(project, cli):
     return run_case
 
 
-@pytest.mark.parametrize("processes", [(), ("-n", "1")], ids=["in-process", "worker"])
+@pytest.mark.parametrize(
+    "processes", [(), pytest.param(("-n", "1"), marks=pytest.mark.nightly)], ids=["in-process", "worker"]
+)
 def test_another_seed_draws_other_values_and_is_named(drawn, processes):
     usual, first = drawn()
     assert drawn("--seed", "0", *processes)[0] == usual

@@ -84,6 +84,7 @@ def test_a_shard_that_is_missing_is_told_by_merging(cli, sines):
     assert "2/3" in done.err
 
 
+@pytest.mark.nightly
 def test_processes_divide_alike(cli, sines):
     alone = cli("run", *FEW, *REPORTS, "--shard=2/3")
     several = cli("run", *FEW, *REPORTS, "--shard=2/3", "-n", "2")
@@ -150,6 +151,7 @@ class TestEmptyShards:
             assert run.code == 0
             assert run.records or ": no cases; the other shards have " in run.out
 
+    @pytest.mark.nightly
     def test_so_it_is_with_processes_and_in_plain_pytest(self, cli, plain_pytest, sines):
         for number in (1, 2, 3):
             shard = f"{number}/3"

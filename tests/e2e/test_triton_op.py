@@ -12,7 +12,10 @@ import pytest
 EXAMPLE = Path(__file__).resolve().parent.parent.parent / "examples" / "triton_op"
 CHECK = "low_precision_grad"
 
-pytestmark = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed")
+pytestmark = [
+    pytest.mark.nightly,
+    pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed"),
+]
 
 
 def run_of(shared, name, *command):
@@ -36,7 +39,6 @@ def wrong(shared):
     return run_of(shared, "triton_wrong", "specs/wrong.toml", "--check", CHECK)
 
 
-@pytest.mark.nightly
 def test_the_right_kernel_passes_in_all_its_dtypes(right):
     assert right.code == 0, right.out
     assert set(right.outcomes.values()) == {"passed"}
