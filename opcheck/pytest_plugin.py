@@ -42,11 +42,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
             raise pytest.UsageError(NO_SPECS)
     take_apart(plugin)
-    lifeline = getattr(config, "workerinput", {}).get("opcheck_lifeline")
-    if lifeline is not None:
+    process = getattr(config, "workerinput", {})
+    if "opcheck_lifeline" in process:
         from opcheck.run.worker import Worker
 
-        plugin.worker = Worker(Path(lifeline))
+        plugin.worker = Worker(Path(process["opcheck_lifeline"]), process["opcheck_seconds"])
     if config.option.markers:
         from opcheck.plan import check_kinds
 

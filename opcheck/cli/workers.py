@@ -47,8 +47,9 @@ class Workers:
         self._watchdog.start()
 
     def pytest_configure_node(self, node: Any) -> None:
-        """Tell a worker where its lifeline file is."""
+        """Tell a worker where its lifeline file is, and how long a case may take."""
         node.workerinput["opcheck_lifeline"] = str(self._watchdog.path_of(node.gateway.id))
+        node.workerinput["opcheck_seconds"] = self._watchdog.limits.seconds
 
     def pytest_xdist_node_collection_finished(self, node: Any) -> None:
         """Record that a worker is ready to run cases."""

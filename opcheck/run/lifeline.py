@@ -5,7 +5,7 @@ from __future__ import annotations
 import faulthandler
 import json
 import os
-import signal
+import re
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +17,8 @@ Doing = Literal["starting", "case", "idle", "spoilt"]
 """starting: it imports what specs name; case: it runs a case; idle: it is between cases; spoilt: a case has changed
 something that cannot be restored, so the process must end."""
 
-ASK_FOR_TRACEBACK: int | None = getattr(signal, "SIGUSR1", None)
-"""The signal that makes a worker write a traceback, even if it hangs in C. None on Windows."""
+TIMED_OUT = "Timeout ("
+"""What faulthandler begins the tracebacks with that it writes before it ends a process."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,8 @@ class Lifeline:
     def __init__(self, path: Path) -> None:
         """Open the files."""
         self._file: Any = open(path, "wb")  # noqa: SIM115 - open until the process ends
-        self._trace: Any = open(trace_path(path), "w")  # noqa: SIM115
+        self.trace: Any = open(trace_path(path), "w")  # noqa: SIM115
+        """Where tracebacks go."""
         self.output = path.with_suffix(".out")
         self._length = 0
         self.say("starting")
@@ -52,10 +53,8 @@ class Lifeline:
         os.pwrite(self._file.fileno(), padded, 0)
 
     def catch_crashes(self) -> None:
-        """Let Python write a traceback if the process crashes or is asked for one."""
-        faulthandler.enable(file=self._trace, all_threads=False)
-        if ASK_FOR_TRACEBACK is not None:
-            faulthandler.register(ASK_FOR_TRACEBACK, file=self._trace, all_threads=False)
+        """Let Python write a traceback if the process crashes."""
+        faulthandler.enable(file=self.trace, all_threads=False)
 
 
 class GivenUp:
@@ -95,17 +94,27 @@ def read_sign(path: Path) -> Sign | None:
         return None
 
 
-def read_trace(path: Path, start: int = 0, most: int = 20) -> str:
+def has_timed_out(path: Path) -> bool:
+    """Tell whether a worker ended itself because a case took too long."""
+    return _traces(path).startswith(TIMED_OUT)
+
+
+def read_trace(path: Path, most: int = 20) -> str:
     """Return the traceback that a worker has left, innermost frame first; an empty string if there is none.
 
-    It ends where opcheck calls the operator.
-
-    start: the number of bytes to skip, which are about an earlier case.
+    It ends where opcheck calls the operator. Of several threads it is that of the one that runs the case.
     """
+    title, *threads = re.split(r"^(?=Thread 0x)", _traces(path), flags=re.MULTILINE)
+    own = f'File "{PACKAGE}{os.sep}'
+    thread = next((thread for thread in reversed(threads) if own in thread), threads[-1]) if threads else ""
+    lines = [line for line in (title + thread).splitlines() if line.strip()]
+    shown = [line for line in lines if not line.startswith(("Extension modules:", "Thread 0x"))]
+    end = next((index for index, line in enumerate(shown) if own in line), len(shown))
+    return "\n".join(shown[:end][:most] + (["  ..."] if end > most else []))
+
+
+def _traces(path: Path) -> str:
     try:
-        lines = trace_path(path).read_bytes()[start:].decode(errors="backslashreplace").splitlines()
+        return trace_path(path).read_bytes().decode(errors="backslashreplace")
     except OSError:
         return ""
-    shown = [line for line in lines if line.strip() and not line.startswith("Extension modules:")]
-    own = next((index for index, line in enumerate(shown) if f'File "{PACKAGE}{os.sep}' in line), len(shown))
-    return "\n".join(shown[:own][:most] + (["  ..."] if own > most else []))

@@ -1,14 +1,10 @@
-"""A worker that no watchdog looks after: it ends itself if a case takes too long or too much memory."""
+"""A worker that no watchdog looks after: it ends itself if a case takes too much memory."""
 
 from __future__ import annotations
 
-import faulthandler
 import gc
 import os
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
-from typing import Any
 
 import psutil
 
@@ -24,30 +20,13 @@ class SelfWatched(OwnProcess):
 
     def __init__(self, limits: Limits) -> None:
         """Set up the process, and start to watch its memory."""
-        super().__init__()
-        self._limits = limits
-        self._nowhere: Any = open(os.devnull, "w")  # noqa: SIM115 - open until the process ends
+        super().__init__(limits.seconds, open(os.devnull, "w"))  # noqa: SIM115 - open until the process ends
         if limits.memory is not None:
             threading.Thread(target=self._watch_memory, args=(limits.memory,), daemon=True).start()
 
     def settle(self) -> None:
         """Get ready for cases. What is to stay is set aside between sessions, when nothing else is there."""
         gc.enable()
-
-    @contextmanager
-    def busy(self, case: str, spoilt_by: str = "") -> Iterator[None]:
-        """Run a case, or end the process where it takes too long, even in C."""
-        with super().busy(case, spoilt_by), self._timed() if self._limits.seconds else nullcontext():
-            yield
-
-    @contextmanager
-    def _timed(self) -> Iterator[None]:
-        # Its thread needs no lock of Python's, which an operator that hangs in C may hold.
-        faulthandler.dump_traceback_later(self._limits.seconds or 0, exit=True, file=self._nowhere)
-        try:
-            yield
-        finally:
-            faulthandler.cancel_dump_traceback_later()
 
     def leave(self) -> None:
         """Leave the garbage to the next collection: the process goes on."""

@@ -1,4 +1,4 @@
-"""Watches worker processes: kills those that hang or use too much memory, and finds out why a worker has ended."""
+"""Watches worker processes: kills those that use too much memory, and finds out why a worker has ended."""
 
 from __future__ import annotations
 
@@ -11,17 +11,13 @@ from pathlib import Path
 
 import psutil
 
-from opcheck.run.lifeline import ASK_FOR_TRACEBACK, Sign, read_output, read_sign, read_trace, trace_path
+from opcheck.run.lifeline import Sign, has_timed_out, read_output, read_sign, read_trace
 
 PERIOD = 0.1
 """Seconds between two checks of the workers."""
 
 PATIENCE = 2.0
-"""Seconds that a process gets to end after its pipe has closed, or to write a traceback."""
-
-
-TIME_OUT = "time-out"
-"""What the cause of a death begins with if the case took too long."""
+"""Seconds that a process gets to end after its pipe has closed."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +41,7 @@ class Death:
     seconds: float = 0.0
     """How long the case had run, if one did."""
     is_time_out: bool = False
-    """Whether it was killed because the case took too long."""
+    """Whether it ended because the case took too long."""
 
 
 class Watchdog:
@@ -56,8 +52,6 @@ class Watchdog:
         self.limits = limits
         self._killed: dict[str, str] = {}
         """Why a worker was killed, by name."""
-        self._old: dict[str, int] = {}
-        """The bytes of a worker's traceback file about cases that ended after all, by name."""
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="opcheck watchdog", daemon=True)
 
@@ -88,11 +82,14 @@ class Watchdog:
         path = self.path_of(worker)
         sign = read_sign(path)
         cause = self._killed.get(worker) or ("the process is gone" if sign is None else _ending(sign.pid))
+        sign, is_time_out = read_sign(path), has_timed_out(path)  # now that it has written all that it writes
+        if is_time_out:
+            cause = f"time-out: it takes longer than {self.limits.seconds:g} s"
         if sign is not None and sign.doing == "idle":
             cause += f", before this case began, after {sign.what}" if sign.what else ", before its first case"
-        output = [read_trace(path, self._old.get(worker, 0)), read_output(path)]
+        output = [read_trace(path), read_output(path)]
         took = time.monotonic() - sign.since if sign is not None and sign.doing == "case" else 0.0
-        return Death(cause, sign, "\n".join(filter(None, output)), took, cause.startswith(TIME_OUT))
+        return Death(cause, sign, "\n".join(filter(None, output)), took, is_time_out)
 
     def _watch(self) -> None:
         while not self._stopped.wait(PERIOD):
@@ -102,41 +99,10 @@ class Watchdog:
                     self._look_at(path, sign)
 
     def _look_at(self, path: Path, sign: Sign) -> None:
-        limits = self.limits
-        if limits.seconds is not None and time.monotonic() - sign.since > limits.seconds:
-            if _has_ended(sign.pid) or not self._asked_for_trace(path, sign):
-                return  # the process has ended, whose end says more than the time does, or the case has
-            cause = f"{TIME_OUT}: it takes longer than {limits.seconds:g} s"
-        elif limits.memory is not None and _resident(sign.pid) > limits.memory:
-            cause = f"out of memory: the process takes more than {limits.memory} MiB"
-        else:
-            return
-        self._killed[path.stem] = cause
-        _kill(sign.pid)
-
-    def _asked_for_trace(self, path: Path, sign: Sign) -> bool:
-        """Ask a process for a traceback. Tell whether it is still busy with the same case."""
-        if ASK_FOR_TRACEBACK is not None:
-            try:
-                os.kill(sign.pid, ASK_FOR_TRACEBACK)
-            except OSError:
-                return False
-            deadline = time.monotonic() + PATIENCE
-            while not read_trace(path, self._old.get(path.stem, 0)) and time.monotonic() < deadline:
-                time.sleep(0.02)
-            time.sleep(0.05)  # for the rest of the traceback
-        if read_sign(path) == sign:
-            return True
-        self._old[path.stem] = trace_path(path).stat().st_size
-        return False
-
-
-def _has_ended(pid: int) -> bool:
-    """Tell whether a process has ended, even if nobody has asked for its status yet."""
-    try:
-        return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
-    except psutil.Error:
-        return True
+        most = self.limits.memory
+        if most is not None and _resident(sign.pid) > most:
+            self._killed[path.stem] = f"out of memory: the process takes more than {most} MiB"
+            _kill(sign.pid)
 
 
 def _resident(pid: int) -> float:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import faulthandler
 import gc
 import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from opcheck.run.lifeline import GivenUp, Lifeline
 
@@ -15,8 +17,12 @@ from opcheck.run.lifeline import GivenUp, Lifeline
 class OwnProcess:
     """This process, which only runs cases, so that its settings can be changed for good."""
 
-    def __init__(self) -> None:
-        """Set up the process. It ignores interrupts: the controlling process ends its workers."""
+    def __init__(self, seconds: float | None, trace: Any) -> None:
+        """Set up the process. It ignores interrupts: the controlling process ends its workers.
+
+        seconds: how long a case may take, None: as long as it likes. trace: the file for tracebacks of longer ones.
+        """
+        self._seconds, self._trace = seconds, trace
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         gc.disable()  # what is created before the first case stays; collecting garbage would take a quarter of the time
 
@@ -30,13 +36,18 @@ class OwnProcess:
 
     @contextmanager
     def busy(self, case: str, spoilt_by: str = "") -> Iterator[None]:
-        """Record that a case runs.
+        """Record that a case runs. The process ends with a traceback where it takes too long, even in C.
 
         spoilt_by: the case that has spoilt this process. If there is one, the process ends, and another one takes over.
         """
         if spoilt_by:
             os._exit(1)
-        yield
+        if self._seconds:  # a thread that needs no lock of Python's, which an operator that hangs in C may hold
+            faulthandler.dump_traceback_later(self._seconds, exit=True, file=self._trace)
+        try:
+            yield
+        finally:
+            faulthandler.cancel_dump_traceback_later()
 
     def has_given_up(self, name: str) -> bool:
         """Tell whether no further case of an operator is to be run, on a device. name: that of both."""
@@ -50,10 +61,10 @@ class OwnProcess:
 class Worker(OwnProcess):
     """This process, as a worker of `opcheck run`, which a watchdog looks after by its lifeline file."""
 
-    def __init__(self, lifeline: Path) -> None:
+    def __init__(self, lifeline: Path, seconds: float | None) -> None:
         """Set up the process, and redirect its output."""
-        super().__init__()
         self.lifeline = Lifeline(lifeline)
+        super().__init__(seconds, self.lifeline.trace)
         self._given_up = GivenUp(lifeline.parent)
         # The output of operators is not shown, but may tell why the process has ended.
         self._output = os.open(self.lifeline.output, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
