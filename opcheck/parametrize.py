@@ -117,9 +117,9 @@ def cases(
     settings = settings_of(None)
     settings.put_on_path()
     chosen = plan(load(*specs), operator=operator, check=check, device=device, dtype=dtype, tag=tag, seed=seed)
-    found = [replace(case, expectations=foreseen(case.expectations, settings.engine)) for case in chosen]
-    parameters = [_parameter(BoundCase(case, settings)) for case in found]
-    return pytest.mark.parametrize("case", parameters, ids=[case.id for case in found])
+    known = [replace(case, expectations=foreseen(case.expectations, settings.engine)) for case in chosen]
+    parameters = [_parameter(BoundCase(case, settings)) for case in known]
+    return pytest.mark.parametrize("case", parameters, ids=[case.id for case in known])
 
 
 def _parameter(bound: BoundCase) -> Any:

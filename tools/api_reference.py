@@ -34,10 +34,10 @@ LABEL = re.compile(r"^(\w+|\*+\w+): ")
 
 def reference() -> str:
     """All public names: signature, description, attributes, arguments, results, errors and examples of each."""
-    return "\n\n".join(part for name in ORDER for part in parts(name, found(name)) if part)
+    return "\n\n".join(part for name in ORDER for part in parts(name, resolve(name)) if part)
 
 
-def found(name: str) -> Any:
+def resolve(name: str) -> Any:
     """What a public name means. `opcheck.plan` and `opcheck.run` may be folders that pass calls on."""
     return getattr(import_module(opcheck.HOMES[name]), name)
 

@@ -1,6 +1,6 @@
 """What derivative evidence costs: torch's slow mode, torch's fast mode and opcheck, side by side in one process.
 
-One thread. For each sample the three take turns, each after a call that nobody counts. torch is asked as its functions
+One thread. For each sample the three take turns, each after a call that nobody counts. torch is call as its functions
 offer it: one call of gradcheck or gradgradcheck for each check, everything else switched off. opcheck answers the same
 checks from evidence that it computes once, full Jacobians throughout. Times are sums over samples; read the ratios.
 
@@ -50,7 +50,7 @@ CALLS: dict[str, tuple[Callable[..., bool], dict[str, Any]]] = {
     "rev_over_rev": (gradgradcheck, OFF),
     "fwd_over_rev": (gradgradcheck, {**OFF, "check_rev_over_rev": False, "check_fwd_over_rev": True}),
 }
-"""How torch is asked for each check."""
+"""How torch is call for each check."""
 
 Times = dict[tuple[str, str, str], float]
 """Seconds by (dtype or size, check, who)."""
@@ -90,8 +90,8 @@ def measure(request: Request, checks: list[str], label: str, times: Times, *, sl
     mine: Times = defaultdict(float)
     for check, mode in product(checks, ("fast", "slow") if slow else ("fast",)):
         call, parameters = CALLS[check]
-        asked = partial(call, request.function, request.leaves, fast_mode=mode == "fast", **parameters)
-        if not _timed(asked, mine, (label, check, mode)):
+        call = partial(call, request.function, request.leaves, fast_mode=mode == "fast", **parameters)
+        if not _timed(call, mine, (label, check, mode)):
             return False
     _answers(request, checks, None, label)
     if not _answers(request, checks, mine, label):
@@ -148,8 +148,8 @@ def measure_large(repeats: int = 9) -> list[dict[str, Any]]:
     for name, batch, function, leaves in large():
         request = Request(lambda *x, f=function: (f(*x),), tuple(leaves), Numbers(1e-6, 1e-5, 1e-3))
         fast = partial(gradcheck, function, tuple(leaves), fast_mode=True, **CALLS["backward"][1])
-        asked = partial(_asked, request)
-        calls: dict[str, Callable[[], object]] = {"call": partial(function, *leaves), "fast": fast, "opcheck": asked}
+        call = partial(_put, request)
+        calls: dict[str, Callable[[], object]] = {"call": partial(function, *leaves), "fast": fast, "opcheck": call}
         times: dict[str, list[float]] = {who: [] for who in calls}
         for _, (who, call) in product(range(repeats), calls.items()):
             start = time.process_time()
@@ -163,7 +163,7 @@ def measure_large(repeats: int = 9) -> list[dict[str, Any]]:
     return found
 
 
-def _asked(request: Request) -> object:
+def _put(request: Request) -> object:
     return Point(request).objection("backward")
 
 
@@ -175,7 +175,7 @@ def ratios(times: Times, chosen: Callable[[str, str], bool] = lambda label, chec
             seconds[who] += value
     own = seconds["opcheck"]
     return {
-        # None: torch was not asked, for want of time.
+        # None: torch was not call, for want of time.
         "opcheck_over_fast": round(own / seconds["fast"], 4) if seconds["fast"] else None,
         "opcheck_over_slow": round(own / seconds["slow"], 4) if seconds["slow"] else None,
         **{f"{who}_seconds": round(value, 4) for who, value in seconds.items()},

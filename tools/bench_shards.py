@@ -60,8 +60,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             reports.append((shard, read(report)))
             print(f"shard {shard}: {used[-1]:.1f} s of CPU time, {len(reports[-1][1].records)} cases", flush=True)
         mean, wrong = sum(used) / len(used), differences(read(whole), merge(reports))
-        told = f"not the whole run: {', '.join(wrong[:5])} ({len(wrong)} differences)" if wrong else "the whole run"
-        print(f"mean {mean:.1f} s, slowest {max(used) / mean:.2f} of it; together they are {told}")
+        verdict = f"not the whole run: {', '.join(wrong[:5])} ({len(wrong)} differences)" if wrong else "the whole run"
+        print(f"mean {mean:.1f} s, slowest {max(used) / mean:.2f} of it; together they are {verdict}")
     return int(bool(wrong) or max(used) > MOST * mean)
 
 

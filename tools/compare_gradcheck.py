@@ -177,10 +177,10 @@ def compare(asked: Iterable[Question], order: int, dtype: str) -> tuple[int, lis
     return count, different, seconds
 
 
-def unexpected(found: Sequence[Difference], known: Sequence[Difference], all_asked: bool) -> list[str]:
+def unexpected(found: Sequence[Difference], known: Sequence[Difference], is_whole: bool) -> list[str]:
     """Return a line for each difference that is not listed and, if all samples were asked about, each that has gone."""
     lines = [f"not listed: {one}" for one in found if not any(entry.covers(one) for entry in known)]
-    gone = [entry for entry in known if not any(entry.covers(one) for one in found)] if all_asked else []
+    gone = [entry for entry in known if not any(entry.covers(one) for one in found)] if is_whole else []
     return lines + [f"listed, but there is none: {entry}" for entry in gone]
 
 

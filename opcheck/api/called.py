@@ -75,22 +75,22 @@ def operator_of(
 
     Raises ValueError or TypeError for arguments that cannot be tested.
     """
-    found = [tensor for _, tensor in _tensors(args, kwargs)]
+    tensors = [tensor for _, tensor in _tensors(args, kwargs)]
     state = _state(function) if isinstance(function, ModuleCall) else {}
-    own = _own_dtype([*found, *state.values()])
+    own = _own_dtype([*tensors, *state.values()])
     wanted = tuple(dict.fromkeys([own, *_names(dtypes, own)]))
-    any_grad = any(tensor.requires_grad for tensor in found)
-    given = partial(_given, own=own, any_grad=any_grad)
+    any_grad = any(tensor.requires_grad for tensor in tensors)
+    recipe = partial(_recipe_of, own=own, any_grad=any_grad)
     file = shown(Path(place[0])) if Path(place[0]).is_file() else place[0]
     document = Document(file, "", {})
-    named = {name: given(value) for name, value in kwargs.items()}
+    named = {name: recipe(value) for name, value in kwargs.items()}
     if isinstance(function, ModuleCall):
         named |= {
             key: Given(state[name], state[name].requires_grad, own) for name, key in function.keys(kwargs).items()
         }
     sample = CallSample(
-        "0", tuple(map(given, args)), named, None, None, document, (),
-        f"{file}:{place[1]}", any(str(tensor.layout).startswith("torch.sparse") for tensor in found),
+        "0", tuple(map(recipe, args)), named, None, None, document, (),
+        f"{file}:{place[1]}", any(str(tensor.layout).startswith("torch.sparse") for tensor in tensors),
     )  # fmt: skip
     # As in a spec that lists no dtypes, other dtypes need not be refused.
     claimed = Dtypes.model_construct(set(), forward=wanted, backward=tuple(filter(names.is_differentiable, wanted)))
@@ -147,12 +147,12 @@ def _within(value: Any) -> Iterator[Tensor]:
             yield from _within(item)
 
 
-def _given(value: Any, own: str, any_grad: bool) -> Any:
+def _recipe_of(value: Any, own: str, any_grad: bool) -> Any:
     """Return an argument with each tensor wrapped in a Given."""
     if isinstance(value, Tensor):
         return Given(value, value.requires_grad or not any_grad, own)
     if type(value) in (list, tuple) and any(True for _ in _within(value)):
-        items = [_given(item, own, any_grad) for item in value]
+        items = [_recipe_of(item, own, any_grad) for item in value]
         return items if type(value) is list else TupleValue.model_construct(tuple=items)
     return value
 
@@ -164,34 +164,34 @@ def _own_dtype(tensors: list[Tensor]) -> str:
     """
     leaves = [tensor.dtype for tensor in tensors if tensor.requires_grad]
     leaves = leaves or [tensor.dtype for tensor in tensors if tensor.is_floating_point() or tensor.is_complex()]
-    found = reduce(torch.promote_types, leaves) if leaves else tensors[0].dtype
-    return str(found).removeprefix("torch.")
+    dtype = reduce(torch.promote_types, leaves) if leaves else tensors[0].dtype
+    return str(dtype).removeprefix("torch.")
 
 
-def _names(given: Iterable[str | torch.dtype], own: str) -> tuple[str, ...]:
+def _names(names_or_groups: Iterable[str | torch.dtype], own: str) -> tuple[str, ...]:
     """Return the dtypes that were asked for, groups expanded. Raises ValueError."""
-    entries = [str(entry).removeprefix("torch.") for entry in given]
+    entries = [str(entry).removeprefix("torch.") for entry in names_or_groups]
     for entry in entries:
         mistake = names.unknown(entry)
         if mistake:
             expected, near = mistake
             hint = f'; did you mean "{near}"?' if near else ""
             raise ValueError(f'unknown dtype "{entry}"; expected {expected}{hint}')
-    found = names.expand(entries)
-    for name in found:
+    expanded = names.expand(entries)
+    for name in expanded:
         if own.startswith("complex") and not name.startswith("complex"):
             raise ValueError(f"{own} arguments cannot be tested in {name}: it has no room for imaginary parts")
-    return found
+    return expanded
 
 
-def _supports(given: Mapping[str, Any]) -> Supports:
+def _supports(claims: Mapping[str, Any]) -> Supports:
     """Return the claims of a call.
 
     Raises ValueError for keys and values that do not exist, TypeError for what is no mapping.
     """
-    if not isinstance(given, Mapping):
-        raise TypeError(f'supports is a dict such as {{"forward_ad": False}}, not {type(given).__name__}')
-    raw = dict(given)
+    if not isinstance(claims, Mapping):
+        raise TypeError(f'supports is a dict such as {{"forward_ad": False}}, not {type(claims).__name__}')
+    raw = dict(claims)
 
     def locate(path: tuple[int | str, ...], *words: str, key: bool = False) -> Problem:
         return Problem("supports", 0, 0, *words)

@@ -75,10 +75,10 @@ def _missing(file: Path, line: int, spec: str | Path, path: Path, settings: Sett
     return Problem(shown(file), line, 1, what, expected, os.path.relpath(near, file.parent) if near else "")
 
 
-def seed_of(given: int | None, settings: Settings) -> int:
+def seed_of(seed: int | None, settings: Settings) -> int:
     """Return the given seed, or that of the project for None. Raises ValueError unless it is an integer >= 0."""
-    if given is None:
+    if seed is None:
         return settings.seed
-    if not isinstance(given, int) or given < 0:
-        raise ValueError(f"seed = {given!r} is no seed; expected a whole number of at least 0")
-    return given
+    if not isinstance(seed, int) or seed < 0:
+        raise ValueError(f"seed = {seed!r} is no seed; expected a whole number of at least 0")
+    return seed

@@ -118,8 +118,8 @@ def check(
         output 0 with respect to x: the gradient is 2/3 times what it should be
     """
     __tracebackhide__ = True
-    asked = {"supports": supports, "dtypes": dtypes, "checks": checks, "seed": seed}
-    _refuse(function, [name for name, value in asked.items() if value not in (None, ())])
+    options = {"supports": supports, "dtypes": dtypes, "checks": checks, "seed": seed}
+    _refuse(function, [name for name, value in options.items() if value not in (None, ())])
     place = caller()
     settings = settings_of(None)
     if isinstance(function, torch.nn.Module) and not isinstance(function, torch.jit.ScriptModule):
@@ -141,11 +141,11 @@ def check(
     return report
 
 
-def _several(given: Any) -> tuple[Any, ...]:
-    return tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else (given,)
+def _several(value: Any) -> tuple[Any, ...]:
+    return tuple(value) if isinstance(value, Iterable) and not isinstance(value, str) else (value,)
 
 
-def _refuse(function: Any, given: Iterable[str]) -> None:
+def _refuse(function: Any, names: Iterable[str]) -> None:
     """Raise TypeError for what cannot be tested, ValueError where a keyword may be meant for the function."""
     try:
         as_operator(function, getattr(function, "__qualname__", reprlib.repr(function)))
@@ -156,7 +156,7 @@ def _refuse(function: Any, given: Iterable[str]) -> None:
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError):  # of C code
         return
-    for name in given:
+    for name in names:
         if name in parameters:
             what = f'"{name}" is a parameter of both opcheck.check and the function'
             raise ValueError(f"{what}: use a lambda to bind the one of the function")
@@ -180,8 +180,8 @@ def _planned(operator: Operator, device: DeviceProfile, checks: tuple[str, ...],
 
 def _device(arguments: Any, settings: Settings) -> DeviceProfile:
     """Return the profile of the device that the arguments are on: the first one that is not the CPU, if any."""
-    found = [part.device for _, part in leaves_of(arguments) if isinstance(part, torch.Tensor)]
-    device = next((device for device in found if device.type != "cpu"), torch.device("cpu"))
+    devices = [part.device for _, part in leaves_of(arguments) if isinstance(part, torch.Tensor)]
+    device = next((device for device in devices if device.type != "cpu"), torch.device("cpu"))
     for profile in settings.profiles().values():
         if profile.device_string.partition(":")[0] == device.type:
             return profile.model_copy(update={"torch": str(device)})

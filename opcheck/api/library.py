@@ -97,5 +97,5 @@ def plan(
     return cases
 
 
-def _names(given: Names) -> tuple[str, ...]:
-    return () if given is None else (given,) if isinstance(given, str) else tuple(given)
+def _names(names: Names) -> tuple[str, ...]:
+    return () if names is None else (names,) if isinstance(names, str) else tuple(names)

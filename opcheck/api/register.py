@@ -121,11 +121,11 @@ def _refuse_mistakes(kind: CheckKind) -> None:
     except ValidationError as error:
         context: Any = error.errors()[0].get("ctx", {})
         raise ValueError(f"the name of a check: {context['what']}; expected {context['expected']}") from None
-    for what, given, choices in (
+    for what, words, choices in (
         ("key of supports", kind.needs, tuple(Supports.model_fields)),
         ("rule for dtypes", (kind.dtypes,), get_args(Rule)),
     ):
-        for word in given:
+        for word in words:
             if word not in choices:
                 expected = f"{listing(choices)}{suggestion(word, choices)}"
                 raise ValueError(f'the check "{kind.name}": unknown {what} "{word}"; expected {expected}')

@@ -48,8 +48,8 @@ def parameters(operator: Callable[..., Any]) -> list[inspect.Parameter]:
     if not isinstance(owner, type) or not issubclass(owner, torch.autograd.Function):
         return list(inspect.signature(operator).parameters.values())
     # apply takes what forward takes, but for ctx where that is its business
-    found = list(inspect.signature(owner.forward).parameters.values())
-    return found[1:] if owner.setup_context is torch.autograd.Function.setup_context else found
+    own = list(inspect.signature(owner.forward).parameters.values())
+    return own[1:] if owner.setup_context is torch.autograd.Function.setup_context else own
 
 
 def takes_out(operator: Callable[..., Any]) -> bool:

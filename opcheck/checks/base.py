@@ -95,9 +95,9 @@ class Context:
 
         sample: what a lazy module gets its shapes from.
         """
-        given = self.callables.get(path)
-        if given is not None:
-            return given
+        own = self.callables.get(path)
+        if own is not None:
+            return own
         recipe = self.module(path)
         if recipe is None:
             return resolve_operator(path, self.settings.modules)
@@ -122,8 +122,8 @@ class Context:
     @property
     def dtype(self) -> torch.dtype:
         """The dtype of the case."""
-        found: torch.dtype = getattr(torch, self.case.dtype)
-        return found
+        dtype: torch.dtype = getattr(torch, self.case.dtype)
+        return dtype
 
     @cached_property
     def on_cpu(self) -> Context:
@@ -138,9 +138,9 @@ class Context:
         if base is None:
             return None
         own = dict(self.case.claims.tolerance(self.case.check, self.case.dtype).numbers())
-        given = {key: value for key, value in own.items() if value is not None}
-        given |= {key: value for key, value in self.overrides.items() if key in TOLERANCES}
-        return replace(base, **given) if given else base
+        changes = {key: value for key, value in own.items() if value is not None}
+        changes |= {key: value for key, value in self.overrides.items() if key in TOLERANCES}
+        return replace(base, **changes) if changes else base
 
     @cached_property
     def wide(self) -> dict[str, float]:

@@ -64,8 +64,8 @@ class Call:
 
     def gradients(self, cotangents: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """Return the gradients that can be differentiated themselves, for cotangents that require grad."""
-        found = vjp(self.outputs, self.leaves, cotangents, create_graph=True)
-        return tuple(gradient for gradient in found if gradient.requires_grad)
+        pulled = vjp(self.outputs, self.leaves, cotangents, create_graph=True)
+        return tuple(gradient for gradient in pulled if gradient.requires_grad)
 
     def pulled_back_twice(self, cotangents: Sequence[Tensor]) -> Tensor:
         """Return the gradients of the gradients: of all leaves, and of the cotangents, of shape (N + M,)."""
@@ -153,31 +153,31 @@ def differentiate_twice(subject: Subject) -> None:
         torch.autograd.backward(gradients, [ones_like(gradient) for gradient in gradients])
 
 
-def off_by(subject: Subject, found: Tensor, expected: Tensor) -> float:
+def off_by(subject: Subject, got: Tensor, expected: Tensor) -> float:
     """Return by how much two vectors differ; 0 if they agree up to rounding, or up to what the spec allows two calls.
 
     NaN agrees with NaN, and an infinity with itself.
     """
-    if torch.equal(found, expected):
+    if torch.equal(got, expected):
         return 0.0
-    if found.shape != expected.shape:
+    if got.shape != expected.shape:
         return float("inf")
     context = subject.context
     finite = expected[expected.isfinite()].abs()
     rounding = ROUNDING * torch.finfo(context.dtype).eps * (1.0 + (float(finite.max()) if finite.numel() else 0.0))
     random = context.case.claims.tolerance("nondeterminism", context.case.dtype).nondeterminism or 0.0
-    if torch.allclose(found, expected, 0.0, max(rounding, random), equal_nan=True):
+    if torch.allclose(got, expected, 0.0, max(rounding, random), equal_nan=True):
         return 0.0
-    difference = largest_difference(found, expected)
+    difference = largest_difference(got, expected)
     return difference if difference == difference else float("inf")
 
 
-def compared(subject: Subject, what: str, found: Tensor, expected: Tensor) -> Verdict:
+def compared(subject: Subject, what: str, got: Tensor, expected: Tensor) -> Verdict:
     """Return whether a call gave what it should.
 
     what: as in "the gradients under torch.no_grad()".
     """
-    off = off_by(subject, found, expected)
+    off = off_by(subject, got, expected)
     if not off:
         return HOLDS
     if not is_steady(subject):

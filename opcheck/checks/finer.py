@@ -85,13 +85,13 @@ class Finer:
                 least = max(map(_largest, expected)) if unit < SINGLE else 0.0
                 off = _off(one, other, unit, self._moved(results, index, other, unit), least)
             if bool(off.any()):
-                return f"{names[index]}{_told(one, other, off)}"
+                return f"{names[index]}{_describe(one, other, off)}"
         return ""
 
     def _moved(self, results: Callable[[Finer], Results], index: int, expected: Tensor, unit: float) -> Tensor:
         """Return how far rounding the arguments moves the coordinates of a result, of shape (N,). NaN counts as far."""
-        found = vector((expected,))
-        most = torch.zeros_like(found)
+        values = vector((expected,))
+        most = torch.zeros_like(values)
         for number in range(NUDGES):
             inputs = _nudged(self.inputs, unit, number)
             try:
@@ -100,7 +100,7 @@ class Finer:
                 raise
             except Exception:
                 continue  # outside of what the operator accepts
-            moved = (vector((other,)) - found).abs().nan_to_num(nan=float("inf"))
+            moved = (vector((other,)) - values).abs().nan_to_num(nan=float("inf"))
             most = torch.maximum(most, moved)
         return most
 
@@ -174,7 +174,7 @@ def _not_whole(one: Tensor, other: Tensor) -> Tensor:
     return held & ((torch.where(held, other, 0.0).to(torch.int64).to(one.dtype) != one) | (other != other.trunc()))
 
 
-def _told(one: Tensor, other: Tensor, off: Tensor) -> str:
+def _describe(one: Tensor, other: Tensor, off: Tensor) -> str:
     """Return the first coordinate that is off, as in `[2, 0] is 0, not 0.25`."""
     if one.is_complex() != other.is_complex():
         return f" is {'complex' if one.is_complex() else 'real'}, and should not be"
@@ -182,8 +182,8 @@ def _told(one: Tensor, other: Tensor, off: Tensor) -> str:
     difference = torch.where(off, (got - expected).abs().nan_to_num(nan=float("inf")), -1.0)
     worst = int(difference.argmax())
     place = index_text(*split(worst, one))
-    found, true = _apart(float(got[worst]), float(expected[worst]))
-    return f"{place} is {found}, not {true}"
+    shown, true = _apart(float(got[worst]), float(expected[worst]))
+    return f"{place} is {shown}, not {true}"
 
 
 def _apart(one: float, other: float) -> tuple[str, str]:

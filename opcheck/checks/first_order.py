@@ -65,14 +65,14 @@ def pulled_back(function: TestedFunction, inputs: Inputs, cotangents: Tensors) -
     with torch.enable_grad():
         outputs = differentiable(function(*inputs.leaves))
     pulled = with_gradient(outputs)
-    given = [v.to(output) for v, output in zip(cotangents, pulled, strict=True)]
-    return outputs, vjp(pulled, inputs.leaves, given)
+    converted = [v.to(output) for v, output in zip(cotangents, pulled, strict=True)]
+    return outputs, vjp(pulled, inputs.leaves, converted)
 
 
 def pushed_forward(function: TestedFunction, inputs: Inputs, tangents: Tensors) -> Tensors:
     """Return the tangents of the outputs by one call in forward mode. Passes on its exceptions."""
-    given = [t.to(leaf) for t, leaf in zip(tangents, inputs.leaves, strict=True)]
-    return differentiable(jvp(function, [leaf.detach() for leaf in inputs.leaves], given))
+    converted = [t.to(leaf) for t, leaf in zip(tangents, inputs.leaves, strict=True)]
+    return differentiable(jvp(function, [leaf.detach() for leaf in inputs.leaves], converted))
 
 
 def differentiable_names(subject: Subject) -> list[str]:

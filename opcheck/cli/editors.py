@@ -76,14 +76,14 @@ def _code(path: Path, taplo: str) -> str:
     old = _read(path)
     lines = json.dumps(wanted, indent=4)
     try:
-        given = json.loads(old) if old.strip() else {}
-        new = {**given, **wanted}
+        present = json.loads(old) if old.strip() else {}
+        new = {**present, **wanted}
     except (ValueError, TypeError):  # comments are allowed there, and not lost here
         if all(f'"{key}": {json.dumps(value)}' in old for key, value in wanted.items()):
             return old
         what = f"{path}: cannot be added to, since it is not plain JSON; add this yourself:\n{lines}"
         raise RequestError([what]) from None
-    return old if new == given else json.dumps(new, indent=4, ensure_ascii=False) + "\n"
+    return old if new == present else json.dumps(new, indent=4, ensure_ascii=False) + "\n"
 
 
 def _read(path: Path) -> str:

@@ -52,9 +52,11 @@ def run(options: argparse.Namespace) -> int:
 def _refuse_mistakes(settings: Settings, matrix: Matrix) -> None:
     """Raise SpecError for the mistakes that show only when device profiles are known."""
     with declared(settings.dtypes()):
-        found = list(matrix.unknown_names(settings.profiles()))
-    if found:
-        raise SpecError(settings.problem(("matrix", *one.place), one.what, one.expected, one.nearest) for one in found)
+        unknown = list(matrix.unknown_names(settings.profiles()))
+    if unknown:
+        raise SpecError(
+            settings.problem(("matrix", *one.place), one.what, one.expected, one.nearest) for one in unknown
+        )
 
 
 def _left_out(settings: Settings, matrix: Matrix) -> Iterator[str]:
@@ -90,7 +92,7 @@ def _for_github(matrix: Matrix) -> list[Job]:
 
 def _for_gitlab(job: Job) -> dict[str, object]:
     """Return a job that extends `.opcheck`, with what it is to run as variables."""
-    given = {f"OPCHECK_{key.upper()}": text for key, text in job.items() if text and key not in ("name", "runner")}
+    variables = {f"OPCHECK_{key.upper()}": text for key, text in job.items() if text and key not in ("name", "runner")}
     runner = job["runner"]
     tags = {"tags": [runner] if isinstance(runner, str) else runner} if runner else {}
-    return {"extends": ".opcheck", **tags, "variables": given}
+    return {"extends": ".opcheck", **tags, "variables": variables}

@@ -58,11 +58,11 @@ def run(options: argparse.Namespace) -> int:
     modules = tuple(dict.fromkeys((*settings.modules, package)))
     around = Surroundings(modules, (str(settings.root), os.getcwd()), options.timeout)
     author = Author(options.target, _file(options, settings, package), settings, around, options.n)
-    given = [[_table("--args", text)] for text in options.args]
+    arguments = [[_table("--args", text)] for text in options.args]
     module = None if options.module is None else _table("--module", options.module)
     try:
         with terminated_as_interrupt():
-            author.draft(given, module, options.from_tests, _say)
+            author.draft(arguments, module, options.from_tests, _say)
     except Unanswered as error:
         hint = f'; did you mean "{error.hint}"?' if error.hint else ""
         raise RequestError([f"{error}{hint}"]) from None

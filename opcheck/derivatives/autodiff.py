@@ -36,11 +36,11 @@ def vjp(
     pairs = [(output, v) for output, v in zip(outputs, cotangents, strict=True) if output.requires_grad]
     if not pairs:
         return tuple(torch.zeros_like(leaf) for leaf in leaves)
-    found = torch.autograd.grad(
+    gradients = torch.autograd.grad(
         [output for output, _ in pairs], leaves, [v for _, v in pairs],
         retain_graph=True, create_graph=create_graph, allow_unused=True,
     )  # fmt: skip
-    return tuple(torch.zeros_like(leaf) if g is None else g for g, leaf in zip(found, leaves, strict=True))
+    return tuple(torch.zeros_like(leaf) if g is None else g for g, leaf in zip(gradients, leaves, strict=True))
 
 
 def make_dual(primal: Tensor, tangent: Tensor) -> Tensor:
@@ -64,8 +64,8 @@ def pushed(
     A primal whose tangent is None is passed on as it is.
     """
     with dual_level():
-        given = zip(primals, tangents, strict=True)
-        outputs = function(*(primal if t is None else make_dual(primal, t) for primal, t in given))
+        pairs = zip(primals, tangents, strict=True)
+        outputs = function(*(primal if t is None else make_dual(primal, t) for primal, t in pairs))
         return outputs, [tangent_of(output) for output in outputs]
 
 
@@ -73,8 +73,8 @@ def value_and_jvp(
     function: Callable[..., Tensors], primals: Sequence[Tensor], tangents: Sequence[Tensor | None]
 ) -> tuple[Tensors, Tensors]:
     """Return the outputs and their tangents by one call with dual numbers. Missing tangents are zeros."""
-    outputs, found = pushed(function, primals, tangents)
-    return outputs, tuple(torch.zeros_like(y) if t is None else t for t, y in zip(found, outputs, strict=True))
+    outputs, carried = pushed(function, primals, tangents)
+    return outputs, tuple(torch.zeros_like(y) if t is None else t for t, y in zip(carried, outputs, strict=True))
 
 
 def jvp(function: Callable[..., Tensors], primals: Sequence[Tensor], tangents: Sequence[Tensor | None]) -> Tensors:
@@ -112,8 +112,8 @@ class Primal:
     def rows(self, *batches: Tensor) -> Tensors:
         """Return the chosen outputs at each point of a batch."""
         # The method, not the object: vmap puts a name into its errors, and makes one up where there is none.
-        found: Tensors = torch.func.vmap(self.__call__, randomness="same")(*batches)
-        return found
+        outputs: Tensors = torch.func.vmap(self.__call__, randomness="same")(*batches)
+        return outputs
 
 
 @dataclass(frozen=True)
@@ -140,8 +140,8 @@ class Pullback:
         """Return the leaves and all cotangents."""
         if not fixed:
             return arguments
-        given = iter(arguments[self.count :])
-        return (*arguments[: self.count], *(next(given) if v is None else v for v in fixed))
+        others = iter(arguments[self.count :])
+        return (*arguments[: self.count], *(next(others) if v is None else v for v in fixed))
 
     def _pulled(self, function: Callable[..., Tensors], arguments: Tensors) -> Tensors:
         if self.transform:
@@ -175,8 +175,8 @@ class Pushforward:
     def _pushed(self, function: Callable[..., Tensors], arguments: Tensors) -> Tensors:
         count = len(arguments) // 2
         if self.transform:
-            found: Tensors = torch.func.jvp(function, arguments[:count], arguments[count:])[1]
-            return found
+            pushed: Tensors = torch.func.jvp(function, arguments[:count], arguments[count:])[1]
+            return pushed
         primals = arguments[:count]
         differentiated = isinstance(self.inner, Pullback)
         if differentiated:
@@ -201,8 +201,8 @@ class GradientSum:
         """Return the sum at each point of a batch."""
         count = batches[0].shape[0]
         cotangents = (v.expand(count, *v.shape).clone() for v in self.cotangents)
-        found = self.pullback.rows(*batches, *cotangents)
-        return (sum((_summed(g, count) for g in found), torch.zeros(())),)
+        gradients = self.pullback.rows(*batches, *cotangents)
+        return (sum((_summed(g, count) for g in gradients), torch.zeros(())),)
 
 
 def _summed(tensor: Tensor, count: int) -> Tensor:

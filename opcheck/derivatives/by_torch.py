@@ -88,10 +88,10 @@ def objection(name: str, request: Request) -> Disagreement | None:
     if request.grad_outputs is not None:
         return _put(gradgradcheck, request, question, {**parameters, "grad_outputs": request.grad_outputs})
     for non_contiguous in request.non_contiguous:
-        given = {"grad_outputs": None, "gen_non_contig_grad_outputs": non_contiguous}
-        found = _put(gradgradcheck, request, question, {**parameters, **given})
-        if found or name != "rev_over_rev":
-            return found
+        more = {"grad_outputs": None, "gen_non_contig_grad_outputs": non_contiguous}
+        disagreement = _put(gradgradcheck, request, question, {**parameters, **more})
+        if disagreement or name != "rev_over_rev":
+            return disagreement
     return None
 
 

@@ -94,9 +94,9 @@ class Comparison:
     @property
     def holds_closely(self) -> bool:
         """Whether both are far closer than the tolerance for entries allows, and the function has no kink."""
-        found, expected = self.analytical, self.numerical.values
+        analytical, expected = self.analytical, self.numerical.values
         allowed = min(ACCURATE, self.numbers.atol) + CLOSE * self.numbers.rtol * expected.abs()
-        return bool(((found - expected).abs() <= allowed).all()) and not self._has_kink
+        return bool(((analytical - expected).abs() <= allowed).all()) and not self._has_kink
 
     @property
     def is_far_off(self) -> bool:
@@ -132,11 +132,11 @@ class Comparison:
 
     def _off_for_a_sum(self) -> float:
         """Return by how much the derivative for a sum of directions is not the sum of those for each; 0 if it is."""
-        found, mix = self.derivative, self.directions.mix(self.mode).abs()
-        if found.holds(1e4 * self.evidence.unit):
+        derivative, mix = self.derivative, self.directions.mix(self.mode).abs()
+        if derivative.holds(1e4 * self.evidence.unit):
             return 0.0
-        off = (found.predicted - found.ordinary).abs()
-        rows = found.jacobian if self.mode == "reverse" else found.jacobian.T
+        off = (derivative.predicted - derivative.ordinary).abs()
+        rows = derivative.jacobian if self.mode == "reverse" else derivative.jacobian.T
         lengths = self.directions.of(self.mode).norm(dim=1) if self.directions.sums else torch.ones_like(mix)
         bound = self.numbers.atol * float(mix @ lengths) + self.numbers.rtol * (mix @ rows.abs())
         within = self.looped and not bool((beyond_bound(off, bound) > 0).any())
@@ -150,19 +150,19 @@ def contradiction(evidence: Evidence, mode: Mode, request: Request) -> Disagreem
     if first.agrees:
         return _by_reference(evidence, mode, request)
     if request.expected and evidence.extent == "full":
-        found = _worst_confirmed(first, request)
-        if found is not None:
-            return found
+        disagreement = _worst_confirmed(first, request)
+        if disagreement is not None:
+            return disagreement
     for comparison in (first, Comparison(evidence, mode, numbers, looped=True)):
         objection = comparison.objection()  # what the batch objects to is confirmed one by one
         if not objection.any:
             return _by_reference(evidence, mode, request)
     if bool(objection.wrong.any()) or bool(objection.kinky.any()):
-        found = named(objection, request)
-        if found is None:  # no entry is at fault: the function is not independent along the axes that were found
+        disagreement = named(objection, request)
+        if disagreement is None:  # no entry is at fault: the function is not independent along the axes that were found
             evidence.turn_to(Random(evidence.size, evidence.coverage.projections))
             return contradiction(evidence, mode, request)
-        return found
+        return disagreement
     return not_linear(evidence, mode, f"off by up to {objection.nonlinear:.4g} for a sum of them")
 
 
@@ -177,10 +177,10 @@ def _worst_confirmed(comparison: Comparison, request: Request) -> Disagreement |
     row, column = divmod(int(beyond.argmax()), max(1, evidence.size[1]))
     if not bool(beyond.any()):
         return None
-    slopes, found = entry_of(evidence, mode, row, column, numbers.eps)
+    slopes, entry = entry_of(evidence, mode, row, column, numbers.eps)
     right, bend = slopes.jacobian[row, 0], slopes.bend[row, 0]
     bound = numbers.atol + numbers.rtol * right.abs()
-    if not abs(found - right) > 2 * bound or bool(bend.abs() > bound):
+    if not abs(entry - right) > 2 * bound or bool(bend.abs() > bound):
         return None
     pair = Pair(numerical, analytical, beyond, evidence.outputs, evidence.leaves, Names.of(evidence.function, request))
     return Disagreement("the Jacobians differ", "wrong", pair.mismatch(), (), tuple(pair.worst()))
@@ -202,10 +202,10 @@ def lost_digits(evidence: Evidence, mode: Mode, request: Request) -> Disagreemen
             return None
         farthest = float(evidence.point.abs().max()) if evidence.size[1] else 0.0
         numerical, analytical = comparison.numerical, comparison.analytical
-        found = numerical.without_digits(analytical, farthest)
-        if found is None:
+        without = numerical.without_digits(analytical, farthest)
+        if without is None:
             return None
-        lost, least = found
+        lost, least = without
     off = (analytical - numerical.values).abs() * lost
     row, column = divmod(int(off.argmax()), off.shape[1])
     worst = float(off[row, column])
@@ -248,15 +248,15 @@ def _by_reference(evidence: Evidence, mode: Mode, request: Request) -> Disagreem
         return None
     bound = numbers.atol * evidence.directions.of(mode).norm(dim=1).unsqueeze(1) + numbers.rtol * right.abs()
     for looped in (False, True):
-        found = evidence.analytical(mode, looped=looped).jacobian
-        wrong = beyond_bound((found - right).abs(), bound) > 0
+        products = evidence.analytical(mode, looped=looped).jacobian
+        wrong = beyond_bound((products - right).abs(), bound) > 0
         if not bool(wrong.any()):
             return None
-    row, column = divmod(int((found - right).abs().nan_to_num(nan=inf).argmax()), right.shape[1])
+    row, column = divmod(int((products - right).abs().nan_to_num(nan=inf).argmax()), right.shape[1])
     index, own = located(column, evidence.leaves)
     place = Names.of(function, request).leaves[index] + index_text(*split(own, evidence.leaves[index]))
     return Disagreement(
-        f"v J at {place} is {float(right[row, column]):.8g} by the reference, {float(found[row, column]):.8g} "
+        f"v J at {place} is {float(right[row, column]):.8g} by the reference, {float(products[row, column]):.8g} "
         f"analytically, for random direction {row}\n{int(wrong.any(dim=0).sum())} of {wrong.shape[1]} entries of such "
         f"products differ\n{HOW}"
     )

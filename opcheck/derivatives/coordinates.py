@@ -40,28 +40,28 @@ def index_text(index: tuple[int, ...], part: str) -> str:
 def vector(tensors: Sequence[Tensor]) -> Tensor:
     """Return the real coordinates of several tensors, concatenated: float64, on the CPU, of shape (N,)."""
     # cat() copies, also where there is one tensor only.
-    found = [_plain(tensor).reshape(-1) for tensor in tensors]
-    return torch.cat(found) if found else torch.zeros(0, dtype=torch.float64)
+    pieces = [_plain(tensor).reshape(-1) for tensor in tensors]
+    return torch.cat(pieces) if pieces else torch.zeros(0, dtype=torch.float64)
 
 
 def rows_of(batches: Sequence[Tensor], count: int) -> Tensor:
     """Return the real coordinates of batches of tensors, each of shape (count, ...), as the rows of a matrix."""
     plain = [_plain(batch) for batch in batches]
-    found = [batch.reshape(count, batch.numel() // count) for batch in plain]
-    return torch.cat(found, 1) if found else torch.zeros(count, 0, dtype=torch.float64)
+    pieces = [batch.reshape(count, batch.numel() // count) for batch in plain]
+    return torch.cat(pieces, 1) if pieces else torch.zeros(count, 0, dtype=torch.float64)
 
 
 def _plain(tensor: Tensor) -> Tensor:
     """Return real numbers in double precision on the CPU. For complex dtypes, real and imaginary parts alternate."""
     # Each call of torch costs as much as the arithmetic on a hundred numbers: what is not needed is left out.
-    found = tensor.detach() if tensor.requires_grad else tensor
-    found = found if found.layout is torch.strided else found.to_dense()
-    found = found.resolve_neg() if found.is_neg() else found
-    found = found.clone() if found._is_zerotensor() else found  # zeros without memory, which nothing may be added to
-    if found.is_complex():
-        found = torch.view_as_real(found.resolve_conj() if found.is_conj() else found)
+    plain = tensor.detach() if tensor.requires_grad else tensor
+    plain = plain if plain.layout is torch.strided else plain.to_dense()
+    plain = plain.resolve_neg() if plain.is_neg() else plain
+    plain = plain.clone() if plain._is_zerotensor() else plain  # zeros without memory, which nothing may be added to
+    if plain.is_complex():
+        plain = torch.view_as_real(plain.resolve_conj() if plain.is_conj() else plain)
     # In two steps: the conversion takes place on the CPU, since not every device has double precision.
-    return found if found.dtype is torch.float64 and found.device.type == "cpu" else found.cpu().to(torch.float64)
+    return plain if plain.dtype is torch.float64 and plain.device.type == "cpu" else plain.cpu().to(torch.float64)
 
 
 def tensors_of(coordinates: Tensor, like: Sequence[Tensor]) -> tuple[Tensor, ...]:
@@ -126,11 +126,11 @@ def shares_memory(tensor: Tensor) -> bool:
 
 def parts(matrix: Tensor, sizes: Iterable[int], dim: int = 0) -> list[Tensor]:
     """Split a matrix along a dimension into pieces of the given sizes."""
-    found, start = [], 0
+    pieces, start = [], 0
     for size in sizes:
-        found.append(matrix.narrow(dim, start, size))
+        pieces.append(matrix.narrow(dim, start, size))
         start += size
-    return found
+    return pieces
 
 
 def chunks(matrix: Tensor, most: int) -> list[Tensor]:

@@ -96,10 +96,12 @@ def _graph(evidence: Evidence, mode: Mode) -> tuple[frozenset[tuple[int, int]] |
         return None, scripted
     cut = set[tuple[int, int]]()
     for i, output in enumerate(outputs):
-        found: Sequence[Tensor | None] = [None] * len(leaves)
+        gradients: Sequence[Tensor | None] = [None] * len(leaves)
         if output.requires_grad:
-            found = torch.autograd.grad(output, leaves, torch.ones_like(output), retain_graph=True, allow_unused=True)
-        cut |= {(i, j) for j, gradient in enumerate(found) if gradient is None}
+            gradients = torch.autograd.grad(
+                output, leaves, torch.ones_like(output), retain_graph=True, allow_unused=True
+            )
+        cut |= {(i, j) for j, gradient in enumerate(gradients) if gradient is None}
     return frozenset(cut), scripted
 
 
@@ -109,7 +111,7 @@ UNSEEN = Seen()
 def diagnose(pair: Pair, numbers: Numbers, seen: Seen = UNSEEN) -> list[Finding]:
     """Say what the disagreement of two Jacobians looks like. Blocks that look alike share a finding."""
     above, below = pair.names.outputs, pair.names.leaves
-    found: dict[str, Finding] = {}
+    findings: dict[str, Finding] = {}
     wrong = [block for block in blocks_of(pair, numbers) if bool(block.wrong.any())]
     if seen.random and wrong:
         places = [[block.i, block.j] for block in wrong]
@@ -118,10 +120,12 @@ def diagnose(pair: Pair, numbers: Numbers, seen: Seen = UNSEEN) -> list[Finding]
         kind, says, fields = _look(block, seen)
         if kind == "zero":
             kind, says = _zero(block, pair.names, seen)
-        alike = found.setdefault(f"{says} {fields}", Finding(kind, says, block.i, block.j, {**fields, "blocks": []}))
+        alike = findings.setdefault(f"{says} {fields}", Finding(kind, says, block.i, block.j, {**fields, "blocks": []}))
         alike.fields["blocks"].append([block.i, block.j])
-    where = [", ".join(f"{above[i]} with respect to {below[j]}" for i, j in f.fields["blocks"]) for f in found.values()]
-    return [replace(one, text=f"{place}: {one.text}") for one, place in zip(found.values(), where, strict=True)]
+    where = [
+        ", ".join(f"{above[i]} with respect to {below[j]}" for i, j in f.fields["blocks"]) for f in findings.values()
+    ]
+    return [replace(one, text=f"{place}: {one.text}") for one, place in zip(findings.values(), where, strict=True)]
 
 
 def _zero(block: Block, names: Names, seen: Seen) -> tuple[str, str]:

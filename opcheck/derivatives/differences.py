@@ -54,12 +54,12 @@ class Differences:
         if not self.above.numel():
             return 0.0
         pieces = 1 + self.above.numel() // FITS  # what fits into a cache takes a fraction of the time
-        found = [
+        most = [
             torch.sub(above, self.base).add_(below).sub_(self.base).abs_().max()
             for above, below in zip(self.above.tensor_split(pieces), self.below.tensor_split(pieces), strict=True)
             if len(above)
         ]
-        return float(torch.stack(found).max()) / self.step
+        return float(torch.stack(most).max()) / self.step
 
     def rounding(self, unit: float) -> Tensor:
         """Return what rounding f to a unit adds to the error of the central differences, of shape (M, K)."""

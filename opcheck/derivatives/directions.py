@@ -261,39 +261,39 @@ class Colors(Directions):
     def _weigh(self, matrix: Tensor, *, sizes: bool = False) -> Tensor:
         """Return V A of shape (R, N), for a matrix A given by its entries in the colors of a row, of shape (M, K)."""
         weights = self.weights.abs() if sizes else self.weights
-        found = torch.zeros(self.turns, self.of_outputs * self.size[1], dtype=torch.float64)
+        sums = torch.zeros(self.turns, self.of_outputs * self.size[1], dtype=torch.float64)
         places = (self.rows.unsqueeze(1) * self.size[1] + self.columns).reshape(1, -1).expand(self.turns, -1)
-        return found.scatter_add_(1, places, (weights.unsqueeze(2) * matrix).flatten(1)).reshape(-1, self.size[1])
+        return sums.scatter_add_(1, places, (weights.unsqueeze(2) * matrix).flatten(1)).reshape(-1, self.size[1])
 
     def _by_slice(self, tensors: Tensors, dims: Sequence[Sequence[int | None]]) -> Tensor:
         """Return the coordinates of some tensors that are in each slice, of shape (slices, coordinates).
 
         dims: for each tensor its dim along each axis; None: it is in all slices as a whole.
         """
-        found, start, sizes = [], 0, [axis.size for axis in self.axes]
+        columns, start, sizes = [], 0, [axis.size for axis in self.axes]
         for tensor, own in zip(tensors, dims, strict=True):
             count, carried = real_size(tensor), [dim for dim in own if dim is not None]
             coordinates = torch.arange(start, start + count).view(*tensor.shape, 1 + tensor.is_complex())
             front = coordinates.movedim(carried, list(range(len(carried))))
             front = front.reshape(*(1 if dim is None else size for dim, size in zip(own, sizes, strict=True)), -1)
-            found.append(front.expand(*sizes, -1).reshape(prod(sizes), -1))
+            columns.append(front.expand(*sizes, -1).reshape(prod(sizes), -1))
             start += count
-        return torch.cat(found, 1)
+        return torch.cat(columns, 1)
 
 
 def _scattered(places: Tensor, values: Tensor) -> Tensor:
     """Return a vector with values at places, both of shape (slices, colors). Every place occurs."""
-    found = torch.empty(int(places.max()) + 1, dtype=torch.int64)
-    return found.scatter_(0, places.flatten(), values.expand(places.shape).flatten())
+    scattered = torch.empty(int(places.max()) + 1, dtype=torch.int64)
+    return scattered.scatter_(0, places.flatten(), values.expand(places.shape).flatten())
 
 
 def _spread(rows: Tensor, values: Tensor) -> Tensor:
     """Return a matrix that has each value in its own column, in the row of its number, and zeros."""
-    found = torch.zeros(int(rows.max()) + 1, len(rows), dtype=torch.float64)
-    return found.scatter_(0, rows.unsqueeze(0), values.unsqueeze(0))
+    spread = torch.zeros(int(rows.max()) + 1, len(rows), dtype=torch.float64)
+    return spread.scatter_(0, rows.unsqueeze(0), values.unsqueeze(0))
 
 
 def weights(size: int, number: int) -> Tensor:
     """Return random numbers between 1 and 2 in size, of both signs: the same ones every time."""
-    found = probe(size, 300 + number)
-    return found + found.sign()
+    numbers = probe(size, 300 + number)
+    return numbers + numbers.sign()

@@ -127,8 +127,8 @@ class Names:
     def of(cls, function: Differentiable, request: Request) -> Names:
         """Return the names for the function of a request, or for a derivative of it."""
         if isinstance(function, Primal):
-            given = request.names
-            above = tuple(called(k, given[k] if given else "") for k in function.chosen)
+            names = request.names
+            above = tuple(called(k, names[k] if names else "") for k in function.chosen)
             below = request.leaf_names or tuple(f"input {k}" for k in range(len(request.leaves)))
             return cls(above, below)
         if isinstance(function, GradientSum):

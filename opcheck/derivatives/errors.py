@@ -163,12 +163,12 @@ class Measured:
         """Yield the differences at larger steps, and at twice each, as long as the function is defined there."""
         for step in self._far[1:]:
             try:
-                found = self.at(step), self.at(2 * step)
+                pair = self.at(step), self.at(2 * step)
             except NO_REFUSAL:
                 raise
             except Exception:
                 return
-            yield found
+            yield pair
 
     @property
     def _far(self) -> tuple[float, ...]:
@@ -216,8 +216,8 @@ class Measured:
             return None  # no other step is needed
         # Rounding inside a function may happen to be the same at all steps for one entry, but hardly for all of them.
         noise = CERTAIN * largest(self.values - self.at(2 * eps).jacobian)
-        found = self._exceeds(analytical, admitted + noise, [multiple * eps for multiple in NEAR])
-        return (found, least + noise) if bool(found.any()) else None
+        lost = self._exceeds(analytical, admitted + noise, [multiple * eps for multiple in NEAR])
+        return (lost, least + noise) if bool(lost.any()) else None
 
     def _exceeds(self, analytical: Tensor, admitted: Tensor, steps: Sequence[float]) -> Tensor:
         """Return the entries that are off by more than is admitted and `CERTAIN` times the error of the differences.
@@ -226,18 +226,18 @@ class Measured:
         is everything if the function raises at one of the steps.
         """
         off = self.size(analytical - self.values)
-        found = off > admitted + CERTAIN * self.fine.rounding(self.unit)
-        if not bool(found.any()):
-            return found  # as almost always
+        mask = off > admitted + CERTAIN * self.fine.rounding(self.unit)
+        if not bool(mask.any()):
+            return mask  # as almost always
         try:
             coarser = [self.at(step) for step in steps]
         except NO_REFUSAL:
             raise
         except Exception:  # the function is not defined as far from the point as that
-            return torch.zeros_like(found)
+            return torch.zeros_like(mask)
         error = CERTAIN * self.size(error_estimate(self.fine, coarser, self.unit))
         bent = self.size(kinks(self.fine, coarser[0], error).to(error.dtype)) > 0
-        return found & (off > admitted + error) & ~bent
+        return mask & (off > admitted + error) & ~bent
 
     # no derivative
 
@@ -247,14 +247,14 @@ class Measured:
         Where one-sided differences disagree by no more than rounding explains, a larger step must show the kink too.
         """
         bound = self.tolerance()
-        found = kinks(self.fine, self.at(2 * self.numbers.eps), bound)
-        noisy = found & self._bent_by_rounding(self.fine, bound)
+        mask = kinks(self.fine, self.at(2 * self.numbers.eps), bound)
+        noisy = mask & self._bent_by_rounding(self.fine, bound)
         for coarse, coarser in self._further() if bool(noisy.any()) else ():
-            found &= ~noisy | kinks(coarse, coarser, bound)
-            noisy &= found & self._bent_by_rounding(coarse, bound)
+            mask &= ~noisy | kinks(coarse, coarser, bound)
+            noisy &= mask & self._bent_by_rounding(coarse, bound)
             if not bool(noisy.any()):
                 break
-        return found
+        return mask
 
     def _bent_by_rounding(self, slopes: Slopes, bound: Tensor) -> Tensor:
         bend = slopes.bend.abs()

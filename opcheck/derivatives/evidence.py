@@ -153,10 +153,10 @@ class Evidence:
             return None
         points = self.point + steps(along, step)
         try:
-            found = differences(sweep(self.function, self.leaves, points, batch=self.chunk).values, step)
+            slopes = differences(sweep(self.function, self.leaves, points, batch=self.chunk).values, step)
         except Exception:  # it cannot be batched
             return None
-        return found if same(found.base, self.value, 1e-6, 1e-6) else None
+        return slopes if same(slopes.base, self.value, 1e-6, 1e-6) else None
 
     def looped_differences(self, along: Tensor, step: float) -> Differences:
         """Return the differences for directions of shape (K, N), by one call for each point."""
@@ -183,9 +183,9 @@ class Evidence:
             except Exception as error:
                 refusal = error.with_traceback(None)  # whose frames would hold the evidence
                 continue
-            found = Analytical(rows if mode == "reverse" else rows.T, mix @ rows, ordinary, batched)
-            if found.holds(1e4 * self.unit):
-                return found
+            derivative = Analytical(rows if mode == "reverse" else rows.T, mix @ rows, ordinary, batched)
+            if derivative.holds(1e4 * self.unit):
+                return derivative
         rows = self._looped(mode)
         return Analytical(rows if mode == "reverse" else rows.T, mix @ rows, ordinary, refusal=refusal)
 
@@ -218,9 +218,9 @@ class Evidence:
         """Return the vjps or jvps of all directions, from a batch of points. Passes on the exceptions of batching."""
         shared = mode in self.modes and len(self.modes) > 1
         swept = (self.swept if shared else None) or self._sweep((mode,))
-        found = swept.gradients if mode == "reverse" else swept.tangents
-        assert found is not None
-        return found[: self.directions.count(mode)]
+        rows = swept.gradients if mode == "reverse" else swept.tangents
+        assert rows is not None
+        return rows[: self.directions.count(mode)]
 
     def _vmapped(self, mode: Mode) -> Tensor:
         """Return vjps or jvps of all directions at one point, which may decide control flow. Raises as vmap does."""

@@ -46,7 +46,7 @@ def undefined_cotangents(evidence: Evidence, request: Request) -> Disagreement |
     sizes = [real_size(output) for output in outputs]
     for missing in _missing(len(outputs)):
         try:
-            found = _vjp_without(evidence, missing)
+            gradient = _vjp_without(evidence, missing)
         except NO_REFUSAL:
             raise
         except Exception as error:
@@ -54,11 +54,11 @@ def undefined_cotangents(evidence: Evidence, request: Request) -> Disagreement |
             return Disagreement(f"{_cotangents(missing, evidence, request)} undefined: {said}", "refused")
         if len(missing) == len(outputs):
             holds = _close(
-                found, torch.zeros_like(found), evidence
+                gradient, torch.zeros_like(gradient), evidence
             )  # whatever the formula makes of zeros (0 * inf, say)
         else:
             zeroed = _without(probe(evidence.size[0]), missing, sizes)
-            holds = _as_for_zeros(found, zeroed, evidence.vjp_by_jacobian, evidence.vjp, evidence)
+            holds = _as_for_zeros(gradient, zeroed, evidence.vjp_by_jacobian, evidence.vjp, evidence)
         if not holds:
             said = "the gradient is not that of zeros in its place"
             return Disagreement(f"{_cotangents(missing, evidence, request)} undefined: {said}")
@@ -89,12 +89,12 @@ def undefined_tangents(evidence: Evidence, request: Request) -> Disagreement | N
     direction, sizes = probe(evidence.size[1]), [real_size(leaf) for leaf in leaves]
     tangents = tensors_of(direction, leaves)
     for missing in range(len(leaves)):
-        found = vector(jvp(evidence.function, leaves, [None if k == missing else t for k, t in enumerate(tangents)]))
+        tangent = vector(jvp(evidence.function, leaves, [None if k == missing else t for k, t in enumerate(tangents)]))
         if len(leaves) == 1:
-            holds = _close(found, torch.zeros_like(found), evidence)
+            holds = _close(tangent, torch.zeros_like(tangent), evidence)
         else:
             zeroed = _without(direction, [missing], sizes)
-            holds = _as_for_zeros(found, zeroed, evidence.jvp_by_jacobian, evidence.jvp, evidence)
+            holds = _as_for_zeros(tangent, zeroed, evidence.jvp_by_jacobian, evidence.jvp, evidence)
         if not holds:
             name = Names.of(evidence.function, request).leaves[missing]
             return Disagreement(
@@ -104,7 +104,7 @@ def undefined_tangents(evidence: Evidence, request: Request) -> Disagreement | N
 
 
 def _as_for_zeros(
-    found: Tensor, zeroed: Tensor, by_jacobian: Callable[[Tensor], Tensor], ordinary: Callable[[Tensor], Tensor],
+    derivative: Tensor, zeroed: Tensor, by_jacobian: Callable[[Tensor], Tensor], ordinary: Callable[[Tensor], Tensor],
     evidence: Evidence,
 ) -> bool:  # fmt: skip
     """Tell whether a derivative without some vectors is the one for `zeroed`, which has zeros in their place.
@@ -112,21 +112,21 @@ def _as_for_zeros(
     A derivative that is random tells nothing: two ordinary calls differ as well.
     """
     by_rows = by_jacobian(zeroed)
-    if _close(found, by_rows, evidence):
+    if _close(derivative, by_rows, evidence):
         return True
     expected = ordinary(zeroed)
-    if _close(found, expected, evidence) or is_cancellation(found, expected, by_rows, evidence):
+    if _close(derivative, expected, evidence) or is_cancellation(derivative, expected, by_rows, evidence):
         return True
     return not _close(expected, ordinary(zeroed), evidence)
 
 
-def is_cancellation(found: Tensor, expected: Tensor, otherwise: Tensor, evidence: Evidence) -> bool:
+def is_cancellation(derivative: Tensor, expected: Tensor, otherwise: Tensor, evidence: Evidence) -> bool:
     """Tell whether a derivative differs by rounding alone, where large terms cancel: up to half of the digits.
 
     otherwise: the same as `expected`, computed in another way, which has to differ from it as well.
     """
     most = 10 * evidence.unit**0.5 * float(expected.abs().max()) if expected.numel() else 0.0
-    return largest_difference(found, expected) <= min(100 * largest_difference(expected, otherwise), most)
+    return largest_difference(derivative, expected) <= min(100 * largest_difference(expected, otherwise), most)
 
 
 def _vjp_without(evidence: Evidence, missing: Sequence[int]) -> Tensor:
@@ -150,9 +150,9 @@ def _undefined(output: Tensor) -> Tensor:
     return marked
 
 
-def _close(found: Tensor, expected: Tensor, evidence: Evidence) -> bool:
+def _close(one: Tensor, other: Tensor, evidence: Evidence) -> bool:
     rounding = 1e4 * evidence.unit
-    return same(found, expected, rounding, rounding)
+    return same(one, other, rounding, rounding)
 
 
 def memory_of_cotangents(evidence: Evidence, request: Request) -> Disagreement | None:
@@ -170,12 +170,12 @@ def memory_of_cotangents(evidence: Evidence, request: Request) -> Disagreement |
             ("an expanded (stride 0)", one, evidence.vjp_by_jacobian(vector(one))),
         ):
             values = vector(special)  # before somebody writes to it
-            found = vector(vjp(outputs, evidence.leaves, special))
-            if _close(found, plain, evidence) or _close(found, again := evidence.vjp(values), evidence):
+            gradient = vector(vjp(outputs, evidence.leaves, special))
+            if _close(gradient, plain, evidence) or _close(gradient, again := evidence.vjp(values), evidence):
                 continue
             if not _close(again, evidence.vjp(values), evidence):
                 return None
-            off = (found - plain).abs().nan_to_num(nan=float("inf"))
+            off = (gradient - plain).abs().nan_to_num(nan=float("inf"))
             leaf = Names.of(evidence.function, request).leaves[located(int(off.argmax()), evidence.leaves)[0]]
             return Disagreement(
                 f"the gradient of {leaf} depends on the memory of the cotangent\n{memory} cotangent gives one "
@@ -211,8 +211,8 @@ def attributes(evidence: Evidence, request: Request) -> Disagreement | None:
 
 
 def _undefined_grad(evidence: Evidence, request: Request) -> Disagreement | None:
-    found = undefined_cotangents(evidence, request)
-    return found or (undefined_tangents(evidence, request) if request.forward_ad else None)
+    disagreement = undefined_cotangents(evidence, request)
+    return disagreement or (undefined_tangents(evidence, request) if request.forward_ad else None)
 
 
 def nondeterminism(evidence: Evidence, request: Request, repeats: int = REPEATS) -> Disagreement | None:

@@ -68,10 +68,10 @@ def _is_independent(
 
 def _scale(tensor: Tensor, vectors: Sequence[tuple[int | None, Tensor]]) -> Tensor:
     """Return the product of vectors along dims of a tensor, for each of its real coordinates."""
-    found = torch.ones(*tensor.shape, 1 + tensor.is_complex(), dtype=torch.float64)
+    scale = torch.ones(*tensor.shape, 1 + tensor.is_complex(), dtype=torch.float64)
     for dim, vector in vectors:
-        found *= vector.view([-1 if dim == own else 1 for own in range(found.dim())])
-    return found.flatten()
+        scale *= vector.view([-1 if dim == own else 1 for own in range(scale.dim())])
+    return scale.flatten()
 
 
 def _candidates(values: Callable[[Tensors], Tensors], leaves: Tensors, outputs: Tensors) -> Iterator[Axis]:

@@ -183,11 +183,11 @@ def _simple(value: float, whole: float, rtol: float) -> float | None:
 
 def _sizes(block: Block, count: float) -> list[str]:
     """Say what has the size `count`: a dimension, or all elements, of the input or the output."""
-    found = []
+    sizes = []
     for name, tensor in (("input", block.leaf), ("output", block.output)):
-        found += [f"size of dim {d} of the {name}" for d, size in enumerate(tensor.shape) if size == count]
-        found += [f"number of elements of the {name}"] * (tensor.ndim > 1 and tensor.numel() == count)
-    return found
+        sizes += [f"size of dim {d} of the {name}" for d, size in enumerate(tensor.shape) if size == count]
+        sizes += [f"number of elements of the {name}"] * (tensor.ndim > 1 and tensor.numel() == count)
+    return sizes
 
 
 def _transposed(block: Block) -> Iterator[Mistake]:

@@ -70,15 +70,15 @@ class Objection:
         return replace(self.numbers, atol=min(self.numbers.atol, 1e-3 * float(self.numerical.abs().max())))
 
 
-def named(found: Objection, request: Request) -> Disagreement | None:
+def named(objection: Objection, request: Request) -> Disagreement | None:
     """Return the disagreement with the entries that are wrong, or the inputs at a kink; None if none is at fault."""
-    names = Names.of(found.evidence.function, request)
-    directions = found.evidence.directions
-    if bool(found.kinky.any()) and not bool((found.wrong & ~found.at_kink).any()):
-        return _at_kink(found, names)
+    names = Names.of(objection.evidence.function, request)
+    directions = objection.evidence.directions
+    if bool(objection.kinky.any()) and not bool((objection.wrong & ~objection.at_kink).any()):
+        return _at_kink(objection, names)
     if isinstance(directions, Colors):
-        return _of_slices(found, directions, names)
-    return _of_products(found, names) if directions.sums else _of_whole(found, names)
+        return _of_slices(objection, directions, names)
+    return _of_products(objection, names) if directions.sums else _of_whole(objection, names)
 
 
 def not_linear(evidence: Evidence, mode: Mode, how: str) -> Disagreement:
@@ -88,9 +88,9 @@ def not_linear(evidence: Evidence, mode: Mode, how: str) -> Disagreement:
     return Disagreement(random or f"the {NOT_LINEAR[mode]}: right for each {each}, {how}")
 
 
-def _at_kink(found: Objection, names: Names) -> Disagreement:
-    evidence, places = found.evidence, []
-    columns = evidence.directions.inputs_of(found.kinky)
+def _at_kink(objection: Objection, names: Names) -> Disagreement:
+    evidence, places = objection.evidence, []
+    columns = evidence.directions.inputs_of(objection.kinky)
     for column in columns[:8]:
         leaf, own = located(column, evidence.leaves)
         place = index_text(*split(own, evidence.leaves[leaf]))
@@ -98,37 +98,38 @@ def _at_kink(found: Objection, names: Names) -> Disagreement:
     more = f" and {len(columns) - 8} more" if len(columns) > 8 else ""
     away = f"\nmove the sample away from {', '.join(places)}{more}" if places else ""
     text = KINK.format("here, and no derivative" if places else "near here") + away
-    mismatch = _pair(found, names).mismatch() if evidence.extent == "full" else None
-    return Disagreement(text, "inconclusive", mismatch, agrees=not bool(found.wrong.any()))
+    mismatch = _pair(objection, names).mismatch() if evidence.extent == "full" else None
+    return Disagreement(text, "inconclusive", mismatch, agrees=not bool(objection.wrong.any()))
 
 
-def _pair(found: Objection, names: Names) -> Pair:
+def _pair(objection: Objection, names: Names) -> Pair:
     return Pair(
-        found.numerical, found.analytical, found.beyond, found.evidence.outputs, found.evidence.leaves, names
+        objection.numerical, objection.analytical, objection.beyond, objection.evidence.outputs,
+        objection.evidence.leaves, names,
     )  # fmt: skip
 
 
-def _of_whole(found: Objection, names: Names) -> Disagreement:
-    pair = _pair(found, names)
-    findings = tuple(diagnose(pair, found.numbers_to_diagnose, Seen.of(found.evidence, found.mode)))
-    return _shown(found, pair.mismatch(), findings, pair.worst(), pair)
+def _of_whole(objection: Objection, names: Names) -> Disagreement:
+    pair = _pair(objection, names)
+    findings = tuple(diagnose(pair, objection.numbers_to_diagnose, Seen.of(objection.evidence, objection.mode)))
+    return _shown(objection, pair.mismatch(), findings, pair.worst(), pair)
 
 
 def _shown(
-    found: Objection, mismatch: Mismatch | None, findings: tuple[Finding, ...], worst: Sequence[Entry],
+    objection: Objection, mismatch: Mismatch | None, findings: tuple[Finding, ...], worst: Sequence[Entry],
     pair: Pair | None,
 ) -> Disagreement:  # fmt: skip
-    text, below_atol = "the Jacobians differ", found.below_atol
+    text, below_atol = "the Jacobians differ", objection.below_atol
     result = Disagreement(text, "wrong", mismatch, findings, tuple(worst), pair, below_atol=below_atol)
     return replace(result, text=result.shown())
 
 
-def _of_products(found: Objection, names: Names) -> Disagreement:
-    a, n, evidence, wrong = found.analytical, found.numerical, found.evidence, found.wrong
+def _of_products(objection: Objection, names: Names) -> Disagreement:
+    a, n, evidence, wrong = objection.analytical, objection.numerical, objection.evidence, objection.wrong
     row, column = divmod(int((a - n).abs().nan_to_num(nan=float("inf")).argmax()), n.shape[1])
     numbers = f"is {float(n[row, column]):.8g} numerically, {float(a[row, column]):.8g} analytically, for random"
-    how = Seen.of(evidence, found.mode).random or HOW
-    if found.mode == "reverse":
+    how = Seen.of(evidence, objection.mode).random or HOW
+    if objection.mode == "reverse":
         return Disagreement(
             f"v J u {numbers} directions {row} and {column}\n{int(wrong.sum())} of {wrong.numel()} such projections of "
             f"a Jacobian of shape {tuple(evidence.size)} differ\n{how}"
@@ -144,27 +145,27 @@ def _of_products(found: Objection, names: Names) -> Disagreement:
 # what directions of slices object to may be of any entry that they add up: one of the slice itself, or a leak
 
 
-def _of_slices(found: Objection, colors: Colors, names: Names) -> Disagreement | None:
-    search = Search(found.evidence, colors, found.mode, found.numbers, names)
-    ranked = torch.where(found.at_kink, 0.0, found.beyond).flatten()
+def _of_slices(objection: Objection, colors: Colors, names: Names) -> Disagreement | None:
+    search = Search(objection.evidence, colors, objection.mode, objection.numbers, names)
+    ranked = torch.where(objection.at_kink, 0.0, objection.beyond).flatten()
     slots = [slot for slot in ranked.argsort(descending=True)[: 2 * NAMED].tolist() if ranked[slot] > 0]
-    off, width = (found.analytical - found.numerical).abs(), found.analytical.shape[1]
-    looked_at: dict[tuple[int, int], Entry] = {}
+    off, width = (objection.analytical - objection.numerical).abs(), objection.analytical.shape[1]
+    entries: dict[tuple[int, int], Entry] = {}
     culprits: dict[tuple[int, int], Entry] = {}
     for slot in slots:
         place, least = search.culprit(slot // width, slot % width, float(off.flatten()[slot]))
-        if place is not None and place not in looked_at and len(culprits) < NAMED:
-            entry = looked_at[place] = search.entry(*place)
+        if place is not None and place not in entries and len(culprits) < NAMED:
+            entry = entries[place] = search.entry(*place)
             if not abs(entry.analytical - entry.numerical) < least / 4:  # weights are less than 2
                 culprits[place] = entry
     if not culprits:
-        return not_linear(found.evidence, found.mode, "wrong for sums of them") if looked_at else None
+        return not_linear(objection.evidence, objection.mode, "wrong for sums of them") if entries else None
     worst = _one_of_each(culprits.values())
     place = next(place for place, entry in culprits.items() if entry is worst[0])
-    mismatch, findings, pair = search.around(*place, worst[0], found.numbers_to_diagnose)
-    columns = colors.columns_of(found.mode)
-    own = found.wrong[:, [located(n, columns)[0] == worst[0].leaf for n in range(width)]]
-    return _shown(found, replace(mismatch, wrong=int(own.sum()), entries=own.numel()), findings, worst, pair)
+    mismatch, findings, pair = search.around(*place, worst[0], objection.numbers_to_diagnose)
+    columns = colors.columns_of(objection.mode)
+    own = objection.wrong[:, [located(n, columns)[0] == worst[0].leaf for n in range(width)]]
+    return _shown(objection, replace(mismatch, wrong=int(own.sum()), entries=own.numel()), findings, worst, pair)
 
 
 def _one_of_each(entries: Iterable[Entry]) -> list[Entry]:
@@ -194,16 +195,16 @@ class Search:
         if self.mode == "reverse":
             likely = (colors.columns[:, colors.colors[column]] == column).double()
             entries = self._moved(_unit(evidence.size[1], column))
-            found, error = _narrowed(
+            culprit, error = _narrowed(
                 lambda v: evidence.vjp(v)[column] - v @ entries, colors.cotangents[row], likely, least / 2
             )
-            return None if found is None else (found, column), error
+            return None if culprit is None else (culprit, column), error
         likely = torch.zeros(evidence.size[1], dtype=torch.float64)
         likely[colors.columns[row, column]] = 1
-        found, error = _narrowed(
+        culprit, error = _narrowed(
             lambda u: evidence.jvp(u)[row] - self._moved(u)[row], colors.tangents[column], likely, least / 4
         )
-        return None if found is None else (row, found), error
+        return None if culprit is None else (row, culprit), error
 
     def entry(self, row: int, column: int) -> Entry:
         """Return an entry of the Jacobian, both sides by ordinary calls."""
@@ -259,9 +260,9 @@ def entry_of(evidence: Evidence, mode: Mode, row: int, column: int, step: float)
 
 
 def _unit(size: int, coordinate: int) -> Tensor:
-    found = torch.zeros(size, dtype=torch.float64)
-    found[coordinate] = 1
-    return found
+    unit = torch.zeros(size, dtype=torch.float64)
+    unit[coordinate] = 1
+    return unit
 
 
 def _narrowed(

@@ -124,38 +124,38 @@ class Point:
                 return None
             if request.expected and one.is_far_off:  # ordinary calls: no confirmation is needed
                 return Disagreement("the derivatives along a random direction differ")
-        found = self._contradiction(evidence, mode, request)
-        return memory_of_cotangents(evidence, request) if found is None and name == "backward" else found
+        disagreement = self._contradiction(evidence, mode, request)
+        return memory_of_cotangents(evidence, request) if disagreement is None and name == "backward" else disagreement
 
     def _of_pullback(self, request: Request, mode: Mode) -> Disagreement | None:
         """Compare the Jacobians of the pullback, for contiguous and non-contiguous cotangents."""
         first, *others = request.non_contiguous if request.grad_outputs is None else (False,)
         evidence = self.evidence("rev with gaps" if first else "rev")
-        found = self._contradiction(evidence, mode, request)
-        if found or mode == "forward":
-            return found
+        disagreement = self._contradiction(evidence, mode, request)
+        if disagreement or mode == "forward":
+            return disagreement
         for _ in others:
             # The whole Jacobian is known to be right: that it is the same one, a random direction tells.
             again = self.evidence("rev with gaps")
             if not _agree(evidence, again):
-                found = self._contradiction(again, mode, request)
-                if found:
-                    return found
+                disagreement = self._contradiction(again, mode, request)
+                if disagreement:
+                    return disagreement
         return undefined_cotangents(evidence, request) if request.undefined_grad else None
 
     def _contradiction(self, evidence: Evidence, mode: Mode, request: Request) -> Disagreement | None:
-        found = contradiction(evidence, mode, request)
+        disagreement = contradiction(evidence, mode, request)
         self.compared = evidence.extent
-        return found
+        return disagreement
 
     def _by_torch(self, name: str, request: Request) -> Disagreement | None:
         """Ask torch, and add what its functions leave out of a claim."""
-        found = by_torch.objection(name, request)
-        if found is None and name == "backward":
+        disagreement = by_torch.objection(name, request)
+        if disagreement is None and name == "backward":
             return memory_of_cotangents(self.evidence(elements=False), request)
-        if found is None and name == "grad_dtypes":
+        if disagreement is None and name == "grad_dtypes":
             return attributes(self.evidence(elements=False), request)
-        return found
+        return disagreement
 
     def _first(self, elements: bool) -> Evidence:
         request = of_elements(self.request) if elements else self.request
@@ -182,12 +182,12 @@ class Point:
         like = base.outputs if reverse else base.leaves
         function: Differentiable
         function = Pullback(base.function, len(base.leaves)) if reverse else pushforward(base.function)
-        given = self.request.grad_outputs if reverse and len(steps) == 1 else None
-        if given is None:
-            given = vectors_like(like, 1)
+        vectors = self.request.grad_outputs if reverse and len(steps) == 1 else None
+        if vectors is None:
+            vectors = vectors_like(like, 1)
         if step == "rev with gaps":
-            given = tuple(with_gaps(v) for v in given)
-        linear = tuple(v.detach().requires_grad_() for v in given)
+            vectors = tuple(with_gaps(v) for v in vectors)
+        linear = tuple(v.detach().requires_grad_() for v in vectors)
         return kind(function, (*base.leaves, *linear), coverage=coverage, modes=self._modes)
 
 
@@ -198,7 +198,7 @@ def _known(name: str) -> tuple[tuple[Step, ...], Mode]:
 
 
 def _agree(one: Evidence, other: Evidence) -> bool:
-    found, expected, values = other.ordinary_reverse, one.ordinary_reverse, one.value
+    got, expected, values = other.ordinary_reverse, one.ordinary_reverse, one.value
     rounding = 1e4 * one.unit
     size = float(one.analytical("reverse").jacobian.abs().sum())
-    return same(values, other.value, rounding, rounding) and same(found, expected, rounding, rounding * size)
+    return same(values, other.value, rounding, rounding) and same(got, expected, rounding, rounding * size)

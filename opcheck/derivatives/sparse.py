@@ -128,8 +128,8 @@ def _places_of_compressed(sparse: Tensor, indices: tuple[Tensor, Tensor]) -> Ten
         *indices, numbers, sparse.shape, layout=sparse.layout, check_invariants=False
     )
     dense = numbered.to_dense().flatten()
-    found = dense.nonzero().flatten()
-    return found[dense[found].argsort()].view(values.shape)
+    places = dense.nonzero().flatten()
+    return places[dense[places].argsort()].view(values.shape)
 
 
 class _Sparse(torch.autograd.Function):
@@ -168,8 +168,8 @@ class _Strided(torch.autograd.Function):
 
 
 def _apply(function: Any, *arguments: Any) -> Tensor:
-    found: Tensor = function.apply(*arguments)
-    return found
+    result: Tensor = function.apply(*arguments)
+    return result
 
 
 @dataclass(frozen=True, eq=False, repr=False)  # torch uses the repr of a function, and printing tensors is slow
@@ -202,10 +202,10 @@ class OfElements:
     def expect_same_shapes(self) -> None:
         """Raise DependsOnPattern if the outputs have other shapes where all elements are specified."""
         with torch.no_grad():
-            given, full = ([tuple(y.shape) for y in function(*self.elements)] for function in (self, self.everywhere))
-        if given != full:
+            partial, full = ([tuple(y.shape) for y in function(*self.elements)] for function in (self, self.everywhere))
+        if partial != full:
             raise DependsOnPattern(
-                f"the outputs have the shapes {full} where all elements are specified, but {given} as it is: under "
+                f"the outputs have the shapes {full} where all elements are specified, but {partial} as it is: under "
                 "non-masked semantics, unspecified elements are zeros like any other"
             )
 
@@ -223,13 +223,13 @@ class OfElements:
     @cached_property
     def fixed(self) -> Tensor:
         """Which coordinates of the elements nothing depends on, as a mask of shape (N,)."""
-        found = []
+        masks = []
         for x, pattern in zip(self.elements, self.patterns, strict=True):
             mask = torch.full((x.numel(),), pattern is not None)
             if pattern is not None:
                 mask[pattern.places.flatten().cpu()] = False
-            found.append(mask.repeat_interleave(2) if x.is_complex() else mask)
-        return torch.cat(found)
+            masks.append(mask.repeat_interleave(2) if x.is_complex() else mask)
+        return torch.cat(masks)
 
 
 def ones_like(tensor: Tensor) -> Tensor:

@@ -41,11 +41,11 @@ class Author:
         """What was added to the settings of the project."""
 
     def draft(
-        self, given: Sequence[list[dict[str, Any]]], module: dict[str, Any] | None, tests: Sequence[str], say: Say
+        self, arguments: Sequence[list[dict[str, Any]]], module: dict[str, Any] | None, tests: Sequence[str], say: Say
     ) -> None:
         """Draft the operators that the file does not have yet, and write them.
 
-        given: samples; module: how to construct modules; tests: where calls are recorded. All of these may be empty.
+        arguments: samples; module: how to construct modules; tests: where calls are recorded. All may be empty.
 
         Raises Unanswered, Broken, SpecError.
         """
@@ -60,17 +60,17 @@ class Author:
             raise Unanswered("nothing to draft: " + "; ".join(why))
         say(there)
         calls = recorded(wanted, tests, self.around) if tests else {}
-        groups = {name: [*given, *calls.get(name, [])] for name in wanted}
+        groups = {name: [*arguments, *calls.get(name, [])] for name in wanted}
         say([f"looking for arguments of {_count(len(wanted), 'operator')}"])
-        found = probe(groups, self.around, module)
-        self.fatal = {name: own["fatal"] for name, own in found.items() if own["fatal"]}
+        answers = probe(groups, self.around, module)
+        self.fatal = {name: own["fatal"] for name, own in answers.items() if own["fatal"]}
         self.left_out |= {
             name: "; ".join(filter(None, (own["refusal"], own.get("remedy"))))
-            for name, own in found.items()
+            for name, own in answers.items()
             if "refusal" in own
         }
         kept = [name for name in wanted if name not in self.left_out]
-        self.drafts = [draft for name in kept for draft in Draft.all_of(name, found[name])]
+        self.drafts = [draft for name in kept for draft in Draft.all_of(name, answers[name])]
         if not self.drafts:
             raise Unanswered("no arguments found: " + "; ".join(self._left_out()))
         for first in range(0, len(self.drafts), BATCH):
@@ -115,8 +115,8 @@ class Author:
         failed = [record for record in self.records if record["outcome"] == "failed"]
         untested = [record for record in self.records if record["outcome"] in ("error", "inconclusive")]
         crashes = [f"{name} {own[0]['how']}: {render(own[0]['sample'])}" for name, own in self.fatal.items()]
-        lines = [f"failed: {line}" for line in [*told(failed), *crashes]]
-        lines += [f"not tested: {line}" for line in told(untested)]
+        lines = [f"failed: {line}" for line in [*lines_of(failed), *crashes]]
+        lines += [f"not tested: {line}" for line in lines_of(untested)]
         return lines + [COMPLEX.format(name) for name in wrong_for_complex_only(failed)]
 
     def _left_out(self) -> list[str]:
@@ -126,7 +126,7 @@ class Author:
 HEAD = "# Drafted by `opcheck new`, from what the operators did. Review each claim.\n\n"
 
 
-def told(records: Sequence[Record]) -> list[str]:
+def lines_of(records: Sequence[Record]) -> list[str]:
     """Return a line for each thing that goes wrong with an operator: its diagnosis if there is one."""
     lines: dict[tuple[str, str], str] = {}
     for record in records:
@@ -138,10 +138,11 @@ def told(records: Sequence[Record]) -> list[str]:
 
 def wrong_for_complex_only(failed: Sequence[Record]) -> list[str]:
     """Return the operators that fail in complex dtypes and in no other."""
-    found: dict[str, bool] = {}
+    only_complex: dict[str, bool] = {}
     for record in failed:
-        found[record["operator"]] = found.get(record["operator"], True) and record["dtype"].startswith("complex")
-    return [name for name, only in found.items() if only]
+        is_complex = record["dtype"].startswith("complex")
+        only_complex[record["operator"]] = only_complex.get(record["operator"], True) and is_complex
+    return [name for name, only in only_complex.items() if only]
 
 
 def package_of(target: str) -> str:

@@ -32,8 +32,8 @@ def constructions(make: type[Module]) -> Iterator[dict[str, Any]]:
 
 def _parameters(make: type[Module]) -> list[Parameter]:
     try:
-        found = inspect.signature(make).parameters.values()
+        parameters = inspect.signature(make).parameters.values()
     except (TypeError, ValueError):
         return []
     starred = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return [of_signature(one, constructor=True) for one in found if one.kind not in starred]
+    return [of_signature(one, constructor=True) for one in parameters if one.kind not in starred]

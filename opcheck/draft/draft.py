@@ -51,23 +51,23 @@ class Draft:
         return f"{self.name}[{self.variant}]" if self.variant else self.name
 
     @classmethod
-    def all_of(cls, name: str, found: Mapping[str, Any]) -> list[Draft]:
+    def all_of(cls, name: str, answer: Mapping[str, Any]) -> list[Draft]:
         """Return the drafts for what calls of an operator have shown: two if a module has different modes."""
-        second = found.get("evaluation")
-        return [cls.of(name, found), *([] if second is None else [cls.of(name, second, "eval")])]
+        second = answer.get("evaluation")
+        return [cls.of(name, answer), *([] if second is None else [cls.of(name, second, "eval")])]
 
     @classmethod
-    def of(cls, name: str, found: Mapping[str, Any], variant: str = "") -> Draft:
+    def of(cls, name: str, answer: Mapping[str, Any], variant: str = "") -> Draft:
         """Return the draft for what calls of an operator have shown."""
-        draft = cls(name, found["samples"], found.get("module"), variant, found["variants"], found["random"])
-        if not found["out"]:
+        draft = cls(name, answer["samples"], answer.get("module"), variant, answer["variants"], answer["random"])
+        if not answer["out"]:
             draft.supports["out"] = (False, "no such parameter")
-        if not found["backward"]:
+        if not answer["backward"]:
             draft.supports["backward"] = (False, "no output requires grad")
-            if not found["forward_ad"]:
+            if not answer["forward_ad"]:
                 draft.supports["forward_ad"] = (False, "no output has a tangent")
-        elif found["arguments"] is not None:
-            draft.supports["backward"] = tuple(found["arguments"])
+        elif answer["arguments"] is not None:
+            draft.supports["backward"] = tuple(answer["arguments"])
         return draft
 
     def dtypes(self) -> dict[str, list[str]]:
@@ -95,16 +95,16 @@ class Draft:
         before = (dict(self.supports), str(self.refused), str(self.added))
         for record in records:
             if record["check"] == "dtypes" and record["outcome"] == "error" and UNMADE in record["reason"]:
-                self._dtype("forward", f"-{record['dtype']}", told(record["reason"]))
+                self._dtype("forward", f"-{record['dtype']}", what_happened(record["reason"]))
             if record["outcome"] != "failed":
                 continue
             remedy, feature = record["fields"].get("remedy"), record["fields"].get("feature")
             if isinstance(remedy, dict):
                 part, _, key = str(remedy["key"]).partition(".")
                 if part == "supports" and key in MAY_BE_REFUSED:
-                    self._support(key, remedy["write"] is True, told(record["reason"]))
+                    self._support(key, remedy["write"] is True, what_happened(record["reason"]))
                 elif part == "dtypes":
-                    self._dtype(key, str(remedy["write"]), told(record["reason"]))
+                    self._dtype(key, str(remedy["write"]), what_happened(record["reason"]))
             elif record["check"] == "unsupported" and feature in self.supports:
                 self._support(feature, works=True)  # it gives wrong numbers elsewhere: a failure, and no refusal
         return before != (dict(self.supports), str(self.refused), str(self.added))
@@ -125,7 +125,7 @@ class Draft:
             self.added[key].add(name)
 
 
-def told(reason: str) -> str:
+def what_happened(reason: str) -> str:
     """Return what happened: the reason of a record without the name of its check, and what the check says itself."""
     rest = reason.partition(": ")[2] or reason
     for start in (" raised ", "but the operator refuses the sample: ", "but is refused: ", UNMADE):

@@ -53,10 +53,10 @@ def main(request: dict[str, Any]) -> None:
         except Unresolved as error:
             say(error=str(error), hint=error.hint)
         return
-    for path, given in request["operators"].items():
+    for path, groups in request["operators"].items():
         say(trying=path, number=-1, sample={})
         try:
-            probe = Probe(path, modules, given, request["skip"].get(path, []), request["module"])
+            probe = Probe(path, modules, groups, request["skip"].get(path, []), request["module"])
             say(operator=path, **probe.answer())
         except Unresolved as error:
             say(operator=path, refusal=str(error))
@@ -84,7 +84,7 @@ def names(target: str, modules: Sequence[str]) -> dict[str, str]:
     if module is None:
         resolve_either(target, modules)
         return {target: ""}
-    found = {}
+    reasons = {}
     exported = getattr(module, "__all__", ())
     for name in exported or [name for name in vars(module) if not name.startswith("_")]:
         item = getattr(module, name, None)
@@ -94,9 +94,9 @@ def names(target: str, modules: Sequence[str]) -> dict[str, str]:
             continue
         if inspect.isclass(item) and not issubclass(item, torch.nn.Module):
             continue
-        found[f"{target}.{name}"] = _wrong(f"{target}.{name}", modules)
+        reasons[f"{target}.{name}"] = _wrong(f"{target}.{name}", modules)
     # The in-place variant of another operator is tested with that operator.
-    return {path: why for path, why in found.items() if not (path.endswith("_") and path[:-1] in found)}
+    return {path: why for path, why in reasons.items() if not (path.endswith("_") and path[:-1] in reasons)}
 
 
 def _wrong(path: str, modules: Sequence[str]) -> str:
@@ -110,10 +110,10 @@ def _wrong(path: str, modules: Sequence[str]) -> str:
 
 def resolve_either(path: str, modules: Sequence[str]) -> Callable[..., Any] | type[torch.nn.Module]:
     """Return the function, or the class of modules, that a path names. Raises Unresolved."""
-    found = resolve(path, modules)
-    if not isinstance(found, type) or not issubclass(found, torch.nn.Module):
-        return as_operator(found, path)
-    if found.forward is torch.nn.Module.forward:
+    resolved = resolve(path, modules)
+    if not isinstance(resolved, type) or not issubclass(resolved, torch.nn.Module):
+        return as_operator(resolved, path)
+    if resolved.forward is torch.nn.Module.forward:
         raise Unresolved(f'"{path}" has no forward')
     return resolve_module(path, modules)
 
@@ -144,11 +144,11 @@ class Probe:
         self,
         path: str,
         modules: Sequence[str],
-        given: Sequence[Sequence[SampleData]],
+        groups: Sequence[Sequence[SampleData]],
         skip: Sequence[int],
         module: SampleData | None = None,
     ) -> None:
-        self.path, self.modules, self.given, self.module = path, modules, given, module
+        self.path, self.modules, self.groups, self.module = path, modules, groups, module
         self.skip = set(skip)
         """The numbers of samples that have ended an earlier process."""
         self.operator: Operator = resolve_either(path, modules)
@@ -163,7 +163,7 @@ class Probe:
             self.module = construction
             if self.make is not None:
                 self.operator = ModuleRecipe(self.make, Construction.model_validate(construction))
-            samples = list(self.recorded()) if self.given else list(self.guessed())
+            samples = list(self.recorded()) if self.groups else list(self.guessed())
             if samples:
                 return {**shown(samples), **self.ways(samples)}
         if self.make is None:
@@ -180,27 +180,27 @@ class Probe:
         """Return the ways to call the operator: for a function `out` and variants, for a module both modes."""
         if not isinstance(self.operator, ModuleRecipe):
             return {"out": takes_out(self.operator), "variants": self.variants()}
-        found: dict[str, Any] = {"out": True, "variants": [], "module": self.module}
+        ways: dict[str, Any] = {"out": True, "variants": [], "module": self.module}
         if self.operator.spec.train and differs_in_evaluation(self.operator, samples[0].sample, self.modules):
             spec = self.operator.spec.model_copy(update={"train": False})
             self.operator = ModuleRecipe(self.operator.make, spec)
             evaluated = [one for one in self.attempts(one.sample for one in samples) if one is not None]
             if evaluated:
-                found["evaluation"] = {**shown(evaluated), **found, "module": {**(self.module or {}), "train": False}}
-        return found
+                ways["evaluation"] = {**shown(evaluated), **ways, "module": {**(self.module or {}), "train": False}}
+        return ways
 
     def parameters(self) -> list[list[Parameter]]:
         """Return the parameters to guess arguments for; several lists if they are not known."""
         if not isinstance(self.operator, ModuleRecipe):
             return parameters_of(self.operator, self.path)
         assert self.make is not None
-        found = parameters_of(MethodType(self.make.forward, self.make), self.path)
-        only_a_tensor = [one for one in found if [parameter.options for parameter in one] == [(TENSOR,)]]
-        return [*found, *([replace(parameter, options=(INDEX,))] for (parameter,) in only_a_tensor)]
+        parameters = parameters_of(MethodType(self.make.forward, self.make), self.path)
+        only_a_tensor = [one for one in parameters if [parameter.options for parameter in one] == [(TENSOR,)]]
+        return [*parameters, *([replace(parameter, options=(INDEX,))] for (parameter,) in only_a_tensor)]
 
     def recorded(self) -> Iterator[Tried]:
         """Yield one sample of each group that was given."""
-        for group in self.given:
+        for group in self.groups:
             yield from islice(filter(None, self.attempts(group)), 1)
 
     def guessed(self) -> Iterator[Tried]:
@@ -212,20 +212,20 @@ class Probe:
             yield main
             seen = [main.sample]
             for group in further_samples(main.sample, parameters):
-                found = next(filter(None, self.attempts(group)), None)
-                if found is not None and found.sample not in seen:
-                    seen.append(found.sample)
-                    yield found
+                attempt = next(filter(None, self.attempts(group)), None)
+                if attempt is not None and attempt.sample not in seen:
+                    seen.append(attempt.sample)
+                    yield attempt
             return
 
     def likeliest(self, samples: Iterator[SampleData]) -> Tried | None:
         """Return the first sample whose derivatives are neither zero nor infinite; else the first that works at all."""
         fallback: Tried | None = None
         left = MOST_WITHOUT_GRADIENT
-        for found in self.attempts(samples):
-            if found is not None and found.requires_grad and found.is_telling:
-                return found
-            fallback = fallback or found
+        for attempt in self.attempts(samples):
+            if attempt is not None and attempt.requires_grad and attempt.is_telling:
+                return attempt
+            fallback = fallback or attempt
             left -= fallback is not None
             if not left:
                 break
@@ -239,10 +239,10 @@ class Probe:
                 continue
             module = {} if self.module is None else {"module": self.module}
             say(trying=self.path, number=self.number, sample={**module, **sample})
-            found = tried(self.operator, sample, self.modules)
-            if isinstance(found, str):
-                self.refusal = self.refusal or found
-            yield None if isinstance(found, str) else found
+            attempt = tried(self.operator, sample, self.modules)
+            if isinstance(attempt, str):
+                self.refusal = self.refusal or attempt
+            yield None if isinstance(attempt, str) else attempt
 
     def variants(self) -> list[Any]:
         """Return the other ways to call the operator that there are."""

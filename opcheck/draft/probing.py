@@ -62,27 +62,27 @@ def names_in(target: str, around: Surroundings) -> dict[str, str]:
     with one, if anything is. Raises Unanswered."""
     for answer in _answers({"what": "names", "target": target}, around):
         if "names" in answer:
-            found: dict[str, str] = answer["names"]
-            return found
+            names: dict[str, str] = answer["names"]
+            return names
         if "ended" in answer:
             raise Unanswered(f'looking for "{target}" {answer["ended"]}')
     raise AssertionError("a process always ends")
 
 
 def probe(
-    given: Mapping[str, Given], around: Surroundings, module: dict[str, Any] | None = None
+    groups_of: Mapping[str, Given], around: Surroundings, module: dict[str, Any] | None = None
 ) -> dict[str, dict[str, Any]]:
     """Return for each operator samples that it takes and what they show; or `refusal`, why there are none.
 
     `fatal` are the samples with which it ends the process, or hangs, each with `how`.
 
-    given: samples to try for each operator, in groups of which one is enough. An empty list asks for guesses.
+    groups_of: samples to try for each operator, in groups of which one is enough. An empty list asks for guesses.
     module: how to construct those that are classes of modules. Default: guesses.
     """
-    found: dict[str, dict[str, Any]] = {}
-    fatal: dict[str, dict[int, dict[str, Any]]] = {path: {} for path in given}
+    answers: dict[str, dict[str, Any]] = {}
+    fatal: dict[str, dict[int, dict[str, Any]]] = {path: {} for path in groups_of}
     ended = ""
-    while left := {path: groups for path, groups in given.items() if path not in found}:
+    while left := {path: groups for path, groups in groups_of.items() if path not in answers}:
         path, last = next(iter(left)), Last(-1, {})
         skip = {path: list(samples) for path, samples in fatal.items()}
         request = {"what": "operators", "operators": left, "skip": skip, "module": module}
@@ -92,16 +92,16 @@ def probe(
             elif "ended" in answer:
                 ended = answer["ended"]
             else:
-                found[answer["operator"]] = answer
-        if path not in found:
+                answers[answer["operator"]] = answer
+        if path not in answers:
             fatal[path][last.number] = {"how": ended, "sample": last.sample}
             if last.number < 0 or len(fatal[path]) >= MOST_RESTARTS:
-                found[path] = {"refusal": ""}
-    for path, answer in found.items():
+                answers[path] = {"refusal": ""}
+    for path, answer in answers.items():
         answer["fatal"] = list(fatal[path].values())
         if "refusal" in answer and answer["fatal"]:
             answer["refusal"] = f"it {answer['fatal'][0]['how']}"
-    return found
+    return answers
 
 
 def _answers(request: dict[str, Any], around: Surroundings) -> Iterator[dict[str, Any]]:
@@ -110,11 +110,11 @@ def _answers(request: dict[str, Any], around: Surroundings) -> Iterator[dict[str
     Raises Unanswered for an error.
     """
     with tempfile.TemporaryDirectory(prefix="opcheck-") as folder:
-        asked, answered, said = (Path(folder, name) for name in ("request.json", "answers", "said"))
-        asked.write_text(json.dumps({**request, "modules": around.modules, "path": around.path}), encoding="utf-8")
+        question, answered, said = (Path(folder, name) for name in ("request.json", "answers", "said"))
+        question.write_text(json.dumps({**request, "modules": around.modules, "path": around.path}), encoding="utf-8")
         with answered.open("wb") as out, said.open("wb") as err:
             process = subprocess.Popen(
-                [sys.executable, "-m", "opcheck.draft.probe", str(asked)],
+                [sys.executable, "-m", "opcheck.draft.probe", str(question)],
                 stdout=out, stderr=err, env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
             )  # fmt: skip
             try:

@@ -34,13 +34,13 @@ def pytest_collection_finish(session: Any) -> None:
     """Replace the operators wherever they have been imported to."""
     request = json.loads(Path(os.environ[VARIABLE]).read_text(encoding="utf-8"))
     recorder = Recorder(Path(request["file"]))
-    found = {}
+    operators = {}
     for path in request["operators"]:
         try:
-            found[path] = resolve_operator(path, request["modules"])
+            operators[path] = resolve_operator(path, request["modules"])
         except Unresolved:
             continue
-    wrapped = [(operator, recorder.wrapped(path, operator)) for path, operator in found.items()]
+    wrapped = [(operator, recorder.wrapped(path, operator)) for path, operator in operators.items()]
     modules = {id(module): module for module in [*sys.modules.values(), *(item.module for item in _items(session))]}
     for module in modules.values():
         _replace(module, wrapped)

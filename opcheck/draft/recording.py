@@ -27,14 +27,16 @@ def recorded(operators: Iterable[str], tests: Sequence[str], around: Surrounding
     with tempfile.TemporaryDirectory(prefix="opcheck-") as name:
         request, lines = Path(name, "request.json"), Path(name, "calls")
         lines.touch()
-        asked = {"operators": list(operators), "modules": around.modules, "file": str(lines)}
-        request.write_text(json.dumps(asked), encoding="utf-8")
+        question = {"operators": list(operators), "modules": around.modules, "file": str(lines)}
+        request.write_text(json.dumps(question), encoding="utf-8")
         plugins = ["-p", "opcheck.draft.recorder", "-p", "no:cacheprovider"]
         command = [sys.executable, "-m", "pytest", "-q", *plugins, *tests]
         env = around.environment(**{VARIABLE: str(request)})
         subprocess.run(command, env=env, capture_output=True, check=False)
         calls = [json.loads(line) for line in lines.read_text(encoding="utf-8").splitlines()]
-    return {path: chosen([call["group"] for call in calls if call["operator"] == path]) for path in asked["operators"]}
+    return {
+        path: chosen([call["group"] for call in calls if call["operator"] == path]) for path in question["operators"]
+    }
 
 
 def chosen(groups: Sequence[Group]) -> list[Group]:

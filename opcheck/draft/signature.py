@@ -22,11 +22,11 @@ def parameters_of(operator: Callable[..., Any], path: str) -> list[list[Paramete
     if schema is not None:
         return [[_of_schema(argument) for argument in schema.arguments]]
     try:
-        given = parameters(operator)
+        declared = parameters(operator)
     except (TypeError, ValueError):
         return list(UNKNOWN)
-    named = [one for one in given if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
-    starred = any(one.kind is one.VAR_POSITIONAL for one in given)
+    named = [one for one in declared if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
+    starred = any(one.kind is one.VAR_POSITIONAL for one in declared)
     if starred and not any(one.default is one.empty for one in named):
         return list(UNKNOWN)
     return [list(map(of_signature, named))]

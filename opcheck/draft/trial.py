@@ -33,7 +33,7 @@ def tried_out(drafts: Sequence[Draft], around: Surroundings, processes: int) -> 
     for _ in range(MOST_ROUNDS):
         records = _run(list(left.values()), around, processes)
         own = {name: [record for record in records if record["operator"] == name] for name in left}
-        missing = [name for name, found in own.items() if not found]
+        missing = [name for name, has_record in own.items() if not has_record]
         if missing:
             raise Broken(f"the run has no case of {', '.join(missing)}")
         final |= own

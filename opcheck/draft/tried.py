@@ -56,13 +56,13 @@ def tried(operator: Operator, sample: dict[str, Any], modules: Sequence[str]) ->
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found = []
+            trials = []
             for seed in SEEDS:
                 one = _tried(*_made(operator, sample, seed, modules), sample)
                 if isinstance(one, str):
                     return one
-                found.append(one)
-            return replace(found[0], is_telling=all(one.is_telling for one in found))
+                trials.append(one)
+            return replace(trials[0], is_telling=all(one.is_telling for one in trials))
     except Exception as error:
         return one_line(error)
 
@@ -121,10 +121,10 @@ def _gradients(outputs: Sequence[Tensor], inputs: Inputs) -> list[Tensor]:
     differentiable = [one for one in outputs if one.requires_grad]
     ones = [torch.rand_like(one) for one in differentiable]
     try:
-        found = torch.autograd.grad(differentiable, inputs.leaves, ones, allow_unused=True) if ones else ()
+        gradients = torch.autograd.grad(differentiable, inputs.leaves, ones, allow_unused=True) if ones else ()
     except Exception:
         return []
-    return [one for one in found if one is not None]
+    return [one for one in gradients if one is not None]
 
 
 def _each_alone(operator: Callable[..., Any], inputs: Inputs) -> dict[int | str, str]:
@@ -162,7 +162,7 @@ def _tangents(operator: Callable[..., Any], inputs: Inputs) -> list[Tensor] | No
     """Return the tangents of the outputs that have one; None if forward mode raises."""
     leaves = [leaf.detach() for leaf in inputs.leaves]
     try:
-        _, found = pushed(lambda *dual: _called(operator, inputs, dual), leaves, list(map(torch.ones_like, leaves)))
+        _, tangents = pushed(lambda *dual: _called(operator, inputs, dual), leaves, list(map(torch.ones_like, leaves)))
     except Exception:
         return None
-    return [tangent for tangent in found if tangent is not None]
+    return [tangent for tangent in tangents if tangent is not None]

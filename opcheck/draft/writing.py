@@ -45,8 +45,8 @@ def _dtypes(draft: Draft) -> list[str]:
     lines = []
     for what, refused in draft.refused.items():
         if refused:
-            found = ", ".join(name for name in KNOWN if name in refused)
-            lines.append(f"# No {what} pass in {found}: {comment(next(iter(refused.values())))}")
+            names = ", ".join(name for name in KNOWN if name in refused)
+            lines.append(f"# No {what} pass in {names}: {comment(next(iter(refused.values())))}")
     return [*lines, f"dtypes = {render(claimed)}"]
 
 

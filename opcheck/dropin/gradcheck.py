@@ -163,10 +163,10 @@ def gradgradcheck(
     backward = {"check_undefined_grad": check_undefined_grad, "check_batched_grad": check_batched_grad}
     _expect_with("check_rev_over_rev", check_rev_over_rev, **backward)
     values = _as_tuple(inputs)
-    given = None if grad_outputs is None else _as_tuple(grad_outputs)
+    cotangents = None if grad_outputs is None else _as_tuple(grad_outputs)
     parameters = {name: value for name, value in locals().items() if name.startswith("check_")}
     by_torch = partial(
-        _by_torch, torch_gradgradcheck, func, values, raise_exception, given, eps=eps, atol=atol, rtol=rtol,
+        _by_torch, torch_gradgradcheck, func, values, raise_exception, cotangents, eps=eps, atol=atol, rtol=rtol,
         gen_non_contig_grad_outputs=gen_non_contig_grad_outputs, nondet_tol=nondet_tol, fast_mode=fast_mode,
         masked=masked, **parameters,
     )  # fmt: skip
@@ -177,7 +177,7 @@ def gradgradcheck(
         check_fwd_over_rev, check_rev_over_rev, check_undefined_grad, check_grad_dtypes, check_batched_grad
     )  # fmt: skip
     numbers = Numbers(eps, atol, rtol, nondet_tol)
-    request = Request(_function(func, values), _leaves(values), numbers, grad_outputs=given, forward_ad=False)
+    request = Request(_function(func, values), _leaves(values), numbers, grad_outputs=cotangents, forward_ad=False)
     with watched(values) as is_changed:
         evidence = second_order(request, gen_non_contig_grad_outputs)
     if is_changed():
@@ -189,12 +189,12 @@ class ChangedOutputsError(GradcheckError, AssertionError):
     """What torch raises an AssertionError for, whatever `raise_exception` says."""
 
 
-def _verdict(found: Iterator[Disagreement], raise_exception: bool) -> bool:
+def _verdict(objections: Iterator[Disagreement], raise_exception: bool) -> bool:
     """Raise or return what the first objection is that torch would not pass, and warn of those before it."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="There is a performance drop because we have not yet implemented")
         try:
-            for objection in found:
+            for objection in objections:
                 if is_remark(objection):
                     warnings.warn(objection.text, stacklevel=3)
                 elif raise_exception:
@@ -288,7 +288,7 @@ def _expect_one_of(**checks: bool) -> None:
         raise AssertionError(f"Expected at least one of {' or '.join(checks)} to be True")
 
 
-def _expect_with(needed: str, given: bool, **checks: bool) -> None:
+def _expect_with(needed: str, is_set: bool, **checks: bool) -> None:
     for name, wanted in checks.items():
-        if wanted and not given:
+        if wanted and not is_set:
             raise AssertionError(f"Setting {name}=True requires {needed} to be True")

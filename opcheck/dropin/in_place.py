@@ -52,9 +52,9 @@ class InPlace(Evidence):
         """Return the differences from a batch of copies; None if it fails, or is about another function."""
         if self._alone or self.size[1] <= FEW or not all(self.size):
             return None
-        found = self._of_batch(along, step)
-        self._alone = found is None
-        return found
+        slopes = self._of_batch(along, step)
+        self._alone = slopes is None
+        return slopes
 
     def looped_differences(self, along: Tensor, step: float) -> Differences:
         """Return the differences where the leaves themselves are moved, by one call for each point."""
@@ -72,14 +72,14 @@ class InPlace(Evidence):
             values = sweep(self.function, self.leaves, points, batch=self.chunk).values
         except Exception:  # it cannot be batched
             return None
-        found = differences(values[1:], step)
-        return found if self._moves_alike(one, values[0], found, weights) else None
+        slopes = differences(values[1:], step)
+        return slopes if self._moves_alike(one, values[0], slopes, weights) else None
 
-    def _moves_alike(self, one: Tensor, copied: Tensor, found: Differences, weights: Tensor) -> bool:
+    def _moves_alike(self, one: Tensor, copied: Tensor, slopes: Differences, weights: Tensor) -> bool:
         """Tell whether the leaves themselves, moved by a random step, give what copies give, up to rounding."""
-        off = moved(self.function, self.leaves, one, found.step)[0] - copied
-        slope = found.jacobian.abs() @ weights.abs()
-        return bool((off.abs() <= 1e-6 * found.step * slope + 32 * self.unit * copied.abs()).all())
+        off = moved(self.function, self.leaves, one, slopes.step)[0] - copied
+        slope = slopes.jacobian.abs() @ weights.abs()
+        return bool((off.abs() <= 1e-6 * slopes.step * slope + 32 * self.unit * copied.abs()).all())
 
     def at(self, leaves: Tensors) -> Tensors:
         """Return the outputs where the leaves themselves have other values."""
@@ -110,10 +110,10 @@ class InPlace(Evidence):
         """
         if len(outputs) == 1:
             return super().pulled(outputs, cotangents)
-        found = torch.zeros(self.size[1], dtype=torch.float64)
+        gradient = torch.zeros(self.size[1], dtype=torch.float64)
         for output, own in zip(outputs, cotangents, strict=True):
-            found += vector(vjp([output], self.leaves, [own])) if bool(own.any()) else 0
-        return found
+            gradient += vector(vjp([output], self.leaves, [own])) if bool(own.any()) else 0
+        return gradient
 
     def vjp_looped(self, cotangents: Tensor) -> Tensor:
         """Return V J for cotangents V of shape (K, M). An empty Jacobian takes no calls."""
@@ -131,12 +131,12 @@ def first_order(request: Request) -> Evidence:
 
 def second_order(request: Request, gaps: bool) -> Evidence:
     """Return the evidence for the pullback. Cotangents that are given and do not require grad are constant."""
-    point, given = Point(request, InPlace), request.grad_outputs
-    if given is None:
+    point, cotangents = Point(request, InPlace), request.grad_outputs
+    if cotangents is None:
         return point.evidence("rev with gaps" if gaps else "rev")
     base = point.evidence()
-    fixed = tuple(None if v.requires_grad else v for v in given)
-    leaves = (*base.leaves, *(v for v in given if v.requires_grad))
+    fixed = tuple(None if v.requires_grad else v for v in cotangents)
+    leaves = (*base.leaves, *(v for v in cotangents if v.requires_grad))
     return InPlace(Pullback(base.function, len(base.leaves), fixed=fixed), leaves, modes=base.modes)
 
 

@@ -82,9 +82,9 @@ def objections(evidence: Evidence, request: Request, claims: Claims) -> Iterator
         (some and claims.backward_ad and claims.undefined_grad, _undefined_cotangents),
     )
     for wanted, look in looks:
-        found = look(evidence, request) if wanted else None
-        if found is not None:
-            yield found
+        objection = look(evidence, request) if wanted else None
+        if objection is not None:
+            yield objection
 
 
 def is_remark(objection: Disagreement) -> bool:
@@ -95,22 +95,22 @@ def is_remark(objection: Disagreement) -> bool:
     return objection.kind == "low accuracy" or objection.agrees or objection.below_atol
 
 
-def _said(sentence: str, found: Disagreement | None) -> Disagreement | None:
+def _begin_with(sentence: str, disagreement: Disagreement | None) -> Disagreement | None:
     """Put a sentence of torch before an objection."""
-    return found and replace(found, text=f"{sentence}\n{found.text}")
+    return disagreement and replace(disagreement, text=f"{sentence}\n{disagreement.text}")
 
 
 def _jacobian(evidence: Evidence, request: Request, mode: Mode) -> Disagreement | None:
     comparison = Comparison(evidence, mode, request.numbers)
     if comparison.agrees and comparison.has_all_digits:  # as almost always
         return None
-    found = contradiction(evidence, mode, request) or lost_digits(evidence, mode, request)
-    if found is None or is_remark(found) or NOT_LINEAR[mode] in found.text:  # torch passes these
-        return found
-    return _said(_place(evidence, request, mode, found), found)
+    disagreement = contradiction(evidence, mode, request) or lost_digits(evidence, mode, request)
+    if disagreement is None or is_remark(disagreement) or NOT_LINEAR[mode] in disagreement.text:  # torch passes these
+        return disagreement
+    return _begin_with(_place(evidence, request, mode, disagreement), disagreement)
 
 
-def _place(evidence: Evidence, request: Request, mode: Mode, found: Disagreement) -> str:
+def _place(evidence: Evidence, request: Request, mode: Mode, disagreement: Disagreement) -> str:
     """Return the sentence of torch for the first block that differs.
 
     torch looks at the imaginary parts of complex outputs first, then at the real ones; in forward mode, of inputs.
@@ -119,8 +119,8 @@ def _place(evidence: Evidence, request: Request, mode: Mode, found: Disagreement
     how = "computed with forward mode " if mode == "forward" else ""
     text = "Jacobian {}mismatch for output {} with respect to input {},"
     if evidence.projections is not None:
-        if found.worst:
-            return text.format(how, found.worst[0].output, found.worst[0].leaf)
+        if disagreement.worst:
+            return text.format(how, disagreement.worst[0].output, disagreement.worst[0].leaf)
         return text.format(how, 0, 0) if len(sides[0]) == len(sides[1]) == 1 else f"Jacobian {how}mismatch,"
     jacobians = (
         evidence.analytical(mode, looped=True).jacobian,
@@ -141,23 +141,29 @@ def _place(evidence: Evidence, request: Request, mode: Mode, found: Disagreement
 def _not_zero(evidence: Evidence, request: Request) -> Disagreement | None:
     """Given that no output requires grad, return that the function depends on its inputs nevertheless, or None."""
     for looped in (False, True):
-        found = evidence.numerical(request.numbers.eps, looped=looped).jacobian
-        if not bool(found.any()):
+        jacobian = evidence.numerical(request.numbers.eps, looped=looped).jacobian
+        if not bool(jacobian.any()):
             return None
     return Disagreement(
         "Numerical gradient for function expected to be zero\nno output requires grad, but the numerical Jacobian has "
-        f"an entry of {float(found.abs().max()):.4g}"
+        f"an entry of {float(jacobian.abs().max()):.4g}"
     )
 
 
 def _dtypes(evidence: Evidence, request: Request) -> Disagreement | None:
-    found = attributes(evidence, request)
-    return _said("Gradient has dtype mismatch", found) if found and "has the dtype" in found.text else None
+    disagreement = attributes(evidence, request)
+    return (
+        _begin_with("Gradient has dtype mismatch", disagreement)
+        if disagreement and "has the dtype" in disagreement.text
+        else None
+    )
 
 
 def _nondeterminism(evidence: Evidence, request: Request) -> Disagreement | None:
-    found = nondeterminism(evidence, request, min(REPEATS, max(1, evidence.size[0])))  # torch: once for each output
-    return _said(REENTRANT.format(request.numbers.nondeterminism), found)
+    disagreement = nondeterminism(
+        evidence, request, min(REPEATS, max(1, evidence.size[0]))
+    )  # torch: once for each output
+    return _begin_with(REENTRANT.format(request.numbers.nondeterminism), disagreement)
 
 
 def _together(evidence: Evidence, request: Request) -> Disagreement | None:
@@ -181,17 +187,17 @@ def _together(evidence: Evidence, request: Request) -> Disagreement | None:
 
 
 def _undefined_tangents(evidence: Evidence, request: Request) -> Disagreement | None:
-    return _said(
+    return _begin_with(
         "Mismatch in tangent values for output with an undefined tangent", undefined_tangents(evidence, request)
     )
 
 
 def _undefined_cotangents(evidence: Evidence, request: Request) -> Disagreement | None:
-    found = undefined_cotangents(evidence, request)
-    if found is None:
+    disagreement = undefined_cotangents(evidence, request)
+    if disagreement is None:
         return None
     warnings.warn(BREAKING, stacklevel=2)
-    return _said((UNHANDLED if found.kind == "refused" else NOT_ZERO) + NOTES, found)
+    return _begin_with((UNHANDLED if disagreement.kind == "refused" else NOT_ZERO) + NOTES, disagreement)
 
 
 def _zero_cotangents(evidence: Evidence, request: Request) -> Disagreement | None:
@@ -237,8 +243,8 @@ def _batched(evidence: Evidence, request: Request, check: str, **flags: Any) -> 
     mode: Mode = "reverse" if check == "batched_grad" else "forward"
     if evidence.analytical(mode).batched:  # the Jacobian that was compared is itself a vmapped derivative
         return None
-    found = GRADIENT_CLAIMS[check](evidence, request)
-    if found is None:
+    disagreement = GRADIENT_CLAIMS[check](evidence, request)
+    if disagreement is None:
         return None
     try:
         with restored(evidence.leaves), torch.random.fork_rng(devices=()), warnings.catch_warnings():
@@ -246,5 +252,5 @@ def _batched(evidence: Evidence, request: Request, check: str, **flags: Any) -> 
             parameters = {**ALL_OFF, **WITHOUT_JACOBIAN, **flags, f"check_{check}": True}
             torch_gradcheck(evidence.function, evidence.leaves, **parameters)
     except TorchGradcheckError as error:
-        return replace(found, text=f"{error}\n\ntorch.func.vmap: {found.text}")
+        return replace(disagreement, text=f"{error}\n\ntorch.func.vmap: {disagreement.text}")
     return None

@@ -26,7 +26,7 @@ class DeviceUse:
     absent: Mapping[str, str] = field(default_factory=dict)
     """Why devices cannot be used, by name, as another process has found; an empty text for those that can."""
     settings: Settings = field(default_factory=Settings)
-    _found: dict[str, Availability] = field(default_factory=dict)
+    _availability: dict[str, Availability] = field(default_factory=dict)
     _strings: dict[str, str] = field(default_factory=dict)
     _worked: set[str] = field(default_factory=set)
     """The device strings of those that did a tiny computation before their first case."""
@@ -37,21 +37,21 @@ class DeviceUse:
 
         What another process has not imported yet, it imports first: this one would go down with it.
         """
-        if profile.name not in self._found:
+        if profile.name not in self._availability:
             why = self.absent.get(profile.name)
             if why is None:
                 why = self._refusal(profile)
-            found = self._found[profile.name] = Availability(False, why) if why else availability(profile)
-            if found.present:
-                self._begin(profile, found.count)
-        return self._found[profile.name]
+            own = self._availability[profile.name] = Availability(False, why) if why else availability(profile)
+            if own.present:
+                self._begin(profile, own.count)
+        return self._availability[profile.name]
 
     def _refusal(self, profile: DeviceProfile) -> str:
         """Return why a device that is yet to be imported cannot be used, as another process finds; empty if it can."""
         if all(module in sys.modules for module in own_modules(profile)):
             return ""
-        found = ask([profile], self.settings)[profile.name]
-        return "" if found.present else found.reason
+        answer = ask([profile], self.settings)[profile.name]
+        return "" if answer.present else answer.reason
 
     def _begin(self, profile: DeviceProfile, count: int) -> None:
         string = profile.device_string
@@ -83,10 +83,10 @@ class DeviceUse:
         string = self.string(profile)
         if string not in self._worked or _is_plain(profile):
             return ""
-        found = fault(profile, string)
-        if found:
+        reason = fault(profile, string)
+        if reason:
             self.unusable.setdefault(_kind(profile), case)
-        return found
+        return reason
 
     def unusable_since(self, profile: DeviceProfile) -> str:
         """Return the id of the case that has made a device unusable; an empty string if none has."""

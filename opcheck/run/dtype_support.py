@@ -67,10 +67,10 @@ def _needs_a_graph(outcome: Outcome, case: Case) -> bool:
 
 def _cause(case: Case, session: RunSession) -> str:
     """Return what to write in the spec, and why; an empty string if the operator works in none of its dtypes."""
-    found = {dtype: _support(case, session, dtype) for dtype in case.claims.forward}
-    refused = [dtype for dtype, support in found.items() if support.answer == "refuses"]
-    works = [dtype for dtype in found if dtype not in refused and found[dtype].answer != "unknown"]
-    bare = [dtype for dtype in works if found[dtype].answer == "has no graph"]
+    support_of = {dtype: _support(case, session, dtype) for dtype in case.claims.forward}
+    refused = [dtype for dtype, support in support_of.items() if support.answer == "refuses"]
+    works = [dtype for dtype in support_of if dtype not in refused and support_of[dtype].answer != "unknown"]
+    bare = [dtype for dtype in works if support_of[dtype].answer == "has no graph"]
     pulled = [dtype for dtype in works if dtype in case.claims.backward and dtype not in bare]
     if not works:
         return ""
@@ -79,9 +79,9 @@ def _cause(case: Case, session: RunSession) -> str:
         kept = {} if pulled == list(filter(is_differentiable, works)) or not pulled else {"backward": grouped(pulled)}
         entries["dtypes"] = {"forward": grouped(works), **kept, **({"exact": True} if case.claims.exact else {})}
     if bare and not pulled:
-        lacks = ("backward",) if any(found[dtype].has_tangent for dtype in bare) else ("backward", "forward_ad")
-        entries["supports"] = dict.fromkeys(lacks, False)
-    reasons = [f"it refuses {', '.join(refused)} ({found[refused[0]].why})"] if refused else []
+        missing = ("backward",) if any(support_of[dtype].has_tangent for dtype in bare) else ("backward", "forward_ad")
+        entries["supports"] = dict.fromkeys(missing, False)
+    reasons = [f"it refuses {', '.join(refused)} ({support_of[refused[0]].why})"] if refused else []
     if bare:
         reasons.append("no output requires grad" + (f" in {', '.join(bare)}" if pulled else ""))
     return f"{_place(case)}{case.operator.id}: write {_written(case, entries)}: {', and '.join(reasons)}"
@@ -106,7 +106,7 @@ def _support(case: Case, session: RunSession, dtype: str) -> Support:
     tried = replace(case, dtype=dtype, variant=case.operator.variants[0])
     context = replace(session.context(tried, samples_to_run(tried)), cache=Cache(), requires_grad=False)
     differentiable = dtype in case.claims.backward and case.claims.supports.backward is not False
-    found = Support("unknown")
+    support = Support("unknown")
     for sample in context.samples:
         try:
             subject = context.subject(sample)
@@ -115,14 +115,14 @@ def _support(case: Case, session: RunSession, dtype: str) -> Support:
         except (*NO_REFUSAL, Untestable):
             continue
         except Exception as error:
-            found = found if found.answer == "has no graph" else Support("refuses", why=one_line(error))
+            support = support if support.answer == "has no graph" else Support("refuses", why=one_line(error))
             continue
         if not telling:
             continue
         if not differentiable or _has_graph(replace(context, requires_grad=True), sample):
             return Support("works")
-        found = Support("has no graph", found.has_tangent or _has_tangent(subject))
-    return found
+        support = Support("has no graph", support.has_tangent or _has_tangent(subject))
+    return support
 
 
 def _has_graph(context: Context, sample: Sample) -> bool:

@@ -79,12 +79,12 @@ def _message(case: Case, failures: list[Verdict], count: int, rerun: str, most: 
         parts.append(f"also: {names}")
     near = [expect for expect in case.expectations if any(about(expect, verdict.sample) for verdict in failures)]
     if near:
-        parts.append("\n".join(f"the spec expects something else: {_told(expect)}" for expect in near))
+        parts.append("\n".join(f"the spec expects something else: {_describe(expect)}" for expect in near))
     if rerun:
         parts.append(f"run just this: {rerun}")
     return "\n\n".join(part for part in parts if part)
 
 
-def _told(expect: Expect) -> str:
+def _describe(expect: Expect) -> str:
     match = "" if expect.match is None else f" and match = {expect.match!r}"
     return f'outcome = "{expect.outcome}"{match} ({expect.reason})'

@@ -178,23 +178,23 @@ def _states(device: str) -> Iterator[tuple[Any, Any]]:
 
 def _close_contexts() -> list[str]:
     """Close the saved-tensor hooks and the dual level that are still open. Return a description of each kind."""
-    found = []
+    closed = []
     hooks = 0
     while hooks < MOST_LEFT and not _no_hooks():
         saved_tensors_hooks(_unchanged, _unchanged).__exit__()  # removes the innermost pair of hooks
         hooks += 1
     if hooks:
-        found.append("saved-tensor hooks on")
+        closed.append("saved-tensor hooks on")
     if not _no_dual_level():
         forward_ad.exit_dual_level()  # type: ignore[no-untyped-call]
-        found.append("a dual level open")
-    return found
+        closed.append("a dual level open")
+    return closed
 
 
 def open_contexts() -> list[str]:
     """Return a description of each open context that would falsify derivatives."""
-    found = [] if _no_hooks() else ["saved-tensor hooks on"]
-    return found + ([] if _no_dual_level() else ["a dual level open"])
+    hooks = [] if _no_hooks() else ["saved-tensor hooks on"]
+    return hooks + ([] if _no_dual_level() else ["a dual level open"])
 
 
 def transform_is_open() -> bool:

@@ -44,7 +44,7 @@ def run(case: Case, session: RunSession, limit: float | None = None) -> Outcome:
     session.cause = None
     known = foreseen(case.expectations, session.engine)
     case = case if len(known) == len(case.expectations) else replace(case, expectations=known)
-    outcome = _skipped(case, session) or _spoilt(case, session) or _settled(case, session, _judged(case, session))
+    outcome = _skipped(case, session) or _refused(case, session) or _settled(case, session, _judged(case, session))
     seconds = time.perf_counter() - start
     if limit and seconds > limit and outcome.outcome == "passed":
         reason = f"time-out: it took {seconds:.1f} s, longer than {limit:g} s, and swallowed the interrupt"
@@ -72,17 +72,17 @@ def _skipped(case: Case, session: RunSession) -> Outcome | None:
     return Outcome.of(case, "skipped", reason) if reason else None
 
 
-def _spoilt(case: Case, session: RunSession) -> Outcome | None:
+def _refused(case: Case, session: RunSession) -> Outcome | None:
     """Return an error if derivatives can no longer be trusted in this process; else None."""
     if session.spoilt_by:
         reason = f"nothing can be tested in this process since {session.spoilt_by} left a transform of torch.func open"
     elif cause := session.devices.unusable_since(case.device):
         reason = f"not run: the device {case.device.name} is unusable since {cause}"
     else:
-        found = open_contexts()
-        if not found:
+        contexts = open_contexts()
+        if not contexts:
             return None
-        reason = f"nothing can be tested with {' and '.join(found)}, left so before this case"
+        reason = f"nothing can be tested with {' and '.join(contexts)}, left so before this case"
     return Outcome.of(case, "error", reason, f"{case.id}: {reason}\n\nrun just this: {session.rerun(case)}")
 
 
@@ -100,17 +100,17 @@ def _settled(case: Case, session: RunSession, outcome: Outcome) -> Outcome:
 
 def _judged(case: Case, session: RunSession) -> Outcome:
     with put_back(session.neutral, session.devices.string(case.device)) as left, _distinct_interrupts() as distinct:
-        found = _verdicts(case, session, distinct=distinct)
+        verdicts = _verdicts(case, session, distinct=distinct)
         if transform_is_open():
             session.spoilt_by = case.id
             left.changes.append("a transform of torch.func open")
     changes = [*left.changes, *(f"{change}, by its import" for change in session.imports.get(case.operator.id, ()))]
-    if isinstance(found, Outcome):
-        message = "\n".join([found.message, *map(_side_effect, changes)])
-        return replace(found, outcome="error", message=message) if changes else found
-    session.cause = next((verdict.cause for verdict in found if not verdict.passed), None)
+    if isinstance(verdicts, Outcome):
+        message = "\n".join([verdicts.message, *map(_side_effect, changes)])
+        return replace(verdicts, outcome="error", message=message) if changes else verdicts
+    session.cause = next((verdict.cause for verdict in verdicts if not verdict.passed), None)
     own = [fails(f"side effect: {_side_effect(change)}", _REMEDY) for change in changes]
-    outcome = judge(case, [*own, *found], session.rerun(case), session.engine)
+    outcome = judge(case, [*own, *verdicts], session.rerun(case), session.engine)
     return outcome if own or not outcome.is_bad else _said_once(outcome, case, session)
 
 
@@ -138,9 +138,9 @@ def _verdicts(case: Case, session: RunSession, *, distinct: bool) -> Sequence[Ve
             # They are about opcheck's own use of vmap, and what torch imports for it: users cannot act on them.
             warnings.filterwarnings("ignore", "There is a performance drop because we have not yet implemented")
             warnings.filterwarnings("ignore", "`torch.jit.script` is deprecated")
-            found = _checked(case, session)
+            verdicts = _checked(case, session)
         late = _late_error(case, session)
-        return found if late is None else late
+        return verdicts if late is None else late
     except Unresolved as error:
         document, index = case.operator.document, case.operator.index
         key = "target" if case.operator.spec.target else "name"

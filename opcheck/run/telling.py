@@ -28,9 +28,13 @@ def _telling(verdict: Verdict) -> tuple[int, int, int]:
 
 def _findings(verdict: Verdict) -> list[dict[str, Any]]:
     """Return the diagnosis of a verdict. The fields of other people's checks may have anything under its name."""
-    found = verdict.fields.get("diagnosis")
+    diagnosis = verdict.fields.get("diagnosis")
     keys = {"kind", "text", "fields"}
-    return found if isinstance(found, list) and all(isinstance(f, dict) and keys <= set(f) for f in found) else []
+    return (
+        diagnosis
+        if isinstance(diagnosis, list) and all(isinstance(f, dict) and keys <= set(f) for f in diagnosis)
+        else []
+    )
 
 
 def _rank(finding: dict[str, Any]) -> int:
@@ -46,11 +50,11 @@ def in_common(failures: Sequence[Verdict]) -> Iterator[str]:
     is said as well, since a single sample would suggest a constant.
     """
     diagnosed = [findings for findings in map(_findings, failures) if findings]
-    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    shared_by: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for own in diagnosed:
         for finding in own:
-            found.setdefault((finding["kind"], _place(finding)), []).append(finding)
-    for (kind, place), findings in found.items():
+            shared_by.setdefault((finding["kind"], _place(finding)), []).append(finding)
+    for (kind, place), findings in shared_by.items():
         says = {finding["text"].removeprefix(f"{place}: ").removesuffix(ALONE) for finding in findings}
         if len(findings) > 1 and kind != "unlike":
             shared = _shared_factor(findings) if kind == "factor" else says.pop() if len(says) == 1 else ""

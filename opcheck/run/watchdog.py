@@ -127,16 +127,16 @@ def _ending(pid: int) -> str:
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         try:
-            found = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
+            status = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
         except OSError:
             return "the process is gone"
-        if found is not None:
-            return _told(found.si_code == os.CLD_EXITED, found.si_status)
+        if status is not None:
+            return _describe(status.si_code == os.CLD_EXITED, status.si_status)
         time.sleep(0.02)
     return "the process closed its connection"
 
 
-def _told(exited: bool, status: int) -> str:
+def _describe(exited: bool, status: int) -> str:
     if exited:
         return f"the process exited, with status {status}"
     name = signal.Signals(status).name if status in signal.Signals._value2member_map_ else f"signal {status}"

@@ -36,8 +36,8 @@ class Given:
             dtypes.real_of(self.own): dtypes.real_of(case),
             self.own: case,
         }
-        found: torch.dtype = getattr(torch, pairs.get(name, name))
-        return found
+        dtype: torch.dtype = getattr(torch, pairs.get(name, name))
+        return dtype
 
     def leaf(self, dtype: torch.dtype) -> tuple[Tensor, Through]:
         """Return a copy as a leaf of the given dtype, and the map from the leaf to what the operator gets.

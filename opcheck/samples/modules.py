@@ -84,8 +84,8 @@ class ModuleCall:
 
     def given(self, kwargs: Mapping[str, Any]) -> dict[str, str]:
         """Return the keyword of each parameter and buffer that is among the keyword arguments of a call."""
-        found = {name: f"module.{name}" if f"module.{name}" in kwargs else name for name in self.state}
-        return {name: key for name, key in found.items() if key in kwargs}
+        keys = {name: f"module.{name}" if f"module.{name}" in kwargs else name for name in self.state}
+        return {name: key for name, key in keys.items() if key in kwargs}
 
 
 def construct(
@@ -156,8 +156,8 @@ def _refuse_unknown(init: Mapping[str, Init], parameters: Mapping[str, Any], buf
 def _drawn(init: Init, like: Tensor) -> Tensor:
     """Return values as a recipe says, with the shape, dtype and device of a tensor. Raises ValueError."""
     if init.values is not None:
-        given = recipes.Tensor.model_construct({"values"}, values=init.values)
-        values = draw(given, (), like.dtype)
+        recipe = recipes.Tensor.model_construct({"values"}, values=init.values)
+        values = draw(recipe, (), like.dtype)
         try:
             values = values.expand(like.shape).clone()
         except RuntimeError:

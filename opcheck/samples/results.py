@@ -34,16 +34,16 @@ def named(result: Any) -> list[tuple[str, Tensor]]:
 
     Raises Untestable if there is no tensor, or if there is an object that may contain one: it would go untested.
     """
-    found = []
+    results = []
     for path, part in leaves_of(result):
         if isinstance(part, Tensor):
-            found.append((path, part))
+            results.append((path, part))
         elif not isinstance(part, PLAIN):
             where = f" at output{path}" if path else ""
             raise Untestable(f"the operator returned {_what(part)}{where}; opcheck cannot look for tensors in it")
-    if not found:
+    if not results:
         raise Untestable(f"the operator returned {_what(result)}; it contains no tensor")
-    return found
+    return results
 
 
 def leaves_of(result: Any, path: str = "") -> Iterator[tuple[str, Any]]:

@@ -34,8 +34,8 @@ class TensorMaker:
         """Return the dtype that a recipe names in a case. `real` and `complex` have the precision of the case."""
         case = case or self.dtype
         follows = {"real": dtypes.real_of, "complex": dtypes.complex_of, "integer": dtypes.integer_of}
-        found: torch.dtype = getattr(torch, follows[name](case) if name in follows else name or case)
-        return found
+        dtype: torch.dtype = getattr(torch, follows[name](case) if name in follows else name or case)
+        return dtype
 
     def differentiated(self, recipe: Tensor, dtype: torch.dtype) -> bool:
         """Return whether to differentiate with respect to a tensor."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import tomli
 
-from opcheck.draft.draft import Draft, told
+from opcheck.draft.draft import Draft, what_happened
 from opcheck.draft.writing import comment, written
 from opcheck.spec.dtypes import grouped
 
@@ -108,7 +108,7 @@ class TestFound:
     ],
 )
 def test_a_comment_says_what_happened(reason, what):
-    assert told(reason) == what
+    assert what_happened(reason) == what
 
 
 def test_groups_stand_for_all_of_their_members():

@@ -35,12 +35,12 @@ def _twice(subject: Subject, one: int, other: int) -> Verdict:
     leaves[other] = copies((leaves[one],))[0]
     try:
         apart = Call.of(subject, leaves)
-        found = apart.pulled_back()
+        gradient = apart.pulled_back()
     except NO_REFUSAL:
         raise
     except Exception:
         return HOLDS  # the operator does not take equal values there
-    pieces = list(parts(found, map(real_size, leaves)))
+    pieces = list(parts(gradient, map(real_size, leaves)))
     leaves[other] = leaves[one]
     shared = Call.of(subject, leaves)
     what = f"one tensor as both {subject.leaf_names[one]} and {subject.leaf_names[other]}"
@@ -53,9 +53,9 @@ def _twice(subject: Subject, one: int, other: int) -> Verdict:
 
 def _memory(subject: Subject) -> Verdict:
     """Write to each output that shares memory with a leaf. Autograd must refuse it, or know of it."""
-    _, given, outputs = _with_copies(subject)
+    _, inputs, outputs = _with_copies(subject)
     for index, output in enumerate(outputs):
-        for number, tensor in enumerate(given):
+        for number, tensor in enumerate(inputs):
             if output.requires_grad and _share(tensor, output) and not _is_known(subject, index, number):
                 return fails(
                     f"aliasing: output {index} shares memory with {subject.leaf_names[number]} behind autograd's back",
@@ -80,16 +80,16 @@ def _share(one: Tensor, other: Tensor) -> bool:
 
 def _is_known(subject: Subject, index: int, number: int) -> bool:
     """Double an output in place. Tell whether autograd refuses it, or gives the leaf the gradient of what it is now."""
-    leaves, given, outputs = _with_copies(subject)
-    before = vector((given[number],))
+    leaves, copies, outputs = _with_copies(subject)
+    before = vector((copies[number],))
     try:
         outputs[index].mul_(2)
     except RuntimeError:
         return True
-    doubled = vector((given[number],)) != before
-    ones = torch.ones_like(given[number]) * (1 + 1j if given[number].is_complex() else 1)
-    (found,) = torch.autograd.grad(given[number], leaves[number], ones)
-    return bool((vector((found,))[doubled] == 2).all())
+    doubled = vector((copies[number],)) != before
+    ones = torch.ones_like(copies[number]) * (1 + 1j if copies[number].is_complex() else 1)
+    (gradient,) = torch.autograd.grad(copies[number], leaves[number], ones)
+    return bool((vector((gradient,))[doubled] == 2).all())
 
 
 check = per_sample(judge)

@@ -23,7 +23,7 @@ def judge(subject: Subject) -> Verdict:
     assert isinstance(call, ModuleCall)
     args, kwargs = subject.inputs.detached().fill()
     watched = {name: Watched.of(name, kwargs[key]) for name, key in call.given(kwargs).items() if name in call.buffers}
-    with evaluating(call.module), _buffers_at_the_end(call.module) as found:
+    with evaluating(call.module), _buffers_at_the_end(call.module) as after:
         subject.function.reseed()
         try:
             call(*args, **kwargs)
@@ -31,9 +31,9 @@ def judge(subject: Subject) -> Verdict:
             raise
         except Exception as error:
             return inapplicable(f"the module refuses the sample in evaluation mode: {one_line(error)}")
-    changes = [f"{name} is new" for name in found if name not in watched]
-    changes += [f"{name} is gone" for name in watched if name not in found]
-    changes += [watched[name].change(found[name]) for name in watched if name in found]
+    changes = [f"{name} is new" for name in after if name not in watched]
+    changes += [f"{name} is gone" for name in watched if name not in after]
+    changes += [watched[name].change(after[name]) for name in watched if name in after]
     changes = [change for change in changes if change]
     if not changes:
         return HOLDS
@@ -55,14 +55,14 @@ def evaluating(module: Module) -> Iterator[None]:
 @contextmanager
 def _buffers_at_the_end(module: Module) -> Iterator[dict[str, Tensor]]:
     """Yield a dict that will hold the buffers of a module as forward leaves them, changed in place or replaced."""
-    found: dict[str, Tensor] = {}
+    buffers: dict[str, Tensor] = {}
 
     def look(part: Module, args: Any, result: Any) -> None:
-        found.update(part.named_buffers())
+        buffers.update(part.named_buffers())
 
     handle = module.register_forward_hook(look)
     try:
-        yield found
+        yield buffers
     finally:
         handle.remove()
 

@@ -96,11 +96,14 @@ def _surroundings(subject: Subject) -> dict[str, Surroundings]:
     """Return what may surround a call, by what it is called."""
     kind = torch.device(subject.context.device).type
     autocast: Surroundings = partial(torch.autocast, kind, dtype=torch.bfloat16)
-    found: dict[str, Surroundings] = {"another number of threads": _more_threads, "deterministic mode": _deterministic}
+    surroundings: dict[str, Surroundings] = {
+        "another number of threads": _more_threads,
+        "deterministic mode": _deterministic,
+    }
     double = subject.context.dtype in (torch.float64, torch.complex128)
     if double and _is_available(autocast):  # other dtypes are what autocast is there to change
-        found["torch.autocast"] = autocast
-    return found
+        surroundings["torch.autocast"] = autocast
+    return surroundings
 
 
 def _result_in(subject: Subject, surroundings: Iterable[Surroundings]) -> Result:
@@ -118,12 +121,12 @@ def _recorded(subject: Subject, here: Result) -> Iterator[Verdict]:
         return
     call = Call.of(subject)
     try:
-        found = vector(vjp(call.outputs, call.leaves, call.cotangents, create_graph=True))
+        gradient = vector(vjp(call.outputs, call.leaves, call.cotangents, create_graph=True))
     except NO_REFUSAL:
         raise
     except Exception:
         return
-    yield compared(subject, "the gradients under create_graph=True", found, here.gradient)
+    yield compared(subject, "the gradients under create_graph=True", gradient, here.gradient)
 
 
 def _is_available(autocast: Surroundings) -> bool:
@@ -158,9 +161,9 @@ def _more_threads() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _both(subject: Subject, where: str, found: Result, expected: Result) -> Iterator[Verdict]:
-    yield compared(subject, f"the values {where}", found.value, expected.value)
-    yield compared(subject, f"the gradients {where}", found.gradient, expected.gradient)
+def _both(subject: Subject, where: str, got: Result, expected: Result) -> Iterator[Verdict]:
+    yield compared(subject, f"the values {where}", got.value, expected.value)
+    yield compared(subject, f"the gradients {where}", got.gradient, expected.gradient)
 
 
 def _in_place(subject: Subject, leaves: Sequence[Tensor], other: Subject) -> Iterator[Verdict]:
@@ -175,8 +178,8 @@ def _in_place(subject: Subject, leaves: Sequence[Tensor], other: Subject) -> Ite
     with torch.no_grad():
         for leaf, changed in zip(leaves, other.leaves, strict=True):
             leaf.copy_(changed)
-    found = result(Call.of(subject, leaves), subject)
-    yield from _both(subject, "of a call with tensors that have changed in place since the last one", found, expected)
+    again = result(Call.of(subject, leaves), subject)
+    yield from _both(subject, "of a call with tensors that have changed in place since the last one", again, expected)
 
 
 def _right_elsewhere(subject: Subject, other: Subject, there: Result) -> Verdict:

@@ -28,8 +28,8 @@ def judge(subject: Subject) -> Verdict:
         if output.requires_grad:
             if not claimed:
                 return fails(f"detached: {called(index, name)} requires grad, and supports.outputs leaves it out")
-        elif claimed and differentiable((output,)) and output.numel() and (found := _depends(subject, index)):
-            return fails(f"detached: {called(index, name)} does not require grad, but depends on the inputs", found)
+        elif claimed and differentiable((output,)) and output.numel() and (evidence := _depends(subject, index)):
+            return fails(f"detached: {called(index, name)} does not require grad, but depends on the inputs", evidence)
     return HOLDS
 
 
@@ -44,8 +44,8 @@ def _depends(subject: Subject, index: int) -> str:
         for step in (numbers.eps, 2 * numbers.eps)
     )
     steady = (fine - coarse).abs() <= 0.2 * fine.abs()
-    found = float(torch.where(steady, fine.abs(), torch.zeros_like(fine)).max())
-    return f"its derivative along a direction is up to {found:.4g} by differences" if found > numbers.atol else ""
+    slope = float(torch.where(steady, fine.abs(), torch.zeros_like(fine)).max())
+    return f"its derivative along a direction is up to {slope:.4g} by differences" if slope > numbers.atol else ""
 
 
 def _values(subject: Subject, index: int, leaves: Sequence[Tensor], point: Tensor, step: Tensor) -> Tensor:

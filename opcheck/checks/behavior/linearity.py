@@ -37,14 +37,14 @@ def _linear(subject: Subject, results: str, what: str, vectors: Sequence[Tensor]
 
     def verdicts() -> Iterator[Verdict]:
         for factor in FACTORS:
-            found = derivative(tuple(v * factor for v in vectors)) / factor
-            yield compared(subject, f"the {results} for {what} times {factor:g}, divided by it,", found, plain)
+            got = derivative(tuple(v * factor for v in vectors)) / factor
+            yield compared(subject, f"the {results} for {what} times {factor:g}, divided by it,", got, plain)
         if any(v.is_complex() for v in vectors):
-            found = derivative(_lazily_conjugated(vectors))
-            yield compared(subject, f"the {results} for lazily conjugated {what}", found, plain)
+            got = derivative(_lazily_conjugated(vectors))
+            yield compared(subject, f"the {results} for lazily conjugated {what}", got, plain)
         if _may_be_negated(subject):
-            found = derivative(_lazily_negated(vectors))
-            yield compared(subject, f"the {results} for lazily negated {what} (as after x.conj().imag)", found, plain)
+            got = derivative(_lazily_negated(vectors))
+            yield compared(subject, f"the {results} for lazily negated {what} (as after x.conj().imag)", got, plain)
 
     return first_failure(verdicts())
 

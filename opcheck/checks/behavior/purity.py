@@ -29,8 +29,8 @@ def judge(subject: Subject) -> Verdict:
         subject.result  # noqa: B018 - what a call keeps is then of this sample, whichever check has called before
     inputs = subject.context.realize(subject.sample)  # new ones: those of the subject have been given to the operator
     args, kwargs = inputs.fill(leaves := copies(inputs.leaves))
-    given = [*_tensors("argument", [*enumerate(args), *kwargs.items()]), *captured(subject.function.operator)]
-    watched = [Watched.of(name, tensor) for name, tensor in given]
+    tensors = [*_tensors("argument", [*enumerate(args), *kwargs.items()]), *captured(subject.function.operator)]
+    watched = [Watched.of(name, tensor) for name, tensor in tensors]
     outputs = subject.function.tested(subject.function.called(args, kwargs))
     if changed := _changed("forward", watched):
         return changed
@@ -74,9 +74,9 @@ def _changed(stage: str, watched: Iterable[Watched]) -> Verdict | None:
 
 def _tensors(kind: str, items: Iterable[tuple[int | str, Any]]) -> Iterator[tuple[str, Tensor]]:
     for index, item in items:
-        for path, found in leaves_of(item):
-            if isinstance(found, Tensor):
-                yield f"{kind} {index}{path}", found
+        for path, tensor in leaves_of(item):
+            if isinstance(tensor, Tensor):
+                yield f"{kind} {index}{path}", tensor
 
 
 check = per_sample(judge)

@@ -35,9 +35,9 @@ def judge(subject: Subject) -> Verdict:
 def _called(subject: Subject) -> tuple[Call, list[tuple[str, Tensor]]]:
     """Call the operator. Return the call, and the arguments and outputs that may be written to, with names."""
     leaves = copies(subject.leaves)
-    given = subject.inputs.in_slots(leaves, change=_copied)
-    own = {id(part) for part in parts([*given])}  # objects may hold tensors that are not those of the call
-    args, kwargs = built(given[0]), built(given[1])
+    slots = subject.inputs.in_slots(leaves, change=_copied)
+    own = {id(part) for part in parts([*slots])}  # objects may hold tensors that are not those of the call
+    args, kwargs = built(slots[0]), built(slots[1])
     outputs = differentiable(subject.function.tested(subject.function.called(args, kwargs)))
     arguments = [
         (f"argument {index}{path}", part)
@@ -45,8 +45,8 @@ def _called(subject: Subject) -> tuple[Call, list[tuple[str, Tensor]]]:
         for path, part in leaves_of(item)
         if isinstance(part, Tensor) and id(part) in own
     ]
-    found = [*arguments, *((f"output {index}", output) for index, output in enumerate(outputs))]
-    return Call(leaves, outputs), [item for item in found if item[1].layout is torch.strided and item[1].numel()]
+    tensors = [*arguments, *((f"output {index}", output) for index, output in enumerate(outputs))]
+    return Call(leaves, outputs), [item for item in tensors if item[1].layout is torch.strided and item[1].numel()]
 
 
 def _copied(item: Any) -> Any:
@@ -69,10 +69,10 @@ def _change(tensor: Tensor) -> bool:
 def _after(subject: Subject, call: Call, name: str) -> Verdict:
     """Run backward after a change. Raising is right, and so are the gradients of an ordinary call."""
     try:
-        found = call.pulled_back()
+        gradient = call.pulled_back()
     except RuntimeError:
         return HOLDS
-    verdict = compared(subject, "the gradients", found, ordinary(subject).gradient)
+    verdict = compared(subject, "the gradients", gradient, ordinary(subject).gradient)
     if not verdict.is_failure:
         return verdict
     return fails(

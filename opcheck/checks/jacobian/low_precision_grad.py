@@ -65,9 +65,9 @@ class _Judge:
             return self._untested("no output requires grad: there is no backward pass")
         if not all(any(map(torch.numel, tensors)) for tensors in (subject.leaves, directions.cotangents)):
             return self._untested("inputs or outputs are empty")
-        found = _tried(subject, directions)
-        if isinstance(found, Verdict):
-            return found
+        got = _tried(subject, directions)
+        if isinstance(got, Verdict):
+            return got
         for count in NUDGES:
             try:
                 exact = _exact(subject, truth, directions, count)
@@ -77,7 +77,7 @@ class _Judge:
                 return cannot(
                     f"low_precision_grad: {truth.source} would tell what is right, but raises {one_line(error)}"
                 )
-            verdict = first_failure(_verdicts(subject, truth, directions, found, exact))
+            verdict = first_failure(_verdicts(subject, truth, directions, got, exact))
             if verdict.passed:
                 break
         if bool(exact["gradients"].condition.isfinite().any()):
@@ -134,9 +134,9 @@ def _exact(subject: Subject, truth: Truth, directions: Directions, count: int) -
         return FirstOrder.of(truth.at(inputs), inputs, wide)
 
     right, unit = at(lambda tensor: tensor), rounding_unit(subject.context.dtype)
-    moved = [found for move in nudges(unit, count) if (found := tried(partial(at, move))) is not None]
+    moved = [result for move in nudges(unit, count) if (result := tried(partial(at, move))) is not None]
     return {
-        part: Exact.of(getattr(right, part), [getattr(found, part) for found in moved], unit)
+        part: Exact.of(getattr(right, part), [getattr(result, part) for result in moved], unit)
         for part, _ in names_of_parts(subject)
     }
 
@@ -146,7 +146,7 @@ def _wide(tensor: Tensor) -> Tensor:
 
 
 def _verdicts(
-    subject: Subject, truth: Truth, directions: Directions, found: FirstOrder, exact: dict[str, Exact]
+    subject: Subject, truth: Truth, directions: Directions, results: FirstOrder, exact: dict[str, Exact]
 ) -> Iterator[Verdict]:
     """Compare part by part: with what is exact, then with what the reference gives in the same dtype."""
     reference = None
@@ -154,7 +154,7 @@ def _verdicts(
         other = by_reference(subject, subject.inputs)
         reference = tried(partial(FirstOrder.of, other.function, subject.inputs, directions))
     for part, names in names_of_parts(subject):
-        got = getattr(found, part)
+        got = getattr(results, part)
         yield _within_rounding(subject, truth, exact[part], got, names)
         if reference is not None:
             yield _like_reference(subject, exact[part], got, getattr(reference, part), part)
@@ -218,9 +218,9 @@ class _Report:
 
     def factor(self, at: int) -> str:
         """Return by which factor a tensor is off, as a whole."""
-        found, right, allowed = (float(part[at]) for part in (self.values, self.exact.value, self.allowed))
+        got, right, allowed = (float(part[at]) for part in (self.values, self.exact.value, self.allowed))
         name = self.names[at - self.count]
-        return f"{name} as a whole is {found / right:.4g} times what it should be; allowed: 1 +- {allowed / right:.2g}"
+        return f"{name} as a whole is {got / right:.4g} times what it should be; allowed: 1 +- {allowed / right:.2g}"
 
     def place(self, at: int) -> str:
         """Return what messages call an entry, as in `the gradient of weight[2, 0]`."""

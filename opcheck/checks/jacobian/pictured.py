@@ -20,15 +20,15 @@ def pictured(pair: Pair) -> list[dict[str, Any]]:
     """
     excess = blocks(pair.excess, pair.outputs, pair.leaves)
     worst = {(i, j): float(block.max()) for i, row in enumerate(excess) for j, block in enumerate(row) if block.numel()}
-    found: list[dict[str, Any]] = []
+    windows: list[dict[str, Any]] = []
     room = MOST * MOST
     for place in sorted((place for place in worst if worst[place] > 0), key=lambda place: -worst[place]):
         window = _window(pair, *place)
         size = window["rows"] * window["columns"]
-        if not found or size <= room:
-            found.append(window)
+        if not windows or size <= room:
+            windows.append(window)
             room -= min(size, room)
-    return found
+    return windows
 
 
 def _window(pair: Pair, i: int, j: int) -> dict[str, Any]:

@@ -37,20 +37,20 @@ def raw_gradients(outputs: tuple[Tensor, ...], leaves: tuple[Tensor, ...]) -> li
     torch/csrc/autograd/engine.cpp), so that a float32 gradient for a float64 input shows only as lost digits. Here the
     gradient is looked at where it is returned.
     """
-    found: list[RawGradient] = []
+    gradients: list[RawGradient] = []
     nodes = functions_of(outputs)
     if not nodes:
-        return found
+        return gradients
     for node in nodes:
-        _watch(node, found)
+        _watch(node, gradients)
     differentiable = [output for output in outputs if output.requires_grad]
     if differentiable:
         cotangents = [torch.ones_like(output) for output in differentiable]
         torch.autograd.grad(differentiable, leaves, cotangents, allow_unused=True)
-    return found
+    return gradients
 
 
-def _watch(node: Any, found: list[RawGradient]) -> None:
+def _watch(node: Any, gradients: list[RawGradient]) -> None:
     """Record what a node's backward returns. The engine looks `apply` up on the node itself.
 
     Since torch 2.14 it calls `apply_boxed` instead, with a list of cotangents, for a function with `boxed_grads_call`.
@@ -65,7 +65,7 @@ def _watch(node: Any, found: list[RawGradient]) -> None:
         for position, gradient in enumerate(result if isinstance(result, tuple) else (result,)):
             target = expected.get(position)
             if isinstance(gradient, Tensor) and target is not None:
-                found.append(RawGradient(type(node).__name__, position, gradient.detach(), *target))
+                gradients.append(RawGradient(type(node).__name__, position, gradient.detach(), *target))
         return result
 
     for name in ("apply", "apply_boxed"):

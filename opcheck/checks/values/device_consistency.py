@@ -40,13 +40,13 @@ def _verdicts(subject: Subject, cpu: Finer) -> Iterator[Verdict]:
         yield _gradients(subject, cpu)
     if claims.supports.forward_ad and is_strided(subject):
         tangents = vectors_like(subject.leaves)
-        found = _asked("forward_ad", lambda: pushed_forward(subject.function, subject.inputs, tangents))
+        pushed_here = _derive("forward_ad", lambda: pushed_forward(subject.function, subject.inputs, tangents))
         names = [f"tangent of {name}" for name in differentiable_names(subject)]
 
         def pushed(at: Finer) -> Results:
             return pushed_forward(at.function, at.inputs, tangents)
 
-        yield _compared(subject, cpu, names, found, pushed, (*STEADY, "forward_ad"))
+        yield _compared(subject, cpu, names, pushed_here, pushed, (*STEADY, "forward_ad"))
 
 
 def _gradients(subject: Subject, cpu: Finer) -> Verdict:
@@ -55,16 +55,16 @@ def _gradients(subject: Subject, cpu: Finer) -> Verdict:
     if not outputs:
         return HOLDS
     cotangents = cotangents_of(outputs)
-    found = _asked("backward", lambda: vjp(outputs, subject.leaves, cotangents))
+    gradients = _derive("backward", lambda: vjp(outputs, subject.leaves, cotangents))
     names = [f"gradient of {name}" for name in subject.leaf_names]
 
     def pulled(at: Finer) -> Results:
         return pulled_back(at.function, at.inputs, cotangents)[1]
 
-    return _compared(subject, cpu, names, found, pulled, (*STEADY, "backward"))
+    return _compared(subject, cpu, names, gradients, pulled, (*STEADY, "backward"))
 
 
-def _asked(check: str, derivative: Callable[[], Results]) -> Results:
+def _derive(check: str, derivative: Callable[[], Results]) -> Results:
     """Return a derivative. Raises Blocked if it does not work, which `check` is there to say."""
     try:
         return derivative()

@@ -73,15 +73,15 @@ class _Judge:
         if finer is None:
             return HOLDS  # before a sample is judged, the operator has been called
         try:
-            found = finer.contradicts(subject.outputs, subject.output_names, values)
+            difference = finer.contradicts(subject.outputs, subject.output_names, values)
         except NO_REFUSAL:
             raise
         except Exception as error:
             why = f"dtypes: {finer.dtype} is claimed, and would tell what is right in {self.dtype}"
             return cannot(f"{why}, but raises {one_line(error)}")
-        if not found:
+        if not difference:
             return HOLDS
-        title = f"dtypes: values in {self.dtype} are not those in {finer.dtype} for the same numbers: {found}"
+        title = f"dtypes: values in {self.dtype} are not those in {finer.dtype} for the same numbers: {difference}"
         return fails(title, _take_out(self.dtype, "forward"))
 
     def _gradients(self, subject: Subject) -> Verdict:

@@ -87,18 +87,18 @@ class Cluster:
         """The number of CPUs of the cluster."""
         return max(int(self._ray.cluster_resources().get("CPU", 1)), 1)
 
-    def lacks(self, asked: Mapping[str, float]) -> str:
+    def lacks(self, resources: Mapping[str, float]) -> str:
         """Return what the cluster has, in words, if no node of it has what a task asks for; else an empty string."""
         nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
-        wanted = {KNOWN.get(name, name): amount for name, amount in demand(asked).items()}
+        wanted = {KNOWN.get(name, name): amount for name, amount in demand(resources).items()}
         if any(all(node.get(name, 0) >= amount for name, amount in wanted.items()) for node in nodes):
             return ""
-        return "; ".join(sorted({_told(node) for node in nodes})) or "no nodes"
+        return "; ".join(sorted({_describe_node(node) for node in nodes})) or "no nodes"
 
-    def start(self, function: Callable[..., Any], asked: Mapping[str, float], *arguments: object) -> Any:
+    def start(self, function: Callable[..., Any], resources: Mapping[str, float], *arguments: object) -> Any:
         """Start a task, once there is room for it. Return what stands for its result."""
-        own = {name: amount for name, amount in demand(asked).items() if name not in KNOWN}
-        known = {name: amount for name, amount in demand(asked).items() if name in KNOWN}
+        own = {name: amount for name, amount in demand(resources).items() if name not in KNOWN}
+        known = {name: amount for name, amount in demand(resources).items() if name in KNOWN}
         # No retries of Ray's: a task that is tried again is run in another way. And one process for many tasks.
         remote = self._ray.remote(max_retries=0, max_calls=0)(function)
         task = remote.options(resources=own, name=f"opcheck:{function.__name__}", **known).remote(*arguments)
@@ -121,21 +121,21 @@ class Cluster:
             raise Died(_first_sentence(error)) from None
 
 
-def demand(asked: Mapping[str, float]) -> dict[str, float]:
+def demand(resources: Mapping[str, float]) -> dict[str, float]:
     """Return the resources of a task: those that a profile names, and one CPU if it does not say how many."""
-    return {"num_cpus": 1.0, **asked}
+    return {"num_cpus": 1.0, **resources}
 
 
-def told(resources: Mapping[str, float]) -> str:
+def describe(resources: Mapping[str, float]) -> str:
     """Return resources in words: `1 num_cpus, 0.25 num_gpus`."""
     return ", ".join(f"{amount:g} {name}" for name, amount in resources.items())
 
 
-def _told(node: Mapping[str, float]) -> str:
+def _describe_node(node: Mapping[str, float]) -> str:
     back = {name: option for option, name in KNOWN.items()}
     hidden = ("memory", "object_store_memory")
     shown = {back.get(name, name): node[name] for name in sorted(node) if name not in hidden and ":" not in name}
-    return told({name: math.floor(amount * 100) / 100 for name, amount in shown.items()}) or "nothing"
+    return describe({name: math.floor(amount * 100) / 100 for name, amount in shown.items()}) or "nothing"
 
 
 def _last_line(error: BaseException) -> str:

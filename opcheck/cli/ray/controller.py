@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from opcheck.cli.output import terminated_as_interrupt
-from opcheck.cli.ray.cluster import Broken, Cluster, Died, demand, told
+from opcheck.cli.ray.cluster import Broken, Cluster, Died, demand, describe
 from opcheck.cli.ray.task import Job, Part, digest, run_part, run_part_contained
 from opcheck.cli.request import RequestError
 from opcheck.cli.workers import outcome_at_death
@@ -140,16 +140,18 @@ class _Loop:
         named = self.session.config.stash[PLUGIN].names("device")
         devices = {item.case.device.name: item.case.device for item in items}
         self._look_for_resources(device for name, device in devices.items() if name in named)
-        found = {name: self.cluster.lacks(device.resources) for name, device in devices.items()}
-        return {name: f"no node of the Ray cluster has it; it has {text}" for name, text in found.items() if text}
+        lacking = {name: self.cluster.lacks(device.resources) for name, device in devices.items()}
+        return {name: f"no node of the Ray cluster has it; it has {text}" for name, text in lacking.items() if text}
 
     def _look_for_resources(self, devices: Iterable[DeviceProfile]) -> None:
         """Raise RequestError if no node of the cluster has what a device asks for."""
         for device in {device.name: device for device in devices}.values():
-            found = self.cluster.lacks(device.resources)
-            if found:
-                asked = told(demand(device.resources))
-                why = f"no node of the Ray cluster has what a task on {device.name} asks for: {asked}; it has {found}"
+            lacking = self.cluster.lacks(device.resources)
+            if lacking:
+                needed = describe(demand(device.resources))
+                why = (
+                    f"no node of the Ray cluster has what a task on {device.name} asks for: {needed}; it has {lacking}"
+                )
                 raise RequestError([why + (_ADVICE if self.cluster.is_local else "")])
 
     def _start(self, task: Task) -> None:
@@ -181,8 +183,8 @@ class _Loop:
 
     def _report(self, task: Task, reports: list[Mapping[str, Any]]) -> None:
         restore = self.session.config.hook.pytest_report_from_serializable
-        found = [restore(config=self.session.config, data=data) for data in reports]
-        for nodeid, own in groupby(found, key=lambda report: report.nodeid):
+        restored = [restore(config=self.session.config, data=data) for data in reports]
+        for nodeid, own in groupby(restored, key=lambda report: report.nodeid):
             if nodeid in task.items:
                 self._log(task, nodeid, list(own))
 

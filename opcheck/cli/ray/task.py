@@ -72,8 +72,8 @@ class Answer:
 
 def versions() -> dict[str, str]:
     """Return the versions that must be the same on all nodes. Does not import torch."""
-    found = {name: importlib.metadata.version(name) for name in ("opcheck", "torch")}
-    return {**found, "Python": ".".join(platform.python_version_tuple()[:2])}
+    installed = {name: importlib.metadata.version(name) for name in ("opcheck", "torch")}
+    return {**installed, "Python": ".".join(platform.python_version_tuple()[:2])}
 
 
 def digest(path: Path) -> str:
@@ -116,10 +116,10 @@ def run_part_contained(job: Job, part: Part) -> Answer:
 def _refusal(job: Job, part: Part) -> str:
     """Return why this node must not run cases of a run; an empty string if it may."""
     node = socket.gethostname()
-    found = versions()
+    installed = versions()
     for name, wanted in job.versions.items():
-        if found[name] != wanted:
-            return f"the node {node} has {name} {found[name]}, and the run began with {wanted}"
+        if installed[name] != wanted:
+            return f"the node {node} has {name} {installed[name]}, and the run began with {wanted}"
     try:
         os.chdir(job.folder)
         same = digest(Path(part.file)) == job.files[part.file]
