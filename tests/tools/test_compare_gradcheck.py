@@ -74,17 +74,17 @@ def test_a_difference_is_told(tool, monkeypatch, capsys):
 def test_differences_are_expected_if_they_are_listed_as_they_are(tool):
     known = [tool.Difference("mine", 1, "float64", "True", "False", reason="torch is wrong")]
     found = tool.Difference("mine", 1, "float64", "True", "False", "mine[7]")
-    assert tool.unexpected([found], known, all_asked=True) == []
+    assert tool.unexpected([found], known, is_whole=True) == []
     for changed in ({"operator": "other"}, {"order": 2}, {"dtype": "complex128"}, {"torch": "refused: RuntimeError"}):
         other = replace(found, **changed)
-        assert tool.unexpected([found, other], known, all_asked=True) == [f"not listed: {other}"]
+        assert tool.unexpected([found, other], known, is_whole=True) == [f"not listed: {other}"]
 
 
 def test_an_entry_that_no_sample_meets_is_told_only_if_all_were_asked_about(tool):
     known = [tool.Difference("mine", 1, "float64", "True", "False", reason="torch is wrong")]
     gone = "listed, but there is none: mine, order 1, float64: opcheck True, torch False"
-    assert tool.unexpected([], known, all_asked=True) == [gone]
-    assert tool.unexpected([], known, all_asked=False) == []
+    assert tool.unexpected([], known, is_whole=True) == [gone]
+    assert tool.unexpected([], known, is_whole=False) == []
 
 
 def test_the_list_gives_reasons_and_has_each_entry_once(tool):
