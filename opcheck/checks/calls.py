@@ -59,8 +59,7 @@ class Call:
 
     def pulled_back(self, cotangents: Sequence[Tensor] | None = None) -> Tensor:
         """Return the gradients of all leaves by one backward pass, of shape (N,). The graph is retained."""
-        given = self.cotangents if cotangents is None else cotangents
-        return vector(vjp(self.outputs, self.leaves, given))
+        return vector(vjp(self.outputs, self.leaves, self.cotangents if cotangents is None else cotangents))
 
     def gradients(self, cotangents: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """Return the gradients that can be differentiated themselves, for cotangents that require grad."""

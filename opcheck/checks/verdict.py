@@ -81,7 +81,7 @@ def fails(title: str, detail: str = "", **fields: Any) -> Verdict:
 
 def refused(kind: CheckKind, title: str) -> Verdict:
     """Return the verdict that the operator raises an error instead of doing what it claims."""
-    fields = {} if kind.asked or not kind.needs else remedy(f"supports.{kind.needs[-1]}", False)
+    fields = {} if kind.on_request or not kind.needs else remedy(f"supports.{kind.needs[-1]}", False)
     return Verdict(False, title, kind.remedy, fields=fields, refused=True)
 
 

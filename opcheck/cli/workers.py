@@ -70,10 +70,10 @@ class Workers:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_handlecrashitem(self, crashitem: str, report: Any, sched: Any) -> None:
-        """Give a case that ended its process an outcome. Restart a case whose process was spoilt by another one."""
+        """Give a case that ended its process an outcome. Restart a case whose process was broken by another one."""
         death = self._deaths.get(report.node.gateway.id, Death("the process is gone"))
-        spoilt = death.sign is not None and death.sign.doing == "spoilt"
-        if spoilt:  # by a case that has an outcome, so that this comes to an end
+        broken = death.sign is not None and death.sign.doing == "broken"
+        if broken:  # by a case that has an outcome, so that this comes to an end
             report.outcome = "rescheduled"
             sched.mark_test_pending(crashitem)
             return

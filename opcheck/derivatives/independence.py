@@ -131,9 +131,9 @@ def _reach(values: Callable[[Tensors], Tensors], leaves: Tensors, outputs: Tenso
         changes &= half.view([-1 if own == dim else 1 for own in range(leaf.dim())])
     by = leaf * 0.0117 + 0.00131  # a small change is enough to be seen, and likely to be valid
     moved = torch.empty_like(leaf).copy_(torch.addcmul(leaf, by, changes.to(leaf)))
-    found = values(tuple(moved if k == number else own.clone() for k, own in enumerate(leaves)))
+    others = values(tuple(moved if k == number else own.clone() for k, own in enumerate(leaves)))
     changed = []
-    for before, after in zip(outputs, found, strict=True):
+    for before, after in zip(outputs, others, strict=True):
         differ = ((before != after) & ~(before.isnan() & after.isnan())).cpu()
         dims = range(differ.dim())
         changed.append([differ.movedim(dim, 0).flatten(1).any(1) if differ.dim() > 1 else differ for dim in dims])

@@ -148,17 +148,17 @@ def _times(block: Block, factor: complex, what: str, predicted: Tensor) -> Itera
     alone = int((block.n.abs().amax((1, 3)) > block.numbers.atol).sum()) < 2
     if alone and not simple:
         return
-    given = complex(real or 0, imag or 0) if simple else complex(f"{factor:.4g}")
-    if given in (0, 1, -1):
+    value = complex(real or 0, imag or 0) if simple else complex(f"{factor:.4g}")
+    if value in (0, 1, -1):
         return
-    text, count, sizes = f"{given:.4g}", 0.0, list[str]()
-    if given.imag == 0:
-        text = str(Fraction(given.real).limit_denominator(10**9)) if simple else f"{given.real:.4g}"
-        count = round(max(given.real, 1 / given.real), 6)
+    text, count, sizes = f"{value:.4g}", 0.0, list[str]()
+    if value.imag == 0:
+        text = str(Fraction(value.real).limit_denominator(10**9)) if simple else f"{value.real:.4g}"
+        count = round(max(value.real, 1 / value.real), 6)
         sizes = _sizes(block, count) if simple else []
     says = f"the {what} is {text} times what it should be" + (f" ({count:g} = {' or '.join(sizes)})" if sizes else "")
     says += ", as far as a single number tells" * alone
-    number = [given.real, given.imag] if given.imag else given.real
+    number = [value.real, value.imag] if value.imag else value.real
     sides = {"input": block.leaf, "output": block.output}
     elements = [
         f"number of elements of the {name}" for name, tensor in sides.items() if simple and tensor.numel() == count

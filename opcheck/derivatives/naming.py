@@ -170,10 +170,10 @@ def _of_slices(objection: Objection, colors: Colors, names: Names) -> Disagreeme
 
 def _one_of_each(entries: Iterable[Entry]) -> list[Entry]:
     """Return the worst entries first; of an element of a complex leaf the worse part."""
-    found: dict[tuple[object, ...], Entry] = {}
+    first: dict[tuple[object, ...], Entry] = {}
     for entry in sorted(entries, key=lambda entry: -abs(entry.analytical - entry.numerical)):
-        found.setdefault((entry.output, entry.leaf, entry.output_index, entry.output_part, entry.leaf_index), entry)
-    return list(found.values())
+        first.setdefault((entry.output, entry.leaf, entry.output_index, entry.output_part, entry.leaf_index), entry)
+    return list(first.values())
 
 
 @dataclass(frozen=True)

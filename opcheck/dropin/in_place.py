@@ -231,8 +231,8 @@ def _add(target: Tensor, move: Tensor | float) -> None:
         target[tuple(index)] += move[tuple(index)]
 
 
-def _expect_same(expected: Sequence[Kind], found: Sequence[Kind], step: float) -> None:
-    kinds = zip(*expected, strict=True), zip(*found, strict=True)
+def _expect_same(expected: Sequence[Kind], got: Sequence[Kind], step: float) -> None:
+    kinds = zip(*expected, strict=True), zip(*got, strict=True)
     for what, one, other in zip(("shape", "dtype"), *kinds, strict=False):
         if one != other:
             raise OutputsChange(

@@ -13,8 +13,8 @@ from typing import Any, Literal
 
 PACKAGE = Path(__file__).resolve().parent.parent
 
-Doing = Literal["starting", "case", "idle", "spoilt"]
-"""starting: it imports what specs name; case: it runs a case; idle: it is between cases; spoilt: a case has changed
+Doing = Literal["starting", "case", "idle", "broken"]
+"""starting: it imports what specs name; case: it runs a case; idle: it is between cases; broken: a case has changed
 something that cannot be restored, so the process must end."""
 
 TIMED_OUT = "Timeout ("

@@ -74,8 +74,8 @@ def _skipped(case: Case, session: RunSession) -> Outcome | None:
 
 def _refused(case: Case, session: RunSession) -> Outcome | None:
     """Return an error if derivatives can no longer be trusted in this process; else None."""
-    if session.spoilt_by:
-        reason = f"nothing can be tested in this process since {session.spoilt_by} left a transform of torch.func open"
+    if session.broken_by:
+        reason = f"nothing can be tested in this process since {session.broken_by} left a transform of torch.func open"
     elif cause := session.devices.unusable_since(case.device):
         reason = f"not run: the device {case.device.name} is unusable since {cause}"
     else:
@@ -102,7 +102,7 @@ def _judged(case: Case, session: RunSession) -> Outcome:
     with put_back(session.neutral, session.devices.string(case.device)) as left, _distinct_interrupts() as distinct:
         verdicts = _verdicts(case, session, distinct=distinct)
         if transform_is_open():
-            session.spoilt_by = case.id
+            session.broken_by = case.id
             left.changes.append("a transform of torch.func open")
     changes = [*left.changes, *(f"{change}, by its import" for change in session.imports.get(case.operator.id, ()))]
     if isinstance(verdicts, Outcome):

@@ -42,7 +42,7 @@ class RunSession:
     """What the checks of one operator share."""
     cause: BaseException | None = None
     """The exception behind the failure of the last case, for debuggers."""
-    spoilt_by: str = ""
+    broken_by: str = ""
     """The id of a case that has changed something that cannot be restored; empty if there is none."""
     callables: dict[str, Callable[..., Any]] = field(default_factory=dict)
     """Operators passed in from Python, by path."""
@@ -121,7 +121,7 @@ class RunSession:
     @property
     def lost_to(self) -> str:
         """The id of the case that this process cannot recover from; empty if there is none."""
-        return self.spoilt_by or next(iter(self.devices.unusable.values()), "")
+        return self.broken_by or next(iter(self.devices.unusable.values()), "")
 
 
 def unresolved(operator: Operator, settings: Settings) -> list[Problem]:

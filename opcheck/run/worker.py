@@ -35,12 +35,12 @@ class OwnProcess:
         gc.enable()
 
     @contextmanager
-    def busy(self, case: str, spoilt_by: str = "") -> Iterator[None]:
+    def busy(self, case: str, broken_by: str = "") -> Iterator[None]:
         """Record that a case runs. The process ends with a traceback where it takes too long, even in C.
 
-        spoilt_by: the case that has spoilt this process. If there is one, the process ends, and another one takes over.
+        broken_by: the case that has broken this process. If there is one, the process ends, and another one takes over.
         """
-        if spoilt_by:
+        if broken_by:
             os._exit(1)
         if self._seconds:  # a thread that needs no lock of Python's, which an operator that hangs in C may hold
             faulthandler.dump_traceback_later(self._seconds, exit=True, file=self._trace)
@@ -83,12 +83,12 @@ class Worker(OwnProcess):
         self.lifeline.say("idle")
 
     @contextmanager
-    def busy(self, case: str, spoilt_by: str = "") -> Iterator[None]:
+    def busy(self, case: str, broken_by: str = "") -> Iterator[None]:
         """Record that a case runs."""
-        if spoilt_by:
-            self.lifeline.say("spoilt", spoilt_by)
+        if broken_by:
+            self.lifeline.say("broken", broken_by)
         self._forget_output()
-        with super().busy(case, spoilt_by):
+        with super().busy(case, broken_by):
             self.lifeline.say("case", case)
             try:
                 yield

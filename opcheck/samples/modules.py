@@ -48,7 +48,7 @@ class ModuleCall:
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Return what the module returns. State that is not among the arguments is its own."""
-        state = self.state | {name: kwargs.pop(key) for name, key in self.given(kwargs).items()}
+        state = self.state | {name: kwargs.pop(key) for name, key in self.named_in(kwargs).items()}
         if self.module.training:
             state |= {name: state[name].clone() for name in self.buffers}
         return torch.func.functional_call(self.module, state, args, kwargs)
@@ -82,7 +82,7 @@ class ModuleCall:
         """Return the keyword for each parameter and buffer, beside these arguments of forward."""
         return {name: f"module.{name}" if name in kwargs else name for name in self.state}
 
-    def given(self, kwargs: Mapping[str, Any]) -> dict[str, str]:
+    def named_in(self, kwargs: Mapping[str, Any]) -> dict[str, str]:
         """Return the keyword of each parameter and buffer that is among the keyword arguments of a call."""
         keys = {name: f"module.{name}" if f"module.{name}" in kwargs else name for name in self.state}
         return {name: key for name, key in keys.items() if key in kwargs}

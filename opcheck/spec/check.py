@@ -34,7 +34,7 @@ class CheckKind:
     methods: bool = False
     """Whether methods are tested too. A method records the same graph as its function, so one check in each mode is
     enough."""
-    asked: bool = False
+    on_request: bool = False
     """Whether the spec has to ask for it, under `orders`."""
     applies: str | Callable[[Any], bool] = ""
     """The property of an operator, or a predicate, that tells whether it applies; empty: it always does."""
@@ -53,7 +53,7 @@ class CheckKind:
 
     def claimed(self, operator: Any, supports: Any) -> bool:
         """Tell whether an operator, with what it supports on a device, makes the claim that this check tests."""
-        if self.asked and self.name not in operator.spec.orders:
+        if self.on_request and self.name not in operator.spec.orders:
             return False
         if self.of_disclaimers and not operator.has_disclaimers(supports):
             return False
@@ -69,6 +69,6 @@ class CheckKind:
     @property
     def remedy(self) -> str:
         """How a spec says that the claim is not meant to hold. Empty: no key of `supports` says so."""
-        if self.asked:
+        if self.on_request:
             return f'if this is how it should be, take "{self.name}" out of orders'
         return f"if this is how it should be, write supports.{self.needs[-1]} = false" if self.needs else ""

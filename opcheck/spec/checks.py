@@ -189,7 +189,7 @@ BUILTIN = (
         "opcheck.checks.jacobian.compare:check",
         needs=("backward", "second_order"),
         rests_on=(*SOUND, "saved", "backward", "rev_over_rev"),
-        asked=True,
+        on_request=True,
     ),
     CheckKind(
         "masked",

@@ -68,8 +68,8 @@ def _memory(subject: Subject) -> Verdict:
 def _with_copies(subject: Subject) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...], tuple[Tensor, ...]]:
     """Return leaves, copies of them that may be written to, and the outputs for the copies."""
     leaves = copies(subject.leaves)
-    given = tuple(leaf.clone() for leaf in leaves)
-    return leaves, given, differentiable(subject.function(*given))
+    cloned = tuple(leaf.clone() for leaf in leaves)
+    return leaves, cloned, differentiable(subject.function(*cloned))
 
 
 def _share(one: Tensor, other: Tensor) -> bool:

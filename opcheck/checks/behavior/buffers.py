@@ -22,7 +22,8 @@ def judge(subject: Subject) -> Verdict:
     call = subject.function.operator
     assert isinstance(call, ModuleCall)
     args, kwargs = subject.inputs.detached().fill()
-    watched = {name: Watched.of(name, kwargs[key]) for name, key in call.given(kwargs).items() if name in call.buffers}
+    keys = {name: key for name, key in call.named_in(kwargs).items() if name in call.buffers}
+    watched = {name: Watched.of(name, kwargs[key]) for name, key in keys.items()}
     with evaluating(call.module), _buffers_at_the_end(call.module) as after:
         subject.function.reseed()
         try:

@@ -98,10 +98,10 @@ def _compared(
             return fails(f"device_consistency: {name} {difference}")
     if subject.function.seed is not None:
         return HOLDS
-    found = cpu.contradicts(got, names, lambda at: expected if at is cpu else results(at))
-    if not found:
+    off = cpu.contradicts(got, names, lambda at: expected if at is cpu else results(at))
+    if not off:
         return HOLDS
-    return blamed(subject, fails(f"device_consistency: {found}, as on the CPU for the same inputs"), roots)
+    return blamed(subject, fails(f"device_consistency: {off}, as on the CPU for the same inputs"), roots)
 
 
 def _difference(one: Tensor, other: Tensor, device: torch.device) -> str:
