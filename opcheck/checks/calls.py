@@ -17,7 +17,8 @@ from opcheck.checks.base import Subject
 from opcheck.checks.verdict import HOLDS, Blocked, Verdict, blocked, fails, one_line
 from opcheck.derivatives import NO_REFUSAL
 from opcheck.derivatives.autodiff import jvp, vjp
-from opcheck.derivatives.coordinates import largest_difference, vector, vectors_like
+from opcheck.derivatives.coordinates import largest_difference, vector
+from opcheck.derivatives.cotangents import vectors_like
 from opcheck.derivatives.sparse import ones_like
 from opcheck.samples.outputs import differentiable
 

@@ -15,7 +15,8 @@ from torch import Tensor
 from opcheck.checks.base import Subject
 from opcheck.checks.rounding import moved_inputs
 from opcheck.derivatives import NO_REFUSAL
-from opcheck.derivatives.coordinates import index_text, split, vector, vectors_like
+from opcheck.derivatives.coordinates import index_text, split, vector
+from opcheck.derivatives.cotangents import vectors_like
 from opcheck.samples import Inputs, TestedFunction
 from opcheck.spec.dtypes import finer_than
 

@@ -12,7 +12,7 @@ from opcheck.checks.base import Subject
 from opcheck.checks.calls import is_strided
 from opcheck.checks.finer import cotangents_of
 from opcheck.derivatives.autodiff import jvp, vjp
-from opcheck.derivatives.coordinates import vectors_like
+from opcheck.derivatives.cotangents import vectors_like
 from opcheck.samples import Inputs, TestedFunction
 from opcheck.samples.outputs import differentiable, with_gradient
 

@@ -1,4 +1,4 @@
-"""Complex as R^2: tensors of any dtype as vectors of real coordinates and back, and directions in these coordinates.
+"""Complex as R^2: tensors of any dtype as vectors of real coordinates and back.
 
 Coordinates and tensors never share memory. A function under test may write to its arguments, or later to the tensors
 that it returned. Neither may change the evidence about this function or another one.
@@ -7,14 +7,10 @@ that it returned. Neither may change the evidence about this function or another
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from math import prod
-from typing import Literal
 
 import torch
 from torch import Tensor
-
-Side = Literal["inputs", "outputs"]
 
 
 def real_size(tensor: Tensor) -> int:
@@ -154,11 +150,6 @@ def labels(coordinates: Iterable[int], tensors: Sequence[Tensor]) -> list[str]:
     return [index_text(*split(own, tensors[k])) for k, own in places]
 
 
-def with_gaps(tensor: Tensor) -> Tensor:
-    """Return the same values with gaps between them in memory."""
-    return torch.stack((torch.zeros_like(tensor), tensor), dim=-1)[..., 1]
-
-
 def blocks(matrix: Tensor, outputs: Sequence[Tensor], leaves: Sequence[Tensor]) -> list[list[Tensor]]:
     """Return the blocks J[output][leaf] of a Jacobian over all outputs and leaves."""
     return [parts(row, map(real_size, leaves), 1) for row in parts(matrix, map(real_size, outputs))]
@@ -195,55 +186,3 @@ def deviation(one: Tensor, other: Tensor) -> float:
 def same(one: Tensor, other: Tensor, rtol: float, atol: float) -> bool:
     """Tell whether two tensors of the same shape agree up to rounding: as `torch.allclose`, NaN equal to NaN."""
     return largest_difference(one, other) <= atol or torch.allclose(one, other, rtol, atol, equal_nan=True)
-
-
-# directions, as rows of matrices: unit vectors for whole Jacobians, random ones for projections
-
-
-def probe(size: int, number: int = 0) -> Tensor:
-    """Return a random direction of shape (size,) with coordinates in [-1, 1). It is the same one every time."""
-    return (_few if size <= FEW else _many)(size, number).clone()
-
-
-FEW = 512
-"""Up to how many numbers the directions of all samples are kept; of longer ones, those of one sample."""
-
-
-@lru_cache(maxsize=1024)
-def _few(size: int, number: int) -> Tensor:
-    return _numbers(size, number)
-
-
-@lru_cache(maxsize=4)
-def _many(size: int, number: int) -> Tensor:
-    return _numbers(size, number)
-
-
-def _numbers(size: int, number: int) -> Tensor:
-    generator = torch.Generator().manual_seed(1000 * size + number)
-    return torch.rand(size, generator=generator, dtype=torch.float64) * 2 - 1
-
-
-def vectors_like(tensors: Sequence[Tensor], number: int = 0) -> tuple[Tensor, ...]:
-    """Return a random direction as tensors of the shapes and dtypes given, in plain memory. See `probe`."""
-    plain = [torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device) for tensor in tensors]
-    return tensors_of(probe(sum(map(real_size, plain)), number), plain)
-
-
-def directions(size: int, count: int | None = None, side: Side = "inputs") -> Tensor:
-    """Return the unit vectors, of shape (size, size), or `count` random directions, of shape (count, size).
-
-    Coordinates of random ones are in [-1, -0.5] or [0.5, 1], so that no entry is lost. Those of inputs and of outputs
-    are independent of each other, even if the sizes are equal.
-    """
-    if count is None:
-        return torch.eye(size, dtype=torch.float64)
-    first = 100 if side == "inputs" else 200
-    numbers = torch.stack([probe(size, first + number) for number in range(count)])
-    return (numbers + torch.where(numbers < 0, -1.0, 1.0)) / 2
-
-
-def steps(along: Tensor, step: float) -> Tensor:
-    """Return the steps of central differences as rows: h u for each direction u, then -h u, then zeros."""
-    above = along * step
-    return torch.cat([above, -above, torch.zeros(1, along.shape[1], dtype=torch.float64)])

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from opcheck.derivatives.autodiff import Differentiable, Mode, Primal, Pushforward, layers, nodes_of
-from opcheck.derivatives.coordinates import index_text, largest_difference, probe, same, vector
+from opcheck.derivatives.coordinates import index_text, largest_difference, same, vector
+from opcheck.derivatives.cotangents import probe
 from opcheck.derivatives.disagreement import Entry, Finding, Names, Pair
 from opcheck.derivatives.evidence import Evidence
 from opcheck.derivatives.mistakes import FAMILIES, Block, blocks_of, moduli

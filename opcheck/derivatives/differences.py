@@ -117,7 +117,7 @@ def differences(values: Tensor, step: float) -> Differences:
 def stencil_points(point: Tensor, along: Tensor, step: float) -> Iterator[Tensor]:
     """Yield the points of the stencil for directions of shape (K, N), in memory that is used again.
 
-    They are those of `coordinates.steps`.
+    They are those of `cotangents.steps`.
     """
     moved = torch.empty_like(point)
     for own in (step, -step):

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from opcheck.derivatives.autodiff import Mode, Tensors
-from opcheck.derivatives.coordinates import directions, probe, real_size
+from opcheck.derivatives.coordinates import real_size
+from opcheck.derivatives.cotangents import directions, probe
 from opcheck.derivatives.differences import Differences, Slopes, Weighed
 from opcheck.derivatives.question import Extent
 

@@ -19,7 +19,8 @@ from torch.nn import functional
 from opcheck.derivatives import autodiff
 from opcheck.derivatives.autodiff import Differentiable, Mode, Tensors, has_forward, pushforward
 from opcheck.derivatives.batching import FEW, Analytical, Batched, Sweep, by_vmap, sweep
-from opcheck.derivatives.coordinates import probe, same, steps, tensors_of, vector
+from opcheck.derivatives.coordinates import same, tensors_of, vector
+from opcheck.derivatives.cotangents import probe, steps
 from opcheck.derivatives.differences import Differences, differences, looped, stencil_points
 from opcheck.derivatives.directions import Colors, Directions, Random
 from opcheck.derivatives.independence import independent_axes

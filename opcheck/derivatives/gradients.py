@@ -11,17 +11,15 @@ from torch import Tensor
 from opcheck.derivatives.autodiff import Tensors, jvp, vjp
 from opcheck.derivatives.coordinates import (
     deviation,
-    directions,
     largest_difference,
     located,
     parts,
-    probe,
     real_size,
     same,
     tensors_of,
     vector,
-    with_gaps,
 )
+from opcheck.derivatives.cotangents import directions, probe, with_gaps
 from opcheck.derivatives.disagreement import Disagreement, Names
 from opcheck.derivatives.evidence import Evidence
 from opcheck.derivatives.question import NO_REFUSAL, Request

@@ -16,7 +16,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from opcheck.derivatives.autodiff import Tensors
-from opcheck.derivatives.coordinates import directions, real_size
+from opcheck.derivatives.coordinates import real_size
+from opcheck.derivatives.cotangents import directions
 from opcheck.derivatives.differences import Differences
 from opcheck.derivatives.directions import Axis, weights
 from opcheck.derivatives.errors import CERTAIN, error_estimate, largest

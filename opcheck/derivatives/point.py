@@ -12,7 +12,8 @@ from opcheck.derivatives import by_torch
 from opcheck.derivatives.autodiff import Differentiable, Mode, Primal, Pullback, gradient_sum, pushforward
 from opcheck.derivatives.by_torch import CannotAsk
 from opcheck.derivatives.compare import along_one, contradiction, lost_digits
-from opcheck.derivatives.coordinates import same, vectors_like, with_gaps
+from opcheck.derivatives.coordinates import same
+from opcheck.derivatives.cotangents import vectors_like, with_gaps
 from opcheck.derivatives.disagreement import Disagreement
 from opcheck.derivatives.errors import excuses_wrong_sign
 from opcheck.derivatives.evidence import MODES, Evidence

@@ -18,7 +18,7 @@ from torch import Tensor
 from opcheck.derivatives import autodiff
 from opcheck.derivatives.autodiff import Differentiable, GradientSum, Primal, Pullback, Pushforward, layers, tangent_of
 from opcheck.derivatives.batching import Batched
-from opcheck.derivatives.coordinates import steps
+from opcheck.derivatives.cotangents import steps
 from opcheck.derivatives.differences import Differences, differences, looped
 from opcheck.derivatives.evidence import Evidence
 from opcheck.derivatives.question import Function, Request

@@ -11,15 +11,8 @@ from torch import Tensor
 
 from opcheck.derivatives.autodiff import Differentiable, Mode, Pullback, Tensors, pushforward, vjp
 from opcheck.derivatives.batching import Batched, sweep
-from opcheck.derivatives.coordinates import (
-    located,
-    probe,
-    shares_memory,
-    split,
-    steps,
-    tensors_of,
-    vector,
-)
+from opcheck.derivatives.coordinates import located, shares_memory, split, tensors_of, vector
+from opcheck.derivatives.cotangents import probe, steps
 from opcheck.derivatives.differences import Differences, differences
 from opcheck.derivatives.evidence import Evidence
 from opcheck.derivatives.point import Point

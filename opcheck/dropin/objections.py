@@ -17,7 +17,8 @@ from torch.autograd.gradcheck import GradcheckError as TorchGradcheckError
 from opcheck.derivatives.autodiff import Mode, Tensors, vjp
 from opcheck.derivatives.by_torch import ALL_OFF, FORWARD, WITHOUT_JACOBIAN
 from opcheck.derivatives.compare import Comparison, contradiction, lost_digits
-from opcheck.derivatives.coordinates import blocks, probe, same, tensors_of, vector
+from opcheck.derivatives.coordinates import blocks, same, tensors_of, vector
+from opcheck.derivatives.cotangents import probe
 from opcheck.derivatives.disagreement import Disagreement
 from opcheck.derivatives.errors import excess
 from opcheck.derivatives.evidence import Evidence

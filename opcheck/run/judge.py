@@ -10,8 +10,8 @@ from opcheck.checks.verdict import Verdict, cannot
 from opcheck.plan.case import Case
 from opcheck.plan.expectations import about
 from opcheck.run.expectations import causes, missed, place_of
+from opcheck.run.failures import in_common, in_order
 from opcheck.run.outcome import Outcome
-from opcheck.run.telling import in_common, in_order
 from opcheck.spec.claims import Expect
 
 

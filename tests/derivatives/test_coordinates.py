@@ -4,17 +4,7 @@ import pytest
 import torch
 from operators.closed_forms import numbers
 
-from opcheck.derivatives.coordinates import (
-    chunks,
-    deviation,
-    parts,
-    real_size,
-    rows_of,
-    tensors_of,
-    vector,
-    vectors_like,
-    write,
-)
+from opcheck.derivatives.coordinates import chunks, deviation, parts, real_size, rows_of, tensors_of, vector, write
 
 REAL, COMPLEX = torch.float64, torch.complex128
 INF, NAN = float("inf"), float("nan")
@@ -178,11 +168,3 @@ def test_results_of_one_call_deviate_where_they_are_not_the_same(one, other, exp
 @pytest.mark.parametrize("other", [1.0, INF])
 def test_what_is_no_number_in_one_result_alone_deviates_by_no_number(other):
     assert not deviation(torch.tensor([NAN, 0.0]), torch.tensor([other, 0.0])) <= 1e300
-
-
-def test_vectors_like_tensors_have_plain_memory_and_the_same_numbers_each_time():
-    like = [torch.zeros(2, 3).T, torch.zeros(2, dtype=torch.complex128)]
-    found, again = vectors_like(like), vectors_like(like)
-    assert [(v.shape, v.dtype, v.is_contiguous()) for v in found] == [(t.shape, t.dtype, True) for t in like]
-    assert all(torch.equal(*pair) for pair in zip(found, again, strict=True))
-    assert not torch.equal(found[0], vectors_like(like, 1)[0])

@@ -6,7 +6,8 @@ from operators.closed_forms import leaf, numbers, real_jacobian
 
 from opcheck.derivatives.autodiff import Primal
 from opcheck.derivatives.batching import sweep
-from opcheck.derivatives.coordinates import directions, probe, steps, vector
+from opcheck.derivatives.coordinates import vector
+from opcheck.derivatives.cotangents import directions, probe, steps
 from opcheck.derivatives.differences import differences, looped
 from opcheck.derivatives.errors import error_estimate, kinks
 

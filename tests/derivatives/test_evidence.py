@@ -9,7 +9,7 @@ from operators.right import Square
 
 from opcheck.derivatives import Coverage
 from opcheck.derivatives.autodiff import Primal, Pullback, pushforward
-from opcheck.derivatives.coordinates import directions, probe
+from opcheck.derivatives.cotangents import directions, probe
 from opcheck.derivatives.evidence import Evidence
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*jit.script:DeprecationWarning")

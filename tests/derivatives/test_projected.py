@@ -6,7 +6,7 @@ from operators import faulty
 from operators.closed_forms import leaf, numbers
 
 from opcheck.derivatives import Coverage, Request, by_torch
-from opcheck.derivatives.coordinates import directions
+from opcheck.derivatives.cotangents import directions
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.question import DOUBLE
 

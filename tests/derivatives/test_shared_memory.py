@@ -7,14 +7,8 @@ import torch
 from operators.closed_forms import leaf, numbers
 
 from opcheck.derivatives import Coverage, Request
-from opcheck.derivatives.coordinates import (
-    directions,
-    probe,
-    rows_of,
-    steps,
-    tensors_of,
-    vector,
-)
+from opcheck.derivatives.coordinates import rows_of, tensors_of, vector
+from opcheck.derivatives.cotangents import directions, probe, steps
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.question import DOUBLE
 

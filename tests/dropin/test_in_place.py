@@ -7,7 +7,8 @@ import torch
 
 import opcheck
 from opcheck.derivatives.autodiff import Primal
-from opcheck.derivatives.coordinates import directions, steps, vector
+from opcheck.derivatives.coordinates import vector
+from opcheck.derivatives.cotangents import directions, steps
 from opcheck.derivatives.differences import looped
 from opcheck.derivatives.evidence import Evidence
 from opcheck.derivatives.question import DOUBLE, Coverage, Request

@@ -23,7 +23,8 @@ from opcheck.checks.judging import per_sample
 from opcheck.checks.verdict import HOLDS, Verdict, fails, first_failure
 from opcheck.derivatives import NO_REFUSAL
 from opcheck.derivatives.autodiff import vjp
-from opcheck.derivatives.coordinates import probe, tensors_of, vector
+from opcheck.derivatives.coordinates import tensors_of, vector
+from opcheck.derivatives.cotangents import probe
 
 Surroundings = Callable[[], AbstractContextManager[Any]]
 

@@ -12,7 +12,8 @@ from opcheck.checks.calls import copies
 from opcheck.checks.judging import per_sample
 from opcheck.checks.verdict import HOLDS, Verdict, fails
 from opcheck.derivatives.autodiff import Primal
-from opcheck.derivatives.coordinates import probe, real_size, vector
+from opcheck.derivatives.coordinates import real_size, vector
+from opcheck.derivatives.cotangents import probe
 from opcheck.derivatives.differences import differences, looped
 from opcheck.derivatives.disagreement import called
 from opcheck.samples.outputs import differentiable

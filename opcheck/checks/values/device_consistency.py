@@ -19,7 +19,7 @@ from opcheck.checks.judging import blamed, of_values
 from opcheck.checks.verdict import HOLDS, Blocked, Verdict, cannot, fails, first_failure, one_line
 from opcheck.derivatives import NO_REFUSAL
 from opcheck.derivatives.autodiff import vjp
-from opcheck.derivatives.coordinates import vectors_like
+from opcheck.derivatives.cotangents import vectors_like
 from opcheck.samples.outputs import with_gradient
 
 STEADY = ("purity", "nondeterminism")

@@ -14,14 +14,14 @@ PLACES = ("entries", "columns", "rows")
 
 def in_order(failures: Sequence[Verdict]) -> list[Verdict]:
     """Return failures with the most telling one first: a named mistake in many entries before a single number."""
-    return sorted(failures, key=_telling, reverse=True)
+    return sorted(failures, key=_weight, reverse=True)
 
 
 WEIGHT = {"failed": 2, "blocked": 0}
 """A failure tells more than what could not be tested, and that more than what follows from another failure."""
 
 
-def _telling(verdict: Verdict) -> tuple[int, int, int]:
+def _weight(verdict: Verdict) -> tuple[int, int, int]:
     ranks, entries = [_rank(finding) for finding in _findings(verdict)], verdict.fields.get("entries")
     return WEIGHT.get(kind_of(verdict), 1), max(ranks, default=0), entries if isinstance(entries, int) else 0
 
