@@ -46,7 +46,7 @@ class TestRightFunctions:
         assert report.passed
         assert [outcome.check for outcome in report if outcome.outcome == "skipped"] == ["fwd_over_fwd"]
         assert set(report.by_check) == {"accuracy", "variants", *FURTHER} | {
-            name for name, kind in check_kinds().items() if not (kind.applies or kind.of_disclaimers or kind.asked)
+            name for name, kind in check_kinds().items() if not (kind.applies or kind.of_disclaimers or kind.on_request)
         }  # fmt: skip
         assert {outcome.dtype for outcome in report} == {str(x.dtype).removeprefix("torch.")}
 
