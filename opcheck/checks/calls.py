@@ -1,12 +1,12 @@
-"""Ordinary calls of an operator, as users make them: forward, and a backward pass for fixed cotangents.
+"""Calls of an operator, as users make them: forward, a backward pass for fixed cotangents, and forward mode.
 
-What these calls return is compared with what other calls return that must give the same: under another grad mode, for
-scaled cotangents, after an input has changed.
+What a call returns is compared with what other calls return that must give the same: under another grad mode, for
+scaled cotangents, after an input has changed, in another dtype or on another device.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -20,7 +20,10 @@ from opcheck.derivatives.autodiff import jvp, vjp
 from opcheck.derivatives.coordinates import largest_difference, vector
 from opcheck.derivatives.cotangents import vectors_like
 from opcheck.derivatives.sparse import ones_like
-from opcheck.samples.outputs import differentiable
+from opcheck.samples import TestedFunction
+from opcheck.samples.outputs import differentiable, with_gradient
+
+Tensors = tuple[Tensor, ...]
 
 ROUNDING = 1e4
 """How many rounding units two calls may differ by that do the same in another order."""
@@ -43,18 +46,23 @@ class Result:
 class Call:
     """A call with leaves that nobody else has."""
 
-    leaves: tuple[Tensor, ...]
-    outputs: tuple[Tensor, ...]
-    """The outputs under test of a floating or complex dtype."""
+    leaves: Tensors
+    results: Tensors
+    """The outputs under test."""
 
     @classmethod
     def of(cls, subject: Subject, leaves: Sequence[Tensor] | None = None) -> Call:
         """Call the operator, at copies of the leaves of the sample unless others are given."""
         own = copies(subject.leaves) if leaves is None else tuple(leaves)
-        return cls(own, differentiable(subject.function(*own)))
+        return cls(own, subject.function(*own))
 
     @cached_property
-    def cotangents(self) -> tuple[Tensor, ...]:
+    def outputs(self) -> Tensors:
+        """The outputs under test of a floating or complex dtype."""
+        return differentiable(self.results)
+
+    @cached_property
+    def cotangents(self) -> Tensors:
         """Cotangents for the outputs: the same numbers in each call."""
         return vectors_like(self.outputs)
 
@@ -62,7 +70,7 @@ class Call:
         """Return the gradients of all leaves by one backward pass, of shape (N,). The graph is retained."""
         return vector(vjp(self.outputs, self.leaves, self.cotangents if cotangents is None else cotangents))
 
-    def gradients(self, cotangents: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    def gradients(self, cotangents: Sequence[Tensor]) -> Tensors:
         """Return the gradients that can be differentiated themselves, for cotangents that require grad."""
         pulled = vjp(self.outputs, self.leaves, cotangents, create_graph=True)
         return tuple(gradient for gradient in pulled if gradient.requires_grad)
@@ -70,6 +78,81 @@ class Call:
     def pulled_back_twice(self, cotangents: Sequence[Tensor]) -> Tensor:
         """Return the gradients of the gradients: of all leaves, and of the cotangents, of shape (N + M,)."""
         return Call((*self.leaves, *cotangents), self.gradients(cotangents)).pulled_back()
+
+
+@dataclass(frozen=True)
+class Directions:
+    """Cotangents for the outputs that require grad, and tangents for the leaves."""
+
+    cotangents: Tensors
+    tangents: Tensors | None
+    """None: forward mode is not claimed, or the leaves are not strided."""
+
+    @classmethod
+    def of(cls, subject: Subject) -> Directions:
+        """Return random directions in the dtypes of a sample. There are no cotangents if no output requires grad."""
+        with torch.enable_grad():
+            outputs = with_gradient(subject.function(*subject.leaves))
+        forward = subject.supports.forward_ad and is_strided(subject)
+        return cls(cotangents_of(outputs), vectors_like(subject.leaves, 1) if forward else None)
+
+    def changed(self, change: Callable[[Tensor], Tensor]) -> Directions:
+        """Return the same directions with each tensor changed."""
+        tangents = None if self.tangents is None else tuple(map(change, self.tangents))
+        return Directions(tuple(map(change, self.cotangents)), tangents)
+
+
+@dataclass(frozen=True)
+class FirstOrder:
+    """What a function gives at a point, and its first derivatives in some directions."""
+
+    outputs: Tensors
+    gradients: Tensors
+    """One for each leaf."""
+    tangents: Tensors
+    """One for each output of a floating or complex dtype; empty without forward mode."""
+
+    @classmethod
+    def of(cls, function: TestedFunction, directions: Directions) -> FirstOrder:
+        """Call a function in both modes, at the leaves of its inputs. Passes on its exceptions."""
+        outputs, gradients = pulled_back(function, directions.cotangents)
+        return cls(outputs, gradients, () if directions.tangents is None else pushed(function, directions.tangents))
+
+
+def outputs_of(function: TestedFunction) -> Tensors:
+    """Return the outputs under test at the leaves of the function's inputs."""
+    with torch.no_grad():
+        return function(*function.inputs.leaves)
+
+
+def pulled_back(function: TestedFunction, cotangents: Tensors) -> tuple[Tensors, Tensors]:
+    """Return the outputs of a call and the gradients of one backward pass. Passes on their exceptions."""
+    leaves = function.inputs.leaves
+    with torch.enable_grad():
+        outputs = function(*leaves)
+    pulled = with_gradient(outputs)
+    return outputs, vjp(pulled, leaves, [v.to(output) for v, output in zip(cotangents, pulled, strict=True)])
+
+
+def pushed(function: TestedFunction, tangents: Tensors) -> Tensors:
+    """Return the tangents of the outputs by one call in forward mode. Passes on its exceptions."""
+    leaves = [leaf.detach() for leaf in function.inputs.leaves]
+    return differentiable(jvp(function, leaves, [t.to(leaf) for t, leaf in zip(tangents, leaves, strict=True)]))
+
+
+def cotangents_of(outputs: Sequence[Tensor]) -> Tensors:
+    """Return random cotangents, the same ones each time; ones for outputs that are not strided."""
+    if all(output.layout is torch.strided for output in outputs):
+        return vectors_like(outputs)
+    return tuple(torch.ones_like(output) for output in outputs)
+
+
+def names_of_parts(subject: Subject) -> Iterator[tuple[str, Sequence[str]]]:
+    """Yield each field of `FirstOrder`, with what messages call the tensors in it."""
+    named = zip(subject.output_names, subject.outputs, strict=True)
+    yield "outputs", subject.output_names
+    yield "gradients", [f"the gradient of {name}" for name in subject.leaf_names]
+    yield "tangents", [f"the tangent of {name}" for name, output in named if differentiable([output])]
 
 
 def result(call: Call, subject: Subject) -> Result:

@@ -1,37 +1,28 @@
 """Outputs and first-order gradients in a coarse dtype are right to rounding.
 
 Both modes are compared with exact results for the same numbers (see truth.py), within a bound that follows from the
-dtype and from the condition of each result (see rounding.py). Where a differentiable reference exists, the field's own
-rule holds beside it: the error is at most `times` that of the reference in the same dtype.
+dtype and from the condition of each result (see derivatives/rounding.py). Where a differentiable reference exists, the
+field's own rule holds beside it: the error is at most `times` that of the reference in the same dtype.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import partial
+from operator import attrgetter
 
 import torch
 from torch import Tensor
 
 from opcheck.checks.base import Context, Subject
-from opcheck.checks.first_order import (
-    Directions,
-    FirstOrder,
-    Tensors,
-    names_of_parts,
-    pulled_back,
-    pushed_forward,
-)
+from opcheck.checks.calls import Directions, FirstOrder, Tensors, names_of_parts, pulled_back, pushed
 from opcheck.checks.judging import each, nobody_tests
-from opcheck.checks.rounding import NUDGES, Exact, moved_inputs, nudges, rounding_unit, tried
 from opcheck.checks.truth import Truth, by_reference, truth_of
 from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, first_failure, one_line, remedy
 from opcheck.derivatives import NO_REFUSAL
-from opcheck.derivatives.coordinates import index_text, located, real_size, split, vector
-
-SHOWN = 5
-"""How many wrong entries a message shows."""
+from opcheck.derivatives.coordinates import vector
+from opcheck.derivatives.rounding import Computation, Moved, mismatch, rounding_unit
+from opcheck.samples import TestedFunction
 
 
 def check(context: Context) -> Iterator[Verdict]:
@@ -68,23 +59,22 @@ class _Judge:
         got = _tried(subject, directions)
         if isinstance(got, Verdict):
             return got
-        for count in NUDGES:
-            try:
-                exact = _exact(subject, truth, directions, count)
-            except NO_REFUSAL:
-                raise
-            except Exception as error:
-                return cannot(
-                    f"low_precision_grad: {truth.source} would tell what is right, but raises {one_line(error)}"
-                )
-            verdict = first_failure(_verdicts(subject, truth, directions, got, exact))
-            if verdict.passed:
-                break
-        if bool(exact["gradients"].condition.isfinite().any()):
+
+        def call(function: TestedFunction, move: Moved) -> FirstOrder:
+            return FirstOrder.of(function, directions.changed(lambda tensor: move(_wide(tensor))))
+
+        computation = truth.computation(subject, call)
+        try:
+            computation.right  # noqa: B018 - computed here, so that it is known who raises
+        except NO_REFUSAL:
+            raise
+        except Exception as error:
+            return cannot(f"low_precision_grad: {truth.source} would tell what is right, but raises {one_line(error)}")
+        if not self.pulled_back and computation.stays_finite(attrgetter("gradients")):
             self.pulled_back = True
-        else:
+        elif not self.pulled_back:
             self._untested("no gradient stays finite if the arguments are rounded")
-        return verdict
+        return first_failure(_verdicts(subject, truth, computation, directions, got))
 
     def _untested(self, why: str) -> Verdict:
         self.reasons[why] = None
@@ -102,9 +92,9 @@ def _unknown(subject: Subject) -> Verdict:
 
 def _tried(subject: Subject, directions: Directions) -> FirstOrder | Verdict:
     """Return what the operator gives in the dtype of the case; if it refuses, the verdict that says so."""
-    dtype, function, inputs = subject.case.dtype, subject.function, subject.inputs
+    dtype, function = subject.case.dtype, subject.function
     try:
-        outputs, gradients = pulled_back(function, inputs, directions.cotangents)
+        outputs, gradients = pulled_back(function, directions.cotangents)
     except NO_REFUSAL:
         raise
     except Exception as error:
@@ -114,7 +104,7 @@ def _tried(subject: Subject, directions: Directions) -> FirstOrder | Verdict:
     if directions.tangents is None:
         return FirstOrder(outputs, gradients, ())
     try:
-        return FirstOrder(outputs, gradients, pushed_forward(function, inputs, directions.tangents))
+        return FirstOrder(outputs, gradients, pushed(function, directions.tangents))
     except NO_REFUSAL:
         raise
     except Exception as error:
@@ -122,125 +112,50 @@ def _tried(subject: Subject, directions: Directions) -> FirstOrder | Verdict:
         return fails(title, "if no dtype supports it, write supports.forward_ad = false; else expect this failure")
 
 
-def _exact(subject: Subject, truth: Truth, directions: Directions, count: int) -> dict[str, Exact]:
-    """Return the exact results with their condition, by part. Passes on the exceptions of the truth.
-
-    count: how many times inputs are moved to measure the condition, which can only grow with it.
-    """
-
-    def at(move: Callable[[Tensor], Tensor]) -> FirstOrder:
-        inputs = moved_inputs(truth.inputs, move)
-        wide = directions.changed(lambda tensor: move(_wide(tensor)))
-        return FirstOrder.of(truth.at(inputs), inputs, wide)
-
-    right, unit = at(lambda tensor: tensor), rounding_unit(subject.context.dtype)
-    moved = [result for move in nudges(unit, count) if (result := tried(partial(at, move))) is not None]
-    return {
-        part: Exact.of(getattr(right, part), [getattr(result, part) for result in moved], unit)
-        for part, _ in names_of_parts(subject)
-    }
-
-
 def _wide(tensor: Tensor) -> Tensor:
     return tensor.cpu().to(torch.complex128 if tensor.is_complex() else torch.float64)
 
 
 def _verdicts(
-    subject: Subject, truth: Truth, directions: Directions, results: FirstOrder, exact: dict[str, Exact]
+    subject: Subject, truth: Truth, exact: Computation[FirstOrder], directions: Directions, results: FirstOrder
 ) -> Iterator[Verdict]:
     """Compare part by part: with what is exact, then with what the reference gives in the same dtype."""
-    reference = None
-    if subject.case.operator.has_differentiable_reference:
-        other = by_reference(subject, subject.inputs)
-        reference = tried(partial(FirstOrder.of, other.function, subject.inputs, directions))
+    reference = _reference(subject, directions) if subject.case.operator.has_differentiable_reference else None
     for part, names in names_of_parts(subject):
-        got = getattr(results, part)
-        yield _within_rounding(subject, truth, exact[part], got, names)
+        right, got = getattr(exact.right, part), getattr(results, part)
+        if not (got or right):
+            continue  # forward mode is not claimed
+        if why := mismatch(got, right, names):
+            yield fails(f"low_precision_grad: other shapes than those of {truth.source}: {why}")
+        off = exact.deviation(attrgetter(part), got, names, _tolerance(subject.context))
+        if off is not None:
+            lines = [*off.lines(), f"compared with {truth.source}, for the same numbers"]
+            yield fails(f"low_precision_grad: in {subject.case.dtype}, {off.headline()}", "\n".join(lines))
         if reference is not None:
-            yield _like_reference(subject, exact[part], got, getattr(reference, part), part)
+            yield _like_reference(subject, vector(right), got, getattr(reference, part), part)
 
 
-def _within_rounding(subject: Subject, truth: Truth, exact: Exact, got: Tensors, names: Sequence[str]) -> Verdict:
-    """Hold results against the bound, or against the tolerance that the spec states for this check."""
-    context = subject.context
-    if [real_size(one) for one in got] != [len(unit) for unit in exact.units]:
-        shapes = ", ".join(f"{name} {list(one.shape)}" for name, one in zip(names, got, strict=True))
-        return fails(f"low_precision_grad: other shapes than those of {truth.source}: {shapes}")
-    values = exact.measured(got)
-    allowed = _allowed(context, exact, sum(map(real_size, (*subject.leaves, *got))))
-    error = (values - exact.value).abs().nan_to_num(nan=float("inf"))
-    wrong = ~((error <= allowed) | exact.excused(values, context.dtype))
-    if not bool(wrong.any()):
-        return HOLDS
-    report = _Report(subject, exact, values, allowed, wrong, got, names)
-    title = f"low_precision_grad: in {context.case.dtype}, {report.headline()}"
-    return fails(title, "\n".join([*report.lines(), f"compared with {truth.source}, for the same numbers"]))
+def _reference(subject: Subject, directions: Directions) -> FirstOrder | None:
+    """Return what the reference gives in the dtype of the case; None if it raises."""
+    other = by_reference(subject, subject.inputs)
+    try:
+        return FirstOrder.of(other.function, directions)
+    except NO_REFUSAL:
+        raise
+    except Exception:
+        return None
 
 
-@dataclass(frozen=True)
-class _Report:
-    """Words for what is wrong: entries by themselves, and tensors that are off by a factor."""
-
-    subject: Subject
-    exact: Exact
-    values: Tensor
-    allowed: Tensor
-    wrong: Tensor
-    got: Tensors
-    names: Sequence[str]
-
-    @property
-    def count(self) -> int:
-        """The number of entries. What follows them are the lengths of the tensors."""
-        return len(self.values) - len(self.got)
-
-    def headline(self) -> str:
-        """Return what is wrong in one line: the worst entry, or else the worst factor."""
-        error = (self.values - self.exact.value).abs()
-        times = torch.where(self.wrong, error / self.allowed, -1.0).nan_to_num(nan=float("inf"))
-        entries = times[: self.count]
-        if not bool((entries > 0).any()):
-            return self.factor(int(times.argmax()))
-        at = int(entries.argmax())
-        return f"{self.place(at)} is off by {float(error[at]):.2g}, {float(times[at]):.3g} times what is allowed"
-
-    def lines(self) -> list[str]:
-        """Return the entries that are wrong, as many as are of use, and the factors."""
-        entries = self.wrong[: self.count].nonzero().flatten().tolist()
-        lines = [
-            f"{self.place(at)} is {float(self.values[at]):.6g}, not {float(self.exact.value[at]):.6g}; "
-            f"allowed: {float(self.allowed[at]):.2g}"
-            for at in entries[:SHOWN]
-        ]
-        if entries:
-            lines.append(f"{len(entries):,} of {self.count:,} entries are wrong by themselves")
-        return lines + [self.factor(at) for at in range(self.count, len(self.values)) if self.wrong[at]]
-
-    def factor(self, at: int) -> str:
-        """Return by which factor a tensor is off, as a whole."""
-        got, right, allowed = (float(part[at]) for part in (self.values, self.exact.value, self.allowed))
-        name = self.names[at - self.count]
-        return f"{name} as a whole is {got / right:.4g} times what it should be; allowed: 1 +- {allowed / right:.2g}"
-
-    def place(self, at: int) -> str:
-        """Return what messages call an entry, as in `the gradient of weight[2, 0]`."""
-        index, offset = located(at, self.got)
-        return f"{self.names[index]}{index_text(*split(offset, self.got[index]))}"
-
-
-def _allowed(context: Context, exact: Exact, terms: int) -> Tensor:
-    """Return the error that is allowed of each coordinate: the user's last word, or what rounding explains."""
+def _tolerance(context: Context) -> tuple[float, float] | None:
+    """Return atol and rtol if the spec states any for this check: they are the last word."""
     case = context.case
     own = case.claims.value_tolerance(case.check, case.dtype)
-    if own.atol is None and own.rtol is None:
-        return exact.allowed(context.dtype, terms)
-    return (own.atol or 0.0) + (own.rtol or 0.0) * exact.value.abs()
+    return None if own.atol is None and own.rtol is None else (own.atol or 0.0, own.rtol or 0.0)
 
 
-def _like_reference(subject: Subject, exact: Exact, got: Tensors, reference: Tensors, part: str) -> Verdict:
+def _like_reference(subject: Subject, value: Tensor, got: Tensors, reference: Tensors, part: str) -> Verdict:
     """Hold the largest error against that of the reference in the same dtype."""
     spec = subject.case.operator.spec.reference_in_full
-    value = exact.value[: sum(map(len, exact.units))]
     own, other = vector(got) - value, vector(reference) - value
     finite = own.isfinite()
     if spec is None or not bool(finite.any()):

@@ -1,7 +1,7 @@
 """Outputs, gradients and tangents on a device agree with those on the CPU for the same inputs.
 
 They are on the device, and have the dtype, layout, shape and strides that they have on the CPU. Values may differ by
-rounding, as in `finer`. Those of random operators are not compared: each device has its own generator.
+rounding (see derivatives/rounding.py). Those of random operators are not compared: each device has its own generator.
 """
 
 from __future__ import annotations
@@ -12,78 +12,66 @@ import torch
 from torch import Tensor
 
 from opcheck.checks.base import Subject
-from opcheck.checks.calls import is_strided
-from opcheck.checks.finer import Finer, Results, cotangents_of, values
-from opcheck.checks.first_order import differentiable_names, pulled_back, pushed_forward
+from opcheck.checks.calls import Directions, Tensors, names_of_parts, outputs_of, pulled_back, pushed
 from opcheck.checks.judging import blamed, of_values
+from opcheck.checks.truth import Truth, on_cpu
 from opcheck.checks.verdict import HOLDS, Blocked, Verdict, cannot, fails, first_failure, one_line
 from opcheck.derivatives import NO_REFUSAL
-from opcheck.derivatives.autodiff import vjp
-from opcheck.derivatives.cotangents import vectors_like
-from opcheck.samples.outputs import with_gradient
+from opcheck.derivatives.rounding import Moved
+from opcheck.samples import TestedFunction
 
+Derivative = Callable[[TestedFunction, Moved], Tensors]
 STEADY = ("purity", "nondeterminism")
 """What calls must be like to be compared."""
 
 
 def judge(subject: Subject) -> Verdict:
     """Compare what calls give with what they give on the CPU."""
-    return first_failure(_verdicts(subject, Finer.on_cpu(subject)))
+    return first_failure(_verdicts(subject))
 
 
-def _verdicts(subject: Subject, cpu: Finer) -> Iterator[Verdict]:
-    yield _compared(subject, cpu, subject.output_names, subject.outputs, values, STEADY)
-    claims = subject.case.claims
-    if not subject.leaves or subject.case.dtype not in claims.backward:
+def _verdicts(subject: Subject) -> Iterator[Verdict]:
+    cpu = on_cpu(subject)
+    yield _compared(subject, cpu, subject.output_names, subject.outputs, lambda function, _: outputs_of(function))
+    supports, named = subject.supports, dict(names_of_parts(subject))
+    if not subject.leaves or subject.case.dtype not in subject.case.claims.backward:
         return
-    if claims.supports.backward:
-        yield _gradients(subject, cpu)
-    if claims.supports.forward_ad and is_strided(subject):
-        tangents = vectors_like(subject.leaves)
-        pushed_here = _derive("forward_ad", lambda: pushed_forward(subject.function, subject.inputs, tangents))
-        names = [f"tangent of {name}" for name in differentiable_names(subject)]
+    directions = Directions.of(subject)
+    if supports.backward and directions.cotangents:
 
-        def pushed(at: Finer) -> Results:
-            return pushed_forward(at.function, at.inputs, tangents)
+        def gradients(function: TestedFunction, move: Moved) -> Tensors:
+            return pulled_back(function, tuple(map(move, directions.cotangents)))[1]
 
-        yield _compared(subject, cpu, names, pushed_here, pushed, (*STEADY, "forward_ad"))
+        yield _derivative(subject, cpu, named["gradients"], gradients, "backward")
+    if directions.tangents is not None:
 
+        def tangents(function: TestedFunction, move: Moved) -> Tensors:
+            return pushed(function, tuple(map(move, directions.tangents or ())))
 
-def _gradients(subject: Subject, cpu: Finer) -> Verdict:
-    with torch.enable_grad():
-        outputs = with_gradient(subject.function(*subject.leaves))
-    if not outputs:
-        return HOLDS
-    cotangents = cotangents_of(outputs)
-    gradients = _derive("backward", lambda: vjp(outputs, subject.leaves, cotangents))
-    names = [f"gradient of {name}" for name in subject.leaf_names]
-
-    def pulled(at: Finer) -> Results:
-        return pulled_back(at.function, at.inputs, cotangents)[1]
-
-    return _compared(subject, cpu, names, gradients, pulled, (*STEADY, "backward"))
+        yield _derivative(subject, cpu, named["tangents"], tangents, "forward_ad")
 
 
-def _derive(check: str, derivative: Callable[[], Results]) -> Results:
-    """Return a derivative. Raises Blocked if it does not work, which `check` is there to say."""
+def _derivative(subject: Subject, cpu: Truth, names: Sequence[str], call: Derivative, check: str) -> Verdict:
+    """Compare derivatives. Raises Blocked if there are none, which `check` is there to say."""
     try:
-        return derivative()
+        got = call(subject.function, lambda tensor: tensor)
     except NO_REFUSAL:
         raise
     except Exception as error:
         raise Blocked(check, f"an ordinary call raised {one_line(error)}") from error
+    return _compared(subject, cpu, names, got, call, check)
 
 
 def _compared(
-    subject: Subject, cpu: Finer, names: Sequence[str], got: Results, results: Callable[[Finer], Results],
-    roots: Sequence[str],
-) -> Verdict:  # fmt: skip
+    subject: Subject, cpu: Truth, names: Sequence[str], got: Tensors, call: Derivative, *roots: str
+) -> Verdict:
     """Compare results, which have names, with those on the CPU.
 
     roots: the checks that have found the cause of other values, if they fail too.
     """
+    computation = cpu.computation(subject, call)
     try:
-        expected = results(cpu)
+        expected = computation.right
     except NO_REFUSAL:
         raise
     except Exception as error:
@@ -96,12 +84,11 @@ def _compared(
         difference = _difference(one, other, device)
         if difference:
             return fails(f"device_consistency: {name} {difference}")
-    if subject.function.seed is not None:
+    off = None if subject.function.seed is not None else computation.deviation(tuple, got, names)
+    if off is None:
         return HOLDS
-    off = cpu.contradicts(got, names, lambda at: expected if at is cpu else results(at))
-    if not off:
-        return HOLDS
-    return blamed(subject, fails(f"device_consistency: {off}, as on the CPU for the same inputs"), roots)
+    title = f"device_consistency: not as on the CPU for the same inputs: {off.headline()}"
+    return blamed(subject, fails(title, "\n".join(off.lines())), (*STEADY, *roots))
 
 
 def _difference(one: Tensor, other: Tensor, device: torch.device) -> str:

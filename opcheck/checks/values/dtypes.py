@@ -13,11 +13,13 @@ from functools import partial
 import torch
 
 from opcheck.checks.base import Context, Subject
-from opcheck.checks.finer import Finer, cotangents_of, values
+from opcheck.checks.calls import cotangents_of, outputs_of
 from opcheck.checks.judging import each, nobody_tests, too_much
+from opcheck.checks.truth import truth_of_values
 from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, one_line, remedy
 from opcheck.derivatives import NO_REFUSAL
 from opcheck.derivatives.autodiff import vjp
+from opcheck.derivatives.rounding import mismatch
 from opcheck.samples.modules import ModuleCall
 from opcheck.samples.outputs import with_gradient
 from opcheck.samples.results import WHAT_IS_TESTED, Untestable
@@ -69,20 +71,24 @@ class _Judge:
         return self._gradients(subject) if verdict.passed and self.backward else verdict
 
     def _values(self, subject: Subject) -> Verdict:
-        finer = Finer.of(subject)
-        if finer is None:
+        truth = truth_of_values(subject)
+        if truth is None:
             return HOLDS  # before a sample is judged, the operator has been called
+        computation = truth.computation(subject, lambda function, _: outputs_of(function))
         try:
-            difference = finer.contradicts(subject.outputs, subject.output_names, values)
+            right = computation.right
         except NO_REFUSAL:
             raise
         except Exception as error:
-            why = f"dtypes: {finer.dtype} is claimed, and would tell what is right in {self.dtype}"
-            return cannot(f"{why}, but raises {one_line(error)}")
-        if not difference:
+            return cannot(f"dtypes: {truth.source} would tell what is right, but raises {one_line(error)}")
+        got, names = subject.outputs, subject.output_names
+        title = f"dtypes: values in {self.dtype} are not those of {truth.source} for the same numbers: "
+        if why := mismatch(got, right, names):
+            return fails(f"{title}{why}", _take_out(self.dtype, "forward"))
+        off = computation.deviation(tuple, got, names)
+        if off is None:
             return HOLDS
-        title = f"dtypes: values in {self.dtype} are not those in {finer.dtype} for the same numbers: {difference}"
-        return fails(title, _take_out(self.dtype, "forward"))
+        return fails(f"{title}{off.headline()}", "\n".join([*off.lines(), _take_out(self.dtype, "forward")]))
 
     def _gradients(self, subject: Subject) -> Verdict:
         if not subject.leaves:

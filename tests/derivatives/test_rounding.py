@@ -5,7 +5,7 @@ from math import sqrt
 import pytest
 import torch
 
-from opcheck.checks.rounding import ROUNDINGS, Exact, nudges, rounding_unit
+from opcheck.derivatives.rounding import ROUNDINGS, Computation, Exact, mismatch, nudges, rounding_unit
 
 UNITS = {torch.float32: 2.0**-24, torch.bfloat16: 2.0**-8, torch.float16: 2.0**-11, torch.complex64: 2.0**-24}
 
@@ -82,14 +82,15 @@ class TestBound:
     def test_in_half_precision_a_well_conditioned_result_may_be_off_by_a_few_units(self, dtype):
         x = torch.tensor([1.0, 0.5, 2.0], dtype=torch.float64)
         unit = rounding_unit(dtype)
-        allowed = exact(torch.neg, x, unit=unit).allowed(dtype, terms=3)[:-1]
+        allowed = exact(torch.neg, x, unit=unit).allowed((dtype,), terms=3)[:-1]
         torch.testing.assert_close(allowed, unit * ((1 + ROUNDINGS) * x + 2.0), rtol=1e-2, atol=1e-6)
 
     def test_in_single_precision_it_is_the_worst_case(self):
         x = torch.tensor([1.0], dtype=torch.float64)
         unit = rounding_unit(torch.float32)
         found = exact(torch.neg, x, unit=unit)
-        torch.testing.assert_close(found.allowed(torch.float32, terms=10), 10 * found.allowed(torch.float32, terms=1))
+        few, many = (found.allowed((torch.float32,), terms) for terms in (100, 1000))
+        torch.testing.assert_close(many, 10 * few)
 
     @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
     @pytest.mark.parametrize("seed", range(5))
@@ -102,7 +103,7 @@ class TestBound:
         ):  # fmt: skip
             found = exact(function, x.double(), w.double(), unit=rounding_unit(dtype))
             error = (found.measured((function(x, w),)) - found.value).abs()
-            assert bool((error <= found.allowed(dtype, terms=x.numel() + w.numel())).all())
+            assert bool((error <= found.allowed((dtype,), terms=x.numel() + w.numel())).all())
 
     def test_a_sum_in_its_own_precision_is_beyond_it_for_many_terms(self):
         x = torch.ones(1024, dtype=torch.bfloat16)  # 256 + 1 is 256
@@ -110,13 +111,13 @@ class TestBound:
         for value in x:
             total = total + value
         found = exact(lambda x: x.sum().reshape(1), x.double())
-        assert abs(float(total) - 1024) > float(found.allowed(torch.bfloat16, terms=1024)[0])
+        assert abs(float(total) - 1024) > float(found.allowed((torch.bfloat16,), terms=1024)[0])
 
     def test_infinity_is_excused_beyond_the_range_only(self):
         found = Exact.of((torch.tensor([1e5, 1.0, -1e5, float("nan")], dtype=torch.float64),), [], 1e-3)
         inf = float("inf")
         got = torch.tensor([inf, inf, inf, float("nan")], dtype=torch.float64)
-        assert found.excused(torch.cat([got, got[:1]]), torch.float16).tolist()[:4] == [True, False, False, True]
+        assert found.excused(torch.cat([got, got[:1]]), [torch.float16]).tolist()[:4] == [True, False, False, True]
 
 
 class TestLength:
@@ -126,11 +127,11 @@ class TestLength:
         found = exact(torch.neg, x)
         rounded = -x.bfloat16().double()
         error = (found.measured((1.01 * rounded,)) - found.value).abs()
-        beyond = error > found.allowed(torch.bfloat16, terms=1000)
+        beyond = error > found.allowed((torch.bfloat16,), terms=1000)
         assert bool(beyond[-1])
         assert not bool(beyond[:-1].any())
         error = (found.measured((rounded,)) - found.value).abs()
-        assert not bool((error > found.allowed(torch.bfloat16, terms=1000)).any())
+        assert not bool((error > found.allowed((torch.bfloat16,), terms=1000)).any())
 
     def test_each_tensor_has_its_own(self):
         one, two = torch.tensor([3.0, 4.0], dtype=torch.float64), torch.tensor([5.0, 12.0], dtype=torch.float64)
@@ -139,3 +140,103 @@ class TestLength:
     def test_nothing_is_known_of_what_is_not_finite(self):
         wide = torch.tensor([float("inf"), 1.0], dtype=torch.float64)
         assert float(Exact.of((wide,), [], 1e-3).value[-1]) == 0.0
+
+
+class TestComputation:
+    @staticmethod
+    def deviation(function, x, dtype, result=None, **more):
+        computation = Computation(lambda move: (function(move(x)),), dtype, terms=x.numel(), **more)
+        got = function(x.to(dtype)) if result is None else result
+        return computation.deviation(tuple, (got,), ("y",))
+
+    @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.complex64, torch.float64])
+    @pytest.mark.parametrize("function", [torch.sin, torch.neg, lambda x: torch.softmax(x.real, 0), torch.cumsum])
+    def test_rounded_results_pass_and_others_do_not(self, function, dtype):
+        call = (lambda x: torch.cumsum(x, 0)) if function is torch.cumsum else function
+        x = torch.linspace(0.5, 2, 9, dtype=torch.complex128 if dtype.is_complex else torch.float64)
+        x = x.to(dtype).to(x.dtype)  # both sides have the same numbers
+        assert self.deviation(call, x, dtype) is None
+        wrong = call(x.to(dtype))
+        wrong[3] *= 1.25
+        found = self.deviation(call, x, dtype, wrong)
+        assert found is not None
+        assert found.headline().startswith("y[3]")
+        assert "of 9" in "\n".join(found.lines()).replace("of 18", "of 9")
+
+    def test_inputs_are_moved_only_where_a_result_is_off_by_more_than_one_rounding(self):
+        calls = []
+
+        def sine(x):
+            calls.append(1)
+            return torch.sin(x)
+
+        x = torch.tensor([0.5, 1.0], dtype=torch.float64)
+        assert self.deviation(sine, x, torch.bfloat16, torch.sin(x).bfloat16()) is None
+        assert len(calls) == 1
+        assert self.deviation(sine, x, torch.bfloat16, torch.sin(x).bfloat16() + 0.5) is not None
+        assert len(calls) == 1 + 9  # the result, and eight moves
+
+    def test_where_inputs_may_not_be_moved_nothing_is_excused(self):
+        def strict(x):
+            if not bool((x == 1).all()):
+                raise ValueError("ones only")
+            return 3 * x
+
+        x = torch.ones(2, dtype=torch.float64)
+        assert self.deviation(strict, x, torch.bfloat16, torch.tensor([3.0, 3.0]).bfloat16()) is None
+        assert self.deviation(strict, x, torch.bfloat16, torch.tensor([3.0, 3.5]).bfloat16()) is not None
+
+    def test_if_both_sides_are_rounded_twice_as_much_is_allowed(self):
+        x = torch.tensor([1.0], dtype=torch.float64)
+        off = torch.tensor([1 + 10 * 2.0**-8]).bfloat16()  # the bound of a well-conditioned entry is 7 units
+        assert self.deviation(lambda x: 1 * x, x, torch.bfloat16, off) is not None
+        assert self.deviation(lambda x: 1 * x, x, torch.bfloat16, off, sides=2) is None
+
+    def test_a_stated_tolerance_is_the_last_word(self):
+        x = torch.tensor([0.1], dtype=torch.float64)
+        computation = Computation(lambda move: (torch.sin(move(x)),), torch.bfloat16, terms=1)
+        got = (torch.sin(x).bfloat16(),)
+        assert computation.deviation(tuple, got, ("y",)) is None
+        assert computation.deviation(tuple, got, ("y",), (0.0, 1e-9)) is not None
+        assert computation.deviation(tuple, (got[0] + 0.05,), ("y",), (0.1, 0.0)) is None
+
+    def test_the_largest_numbers_do_not_excuse_each_other(self):
+        wide = torch.tensor([1.7e308, 1.0], dtype=torch.float64)
+        found = self.deviation(lambda x: 1 * x, wide, torch.bfloat16, torch.tensor([3e38, 1.0]).bfloat16())
+        assert found is not None
+        assert found.headline().startswith("y[0]")
+
+    def test_whole_numbers_are_exact_unless_rounding_moves_them(self):
+        x = torch.tensor([1.0, 1.0 + 2.0**-12, 0.5], dtype=torch.float64)
+        assert self.deviation(torch.argmax, x, torch.bfloat16, torch.tensor(0)) is None  # a tie to bfloat16
+        found = self.deviation(torch.argmax, torch.tensor([1.0, 3.0]), torch.bfloat16, torch.tensor(0))
+        assert found.headline() == "y[] is 0, not 1"
+
+    def test_they_wrap_around_and_truncate_as_their_dtype_does(self):
+        x = torch.tensor([100, 7], dtype=torch.int64)
+        assert self.deviation(lambda x: x * x, x, torch.int8) is None  # 10,000 modulo 256
+        assert self.deviation(lambda x: x * x, x, torch.int8, torch.tensor([17, 49], dtype=torch.int8)) is not None
+        assert self.deviation(lambda x: x > 50, x, torch.int8) is None
+        half = self.deviation(lambda x: x / 2, x, torch.int64, torch.tensor([50, 3]))
+        assert half.headline() == "y[1] is 3, not 3.5"
+
+    def test_whether_anything_stays_finite_counts_moved_inputs(self):
+        edge = torch.tensor([1.0], dtype=torch.float64)
+        whole = Computation(lambda move: (torch.sqrt(1 - move(edge)),), torch.bfloat16, terms=1)
+        assert not whole.stays_finite(tuple)
+        assert Computation(lambda move: (torch.sqrt(move(edge)),), torch.bfloat16, terms=1).stays_finite(tuple)
+
+
+class TestMismatch:
+    @pytest.mark.parametrize(
+        ("got", "right", "text"),
+        [
+            ((torch.ones(2),), (torch.ones(2),), ""),
+            ((torch.ones(2),), (), "1 results, not 0"),
+            ((torch.ones(2),), (torch.ones(2, 1),), "y has the shape [2], not [2, 1]"),
+            ((torch.ones(2) * 1j,), (torch.ones(2),), "y is complex, and should not be"),
+            ((torch.ones(2),), (torch.ones(2) * 1j,), "y is real, and should not be"),
+        ],
+    )
+    def test_it_says_why_results_cannot_be_compared(self, got, right, text):
+        assert mismatch(got, right, ("y",)) == text

@@ -1,0 +1,338 @@
+"""How far a result may be from the exact one: the bound that docs/precision.md derives.
+
+A sound computation in a dtype with the rounding unit u gives the exact result, rounded, of inputs that are off by a few
+u. So its error is u |y| and a few u C, where C is the condition of the result y: how far y moves per relative change of
+its inputs. C is measured, by moving the inputs of the exact computation. Whole numbers have no rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Generic, TypeVar
+
+import torch
+from torch import Tensor
+
+from opcheck.derivatives.coordinates import index_text, located, real_size, split, vector
+from opcheck.derivatives.question import NO_REFUSAL
+
+NUDGES = (0, 2, 8)
+"""How many times inputs are moved at random: not at all, and more where a result is then beyond the bound.
+
+An entry that depends on a single input moves as far each time."""
+ROUNDINGS = 5
+"""How many times as far as one random rounding of each input moves a result it may be off. By Hoeffding's inequality,
+a sum of independent roundings exceeds five times its standard deviation with a probability below 1e-5."""
+HALF = 1e-4
+"""The rounding unit of half precision is larger, that of single precision smaller."""
+FUNCTIONS = 64
+"""How many times the bound is taken at least in single and double precision, where a margin costs nothing: special
+functions are off by some tens of units."""
+WHOLE = 2.0**53
+"""The least number above which float64 does not hold every whole number."""
+SHOWN = 5
+"""How many wrong entries a message shows."""
+
+T = TypeVar("T")
+Tensors = Sequence[Tensor]
+Moved = Callable[[Tensor], Tensor]
+
+
+def rounding_unit(dtype: torch.dtype) -> float:
+    """Return the largest relative error of rounding to a dtype: half the distance from 1 to the next number.
+
+    It is 0 for whole numbers.
+    """
+    return float(torch.finfo(dtype).eps) / 2 if dtype.is_floating_point or dtype.is_complex else 0.0
+
+
+def nudges(unit: float, count: int) -> Iterator[Moved]:
+    """Yield `count` functions that move each element of a tensor by a relative change of +-`unit`, at random.
+
+    Elements that are zero stay so, and with them the structure of a matrix. Integers stay as they are, too. The
+    signs are the same each time.
+    """
+    for number in range(count):
+        generator = torch.Generator().manual_seed(number)
+
+        def moved(tensor: Tensor, generator: torch.Generator = generator) -> Tensor:
+            if not rounding_unit(tensor.dtype) or not tensor.numel():
+                return tensor
+            shape = tensor.shape if tensor.layout is torch.strided else ()  # a sparse tensor is scaled as a whole
+            signs = 2 * torch.randint(2, shape, generator=generator, dtype=torch.float64) - 1
+            factors = (1 + unit * signs).to(tensor.dtype).to(tensor.device)  # not every device has double precision
+            return (tensor.detach() * factors).requires_grad_(tensor.requires_grad)
+
+        yield moved
+
+
+@dataclass(frozen=True)
+class Computation(Generic[T]):
+    """An exact computation, and the same one with its inputs moved."""
+
+    at: Callable[[Moved], T]
+    """Computes with a function applied to all tensors that go in."""
+    dtype: torch.dtype
+    """What its results are compared with is computed in this dtype."""
+    terms: int
+    """How many numbers go in."""
+    sides: int = 1
+    """2 if its results are rounded as well."""
+    _moved: dict[tuple[float, int], T | None] = field(default_factory=dict)
+
+    @cached_property
+    def right(self) -> T:
+        """The exact result. Passes on the exceptions of the computation."""
+        return self.at(lambda tensor: tensor)
+
+    def moved(self, unit: float, count: int) -> Iterator[T]:
+        """Yield the result with its inputs moved by `unit`, unless these leave what the operator accepts."""
+        for number, move in enumerate(nudges(unit, count)):
+            key = unit, number
+            if key not in self._moved:
+                self._moved[key] = _unless_refused(self.at, move)
+            result = self._moved[key]
+            if result is not None:
+                yield result
+
+    def stays_finite(self, part: Callable[[T], Tensors]) -> bool:
+        """Tell whether any number of a part of the result is finite, also where rounding moves the inputs."""
+        unit = rounding_unit(self.dtype)
+        exact = Exact.of(part(self.right), map(part, self.moved(unit, NUDGES[1])), unit)
+        entries = slice(sum(map(len, exact.units)))  # without the lengths, which are zero where nothing is known
+        return bool((exact.value.isfinite() & exact.condition.isfinite())[entries].any())
+
+    def deviation(
+        self,
+        part: Callable[[T], Tensors],
+        got: Tensors,
+        names: Sequence[str],
+        tolerance: tuple[float, float] | None = None,
+    ) -> Deviation | None:
+        """Return where results are beyond the bound; None if they are not.
+
+        part: chooses what the results are compared with. It has the same shapes: see `mismatch`.
+        names: what messages call the results.
+        tolerance: atol and rtol, instead of what rounding explains.
+        """
+        right = part(self.right)
+        if tolerance is None and all(map(_is_rounded, got, right)):
+            return None  # as usual
+        own = [one.dtype for one in got]
+        dtypes = [max(self.dtype, dtype, key=rounding_unit) if rounding_unit(dtype) else dtype for dtype in own]
+        unit, terms = max(map(rounding_unit, (self.dtype, *own))), self.terms + sum(map(real_size, got))
+        deviation = None
+        for count in NUDGES if unit else NUDGES[:1]:
+            exact = Exact.of(right, map(part, self.moved(unit, count)), unit)
+            if tolerance is None:
+                allowed = self.sides * exact.allowed(dtypes, terms)
+            else:
+                allowed = tolerance[0] + tolerance[1] * exact.value.abs()
+            deviation = exact.deviation(got, names, allowed, dtypes)
+            if deviation is None:
+                break
+        return deviation
+
+
+def _unless_refused(call: Callable[[Moved], T], move: Moved) -> T | None:
+    """Return the result of a call; None if it raises, as where inputs have left what an operator accepts."""
+    try:
+        return call(move)
+    except NO_REFUSAL:
+        raise
+    except Exception:
+        return None
+
+
+def mismatch(got: Tensors, right: Tensors, names: Sequence[str]) -> str:
+    """Return why results cannot be compared entry by entry, in a line; an empty string if they can."""
+    if len(got) != len(right):
+        return f"{len(got)} results, not {len(right)}"
+    for name, one, other in zip(names, got, right, strict=True):
+        if one.shape != other.shape:
+            return f"{name} has the shape {list(one.shape)}, not {list(other.shape)}"
+        if one.is_complex() != other.is_complex():
+            return f"{name} is {'complex' if one.is_complex() else 'real'}, and should not be"
+    return ""
+
+
+@dataclass(frozen=True)
+class Exact:
+    """An exact result with its condition: each real coordinate of its tensors, then the length of each tensor.
+
+    The length is the product with a unit vector, in which rounding errors average out: it shows what is off by a
+    factor.
+    """
+
+    result: Tensors
+    value: Tensor
+    """Of shape (N + number of tensors,), float64."""
+    condition: Tensor
+    """How far each of them moves if the inputs do, relative to how far these move, of the same shape."""
+    units: Tensors
+    """The unit vectors along the tensors; zero where one has entries that are not finite."""
+
+    @classmethod
+    def of(cls, result: Tensors, others: Iterable[Tensors], unit: float) -> Exact:
+        """Return a result with what it becomes for inputs that were moved by `unit`."""
+        units = tuple(_unit_vector(vector((tensor,))) for tensor in result)
+        value = _measured(result, units)
+        condition = torch.zeros_like(value)
+        for other in others:
+            condition = torch.maximum(condition, (_measured(other, units) - value).abs() / unit)
+        return cls(tuple(result), value, condition.nan_to_num(nan=float("inf")), units)
+
+    def measured(self, result: Tensors) -> Tensor:
+        """Return the coordinates of another result, and its products with the unit vectors."""
+        return _measured(result, self.units)
+
+    def deviation(
+        self, got: Tensors, names: Sequence[str], allowed: Tensor, dtypes: Sequence[torch.dtype]
+    ) -> Deviation | None:
+        """Return where results in some dtypes are off by more than is allowed; None if they are not."""
+        values = self.measured(got)
+        error = (values - self.value).abs().nan_to_num(nan=float("inf"))
+        beyond = ~((error <= allowed) | self.excused(values, dtypes))
+        is_whole = self._spread([not rounding_unit(one.dtype) for one in got]) > 0
+        wrong = torch.where(is_whole, self._not_whole(got), beyond)
+        return Deviation(self, values, allowed, wrong, tuple(got), names) if bool(wrong.any()) else None
+
+    def allowed(self, dtypes: Sequence[torch.dtype], terms: int) -> Tensor:
+        """Return the error that rounding to dtypes, one for each tensor, can cause, of shape (N + number of tensors,).
+
+        terms: how many numbers go into the computation, for the worst case in single precision.
+        """
+        size = torch.maximum(self.value.abs(), self.condition)[: sum(map(len, self.units))]
+        # Small entries come from differences of large ones, which are rounded too.
+        largest = float(size.nan_to_num(0.0, 0.0, 0.0).max()) if size.numel() else 0.0
+        units = [rounding_unit(dtype) for dtype in dtypes]
+        # In single precision the worst case costs nothing: each term is rounded once for each of the others.
+        times = self._spread([unit if unit > HALF else unit * max(terms, FUNCTIONS) for unit in units])
+        least = self._spread([ROUNDINGS * _smallest(dtype) for dtype in dtypes])
+        # Multiplied one by one: the sum of the largest numbers of a dtype is infinite.
+        return times * self.value.abs() + (ROUNDINGS * times) * self.condition + times * largest + least
+
+    def excused(self, got: Tensor, dtypes: Sequence[torch.dtype]) -> Tensor:
+        """Return where a result that is not finite is as it should be, as a mask of shape (N + number of tensors,)."""
+        same = (got == self.value) | (got.isnan() & self.value.isnan())
+        most = self._spread([torch.finfo(dtype).max if rounding_unit(dtype) else float("inf") for dtype in dtypes])
+        above = 1 + self._spread([2 * rounding_unit(dtype) for dtype in dtypes])
+        return same | (got.isinf() & (got.sign() == self.value.sign()) & (self.value.abs() * above >= most))
+
+    def _spread(self, numbers: Sequence[float]) -> Tensor:
+        """Return a number for each tensor as one for each coordinate, of shape (N + number of tensors,)."""
+        each = torch.tensor(numbers, dtype=torch.float64)
+        counts = torch.tensor([len(unit) for unit in self.units], dtype=torch.int64)
+        return torch.cat([each.repeat_interleave(counts), each])
+
+    def _not_whole(self, got: Tensors) -> Tensor:
+        """Return where whole numbers are not the exact ones, unless rounding moves those, as a mask of that shape."""
+        masks = [
+            torch.zeros(real_size(one), dtype=torch.bool) if rounding_unit(one.dtype) else _not_whole(one, right)
+            for one, right in zip(got, self.result, strict=True)
+        ]
+        lengths = torch.zeros(len(masks), dtype=torch.bool)
+        return torch.cat([*(mask.reshape(-1) for mask in masks), lengths]) & (self.condition == 0)
+
+
+def _smallest(dtype: torch.dtype) -> float:
+    """Return the smallest number of a dtype above zero; 0 for whole numbers."""
+    return float(torch.finfo(dtype).smallest_normal) * float(torch.finfo(dtype).eps) if rounding_unit(dtype) else 0.0
+
+
+def _unit_vector(values: Tensor) -> Tensor:
+    length = torch.linalg.vector_norm(values)
+    return values / length if bool(length.isfinite()) and bool(length > 0) else torch.zeros_like(values)
+
+
+def _measured(result: Tensors, units: Tensors) -> Tensor:
+    parts = [vector((tensor,)) for tensor in result]
+    lengths = [_along(part, unit) for part, unit in zip(parts, units, strict=True)]
+    return torch.cat([*parts, *lengths]) if parts else torch.zeros(0, dtype=torch.float64)
+
+
+def _along(values: Tensor, unit: Tensor) -> Tensor:
+    """Return the product with a unit vector, of shape (1,); 0 for a vector that is zero, as where nothing is known."""
+    return (values @ unit if bool(unit.any()) else values.new_zeros(())).reshape(1)
+
+
+def _is_rounded(one: Tensor, other: Tensor) -> bool:
+    """Tell whether a result is the exact one, rounded to its dtype."""
+    if not rounding_unit(one.dtype) or not rounding_unit(other.dtype) or one.is_complex() != other.is_complex():
+        return False
+    if one.dtype is torch.complex32:  # which torch cannot compare
+        return False
+    one, other = _dense(one), _dense(other)
+    return torch.equal(one, other.to(one.dtype))
+
+
+def _dense(result: Tensor) -> Tensor:
+    """Return a result as a strided tensor on the CPU."""
+    return (result.detach() if result.layout is torch.strided else result.detach().to_dense()).cpu()
+
+
+def _not_whole(one: Tensor, other: Tensor) -> Tensor:
+    """Return where whole numbers are not the exact ones, as a mask. float64 has no say about very large ones."""
+    one, other = _dense(one), _dense(other)
+    if one.dtype is torch.bool:
+        return one != (other != 0)
+    if not other.is_floating_point():
+        return one != other.to(one.dtype)  # wraps around
+    held = other.abs() < WHOLE
+    return held & ((torch.where(held, other, 0.0).to(torch.int64).to(one.dtype) != one) | (other != other.trunc()))
+
+
+@dataclass(frozen=True)
+class Deviation:
+    """Results that are beyond what rounding explains: entries by themselves, and tensors that are off by a factor."""
+
+    exact: Exact
+    values: Tensor
+    """Their coordinates and lengths, of shape (N + number of tensors,), as those of `exact`."""
+    allowed: Tensor
+    wrong: Tensor
+    """A mask of the same shape."""
+    got: Tensors
+    names: Sequence[str]
+
+    @property
+    def count(self) -> int:
+        """The number of entries. What follows them are the lengths of the tensors."""
+        return len(self.values) - len(self.got)
+
+    def headline(self) -> str:
+        """Return what is wrong in one line: the worst entry, or else the worst factor."""
+        error = (self.values - self.exact.value).abs()
+        times = torch.where(self.wrong, error / self.allowed, -1.0).nan_to_num(nan=float("inf"))
+        entries = times[: self.count]
+        if not bool((entries > 0).any()):
+            return self.factor(int(times.argmax()))
+        at = int(entries.argmax())
+        if not float(self.allowed[at]):
+            return f"{self.place(at)} is {float(self.values[at]):.17g}, not {float(self.exact.value[at]):.17g}"
+        return f"{self.place(at)} is off by {float(error[at]):.2g}, {float(times[at]):.3g} times what is allowed"
+
+    def lines(self) -> list[str]:
+        """Return the entries that are wrong, as many as are of use, and the factors."""
+        entries = self.wrong[: self.count].nonzero().flatten().tolist()
+        lines = [
+            f"{self.place(at)} is {float(self.values[at]):.6g}, not {float(self.exact.value[at]):.6g}; "
+            f"allowed: {float(self.allowed[at]):.2g}"
+            for at in entries[:SHOWN]
+        ]
+        if entries:
+            lines.append(f"{len(entries):,} of {self.count:,} entries are wrong by themselves")
+        return lines + [self.factor(at) for at in range(self.count, len(self.values)) if self.wrong[at]]
+
+    def factor(self, at: int) -> str:
+        """Return by which factor a tensor is off, as a whole."""
+        got, right, allowed = (float(part[at]) for part in (self.values, self.exact.value, self.allowed))
+        name = self.names[at - self.count]
+        return f"{name} as a whole is {got / right:.4g} times what it should be; allowed: 1 +- {allowed / right:.2g}"
+
+    def place(self, at: int) -> str:
+        """Return what messages call an entry, as in `the gradient of weight[2, 0]`."""
+        index, offset = located(at, self.got)
+        return f"{self.names[index]}{index_text(*split(offset, self.got[index]))}"
