@@ -15,9 +15,10 @@ from torch import Tensor
 from opcheck.checks.arguments import called, names_of
 from opcheck.checks.tolerances import wider_numbers, wider_values
 from opcheck.checks.verdict import one_line
-from opcheck.derivatives import Coverage, Numbers, Request, TooLarge, default_numbers
+from opcheck.derivatives import Coverage, Disagreement, Numbers, Request, TooLarge, by_torch, default_numbers
 from opcheck.derivatives.disagreement import called as named
 from opcheck.derivatives.point import Point
+from opcheck.derivatives.question import Function
 from opcheck.plan.case import Case
 from opcheck.plan.kinds import check_kinds
 from opcheck.samples import Inputs, TestedFunction, Unresolved, realize
@@ -361,6 +362,16 @@ class Subject:
         """The evidence about derivatives at the sample."""
         key = "point", self.request.masked, self.request.coverage
         return self.memo.once(key, lambda: Point(self.request))
+
+    def objection(self, claim: str, reference: Function | None = None) -> Disagreement | None:
+        """Return why a claim about derivatives does not hold at the sample, or None if it does.
+
+        reference: another function of the leaves, for a second look at what is too large to be compared entry by entry.
+
+        Raises CannotAsk where torch is to tell, and cannot; passes on the exceptions of the operator.
+        """
+        engine = by_torch if self.context.by_torch else self.point
+        return engine.objection(claim, self.request.with_(reference=reference))
 
     def masked(self, masked: bool) -> Subject:
         """Return the same under masked or non-masked semantics, for its inputs and its outputs."""

@@ -49,13 +49,46 @@ class PerSample:
 
     judge: Judge
     derivative: bool = True
+    refusal: Refusal = cannot
+    """What it says where the operator refuses a sample."""
 
     def __call__(self, context: Context) -> Iterator[Verdict]:
-        """Yield a verdict for each sample of a case."""
+        """Yield a verdict for each sample of a case, and one more for the case if no sample tests anything."""
         if self.derivative and context.numbers is None:
             yield too_coarse(context)
-        else:
-            yield from each(context, self.judge, self.derivative)
+            return
+        reasons: dict[str, None] = {}
+        settled = False
+        for sample in context.samples:
+            verdict = self.verdict(context, sample)
+            yield verdict
+            settled = settled or not verdict.untested or verdict.out_of_reach
+            if verdict.untested:
+                reasons[verdict.title] = None
+        if not settled:
+            yield nobody_tests("the claim", context.case.check, reasons)
+
+    def verdict(self, context: Context, sample: Sample) -> Verdict:
+        """Return the verdict on one sample, with the data of the sample.
+
+        Of a failure that the spec does not expect, it says what it looks like and what causes it.
+        """
+        subject = prepared(context, sample, self.derivative, self.refusal)
+        if isinstance(subject, Verdict):
+            return subject
+        if self.derivative and not subject.leaves:
+            return with_sample(inapplicable("no tensor to differentiate with respect to"), sample, subject)
+        known = [expect for expect in context.case.expectations if about(expect, sample.name)]
+        verdict = answer(replace(subject, expected=True) if known else subject, self.judge)
+        is_expected = any(covers(expect, verdict) for expect in known)
+        if known and not (verdict.passed or is_expected):
+            subject = context.subject(sample)
+            verdict = answer(subject, self.judge)
+        if verdict.is_failure and not is_expected:
+            verdict = blamed(subject, verdict, context.case.kind.rests_on)
+        if verdict.passed and verdict.applies and _is_empty(subject, self.derivative):
+            verdict = untested("inputs or outputs are empty")
+        return with_sample(verdict, sample, subject)
 
 
 def per_sample(judge: Judge, *, derivative: bool = True) -> PerSample:
@@ -87,20 +120,6 @@ def too_coarse(context: Context) -> Verdict:
     return cannot(f"{context.case.dtype} is too coarse for finite differences, and no finer dtype is claimed")
 
 
-def each(context: Context, judge: Judge, derivative: bool, refusal: Refusal = cannot) -> Iterator[Verdict]:
-    """Yield a verdict for each sample, and one more for the case if no sample tests anything."""
-    reasons: dict[str, None] = {}
-    settled = False
-    for sample in context.samples:
-        verdict = judged(context, sample, judge, derivative, refusal)
-        yield verdict
-        settled = settled or not verdict.untested or verdict.out_of_reach
-        if verdict.untested:
-            reasons[verdict.title] = None
-    if not settled:
-        yield nobody_tests("the claim", context.case.check, reasons)
-
-
 def nobody_tests(claim: str, check: str, reasons: Iterable[str]) -> Verdict:
     """Return the verdict on a claim that no sample tests, for the reasons given."""
     why = "; ".join(reasons)
@@ -108,32 +127,6 @@ def nobody_tests(claim: str, check: str, reasons: Iterable[str]) -> Verdict:
 
 
 ADD_A_SAMPLE = "add a sample that does, or take the claim back under supports or dtypes"
-
-
-def judged(context: Context, sample: Sample, judge: Judge, derivative: bool, refusal: Refusal = cannot) -> Verdict:
-    """Return the verdict on one sample, with the data of the sample."""
-    subject = prepared(context, sample, derivative, refusal)
-    if isinstance(subject, Verdict):
-        return subject
-    if derivative and not subject.leaves:
-        verdict = inapplicable("no tensor to differentiate with respect to")
-    else:
-        verdict = _explained(subject, judge)
-        if verdict.passed and verdict.applies and _is_empty(subject, derivative):
-            verdict = untested("inputs or outputs are empty")
-    return with_sample(verdict, sample, subject)
-
-
-def _explained(subject: Subject, judge: Judge) -> Verdict:
-    """Return what a judge says; of a failure that the spec does not expect, what it looks like and what causes it."""
-    known = [expect for expect in subject.case.expectations if about(expect, subject.sample.name)]
-    if known:
-        verdict = answer(replace(subject, expected=True), judge)
-        if verdict.passed or any(covers(expect, verdict) for expect in known):
-            return verdict
-        subject = subject.context.subject(subject.sample)
-    verdict = answer(subject, judge)
-    return blamed(subject, verdict, subject.case.kind.rests_on) if verdict.is_failure else verdict
 
 
 def prepared(context: Context, sample: Sample, derivative: bool, refusal: Refusal = cannot) -> Subject | Verdict:

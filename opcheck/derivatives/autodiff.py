@@ -69,17 +69,10 @@ def pushed(
         return outputs, [tangent_of(output) for output in outputs]
 
 
-def value_and_jvp(
-    function: Callable[..., Tensors], primals: Sequence[Tensor], tangents: Sequence[Tensor | None]
-) -> tuple[Tensors, Tensors]:
-    """Return the outputs and their tangents by one call with dual numbers. Missing tangents are zeros."""
-    outputs, carried = pushed(function, primals, tangents)
-    return outputs, tuple(torch.zeros_like(y) if t is None else t for t, y in zip(carried, outputs, strict=True))
-
-
 def jvp(function: Callable[..., Tensors], primals: Sequence[Tensor], tangents: Sequence[Tensor | None]) -> Tensors:
-    """Return the tangents of the outputs: see `value_and_jvp`."""
-    return value_and_jvp(function, primals, tangents)[1]
+    """Return the tangents of the outputs by one call with dual numbers. Missing tangents are zeros."""
+    outputs, carried = pushed(function, primals, tangents)
+    return tuple(torch.zeros_like(y) if t is None else t for t, y in zip(carried, outputs, strict=True))
 
 
 class Differentiable(Protocol):

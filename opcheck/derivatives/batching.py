@@ -16,7 +16,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from opcheck.derivatives.autodiff import Differentiable, Tensors, value_and_jvp, vjp
+from opcheck.derivatives.autodiff import Differentiable, Tensors, pushed, vjp
 from opcheck.derivatives.coordinates import chunks, largest_difference, rows_of, tensors_of
 
 FEW = 2
@@ -47,19 +47,26 @@ def sweep(
     dtypes and memory formats of the leaves and of `outputs`. Passes on the exceptions of the function and of its
     derivatives, and those of vmap if it cannot be batched.
     """
-    pieces = []
+    pieces: list[tuple[Tensor, ...]] = []
     for number, chunk in enumerate(chunks(points, batch)):
-        rows = slice(number * batch, number * batch + len(chunk))
-        t = None if tangents is None else tensors_of(tangents[rows], leaves)
-        v = None if cotangents is None else tensors_of(cotangents[rows], outputs)
-        pieces.append(_swept(function, tensors_of(chunk, leaves), t, v))
-    if len(pieces) == 1:
-        return pieces[0]
-    return Sweep(
-        torch.cat([piece.values for piece in pieces]),
-        None if tangents is None else torch.cat([piece.tangents for piece in pieces if piece.tangents is not None]),
-        None if cotangents is None else torch.cat([piece.gradients for piece in pieces if piece.gradients is not None]),
-    )
+        rows, at = slice(number * batch, number * batch + len(chunk)), tensors_of(chunk, leaves)
+        with torch.set_grad_enabled(cotangents is not None):
+            if cotangents is not None:
+                at = tuple(point.requires_grad_() for point in at)
+            if tangents is None:
+                results = [values := function.rows(*at)]
+            else:
+                values, carried = pushed(function.rows, at, tensors_of(tangents[rows], leaves))
+                results = [
+                    values,
+                    tuple(torch.zeros_like(y) if t is None else t for y, t in zip(values, carried, strict=True)),
+                ]
+            # Out of the dual numbers: a backward pass would carry tangents too, which nobody asked for.
+            if cotangents is not None:
+                results.append(vjp(values, at, tensors_of(cotangents[rows], outputs)))
+        pieces.append(tuple(rows_of(result, len(chunk)) for result in results))
+    joined = iter([own[0] if len(own) == 1 else torch.cat(own) for own in zip(*pieces, strict=True)])
+    return Sweep(next(joined), None if tangents is None else next(joined), None if cotangents is None else next(joined))
 
 
 def by_vmap(function: Callable[..., Tensors], rows: Tensor, like: Sequence[Tensor], batch: int) -> Tensor:
@@ -69,23 +76,6 @@ def by_vmap(function: Callable[..., Tensors], rows: Tensor, like: Sequence[Tenso
     """
     vmapped = torch.func.vmap(function, randomness="same")
     return torch.cat([rows_of(vmapped(*tensors_of(some, like)), len(some)) for some in chunks(rows, batch)])
-
-
-def _swept(function: Differentiable, points: Tensors, tangents: Tensors | None, cotangents: Tensors | None) -> Sweep:
-    count = len(points[0])
-    with torch.set_grad_enabled(cotangents is not None):
-        if cotangents is not None:
-            points = tuple(point.requires_grad_() for point in points)
-        outputs, moved = (
-            (function.rows(*points), None) if tangents is None else value_and_jvp(function.rows, points, tangents)
-        )
-        # Out of the dual numbers: a backward pass would carry tangents too, which nobody asked for.
-        gradients = None if cotangents is None else vjp(outputs, points, cotangents)
-    return Sweep(
-        rows_of(outputs, count),
-        None if moved is None else rows_of(moved, count),
-        None if gradients is None else rows_of(gradients, count),
-    )
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from torch import Tensor
 from opcheck.derivatives.autodiff import Mode, Primal
 from opcheck.derivatives.batching import Analytical
 from opcheck.derivatives.coordinates import index_text, largest_difference, located, split
+from opcheck.derivatives.differences import Differences
 from opcheck.derivatives.directions import Directions, Random
 from opcheck.derivatives.disagreement import Disagreement, Names, Pair
 from opcheck.derivatives.errors import ACCURATE, CERTAIN, Measured, beyond_bound
@@ -34,18 +35,21 @@ class Comparison:
     evidence: Evidence
     mode: Mode
     numbers: Numbers
-    looped: bool = False
+    looped: bool
     """Whether each point and each direction takes a call of its own."""
+    directions: Directions
+    """The directions of both."""
+    derivative: Analytical
+    """What automatic differentiation gives for each direction."""
+    slopes: Differences
+    """What differences give."""
 
-    @property
-    def directions(self) -> Directions:
-        """The directions of both."""
-        return self.evidence.directions
-
-    @cached_property
-    def derivative(self) -> Analytical:
-        """What automatic differentiation gives for each direction."""
-        return self.evidence.analytical(self.mode, looped=self.looped)
+    @classmethod
+    def of(cls, evidence: Evidence, mode: Mode, numbers: Numbers, looped: bool = False) -> Comparison:
+        """Differentiate in both ways. Passes on the exceptions of the function and its derivatives."""
+        derivative = evidence.analytical(mode, looped=looped)
+        slopes = evidence.numerical(numbers.eps, looped=looped)
+        return cls(evidence, mode, numbers, looped, evidence.directions, derivative, slopes)
 
     @cached_property
     def analytical(self) -> Tensor:
@@ -56,7 +60,7 @@ class Comparison:
     def differences(self) -> Measured:
         """The differences along the directions."""
         at = partial(self.evidence.numerical, looped=self.looped)
-        return Measured(at, self.numbers, self.evidence.unit, self.directions.columns_of(None))
+        return Measured(self.slopes, at, self.numbers, self.evidence.unit, self.directions.columns_of(None))
 
     @cached_property
     def numerical(self) -> Measured:
@@ -64,7 +68,8 @@ class Comparison:
         directions, mode = self.directions, self.mode
         at = partial(self.evidence.numerical, looped=self.looped)
         return Measured(
-            cache(lambda step: directions.measured(at(step), mode)), self.numbers, self.evidence.unit,
+            directions.measured(self.slopes, mode), cache(lambda step: directions.measured(at(step), mode)),
+            self.numbers, self.evidence.unit,
             directions.columns_of(mode), directions.lengths(mode), directions.sums,
         )  # fmt: skip
 
@@ -88,8 +93,7 @@ class Comparison:
         if not off <= least and off <= atol:  # a sum of many numbers has more rounding
             rounding = numerical.fine.rounding(self.evidence.unit)
             off = float((self.analytical - numerical.values).abs_().sub_(rounding, alpha=CERTAIN).max())
-        most_bend = self.evidence.numerical(self.numbers.eps, looped=self.looped).most_bend
-        return off <= least and self.derivative.holds(1e4 * self.evidence.unit) and most_bend <= atol
+        return off <= least and self.derivative.holds(1e4 * self.evidence.unit) and self.slopes.most_bend <= atol
 
     @property
     def holds_closely(self) -> bool:
@@ -146,17 +150,18 @@ class Comparison:
 def contradiction(evidence: Evidence, mode: Mode, request: Request) -> Disagreement | None:
     """Return where the Jacobian by a mode contradicts the numerical one, or None if it does not."""
     numbers = request.numbers
-    first = Comparison(evidence, mode, numbers)
+    first = Comparison.of(evidence, mode, numbers)
     if first.agrees:
         return _by_reference(evidence, mode, request)
     if request.expected and evidence.extent == "full":
         disagreement = _worst_confirmed(first, request)
         if disagreement is not None:
             return disagreement
-    for comparison in (first, Comparison(evidence, mode, numbers, looped=True)):
-        objection = comparison.objection()  # what the batch objects to is confirmed one by one
-        if not objection.any:
-            return _by_reference(evidence, mode, request)
+    objection = first.objection()
+    if objection.any:  # what the batch objects to is confirmed one by one
+        objection = Comparison.of(evidence, mode, numbers, looped=True).objection()
+    if not objection.any:
+        return _by_reference(evidence, mode, request)
     if bool(objection.wrong.any()) or bool(objection.kinky.any()):
         disagreement = named(objection, request)
         if disagreement is None:  # no entry is at fault: the function is not independent along the axes that were found
@@ -191,13 +196,13 @@ def along_one(evidence: Evidence, mode: Mode, numbers: Numbers) -> Comparison:
 
     They take a few ordinary calls, where the whole Jacobian takes a batch of them.
     """
-    return Comparison(evidence.along(Random(evidence.size, 1)), mode, numbers, looped=True)
+    return Comparison.of(evidence.along(Random(evidence.size, 1)), mode, numbers, looped=True)
 
 
 def lost_digits(evidence: Evidence, mode: Mode, request: Request) -> Disagreement | None:
     """Return that a Jacobian within the tolerance has lost digits, if differences can tell; else None."""
     for looped in (False, True):  # what the batch objects to is confirmed one by one
-        comparison = Comparison(evidence, mode, request.numbers, looped)
+        comparison = Comparison.of(evidence, mode, request.numbers, looped)
         if comparison.has_all_digits:
             return None
         farthest = float(evidence.point.abs().max()) if evidence.size[1] else 0.0

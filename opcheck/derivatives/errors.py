@@ -103,8 +103,10 @@ def error_estimate(fine: Slopes, coarser: Iterable[Slopes], unit: float) -> Tens
 class Measured:
     """A numerical Jacobian, or its products with directions, whose entries come with their errors."""
 
+    fine: Slopes
+    """The differences at the step of the settings."""
     at: Callable[[float], Slopes]
-    """The differences at a step."""
+    """Those at other steps."""
     numbers: Numbers
     unit: float
     """The rounding unit of the function's arithmetic."""
@@ -114,11 +116,6 @@ class Measured:
     """What atol is multiplied by: the lengths of the directions of an entry."""
     sums: bool = False
     """Whether an entry is a sum of many: a small one is then the difference of large numbers."""
-
-    @cached_property
-    def fine(self) -> Slopes:
-        """The differences at the step of the settings."""
-        return self.at(self.numbers.eps)
 
     @property
     def values(self) -> Tensor:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from copy import copy
 from functools import cached_property
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import torch
 from torch import Tensor
@@ -50,6 +50,7 @@ class Evidence:
         self._outputs = outputs
         self._numerical: dict[tuple[float, bool], Differences] = {}
         self._analytical: dict[tuple[Mode, bool], Analytical] = {}
+        self._swept: Sweep | Literal[False] | None = None  # False: a batch for all modes fails
 
     def on_graph(self, use: Callable[[Tensors], T]) -> T:
         """Return `use(outputs)`, where the outputs have a graph that nobody else has.
@@ -132,8 +133,7 @@ class Evidence:
 
     def turn_to(self, directions: Directions) -> None:
         """Give up the directions for others."""
-        self.directions, self._numerical, self._analytical = directions, {}, {}
-        self.__dict__.pop("swept", None)
+        self.directions, self._numerical, self._analytical, self._swept = directions, {}, {}, None
 
     def at(self, leaves: Tensors) -> Tensors:
         """Return the outputs at other leaves, without a graph."""
@@ -216,9 +216,17 @@ class Evidence:
         return self.size[0 if mode == "reverse" else 1]
 
     def _batched(self, mode: Mode) -> Tensor:
-        """Return the vjps or jvps of all directions, from a batch of points. Passes on the exceptions of batching."""
-        shared = mode in self.modes and len(self.modes) > 1
-        swept = (self.swept if shared else None) or self._sweep((mode,))
+        """Return the vjps or jvps of all directions, from a batch of points. Passes on the exceptions of batching.
+
+        All modes share a batch, unless it fails, or has dual numbers already, which do not nest.
+        """
+        shared = mode in self.modes and len(self.modes) > 1 and not has_forward(self.function)
+        if shared and self._swept is None:
+            try:
+                self._swept = self._sweep(self.modes)
+            except Exception:
+                self._swept = False
+        swept = (shared and self._swept) or self._sweep((mode,))
         rows = swept.gradients if mode == "reverse" else swept.tangents
         assert rows is not None
         return rows[: self.directions.count(mode)]
@@ -226,14 +234,6 @@ class Evidence:
     def _vmapped(self, mode: Mode) -> Tensor:
         """Return vjps or jvps of all directions at one point, which may decide control flow. Raises as vmap does."""
         return (self.vjp_vmapped if mode == "reverse" else self.jvp_vmapped)(self.directions.of(mode))
-
-    @cached_property
-    def swept(self) -> Sweep | None:
-        """The results of all modes from one batch, or None if each needs its own. Dual numbers do not nest."""
-        try:
-            return None if has_forward(self.function) else self._sweep(self.modes)
-        except Exception:
-            return None
 
     def _sweep(self, modes: Collection[Mode]) -> Sweep:
         """Evaluate at the point, with a tangent and a cotangent in each row. Passes on the exceptions of batching."""

@@ -102,7 +102,7 @@ def _begin_with(sentence: str, disagreement: Disagreement | None) -> Disagreemen
 
 
 def _jacobian(evidence: Evidence, request: Request, mode: Mode) -> Disagreement | None:
-    comparison = Comparison(evidence, mode, request.numbers)
+    comparison = Comparison.of(evidence, mode, request.numbers)
     if comparison.agrees and comparison.has_all_digits:  # as almost always
         return None
     disagreement = contradiction(evidence, mode, request) or lost_digits(evidence, mode, request)

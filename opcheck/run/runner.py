@@ -138,7 +138,13 @@ def _verdicts(case: Case, session: RunSession, *, distinct: bool) -> Sequence[Ve
             # They are about opcheck's own use of vmap, and what torch imports for it: users cannot act on them.
             warnings.filterwarnings("ignore", "There is a performance drop because we have not yet implemented")
             warnings.filterwarnings("ignore", "`torch.jit.script` is deprecated")
-            verdicts = _checked(case, session)
+            # torch's gradcheck draws cotangents from the global random number generator.
+            text = case.id + (f"@{case.base_seed}" if case.base_seed else "")
+            seed_device(zlib.crc32(text.encode()), session.devices.string(case.device), case.device.seed)
+            context = session.context(case, samples_to_run(case))
+            context.operator  # noqa: B018 - resolved first, to report a wrong name as such
+            check: Check = implementation(case.kind)
+            verdicts = list(check(context))
         late = _late_error(case, session)
         return verdicts if late is None else late
     except Unresolved as error:
@@ -213,13 +219,3 @@ def _distinct_interrupts() -> Iterator[bool]:
         yield True
     finally:
         signal.signal(signal.SIGINT, handler)
-
-
-def _checked(case: Case, session: RunSession) -> Sequence[Verdict]:
-    # torch's gradcheck draws cotangents from the global random number generator.
-    text = case.id + (f"@{case.base_seed}" if case.base_seed else "")
-    seed_device(zlib.crc32(text.encode()), session.devices.string(case.device), case.device.seed)
-    context = session.context(case, samples_to_run(case))
-    context.operator  # noqa: B018 - resolved first, to report a wrong name as such
-    check: Check = implementation(case.kind)
-    return list(check(context))

@@ -18,7 +18,6 @@ from torch import Tensor
 
 from opcheck.checks.base import Subject
 from opcheck.checks.calls import Call, Result, compared, copies, is_strided, ordinary, result
-from opcheck.checks.jacobian.compare import objection
 from opcheck.checks.judging import per_sample
 from opcheck.checks.verdict import HOLDS, Verdict, fails, first_failure
 from opcheck.derivatives import NO_REFUSAL
@@ -195,8 +194,8 @@ def _right_elsewhere(subject: Subject, other: Subject, there: Result) -> Verdict
     allowed = (numbers.atol + numbers.rtol * abs(slope)) * max(1.0, above.numel() ** 0.5)
     if abs(float(there.gradient @ direction) - slope) <= allowed:
         return HOLDS
-    there_wrong = objection(other, "backward")
-    if there_wrong is None or there_wrong.kind != "wrong" or objection(subject, "backward") is not None:
+    there_wrong = other.objection("backward")
+    if there_wrong is None or there_wrong.kind != "wrong" or subject.objection("backward") is not None:
         return HOLDS  # a gradient that is wrong here as well is no matter of the point
     return fails("context: the gradient is wrong at another point of the same sample", there_wrong.text)
 

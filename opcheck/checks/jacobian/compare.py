@@ -12,7 +12,7 @@ from opcheck.checks.jacobian.raw_gradients import functions_of
 from opcheck.checks.judging import per_sample
 from opcheck.checks.truth import by_reference
 from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, inapplicable, out_of_reach, refused, untested
-from opcheck.derivatives import Disagreement, by_torch
+from opcheck.derivatives import Disagreement
 from opcheck.derivatives.disagreement import Mismatch
 from opcheck.derivatives.point import steps_of
 from opcheck.derivatives.question import Function
@@ -61,7 +61,7 @@ def compared(subject: Subject, reference: Function | None = None) -> Verdict:
         return untested("no output requires grad: there is no backward pass")
     if subject.context.wide and subject.point.excuses_wrong_sign(check, subject.request):
         return _blind(subject)
-    contradiction = objection(subject, check, reference)
+    contradiction = subject.objection(check, reference)
     extent = None if subject.context.by_torch else subject.point.compared
     fields = {"jacobian": extent} if extent in ("structured", "projected") else {}
     if contradiction is None and not outputs.differentiable:
@@ -70,17 +70,6 @@ def compared(subject: Subject, reference: Function | None = None) -> Verdict:
         return Verdict(True, fields=fields) if fields else HOLDS
     verdict = _contradicted(subject, contradiction)
     return replace(verdict, fields={**verdict.fields, **fields}) if fields else verdict
-
-
-def objection(subject: Subject, claim: str, reference: Function | None = None) -> Disagreement | None:
-    """Return why a claim about derivatives does not hold at a sample, or None if it does.
-
-    Raises CannotAsk where torch is to tell, and cannot; passes on the exceptions of the operator.
-    """
-    request = subject.request.with_(reference=reference)
-    if subject.context.by_torch:
-        return by_torch.objection(claim, request)
-    return subject.point.objection(claim, request)
 
 
 def _blind(subject: Subject) -> Verdict:

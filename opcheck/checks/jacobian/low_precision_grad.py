@@ -16,7 +16,7 @@ from torch import Tensor
 
 from opcheck.checks.base import Context, Subject
 from opcheck.checks.calls import Directions, FirstOrder, Tensors, names_of_parts, pulled_back, pushed
-from opcheck.checks.judging import each, nobody_tests
+from opcheck.checks.judging import PerSample, nobody_tests
 from opcheck.checks.truth import Truth, by_reference, truth_of
 from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, first_failure, one_line, remedy
 from opcheck.derivatives import NO_REFUSAL
@@ -29,7 +29,7 @@ def check(context: Context) -> Iterator[Verdict]:
     """Judge all samples. At least one of them must test a gradient."""
     judge = _Judge()
     sound = True
-    for verdict in each(context, judge, derivative=False):
+    for verdict in PerSample(judge, derivative=False)(context):
         yield verdict
         sound = sound and verdict.passed
     if sound and not judge.pulled_back:

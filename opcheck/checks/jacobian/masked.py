@@ -6,7 +6,6 @@ Masked: unspecified elements are absent and have no derivative. Non-masked: they
 from __future__ import annotations
 
 from opcheck.checks.base import Subject
-from opcheck.checks.jacobian.compare import objection
 from opcheck.checks.judging import per_sample
 from opcheck.checks.verdict import HOLDS, Verdict, fails, inapplicable, untested
 
@@ -17,12 +16,12 @@ def judge(subject: Subject) -> Verdict:
         return inapplicable("no input is sparse")
     if not subject.output_info.has_derivative:
         return untested("no output is of a floating or complex dtype")
-    masked = objection(subject.masked(True), "masked")
+    masked = subject.masked(True).objection("masked")
     if masked is not None:
         return fails("masked: the derivative is wrong under masked semantics", masked.text)
     if subject.function.masked:
         return HOLDS
-    unmasked = objection(subject.masked(False), "masked")
+    unmasked = subject.masked(False).objection("masked")
     if unmasked is not None:
         hint = "if gradients exist for specified elements only, write masked = true"
         return fails("masked: the derivative is wrong under non-masked semantics", f"{unmasked.text}\n{hint}")

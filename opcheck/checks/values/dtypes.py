@@ -14,7 +14,7 @@ import torch
 
 from opcheck.checks.base import Context, Subject
 from opcheck.checks.calls import cotangents_of, outputs_of
-from opcheck.checks.judging import each, nobody_tests, too_much
+from opcheck.checks.judging import PerSample, nobody_tests, too_much
 from opcheck.checks.truth import truth_of_values
 from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, one_line, remedy
 from opcheck.derivatives import NO_REFUSAL
@@ -36,7 +36,7 @@ def check(context: Context) -> Iterator[Verdict]:
     forward = context if dtype in claims.backward else replace(context, requires_grad=False)
     judge = _Judge(dtype, claims.supports.backward is not False and dtype in claims.backward)
     sound = True
-    for verdict in each(forward, judge, False, refusal=partial(_broken, dtype)):
+    for verdict in PerSample(judge, derivative=False, refusal=partial(_broken, dtype))(forward):
         yield verdict
         sound = sound and verdict.passed
     if sound and judge.backward and not judge.pulled_back:
