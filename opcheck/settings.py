@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field, ValidationError
 
 from opcheck.matrix import Matrix
-from opcheck.spec.claims import Jacobian, Strings
+from opcheck.spec.claims import Derive, Jacobian, Strings
 from opcheck.spec.device import DeviceProfile, profiles
 from opcheck.spec.document import Document
 from opcheck.spec.explain import explain
@@ -49,6 +49,7 @@ class Settings(Model):
     batch_memory: Annotated[int, Field(ge=1)] = Field(
         256, description="MiB that a batch of evaluations, or a Jacobian wanted in full, may take"
     )
+    derive: Derive = Field(default="none", description="how many samples to derive from each written one")
     timeout: Annotated[float, Field(gt=0)] | None = Field(default=None, description="seconds that a case may take")
     memory: Annotated[int, Field(ge=1)] | None = Field(
         default=None, description="MiB that the process of a case may take in `opcheck run`"

@@ -87,7 +87,7 @@ def plan(
         torch.sin[inplace]::backward[cpu-complex128]
     """
     settings = settings_of(project)
-    selection = Selection(_names(operator), _names(check), _names(dtype), _names(tag))
+    selection = Selection(_names(operator), _names(check), _names(dtype), _names(tag), settings.derive)
     mistakes = selection.mistakes(library)
     if mistakes:
         raise ValueError("\n".join(mistakes))

@@ -159,6 +159,11 @@ class Context:
         memory = allowed if self.room is None else min(allowed, self.room)
         return Coverage(own or self.settings.jacobian, memory=memory)
 
+    @property
+    def is_thorough(self) -> bool:
+        """Whether as many samples as possible are derived from each written one."""
+        return bool(self.overrides.get("derive", self.settings.derive) == "thorough")
+
     def value_tolerance(self) -> Tolerance:
         """Return rtol and atol for comparing values. Both are None unless the spec sets one for this check."""
         own = self.case.operator.spec.tolerance.check.get(self.case.check, Tolerance())

@@ -65,7 +65,7 @@ class RunReporter:
         options.paths = [str(path) for path in config.stash[PLUGIN].requested]
         try:
             library = loaded(options, settings)
-            chosen = selection(options, library)
+            chosen = selection(options, settings, library)
             profiles = devices(options, settings)
             self._check_durations(config, library, profiles, chosen)
             # The nodes of a cluster have other devices than this machine.

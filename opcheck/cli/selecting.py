@@ -38,9 +38,11 @@ def devices(options: argparse.Namespace, settings: Settings) -> list[DeviceProfi
         raise RequestError(str(error).splitlines()) from None
 
 
-def selection(options: argparse.Namespace, library: Library) -> Selection:
+def selection(options: argparse.Namespace, settings: Settings, library: Library) -> Selection:
     """Return the selection of a command. Raises RequestError for unknown names."""
-    chosen = Selection(*(separated(getattr(options, key)) for key in ("operator", "check", "dtype", "tag")))
+    derive = getattr(options, "derive", None) or settings.derive
+    names = {key: separated(getattr(options, key)) for key in ("operator", "check", "dtype", "tag")}
+    chosen = Selection(names["operator"], names["check"], names["dtype"], names["tag"], derive)
     mistakes = chosen.mistakes(library)
     if mistakes:
         raise RequestError(mistakes)
@@ -53,7 +55,7 @@ def planned(options: argparse.Namespace, settings: Settings) -> list[Case]:
     Raises SpecError for mistakes in its specs or durations, RequestError for unknown names.
     """
     library = loaded(options, settings)
-    cases = plan(library, devices(options, settings), selection(options, library))
+    cases = plan(library, devices(options, settings), selection(options, settings, library))
     if options.durations and not options.shard:
         raise RequestError([NO_SHARD])
     if not options.shard:

@@ -9,6 +9,7 @@ from opcheck.cli.paths import add_paths
 from opcheck.cli.request import RequestError
 from opcheck.cli.selecting import devices, loaded, selection, settings_of
 from opcheck.plan import plan
+from opcheck.settings import Settings
 from opcheck.spec import Library, Operator
 from opcheck.spec.device import DeviceProfile
 from opcheck.spec.problems import suggestion
@@ -33,11 +34,11 @@ def run(options: argparse.Namespace) -> int:
         known = [operator.id for operator in library]
         raise RequestError([f'no operator "{options.name}" among {len(known)}{suggestion(options.name, known)}'])
     for operator in operators:
-        _show(operator, devices(options, settings), options)
+        _show(operator, devices(options, settings), options, settings)
     return 0
 
 
-def _show(operator: Operator, profiles: list[DeviceProfile], options: argparse.Namespace) -> None:
+def _show(operator: Operator, profiles: list[DeviceProfile], options: argparse.Namespace, settings: Settings) -> None:
     spec = operator.spec
     _say(f"{operator.id}  {operator.document.file}:{operator.line}  family {operator.family}")
     for line in spec.notes.splitlines():
@@ -59,7 +60,7 @@ def _show(operator: Operator, profiles: list[DeviceProfile], options: argparse.N
         only = f"  (only {', '.join(sample.dtypes)})" if sample.dtypes is not None else ""
         _say(f"    {sample.name}  line {sample.line}  {sample.toml()}{only}")
     own = Library((operator,))
-    cases = plan(own, profiles, selection(options, own))
+    cases = plan(own, profiles, selection(options, settings, own))
     _say(f"  {len(cases)} cases:")
     for (subject, check), group in groupby(cases, key=lambda case: (case.subject, case.check)):
         shown = " ".join(f"[{case.device.name}-{case.dtype}]" for case in group)

@@ -111,6 +111,13 @@ class Comparison:
         return bool(far.any()) and bool(expected.isfinite().all()) and not self._has_kink
 
     @property
+    def is_settled(self) -> bool:
+        """Whether differences at twice the step agree: else rounding or a bend may be what differs."""
+        coarse = self.evidence.numerical(2 * self.numbers.eps, looped=self.looped).jacobian
+        off = (coarse - self.slopes.jacobian).abs()
+        return bool((off <= 0.5 * self.differences.tolerance()).all()) and not self._has_kink
+
+    @property
     def _has_kink(self) -> bool:
         """Whether the one-sided differences disagree, and do so at a larger step."""
         bend = self.differences.fine.bend.abs()

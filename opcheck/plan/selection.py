@@ -23,6 +23,8 @@ class Selection:
     checks: tuple[str, ...] = ()
     dtypes: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
+    derive: str = "none"
+    """How many samples to derive: "none" leaves out checks of derived samples, unless they are named."""
 
     def takes_operator(self, operator: Operator) -> bool:
         """Tell whether cases of an operator are selected."""
@@ -31,7 +33,8 @@ class Selection:
 
     def takes(self, check: str, dtype: str) -> bool:
         """Tell whether a check is selected in a dtype, for a selected operator."""
-        return (not self.checks or check in self.checks) and (not self.dtypes or dtype in expand(self.dtypes))
+        usual = self.derive != "none" or not check_kinds()[check].derives
+        return (check in self.checks if self.checks else usual) and (not self.dtypes or dtype in expand(self.dtypes))
 
     def mistakes(self, library: Library) -> list[str]:
         """Return a message for each name that does not exist."""

@@ -131,6 +131,13 @@ class TerminalReport:
         for record in self.records:
             for sample, text in record.fields.get("warnings", {}).items():
                 self._line("warning", f"{printable(record.id)}: sample {printable(sample)}: {printable(text)}")
+        derived = Counter[str]()
+        for record in self.records:
+            derived.update(record.fields.get("derived", {}))
+        if derived:
+            self._line(
+                "", f"derived samples: {', '.join(f'{count:,} {what}' for what, count in derived.most_common())}"
+            )
         self.totals(seconds)
         for trouble in troubles:
             self._line("error", printable(trouble))

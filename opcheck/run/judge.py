@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from opcheck.checks.expected import covers, kind_of
 from opcheck.checks.verdict import Verdict, cannot
@@ -59,8 +61,11 @@ def judge(case: Case, verdicts: Sequence[Verdict], rerun: str = "", engine: str 
         return Outcome.of(case, "xfailed", "; ".join(met), next(iter(met.values())))
     remarks = {str(verdict.sample): verdict.title for verdict in tested if verdict.title}
     parts = {str(verdict.sample): verdict.fields["jacobian"] for verdict in tested if "jacobian" in verdict.fields}
-    fields = ({"warnings": remarks} if remarks else {}) | ({"jacobian": parts} if parts else {})
-    return Outcome.of(case, "passed", **fields)
+    derived = Counter[str]()
+    for verdict in tested:
+        derived.update(verdict.fields.get("derived", {}))
+    about: dict[str, Any] = {"warnings": remarks, "jacobian": parts, "derived": dict(derived)}
+    return Outcome.of(case, "passed", **{name: value for name, value in about.items() if value})
 
 
 def _samples(verdicts: Sequence[Verdict]) -> int:

@@ -107,6 +107,8 @@ class RunSession:
         engine = "" if self.engine == self.settings.engine else self.engine
         seed = case.base_seed if case.base_seed or self.settings.seed else None
         options = self.settings.option_for(case.device)
+        derive = self.overrides.get("derive")
+        options = f"--derive {derive} {options}".strip() if derive and case.kind.derives else options
         return rerun_command(case.operator.document.file, case.id, engine, seed, options)
 
     def availability(self, device: DeviceProfile) -> Availability:

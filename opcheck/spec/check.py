@@ -44,6 +44,8 @@ class CheckKind:
     """Whether an operator whose spec disclaims it may be silently wrong: nothing has to raise."""
     beside_cpu: bool = False
     """Whether it compares a device with the CPU, and so makes no case on the CPU itself."""
+    derives: bool = False
+    """Whether it is about samples that opcheck derives, so that it runs only if the project, or somebody, wants any."""
     judge: Callable[[Any], Any] | None = None
     """The function that `opcheck.register_check` registered; None for other checks."""
 

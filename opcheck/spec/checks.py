@@ -36,6 +36,16 @@ BUILTIN = (
         applies="has_movable_samples",
     ),
     CheckKind(
+        "derived",
+        "first derivatives are right at samples of other sizes, ranks, layouts and keywords, which opcheck derives",
+        "opcheck.checks.jacobian.derived:check",
+        needs=("backward",),
+        rests_on=(*SOUND, "backward", "forward_ad"),
+        every_variant=False,
+        applies="has_varied_samples",
+        derives=True,
+    ),
+    CheckKind(
         "batched_grad",
         "the vmapped vjp equals the loop over it",
         "opcheck.checks.jacobian.batched:check",

@@ -1,7 +1,7 @@
 """What an operator claims apart from its samples: dtypes, support, tolerances, outputs and known failures."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from pydantic import BeforeValidator, ConfigDict, Field, create_model, model_validator
 
@@ -56,6 +56,11 @@ DtypeClaims = Annotated[Dtypes, BeforeValidator(in_full, json_schema_input_type=
 """The key `dtypes` of an operator."""
 
 Jacobian = Literal["full", "projected", "auto"]
+Way = Literal["size", "rank", "broadcast", "layout", "keyword"]
+"""A respect in which opcheck varies samples by itself."""
+WAYS: tuple[Way, ...] = get_args(Way)
+Derive = Literal["none", "standard", "thorough"]
+"""How many samples opcheck derives from each written one: thorough takes ten times as long."""
 Order = Literal["rev_over_fwd", "fwd_over_fwd", "scalarized_second_order", "rev_over_rev_over_rev"]
 
 

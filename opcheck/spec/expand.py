@@ -11,11 +11,12 @@ from typing import Any
 from pydantic import ValidationError
 
 from opcheck.spec import dtypes
+from opcheck.spec.claims import Way
 from opcheck.spec.entry import Entry
 from opcheck.spec.explain import explain
 from opcheck.spec.library import Sample
 from opcheck.spec.limits import Limits
-from opcheck.spec.operator import OperatorSpec, SampleSpec, TemplateUse
+from opcheck.spec.operator import OperatorSpec, SampleSpec, TemplateUse, ways
 from opcheck.spec.positions import Path as KeyPath
 from opcheck.spec.problems import Problem, listing, nearest
 from opcheck.spec.recipe import Tensor
@@ -99,12 +100,14 @@ class Expansion:
     def __init__(self, entry: Entry, find: FindTemplate, limits: Limits) -> None:
         self.entry, self.find, self.limits = entry, find, limits
         self.problems: list[Problem] = []
+        self.vary: tuple[Way, ...] = ()
         self.complete = True
         """Whether all samples could be expanded. False if a template is invalid."""
         self._compared = 0
 
     def samples(self, spec: OperatorSpec) -> tuple[Sample, ...]:
         """Return all samples of an operator. If there are too many, report it and return those up to the bound."""
+        self.vary = ways(spec.vary)
         strided = self._bounded(self._written(spec))
         kept = strided
         if "strided" not in spec.layouts:
@@ -158,9 +161,10 @@ class Expansion:
                 for skip in common:
                     skip.used = True  # it may be right; the samples are unknown
                 continue
-            if use.kwargs or use.grid or use.large:
+            if use.kwargs or use.grid or use.large or use.vary is not None:
                 more = {"kwargs": spec.kwargs | use.kwargs, "grid": spec.grid | use.grid}
-                spec = spec.model_copy(update={**more, "large": spec.large or use.large})
+                vary = spec.vary if use.vary is None else use.vary
+                spec = spec.model_copy(update={**more, "large": spec.large or use.large, "vary": vary})
             own = _skips(spec.skip)
             yield from self._grid(spec, f"{label}.{spec.name or number}", inner, own + common, use.dtypes)
             self._refuse_unused(own, inner)
@@ -211,6 +215,7 @@ class Expansion:
                     allowed,
                     self.entry.document,
                     path,
+                    vary=self.vary if spec.vary is None else ways(spec.vary),
                 )
 
     def _too_many(self, spec: SampleSpec, source: Source, skips: list[Skip]) -> Iterator[Problem]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
-from opcheck.spec.claims import Accuracy, Dtypes, OperatorTolerances, Supports, Tolerance, Tolerances
+from opcheck.spec.claims import Accuracy, Dtypes, OperatorTolerances, Supports, Tolerance, Tolerances, Way
 from opcheck.spec.device import DeviceProfile
 from opcheck.spec.document import Document
 from opcheck.spec.dtypes import HALF
@@ -34,6 +34,8 @@ class Sample:
     dtypes: tuple[str, ...] | None
     document: Document = field(repr=False)
     path: KeyPath = field(repr=False)
+    vary: tuple[Way, ...] = field(default=(), kw_only=True)
+    """The respects in which opcheck varies it by itself."""
 
     @property
     def line(self) -> int:
@@ -77,6 +79,10 @@ class Sample:
         if self.kwargs:
             shown["kwargs"] = self.kwargs
         return render(shown)
+
+
+def _has_layouts(sample: Sample) -> bool:
+    return any(tensor.layout != "strided" for tensor in sample.tensors())
 
 
 def names_of(sample: str) -> tuple[str, str]:
@@ -187,6 +193,12 @@ class Operator:
     def has_dense_samples(self) -> bool:
         """Whether any sample has dense leaves only."""
         return self._has_leaves_of("strided")
+
+    @property
+    def has_varied_samples(self) -> bool:
+        """Whether opcheck derives samples by itself: from strided tensors of an operator that is not random."""
+        varied = (sample for sample in self.samples if sample.vary and not self.spec.reseed)
+        return any(sample.tensors() and not _has_layouts(sample) for sample in varied)
 
     @property
     def has_movable_samples(self) -> bool:

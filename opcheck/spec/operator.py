@@ -6,6 +6,7 @@ from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag,
 
 from opcheck.spec.claims import (
     USUAL_TOLERANCES,
+    WAYS,
     DtypeClaims,
     Dtypes,
     ErrorClaim,
@@ -18,6 +19,7 @@ from opcheck.spec.claims import (
     Reference,
     Strings,
     Supports,
+    Way,
 )
 from opcheck.spec.model import (
     FURTHER_KEYS,
@@ -54,6 +56,9 @@ class Grid(Model):
     )
     skip: list[dict[str, Value]] = Field(default_factory=list, description="combinations of the grid to leave out")
     dtypes: Frozen[DtypeEntry] | None = Field(default=None, description="run only in these dtypes; default: all")
+    vary: bool | Frozen[Way] | None = Field(
+        default=None, description="in which respects opcheck varies it by itself; default: those of the operator"
+    )
     large: bool = Field(
         default=False,
         description=f"allow tensors of up to {LARGE} elements, more than `max_elements`",
@@ -80,6 +85,11 @@ class TemplateUse(Grid):
     def parameters(self) -> dict[str, Any]:
         """The given parameters, by name."""
         return dict(self.__pydantic_extra__ or {})
+
+
+def ways(vary: bool | tuple[Way, ...]) -> tuple[Way, ...]:
+    """Return the respects that a value of `vary` stands for."""
+    return (WAYS if vary else ()) if isinstance(vary, bool) else vary
 
 
 def _kind(value: Any) -> str:
@@ -180,6 +190,9 @@ class Claims(Model):
     )
     masked: bool = Field(default=False, description="differentiate sparse samples under masked semantics")
     check_sparse_nnz: bool | None = Field(default=None, description="deprecated alias of `masked`", deprecated=True)
+    vary: bool | Frozen[Way] = Field(
+        default=True, description="in which respects opcheck varies the samples by itself; false: in none"
+    )
     expect: list[Expect] = Field(default_factory=list, description="known failures")
     tags: Frozen[MarkName] = Field(
         default=(), description="names to select cases by; pytest markers, so no marker that pytest itself uses"

@@ -1,6 +1,6 @@
 """Values of operator arguments: tensor recipes, plain TOML values, and tables for values that TOML cannot express."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
@@ -143,3 +143,17 @@ def parts(value: Any, place: Path = ()) -> Iterator[tuple[Path, Any]]:
 def tensors(value: Any) -> list[Tensor]:
     """Return the tensor recipes in a value, in order."""
     return [part for _, part in parts(value) if isinstance(part, Tensor)]
+
+
+def with_tensors(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    """Return a value with a function applied to each tensor recipe in it."""
+    if isinstance(value, Tensor):
+        return change(value)
+    if isinstance(value, dict):
+        return {key: with_tensors(item, change) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(with_tensors(item, change) for item in value)
+    if isinstance(value, (TupleValue, MappingValue, CallValue)):
+        inside = [str(name) for name in type(value).model_fields if name != "call"]
+        return value.model_copy(update={name: with_tensors(getattr(value, name), change) for name in inside})
+    return value

@@ -114,6 +114,10 @@ OPTIONS = (
         "--seed", "run", "seed of the sample values; default: the project's, else 0", {"type": seed, "metavar": "N"}
     ),
     Option("--engine", "run", "what computes derivative evidence", {"choices": ["batched", "torch"]}),
+    Option(
+        "--derive", "derivatives", "how many samples to derive from each written one; default: none",
+        {"choices": ["none", "standard", "thorough"]},
+    ),
     Option("--eps", "derivatives", "the step of differences, for all derivatives", _NUMBER),
     Option("--atol", "derivatives", "the absolute tolerance, for all derivatives", _NUMBER),
     Option("--rtol", "derivatives", "the relative tolerance, for all derivatives", _NUMBER),

@@ -129,8 +129,9 @@ class Plugin:
         """The selection by options."""
         from opcheck.plan import Selection
 
-        self.settings  # noqa: B018 - imports plugins, which may register the selected checks
-        return Selection(self.names("operator"), self.names("check"), self.names("dtype"), self.names("tag"))
+        derive = self.config.option.opcheck_derive or self.settings.derive
+        names = self.names
+        return Selection(names("operator"), names("check"), names("dtype"), names("tag"), derive)
 
     @cached_property
     def seed(self) -> int:

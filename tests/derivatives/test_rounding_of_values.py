@@ -5,8 +5,9 @@ import torch
 from operators import faulty
 
 from opcheck.derivatives import Coverage, Request
+from opcheck.derivatives.errors import excuses_wrong_sign
 from opcheck.derivatives.point import Point
-from opcheck.derivatives.question import DOUBLE
+from opcheck.derivatives.question import DOUBLE, Numbers
 
 BOTH = pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=["real", "complex"])
 LARGE = 1e6
@@ -83,3 +84,20 @@ def test_rows_of_large_products_hold():
     point = Point(request)
     assert point.objection("rev_over_rev") is None
     assert point.compared == "structured"
+
+
+@pytest.mark.parametrize(
+    ("atol", "rtol", "jacobian", "excused"),
+    [
+        (1e-5, 1e-3, [1.0, 2.0], False),
+        (5.0, 0.0, [1.0, -2.0], True),
+        (5.0, 0.0, [1.0, 3.0], False),
+        (0.0, 2.0, [1.0, 3.0], True),
+        (1.0, 1.0, [1.0, 0.5], True),
+        (1.0, 1.0, [1.0, 1.5], False),
+        (5.0, 2.0, [0.0, 0.0], False),
+    ],
+)
+def test_tolerances_that_let_the_negative_of_a_jacobian_pass_say_nothing(atol, rtol, jacobian, excused):
+    numbers = Numbers(eps=1e-6, atol=atol, rtol=rtol)
+    assert excuses_wrong_sign(torch.tensor([jacobian], dtype=torch.float64), numbers) is excused

@@ -1,0 +1,131 @@
+"""Samples that opcheck derives from the written ones show what these do not, and accuse no right operator."""
+
+from __future__ import annotations
+
+import pytest
+
+from opcheck.plan import Selection, load, plan
+from opcheck.run.runner import run
+from opcheck.run.session import RunSession
+from opcheck.settings import Settings
+from opcheck.spec.device import DeviceProfile
+
+ONE = "samples = [{ args = [{ shape = [2, 3] }] }]"
+TWO = "samples = [{ args = [{ shape = [2, 3] }, { shape = [2, 3] }] }]"
+BOTH = pytest.mark.parametrize("dtype", ["float64", "complex128"])
+
+WRONG = {
+    "wrong_beyond_16": ("size 2 -> 17", "{ shape = [17, 1] }", "16 holds where 17 fails"),
+    "wrong_beyond_100_elements": ("size 2 -> 130", "{ shape = [", "holds where"),
+    "wrong_for_size_one": ("size 2 -> 1", "{ shape = [1, 1] }", ""),
+    "wrong_for_odd_multiples": ("size 3 -> 17", "{ shape = [1, 5] }", "4 holds where 5 fails"),
+    "wrong_for_rank_3": ("a leading dim of 1", "{ shape = [1, 1, 1] }", ""),
+    "wrong_for_gaps": ("memory noncontiguous", "{ shape = [", ""),
+    "wrong_flipped": ("flip = true", "flip = true", ""),
+    "wrong_scaled": ("factor = 3.0", "factor = 3.0", ""),
+}
+
+
+def outcome_of(tmp_path, name, dtype, samples=ONE, keys="", derive="standard"):
+    path = tmp_path / "spec.toml"
+    path.write_text(f'[[operator]]\nname = "operators.varied.{name}"\n{keys}\n{samples}\n')
+    settings = Settings(modules=("torch", "operators"), derive=derive)
+    cases = plan(load([path], settings), [DeviceProfile(name="cpu")], Selection(checks=("derived",), dtypes=(dtype,)))
+    (outcome,) = [run(case, RunSession.start(settings)) for case in cases]
+    return outcome
+
+
+@BOTH
+@pytest.mark.parametrize("name", WRONG)
+def test_what_written_samples_let_pass_is_found_and_made_small(tmp_path, outcomes, name, dtype):
+    what, sample, words = WRONG[name]
+    found = outcome_of(tmp_path, name, dtype)
+    assert found.outcome == "failed"
+    assert found.reason.startswith(f"derived: {what}: backward: ")
+    assert sample in found.message.split("add this sample: ")[1].splitlines()[0]
+    assert words in found.message
+    written = outcomes(
+        f'[[operator]]\nname = "operators.varied.{name}"\n{ONE}\n', checks=("backward", "forward_ad"), dtypes=(dtype,)
+    )
+    assert {one.outcome for one in written.values()} == {"passed"}
+
+
+@BOTH
+@pytest.mark.parametrize("derive", ["standard", "thorough"])
+@pytest.mark.parametrize(("name", "samples"), [("square", ONE), ("scaled", ONE), ("product", TWO)])
+def test_right_operators_pass(tmp_path, name, samples, derive, dtype):
+    found = outcome_of(tmp_path, name, dtype, samples, derive=derive)
+    assert found.outcome == "passed", found.message
+    assert found.fields["derived"]["hold"] > (100 if derive == "thorough" else 8)
+
+
+@BOTH
+def test_a_tensor_of_fewer_dims_is_reduced_and_broadcast(tmp_path, dtype):
+    found = outcome_of(tmp_path, "wrong_broadcast", dtype, TWO)
+    assert found.outcome == "failed"
+    assert "derived: dim 0 of tensor 0 -> 1: backward" in found.reason
+
+
+@BOTH
+def test_a_vector_stands_for_a_number(tmp_path, dtype):
+    found = outcome_of(tmp_path, "wrong_for_rank_0", dtype, "samples = [{ args = [{ shape = [3] }] }]")
+    assert found.outcome == "failed"
+    assert "add this sample: { args = [{ shape = [] }] }" in found.message
+
+
+@BOTH
+def test_forward_mode_is_looked_at_as_well_where_it_is_claimed(tmp_path, dtype):
+    found = outcome_of(tmp_path, "wrong_forward_beyond_16", dtype)
+    assert found.reason.startswith("derived: size 2 -> 17: forward_ad: ")
+    right = outcome_of(tmp_path, "wrong_forward_beyond_16", dtype, keys="supports = { forward_ad = false }")
+    assert right.outcome == "passed"
+
+
+@BOTH
+def test_pairs_are_tried_if_the_project_is_thorough(tmp_path, dtype):
+    assert outcome_of(tmp_path, "wrong_for_pairs", dtype).outcome == "passed"
+    found = outcome_of(tmp_path, "wrong_for_pairs", dtype, derive="thorough")
+    assert found.outcome == "failed"
+    assert "flip = true" in found.reason
+
+
+@pytest.mark.parametrize("derive", ["standard", "thorough"])
+@pytest.mark.parametrize("name", ["kinked", "random_where_large", "exploding"])
+def test_where_differences_say_nothing_nobody_is_accused(tmp_path, name, derive):
+    found = outcome_of(tmp_path, name, "float64", derive=derive)
+    assert found.outcome == "passed", found.message
+    if name != "kinked":
+        assert found.fields["derived"]["untold"]
+
+
+def test_a_sample_may_keep_what_must_not_vary(tmp_path):
+    fixed = "samples = [{ args = [{ shape = [2, 3] }], vary = ['rank', 'layout'] }]"
+    assert outcome_of(tmp_path, "wrong_beyond_16", "float64", fixed).outcome == "passed"
+    assert outcome_of(tmp_path, "wrong_for_rank_3", "float64", fixed).outcome == "failed"
+    assert outcome_of(tmp_path, "wrong_for_rank_3", "float64", keys="vary = ['size']").outcome == "passed"
+
+
+def test_where_nothing_may_vary_there_is_no_case(outcomes):
+    text = f'[[operator]]\nname = "operators.varied.square"\nvary = false\n{ONE}\n'
+    assert not outcomes(text, checks=("derived",))
+    assert not outcomes(text.replace("vary = false", "reseed = true"), checks=("derived",))
+
+
+def test_what_the_operator_refuses_everywhere_is_skipped_with_a_count(tmp_path):
+    samples = "samples = [{ args = [{ shape = [2, 2], structure = 'hermitian' }], vary = ['broadcast', 'rank'] }]"
+    found = outcome_of(tmp_path, "square", "float64", samples.replace("['broadcast', 'rank']", "['keyword']"))
+    assert found.outcome == "skipped"
+    assert found.reason == "no derived sample tells anything: nothing can be varied"
+
+
+def test_a_failure_of_the_written_sample_is_said_once(tmp_path):
+    found = outcome_of(tmp_path, "wrong_for_size_one", "float64", "samples = [{ args = [{ shape = [1, 3] }] }]")
+    assert (found.outcome, found.fields["blocked_by"]) == ("blocked", "backward")
+
+
+def test_it_runs_only_where_somebody_wants_it(tmp_path):
+    path = tmp_path / "spec.toml"
+    path.write_text(f'[[operator]]\nname = "torch.sin"\n{ONE}\n')
+    library, device = load([path], Settings()), DeviceProfile(name="cpu")
+    for selection, planned in ((Selection(), False), (Selection(derive="standard"), True)):
+        assert any(case.check == "derived" for case in plan(library, [device], selection)) is planned

@@ -1,0 +1,131 @@
+"""The samples that a written one stands for: what varies, what is the author's word, and how one is made small."""
+
+from __future__ import annotations
+
+import pytest
+
+from opcheck.plan import load
+from opcheck.samples.derive import FEWER, LARGEST, SIZES, derived, smallest
+from opcheck.settings import Settings
+
+
+@pytest.fixture
+def sample_of(tmp_path):
+    def sample(text, keys=""):
+        path = tmp_path / "spec.toml"
+        path.write_text(f'[[operator]]\nname = "torch.sin"\n{keys}\nsamples = [{text}]\n')
+        (operator,) = load([path], Settings())
+        return operator.samples[0]
+
+    return sample
+
+
+def shapes(one):
+    return [recipe.sizes for recipe in one.sample.tensors()]
+
+
+def varied(sample, defaults=None, **more):
+    return {one.what: one for one in derived(sample, defaults or {}, **more)}
+
+
+def test_a_size_is_one_symbol_wherever_it_occurs(sample_of):
+    sample = sample_of("{ args = [{ shape = [4, 3] }, { shape = [3, 5] }], vary = ['size'] }")
+    found = varied(sample)
+    assert [shapes(found[f"size 3 -> {size}"]) for size in FEWER] == [[(4, n), (n, 5)] for n in FEWER]
+    assert shapes(found["sizes 3 -> 17, 4 -> 18, 5 -> 19"]) == [(18, 17), (17, 19)]
+    more = varied(sample, thorough=True)
+    assert {f"size 4 -> {size}" for size in SIZES} <= set(more)
+
+
+def test_explicit_values_stay_and_where_there_are_indices_nothing_gets_smaller(sample_of):
+    sample = sample_of(
+        "{ args = [{ shape = [4, 3] }, { values = [0, 3], dtype = 'int64' }], vary = ['size', 'rank', 'broadcast'] }"
+    )
+    for one in varied(sample, thorough=True).values():
+        shape, indices = shapes(one)
+        assert indices == (2,)
+        if "size" in one.what and "dim" not in one.what:
+            assert all(now >= before for now, before in zip(shape[-2:], (4, 3), strict=True))
+
+
+def test_ranks_broadcast_dims_and_memory(sample_of):
+    found = varied(
+        sample_of("{ args = [{ shape = [2, 3] }, { shape = [3] }], vary = ['rank', 'broadcast', 'layout'] }")
+    )
+    assert {what: shapes(one) for what, one in found.items() if "memory" not in what} == {
+        "a leading dim of 1": [(1, 2, 3), (1, 3)],
+        "a leading dim of 2": [(2, 2, 3), (2, 3)],
+        "rank 0": [(3,), ()],
+        "dim 0 of tensor 0 -> 1": [(1, 3), (3,)],
+        "dim 1 of tensor 0 -> 1": [(2, 1), (3,)],
+        "dim 0 of tensor 1 -> 1": [(2, 3), (1,)],
+    }
+    assert [recipe.memory for recipe in found["memory noncontiguous"].sample.tensors()] == ["noncontiguous"] * 2
+    assert [recipe.memory for recipe in found["memory transposed"].sample.tensors()] == ["transposed", "contiguous"]
+
+
+def test_keywords_of_the_sample_and_defaults_of_the_signature(sample_of):
+    sample = sample_of(
+        "{ args = [{ shape = [2] }], kwargs = { flag = true, beta = 2.0, dim = 0 }, vary = ['keyword'] }"
+    )
+    found = varied(sample, {"flag": False, "other": False, "inplace": False, "name": "x"})
+    assert {what: one.sample.kwargs for what, one in found.items()} == {
+        "flag = false": {"flag": False, "beta": 2.0, "dim": 0},
+        "beta = 1.0": {"flag": True, "beta": 1.0, "dim": 0},
+        "beta = 6.0": {"flag": True, "beta": 6.0, "dim": 0},
+        "other = true": {"flag": True, "beta": 2.0, "dim": 0, "other": True},
+    }
+
+
+def test_tensors_inside_lists_tuples_mappings_and_calls_vary_too(sample_of):
+    sample = sample_of(
+        "{ args = [[{ shape = [3] }], { tuple = [{ shape = [3] }] }, { mapping = { a = { shape = [3] } } }], "
+        "vary = ['size'] }"
+    )
+    assert shapes(varied(sample)["size 3 -> 17"]) == [(17,)] * 3
+
+
+def test_sparse_samples_are_not_varied_and_large_ones_left_out(sample_of):
+    assert not varied(sample_of("{ args = [{ shape = [3, 3], layout = 'sparse_coo' }] }"), thorough=True)
+    sample = sample_of("{ args = [{ shape = [3, 100] }], vary = ['size'] }")
+    found = varied(sample, thorough=True)
+    assert all(sum(recipe.numel for recipe in one.sample.tensors()) <= LARGEST for one in found.values())
+    assert "size 3 -> 520" not in found
+    assert "size 3 -> 130" in found
+
+
+def test_they_are_the_same_each_time_and_have_names_of_their_own(sample_of):
+    text = "{ args = [{ shape = [2, 3] }], kwargs = { flag = true } }"
+    one, other = (list(derived(sample_of(text), {}, thorough=True)) for _ in range(2))
+    assert [(item.what, item.sample.name, item.sample.toml()) for item in one] == [
+        (item.what, item.sample.name, item.sample.toml()) for item in other
+    ]
+    assert len(one) > 100
+    assert all(item.sample.name.startswith("0~") for item in one)
+
+
+def test_a_wrong_sample_becomes_as_small_as_it_stays_wrong(sample_of):
+    sample = sample_of("{ args = [{ shape = [4, 3] }], kwargs = { flag = true, needed = true } }")
+    one = varied(sample)["size 3 -> 130"]
+
+    def is_wrong(other):
+        return max(other.tensors()[0].sizes) > 20 and "needed" in other.kwargs
+
+    found, words = smallest(one, sample, is_wrong)
+    assert found.tensors()[0].sizes == (1, 21)
+    assert found.kwargs == {"needed": True}
+    assert words == ["20 holds where 21 fails"]
+
+
+def test_where_there_are_indices_it_stays_as_large_as_it_was_written(sample_of):
+    sample = sample_of("{ args = [{ shape = [4, 3] }, { values = [3], dtype = 'int64' }] }")
+    one = varied(sample)["size 4 -> 130"]
+    tried = []
+
+    def is_wrong(other):
+        tried.append(other.tensors()[0].sizes)
+        return other.tensors()[0].sizes[0] > 9
+
+    found, _ = smallest(one, sample, is_wrong)
+    assert found.tensors()[0].sizes == (10, 3)
+    assert all(rows >= 3 and columns >= 3 for rows, columns in tried)
