@@ -66,7 +66,7 @@ def test_mistakes_come_all_at_once_with_their_places(write: Write) -> None:
     )
     assert lines_of(path) == [
         'pyproject.toml:5:1: unknown key "module"; expected one of specs, modules, devices, plugins, seed, '
-        "max_elements, max_outputs, max_samples, engine, jacobian, batch_memory, timeout, memory, matrix; "
+        "max_elements, max_outputs, max_samples, engine, jacobian, batch_memory, derive, timeout, memory, matrix; "
         'did you mean "modules"?',
         "pyproject.toml:6:15: max_samples is out of range: 0; expected a number of at least 1",
         'pyproject.toml:7:11: wrong type for timeout: a string ("soon"); expected a number',
@@ -78,7 +78,7 @@ def test_mistakes_come_all_at_once_with_their_places(write: Write) -> None:
 def test_dotted_keys_have_places_too(write: Write) -> None:
     assert lines_of(write("[tool]\nopcheck.max_element = 3\n", "pyproject.toml")) == [
         'pyproject.toml:2:9: unknown key "max_element"; expected one of specs, modules, devices, plugins, '
-        "seed, max_elements, max_outputs, max_samples, engine, jacobian, batch_memory, timeout, memory, matrix; "
+        "seed, max_elements, max_outputs, max_samples, engine, jacobian, batch_memory, derive, timeout, memory, matrix; "
         'did you mean "max_elements"?'
     ]
 

@@ -83,6 +83,7 @@ class TestChecks:
             "scalarized_second_order",
             "buffers",
             "device_consistency",
+            "derived",
         }
         assert set(checks_of(planned(SIN))) == {name for name in check_kinds() if name not in conditional}
 

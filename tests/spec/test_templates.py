@@ -149,7 +149,7 @@ class TestOfAProject:
         write(TEMPLATE.replace('["shape", "extra"]', '["shape", "extra", "kwargs"]'), "specs/mine.toml")
         assert lines_of("specs/mine.toml") == [
             'specs/mine.toml:3:31: a parameter cannot be called "kwargs"; '
-            "expected a name other than name, kwargs, grid, skip, dtypes, large, use"
+            "expected a name other than name, kwargs, grid, skip, dtypes, vary, large, use"
         ]
 
     @pytest.mark.parametrize(
