@@ -78,8 +78,8 @@ def test_mistakes_come_all_at_once_with_their_places(write: Write) -> None:
 def test_dotted_keys_have_places_too(write: Write) -> None:
     assert lines_of(write("[tool]\nopcheck.max_element = 3\n", "pyproject.toml")) == [
         'pyproject.toml:2:9: unknown key "max_element"; expected one of specs, modules, devices, plugins, '
-        "seed, max_elements, max_outputs, max_samples, engine, jacobian, batch_memory, derive, timeout, memory, matrix; "
-        'did you mean "max_elements"?'
+        "seed, max_elements, max_outputs, max_samples, engine, jacobian, batch_memory, derive, timeout, memory, "
+        'matrix; did you mean "max_elements"?'
     ]
 
 

@@ -137,13 +137,13 @@ def _has_indices(sample: Sample) -> bool:
 
 def _by_size(sample: Sample, sizes: Sequence[int]) -> Iterator[Derived]:
     """Yield each size changed alone, then all of them changed to different odd ones."""
-    symbols = sorted(_symbols(sample))
+    symbols, grows = sorted(_symbols(sample)), _has_indices(sample)
     for symbol in symbols:
         for size in sizes:
-            if size > symbol or (size < symbol and not _has_indices(sample)):
+            if size > symbol or (size < symbol and not grows):
                 yield Derived(f"size {symbol} -> {size}", _resized(sample, {symbol: size}))
     for first in TOGETHER if len(symbols) > 1 else ():
-        together = {symbol: first + index for index, symbol in enumerate(symbols)}
+        together = {symbol: max(first, symbol * grows) + index for index, symbol in enumerate(symbols)}
         yield Derived(f"sizes {', '.join(f'{a} -> {b}' for a, b in together.items())}", _resized(sample, together))
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import pytest
+import torch
+from operators import varied
 
+from opcheck.checks.jacobian.derived import keywords
 from opcheck.plan import Selection, load, plan
 from opcheck.run.runner import run
 from opcheck.run.session import RunSession
@@ -26,6 +29,10 @@ WRONG = {
 }
 
 
+def positional(a, b=2, /, *args, c=3, **kwargs):
+    """A function with parameters of each kind."""
+
+
 def outcome_of(tmp_path, name, dtype, samples=ONE, keys="", derive="standard"):
     path = tmp_path / "spec.toml"
     path.write_text(f'[[operator]]\nname = "operators.varied.{name}"\n{keys}\n{samples}\n')
@@ -44,6 +51,8 @@ def test_what_written_samples_let_pass_is_found_and_made_small(tmp_path, outcome
     assert found.reason.startswith(f"derived: {what}: backward: ")
     assert sample in found.message.split("add this sample: ")[1].splitlines()[0]
     assert words in found.message
+    assert f"realized: {dtype}[" in found.message.split("add this sample: ")[1].splitlines()[1]
+    assert found.fields["diagnosis"]
     written = outcomes(
         f'[[operator]]\nname = "operators.varied.{name}"\n{ONE}\n', checks=("backward", "forward_ad"), dtypes=(dtype,)
     )
@@ -98,6 +107,12 @@ def test_where_differences_say_nothing_nobody_is_accused(tmp_path, name, derive)
         assert found.fields["derived"]["untold"]
 
 
+def test_a_function_of_memory_is_not_accused_for_gaps_in_it(outcomes):
+    samples = "samples = [{ args = [{ shape = [3, 4] }, [4], [3], 1], vary = ['layout'] }]"
+    found = outcomes(f'[[operator]]\nname = "torch.as_strided"\n{samples}\n', checks=("derived",), dtypes=("float64",))
+    assert [one.fields["derived"] for one in found.values()] == [{"untold": 1, "hold": 1}]
+
+
 def test_a_sample_may_keep_what_must_not_vary(tmp_path):
     fixed = "samples = [{ args = [{ shape = [2, 3] }], vary = ['rank', 'layout'] }]"
     assert outcome_of(tmp_path, "wrong_beyond_16", "float64", fixed).outcome == "passed"
@@ -116,6 +131,28 @@ def test_what_the_operator_refuses_everywhere_is_skipped_with_a_count(tmp_path):
     found = outcome_of(tmp_path, "square", "float64", samples.replace("['broadcast', 'rank']", "['keyword']"))
     assert found.outcome == "skipped"
     assert found.reason == "no derived sample tells anything: nothing can be varied"
+
+
+def test_what_the_operator_refuses_in_forward_is_counted(tmp_path):
+    counts = outcome_of(tmp_path, "refuses_rank_3", "float64").fields["derived"]
+    assert counts["refused"] == 2  # a leading dim of one element, and of two
+    assert set(counts) == {"hold", "refused"}
+
+
+@pytest.mark.parametrize(
+    ("operator", "path", "some"),
+    [
+        (torch.sum, "torch.sum", {"dtype": None}),
+        (torch.nn.functional.gelu, "torch.nn.functional.gelu", {"approximate": "none"}),
+        (torch.nn.functional.mse_loss, "torch.nn.functional.mse_loss", {"reduction": "mean"}),
+        (varied.scaled, "operators.varied.scaled", {"flip": False, "factor": 1.0}),
+        (positional, "positional", {"c": 3}),
+    ],
+)
+def test_keywords_are_those_of_the_schema_or_the_signature_that_have_a_default(operator, path, some):
+    found = dict(keywords(operator, path))
+    assert some.items() <= found.items()
+    assert not {"self", "input", "x", "a", "b", "args", "kwargs"} & set(found)
 
 
 def test_a_failure_of_the_written_sample_is_said_once(tmp_path):

@@ -220,6 +220,28 @@ class TestComputation:
         half = self.deviation(lambda x: x / 2, x, torch.int64, torch.tensor([50, 3]))
         assert half.headline() == "y[1] is 3, not 3.5"
 
+    def test_double_precision_has_a_say_about_whole_numbers_that_it_holds(self):
+        exact = torch.tensor([100.0, -(2.0**60)], dtype=torch.float64)
+        computation = Computation(lambda move: (exact,), torch.int64, terms=2)
+        assert (
+            computation.deviation(tuple, (torch.tensor([100, 2**60]),), ("y",)) is None
+        )  # nobody knows about the second
+        assert computation.deviation(tuple, (torch.tensor([101, 0]),), ("y",)).headline() == "y[0] is 101, not 100"
+
+    def test_sparse_results_are_compared_as_dense_ones(self):
+        x = torch.tensor([[0.0, 1.1], [2.3, 0.0]], dtype=torch.float64)
+        computation = Computation(lambda move: (move(x).to_sparse(),), torch.bfloat16, terms=4)
+        assert computation.deviation(tuple, (x.bfloat16().to_sparse(),), ("y",)) is None
+        assert computation.deviation(tuple, ((1.5 * x).bfloat16().to_sparse(),), ("y",)).headline().startswith("y[")
+
+    def test_a_factor_is_said_of_the_tensor_that_has_it_alone(self):
+        torch.manual_seed(0)
+        x = torch.rand(1000, dtype=torch.float64) + 0.5
+        computation = Computation(lambda move: (-move(x), 1 * move(x)), torch.bfloat16, terms=1000)
+        found = computation.deviation(tuple, ((-1.01 * x).bfloat16(), x.bfloat16()), ("y", "z"))
+        assert found.headline().startswith("y as a whole is 1.01 times what it should be")
+        assert [line.split()[0] for line in found.lines()] == ["y"]
+
     def test_whether_anything_stays_finite_counts_moved_inputs(self):
         edge = torch.tensor([1.0], dtype=torch.float64)
         whole = Computation(lambda move: (torch.sqrt(1 - move(edge)),), torch.bfloat16, terms=1)

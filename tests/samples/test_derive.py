@@ -48,6 +48,26 @@ def test_explicit_values_stay_and_where_there_are_indices_nothing_gets_smaller(s
             assert all(now >= before for now, before in zip(shape[-2:], (4, 3), strict=True))
 
 
+def test_random_whole_numbers_may_be_indices_too(sample_of):
+    sample = sample_of("{ args = [{ shape = [20, 3] }, { shape = [2], dtype = 'int64', high = 3 }], vary = ['size'] }")
+    assert all(
+        now >= before for one in varied(sample).values() for now, before in zip(shapes(one)[0], (20, 3), strict=True)
+    )
+
+
+def test_a_size_that_is_there_is_not_tried_again(sample_of):
+    found = varied(sample_of("{ args = [{ shape = [17, 3] }], vary = ['size'] }"))
+    assert "size 17 -> 17" not in found
+    assert "size 17 -> 130" in found
+
+
+def test_the_largest_size_is_allowed(sample_of):
+    found = varied(sample_of("{ args = [{ shape = [64, 128] }], large = true, vary = ['rank'] }"))
+    assert sum(recipe.numel for recipe in found["a leading dim of 2"].sample.tensors()) == LARGEST
+    found = varied(sample_of("{ args = [{ shape = [65, 128] }], large = true, vary = ['rank'] }"))
+    assert "a leading dim of 2" not in found
+
+
 def test_ranks_broadcast_dims_and_memory(sample_of):
     found = varied(
         sample_of("{ args = [{ shape = [2, 3] }, { shape = [3] }], vary = ['rank', 'broadcast', 'layout'] }")
