@@ -80,26 +80,28 @@ def _paired(sample: Sample, ones: Sequence[Derived], defaults: Defaults) -> Iter
             yield Derived(f"{first.what}, {second.what}", second.sample)
 
 
-def smallest(one: Derived, written: Sample, is_wrong: Callable[[Sample], bool]) -> tuple[Sample, list[str]]:
+def smallest(one: Derived, written: Sample, look: Callable[[Sample], str], wrong: str) -> tuple[Sample, list[str]]:
     """Return a derived sample as small as it stays wrong, and what is known of its sizes, in words.
 
     Each size in turn is the smallest one that is wrong, and then keywords go that are not needed.
+
+    look: says what a sample is like: `wrong`, "hold", or something else.
     """
     sample, words = one.sample, []
     for symbol in sorted(_symbols(sample), reverse=True):
         least = max((size for size in _symbols(written) if size <= symbol), default=1) if _has_indices(sample) else 1
-        for size in range(least, symbol):
+        last = ""
+        for size in range(least, symbol + 1):
             smaller = _resized(sample, {symbol: size})
-            if is_wrong(smaller):
+            said = look(smaller) if size < symbol else wrong
+            if said == wrong:
                 sample = smaller
+                words += [f"{size - 1} holds where {size} fails"] if last == "hold" and size > 2 else []
                 break
-        else:
-            size = symbol
-        if size > least + 1:
-            words.append(f"{size - 1} holds where {size} fails")
+            last = said
     for name in sample.kwargs:
         fewer = replace(sample, kwargs={key: value for key, value in sample.kwargs.items() if key != name})
-        if is_wrong(fewer):
+        if look(fewer) == wrong:
             sample = fewer
     return sample, words
 

@@ -128,13 +128,15 @@ def test_a_wrong_sample_becomes_as_small_as_it_stays_wrong(sample_of):
     sample = sample_of("{ args = [{ shape = [4, 3] }], kwargs = { flag = true, needed = true } }")
     one = varied(sample)["size 3 -> 130"]
 
-    def is_wrong(other):
-        return max(other.tensors()[0].sizes) > 20 and "needed" in other.kwargs
+    def look(other):
+        return "backward" if max(other.tensors()[0].sizes) > 20 and "needed" in other.kwargs else "hold"
 
-    found, words = smallest(one, sample, is_wrong)
+    found, words = smallest(one, sample, look, "backward")
     assert found.tensors()[0].sizes == (1, 21)
     assert found.kwargs == {"needed": True}
     assert words == ["20 holds where 21 fails"]
+    _, words = smallest(one, sample, lambda other: look(other).replace("hold", "refused"), "backward")
+    assert words == []  # whether smaller ones hold, nobody knows
 
 
 def test_where_there_are_indices_it_stays_as_large_as_it_was_written(sample_of):
@@ -142,10 +144,10 @@ def test_where_there_are_indices_it_stays_as_large_as_it_was_written(sample_of):
     one = varied(sample)["size 4 -> 130"]
     tried = []
 
-    def is_wrong(other):
+    def look(other):
         tried.append(other.tensors()[0].sizes)
-        return other.tensors()[0].sizes[0] > 9
+        return "backward" if other.tensors()[0].sizes[0] > 9 else "hold"
 
-    found, _ = smallest(one, sample, is_wrong)
+    found, _ = smallest(one, sample, look, "backward")
     assert found.tensors()[0].sizes == (10, 3)
     assert all(rows >= 3 and columns >= 3 for rows, columns in tried)

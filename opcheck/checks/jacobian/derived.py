@@ -12,6 +12,7 @@ import inspect
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -27,11 +28,12 @@ from opcheck.derivatives.compare import Comparison
 from opcheck.derivatives.coordinates import same
 from opcheck.derivatives.directions import Random
 from opcheck.derivatives.evidence import Evidence
+from opcheck.samples.cache import Cache
 from opcheck.samples.derive import LARGEST, Derived, derived, smallest
 from opcheck.spec.library import Sample
 
 Answer = Literal["hold", "refused", "too large", "untold", "backward", "forward_ad"]
-"""What a look says: the last two are the checks whose claims do not hold, all but the first say nothing."""
+"""What a look says. The last two are checks whose claims do not hold; of those in the middle it knows nothing."""
 WRONG: tuple[Answer, ...] = ("backward", "forward_ad")
 HUGE = 1e6
 """The largest output at which differences are told apart from rounding: infinity and NaN are not."""
@@ -102,9 +104,9 @@ def _compared(context: Context, along: Evidence) -> Answer:
 
 def _judged(context: Context, written: Sample, one: Derived, check: Answer) -> Verdict | None:
     """Return what the check says at the smallest sample that is wrong; None if it does not object after all."""
-    sample, words = smallest(one, written, lambda other: look(context, other) == check)
-    for candidate in (sample, one.sample):
-        verdict = PerSample(jacobian).verdict(context.under(check), candidate)
+    sample, words = smallest(one, written, partial(look, context), check)
+    for candidate in (sample, one.sample):  # which have one name, so that they cannot share a cache
+        verdict = PerSample(jacobian).verdict(replace(context.under(check), cache=Cache()), candidate)
         if verdict.is_failure:
             title = verdict.title.removeprefix(f"{check}: ")
             shown = [
