@@ -54,7 +54,7 @@ def test_a_random_selection_has_the_outcomes_of_a_whole_run(told, known, seed):
     some = draw.sample(OPERATORS, 2)
     for name in some:
         if name not in known:
-            known[name] = told(operators=(name,))
+            known[name] = told(operators=(name,), derive="standard")
     checks = draw.sample(sorted(check_kinds()), draw.randint(1, 6))
     found = told(operators=tuple(some), checks=tuple(checks))
     whole = {id_: case for name in some for id_, case in known[name].items()}
