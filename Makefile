@@ -104,7 +104,7 @@ torch-free: $(FREE)/.installed
 	$(FREE)/bin/opcheck schema > $(FREE)/schema.json
 	$(FREE)/bin/opcheck matrix > $(FREE)/matrix.json
 	$(FREE)/bin/python -m pytest -qq --collect-only specs
-	$(CLEANLY) $(FREE)/bin/python -m pytest -q -n $(JOBS) tests/spec tests/plan tests/report tests/test_layers.py \
+	$(CLEANLY) $(FREE)/bin/python -m pytest -q -n $(JOBS) tests/spec tests/planning tests/report tests/test_layers.py \
 	  tests/tools/test_declared.py $(ARGS)
 
 lint: $(VENV)/.developing

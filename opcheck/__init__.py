@@ -6,9 +6,7 @@ would be a warning, and an error where a project makes errors of warnings: PYTES
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -20,9 +18,9 @@ if TYPE_CHECKING:
     from opcheck.checks.base import Subject
     from opcheck.checks.verdict import Verdict
     from opcheck.dropin.gradcheck import GradcheckError, gradcheck, gradgradcheck
-    from opcheck.parametrize import cases
-    from opcheck.plan.case import Case
-    from opcheck.run.outcome import Outcome
+    from opcheck.planning.case import Case
+    from opcheck.pytest_plugin.cases import cases
+    from opcheck.running.outcome import Outcome
     from opcheck.spec.problems import SpecError
 
 __all__ = [
@@ -32,15 +30,15 @@ __all__ = [
 __version__ = "0.1.0"
 
 HOMES = {
-    "Case": "opcheck.plan.case",
+    "Case": "opcheck.planning.case",
     "CheckError": "opcheck.api.report",
     "CheckReport": "opcheck.api.report",
     "GradcheckError": "opcheck.dropin.gradcheck",
-    "Outcome": "opcheck.run.outcome",
+    "Outcome": "opcheck.running.outcome",
     "SpecError": "opcheck.spec.problems",
     "Subject": "opcheck.checks.base",
     "Verdict": "opcheck.checks.verdict",
-    "cases": "opcheck.parametrize",
+    "cases": "opcheck.pytest_plugin.cases",
     "check": "opcheck.api.check",
     "gradcheck": "opcheck.dropin.gradcheck",
     "gradgradcheck": "opcheck.dropin.gradcheck",
@@ -55,8 +53,6 @@ HOMES = {
 if not TYPE_CHECKING:  # type checkers would accept any name
 
     def __getattr__(name: str) -> Any:
-        if name in FOLDERS:
-            return import_module(f"opcheck.{name}")
         if name in HOMES:
             return getattr(import_module(HOMES[name]), name)
         raise AttributeError(f"module 'opcheck' has no attribute {name!r}")
@@ -64,27 +60,3 @@ if not TYPE_CHECKING:  # type checkers would accept any name
 
 def __dir__() -> list[str]:
     return sorted(__all__)
-
-
-FOLDERS = ("plan", "run")
-"""Public functions that share their name with a subpackage. Importing the subpackage would hide the function."""
-
-
-class _CallableFolder(ModuleType):
-    """Such a subpackage. Calling it calls the function."""
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        name = self.__name__.rpartition(".")[2]
-        return getattr(import_module(HOMES[name]), name)(*args, **kwargs)
-
-
-class _Package(ModuleType):
-    """This package. It makes those subpackages callable as soon as they are imported."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name in FOLDERS and type(value) is ModuleType:
-            value.__class__ = _CallableFolder
-        super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package

@@ -17,9 +17,9 @@ import torch
 from operators import corpus, habits, incomplete, modules, old_style, scaled
 from planted import ROOT
 
-from opcheck.plan import Case, Selection, load, plan
-from opcheck.run.runner import run
-from opcheck.run.session import RunSession
+from opcheck.planning import Case, Selection, load, plan
+from opcheck.running.runner import run
+from opcheck.running.session import RunSession
 from opcheck.settings import Settings
 from opcheck.spec.device import profiles
 

@@ -69,9 +69,9 @@ def torch_is(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
 @pytest.fixture
 def outcomes(tmp_path: Path) -> Outcomes:
     """Return a function that runs a spec on the CPU and gives outcomes by case id. Keywords select, as in Selection."""
-    from opcheck.plan import Selection, load, plan
-    from opcheck.run.runner import run
-    from opcheck.run.session import RunSession
+    from opcheck.planning import Selection, load, plan
+    from opcheck.running.runner import run
+    from opcheck.running.session import RunSession
     from opcheck.settings import Settings
     from opcheck.spec.device import profiles
 

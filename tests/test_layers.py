@@ -19,9 +19,9 @@ from opcheck.report.store import write
 PACKAGE = Path(__file__).resolve().parent.parent / "opcheck"
 
 LAYERS = (
-    "text", "spec", "matrix", "settings", "devices", "plan", "samples", "derivatives", "dropin", "checks",
-    "run", "report",
-    "api", "draft", "suite", "parametrize", "__init__", "pytest_plugin", "cli", "__main__",
+    "text", "spec", "matrix", "settings", "devices", "planning", "samples", "derivatives", "dropin", "checks",
+    "running", "report",
+    "api", "draft", "pytest_plugin", "__init__", "cli", "__main__",
 )  # fmt: skip
 """The parts of the package, in order. Each imports only from itself and from those before it."""
 
@@ -31,11 +31,11 @@ STANDS_ALONE = {
 }
 """Calculus knows nothing of specs, although it comes after them."""
 
-ENTRANCES = LAYERS[LAYERS.index("suite") :]
+ENTRANCES = LAYERS[LAYERS.index("pytest_plugin") :]
 """Parts that may import others inside functions, so that a command or a collection loads only what it needs."""
 
-TORCHLESS = ("text", "spec", "matrix", "settings", "plan", "report", *ENTRANCES)
-TORCHLESS_MODULES = ("opcheck.devices.presence", "opcheck.run.outcome", "opcheck.run.watchdog")
+TORCHLESS = ("text", "spec", "matrix", "settings", "planning", "report", *ENTRANCES)
+TORCHLESS_MODULES = ("opcheck.devices.presence", "opcheck.running.outcome", "opcheck.running.watchdog")
 """What can be imported without importing torch."""
 
 
@@ -230,7 +230,7 @@ def test_torch_is_not_loaded_by_importing(module: str) -> None:
 
 
 def test_what_takes_derivatives_loads_torch() -> None:
-    assert "torch" in loaded_by(ALL, "opcheck.run.runner")
+    assert "torch" in loaded_by(ALL, "opcheck.running.runner")
 
 
 def test_nothing_imports_the_private_parts_of_torchs_tests() -> None:
@@ -283,9 +283,10 @@ def test_a_project_that_does_not_use_opcheck_loads_little_of_it(tmp_path):
         cwd=tmp_path, env=environment, capture_output=True, text=True, check=True,
     )  # fmt: skip
     imported = {line.rsplit("|", 1)[-1].strip() for line in done.stderr.splitlines()}
-    known = {"opcheck", "opcheck.pytest_plugin", "opcheck.parametrize", "opcheck.suite", "opcheck.text"}
+    known = {"opcheck", "opcheck.text", "opcheck.pytest_plugin"}
     known |= {
-        f"opcheck.suite.{name}" for name in ("arguments", "items", "options", "project", "sharding")
+        f"opcheck.pytest_plugin.{name}"
+        for name in ("arguments", "cases", "hooks", "items", "options", "project", "sharding")
     }  # the plugin itself
     assert {name for name in imported if name.startswith("opcheck")} - known == set()
     assert "pydantic" not in imported

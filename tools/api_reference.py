@@ -38,7 +38,7 @@ def reference() -> str:
 
 
 def resolve(name: str) -> Any:
-    """What a public name means. `opcheck.plan` and `opcheck.run` may be folders that pass calls on."""
+    """What a public name means."""
     return getattr(import_module(opcheck.HOMES[name]), name)
 
 

@@ -32,7 +32,7 @@ from torch.nn import functional
 from opcheck.checks import Context
 from opcheck.derivatives import Numbers, Request
 from opcheck.derivatives.point import Point
-from opcheck.plan import Selection, load, plan
+from opcheck.planning import Selection, load, plan
 from opcheck.settings import Settings
 from opcheck.spec.device import profiles
 

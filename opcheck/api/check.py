@@ -14,13 +14,13 @@ import torch
 from opcheck.api.called import operator_of
 from opcheck.api.caller import caller, seed_of, settings_of
 from opcheck.api.report import CheckError, CheckReport
-from opcheck.plan.case import Case
-from opcheck.plan.kinds import check_kinds
-from opcheck.plan.planner import plan
-from opcheck.plan.selection import Selection
-from opcheck.run.late_imports import import_what_is_late
-from opcheck.run.runner import run
-from opcheck.run.session import RunSession
+from opcheck.planning.case import Case
+from opcheck.planning.kinds import check_kinds
+from opcheck.planning.planner import plan
+from opcheck.planning.selection import Selection
+from opcheck.running.late_imports import import_what_is_late
+from opcheck.running.runner import run
+from opcheck.running.session import RunSession
 from opcheck.samples.captured import module_call
 from opcheck.samples.operator import as_operator
 from opcheck.samples.resolve import Unresolved

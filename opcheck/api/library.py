@@ -7,10 +7,10 @@ from pathlib import Path
 
 from opcheck.api.caller import seed_of, settings_of, spec_paths
 from opcheck.devices.presence import chosen_devices
-from opcheck.plan import loading
-from opcheck.plan.case import Case
-from opcheck.plan.planner import plan as planned
-from opcheck.plan.selection import Selection
+from opcheck.planning import loading
+from opcheck.planning.case import Case
+from opcheck.planning.planner import plan as planned
+from opcheck.planning.selection import Selection
 from opcheck.spec.library import Library
 
 Names = str | Sequence[str] | None

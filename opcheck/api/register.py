@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, overload
 
 from pydantic import TypeAdapter, ValidationError
 
-from opcheck.plan.kinds import REGISTERED, check_kinds, register
+from opcheck.planning.kinds import REGISTERED, check_kinds, register
 from opcheck.spec.check import CheckKind
 from opcheck.spec.checks import BUILTIN
 from opcheck.spec.claims import Supports

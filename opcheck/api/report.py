@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from opcheck.run.outcome import KINDS, Outcome
+from opcheck.running.outcome import KINDS, Outcome
 from opcheck.text import printable, shortened
 
 HELD = ("passed", "xfailed")

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from opcheck.api.caller import settings_of
-from opcheck.plan.case import Case
-from opcheck.run.outcome import Outcome
-from opcheck.run.runner import run as run_one
-from opcheck.run.session import RunSession
+from opcheck.planning.case import Case
+from opcheck.running.outcome import Outcome
+from opcheck.running.runner import run as run_one
+from opcheck.running.session import RunSession
 
 
 def run(cases: Iterable[Case], *, project: str | Path | None = None) -> list[Outcome]:

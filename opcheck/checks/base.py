@@ -19,8 +19,8 @@ from opcheck.derivatives import Coverage, Disagreement, Numbers, Request, TooLar
 from opcheck.derivatives.disagreement import called as named
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.question import Function
-from opcheck.plan.case import Case
-from opcheck.plan.kinds import check_kinds
+from opcheck.planning.case import Case
+from opcheck.planning.kinds import check_kinds
 from opcheck.samples import Inputs, TestedFunction, Unresolved, realize
 from opcheck.samples.cache import Cache, Memo
 from opcheck.samples.memory import own

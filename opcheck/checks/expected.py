@@ -6,7 +6,7 @@ import re
 from typing import Literal
 
 from opcheck.checks.verdict import Verdict
-from opcheck.plan.expectations import about
+from opcheck.planning.expectations import about
 from opcheck.spec.claims import Expect
 
 Kind = Literal["failed", "error", "inconclusive", "blocked"]

@@ -27,8 +27,8 @@ from opcheck.checks.verdict import (
 )
 from opcheck.derivatives import NO_REFUSAL, TooLarge
 from opcheck.derivatives.by_torch import CannotAsk
-from opcheck.plan.expectations import about
-from opcheck.plan.kinds import check_kinds
+from opcheck.planning.expectations import about
+from opcheck.planning.kinds import check_kinds
 from opcheck.samples.results import WHAT_IS_TESTED, Untestable
 from opcheck.spec.check import CheckKind
 from opcheck.spec.library import Sample

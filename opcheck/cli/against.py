@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from opcheck.plan import plan
+from opcheck.planning import plan
 from opcheck.report.diff import Diff, diff
 from opcheck.report.model import Record, Report
 from opcheck.report.places import within

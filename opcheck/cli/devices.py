@@ -8,9 +8,9 @@ from typing import Any
 
 from opcheck.cli.selecting import settings_of
 from opcheck.devices.presence import Availability, ask, may_be_present
+from opcheck.pytest_plugin.options import add_options
 from opcheck.spec.device import DeviceProfile
 from opcheck.spec.dtypes import expand
-from opcheck.suite.options import add_options
 from opcheck.text import printable
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from opcheck.cli.paths import add_paths
 from opcheck.cli.selecting import planned, settings_of
-from opcheck.plan import Case
-from opcheck.suite.options import add_options
+from opcheck.planning import Case
+from opcheck.pytest_plugin.options import add_options
 from opcheck.text import printable
 
 

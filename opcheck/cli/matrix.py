@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from opcheck.cli.paths import spec_paths
 from opcheck.cli.request import RequestError
 from opcheck.matrix import Job, Matrix
-from opcheck.plan import load, plan
+from opcheck.planning import load, plan
 from opcheck.settings import Settings
 from opcheck.spec import SpecError
 from opcheck.spec.dtypes import declared, expand

@@ -19,12 +19,12 @@ from opcheck.cli.request import RequestError
 from opcheck.cli.run_reporter import RunReporter
 from opcheck.cli.selecting import settings_of
 from opcheck.cli.workers import Workers
+from opcheck.pytest_plugin.arguments import split_id
+from opcheck.pytest_plugin.options import SELECTION, add_options, pytest_arguments
 from opcheck.report.files import is_stream
-from opcheck.run.watchdog import Limits, default_memory
+from opcheck.running.watchdog import Limits, default_memory
 from opcheck.settings import Settings
 from opcheck.spec.load import BUILTIN, builtin_folder
-from opcheck.suite.arguments import split_id
-from opcheck.suite.options import SELECTION, add_options, pytest_arguments
 
 MOST_CRASHES = 1000
 """The number of crashes after which a run gives up. By default, pytest-xdist allows only a few."""

@@ -17,8 +17,11 @@ from opcheck.cli.against import Request, changes
 from opcheck.cli.request import RequestError
 from opcheck.cli.selecting import devices, loaded, selection, settings_of
 from opcheck.cli.workers import Workers
-from opcheck.plan import Case, Selection, plan
-from opcheck.plan.left_out import left_out
+from opcheck.planning import Case, Selection, plan
+from opcheck.planning.left_out import left_out
+from opcheck.pytest_plugin.header import COMMAND
+from opcheck.pytest_plugin.project import PLUGIN
+from opcheck.pytest_plugin.sharding import SHARDING
 from opcheck.report.annotations import github_annotations
 from opcheck.report.from_pytest import record_of, troubles
 from opcheck.report.left_out import lines as left_out_lines
@@ -27,9 +30,6 @@ from opcheck.report.store import read
 from opcheck.report.wide import counted, listed
 from opcheck.spec import Library, SpecError
 from opcheck.spec.device import DeviceProfile
-from opcheck.suite.header import COMMAND
-from opcheck.suite.project import PLUGIN
-from opcheck.suite.sharding import SHARDING
 from opcheck.text import printable
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from opcheck.cli.editors import editor_files, write
 from opcheck.cli.request import RequestError
-from opcheck.plan.vocabulary import of_project, shipped
+from opcheck.planning.vocabulary import of_project, shipped
 from opcheck.settings import Settings
 from opcheck.spec.files import shown
 from opcheck.spec.schema import json_schema

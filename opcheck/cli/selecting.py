@@ -8,8 +8,8 @@ from pathlib import Path
 from opcheck.cli.paths import spec_paths
 from opcheck.cli.request import RequestError
 from opcheck.devices.presence import UnknownDevice, chosen_devices
-from opcheck.plan import Case, Selection, load, plan
-from opcheck.plan.shards import NO_SHARD, Division, Shard
+from opcheck.planning import Case, Selection, load, plan
+from opcheck.planning.shards import NO_SHARD, Division, Shard
 from opcheck.report.durations import read_durations
 from opcheck.settings import Settings
 from opcheck.spec import Library

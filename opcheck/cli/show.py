@@ -8,13 +8,13 @@ from itertools import groupby
 from opcheck.cli.paths import add_paths
 from opcheck.cli.request import RequestError
 from opcheck.cli.selecting import devices, loaded, selection, settings_of
-from opcheck.plan import plan
+from opcheck.planning import plan
+from opcheck.pytest_plugin.options import add_options
 from opcheck.settings import Settings
 from opcheck.spec import Library, Operator
 from opcheck.spec.device import DeviceProfile
 from opcheck.spec.problems import suggestion
 from opcheck.spec.render import render
-from opcheck.suite.options import add_options
 from opcheck.text import printable
 
 

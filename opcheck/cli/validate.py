@@ -6,9 +6,9 @@ import argparse
 
 from opcheck.cli.paths import add_paths
 from opcheck.cli.selecting import loaded, settings_of
+from opcheck.pytest_plugin.options import add_options
 from opcheck.settings import Settings
 from opcheck.spec import Library, SpecError
-from opcheck.suite.options import add_options
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,7 +32,7 @@ def run(options: argparse.Namespace) -> int:
 
 def resolve_names(library: Library, settings: Settings) -> None:
     """Look up all operators, variants and aliases. Imports torch. Raises SpecError for those not found."""
-    from opcheck.run.session import unresolved
+    from opcheck.running.session import unresolved
 
     settings.put_on_path()
     problems = [problem for operator in library for problem in unresolved(operator, settings)]

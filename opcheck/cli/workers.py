@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from opcheck.plan import Case
+from opcheck.planning import Case
 from opcheck.report.from_pytest import crashed
-from opcheck.run.lifeline import GivenUp
-from opcheck.run.outcome import Outcome, rerun_command
-from opcheck.run.watchdog import Death, Limits, Watchdog
+from opcheck.running.lifeline import GivenUp
+from opcheck.running.outcome import Outcome, rerun_command
+from opcheck.running.watchdog import Death, Limits, Watchdog
 from opcheck.spec.device import DeviceProfile
 
 MOST_TIME_OUTS = 2
@@ -77,7 +77,7 @@ class Workers:
             report.outcome = "rescheduled"
             sched.mark_test_pending(crashitem)
             return
-        from opcheck.run.expectations import expected  # imports torch
+        from opcheck.running.expectations import expected  # imports torch
 
         case = self.case_of(crashitem)
         if case is None:

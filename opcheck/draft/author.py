@@ -13,7 +13,7 @@ from opcheck.draft.project import allow
 from opcheck.draft.recording import recorded
 from opcheck.draft.trial import Record, tried_out
 from opcheck.draft.writing import comment, written
-from opcheck.plan.loading import load
+from opcheck.planning.loading import load
 from opcheck.settings import Settings
 from opcheck.spec.files import shown
 from opcheck.spec.render import render

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from opcheck.plan.shards import Durations, Taken
+from opcheck.planning.shards import Durations, Taken
 from opcheck.report.store import read
 
 

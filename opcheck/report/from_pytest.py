@@ -18,7 +18,7 @@ from opcheck.report.junit import JUnitReport
 from opcheck.report.model import End, Header, Record
 from opcheck.report.places import within
 from opcheck.report.store import ReportFile
-from opcheck.run.outcome import Outcome, rerun_command
+from opcheck.running.outcome import Outcome, rerun_command
 
 TROUBLES = pytest.StashKey[list[str]]()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from opcheck.plan.left_out import Rule
+from opcheck.planning.left_out import Rule
 from opcheck.report.model import LeftOut
 from opcheck.text import n_cases
 

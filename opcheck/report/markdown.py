@@ -11,7 +11,7 @@ from opcheck.report.conditions import columns
 from opcheck.report.gaps import gaps
 from opcheck.report.model import Record, Report
 from opcheck.report.wide import listed
-from opcheck.run.outcome import KINDS
+from opcheck.running.outcome import KINDS
 from opcheck.text import n_cases, printable, shortened
 
 MOST = 50

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from opcheck.run.outcome import BAD, OutcomeKind
+from opcheck.running.outcome import BAD, OutcomeKind
 
 SCHEMA = "2.0"
 """The version of the format. A minor version adds keys; a major one changes what was there."""

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from opcheck.report.model import Record
-from opcheck.run.outcome import KINDS
+from opcheck.running.outcome import KINDS
 from opcheck.text import printable
 
 STYLES = {

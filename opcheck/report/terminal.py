@@ -14,7 +14,7 @@ from rich.text import Text
 from opcheck.report.causes import cause_of, failures_by_cause
 from opcheck.report.model import Record
 from opcheck.report.table import MARKS, STYLES, tables
-from opcheck.run.outcome import KINDS
+from opcheck.running.outcome import KINDS
 from opcheck.text import n_cases, printable
 
 PERIOD = 0.1

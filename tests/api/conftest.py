@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from demo_project import cli, plain_pytest, project
 
-from opcheck.plan.kinds import REGISTERED, check_kinds
+from opcheck.planning.kinds import REGISTERED, check_kinds
 from opcheck.spec.check import CheckKind
 
 __all__ = ["cli", "plain_pytest", "project"]

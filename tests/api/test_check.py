@@ -13,7 +13,7 @@ import torch
 from operators import faulty, registered, right, spoiling
 
 import opcheck
-from opcheck.plan.kinds import check_kinds
+from opcheck.planning.kinds import check_kinds
 
 BARE = {"forward_ad": False, "vmap": False}
 """What an autograd.Function does not support that has a backward pass and nothing else."""

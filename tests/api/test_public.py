@@ -47,34 +47,6 @@ def test_importing_opcheck_imports_nothing_else():
     assert output_of(script) == "['opcheck']\n"
 
 
-def test_functions_with_the_name_of_a_folder_can_be_called_whatever_was_imported_first():
-    script = """
-        import os
-        from importlib import import_module
-
-        import pydantic, torch  # which take long; opcheck is imported by each child of this process anew
-
-        def called():
-            import opcheck
-            from opcheck import plan, run
-            from opcheck.plan import CheckKind
-            import opcheck.plan.planner as planner
-            one = dict(operator="torch.sin", check="vmap", device="cpu", dtype="float64")
-            cases = opcheck.plan(opcheck.load("builtin"), **one)
-            assert cases == sorted(cases, key=id) and len(cases) == 1
-            print(opcheck.run(plan(opcheck.load("builtin"), **one))[0].id)
-            print(run(cases)[0].outcome, planner.__name__, flush=True)
-
-        for first in ("opcheck.plan", "opcheck.run", "opcheck.run.runner", "opcheck.plan.kinds"):
-            if os.fork() == 0:
-                import_module(first)
-                called()
-                os._exit(0)
-            assert os.wait()[1] == 0, first
-    """
-    assert output_of(script) == 4 * "torch.sin::vmap[cpu-float64]\npassed opcheck.plan.planner\n"
-
-
 def test_an_unknown_name_is_no_attribute():
     with pytest.raises(AttributeError, match="module 'opcheck' has no attribute 'chekc'"):
         opcheck.chekc  # noqa: B018

@@ -7,9 +7,9 @@ import torch
 from operators import right
 
 import opcheck
-from opcheck.plan import Selection, check_kinds, load, plan
-from opcheck.run.runner import run
-from opcheck.run.session import RunSession
+from opcheck.planning import Selection, check_kinds, load, plan
+from opcheck.running.runner import run
+from opcheck.running.session import RunSession
 from opcheck.settings import Settings
 from opcheck.spec.device import profiles
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from opcheck.plan import load
+from opcheck.planning import load
 from opcheck.settings import Settings
 from opcheck.spec.problems import SpecError
 

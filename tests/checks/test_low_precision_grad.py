@@ -3,9 +3,9 @@
 import pytest
 from operators import scaled
 
-from opcheck.plan import Selection, load, plan
-from opcheck.run.runner import run
-from opcheck.run.session import RunSession
+from opcheck.planning import Selection, load, plan
+from opcheck.running.runner import run
+from opcheck.running.session import RunSession
 from opcheck.settings import Settings
 from opcheck.spec.device import DeviceProfile
 

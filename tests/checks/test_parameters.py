@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from opcheck.derivatives import by_torch
-from opcheck.run.session import RunSession
+from opcheck.running.session import RunSession
 from opcheck.settings import Settings
 
 

@@ -6,7 +6,7 @@ import pytest
 from report_files import record, report, run
 
 from opcheck.cli.against import Request, changes
-from opcheck.plan import load
+from opcheck.planning import load
 from opcheck.settings import Settings
 from opcheck.spec.device import profiles
 

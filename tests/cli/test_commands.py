@@ -13,7 +13,7 @@ import pytest
 
 import opcheck
 from opcheck.cli import COMMANDS, main
-from opcheck.plan.vocabulary import shipped
+from opcheck.planning.vocabulary import shipped
 from opcheck.spec.schema import json_schema
 
 

@@ -6,7 +6,7 @@ import json
 
 import tomli
 
-from opcheck.plan.vocabulary import of_project
+from opcheck.planning.vocabulary import of_project
 from opcheck.settings import Settings
 from opcheck.spec.schema import json_schema
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import tomli
 
-from opcheck.plan import load
+from opcheck.planning import load
 from opcheck.settings import Settings
 from opcheck.spec.device import ProfileFile
 from opcheck.spec.operator import TemplateFile

@@ -14,7 +14,7 @@ import numpy
 import pytest
 import torch
 
-from opcheck.plan import load
+from opcheck.planning import load
 from opcheck.samples import Unresolved, realize, resolve
 from opcheck.settings import Settings
 from opcheck.spec import SpecError

@@ -179,7 +179,7 @@ def test_the_library_is_inside(installed, suffix, example):
 @both
 @pytest.mark.nightly
 def test_the_schema_is_printed(installed, suffix, example):
-    from opcheck.plan.vocabulary import shipped
+    from opcheck.planning.vocabulary import shipped
     from opcheck.spec.schema import json_schema
 
     assert json.loads(well(installed(suffix).opcheck, "schema", cwd=example)) == json_schema(shipped())

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from opcheck.plan.kinds import REGISTERED, check_kinds
+from opcheck.planning.kinds import REGISTERED, check_kinds
 
 SETTINGS = """
 [tool.opcheck]
@@ -168,7 +168,7 @@ def test_what_is_wrong_with_a_plugin_is_told_in_words(cli, plain_pytest, plugged
 )
 def test_a_check_that_rests_on_what_it_cannot_is_a_mistake_of_its_package(project, roots, message):
     kinds = [f'{name} = CheckKind("{name}", "", "mylib:check", rests_on={tuple(on)})' for name, on in roots.items()]
-    project.write("mylib.py", "\n".join(["from opcheck.plan import CheckKind", *kinds]))
+    project.write("mylib.py", "\n".join(["from opcheck.planning import CheckKind", *kinds]))
     listed = "".join(f"{name} = mylib:{name}\n" for name in roots)
     project.write("mylib-1.0.dist-info/entry_points.txt", f"[opcheck.checks]\n{listed}")
     project.write("mylib-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: mylib\nVersion: 1.0\n")

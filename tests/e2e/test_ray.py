@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from torch.utils import backend_registration
 
-from opcheck.run.outcome import BAD
+from opcheck.running.outcome import BAD
 
 BACKEND = Path(__file__).resolve().parent.parent.parent / "examples" / "backend"
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from opcheck.plan import kinds
+from opcheck.planning import kinds
 from opcheck.spec.load import builtin_folder
 
 ROOT = Path(__file__).resolve().parent.parent.parent

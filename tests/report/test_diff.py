@@ -6,8 +6,8 @@ import pytest
 from report_files import record, report, run
 
 from opcheck.report.diff import KINDS, REGRESSIONS, diff
-from opcheck.run.outcome import BAD, OutcomeKind
-from opcheck.run.outcome import KINDS as OUTCOMES
+from opcheck.running.outcome import BAD, OutcomeKind
+from opcheck.running.outcome import KINDS as OUTCOMES
 
 GOOD: tuple[OutcomeKind, ...] = tuple(kind for kind in OUTCOMES if kind not in BAD)
 

@@ -8,7 +8,7 @@ import pytest
 from report_files import record, report, run
 
 from opcheck.report.junit import JUnitReport, write_junit
-from opcheck.run.outcome import KINDS
+from opcheck.running.outcome import KINDS
 
 WRITTEN = """<?xml version="1.0" encoding="utf-8"?><testsuites name="pytest tests"><testsuite name="pytest">
 <testcase classname="{}" name="{}" time="0.1"><failure message="é &lt;">text</failure></testcase>

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from opcheck.plan.left_out import Rule
+from opcheck.planning.left_out import Rule
 from opcheck.report.left_out import lines, rows
 
 FOUND = Counter({Rule("npu", "lacks float64"): 30, Rule("npu", "deny"): 212, Rule("cpu", "devices"): 1})

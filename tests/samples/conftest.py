@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from opcheck.plan import load
+from opcheck.planning import load
 from opcheck.samples import Inputs, realize
 from opcheck.settings import Settings
 from opcheck.spec.library import Sample

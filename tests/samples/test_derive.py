@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from opcheck.plan import load
+from opcheck.planning import load
 from opcheck.samples.derive import FEWER, LARGEST, SIZES, derived, smallest
 from opcheck.settings import Settings
 

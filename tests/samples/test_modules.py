@@ -10,7 +10,7 @@ import torch
 from operators import modules
 from torch import nn
 
-from opcheck.plan.loading import load
+from opcheck.planning.loading import load
 from opcheck.samples.captured import module_call
 from opcheck.samples.modules import VARIED, ModuleRecipe, construct, initial
 from opcheck.samples.operator import resolve_module

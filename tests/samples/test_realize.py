@@ -378,8 +378,8 @@ class TestSeed:
     ) -> None:
         inputs = realize(sample("args = [{ shape = [2, 2] }]"), "float64", "cpu", "äöü")
         program = """
-            import opcheck.plan, opcheck.samples, sys
-            sample = opcheck.plan.load([sys.argv[1]]).operators[0].samples[0]
+            import opcheck.planning, opcheck.samples, sys
+            sample = opcheck.planning.load([sys.argv[1]]).operators[0].samples[0]
             print(opcheck.samples.realize(sample, "float64", "cpu", "äöü").leaves[0].tolist())
         """
         command = [sys.executable, "-c", textwrap.dedent(program), str(tmp_path / "spec.toml")]

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from opcheck.plan import load
+from opcheck.planning import load
 from opcheck.samples import Unresolved, resolve
 from opcheck.spec.load import REFERENCE_MODULES
 from opcheck.spec.names import PARTS

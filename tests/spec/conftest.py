@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from opcheck.plan import load
+from opcheck.planning import load
 from opcheck.settings import Settings
 from opcheck.spec import Library, SpecError
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from opcheck.plan import load
+from opcheck.planning import load
 from opcheck.spec import Library
 
 Write = Callable[..., Path]

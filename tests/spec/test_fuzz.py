@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from opcheck.plan import load
+from opcheck.planning import load
 from opcheck.settings import Settings
 from opcheck.spec import Problem, SpecError
 from opcheck.spec.device import read_profile

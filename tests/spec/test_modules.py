@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from opcheck.plan import load
+from opcheck.planning import load
 from opcheck.settings import Settings
 from opcheck.spec import SpecError
 

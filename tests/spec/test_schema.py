@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, TypeAdapter
 from pydantic.json_schema import models_json_schema
 
-from opcheck.plan import load
-from opcheck.plan.vocabulary import of_project, shipped
+from opcheck.planning import load
+from opcheck.planning.vocabulary import of_project, shipped
 from opcheck.settings import Settings
 from opcheck.spec import SpecError
 from opcheck.spec import schema as written

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import opcheck
-from opcheck.plan.kinds import REGISTERED, check_kinds
+from opcheck.planning.kinds import REGISTERED, check_kinds
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PARAMETERS = (ROOT / "docs" / "parameters.md").read_text(encoding="utf-8")

@@ -16,7 +16,7 @@ from opcheck.checks.judging import answer, implementation, prepared, too_coarse,
 from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, inapplicable, one_line, remedy, untested
 from opcheck.derivatives import NO_REFUSAL
 from opcheck.derivatives.autodiff import pushed
-from opcheck.plan.kinds import check_kinds
+from opcheck.planning.kinds import check_kinds
 from opcheck.spec.check import CheckKind
 from opcheck.spec.claims import Supports
 

@@ -18,13 +18,13 @@ from opcheck.cli.ray.cluster import Broken, Cluster, Died, demand, describe
 from opcheck.cli.ray.task import Job, Part, digest, run_part, run_part_contained
 from opcheck.cli.request import RequestError
 from opcheck.cli.workers import outcome_at_death
-from opcheck.plan import Case
-from opcheck.plan.expectations import foreseen
-from opcheck.run.outcome import Outcome
-from opcheck.run.watchdog import Death
+from opcheck.planning import Case
+from opcheck.planning.expectations import foreseen
+from opcheck.pytest_plugin.items import CaseItem
+from opcheck.pytest_plugin.project import PLUGIN
+from opcheck.running.outcome import Outcome
+from opcheck.running.watchdog import Death
 from opcheck.spec.device import DeviceProfile
-from opcheck.suite.items import CaseItem
-from opcheck.suite.project import PLUGIN
 
 FEWEST, MOST = 32, 200
 """The number of cases after which a task takes no further group. To begin one takes a fifth of a second."""
@@ -87,7 +87,7 @@ class RayRun:
 
     def given_up(self, item: CaseItem, cause: str) -> pytest.TestReport:
         """Return the report of a case that no process could bring to an end."""
-        from opcheck.run.expectations import expected  # imports torch
+        from opcheck.running.expectations import expected  # imports torch
 
         plugin = self.config.stash[PLUGIN]
         case = replace(item.case, expectations=foreseen(item.case.expectations, self.engine))

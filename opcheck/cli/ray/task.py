@@ -22,10 +22,10 @@ import pytest
 from opcheck.cli.run_reporter import RunReporter, silence
 from opcheck.cli.workers import Workers
 from opcheck.devices.presence import chosen_devices
+from opcheck.pytest_plugin.project import PLUGIN, Plugin
 from opcheck.report.terminal import TerminalReport
-from opcheck.run.self_watch import SelfWatched
-from opcheck.run.watchdog import Limits, default_memory
-from opcheck.suite.project import PLUGIN, Plugin
+from opcheck.running.self_watch import SelfWatched
+from opcheck.running.watchdog import Limits, default_memory
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from opcheck.report.gaps import gaps
 from opcheck.report.model import Record, Report
-from opcheck.run.outcome import KINDS
+from opcheck.running.outcome import KINDS
 from opcheck.spec.checks import BUILTIN
 
 TEXTS = ("operator", "variant", "check", "device", "dtype", "family", "reason", "file")

@@ -1,0 +1,10 @@
+"""Which tests follow from the claims: cases with stable ids, their selection and order. Never imports torch."""
+
+from opcheck.planning.case import Case
+from opcheck.planning.kinds import check_kinds
+from opcheck.planning.loading import load
+from opcheck.planning.planner import plan
+from opcheck.planning.selection import Selection
+from opcheck.spec.check import CheckKind
+
+__all__ = ["Case", "CheckKind", "Selection", "check_kinds", "load", "plan"]

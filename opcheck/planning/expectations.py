@@ -1,0 +1,51 @@
+"""Known failures: which cases an expectation is about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from opcheck.planning.selection import names_operator
+from opcheck.spec.claims import Expect, When
+from opcheck.spec.device import DeviceProfile, DeviceWhen
+from opcheck.spec.library import Operator, names_of
+from opcheck.spec.versions import holds_for_torch
+
+
+def known(operator: Operator, device: DeviceProfile) -> tuple[Expect, ...]:
+    """Return the expectations of an operator, and those of a device that are about the operator."""
+    return (*operator.spec.expect, *(expect for expect in device.expect if concerns(expect.when, operator)))
+
+
+def concerns(when: DeviceWhen, operator: Operator) -> bool:
+    """Tell whether a condition of a profile covers an operator."""
+    return not when.operators or any(names_operator(pattern, operator) for pattern in when.operators)
+
+
+def matches(when: When, check: str, variant: str, device: str, dtype: str) -> bool:
+    """Tell whether a condition covers a case, whatever the version of torch."""
+    values = {"check": check, "variant": variant, "device": device, "dtype": dtype}
+    return all(when.matches(key, value) for key, value in values.items())
+
+
+def applying(expects: Iterable[Expect], check: str, variant: str, device: str, dtype: str) -> tuple[Expect, ...]:
+    """Return the expectations about a case that hold for the installed torch."""
+    return tuple(
+        expect
+        for expect in expects
+        if matches(expect.when, check, variant, device, dtype) and holds_for_torch(expect.when.torch)
+    )
+
+
+def foreseen(expects: Sequence[Expect], engine: str) -> tuple[Expect, ...]:
+    """Return the expectations that hold under an engine."""
+    return tuple(expect for expect in expects if expect.when.engine in (None, engine))
+
+
+def about(expect: Expect, sample: str | None) -> bool:
+    """Tell whether an expectation is about a sample, by the name of the sample or of its grid.
+
+    sample: None for the case as a whole.
+    """
+    if expect.when.sample is None:
+        return True
+    return sample is not None and any(expect.when.matches("sample", name) for name in names_of(sample))

@@ -1,0 +1,69 @@
+"""Counts what is not planned on a device because its profile, or the spec of an operator, says so."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from opcheck.planning.planner import admitted, combinations, rule_against
+from opcheck.planning.selection import Selection
+from opcheck.spec.device import DeviceProfile
+from opcheck.spec.dtypes import KNOWN
+from opcheck.spec.library import Library, Operator, Variant
+
+
+class Rule(NamedTuple):
+    """What leaves cases out."""
+
+    device: str
+    """The name of the device."""
+    reason: str
+    """`deny`, `allow`, `devices` (of the operator's spec), or `lacks float64`."""
+
+
+def left_out(library: Library, devices: Iterable[DeviceProfile], selection: Selection | None = None) -> Counter[Rule]:
+    """Return how many selected cases each rule leaves out: cases that would be planned without it.
+
+    An operator that a rule keeps off a device is counted under that rule, in the dtypes that the device has. A case in
+    a dtype that the device lacks is not counted if the same check runs in another one for that reason: a derivative
+    check in float32 where there is no float64.
+    """
+    wanted = selection or Selection()
+    counts: Counter[Rule] = Counter()
+    for device in devices:
+        for operator in library:
+            if wanted.takes_operator(operator):
+                counts += _of_operator(operator, device, wanted)
+    return counts
+
+
+def _of_operator(operator: Operator, device: DeviceProfile, wanted: Selection) -> Counter[Rule]:
+    rule = rule_against(operator, device)
+    if rule:
+        count = sum(wanted.takes(kind.name, dtype) for _, dtype, kind in admitted(operator, device))
+        return Counter({Rule(device.name, rule): count} if count else {})
+    claimed = operator.dtypes_on(device).forward_names()
+    if not device.lacks and all(name in KNOWN or name in device.dtypes for name in claimed):
+        return Counter()
+    whole = device.model_copy(update={"lacks": (), "dtypes": claimed})
+    here, there = _selected(operator, device, wanted), _selected(operator, whole, wanted)
+    instead = Counter(_claim(*case) for case in here if case not in there)
+    counts: Counter[Rule] = Counter()
+    for case in there:
+        if case not in here:
+            claim = _claim(*case)
+            counts[Rule(device.name, f"lacks {case[1]}")] += instead[claim] <= 0
+            instead[claim] -= 1
+    return +counts
+
+
+def _selected(operator: Operator, device: DeviceProfile, wanted: Selection) -> dict[tuple[Variant, str, str], None]:
+    """Return the selected cases of an operator, in order."""
+    cases = ((variant, dtype, kind.name) for variant, dtype, kind in combinations(operator, device))
+    return {case: None for case in cases if wanted.takes(case[2], case[1])}
+
+
+def _claim(variant: Variant, dtype: str, check: str) -> tuple[Variant, str, bool]:
+    """Return what a case tests, in whichever real or complex dtype."""
+    return variant, check, dtype.startswith("complex")

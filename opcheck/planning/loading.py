@@ -1,0 +1,85 @@
+"""Loads the specs of a project, and finds every mistake that can be found without torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from opcheck.planning.audit import audit, unmatched
+from opcheck.planning.plugins import load_plugins
+from opcheck.settings import Settings
+from opcheck.spec.catalogue import Catalogue
+from opcheck.spec.device import DeviceProfile
+from opcheck.spec.dtypes import declared
+from opcheck.spec.library import Library
+from opcheck.spec.load import BUILTIN, Loader, builtin_folder
+from opcheck.spec.problems import Problem, SpecError
+
+
+def load(paths: Iterable[Path | str], settings: Settings | None = None) -> Library:
+    """Load spec files and folders (`builtin`: the shipped library).
+
+    settings: of the project; default: those of a project that sets none. Its plugins are imported first: specs may name
+    their checks.
+    Raises SpecError with all the mistakes in specs and in device profiles. If the specs of the project are all loaded,
+    an expectation of a profile that matches no case is one of them.
+    """
+    settings = settings or Settings()
+    load_plugins(settings)
+    places = [Path(path) for path in paths]
+    library, problems = examine(places, settings)
+    if not problems and _is_whole(places, settings):
+        problems = _unmatched(library, settings.profiles().values())
+    if problems:
+        raise SpecError(problems)
+    return library
+
+
+def examine(
+    paths: Iterable[Path | str], settings: Settings, catalogue: Catalogue | None = None, root: Path | None = None
+) -> tuple[Library, list[Problem]]:
+    """Return the operators that have no mistakes, and all mistakes found.
+
+    catalogue: the files read so far, if several calls share them.
+    root: the folder that templates and the families of operators belong to; default: found from each path.
+    """
+    problems: list[Problem] = []
+    devices: dict[str, DeviceProfile] | None = None
+    try:
+        devices = settings.profiles()
+    except SpecError as error:
+        problems += error.problems
+    with declared(() if devices is None else settings.dtypes()):
+        loader = Loader(settings.limits, tuple(settings.spec_paths()), devices, catalogue or Catalogue())
+        for path in paths:
+            loader.add(Path(path), root)
+        library = loader.sound()
+        problems += loader.problems
+        if devices is not None:
+            problems += audit(library, devices.values())
+    return library, problems
+
+
+def _is_whole(paths: list[Path], settings: Settings) -> bool:
+    """Tell whether all specs of the project are among those that are loaded; if it has none, the shipped library."""
+    own = settings.spec_paths() or [path for path in [settings.root / "specs"] if path.is_dir()] or [builtin_folder()]
+    loaded = {builtin_folder() if path == Path(BUILTIN) else path.resolve() for path in paths}
+    return all({place, *place.parents} & loaded for place in (path.resolve() for path in own))
+
+
+def _unmatched(library: Library, devices: Iterable[DeviceProfile]) -> list[Problem]:
+    """Return the expectations of profiles about no case, be it of the project or of the shipped library.
+
+    The profile of a device is of use with both, and need not know which of them are tested.
+    """
+    problems = []
+    for device in devices:
+        if unmatched(device, [library]):
+            problems += unmatched(device, [library, _shipped()])
+    return problems
+
+
+def _shipped() -> Library:
+    loader = Loader()
+    loader.add(builtin_folder())
+    return loader.sound()

@@ -1,0 +1,122 @@
+"""Plans the cases of operators: claims x devices x variants x dtypes x checks, in a fixed order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+
+from opcheck.planning.case import Case
+from opcheck.planning.expectations import applying, known
+from opcheck.planning.kinds import check_kinds
+from opcheck.planning.selection import Selection, names_operator
+from opcheck.spec.check import CheckKind
+from opcheck.spec.device import DeviceProfile
+from opcheck.spec.dtypes import COARSE, HALF, STANDARD, double_of, expand
+from opcheck.spec.library import DeviceClaims, Library, Operator, Variant
+
+
+def plan(
+    library: Library, devices: Iterable[DeviceProfile], selection: Selection | None = None, seed: int = 0
+) -> list[Case]:
+    """Return the cases of a library on some devices, ordered by operator, device, variant, dtype and check."""
+    several = list(devices)
+    wanted = selection or Selection()
+    return [
+        case
+        for operator in library
+        if wanted.takes_operator(operator)
+        for device in several
+        for case in cases_of(operator, device, wanted, seed)
+    ]
+
+
+def cases_of(operator: Operator, device: DeviceProfile, wanted: Selection, seed: int = 0) -> Iterator[Case]:
+    """Yield the selected cases of an operator on a device."""
+    claims = operator.on(device)
+    expects = known(operator, device)
+    for variant, dtype, kind in combinations(operator, device):
+        if wanted.takes(kind.name, dtype):
+            matching = applying(expects, kind.name, variant.kind, device.name, dtype) if expects else ()
+            yield Case(operator, variant, kind, device, dtype, claims, matching, seed)
+
+
+def combinations(operator: Operator, device: DeviceProfile) -> Iterator[tuple[Variant, str, CheckKind]]:
+    """Yield the variant, dtype and check of each case of an operator on a device.
+
+    The checks of one variant in one dtype follow one another: they share samples.
+    """
+    if not rule_against(operator, device):
+        yield from admitted(operator, device)
+
+
+def admitted(operator: Operator, device: DeviceProfile) -> Iterator[tuple[Variant, str, CheckKind]]:
+    """Yield what `combinations` does, even if a rule keeps the operator off the device."""
+    claims = operator.on(device)
+    for variant in operator.variants:
+        checks: dict[str, list[CheckKind]] = {}
+        for kind in check_kinds().values():
+            if kind.runs_on(device) and _tested(operator, variant, kind, claims):
+                for dtype in _dtypes(kind, claims, device, operator):
+                    checks.setdefault(dtype, []).append(kind)
+        yield from ((variant, dtype, kind) for dtype, kinds in checks.items() for kind in kinds)
+
+
+def rule_against(operator: Operator, device: DeviceProfile) -> str:
+    """Return the rule that keeps an operator off a device: `devices` of its spec, `allow` or `deny` of the profile.
+
+    An empty string if there is none.
+    """
+    spec = operator.spec
+    if spec.devices is not None and device.name not in spec.devices:
+        return "devices"
+    if device.allow is not None and not any(names_operator(pattern, operator) for pattern in device.allow):
+        return "allow"
+    return "deny" if any(names_operator(pattern, operator) for pattern in device.deny) else ""
+
+
+def _tested(operator: Operator, variant: Variant, kind: CheckKind, claims: DeviceClaims) -> bool:
+    if variant.kind != "function" and not kind.every_variant:
+        return False
+    if variant.kind == "method" and not kind.methods:
+        return False
+    if variant.kind == "inplace" and not claims.supports.inplace_backward and kind.name != "unsupported":
+        return False
+    return kind.claimed(operator, claims.supports)
+
+
+def _dtypes(kind: CheckKind, claims: DeviceClaims, device: DeviceProfile, operator: Operator) -> tuple[str, ...]:
+    if kind.dtypes == "coarse":
+        return tuple(name for name in claims.backward if name in COARSE and _is_known(name, operator))
+    if kind.dtypes == "every":
+        if not claims.exact:
+            return claims.forward
+        absent = expand(device.lacks)
+        extra = tuple(name for name in claims.forward if name not in STANDARD)
+        return tuple(name for name in (*STANDARD, *extra) if name not in absent)
+    if kind.dtypes == "derivative":
+        best = _best(claims.backward)
+        if best and (kind.needs or kind.name == "unsupported"):
+            # In half precision finite differences say nothing: low_precision_grad decides alone.
+            return tuple(name for name in best if name not in HALF)
+        return best or (() if "backward" in kind.needs else _best(claims.forward))
+    values = _best(claims.forward) + tuple(name for name in ("int64",) if name in claims.forward)
+    values = values or claims.forward[:1]
+    return values[:1] if kind.dtypes == "one" else values
+
+
+def _is_known(dtype: str, operator: Operator) -> bool:
+    """Tell whether something is to tell what is right in a dtype. Differences decide in single precision otherwise."""
+    if dtype in HALF or operator.has_differentiable_reference:
+        return True
+    return double_of(dtype) in operator.spec.dtypes.backward_names()
+
+
+REAL_BY_PRECISION = ("float64", "float32", "bfloat16", "float16")
+COMPLEX_BY_PRECISION = ("complex128", "complex64", "complex32")
+
+
+@lru_cache(maxsize=256)
+def _best(claimed: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the most precise real dtype and the most precise complex dtype among those claimed."""
+    kinds = (REAL_BY_PRECISION, COMPLEX_BY_PRECISION)
+    return tuple(next(name for name in kind if name in claimed) for kind in kinds if set(kind) & set(claimed))

@@ -1,0 +1,76 @@
+"""Selects cases by operator, check, device, dtype and tag."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from opcheck.planning.kinds import check_kinds
+from opcheck.spec.dtypes import GROUPS, expand, known
+from opcheck.spec.library import Library, Operator
+from opcheck.spec.problems import listing, suggestion
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What to select. An empty tuple selects everything.
+
+    operators: ids, names, or glob patterns for them. dtypes: dtypes, or groups of them.
+    """
+
+    operators: tuple[str, ...] = ()
+    checks: tuple[str, ...] = ()
+    dtypes: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    derive: str = "none"
+    """How many samples to derive: "none" leaves out checks of derived samples, unless they are named."""
+
+    def takes_operator(self, operator: Operator) -> bool:
+        """Tell whether cases of an operator are selected."""
+        by_name = not self.operators or any(names_operator(wanted, operator) for wanted in self.operators)
+        return by_name and (not self.tags or bool(set(self.tags) & set(operator.spec.tags)))
+
+    def takes(self, check: str, dtype: str) -> bool:
+        """Tell whether a check is selected in a dtype, for a selected operator."""
+        usual = self.derive != "none" or not check_kinds()[check].derives
+        return (check in self.checks if self.checks else usual) and (not self.dtypes or dtype in expand(self.dtypes))
+
+    def mistakes(self, library: Library) -> list[str]:
+        """Return a message for each name that does not exist."""
+        ids = [name for operator in library for name in (operator.id, operator.spec.name)]
+        tags = sorted({tag for operator in library for tag in operator.spec.tags})
+        named: list[tuple[str, tuple[str, ...], list[str]]] = [
+            ("check", self.checks, list(check_kinds())),
+            ("dtype", self.dtypes, [*GROUPS, *known(), *_claimed(library, self.dtypes)]),
+            ("tag", self.tags, tags),
+        ]
+        lines = [
+            f'unknown {what} "{name}"; expected {listing(choices, 30)}' + suggestion(name, choices)
+            for what, names, choices in named
+            for name in names
+            if name not in choices and not (what == "dtype" and name.removeprefix("-") in choices)
+        ]
+        for wanted in self.operators:
+            if not any(names_operator(wanted, operator) for operator in library):
+                lines.append(f'no operator matches "{wanted}"' + suggestion(wanted, ids))
+        return lines
+
+
+def _claimed(library: Library, wanted: Iterable[str]) -> set[str]:
+    """Return those of some dtypes that operators claim: a device profile may have declared them."""
+    names = {name.removeprefix("-") for name in wanted} - {*GROUPS, *known()}
+    if not names:
+        return names
+    claims = [operator.spec.dtypes for operator in library]
+    claims += [one.dtypes for operator in library for one in operator.spec.per_device.values()]
+    return names & {name for claim in claims for name in claim.forward_names()}
+
+
+def names_operator(pattern: str, operator: Operator) -> bool:
+    """Tell whether a glob pattern matches the id or the name of an operator.
+
+    Brackets match themselves, since ids contain them: `torch.div`, `torch.div[floor]`, `*.div*`.
+    """
+    literal = pattern.replace("[", "[[]")
+    return any(fnmatchcase(name, literal) for name in (operator.id, operator.spec.name))

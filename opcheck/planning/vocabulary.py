@@ -1,0 +1,48 @@
+"""The names that specs may use: those that opcheck ships, and those of a project."""
+
+from __future__ import annotations
+
+import os
+
+from opcheck.planning.kinds import check_kinds
+from opcheck.planning.plugins import load_plugins
+from opcheck.settings import Settings
+from opcheck.spec.catalogue import Catalogue
+from opcheck.spec.checks import BUILTIN
+from opcheck.spec.device import profiles
+from opcheck.spec.templates import Template, builtin, builtin_names
+from opcheck.spec.vocabulary import Vocabulary
+
+
+def shipped() -> Vocabulary:
+    """Return the names that opcheck ships. A project may have others."""
+    return Vocabulary(
+        checks={kind.name: kind.claim for kind in BUILTIN},
+        devices={name: profile.about for name, profile in profiles().items()},
+        templates=tuple(map(builtin, builtin_names())),
+        complete=False,
+    )
+
+
+def of_project(settings: Settings) -> Vocabulary:
+    """Return all names that the specs of a project may use. Imports its plugins.
+
+    Raises SpecError if a plugin cannot be imported, or a template or device profile is invalid.
+    """
+    load_plugins(settings)
+    own = _templates(settings)
+    replaced = {template.name for template in own}
+    return Vocabulary(
+        checks={kind.name: kind.claim for kind in check_kinds().values()},
+        devices={name: profile.about for name, profile in settings.profiles().items()},
+        templates=(*own, *(builtin(name) for name in builtin_names() if name not in replaced)),
+        complete=True,
+        dtypes=settings.dtypes(),
+    )
+
+
+def _templates(settings: Settings) -> list[Template]:
+    catalogue = Catalogue()
+    folders = [path for path in settings.spec_paths() if os.path.isdir(path)]
+    files = [file for folder in folders for named in catalogue.templates(folder).values() for file in named]
+    return [catalogue.template(file) for file in dict.fromkeys(files)]

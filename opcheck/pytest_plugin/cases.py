@@ -1,0 +1,129 @@
+"""`@opcheck.cases`: parametrizes your own tests over the cases of specs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from opcheck.checks import Context
+    from opcheck.planning import Case
+    from opcheck.samples import Inputs
+    from opcheck.settings import Settings
+    from opcheck.spec import Sample
+    from opcheck.spec.library import DeviceClaims
+
+Names = str | Sequence[str] | None
+
+
+@dataclass(frozen=True, eq=False)
+class BoundCase:
+    """A case for use in a test: the callable, its inputs, and what the spec claims."""
+
+    case: Case
+    settings: Settings
+
+    @property
+    def id(self) -> str:
+        """`torch.sin::backward[cpu-float64]`."""
+        return self.case.id
+
+    @property
+    def claims(self) -> DeviceClaims:
+        """What the operator claims on the device: `supports`, the dtypes `forward` and `backward`, `tolerance(...)`."""
+        return self.case.claims
+
+    @property
+    def callable(self) -> Callable[..., Any]:
+        """The operator, in the variant of the case. Raises Unresolved if its name cannot be found.
+
+        Skips the test if the device of the case is absent.
+        """
+        return self._context().operator
+
+    def samples(self) -> tuple[Sample, ...]:
+        """Return the samples meant for the dtype, except those that the spec skips."""
+        from opcheck.planning.skips import samples_to_run
+
+        return samples_to_run(self.case)
+
+    def inputs(self) -> list[Inputs]:
+        """Return the inputs of each sample. `inputs.fill()` gives args and kwargs; `inputs.leaves` require grad.
+
+        Skips the test if the device of the case is absent.
+        """
+        context = self._context()
+        return [context.realize(sample) for sample in context.samples]
+
+    def _context(self) -> Context:
+        from opcheck.checks import Context
+        from opcheck.devices.availability import availability
+
+        case = self.case
+        present = availability(case.device)
+        if not present.present:
+            pytest.skip(f"the device {case.device.name} is not present: {present.reason}")
+        return Context(case, self.settings, self.samples(), case.device.device_string)
+
+
+def cases(
+    *specs: str | Path,
+    operator: Names = None,
+    check: Names = None,
+    device: Names = "cpu",
+    dtype: Names = None,
+    tag: Names = None,
+    seed: int | None = None,
+) -> Callable[[Callable[..., Any]], Any]:
+    """Parametrize a pytest test over the cases of specs. The test takes an argument `case`.
+
+    `case.callable` is the operator, `case.inputs()` returns the arguments for each sample, `case.claims` is what the
+    spec claims, and `case.case` is the `Case`. A case or sample that the spec skips (`outcome = "skip"`) is skipped
+    here, too, with the reason. So is a case whose device is absent.
+
+    Args:
+        specs: Files and folders, relative to the folder of the test file; `"builtin"` is the library that comes with
+            opcheck. Default: the specs that the project lists.
+        operator: Ids, names or glob patterns of operators.
+        check: Names of checks.
+        device: Names of devices.
+        dtype: Names of dtypes, or of groups such as `"floating"`.
+        tag: Tags of operators.
+        seed: Seed of the sample values. Default: the one in `[tool.opcheck]`, else 0.
+
+    Returns:
+        A decorator, made by `pytest.mark.parametrize`.
+
+    Raises:
+        SpecError: A path does not exist, or the specs or `[tool.opcheck]` have mistakes.
+        ValueError: A name does not exist, or no case is selected.
+
+    Example:
+        >>> import opcheck, torch
+        >>> @opcheck.cases("builtin", operator="torch.sin", check="backward", dtype="float64")
+        ... def test_values_are_bounded(case):
+        ...     for inputs in case.inputs():
+        ...         args, kwargs = inputs.fill()
+        ...         assert (case.callable(*args, **kwargs).abs() <= 1).all()
+    """
+    from opcheck.api.caller import settings_of
+    from opcheck.api.library import load, plan
+    from opcheck.planning.expectations import foreseen
+
+    settings = settings_of(None)
+    settings.put_on_path()
+    chosen = plan(load(*specs), operator=operator, check=check, device=device, dtype=dtype, tag=tag, seed=seed)
+    known = [replace(case, expectations=foreseen(case.expectations, settings.engine)) for case in chosen]
+    parameters = [_parameter(BoundCase(case, settings)) for case in known]
+    return pytest.mark.parametrize("case", parameters, ids=[case.id for case in known])
+
+
+def _parameter(bound: BoundCase) -> Any:
+    from opcheck.planning.skips import reason_to_skip
+
+    reason = reason_to_skip(bound.case)
+    return pytest.param(bound, marks=pytest.mark.skip(reason=reason)) if reason else bound

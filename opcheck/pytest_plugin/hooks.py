@@ -1,0 +1,240 @@
+"""The hooks of the pytest plugin. `opcheck.pytest_plugin` has what they do."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections import Counter
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from opcheck.pytest_plugin.arguments import is_requested, take_apart
+from opcheck.pytest_plugin.cases import cases
+from opcheck.pytest_plugin.items import CaseItem, SpecCollector
+from opcheck.pytest_plugin.options import add_to_pytest, leave_out_addopts
+from opcheck.pytest_plugin.project import ABSENT, PLUGIN, Plugin
+from opcheck.pytest_plugin.sharding import register_shard
+
+__all__ = ["cases"]
+
+
+def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
+    """Add the options."""
+    add_to_pytest(parser, pluginmanager)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config, args: list[str]) -> None:
+    """Remove options from addopts that could select other tests than those requested of `opcheck run`."""
+    leave_out_addopts(early_config, args)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Set up the plugin: the arguments, the selection, the reports."""
+    plugin = config.stash[PLUGIN] = Plugin(config)
+    if config.option.opcheck_alone and config.args_source != pytest.Config.ArgsSource.ARGS:
+        config.args[:] = map(str, plugin.folders)
+        if not config.args:
+            from opcheck.settings import NO_SPECS
+
+            raise pytest.UsageError(NO_SPECS)
+    take_apart(plugin)
+    process = getattr(config, "workerinput", {})
+    if "opcheck_lifeline" in process:
+        from opcheck.running.worker import Worker
+
+        plugin.worker = Worker(Path(process["opcheck_lifeline"]), process["opcheck_seconds"])
+    if config.option.markers:
+        from opcheck.planning import check_kinds
+
+        plugin.settings  # noqa: B018 - imports plugins, whose checks have marks as well
+        for kind in check_kinds().values():
+            plugin.mark(kind.name, kind.claim)
+    register_shard(config)
+    if config.option.opcheck_order is not None:
+        from opcheck.pytest_plugin.ordering import register_order
+
+        register_order(config)
+    if not config.option.opcheck_alone:  # `opcheck run` reports them itself
+        _refuse_unknown_names(plugin)
+    reported = config.option.opcheck_report_json or getattr(config.option, "xmlpath", None)  # without -p no:junitxml
+    if reported and not hasattr(config, "workerinput"):
+        from opcheck.pytest_plugin.header import facts
+        from opcheck.report.from_pytest import register_reports
+
+        register_reports(config, facts(plugin))
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """If pytest was given a larger folder than requested, ignore the rest of it."""
+    plugin = config.stash[PLUGIN]
+    return None if not plugin.is_partial or is_requested(plugin, collection_path) else True
+
+
+def _refuse_unknown_names(plugin: Plugin) -> None:
+    """Raise UsageError for unknown checks, dtypes and devices, and for absent devices.
+
+    Otherwise, they would silently select nothing, or test nothing.
+    """
+    option = plugin.config.option
+    if option.opcheck_device:
+        plugin.devices  # noqa: B018
+        is_worker = hasattr(plugin.config, "workerinput")
+        absent = [] if is_worker or option.collectonly else plugin.ask_devices(all_of_them=False)
+        if absent:
+            raise pytest.UsageError("\n".join(absent))
+    if plugin.names("check") or plugin.names("dtype"):
+        from opcheck.spec import Library
+
+        named = dataclasses.replace(plugin.selection, operators=(), tags=())
+        mistakes = named.mistakes(Library(()))
+        if mistakes:
+            raise pytest.UsageError("\n".join(mistakes))
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    """Collect TOML files that are specs."""
+    if file_path.suffix != ".toml" or file_path.name in ("pyproject.toml", ".taplo.toml", "taplo.toml"):
+        return None
+    root = parent.config.stash[PLUGIN].root_of(file_path)
+    if root is None:
+        return None
+    # For specs outside of the project, the default is relative to the argument, and pytest would not find it again.
+    nodeid = os.path.relpath(file_path, parent.config.rootpath).replace(os.sep, "/")
+    return SpecCollector.from_parent(parent, path=file_path, nodeid=nodeid)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Take note of the selected cases."""
+    plugin = session.config.stash[PLUGIN]
+    cases = [item.case for item in session.items if isinstance(item, CaseItem)]
+    if plugin.planned is None and cases:
+        plugin.plan(cases)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> None:
+    """Import torch and the modules of operators. Otherwise, that would count as time of the first case."""
+    cases = [item.case for item in session.items if isinstance(item, CaseItem)]
+    if cases and not session.config.option.collectonly:
+        plugin = session.config.stash[PLUGIN]
+        if not plugin.runs_elsewhere:
+            plugin.prepare(cases)
+        if plugin.worker is not None:
+            plugin.worker.settle()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Let a worker of `opcheck run` end soon."""
+    plugin = session.config.stash.get(PLUGIN, None)
+    if plugin is not None and plugin.worker is not None:
+        plugin.worker.leave()
+    elif plugin is not None and plugin.left_out and hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["opcheck_left_out"] = [[*rule, count] for rule, count in plugin.left_out.items()]
+    if plugin is not None and plugin.planned and hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["opcheck_planned"] = list(plugin.planned)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell a worker of pytest-xdist which devices cannot be used, so that it need not ask."""
+    node.workerinput[ABSENT] = node.config.stash[PLUGIN].absent
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:
+    """Take over what a worker of pytest-xdist has counted. All of them collect the same cases."""
+    output, plugin = getattr(node, "workeroutput", {}), node.config.stash[PLUGIN]
+    if "opcheck_planned" in output:
+        plugin.planned = tuple(output["opcheck_planned"])
+    counted = output.get("opcheck_left_out")
+    if counted:
+        from opcheck.planning.left_out import Rule
+
+        plugin.left_out = Counter({Rule(device, reason): count for device, reason, count in counted})
+
+
+def pytest_report_collectionfinish(config: pytest.Config, items: list[pytest.Item]) -> str | None:
+    """Say what plain pytest does not protect against."""
+    if any(isinstance(item, CaseItem) for item in items) and not hasattr(config, "workerinput"):
+        return (
+            "opcheck: cases run in this process, which an operator that crashes, exits or hangs takes with it; "
+            "`opcheck run` contains it"
+        )
+    return None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Attach the record of a case to its report, which pytest-xdist sends to the controlling process.
+
+    A set-up or tear-down that fails has a record that replaces that of the case.
+    """
+    report = yield
+    if isinstance(item, CaseItem) and (report.when == "call" or not report.passed):
+        report.__dict__["opcheck"] = item.record_of(report)
+        report.__dict__["opcheck_devices"] = item.config.stash[PLUGIN].news_of(item.case.device)
+    if isinstance(item, CaseItem) and report.sections:
+        from opcheck.text import well_formed
+
+        report.sections = [(title, well_formed(text)) for title, text in report.sections]  # for pytest-xdist
+    return report
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_report_to_serializable(
+    config: pytest.Config, report: pytest.CollectReport | pytest.TestReport
+) -> dict[str, Any] | None:
+    """Shorten the report of a set-up or tear-down that succeeded: a run has thousands of them."""
+    plugin = config.stash.get(PLUGIN, None)
+    if plugin is None or plugin.worker is None or not isinstance(report, pytest.TestReport):
+        return None
+    if report.when == "call" or not report.passed:
+        return None
+    brief = {name: getattr(report, name) for name in ("nodeid", "location", "when", "outcome", "duration")}
+    return {"$report_type": BRIEF, **brief}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_report_from_serializable(config: pytest.Config, data: dict[str, Any]) -> pytest.TestReport | None:
+    """Restore a report that was shortened."""
+    if data.get("$report_type") != BRIEF:
+        return None
+    del data["$report_type"]
+    return pytest.TestReport(keywords={}, longrepr=None, **data)
+
+
+BRIEF = "opcheck phase"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say what is left out, skipped, or held to wider tolerances, and what is wrong with the reports."""
+    plugin = terminalreporter.config.stash[PLUGIN]
+    if plugin.left_out:
+        from opcheck.report.left_out import lines
+
+        for line in lines(plugin.left_out):
+            terminalreporter.write_line(f"opcheck: {line}")
+    reports = [one for several in terminalreporter.stats.values() for one in several if hasattr(one, "opcheck")]
+    if any("tolerance" in report.opcheck.get("fields", {}) for report in reports):
+        from opcheck.report.from_pytest import record_of
+        from opcheck.report.wide import counted
+
+        for line in counted(filter(None, map(record_of, reports)), "opcheck run --wide"):
+            terminalreporter.write_line(f"opcheck: {line}")
+    has_reports = any(map(terminalreporter.config.pluginmanager.hasplugin, ("opcheck_report", "opcheck_junit")))
+    if terminalreporter.stats.get("skipped") or has_reports:
+        from opcheck.report.from_pytest import absent_devices, troubles
+        from opcheck.text import printable
+
+        for reason, count in absent_devices(terminalreporter.stats.get("skipped", ())):
+            terminalreporter.write_line(f"opcheck: {count} cases skipped: {printable(reason)}", yellow=True)
+        for line in troubles(terminalreporter.config):
+            terminalreporter.write_line(f"opcheck: {printable(line)}", red=True)

@@ -1,0 +1,143 @@
+"""Spec files as pytest collectors, and cases as pytest items."""
+
+from __future__ import annotations
+
+import dataclasses
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from opcheck.pytest_plugin.project import PLUGIN
+
+if TYPE_CHECKING:
+    from opcheck.planning import Case
+    from opcheck.running import Outcome, OutcomeKind
+
+
+class SpecCollector(pytest.File):
+    """A spec file."""
+
+    def collect(self) -> list[pytest.Item]:
+        """Return the selected cases of the file. Does not import torch, except for `opcheck run`."""
+        from opcheck.planning import plan
+
+        plugin = self.config.stash[PLUGIN]
+        library = plugin.load(self.path)
+        wanted = plugin.selected.get(self.path.resolve())
+        planned = plan(library, plugin.devices, plugin.selection, plugin.seed)
+        chosen = [case for case in planned if not wanted or case.id in wanted]
+        for name in sorted((wanted or set()) - {case.id for case in chosen}):
+            from opcheck.spec.problems import suggestion
+
+            known = [case.id for case in plan(library, plugin.devices)]
+            raise pytest.UsageError(f'{self.nodeid} has no case "{name}"{suggestion(name, known)}')
+        if not wanted and not self.config.option.opcheck_alone:  # `opcheck run` counts for itself
+            plugin.count_left_out(library)
+        if self.config.option.opcheck_alone:
+            plugin.look_up(chosen)
+        # The node id is given as text, since --lf remembers it as text. pytest would build a different one from parts.
+        return [CaseItem.from_parent(self, name=c.id, nodeid=f"{self.nodeid}::{c.id}", case=c) for c in chosen]
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """Show mistakes in a spec without a traceback."""
+        from opcheck.spec import SpecError
+
+        if isinstance(excinfo.value, (SpecError, pytest.UsageError)):
+            return str(excinfo.value)
+        return super().repr_failure(excinfo)
+
+
+class CaseFailed(Exception):
+    """Raised for a case with a bad outcome."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__(outcome.reason)
+        self.outcome = outcome
+
+
+class CaseItem(pytest.Item):
+    """One case."""
+
+    def __init__(self, *, case: Case, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.case = case
+        self.outcome: Outcome | None = None
+        plugin = self.config.stash[PLUGIN]
+        for name in (case.check, case.device.name, case.dtype, *case.operator.spec.tags):
+            self.add_marker(plugin.mark(name))
+        timed = plugin.worker is not None or getattr(self.config.option, "timeout", None)  # a limit for all cases
+        if plugin.settings.timeout is not None and not timed:
+            self.add_marker(pytest.mark.timeout(plugin.settings.timeout))
+
+    def runtest(self) -> None:
+        """Run the case, and report its outcome to pytest."""
+        from opcheck.running.runner import given_up, run
+        from opcheck.text import printable
+
+        self.outcome = None  # other plugins may run an item again
+        plugin = self.config.stash[PLUGIN]
+        busy = nullcontext() if plugin.worker is None else plugin.worker.busy(self.nodeid, plugin.session.lost_to)
+        with busy:
+            if plugin.worker is not None and plugin.worker.has_given_up(self.case.hazard):
+                outcome = self.outcome = given_up(self.case, plugin.session)
+            else:
+                outcome = self.outcome = run(self.case, plugin.session, self._limit)
+        if outcome.outcome == "skipped":
+            pytest.skip(printable(outcome.reason))
+        if outcome.outcome == "xfailed":
+            pytest.xfail(printable(outcome.reason))
+        if outcome.is_bad:
+            # With --pdb, the debugger stops where the operator raised.
+            cause = plugin.session.cause if self.config.option.usepdb else None
+            raise CaseFailed(outcome).with_traceback(cause.__traceback__ if cause else None)
+
+    @property
+    def _limit(self) -> float | None:
+        """The seconds after which pytest-timeout interrupts the case; None if it does not, as with a debugger."""
+        if self.config.stash[PLUGIN].worker is not None or self.config.option.usepdb:
+            return None
+        marker = self.get_closest_marker("timeout")
+        seconds = marker.args[0] if marker and marker.args else getattr(self.config.option, "timeout", None)
+        return float(seconds) if seconds else None
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """Show the message of the outcome, without a traceback."""
+        from opcheck.text import printable, well_formed
+
+        if isinstance(excinfo.value, CaseFailed):
+            outcome = excinfo.value.outcome
+            return printable(outcome.message or outcome.reason, lines=True, most=None)
+        if isinstance(excinfo.value, pytest.fail.Exception):  # a time-out: its traceback does not help
+            return str(excinfo.value)
+        shown = super().repr_failure(excinfo, style)
+        text = well_formed(str(shown))
+        return shown if text == str(shown) else text  # pytest-xdist cannot send ill-formed text
+
+    def reportinfo(self) -> tuple[Path, int, str]:
+        """Return the position of the operator in its spec, and a name.
+
+        The name is no suffix of the node id: otherwise `pytest -v` would replace dots in the id with `::`.
+        """
+        from opcheck.text import printable
+
+        operator = self.case.operator
+        where = printable(f"{operator.document.file}:{operator.line}")
+        return self.path, operator.line - 1, f"{self.case.id} ({where})"
+
+    def record_of(self, report: pytest.TestReport) -> dict[str, Any]:
+        """Return the record for reports, even if the case has ended without an outcome."""
+        from opcheck.running.outcome import Outcome, rerun_command
+
+        if self.outcome is not None and (self.outcome.is_bad or not report.failed):
+            return self.outcome.record()
+        text = report.longreprtext.strip()
+        reason = text.splitlines()[-1] if text else f"{report.when} did not finish"
+        kind: OutcomeKind = "skipped" if report.skipped else "error"
+        seed = self.config.stash[PLUGIN].rerun_seed
+        further = self.config.stash[PLUGIN].settings.option_for(self.case.device)
+        rerun = rerun_command(self.case.operator.document.file, self.case.id, seed=seed, further=further)
+        message = f"{text}\n\nrun just this: {rerun}"
+        outcome = Outcome.of(self.case, kind, reason, message)  # by a time-out, a fixture, an interrupt
+        return dataclasses.replace(outcome, seconds=report.duration, rerun=rerun).record()

@@ -1,0 +1,206 @@
+"""The options that say which cases run and how: of commands, of the pytest plugin, and from the one to the other."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pytest
+
+
+def order(text: str) -> int:
+    """Return the number of an order of cases: a new one for "random". Raises ArgumentTypeError."""
+    if text == "random":
+        return random.SystemRandom().randrange(10**6)
+    if not text.isascii() or not text.isdecimal():
+        raise argparse.ArgumentTypeError(f'"{text}" is no order; expected random, or a whole number of at least 0')
+    return int(text)
+
+
+def shard(text: str) -> str:
+    """Return the text of a shard. Raises ArgumentTypeError if it names none."""
+    from opcheck.planning.shards import Shard
+
+    return str(Shard.parse(text))
+
+
+def seed(text: str) -> int:
+    """Return the number of a seed. Raises ArgumentTypeError."""
+    if not text.isascii() or not text.isdecimal():
+        raise argparse.ArgumentTypeError(f'"{text}" is not a seed; expected a whole number of at least 0')
+    return int(text)
+
+
+@dataclass(frozen=True)
+class Option:
+    """An option of `opcheck run`, and of pytest."""
+
+    word: str
+    """How it is written for `opcheck run`."""
+    section: str
+    """The options it belongs to: a command has those of some sections."""
+    help: str
+    keywords: Mapping[str, Any] = field(default_factory=dict)
+    """What else argparse is told, by commands and by pytest. A flag is None if it is not there."""
+    is_of_pytest: bool = False
+    """Whether pytest itself has it, by the same word. Otherwise the plugin adds it, with --opcheck before the name."""
+    passed: Callable[[Any], object] = str
+    """What becomes of a value of a command when it is passed to pytest."""
+
+    @property
+    def dest(self) -> str:
+        """The name of the attribute that has its value; for the plugin, with opcheck_ before it."""
+        return str(self.keywords.get("dest", self.word.lstrip("-").replace("-", "_")))
+
+    @property
+    def pytest_word(self) -> str:
+        """How it is written for pytest."""
+        return self.word if self.is_of_pytest else f"--opcheck-{self.word.removeprefix('--')}"
+
+    def pytest_arguments(self, value: Any) -> list[str]:
+        """Return the arguments by which pytest gets the value that a command has."""
+        if isinstance(value, bool):
+            return [self.pytest_word]
+        several = value if isinstance(value, list) else [] if value in (None, "") else [value]
+        between = "=" if self.pytest_word.startswith("--") else ""
+        return [f"{self.pytest_word}{between}{self.passed(one)}" for one in several]
+
+
+_NAMES = {"action": "append", "default": [], "metavar": "NAMES"}
+_FILE = {"metavar": "FILE"}
+_EXPRESSION = {"metavar": "EXPRESSION"}
+_NUMBER = {"type": float, "metavar": "X"}
+_FLAG = {"action": "store_true", "default": None}
+OPTIONS = (
+    Option(
+        "--device-profile", "profiles", "a further device profile; the option may be repeated",
+        {"action": "append", "default": [], "metavar": "FILE"}, passed=os.path.abspath,
+    ),
+    Option("--device", "selection", "devices; default: all present", _NAMES),
+    Option("--operator", "selection", "ids, names or glob patterns of operators", _NAMES),
+    Option("--check", "selection", "checks", _NAMES),
+    Option("--dtype", "selection", "dtypes or groups of dtypes", _NAMES),
+    Option("--tag", "selection", "tags of operators", _NAMES),
+    Option(
+        "--shard", "shards", "one of COUNT shards of the selected cases, such as 3/8",
+        {"type": shard, "metavar": "NUMBER/COUNT"},
+    ),
+    Option(
+        "--durations", "shards", "the report of an earlier run: shards then take equally long", _FILE,
+        passed=os.path.abspath,
+    ),
+    Option("-k", "run", "select by case ids, as in pytest", _EXPRESSION, is_of_pytest=True),
+    Option(
+        "-m", "run", "select by markers (checks, devices, dtypes, tags), as in pytest", _EXPRESSION, is_of_pytest=True
+    ),
+    Option(
+        "--order", "run", "run cases in a random order; N: in the one that a run has said; default: that of the specs",
+        {"type": order, "metavar": "random|N"},
+    ),
+    Option(
+        "-W", "run", "how to treat warnings, as in Python and pytest",
+        {"action": "append", "default": [], "metavar": "FILTER"}, is_of_pytest=True,
+    ),
+    Option("-x", "run", "stop at the first failure", _FLAG, is_of_pytest=True),
+    Option("--lf", "run", "run only what failed last time", _FLAG, is_of_pytest=True),
+    Option("--report-json", "run", "append a line for each case as it ends, as JSON", _FILE),
+    Option("--junitxml", "run", "write a JUnit report", _FILE, is_of_pytest=True),
+    Option(
+        "--seed", "run", "seed of the sample values; default: the project's, else 0", {"type": seed, "metavar": "N"}
+    ),
+    Option("--engine", "run", "what computes derivative evidence", {"choices": ["batched", "torch"]}),
+    Option(
+        "--derive", "derivatives", "how many samples to derive from each written one; default: none",
+        {"choices": ["none", "standard", "thorough"]},
+    ),
+    Option("--eps", "derivatives", "the step of differences, for all derivatives", _NUMBER),
+    Option("--atol", "derivatives", "the absolute tolerance, for all derivatives", _NUMBER),
+    Option("--rtol", "derivatives", "the relative tolerance, for all derivatives", _NUMBER),
+    Option("--nondeterminism", "derivatives", "how far two passes may differ, for all derivatives", _NUMBER),
+    Option(
+        "--jacobian", "derivatives", "whole Jacobians, random projections, or what size and structure allow",
+        {"choices": ["full", "projected", "auto"]},
+    ),
+    Option("--fast-mode", "derivatives", "fast_mode of torch's gradcheck", _FLAG),
+    Option(
+        "--no-raise-exception", "derivatives", "do not ask torch's gradcheck for explanations",
+        {"action": "store_false", "default": None, "dest": "raise_exception"},
+    ),
+    Option("--specs", "pytest", "files and folders of specs, besides those of [tool.opcheck]", _NAMES),
+    Option(
+        "--alone", "pytest",
+        "run only specs, and ignore addopts except for plugins (-p) and warnings (-W): for `opcheck run`",
+        {"action": "store_true"},
+    ),
+)  # fmt: skip
+"""Every option that a command shares with pytest, and those of the plugin alone (section "pytest").
+
+What means nothing to pytest is added by the command that has it.
+"""
+
+ABOUT = {
+    "selection": "names separated by commas; an option may be repeated",
+    "derivatives": "these take precedence over the specs",
+}
+"""What the help of a command says above a section. Options of other sections stand with those of the command."""
+
+SELECTION = tuple(option.dest for option in OPTIONS if option.section == "selection")
+
+
+def add_options(parser: argparse.ArgumentParser, *sections: str) -> None:
+    """Add the options of some sections to a command."""
+    for section in sections:
+        group = parser.add_argument_group(section, ABOUT[section]) if section in ABOUT else parser
+        for option in OPTIONS:
+            if option.section == section:
+                group.add_argument(option.word, help=option.help, **option.keywords)
+
+
+def pytest_arguments(options: argparse.Namespace) -> list[str]:
+    """Return the arguments for pytest that mean what the options of `opcheck run` mean."""
+    shared = [option for option in OPTIONS if option.section != "pytest"]
+    return [word for option in shared for word in option.pytest_arguments(getattr(options, option.dest))]
+
+
+def overrides(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the settings of derivatives that the options of pytest have, by name. They come before those of specs."""
+    names = [option.dest for option in OPTIONS if option.section == "derivatives"]
+    values = {name: getattr(options, f"opcheck_{name}") for name in names}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+OF_LOGGING = (
+    "log_auto_indent", "log_cli", "log_cli_date_format", "log_cli_format", "log_cli_level", "log_date_format",
+    "log_file", "log_file_date_format", "log_file_format", "log_file_level", "log_file_mode", "log_format", "log_level",
+)  # fmt: skip
+"""The settings of pytest's logging plugin. `opcheck run` blocks it: it handles all of torch's loggers in each phase."""
+
+
+def add_to_pytest(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
+    """Add the options of the plugin. All begin with --opcheck: a conftest.py may have others of the same name."""
+    group = parser.getgroup("opcheck", "opcheck: tests of operators from TOML specs")
+    for option in OPTIONS:
+        if not option.is_of_pytest:
+            keywords = {**option.keywords, "dest": f"opcheck_{option.dest}"}
+            group.addoption(option.pytest_word, help=option.help, **keywords)
+    if pluginmanager.is_blocked("logging"):  # by `opcheck run`: a project may still have settings for it
+        for name in OF_LOGGING:
+            parser.addini(name, "unused: logging is disabled")
+    about = next(option.help for option in OPTIONS if option.word == "--specs")
+    parser.addini("opcheck_specs", about, type="paths", default=[])
+
+
+def leave_out_addopts(early_config: pytest.Config, args: list[str]) -> None:
+    """Remove options from addopts that could select other tests than those requested of `opcheck run`."""
+    own = list(early_config.invocation_params.args)
+    if "--opcheck-alone" in own:
+        parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+        parser.add_argument("-p", action="append", default=[])
+        parser.add_argument("-W", "--pythonwarnings", action="append", default=[])
+        allowed, _ = parser.parse_known_args(args[: len(args) - len(own)])
+        args[:] = [*(f"-p{name}" for name in allowed.p), *(f"-W{filter}" for filter in allowed.pythonwarnings), *own]

@@ -1,0 +1,279 @@
+"""What one run of pytest knows about the specs of its project."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterable
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from opcheck.pytest_plugin.options import overrides
+from opcheck.text import digest, separated
+
+if TYPE_CHECKING:
+    from opcheck.planning import Case, Selection
+    from opcheck.planning.left_out import Rule
+    from opcheck.running.session import RunSession
+    from opcheck.running.worker import OwnProcess
+    from opcheck.settings import Settings
+    from opcheck.spec import Library, Operator, Problem
+    from opcheck.spec.catalogue import Catalogue
+    from opcheck.spec.device import DeviceProfile
+
+ABSENT = "opcheck_absent"
+"""The name under which the controlling process of pytest-xdist sends why devices cannot be used."""
+
+
+class Plugin:
+    """The state of the plugin in one run of pytest."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+        self.selected: dict[Path, set[str]] = {}
+        """The case ids requested on the command line as FILE::ID, by file."""
+        self.requested: list[Path] = []
+        """The files and folders requested on the command line."""
+        self.is_partial = False
+        """Whether pytest was given a larger folder in place of one of them."""
+        self.described: dict[str, Operator] = {}
+        """The operators collected so far, by id."""
+        self.left_out: Counter[Rule] = Counter()
+        """How many cases the rules of device profiles leave out."""
+        self._marks: dict[str, pytest.MarkDecorator] = {}
+        self._prepared: set[str] = set()
+        """The ids of the operators whose modules have been imported."""
+        self.worker: OwnProcess | None = None
+        """This process, if it is a worker of `opcheck run`."""
+        self._described_devices: set[str] = set()
+        self.planned: tuple[str, str] | None = None
+        """Digests of the selected cases, those of other shards included, and of their specs; None before they are
+        known."""
+        self.absent: dict[str, str] = dict(getattr(config, "workerinput", {}).get(ABSENT, {}))
+        """Why devices cannot be used, by name, as other processes have found; an empty text for those that can."""
+        self.runs_elsewhere = False
+        """Whether other processes run the cases, and this one only collects them."""
+
+    @cached_property
+    def settings(self) -> Settings:
+        """The settings of the project. The first use imports its plugins. Raises UsageError for mistakes in them."""
+        from opcheck.planning.plugins import load_plugins
+        from opcheck.settings import Settings
+        from opcheck.spec import SpecError
+
+        try:
+            profiles = self.config.option.opcheck_device_profile
+            settings = Settings.find(self.config.invocation_params.dir, profiles)
+            load_plugins(settings)
+            return settings
+        except SpecError as error:
+            raise pytest.UsageError(str(error)) from None
+
+    @cached_property
+    def catalogue(self) -> Catalogue:
+        """The TOML files read so far."""
+        from opcheck.spec.catalogue import Catalogue
+
+        return Catalogue()
+
+    @cached_property
+    def folders(self) -> list[Path]:
+        """The files and folders of specs that the project or an option names."""
+        base = self.config.invocation_params.dir
+        values = self.config.option.opcheck_specs
+        whole = [value for value in values if (base / value).exists()]  # its name may contain commas
+        several = separated(value for value in values if value not in whole)
+        named = [*self.settings.spec_paths(), *self.config.getini("opcheck_specs"), *whole, *several]
+        folders = [(base / path).resolve() for path in named]
+        if not folders and self.config.option.opcheck_alone:
+            folders = [path for path in [base / "specs"] if path.is_dir()]
+        return folders
+
+    @cached_property
+    def named_paths(self) -> list[Path]:
+        """The paths on the command line, except for folders around the whole project: those mean all of its tests."""
+        if self.config.args_source != pytest.Config.ArgsSource.ARGS:
+            return []
+        base = self.config.invocation_params.dir
+        return [path for path in self.requested if path not in (base, self.config.rootpath, *base.parents)]
+
+    @cached_property
+    def devices(self) -> list[DeviceProfile]:
+        """The devices to plan for. Raises UsageError for unknown names."""
+        from opcheck.devices.presence import UnknownDevice, chosen_devices
+
+        try:
+            return chosen_devices(self.config.option.opcheck_device, self.settings)
+        except UnknownDevice as error:
+            raise pytest.UsageError(str(error)) from None
+
+    def ask_devices(self, *, all_of_them: bool) -> list[str]:
+        """Ask other processes for the devices that are named, or for all; keep why they cannot be used, if so.
+
+        Return a line for each one that is named and absent. Workers need not ask again.
+        """
+        from opcheck.devices.presence import ask, is_cpu, own_modules
+
+        named = self.names("device")
+        chosen = [one for one in self.devices if named or (all_of_them and own_modules(one))]
+        answers = ask([one for one in chosen if not is_cpu(one)], self.settings)
+        self.absent = {name: "" if one.present else one.reason for name, one in answers.items()}
+        return [f"the device {name} is not present: {why}" for name, why in self.absent.items() if why and named]
+
+    @cached_property
+    def selection(self) -> Selection:
+        """The selection by options."""
+        from opcheck.planning import Selection
+
+        derive = self.config.option.opcheck_derive or self.settings.derive
+        names = self.names
+        return Selection(names("operator"), names("check"), names("dtype"), names("tag"), derive)
+
+    @cached_property
+    def seed(self) -> int:
+        """The seed of the sample values: that of the command line, else that of the project."""
+        own: int | None = self.config.option.opcheck_seed
+        return self.settings.seed if own is None else own
+
+    @property
+    def rerun_seed(self) -> int | None:
+        """The seed to name in rerun commands; None if it is 0 because nobody set it."""
+        return self.seed if self.seed or self.settings.seed else None
+
+    @property
+    def number(self) -> int | None:
+        """The number of this worker of pytest-xdist; None if this process is no worker."""
+        match = re.fullmatch(r"gw(\d+)", getattr(self.config, "workerinput", {}).get("workerid", ""))
+        return int(match[1]) if match else None
+
+    @cached_property
+    def session(self) -> RunSession:
+        """What cases share when they run. The first use imports torch."""
+        from opcheck.running.session import RunSession
+
+        option = self.config.option
+        return RunSession.start(
+            self.settings, option.opcheck_engine, own_process=self.worker is not None, number=self.number,
+            absent=self.absent, **overrides(option),
+        )  # fmt: skip
+
+    def prepare(self, cases: Iterable[Case]) -> list[Problem]:
+        """Import the modules of the devices and operators of cases.
+
+        Returns a mistake for each name that cannot be found.
+        """
+        if self._has_limits:
+            from opcheck.running.late_imports import import_what_is_late
+
+            import_what_is_late()
+        chosen = list(cases)
+        operators = {case.operator.id: case.operator for case in chosen}
+        fresh = [operator for name, operator in operators.items() if name not in self._prepared]
+        self._prepared.update(operators)
+        if self.worker is not None:
+            self.worker.imports(", ".join(operator.variants[0].path for operator in fresh))
+        return self.session.prepare(fresh, {case.device.name: case.device for case in chosen}.values())
+
+    @cached_property
+    def _has_limits(self) -> bool:
+        """Whether a case has a time limit, which imports of torch must not use up, or may be ended by a warning."""
+        timed = self.worker is not None or getattr(self.config.option, "timeout", None) or self.settings.timeout
+        filters = [*(self.config.option.pythonwarnings or ()), *self.config.getini("filterwarnings"), *sys.warnoptions]
+        return bool(timed) or any(filter.startswith("error") for filter in filters)
+
+    def news_of(self, device: DeviceProfile) -> dict[str, str]:
+        """Return what torch calls a device, by its name, at the first call for that device; later, nothing."""
+        if device.name in self._described_devices or "session" not in self.__dict__:
+            return {}
+        self._described_devices.add(device.name)
+        is_cpu = device.device_string.split(":")[0] == "cpu"  # its details, a number of threads, tell nothing apart
+        return {} if is_cpu else {device.name: self.session.availability(device).detail}
+
+    def look_up(self, cases: Iterable[Case]) -> None:
+        """Import the modules of the devices and operators of cases. Raises SpecError for names not found."""
+        if self.runs_elsewhere:
+            return
+        from opcheck.spec import SpecError
+
+        problems = self.prepare(cases)
+        if problems:
+            raise SpecError(problems)
+
+    def names(self, option: str) -> tuple[str, ...]:
+        """Return the names that an option was given, separated by commas or by repeating it."""
+        return separated(getattr(self.config.option, f"opcheck_{option}"))
+
+    def root_of(self, path: Path) -> Path | None:
+        """Return the spec folder that a TOML file belongs to; None if the file is not a spec.
+
+        All TOML files in the spec folders of the project are specs, and so are files on the command line. In other
+        folders on the command line, a TOML file is a spec if it looks like one.
+        """
+        from opcheck.spec.load import builtin_folder
+
+        path = path.resolve()
+        if builtin_folder() in path.parents and any(root in (path, *path.parents) for root in self.named_paths):
+            return builtin_folder()
+        for root in self.folders:
+            if path == root or root in path.parents:
+                return root if root.is_dir() else root.parent
+        for root in self.named_paths:
+            if path == root:
+                return root.parent
+            if root in path.parents and looks_like_specs(path, self.catalogue):
+                return root
+        return None
+
+    def load(self, path: Path) -> Library:
+        """Load one spec file. Raises SpecError with all the mistakes in it."""
+        from opcheck.planning.loading import examine
+        from opcheck.spec import SpecError
+
+        library, problems = examine([path], self.settings, self.catalogue, self.root_of(path))
+        for operator in library:
+            first = self.described.setdefault(operator.id, operator)
+            if first.document.file != operator.document.file:
+                what = f'operator "{operator.id}" is described twice; first at {first.document.file}:{first.line}'
+                problems.append(operator.problem(("name",), what, "another name, or a key variant"))
+        if problems:
+            raise SpecError(problems)
+        return library
+
+    def plan(self, cases: Iterable[Case]) -> None:
+        """Take note of the selected cases, those of other shards included."""
+        self.planned = digest(case.id for case in cases), self.catalogue.digest()
+
+    def count_left_out(self, library: Library) -> None:
+        """Count what the rules of device profiles leave out of the selected cases of a library."""
+        from opcheck.planning.left_out import left_out
+
+        self.left_out += left_out(library, self.devices, self.selection)
+
+    def mark(self, name: str, about: str = "a check, device, dtype or tag") -> pytest.MarkDecorator:
+        """Return a mark. The first call for a name registers it."""
+        if name not in self._marks:
+            self.config.addinivalue_line("markers", f"{name}: opcheck: {about}")
+            self._marks[name] = getattr(pytest.mark, name)
+        return self._marks[name]
+
+
+PLUGIN = pytest.StashKey[Plugin]()
+
+
+def looks_like_specs(path: Path, catalogue: Catalogue) -> bool:
+    """Tell whether a TOML file, valid or not, describes an operator with a dotted name."""
+    from opcheck.spec import SpecError
+
+    try:
+        text = catalogue.content(path).decode("utf-8", errors="replace")
+    except SpecError:
+        return False
+    return all(re.search(pattern, text, re.MULTILINE) for pattern in SIGNS)
+
+
+SIGNS = (r"^\s*\[\[\s*operator\s*\]\]", r"""^\s*["']?name["']?\s*=\s*["']\w+\.""")
+"""Patterns found in every spec file, but in few other TOML files."""

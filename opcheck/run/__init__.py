@@ -1,5 +1,0 @@
-"""Runs a case and returns its outcome. The package itself needs no torch; `runner` does."""
-
-from opcheck.run.outcome import Outcome, OutcomeKind
-
-__all__ = ["Outcome", "OutcomeKind"]

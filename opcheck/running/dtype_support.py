@@ -1,0 +1,142 @@
+"""Says once which dtypes an operator does not work in, or that it has no derivative, and what to write in its spec.
+
+Without this, each check would say it for each dtype.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import torch
+
+from opcheck.checks.base import Context, Subject
+from opcheck.checks.verdict import one_line
+from opcheck.derivatives import NO_REFUSAL
+from opcheck.derivatives.autodiff import pushed
+from opcheck.planning.case import Case
+from opcheck.planning.skips import samples_to_run
+from opcheck.running.outcome import Outcome
+from opcheck.running.session import RunSession
+from opcheck.samples.cache import Cache
+from opcheck.samples.results import Untestable
+from opcheck.spec.dtypes import grouped, is_differentiable
+from opcheck.spec.library import Sample
+from opcheck.spec.render import render
+
+Answer = Literal["works", "has no graph", "refuses", "unknown"]
+
+OF_NO_GRAPH = ("backward", "forward_ad", "batched_forward_grad", "detached", "dtypes")
+"""Checks that fail, and rightly so, where a derivative is claimed that an operator does not have."""
+OF_NO_SAMPLE = ("errors", "registration")
+"""Checks that do not call the operator with its samples."""
+
+
+@dataclass(frozen=True)
+class Support:
+    """What an operator does in one dtype, whatever the check."""
+
+    answer: Answer
+    has_tangent: bool = False
+    """Whether an output has a tangent, though it has no graph."""
+    why: str = ""
+    """The exception of the operator."""
+
+
+def said_once(outcome: Outcome, case: Case, session: RunSession) -> Outcome:
+    """Return a bad outcome with its cause, if the dtype or the lack of a derivative is; an error is blocked by it."""
+    if outcome.outcome not in ("failed", "error", "blocked") or case.dtype not in case.claims.forward:
+        return outcome
+    own = _support(case, session, case.dtype)
+    follows = case.check not in OF_NO_SAMPLE if own.answer == "refuses" else _needs_a_graph(outcome, case)
+    cause = _cause(case, session) if own.answer in ("refuses", "has no graph") and follows else ""
+    if not cause:
+        return outcome
+    fields = {**outcome.fields, "cause": cause}
+    message = f"{case.id}: {cause}\n\nrun just this: {session.rerun(case)}"
+    if outcome.outcome == "error" and case.check != "dtypes":
+        return replace(outcome, outcome="blocked", message=message, fields={**fields, "blocked_by": "dtypes"})
+    return replace(outcome, message=message, fields=fields)
+
+
+def _needs_a_graph(outcome: Outcome, case: Case) -> bool:
+    of_derivatives = case.kind.dtypes in ("derivative", "coarse") or case.check == "dtypes"
+    return of_derivatives and (outcome.outcome != "failed" or case.check in OF_NO_GRAPH)
+
+
+def _cause(case: Case, session: RunSession) -> str:
+    """Return what to write in the spec, and why; an empty string if the operator works in none of its dtypes."""
+    support_of = {dtype: _support(case, session, dtype) for dtype in case.claims.forward}
+    refused = [dtype for dtype, support in support_of.items() if support.answer == "refuses"]
+    works = [dtype for dtype in support_of if dtype not in refused and support_of[dtype].answer != "unknown"]
+    bare = [dtype for dtype in works if support_of[dtype].answer == "has no graph"]
+    pulled = [dtype for dtype in works if dtype in case.claims.backward and dtype not in bare]
+    if not works:
+        return ""
+    entries: dict[str, Any] = {}
+    if refused or (bare and pulled):
+        kept = {} if pulled == list(filter(is_differentiable, works)) or not pulled else {"backward": grouped(pulled)}
+        entries["dtypes"] = {"forward": grouped(works), **kept, **({"exact": True} if case.claims.exact else {})}
+    if bare and not pulled:
+        missing = ("backward",) if any(support_of[dtype].has_tangent for dtype in bare) else ("backward", "forward_ad")
+        entries["supports"] = dict.fromkeys(missing, False)
+    reasons = [f"it refuses {', '.join(refused)} ({support_of[refused[0]].why})"] if refused else []
+    if bare:
+        reasons.append("no output requires grad" + (f" in {', '.join(bare)}" if pulled else ""))
+    return f"{_place(case)}{case.operator.id}: write {_written(case, entries)}: {', and '.join(reasons)}"
+
+
+def _written(case: Case, entries: Mapping[str, Any]) -> str:
+    """Return keys of the spec as TOML, with what it says there already."""
+    if case.device.name != "cpu":
+        return f"per_device.{case.device.name} = {render(entries)}"
+    if "supports" in entries:
+        entries = {**entries, "supports": case.operator.spec.supports.model_copy(update=entries["supports"])}
+    return " and ".join(f"{key} = {render(value)}" for key, value in entries.items())
+
+
+def _place(case: Case) -> str:
+    document, span = case.operator.document, case.operator.span
+    return f"{document.file}:{span.line}:{span.column}: " if document.text else ""
+
+
+def _support(case: Case, session: RunSession, dtype: str) -> Support:
+    """Try the function, not its variants, with each sample until one works. Empty samples show nothing."""
+    tried = replace(case, dtype=dtype, variant=case.operator.variants[0])
+    context = replace(session.context(tried, samples_to_run(tried)), cache=Cache(), requires_grad=False)
+    differentiable = dtype in case.claims.backward and case.claims.supports.backward is not False
+    support = Support("unknown")
+    for sample in context.samples:
+        try:
+            subject = context.subject(sample)
+            with torch.no_grad():
+                telling = any(output.numel() for output in subject.outputs)
+        except (*NO_REFUSAL, Untestable):
+            continue
+        except Exception as error:
+            support = support if support.answer == "has no graph" else Support("refuses", why=one_line(error))
+            continue
+        if not telling:
+            continue
+        if not differentiable or _has_graph(replace(context, requires_grad=True), sample):
+            return Support("works")
+        support = Support("has no graph", support.has_tangent or _has_tangent(subject))
+    return support
+
+
+def _has_graph(context: Context, sample: Sample) -> bool:
+    """Tell whether an output requires grad. An operator that refuses inputs that require grad has none."""
+    subject = context.subject(sample)
+    try:
+        return not subject.leaves or subject.output_info.requires_grad
+    except Exception:
+        return False
+
+
+def _has_tangent(subject: Subject) -> bool:
+    try:
+        tangents = [torch.ones_like(leaf) for leaf in subject.leaves]
+        return any(tangent is not None for tangent in pushed(subject.function, subject.leaves, tangents)[1])
+    except Exception:
+        return False

@@ -1,1 +1,0 @@
-"""A suite of cases in pytest: what the hooks in `opcheck.pytest_plugin` do."""

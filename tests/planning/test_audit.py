@@ -1,0 +1,165 @@
+"""Mistakes that show only when cases are planned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from opcheck.planning import load
+from opcheck.planning.audit import audit
+from opcheck.spec import Library, SpecError
+from opcheck.spec.device import DeviceProfile, profiles
+
+Load = Callable[[str], Library]
+Device = Callable[..., DeviceProfile]
+TorchIs = Callable[[str], None]
+
+HEAD = """[[operator]]
+name = "torch.sin"
+variants = ["method"]
+samples = [{ args = [{ shape = [2] }] }, { name = "long", grid = { n = [1, 2] } }]
+"""
+
+
+def expecting(*whens: str) -> str:
+    entries = ", ".join(f'{{ when = {{ {when} }}, outcome = "fail", reason = "known" }}' for when in whens)
+    return f"{HEAD}expect = [{entries}]\n"
+
+
+@pytest.fixture
+def audited(loaded: Load) -> Callable[..., list[str]]:
+    """Return what an audit says about the text of one spec file."""
+
+    def lines(text: str, *devices: DeviceProfile) -> list[str]:
+        return [str(problem) for problem in audit(loaded(text), [*profiles().values(), *devices])]
+
+    return lines
+
+
+Audited = Callable[..., list[str]]
+
+
+class TestAudit:
+    def test_good_expectations_have_no_mistakes(self, audited: Audited) -> None:
+        whens = ('check = "vmap"', 'sample = "long"', 'sample = "long[n=1]"', 'sample = "0"', 'torch = "<2.12"')
+        assert audited(expecting(*whens, 'device = "cuda", dtype = ["float64", "int8"]')) == []
+
+    def test_unknown_names_come_all_at_once_with_their_places(self, audited: Audited) -> None:
+        text = (
+            HEAD
+            + """
+            [[operator.expect]]
+            when = { check = ["vmap", "bakward"], variant = "metod", device = "cudaa" }
+            outcome = "fail"
+            reason = "x"
+            [[operator.expect]]
+            when.dtype = "flot64"
+            when.sample = "lang"
+            outcome = "skip"
+            reason = "x"
+            """
+        )
+        lines = audited(text)
+        assert [(line.split(";")[0], line.rpartition("; ")[2]) for line in lines] == [
+            ('spec.toml:7:39: unknown check "bakward"', 'did you mean "backward"?'),
+            ('spec.toml:7:61: unknown variant "metod"', 'did you mean "method"?'),
+            ('spec.toml:7:79: unknown device "cudaa"', 'did you mean "cuda"?'),
+            ('spec.toml:11:26: unknown dtype "flot64"', 'did you mean "float64"?'),
+            ('spec.toml:12:27: unknown sample "lang"', 'did you mean "long"?'),
+        ]
+        assert lines[4].split("; ")[1] == "expected one of 0, long[n=1], long, long[n=2]"
+
+    def test_a_variant_that_the_operator_lacks_is_unknown(self, audited: Audited) -> None:
+        column = len("expect = [{ when = { variant = ") + 1
+        assert audited(expecting('variant = "inplace"')) == [
+            f'spec.toml:5:{column}: unknown variant "inplace"; expected one of function, method'
+        ]
+
+    @pytest.mark.parametrize(
+        "when",
+        [
+            'check = "vmap", dtype = "int8"',
+            'check = "vmap", variant = "method"',
+            'check = "masked"',
+            "dtype = []",
+        ],
+    )
+    def test_an_expectation_that_matches_no_case_is_refused(self, audited: Audited, when: str) -> None:
+        text = expecting('check = "vmap"', when)
+        column = text.splitlines()[4].rindex("{ " + when) + 1
+        assert audited(text) == [
+            f"spec.toml:5:{column}: "
+            "this expectation matches no case of the operator; expected a case that `opcheck show` lists"
+        ]
+
+    def test_an_expectation_of_the_defaults_has_to_be_about_one_of_the_operators(self, audited: Audited) -> None:
+        text = '[defaults]\nexpect = [{ when = { WHEN }, outcome = "fail", reason = "known" }]\n'
+        text += f"{HEAD}{HEAD.replace('sin', 'cos').replace('method', 'inplace').replace('long', 'other')}"
+        for when in ('variant = "inplace", check = "backward"', 'variant = "method"', 'sample = "other"'):
+            assert audited(text.replace("WHEN", when)) == []
+        assert audited(text.replace("WHEN", 'check = "masked"')) == [
+            "spec.toml:2:20: this expectation matches no case of an operator of the file; "
+            "expected a case that `opcheck show` lists"
+        ]
+        (line,) = audited(text.replace("WHEN", 'sample = "lang"'))
+        assert line.startswith(
+            'spec.toml:2:31: unknown sample "lang"; expected one of 0, long[n=1], long, long[n=2], other'
+        )
+
+    def test_cases_of_absent_devices_count(self, audited: Audited) -> None:
+        assert audited(expecting('device = "cuda", check = "vmap"')) == []
+        (line,) = audited(expecting('device = "cuda", check = "vmap"') + 'devices = ["cpu"]\n')
+        assert "this expectation matches no case" in line
+
+    def test_tolerances_name_checks_and_dtypes(self, audited: Audited) -> None:
+        text = (
+            HEAD
+            + """tolerance.check.bakward.atol = 1
+tolerance.dtype.flot32 = { atol = 1 }
+per_device.cuda.tolerance.check.vmapp = { atol = 1 }
+"""
+        )
+        lines = audited(text)
+        assert [(line.split(";")[0], line.rpartition("; ")[2]) for line in lines] == [
+            ('spec.toml:5:17: unknown check "bakward"', 'did you mean "backward"?'),
+            ('spec.toml:6:17: unknown dtype "flot32"', 'did you mean "float32"?'),
+            ('spec.toml:7:33: unknown check "vmapp"', 'did you mean "vmap"?'),
+        ]
+
+    def test_a_mistake_in_the_defaults_is_placed_there(self, audited: Audited) -> None:
+        (line,) = audited("[defaults]\ntolerance.dtype.flot32 = { atol = 1 }\n" + HEAD)
+        assert line.startswith('spec.toml:2:17: unknown dtype "flot32"')
+
+    def test_profiles_are_audited_too(self, audited: Audited, device: Device) -> None:
+        profile = device(
+            'expect = [{ when = { check = "vmapp", device = "cpu" }, outcome = "skip", reason = "no" }]\n'
+            "tolerance.dtype.flot32 = { atol = 1 }\n"
+        )
+        lines = audited(HEAD, profile)
+        assert [line.split(";")[0] for line in lines] == [
+            'npu.toml:4:17: unknown dtype "flot32"',
+            'npu.toml:3:30: unknown check "vmapp"',
+            'npu.toml:3:48: unknown device "cpu"',
+        ]
+
+    def test_a_spec_names_no_operators(self, write: Callable[..., object]) -> None:
+        write(expecting('operator = "torch.sin"'))
+        with pytest.raises(SpecError, match=r'spec.toml:5:22: unknown key "operator"'):
+            load(["spec.toml"])
+
+    def test_an_expectation_for_another_torch_still_matches_its_cases(
+        self, audited: Audited, torch_is: TorchIs
+    ) -> None:
+        torch_is("2.13.0")
+        assert audited(expecting('check = "vmap", torch = "<2.12"')) == []
+
+    @pytest.mark.parametrize("version", ["2.13.0", "2.14.0", ""])
+    def test_an_expectation_may_be_about_a_case_that_exists_with_another_torch(
+        self, audited: Audited, torch_is: TorchIs, version: str
+    ) -> None:
+        torch_is(version)
+        text = expecting('check = "backward", torch = "<2.14"') + 'dtypes = "int64"\n'
+        assert audited(text + 'per_torch."<2.14".dtypes = ["float64"]\n') == []
+        (line,) = audited(text)
+        assert line.startswith("spec.toml:5:20: this expectation matches no case of the operator; ")

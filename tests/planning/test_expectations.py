@@ -1,0 +1,109 @@
+"""Known failures: which cases they are about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.util import find_spec
+
+import pytest
+
+from opcheck.planning import Case
+from opcheck.spec import versions
+from opcheck.spec.device import DeviceProfile, profiles
+
+Device = Callable[..., DeviceProfile]
+Plan = Callable[..., list[Case]]
+TorchIs = Callable[[str], None]
+
+HEAD = """[[operator]]
+name = "torch.sin"
+variants = ["method"]
+samples = [{ args = [{ shape = [2] }] }, { name = "long", grid = { n = [1, 2] } }]
+"""
+
+
+def expecting(*whens: str) -> str:
+    entries = ", ".join(f'{{ when = {{ {when} }}, outcome = "fail", reason = "known" }}' for when in whens)
+    return f"{HEAD}expect = [{entries}]\n"
+
+
+def expected(cases: list[Case]) -> list[str]:
+    return [case.id for case in cases if case.expectations]
+
+
+class TestWhichCases:
+    def test_every_key_narrows(self, planned: Plan) -> None:
+        when = 'check = "backward", variant = "method", device = "cuda", dtype = "complex128"'
+        assert expected(planned(expecting(when), *profiles().values())) == [
+            "torch.sin[method]::backward[cuda-complex128]"
+        ]
+
+    def test_a_list_means_any_of_its_names(self, planned: Plan) -> None:
+        when = 'check = ["backward", "vmap"], variant = "function", dtype = "float64"'
+        assert expected(planned(expecting(when))) == [
+            "torch.sin::backward[cpu-float64]",
+            "torch.sin::vmap[cpu-float64]",
+        ]
+
+    def test_a_sample_does_not_narrow_cases(self, planned: Plan) -> None:
+        (case,) = [
+            case
+            for case in planned(expecting('sample = "long", check = "vmap", dtype = "float64"'))
+            if case.expectations
+        ]
+        assert case.expectations[0].when.sample == "long"
+
+    def test_the_known_failures_of_a_device_hold_there(self, planned: Plan, device: Device) -> None:
+        profile = device('expect = [{ when = { check = "vmap" }, outcome = "skip", reason = "no" }]')
+        assert {case.check for case in planned(HEAD, profile) if case.expectations} == {"vmap"}
+        assert expected(planned(HEAD)) == []
+
+    @pytest.mark.parametrize(
+        ("operator", "holds"),
+        [
+            ('"torch.sin"', True),
+            ('"torch.s*"', True),
+            ('["torch.cos", "*.sin"]', True),
+            ('"torch.cos"', False),
+            ("[]", True),
+        ],
+    )
+    def test_a_profile_names_operators(self, planned: Plan, device: Device, operator: str, holds: bool) -> None:
+        when = f'{{ check = "vmap", operator = {operator} }}'
+        profile = device(f'expect = [{{ when = {when}, outcome = "fail", reason = "no" }}]')
+        assert bool(expected(planned(HEAD, profile))) is holds
+
+
+class TestTorchVersions:
+    @pytest.mark.parametrize(
+        ("installed", "holds"),
+        [
+            ("2.11.1", True),
+            ("2.11.0+cu128", True),
+            ("2.12.0", False),
+            ("2.13.0+cpu", False),
+            ("2.12.0a0+git1", False),
+            ("", True),
+        ],
+    )
+    def test_a_condition_is_held_against_the_installed_torch(
+        self, planned: Plan, torch_is: TorchIs, installed: str, holds: bool
+    ) -> None:
+        torch_is(installed)
+        found = expected(planned(expecting('check = "vmap", dtype = "float64", torch = "<2.12"')))
+        assert bool(found) is holds
+
+    @pytest.mark.parametrize(
+        ("condition", "holds"),
+        [(">=2.12", True), (">=2.13.0.dev20260101", True), (">=2.13", False), ("<2.13", False), (">2.14", False)],
+    )
+    def test_a_nightly_comes_before_its_release_and_after_the_one_before(
+        self, planned: Plan, torch_is: TorchIs, condition: str, holds: bool
+    ) -> None:
+        torch_is("2.13.0.dev20260301+cu130")
+        found = expected(planned(expecting(f'check = "vmap", dtype = "float64", torch = "{condition}"')))
+        assert bool(found) is holds
+
+    @pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed: there is no version to read")
+    def test_the_version_is_read_without_importing_torch(self) -> None:
+        assert versions.torch_version()[0].isdigit()

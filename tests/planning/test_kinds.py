@@ -1,0 +1,98 @@
+"""The checks there are, as planning knows them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import opcheck
+from opcheck.planning import CheckKind, check_kinds
+from opcheck.spec.checks import BUILTIN
+from opcheck.spec.claims import Supports
+
+
+@pytest.fixture
+def plugins(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[CheckKind]]:
+    """Checks put into this list are found as entry points."""
+    found: list[CheckKind] = []
+
+    class Entry:
+        name, dist = "checks", None
+
+        def __init__(self, kind: CheckKind) -> None:
+            self.kind = kind
+
+        def load(self) -> CheckKind:
+            return self.kind
+
+    def entry_points(**wanted: Any) -> list[Entry]:
+        assert wanted == {"group": "opcheck.checks"}
+        return [Entry(kind) for kind in found]
+
+    monkeypatch.setattr(metadata, "entry_points", entry_points)
+    check_kinds.cache_clear()
+    yield found
+    check_kinds.cache_clear()
+
+
+def test_names_are_unique_and_every_check_says_what_a_pass_means() -> None:
+    assert len({kind.name for kind in BUILTIN}) == len(BUILTIN)
+    assert all(kind.claim for kind in BUILTIN)
+
+
+def test_what_a_check_needs_are_keys_of_supports() -> None:
+    assert {key for kind in BUILTIN for key in kind.needs} <= set(Supports.model_fields)
+
+
+@pytest.mark.parametrize("kind", BUILTIN, ids=lambda kind: kind.name)
+def test_the_module_of_every_check_exists(kind: CheckKind) -> None:
+    module, _, function = kind.implementation.partition(":")
+    assert function == "check"
+    assert Path(opcheck.__file__).parent.joinpath(*module.split(".")[1:]).with_suffix(".py").is_file()
+
+
+def test_a_plugin_adds_a_check_after_the_built_in_ones(plugins: list[CheckKind]) -> None:
+    plugins.append(CheckKind("mine", "it is fine", "mylib.checks:check"))
+    assert list(check_kinds()) == [*(kind.name for kind in BUILTIN), "mine"]
+
+
+def test_a_plugin_cannot_replace_a_built_in_check(plugins: list[CheckKind]) -> None:
+    plugins.append(CheckKind("backward", "anything goes", "mylib.checks:check"))
+    assert check_kinds()["backward"] is next(kind for kind in BUILTIN if kind.name == "backward")
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("backward", "backward"),
+        ("batched_forward_grad", "batched_forward_grad"),
+        ("rev_over_rev", "second_order"),
+        ("fwd_over_rev", "fwd_over_rev"),
+        ("rev_over_fwd", "rev_over_fwd"),
+        ("fwd_over_fwd", "fwd_over_fwd"),
+        ("rev_over_rev_over_rev", "third_order"),
+        ("masked", "masked"),
+        ("vmap", "vmap"),
+        ("grad_dtypes", "backward"),
+    ],
+)
+def test_the_remedy_disclaims_the_most_specific_claim_that_a_check_needs(name: str, key: str) -> None:
+    assert check_kinds()[name].remedy == f"if this is how it should be, write supports.{key} = false"
+
+
+def test_the_remedy_for_what_a_spec_asks_for_is_not_to_ask() -> None:
+    kind = check_kinds()["scalarized_second_order"]
+    assert kind.remedy == 'if this is how it should be, take "scalarized_second_order" out of orders'
+
+
+def test_a_check_that_needs_no_claim_has_no_remedy() -> None:
+    assert check_kinds()["variants"].remedy == ""
+
+
+def test_the_check_of_a_plugin_has_a_remedy(plugins: list[CheckKind]) -> None:
+    plugins.append(CheckKind("mine", "it is fine", "mylib.checks:check", needs=("backward", "second_order")))
+    assert check_kinds()["mine"].remedy == "if this is how it should be, write supports.second_order = false"
