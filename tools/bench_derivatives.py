@@ -31,6 +31,7 @@ from torch.nn import functional
 
 from opcheck.checks import Context
 from opcheck.derivatives import Numbers, Request
+from opcheck.derivatives.claims import objection
 from opcheck.derivatives.point import Point
 from opcheck.planning import Selection, load, plan
 from opcheck.settings import Settings
@@ -102,10 +103,10 @@ def measure(request: Request, checks: list[str], label: str, times: Times, *, sl
 
 
 def _answers(request: Request, checks: list[str], mine: Times | None, label: str) -> bool:
-    point = Point(request)
+    point = Point.of(request)
     for check in checks:
         start = time.perf_counter()
-        found = point.objection(check)
+        found = objection(check, point.request, point)
         if mine is not None:
             mine[label, check, "opcheck"] += time.perf_counter() - start
         if found is not None:
@@ -156,7 +157,7 @@ def measure_large(repeats: int = 9) -> list[dict[str, Any]]:
             call()
             times[who].append(1000 * (time.process_time() - start))
         row = {who: round(sorted(own)[repeats // 2], 3) for who, own in times.items()}
-        extent = Point(request).evidence().extent
+        extent = Point.of(request).extent
         found.append(
             {"name": name, "batch": batch, "jacobian": extent, **row, "ratio": round(row["opcheck"] / row["fast"], 2)}
         )
@@ -164,7 +165,7 @@ def measure_large(repeats: int = 9) -> list[dict[str, Any]]:
 
 
 def _put(request: Request) -> object:
-    return Point(request).objection("backward")
+    return objection("backward", request)
 
 
 def ratios(times: Times, chosen: Callable[[str, str], bool] = lambda label, check: True) -> dict[str, float | None]:

@@ -16,6 +16,7 @@ from opcheck.checks.arguments import called, names_of
 from opcheck.checks.tolerances import wider_numbers, wider_values
 from opcheck.checks.verdict import one_line
 from opcheck.derivatives import Coverage, Disagreement, Numbers, Request, TooLarge, by_torch, default_numbers
+from opcheck.derivatives.claims import objection
 from opcheck.derivatives.disagreement import called as named
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.question import Function
@@ -365,8 +366,8 @@ class Subject:
     @property
     def point(self) -> Point:
         """The evidence about derivatives at the sample."""
-        key = "point", self.request.masked, self.request.coverage
-        return self.memo.once(key, lambda: Point(self.request))
+        request = self.request
+        return self.memo.once(("point", request.masked, request.coverage), lambda: Point.of(request))
 
     def objection(self, claim: str, reference: Function | None = None) -> Disagreement | None:
         """Return why a claim about derivatives does not hold at the sample, or None if it does.
@@ -375,8 +376,8 @@ class Subject:
 
         Raises CannotAsk where torch is to tell, and cannot; passes on the exceptions of the operator.
         """
-        engine = by_torch if self.context.by_torch else self.point
-        return engine.objection(claim, self.request.with_(reference=reference))
+        request = self.request if reference is None else self.request.with_(reference=reference)
+        return by_torch.objection(claim, request) if self.context.by_torch else objection(claim, request, self.point)
 
     def masked(self, masked: bool) -> Subject:
         """Return the same under masked or non-masked semantics, for its inputs and its outputs."""

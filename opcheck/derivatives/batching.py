@@ -16,7 +16,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from opcheck.derivatives.autodiff import Differentiable, Tensors, pushed, vjp
+from opcheck.derivatives.autodiff import Differentiable, Mode, Tensors, pushed, vjp
 from opcheck.derivatives.coordinates import chunks, largest_difference, rows_of, tensors_of
 
 FEW = 2
@@ -92,6 +92,21 @@ class Analytical:
     """What it is a batch of: many points, or many directions at one point; empty: it is from the loop."""
     refusal: Exception | None = None
     """Why it could not be batched."""
+
+    @classmethod
+    def of(
+        cls, rows: Tensor, mode: Mode, mix: Tensor, ordinary: Tensor | None, batched: Batched = "",
+        refusal: Exception | None = None,
+    ) -> Analytical:  # fmt: skip
+        """Return the Jacobian that has V J or U J^T as rows.
+
+        ordinary: the product with the sum `mix` of the directions by an ordinary call; None: there is one direction
+        alone, whose product is one.
+        """
+        jacobian = rows if mode == "reverse" else rows.T
+        if ordinary is None:
+            return cls(jacobian, rows[0], rows[0], batched, refusal)
+        return cls(jacobian, mix @ rows, ordinary, batched, refusal)
 
     @cached_property
     def deviation(self) -> float:

@@ -20,8 +20,8 @@ from opcheck.derivatives.differences import Differences
 from opcheck.derivatives.directions import Directions, Random
 from opcheck.derivatives.disagreement import Disagreement, Names, Pair
 from opcheck.derivatives.errors import ACCURATE, CERTAIN, Measured, beyond_bound
-from opcheck.derivatives.evidence import Evidence
 from opcheck.derivatives.naming import HOW, Objection, entry_of, named, not_linear
+from opcheck.derivatives.point import Point
 from opcheck.derivatives.question import NO_REFUSAL, Numbers, Request
 
 CLOSE = 0.01
@@ -30,9 +30,9 @@ CLOSE = 0.01
 
 @dataclass(frozen=True)
 class Comparison:
-    """A Jacobian by a mode beside the numerical one, in the directions of the evidence."""
+    """A Jacobian by a mode beside the numerical one, in the directions of the point."""
 
-    evidence: Evidence
+    point: Point
     mode: Mode
     numbers: Numbers
     looped: bool
@@ -45,11 +45,11 @@ class Comparison:
     """What differences give."""
 
     @classmethod
-    def of(cls, evidence: Evidence, mode: Mode, numbers: Numbers, looped: bool = False) -> Comparison:
+    def of(cls, point: Point, mode: Mode, numbers: Numbers, looped: bool = False) -> Comparison:
         """Differentiate in both ways. Passes on the exceptions of the function and its derivatives."""
-        derivative = evidence.analytical(mode, looped=looped)
-        slopes = evidence.numerical(numbers.eps, looped=looped)
-        return cls(evidence, mode, numbers, looped, evidence.directions, derivative, slopes)
+        derivative = point.analytical(mode, looped=looped)
+        slopes = point.numerical(numbers.eps, looped=looped)
+        return cls(point, mode, numbers, looped, point.directions, derivative, slopes)
 
     @cached_property
     def analytical(self) -> Tensor:
@@ -59,17 +59,17 @@ class Comparison:
     @cached_property
     def differences(self) -> Measured:
         """The differences along the directions."""
-        at = partial(self.evidence.numerical, looped=self.looped)
-        return Measured(self.slopes, at, self.numbers, self.evidence.unit, self.directions.columns_of(None))
+        at = partial(self.point.numerical, looped=self.looped)
+        return Measured(self.slopes, at, self.numbers, self.point.unit, self.directions.columns_of(None))
 
     @cached_property
     def numerical(self) -> Measured:
         """What is compared, by differences."""
         directions, mode = self.directions, self.mode
-        at = partial(self.evidence.numerical, looped=self.looped)
+        at = partial(self.point.numerical, looped=self.looped)
         return Measured(
             directions.measured(self.slopes, mode), cache(lambda step: directions.measured(at(step), mode)),
-            self.numbers, self.evidence.unit,
+            self.numbers, self.point.unit,
             directions.columns_of(mode), directions.lengths(mode), directions.sums,
         )  # fmt: skip
 
@@ -82,7 +82,7 @@ class Comparison:
     def has_all_digits(self) -> bool:
         """Whether both differ by no more than rounding explains, as almost always: no digits can be lost."""
         # Moduli, which are at most sqrt(2) times as large, are admitted too.
-        return 2 * self.off <= CERTAIN * self.evidence.unit / self.numbers.eps
+        return 2 * self.off <= CERTAIN * self.point.unit / self.numbers.eps
 
     @property
     def agrees(self) -> bool:
@@ -91,9 +91,9 @@ class Comparison:
         least = min(ACCURATE, atol, numerical.least)
         off = self.off
         if not off <= least and off <= atol:  # a sum of many numbers has more rounding
-            rounding = numerical.fine.rounding(self.evidence.unit)
+            rounding = numerical.fine.rounding(self.point.unit)
             off = float((self.analytical - numerical.values).abs_().sub_(rounding, alpha=CERTAIN).max())
-        return off <= least and self.derivative.holds(1e4 * self.evidence.unit) and self.slopes.most_bend <= atol
+        return off <= least and self.derivative.holds(1e4 * self.point.unit) and self.slopes.most_bend <= atol
 
     @property
     def holds_closely(self) -> bool:
@@ -113,7 +113,7 @@ class Comparison:
     @property
     def is_settled(self) -> bool:
         """Whether differences at twice the step agree: else rounding or a bend may be what differs."""
-        coarse = self.evidence.numerical(2 * self.numbers.eps, looped=self.looped).jacobian
+        coarse = self.point.numerical(2 * self.numbers.eps, looped=self.looped).jacobian
         off = (coarse - self.slopes.jacobian).abs()
         return bool((off <= 0.5 * self.differences.tolerance()).all()) and not self._has_kink
 
@@ -137,14 +137,14 @@ class Comparison:
             small = numerical.wrong_below_atol(self.analytical) & ~wrong
         beyond = torch.where(small, (self.analytical - numerical.values).abs(), beyond)
         return Objection(
-            self.evidence, self.mode, self.numbers, self.analytical, numerical.values, beyond, wrong | small, small,
+            self.point, self.mode, self.numbers, self.analytical, numerical.values, beyond, wrong | small, small,
             kinky, at_kink, self._off_for_a_sum(),
         )  # fmt: skip
 
     def _off_for_a_sum(self) -> float:
         """Return by how much the derivative for a sum of directions is not the sum of those for each; 0 if it is."""
         derivative, mix = self.derivative, self.directions.mix(self.mode).abs()
-        if derivative.holds(1e4 * self.evidence.unit):
+        if derivative.holds(1e4 * self.point.unit):
             return 0.0
         off = (derivative.predicted - derivative.ordinary).abs()
         rows = derivative.jacobian if self.mode == "reverse" else derivative.jacobian.T
@@ -154,28 +154,28 @@ class Comparison:
         return 0.0 if within else float(off.max())
 
 
-def contradiction(evidence: Evidence, mode: Mode, request: Request) -> Disagreement | None:
+def contradiction(point: Point, mode: Mode, request: Request) -> Disagreement | None:
     """Return where the Jacobian by a mode contradicts the numerical one, or None if it does not."""
     numbers = request.numbers
-    first = Comparison.of(evidence, mode, numbers)
+    first = Comparison.of(point, mode, numbers)
     if first.agrees:
-        return _by_reference(evidence, mode, request)
-    if request.expected and evidence.extent == "full":
+        return _by_reference(point, mode, request)
+    if request.expected and point.extent == "full":
         disagreement = _worst_confirmed(first, request)
         if disagreement is not None:
             return disagreement
     objection = first.objection()
     if objection.any:  # what the batch objects to is confirmed one by one
-        objection = Comparison.of(evidence, mode, numbers, looped=True).objection()
+        objection = Comparison.of(point, mode, numbers, looped=True).objection()
     if not objection.any:
-        return _by_reference(evidence, mode, request)
+        return _by_reference(point, mode, request)
     if bool(objection.wrong.any()) or bool(objection.kinky.any()):
         disagreement = named(objection, request)
         if disagreement is None:  # no entry is at fault: the function is not independent along the axes that were found
-            evidence.turn_to(Random(evidence.size, evidence.coverage.projections))
-            return contradiction(evidence, mode, request)
+            point.turn_to(Random(point.size, point.coverage.projections))
+            return contradiction(point, mode, request)
         return disagreement
-    return not_linear(evidence, mode, f"off by up to {objection.nonlinear:.4g} for a sum of them")
+    return not_linear(point, mode, f"off by up to {objection.nonlinear:.4g} for a sum of them")
 
 
 def _worst_confirmed(comparison: Comparison, request: Request) -> Disagreement | None:
@@ -183,36 +183,36 @@ def _worst_confirmed(comparison: Comparison, request: Request) -> Disagreement |
 
     For a disagreement that is expected: what it looks like, nobody asks.
     """
-    evidence, mode, numbers = comparison.evidence, comparison.mode, comparison.numbers
+    point, mode, numbers = comparison.point, comparison.mode, comparison.numbers
     numerical, analytical = comparison.numerical.values, comparison.analytical
     beyond = comparison.numerical.excess(analytical)
-    row, column = divmod(int(beyond.argmax()), max(1, evidence.size[1]))
+    row, column = divmod(int(beyond.argmax()), max(1, point.size[1]))
     if not bool(beyond.any()):
         return None
-    slopes, entry = entry_of(evidence, mode, row, column, numbers.eps)
+    slopes, entry = entry_of(point, mode, row, column, numbers.eps)
     right, bend = slopes.jacobian[row, 0], slopes.bend[row, 0]
     bound = numbers.atol + numbers.rtol * right.abs()
     if not abs(entry - right) > 2 * bound or bool(bend.abs() > bound):
         return None
-    pair = Pair(numerical, analytical, beyond, evidence.outputs, evidence.leaves, Names.of(evidence.function, request))
+    pair = Pair(numerical, analytical, beyond, point.outputs, point.leaves, Names.of(point.function, request))
     return Disagreement("the Jacobians differ", "wrong", pair.mismatch(), (), tuple(pair.worst()))
 
 
-def along_one(evidence: Evidence, mode: Mode, numbers: Numbers) -> Comparison:
+def along_one(point: Point, mode: Mode, numbers: Numbers) -> Comparison:
     """Return J u by forward mode, or v^T J u by reverse mode, beside the numerical one for random u and v.
 
     They take a few ordinary calls, where the whole Jacobian takes a batch of them.
     """
-    return Comparison.of(evidence.along(Random(evidence.size, 1)), mode, numbers, looped=True)
+    return Comparison.of(point.along_one, mode, numbers, looped=True)
 
 
-def lost_digits(evidence: Evidence, mode: Mode, request: Request) -> Disagreement | None:
+def lost_digits(point: Point, mode: Mode, request: Request) -> Disagreement | None:
     """Return that a Jacobian within the tolerance has lost digits, if differences can tell; else None."""
     for looped in (False, True):  # what the batch objects to is confirmed one by one
-        comparison = Comparison.of(evidence, mode, request.numbers, looped)
+        comparison = Comparison.of(point, mode, request.numbers, looped)
         if comparison.has_all_digits:
             return None
-        farthest = float(evidence.point.abs().max()) if evidence.size[1] else 0.0
+        farthest = float(point.coordinates.abs().max()) if point.size[1] else 0.0
         numerical, analytical = comparison.numerical, comparison.analytical
         without = numerical.without_digits(analytical, farthest)
         if without is None:
@@ -222,9 +222,9 @@ def lost_digits(evidence: Evidence, mode: Mode, request: Request) -> Disagreemen
     row, column = divmod(int(off.argmax()), off.shape[1])
     worst = float(off[row, column])
     share, where, pair = worst / numerical.largest if numerical.largest else inf, "", None
-    if evidence.extent == "full":
-        names = Names.of(evidence.function, request)
-        pair = Pair(numerical.values, analytical, off, evidence.outputs, evidence.leaves, names)
+    if point.extent == "full":
+        names = Names.of(point.function, request)
+        pair = Pair(numerical.values, analytical, off, point.outputs, point.leaves, names)
         where = f"\n{pair.entry(row, column).describe()}"
     return Disagreement(
         f"low accuracy: off by {worst:.2g}, {share:.1g} of the largest entry; differences show errors "
@@ -234,39 +234,39 @@ def lost_digits(evidence: Evidence, mode: Mode, request: Request) -> Disagreemen
     )
 
 
-def _by_reference(evidence: Evidence, mode: Mode, request: Request) -> Disagreement | None:
+def _by_reference(point: Point, mode: Mode, request: Request) -> Disagreement | None:
     """Given products V J U that agree, return where V J is not that of the differentiable reference, or None.
 
     A wrong entry changes one of N numbers there, and is not hidden in a sum over both sides. There is none for
     derivatives of higher order, and none that is another function at this point.
     """
-    function, numbers = evidence.function, request.numbers
+    function, numbers = point.function, request.numbers
     if (
         request.reference is None
         or mode == "forward"
-        or evidence.extent != "projected"
+        or point.extent != "projected"
         or not isinstance(function, Primal)
     ):
         return None
     try:
-        other = Evidence(Primal(request.reference, function.chosen), evidence.leaves)
+        other = Point(Primal(request.reference, function.chosen), point.leaves)
         differentiable = all(output.requires_grad for output in other.outputs)
-        if not differentiable or not torch.allclose(other.value, evidence.value, 1e-6, 1e-6, equal_nan=True):
+        if not differentiable or not torch.allclose(other.value, point.value, 1e-6, 1e-6, equal_nan=True):
             return None
-        right = other.vjp_looped(evidence.directions.of(mode))
+        right = other.vjp_looped(point.directions.of(mode))
     except NO_REFUSAL:
         raise
     except Exception:  # it does not take such arguments, or is not differentiable after all
         return None
-    bound = numbers.atol * evidence.directions.of(mode).norm(dim=1).unsqueeze(1) + numbers.rtol * right.abs()
+    bound = numbers.atol * point.directions.of(mode).norm(dim=1).unsqueeze(1) + numbers.rtol * right.abs()
     for looped in (False, True):
-        products = evidence.analytical(mode, looped=looped).jacobian
+        products = point.analytical(mode, looped=looped).jacobian
         wrong = beyond_bound((products - right).abs(), bound) > 0
         if not bool(wrong.any()):
             return None
     row, column = divmod(int((products - right).abs().nan_to_num(nan=inf).argmax()), right.shape[1])
-    index, own = located(column, evidence.leaves)
-    place = Names.of(function, request).leaves[index] + index_text(*split(own, evidence.leaves[index]))
+    index, own = located(column, point.leaves)
+    place = Names.of(function, request).leaves[index] + index_text(*split(own, point.leaves[index]))
     return Disagreement(
         f"v J at {place} is {float(right[row, column]):.8g} by the reference, {float(products[row, column]):.8g} "
         f"analytically, for random direction {row}\n{int(wrong.any(dim=0).sum())} of {wrong.shape[1]} entries of such "

@@ -18,8 +18,8 @@ from opcheck.derivatives.autodiff import Differentiable, Mode, Primal, Pushforwa
 from opcheck.derivatives.coordinates import index_text, largest_difference, same, vector
 from opcheck.derivatives.cotangents import probe
 from opcheck.derivatives.disagreement import Entry, Finding, Names, Pair
-from opcheck.derivatives.evidence import Evidence
 from opcheck.derivatives.mistakes import FAMILIES, Block, blocks_of, moduli
+from opcheck.derivatives.point import Point
 from opcheck.derivatives.question import Numbers
 
 LISTED = 8  # places; the rest is counted
@@ -58,25 +58,25 @@ class Seen:
     """Whether the function is finite at the point."""
 
     @classmethod
-    def of(cls, evidence: Evidence, mode: Mode) -> Seen:
+    def of(cls, point: Point, mode: Mode) -> Seen:
         """Look at a function and at its derivative, by ordinary calls. What raises is not seen."""
         try:
-            finite = bool(evidence.value.isfinite().all())
-            return cls(mode, _random(evidence, mode), *_graph(evidence, mode), finite)
+            finite = bool(point.value.isfinite().all())
+            return cls(mode, _random(point, mode), *_graph(point, mode), finite)
         except Exception:
             return cls(mode)
 
 
-def _random(evidence: Evidence, mode: Mode) -> str:
+def _random(point: Point, mode: Mode) -> str:
     """Say what gives another result if it is called again: the function, its derivative, or that one's."""
     steps: list[tuple[str, Callable[[], Tensor]]] = []
-    for function, leaves in layers(evidence.function, evidence.leaves):
+    for function, leaves in layers(point.function, point.leaves):
         called = {Primal: "the function", Pushforward: "the jvp"}.get(type(function), "the backward pass")
         steps.append((called, partial(_value, function, leaves)))
-    size = evidence.size
-    derivative = partial(evidence.vjp, probe(size[0])) if mode == "reverse" else partial(evidence.jvp, probe(size[1]))
+    size = point.size
+    derivative = partial(point.vjp, probe(size[0])) if mode == "reverse" else partial(point.jvp, probe(size[1]))
     steps.append(("the backward pass" if mode == "reverse" else "the jvp", derivative))
-    rounding = 1e4 * evidence.unit
+    rounding = 1e4 * point.unit
     for number, (called, call) in enumerate(steps):
         first, again = call(), call()
         if not same(first, again, rounding, rounding):
@@ -88,9 +88,9 @@ def _value(function: Differentiable, leaves: Sequence[Tensor]) -> Tensor:
     return vector(function(*leaves))
 
 
-def _graph(evidence: Evidence, mode: Mode) -> tuple[frozenset[tuple[int, int]] | None, bool]:
+def _graph(point: Point, mode: Mode) -> tuple[frozenset[tuple[int, int]] | None, bool]:
     """Return the pairs of an output and a leaf that no path connects, and whether TorchScript compiled a part."""
-    (primal, leaves), *derivatives = layers(evidence.function, evidence.leaves)
+    (primal, leaves), *derivatives = layers(point.function, point.leaves)
     outputs = primal(*leaves)
     scripted = any("DifferentiableGraph" in node.name() for node in nodes_of(outputs))
     if derivatives or mode == "forward":

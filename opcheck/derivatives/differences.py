@@ -115,15 +115,11 @@ def differences(values: Tensor, step: float) -> Differences:
 
 
 def stencil_points(point: Tensor, along: Tensor, step: float) -> Iterator[Tensor]:
-    """Yield the points of the stencil for directions of shape (K, N), in memory that is used again.
-
-    They are those of `cotangents.steps`.
-    """
+    """Yield x + h u for each direction u of shape (K, N), then x - h u, in memory that is used again."""
     moved = torch.empty_like(point)
     for own in (step, -step):
         for direction in along:
             yield torch.mul(direction, own, out=moved).add_(point)
-    yield point
 
 
 def looped(function: Differentiable, leaves: Sequence[Tensor], points: Iterable[Tensor], count: int) -> Tensor:

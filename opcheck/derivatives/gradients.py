@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from opcheck.derivatives.autodiff import Tensors, jvp, vjp
+from opcheck.derivatives.autodiff import jvp, vjp
 from opcheck.derivatives.coordinates import (
     deviation,
     largest_difference,
@@ -21,7 +21,7 @@ from opcheck.derivatives.coordinates import (
 )
 from opcheck.derivatives.cotangents import directions, probe, with_gaps
 from opcheck.derivatives.disagreement import Disagreement, Names
-from opcheck.derivatives.evidence import Evidence
+from opcheck.derivatives.point import Point
 from opcheck.derivatives.question import NO_REFUSAL, Request
 from opcheck.text import class_of, message_of
 
@@ -31,41 +31,41 @@ REPEATS = 7
 _untyped: Any = torch._C._functions  # what torch's gradcheck uses too: nothing public hands over an undefined cotangent
 
 
-def undefined_cotangents(evidence: Evidence, request: Request) -> Disagreement | None:
+def undefined_cotangents(point: Point, request: Request) -> Disagreement | None:
     """Return why undefined cotangents are not treated as zeros, or None if they are.
 
     If all are undefined, the gradients must be zero. If one of several is, or all but one, they must be those for
     zeros in their place.
     """
-    evidence.ordinary_reverse  # noqa: B018 - its exceptions are those of any backward pass
-    outputs = evidence.outputs
+    point.ordinary("reverse")
+    outputs = point.outputs
     if not any(output.requires_grad for output in outputs):
         return None
     sizes = [real_size(output) for output in outputs]
     for missing in _missing(len(outputs)):
         try:
-            gradient = _vjp_without(evidence, missing)
+            gradient = _vjp_without(point, missing)
         except NO_REFUSAL:
             raise
         except Exception as error:
             said = f"backward raised {class_of(error)}: {message_of(error)}"
-            return Disagreement(f"{_cotangents(missing, evidence, request)} undefined: {said}", "refused")
+            return Disagreement(f"{_cotangents(missing, point, request)} undefined: {said}", "refused")
         if len(missing) == len(outputs):
             holds = _close(
-                gradient, torch.zeros_like(gradient), evidence
+                gradient, torch.zeros_like(gradient), point
             )  # whatever the formula makes of zeros (0 * inf, say)
         else:
-            zeroed = _without(probe(evidence.size[0]), missing, sizes)
-            holds = _as_for_zeros(gradient, zeroed, evidence.vjp_by_jacobian, evidence.vjp, evidence)
+            zeroed = _without(probe(point.size[0]), missing, sizes)
+            holds = _as_for_zeros(gradient, zeroed, point.vjp_by_jacobian, point.vjp, point)
         if not holds:
             said = "the gradient is not that of zeros in its place"
-            return Disagreement(f"{_cotangents(missing, evidence, request)} undefined: {said}")
+            return Disagreement(f"{_cotangents(missing, point, request)} undefined: {said}")
     return None
 
 
-def _cotangents(missing: Sequence[int], evidence: Evidence, request: Request) -> str:
+def _cotangents(missing: Sequence[int], point: Point, request: Request) -> str:
     """Return which cotangents are missing, as the subject of a sentence."""
-    called = Names.of(evidence.function, request)
+    called = Names.of(point.function, request)
     names, several = [called.outputs[index] for index in missing], len(missing) > 1
     return f"the cotangent{'s' * several} of {', '.join(names)} {'are' if several else 'is'}"
 
@@ -80,21 +80,21 @@ def _missing(count: int) -> Iterator[Sequence[int]]:
         yield from ([k for k in every if k != index] for index in every)
 
 
-def undefined_tangents(evidence: Evidence, request: Request) -> Disagreement | None:
+def undefined_tangents(point: Point, request: Request) -> Disagreement | None:
     """Return why a missing tangent is not treated as a tangent of zeros, or None if it is."""
-    evidence.ordinary_forward  # noqa: B018 - its exceptions are those of any call in forward mode
-    leaves = [leaf.detach() for leaf in evidence.leaves]
-    direction, sizes = probe(evidence.size[1]), [real_size(leaf) for leaf in leaves]
+    point.ordinary("forward")
+    leaves = [leaf.detach() for leaf in point.leaves]
+    direction, sizes = probe(point.size[1]), [real_size(leaf) for leaf in leaves]
     tangents = tensors_of(direction, leaves)
     for missing in range(len(leaves)):
-        tangent = vector(jvp(evidence.function, leaves, [None if k == missing else t for k, t in enumerate(tangents)]))
+        tangent = vector(jvp(point.function, leaves, [None if k == missing else t for k, t in enumerate(tangents)]))
         if len(leaves) == 1:
-            holds = _close(tangent, torch.zeros_like(tangent), evidence)
+            holds = _close(tangent, torch.zeros_like(tangent), point)
         else:
             zeroed = _without(direction, [missing], sizes)
-            holds = _as_for_zeros(tangent, zeroed, evidence.jvp_by_jacobian, evidence.jvp, evidence)
+            holds = _as_for_zeros(tangent, zeroed, point.jvp_by_jacobian, point.jvp, point)
         if not holds:
-            name = Names.of(evidence.function, request).leaves[missing]
+            name = Names.of(point.function, request).leaves[missing]
             return Disagreement(
                 f"{name} without a tangent: the tangent of the outputs is not that for zeros in its place"
             )
@@ -103,38 +103,35 @@ def undefined_tangents(evidence: Evidence, request: Request) -> Disagreement | N
 
 def _as_for_zeros(
     derivative: Tensor, zeroed: Tensor, by_jacobian: Callable[[Tensor], Tensor], ordinary: Callable[[Tensor], Tensor],
-    evidence: Evidence,
+    point: Point,
 ) -> bool:  # fmt: skip
     """Tell whether a derivative without some vectors is the one for `zeroed`, which has zeros in their place.
 
     A derivative that is random tells nothing: two ordinary calls differ as well.
     """
     by_rows = by_jacobian(zeroed)
-    if _close(derivative, by_rows, evidence):
+    if _close(derivative, by_rows, point):
         return True
     expected = ordinary(zeroed)
-    if _close(derivative, expected, evidence) or is_cancellation(derivative, expected, by_rows, evidence):
+    if _close(derivative, expected, point) or is_cancellation(derivative, expected, by_rows, point):
         return True
-    return not _close(expected, ordinary(zeroed), evidence)
+    return not _close(expected, ordinary(zeroed), point)
 
 
-def is_cancellation(derivative: Tensor, expected: Tensor, otherwise: Tensor, evidence: Evidence) -> bool:
+def is_cancellation(derivative: Tensor, expected: Tensor, otherwise: Tensor, point: Point) -> bool:
     """Tell whether a derivative differs by rounding alone, where large terms cancel: up to half of the digits.
 
     otherwise: the same as `expected`, computed in another way, which has to differ from it as well.
     """
-    most = 10 * evidence.unit**0.5 * float(expected.abs().max()) if expected.numel() else 0.0
+    most = 10 * point.unit**0.5 * float(expected.abs().max()) if expected.numel() else 0.0
     return largest_difference(derivative, expected) <= min(100 * largest_difference(expected, otherwise), most)
 
 
-def _vjp_without(evidence: Evidence, missing: Sequence[int]) -> Tensor:
+def _vjp_without(point: Point, missing: Sequence[int]) -> Tensor:
     """Return the gradients for the probe, with undefined cotangents for some outputs."""
-
-    def pulled(outputs: Tensors) -> Tensor:
-        marked = tuple(_undefined(y) if index in missing else y for index, y in enumerate(outputs))
-        return vector(vjp(marked, evidence.leaves, tensors_of(probe(evidence.size[0]), outputs)))
-
-    return evidence.on_graph(pulled)
+    outputs = point.graph()
+    marked = tuple(_undefined(y) if index in missing else y for index, y in enumerate(outputs))
+    return vector(vjp(marked, point.leaves, tensors_of(probe(point.size[0]), outputs)))
 
 
 def _without(direction: Tensor, missing: Sequence[int], sizes: Sequence[int]) -> Tensor:
@@ -148,108 +145,99 @@ def _undefined(output: Tensor) -> Tensor:
     return marked
 
 
-def _close(one: Tensor, other: Tensor, evidence: Evidence) -> bool:
-    rounding = 1e4 * evidence.unit
+def _close(one: Tensor, other: Tensor, point: Point) -> bool:
+    rounding = 1e4 * point.unit
     return same(one, other, rounding, rounding)
 
 
-def memory_of_cotangents(evidence: Evidence, request: Request) -> Disagreement | None:
+def memory_of_cotangents(point: Point, request: Request) -> Disagreement | None:
     """Return which gradient depends on the memory layout of the cotangent, or None if none does.
 
     Cotangents have gaps, or are a single number expanded, as in the backward pass of sum(). Nothing is known of a
     backward pass that is random: two ordinary calls differ as well.
     """
-
-    def compare(outputs: Tensors) -> Disagreement | None:
-        gaps = tuple(with_gaps(v) for v in tensors_of(probe(evidence.size[0]), outputs))
-        one = tuple(torch.ones((), dtype=y.dtype, device=y.device).expand(y.shape) for y in outputs)
-        for memory, special, plain in (
-            ("a non-contiguous", gaps, evidence.ordinary_reverse),
-            ("an expanded (stride 0)", one, evidence.vjp_by_jacobian(vector(one))),
-        ):
-            values = vector(special)  # before somebody writes to it
-            gradient = vector(vjp(outputs, evidence.leaves, special))
-            if _close(gradient, plain, evidence) or _close(gradient, again := evidence.vjp(values), evidence):
-                continue
-            if not _close(again, evidence.vjp(values), evidence):
-                return None
-            off = (gradient - plain).abs().nan_to_num(nan=float("inf"))
-            leaf = Names.of(evidence.function, request).leaves[located(int(off.argmax()), evidence.leaves)[0]]
-            return Disagreement(
-                f"the gradient of {leaf} depends on the memory of the cotangent\n{memory} cotangent gives one "
-                f"that is off by up to {float(off.max()):.4g} from that of a contiguous one with the same values"
-            )
+    if not any(y.requires_grad for y in point.outputs):
         return None
+    outputs = point.graph()
+    gaps = tuple(with_gaps(v) for v in tensors_of(probe(point.size[0]), outputs))
+    one = tuple(torch.ones((), dtype=y.dtype, device=y.device).expand(y.shape) for y in outputs)
+    for memory, special, plain in (
+        ("a non-contiguous", gaps, point.ordinary("reverse")),
+        ("an expanded (stride 0)", one, point.vjp_by_jacobian(vector(one))),
+    ):
+        values = vector(special)  # before somebody writes to it
+        gradient = vector(vjp(outputs, point.leaves, special))
+        if _close(gradient, plain, point) or _close(gradient, again := point.vjp(values), point):
+            continue
+        if not _close(again, point.vjp(values), point):
+            return None
+        off = (gradient - plain).abs().nan_to_num(nan=float("inf"))
+        leaf = Names.of(point.function, request).leaves[located(int(off.argmax()), point.leaves)[0]]
+        return Disagreement(
+            f"the gradient of {leaf} depends on the memory of the cotangent\n{memory} cotangent gives one "
+            f"that is off by up to {float(off.max()):.4g} from that of a contiguous one with the same values"
+        )
+    return None
 
-    return evidence.on_graph(compare) if any(y.requires_grad for y in evidence.outputs) else None
 
-
-def attributes(evidence: Evidence, request: Request) -> Disagreement | None:
+def attributes(point: Point, request: Request) -> Disagreement | None:
     """Return which gradient differs from its input in dtype, shape, layout or device, or None if none does.
 
     A gradient may always be strided. One that is sparse has as many sparse and dense dimensions as its input.
     """
-
-    def compare(outputs: Tensors) -> Disagreement | None:
-        gradients = vjp(outputs, evidence.leaves, tuple(torch.ones_like(output) for output in outputs))
-        for index, (gradient, leaf) in enumerate(zip(gradients, evidence.leaves, strict=True)):
-            for what in ("dtype", "shape", "device", "layout"):
-                got, expected = getattr(gradient, what), getattr(leaf, what)
-                if got != expected and not (what == "layout" and got is torch.strided):
-                    name = Names.of(evidence.function, request).leaves[index]
-                    return Disagreement(f"the gradient of {name} has the {what} {got}, not {expected}")
-            if gradient.is_sparse and leaf.is_sparse and gradient.sparse_dim() != leaf.sparse_dim():
-                name = Names.of(evidence.function, request).leaves[index]
-                return Disagreement(
-                    f"the gradient of {name} has {gradient.sparse_dim()} sparse dimensions, not {leaf.sparse_dim()}"
-                )
-        return None
-
-    return evidence.on_graph(compare)
+    outputs = point.graph()
+    gradients = vjp(outputs, point.leaves, tuple(torch.ones_like(output) for output in outputs))
+    for index, (gradient, leaf) in enumerate(zip(gradients, point.leaves, strict=True)):
+        for what in ("dtype", "shape", "device", "layout"):
+            got, expected = getattr(gradient, what), getattr(leaf, what)
+            if got != expected and not (what == "layout" and got is torch.strided):
+                name = Names.of(point.function, request).leaves[index]
+                return Disagreement(f"the gradient of {name} has the {what} {got}, not {expected}")
+        if gradient.is_sparse and leaf.is_sparse and gradient.sparse_dim() != leaf.sparse_dim():
+            name = Names.of(point.function, request).leaves[index]
+            return Disagreement(
+                f"the gradient of {name} has {gradient.sparse_dim()} sparse dimensions, not {leaf.sparse_dim()}"
+            )
+    return None
 
 
-def _undefined_grad(evidence: Evidence, request: Request) -> Disagreement | None:
-    disagreement = undefined_cotangents(evidence, request)
-    return disagreement or (undefined_tangents(evidence, request) if request.forward_ad else None)
+def undefined_vectors(point: Point, request: Request) -> Disagreement | None:
+    """Return why undefined cotangents, or tangents where forward mode is claimed, are not treated as zeros."""
+    disagreement = undefined_cotangents(point, request)
+    return disagreement or (undefined_tangents(point, request) if request.forward_ad else None)
 
 
-def nondeterminism(evidence: Evidence, request: Request, repeats: int = REPEATS) -> Disagreement | None:
+def nondeterminism(point: Point, request: Request, repeats: int = REPEATS) -> Disagreement | None:
     """Return by how much backward passes on one graph differ from the first, or None if they do not."""
-
-    def repeated(outputs: Tensors) -> Disagreement | None:
-        def again() -> Tensor:
-            return evidence.pulled(outputs, tensors_of(cotangent, outputs))
-
-        cotangent = probe(evidence.size[0])
-        first = evidence.ordinary_reverse if outputs is evidence.outputs else again()
-        for _ in range(repeats):
-            off = deviation(first, again())
-            if not off <= request.numbers.nondeterminism:
-                return Disagreement(f"Backward is not reentrant: two backward passes differ by up to {off:.4g}")
-        return None
-
-    return evidence.on_graph(repeated)
+    outputs, cotangent = point.graph(), probe(point.size[0])
+    first, *others = (point.pulled(outputs, tensors_of(cotangent, outputs)) for _ in range(1 + repeats))
+    for off in (deviation(first, again) for again in others):
+        if not off <= request.numbers.nondeterminism:
+            return Disagreement(f"Backward is not reentrant: two backward passes differ by up to {off:.4g}")
+    return None
 
 
-def _batched_grad(evidence: Evidence, request: Request) -> Disagreement | None:
-    size = evidence.size[0]
-    cotangents = torch.cat([directions(size, evidence.projections, "outputs"), probe(size).unsqueeze(0)])
-    vmapped, expected, looped = evidence.vjp_vmapped, evidence.vjp_by_jacobian, evidence.vjp_looped
-    return _batching(evidence, cotangents, vmapped, (expected, looped), "backward pass")
+def batched_backward(point: Point, request: Request) -> Disagreement | None:
+    """Return why the backward pass cannot be vmapped, or how the result differs from the loop; None if it is right."""
+    size = point.size[0]
+    cotangents = torch.cat([directions(size, point.projections, "outputs"), probe(size).unsqueeze(0)])
+    vmapped, expected, looped = point.vjp_vmapped, point.vjp_by_jacobian, point.vjp_looped
+    return _batching(point, cotangents, vmapped, (expected, looped), "backward pass")
 
 
-def _batched_forward_grad(evidence: Evidence, request: Request) -> Disagreement | None:
-    tangents = torch.stack([probe(evidence.size[1], number) for number in range(3)])
-    vmapped, expected, looped = evidence.jvp_vmapped, evidence.jvp_by_jacobian, evidence.jvp_looped
-    return _batching(evidence, tangents, vmapped, (expected, looped), "jvp")
+def batched_forward(point: Point, request: Request) -> Disagreement | None:
+    """Return why the jvp cannot be vmapped, or how the result differs from the loop; None if it is right."""
+    tangents = torch.stack([probe(point.size[1], number) for number in range(3)])
+    vmapped, expected, looped = point.jvp_vmapped, point.jvp_by_jacobian, point.jvp_looped
+    return _batching(point, tangents, vmapped, (expected, looped), "jvp")
 
 
 def _batching(
-    evidence: Evidence, directions: Tensor, vmapped: Callable[[Tensor], Tensor],
+    point: Point, directions: Tensor, vmapped: Callable[[Tensor], Tensor],
     unbatched: tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]], what: str,
 ) -> Disagreement | None:  # fmt: skip
     """Return why a derivative cannot be vmapped, or how the result differs; None if it is right."""
-    if not evidence.outputs:
+    if not point.outputs:
         return None
     try:
         batched = vmapped(directions)
@@ -264,13 +252,3 @@ def _batching(
         return None  # it is random: the loop differs from itself
     off = float((batched - expected).abs().max())
     return Disagreement(f"the vmapped {what} is not that of the loop: off by up to {off:.4g}")
-
-
-GRADIENT_CLAIMS: dict[str, Callable[[Evidence, Request], Disagreement | None]] = {
-    "batched_grad": _batched_grad,
-    "batched_forward_grad": _batched_forward_grad,
-    "undefined_grad": _undefined_grad,
-    "grad_dtypes": attributes,
-    "nondeterminism": nondeterminism,
-}
-"""How each claim beside the Jacobian is tested, by the name of its check."""

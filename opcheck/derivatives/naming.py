@@ -15,7 +15,7 @@ from opcheck.derivatives.differences import Differences
 from opcheck.derivatives.directions import Colors
 from opcheck.derivatives.disagreement import Disagreement, Entry, Finding, Mismatch, Names, Pair
 from opcheck.derivatives.errors import excess
-from opcheck.derivatives.evidence import Evidence
+from opcheck.derivatives.point import Point
 from opcheck.derivatives.question import Numbers, Request
 
 NAMED = 5
@@ -35,7 +35,7 @@ NOT_LINEAR: dict[Mode, str] = {
 class Objection:
     """Which entries of a comparison are wrong, as masks of its form."""
 
-    evidence: Evidence
+    point: Point
     mode: Mode
     numbers: Numbers
     analytical: Tensor
@@ -72,8 +72,8 @@ class Objection:
 
 def named(objection: Objection, request: Request) -> Disagreement | None:
     """Return the disagreement with the entries that are wrong, or the inputs at a kink; None if none is at fault."""
-    names = Names.of(objection.evidence.function, request)
-    directions = objection.evidence.directions
+    names = Names.of(objection.point.function, request)
+    directions = objection.point.directions
     if bool(objection.kinky.any()) and not bool((objection.wrong & ~objection.at_kink).any()):
         return _at_kink(objection, names)
     if isinstance(directions, Colors):
@@ -81,37 +81,37 @@ def named(objection: Objection, request: Request) -> Disagreement | None:
     return _of_products(objection, names) if directions.sums else _of_whole(objection, names)
 
 
-def not_linear(evidence: Evidence, mode: Mode, how: str) -> Disagreement:
+def not_linear(point: Point, mode: Mode, how: str) -> Disagreement:
     """Return that a derivative is right for each direction, and wrong for others."""
-    each = {"full": "unit vector", "structured": "direction", "projected": "random direction"}[evidence.extent]
-    random = Seen.of(evidence, mode).random
+    each = {"full": "unit vector", "structured": "direction", "projected": "random direction"}[point.extent]
+    random = Seen.of(point, mode).random
     return Disagreement(random or f"the {NOT_LINEAR[mode]}: right for each {each}, {how}")
 
 
 def _at_kink(objection: Objection, names: Names) -> Disagreement:
-    evidence, places = objection.evidence, []
-    columns = evidence.directions.inputs_of(objection.kinky)
+    point, places = objection.point, []
+    columns = point.directions.inputs_of(objection.kinky)
     for column in columns[:8]:
-        leaf, own = located(column, evidence.leaves)
-        place = index_text(*split(own, evidence.leaves[leaf]))
-        places.append(f"{names.leaves[leaf]}{place} = {float(evidence.point[column]):.8g}")
+        leaf, own = located(column, point.leaves)
+        place = index_text(*split(own, point.leaves[leaf]))
+        places.append(f"{names.leaves[leaf]}{place} = {float(point.coordinates[column]):.8g}")
     more = f" and {len(columns) - 8} more" if len(columns) > 8 else ""
     away = f"\nmove the sample away from {', '.join(places)}{more}" if places else ""
     text = KINK.format("here, and no derivative" if places else "near here") + away
-    mismatch = _pair(objection, names).mismatch() if evidence.extent == "full" else None
+    mismatch = _pair(objection, names).mismatch() if point.extent == "full" else None
     return Disagreement(text, "inconclusive", mismatch, agrees=not bool(objection.wrong.any()))
 
 
 def _pair(objection: Objection, names: Names) -> Pair:
     return Pair(
-        objection.numerical, objection.analytical, objection.beyond, objection.evidence.outputs,
-        objection.evidence.leaves, names,
+        objection.numerical, objection.analytical, objection.beyond, objection.point.outputs,
+        objection.point.leaves, names,
     )  # fmt: skip
 
 
 def _of_whole(objection: Objection, names: Names) -> Disagreement:
     pair = _pair(objection, names)
-    findings = tuple(diagnose(pair, objection.numbers_to_diagnose, Seen.of(objection.evidence, objection.mode)))
+    findings = tuple(diagnose(pair, objection.numbers_to_diagnose, Seen.of(objection.point, objection.mode)))
     return _shown(objection, pair.mismatch(), findings, pair.worst(), pair)
 
 
@@ -125,17 +125,17 @@ def _shown(
 
 
 def _of_products(objection: Objection, names: Names) -> Disagreement:
-    a, n, evidence, wrong = objection.analytical, objection.numerical, objection.evidence, objection.wrong
+    a, n, point, wrong = objection.analytical, objection.numerical, objection.point, objection.wrong
     row, column = divmod(int((a - n).abs().nan_to_num(nan=float("inf")).argmax()), n.shape[1])
     numbers = f"is {float(n[row, column]):.8g} numerically, {float(a[row, column]):.8g} analytically, for random"
-    how = Seen.of(evidence, objection.mode).random or HOW
+    how = Seen.of(point, objection.mode).random or HOW
     if objection.mode == "reverse":
         return Disagreement(
             f"v J u {numbers} directions {row} and {column}\n{int(wrong.sum())} of {wrong.numel()} such projections of "
-            f"a Jacobian of shape {tuple(evidence.size)} differ\n{how}"
+            f"a Jacobian of shape {tuple(point.size)} differ\n{how}"
         )
-    index, own = located(row, evidence.outputs)
-    place = names.outputs[index] + index_text(*split(own, evidence.outputs[index]))
+    index, own = located(row, point.outputs)
+    place = names.outputs[index] + index_text(*split(own, point.outputs[index]))
     return Disagreement(
         f"J u at {place} {numbers} direction {column}\n{int(wrong.any(dim=1).sum())} of {len(wrong)} entries of such "
         f"products differ\n{how}"
@@ -146,7 +146,7 @@ def _of_products(objection: Objection, names: Names) -> Disagreement:
 
 
 def _of_slices(objection: Objection, colors: Colors, names: Names) -> Disagreement | None:
-    search = Search(objection.evidence, colors, objection.mode, objection.numbers, names)
+    search = Search(objection.point, colors, objection.mode, objection.numbers, names)
     ranked = torch.where(objection.at_kink, 0.0, objection.beyond).flatten()
     slots = [slot for slot in ranked.argsort(descending=True)[: 2 * NAMED].tolist() if ranked[slot] > 0]
     off, width = (objection.analytical - objection.numerical).abs(), objection.analytical.shape[1]
@@ -159,7 +159,7 @@ def _of_slices(objection: Objection, colors: Colors, names: Names) -> Disagreeme
             if not abs(entry.analytical - entry.numerical) < least / 4:  # weights are less than 2
                 culprits[place] = entry
     if not culprits:
-        return not_linear(objection.evidence, objection.mode, "wrong for sums of them") if entries else None
+        return not_linear(objection.point, objection.mode, "wrong for sums of them") if entries else None
     worst = _one_of_each(culprits.values())
     place = next(place for place, entry in culprits.items() if entry is worst[0])
     mismatch, findings, pair = search.around(*place, worst[0], objection.numbers_to_diagnose)
@@ -180,7 +180,7 @@ def _one_of_each(entries: Iterable[Entry]) -> list[Entry]:
 class Search:
     """Looks for wrong entries of a block-diagonal Jacobian, by ordinary calls."""
 
-    evidence: Evidence
+    point: Point
     colors: Colors
     mode: Mode
     numbers: Numbers
@@ -191,26 +191,26 @@ class Search:
 
         Also return by how much its part of the direction is off. least: by how much the whole product is.
         """
-        colors, evidence = self.colors, self.evidence
+        colors, point = self.colors, self.point
         if self.mode == "reverse":
             likely = (colors.columns[:, colors.colors[column]] == column).double()
-            entries = self._moved(_unit(evidence.size[1], column))
+            entries = self._moved(_unit(point.size[1], column))
             culprit, error = _narrowed(
-                lambda v: evidence.vjp(v)[column] - v @ entries, colors.cotangents[row], likely, least / 2
+                lambda v: point.vjp(v)[column] - v @ entries, colors.cotangents[row], likely, least / 2
             )
             return None if culprit is None else (culprit, column), error
-        likely = torch.zeros(evidence.size[1], dtype=torch.float64)
+        likely = torch.zeros(point.size[1], dtype=torch.float64)
         likely[colors.columns[row, column]] = 1
         culprit, error = _narrowed(
-            lambda u: evidence.jvp(u)[row] - self._moved(u)[row], colors.tangents[column], likely, least / 4
+            lambda u: point.jvp(u)[row] - self._moved(u)[row], colors.tangents[column], likely, least / 4
         )
         return None if culprit is None else (row, culprit), error
 
     def entry(self, row: int, column: int) -> Entry:
         """Return an entry of the Jacobian, both sides by ordinary calls."""
-        outputs, leaves = self.evidence.outputs, self.evidence.leaves
+        outputs, leaves = self.point.outputs, self.point.leaves
         (i, m), (j, n) = located(row, outputs), located(column, leaves)
-        slopes, analytical = entry_of(self.evidence, self.mode, row, column, self.numbers.eps)
+        slopes, analytical = entry_of(self.point, self.mode, row, column, self.numbers.eps)
         places = *split(m, outputs[i]), *split(n, leaves[j])
         numerical = float(slopes.jacobian[row, 0])
         return Entry(i, j, *places, numerical, float(analytical), self.names.outputs[i], self.names.leaves[j])
@@ -219,21 +219,21 @@ class Search:
         self, row: int, column: int, worst: Entry, numbers: Numbers
     ) -> tuple[Mismatch, tuple[Finding, ...], Pair | None]:
         """Return both Jacobians of the slice of an entry as text, what is wrong with them, and both as they are."""
-        evidence, colors = self.evidence, self.colors
+        point, colors = self.point, self.colors
         rows, columns = (colors.slices == colors.slices[row]).nonzero().flatten(), colors.columns[row]
-        seen = Seen.of(evidence, self.mode)
+        seen = Seen.of(point, self.mode)
         if column not in columns.tolist():
             random = Finding("random", seen.random, worst.output, worst.leaf, {})
             return Mismatch(worst, 0, 0, 1, 1, LEAK), (random,) * bool(seen.random), None
-        n = evidence.numerical(numbers.eps, looped=True).jacobian[rows]
+        n = point.numerical(numbers.eps, looped=True).jacobian[rows]
         a = self._slice(rows, columns)
         beyond = excess(a, n, colors.columns_of(None), numbers)
         beyond[int((rows == row).nonzero()), int((columns == column).nonzero())] = float("inf")  # the text is about it
         axes = colors.axes
         places = [worst.output_index[axis.outputs[worst.output]] for axis in axes]
-        outputs = [_narrow(y, [axis.outputs[k] for axis in axes], places) for k, y in enumerate(evidence.outputs)]
-        leaves = [_narrow(x, [axis.leaves[k] for axis in axes], places) for k, x in enumerate(evidence.leaves)]
-        called = labels(rows.tolist(), evidence.outputs), labels(columns.tolist(), evidence.leaves)
+        outputs = [_narrow(y, [axis.outputs[k] for axis in axes], places) for k, y in enumerate(point.outputs)]
+        leaves = [_narrow(x, [axis.leaves[k] for axis in axes], places) for k, x in enumerate(point.leaves)]
+        called = labels(rows.tolist(), point.outputs), labels(columns.tolist(), point.leaves)
         pair = Pair(n, a, beyond, outputs, leaves, self.names, *called)
         mismatch = pair.mismatch()
         assert mismatch is not None
@@ -242,21 +242,21 @@ class Search:
 
     def _slice(self, rows: Tensor, columns: Tensor) -> Tensor:
         """Return some rows and columns of the Jacobian by the mode, from unit directions."""
-        size = self.evidence.size
+        size = self.point.size
         if self.mode == "reverse":
-            return torch.stack([self.evidence.vjp(_unit(size[0], row))[columns] for row in rows.tolist()])
-        return torch.stack([self.evidence.jvp(_unit(size[1], column))[rows] for column in columns.tolist()], 1)
+            return torch.stack([self.point.vjp(_unit(size[0], row))[columns] for row in rows.tolist()])
+        return torch.stack([self.point.jvp(_unit(size[1], column))[rows] for column in columns.tolist()], 1)
 
     def _moved(self, direction: Tensor) -> Tensor:
         """Return the central difference along a direction, of shape (M,)."""
-        return self.evidence.looped_differences(direction.unsqueeze(0), self.numbers.eps).jacobian[:, 0]
+        return self.point.looped_differences(direction.unsqueeze(0), self.numbers.eps).jacobian[:, 0]
 
 
-def entry_of(evidence: Evidence, mode: Mode, row: int, column: int, step: float) -> tuple[Differences, Tensor]:
+def entry_of(point: Point, mode: Mode, row: int, column: int, step: float) -> tuple[Differences, Tensor]:
     """Return the differences by an input, of shape (M, 1), and an entry of the Jacobian by a mode: ordinary calls."""
-    tangent, cotangent = _unit(evidence.size[1], column), _unit(evidence.size[0], row)
-    slopes = evidence.looped_differences(tangent.unsqueeze(0), step)
-    return slopes, evidence.jvp(tangent)[row] if mode == "forward" else evidence.vjp(cotangent)[column]
+    tangent, cotangent = _unit(point.size[1], column), _unit(point.size[0], row)
+    slopes = point.looped_differences(tangent.unsqueeze(0), step)
+    return slopes, point.jvp(tangent)[row] if mode == "forward" else point.vjp(cotangent)[column]
 
 
 def _unit(size: int, coordinate: int) -> Tensor:

@@ -1,205 +1,365 @@
-"""A function at its leaves: the evidence about it and its derivatives, and what it says against claims about them."""
+"""A function at its leaves, and its derivative there in three ways. Each is computed once, on first use.
+
+A real Jacobian of shape (M, N) in the coordinates of `coordinates.py` holds everything, whatever the dtypes. It is
+computed numerically, by reverse mode and by forward mode: for all directions at once, or one by one if the function
+cannot be batched or the result of the batch is in doubt. The derivative of a function is again a function at a point.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from functools import lru_cache
+from collections.abc import Callable, Collection, Iterator
+from copy import copy
+from functools import cached_property
 from typing import Literal
 
 import torch
+from torch import Tensor
+from torch.nn import functional
 
-from opcheck.derivatives import by_torch
-from opcheck.derivatives.autodiff import Differentiable, Mode, Primal, Pullback, gradient_sum, pushforward
-from opcheck.derivatives.by_torch import CannotAsk
-from opcheck.derivatives.compare import along_one, contradiction, lost_digits
-from opcheck.derivatives.coordinates import same
-from opcheck.derivatives.cotangents import vectors_like, with_gaps
-from opcheck.derivatives.disagreement import Disagreement
-from opcheck.derivatives.errors import excuses_wrong_sign
-from opcheck.derivatives.evidence import MODES, Evidence
-from opcheck.derivatives.gradients import GRADIENT_CLAIMS, attributes, memory_of_cotangents, undefined_cotangents
-from opcheck.derivatives.question import Extent, Request
-from opcheck.derivatives.sparse import DependsOnPattern, OfSparse, are_movable, of_elements
+from opcheck.derivatives import autodiff
+from opcheck.derivatives.autodiff import Differentiable, Mode, Primal, Pullback, Tensors, has_forward, pushforward
+from opcheck.derivatives.batching import FEW, Analytical, Batched, Sweep, by_vmap, sweep
+from opcheck.derivatives.coordinates import same, tensors_of, vector
+from opcheck.derivatives.cotangents import probe, steps, vectors_like, with_gaps
+from opcheck.derivatives.differences import Differences, differences, looped, stencil_points
+from opcheck.derivatives.directions import Colors, Directions, Random
+from opcheck.derivatives.independence import independent_axes
+from opcheck.derivatives.question import AUTO, Coverage, Extent, Request
 
+LARGE = 4096
+"""From how many coordinates of inputs and outputs on ordinary calls, one by one, take less time than a batch."""
+MODES: tuple[Mode, ...] = ("reverse", "forward")
+REVERSE: tuple[Mode, ...] = ("reverse",)
 Step = Literal["rev", "rev with gaps", "fwd", "sum"]
 """From a function to the next: its pullback, for cotangents that may have gaps in memory, its pushforward, or the sum
 of its gradients for cotangents of ones."""
 
-FIRST: dict[str, tuple[tuple[Step, ...], Mode]] = {
-    "backward": ((), "reverse"),
-    "masked": ((), "reverse"),
-    "forward_ad": ((), "forward"),
-    "scalarized_second_order": (("sum",), "reverse"),
-}
-"""The Jacobians that are not named by their modes: of which derivative, and by which mode."""
 
-REVERSE: tuple[Mode, ...] = ("reverse",)
-
-
-@lru_cache(maxsize=64)
-def steps_of(name: str) -> tuple[tuple[Step, ...], Mode] | None:
-    """Return which derivative a name stands for, and by which mode its Jacobian is taken; None if it is no Jacobian.
-
-    `fwd_over_rev` is the Jacobian of the pullback, by forward mode. There may be any number of modes.
-    """
-    last, *before = name.split("_over_")
-    steps: dict[str, Step] = {"rev": "rev", "fwd": "fwd"}
-    if not before or not {last, *before} <= set(steps):
-        return FIRST.get(name)
-    return tuple(steps[mode] for mode in reversed(before)), "reverse" if last == "rev" else "forward"
-
-
-@dataclass
 class Point:
-    """A function at its leaves, with the evidence about it and its derivatives. Each is made once, on first use."""
+    """A function at `leaves`, which require grad and are strided.
 
-    request: Request
-    kind: type[Evidence] = Evidence
-    """What makes evidence. The drop-in moves the leaves themselves."""
-    compared: Extent | None = None
-    """How much of a Jacobian the last comparison is about; None if it was about none."""
-    _evidence: dict[tuple[bool, tuple[Step, ...]], Evidence] = field(default_factory=dict)
+    `modes` are those that the function is claimed to support. One batch covers all of them. `outputs`: those at the
+    leaves, if they are known already. `cotangents`: those that its pullback is taken for; None: random ones.
+    """
 
-    def objection(self, name: str, request: Request | None = None) -> Disagreement | None:
-        """Return why a claim about derivatives does not hold, or None if it does.
+    has_slices = True
+    """Whether the function may turn out to be independent along dims of the leaves."""
+    request: Request | None = None
+    """The question that it was made for; None for a derivative."""
+    elements: Point | None = None
+    """The point of the elements of sparse leaves, once it is made."""
 
-        name: of a Jacobian, as for `steps_of`, or of a claim about gradients, as in GRADIENT_CLAIMS.
-        request: the same function and leaves with other tolerances; default: that of the point.
+    def __init__(
+        self, function: Differentiable, leaves: Tensors, *, coverage: Coverage = AUTO, outputs: Tensors | None = None,
+        modes: Collection[Mode] = MODES, cotangents: Tensors | None = None,
+    ) -> None:  # fmt: skip
+        self.function, self.leaves, self.coverage, self.modes = function, leaves, coverage, modes
+        self._outputs, self._graph, self._cotangents = outputs, outputs, cotangents
+        self._derived: dict[Step, Point] = {}
+        self._numerical: dict[tuple[float, bool], Differences] = {}
+        self._analytical: dict[tuple[Mode, bool], Analytical] = {}
+        self._ordinary: dict[Mode, Tensor] = {}
+        self._swept: Sweep | Literal[False] | None = None  # False: a batch for all modes fails
 
-        Every objection is confirmed one by one before it is made. Fast mode, and leaves whose elements cannot be moved,
-        are left to torch. Raises CannotAsk if it cannot tell; passes on the exceptions of the function.
-        """
-        request = request or self.request
-        self.compared = None
-        movable = are_movable(request.leaves)
-        if request.fast_mode or not movable:
-            try:
-                return self._by_torch(name, request)
-            except CannotAsk:
-                if not movable:
-                    raise
-        try:
-            if name in GRADIENT_CLAIMS:
-                # A sparse tensor has no tangent.
-                return GRADIENT_CLAIMS[name](self.evidence(elements=name == "batched_forward_grad"), request)
-            return self._of_jacobian(name, request)
-        except DependsOnPattern as error:
-            return Disagreement(str(error))
-
-    def lost_digits(self, name: str, request: Request) -> Disagreement | None:
-        """Return why a Jacobian is wrong, or has fewer digits than arithmetic in its dtype allows; None if neither."""
-        steps, mode = _known(name)
-        evidence = self.evidence(*steps)
-        return self._contradiction(evidence, mode, request) or lost_digits(evidence, mode, request)
-
-    def excuses_wrong_sign(self, name: str, request: Request) -> bool:
-        """Tell whether the tolerances would let the negative of a Jacobian pass.
-
-        A claim about no Jacobian, or about tensors that cannot be moved, has none. Passes on the exceptions of the
-        function.
-        """
-        place = steps_of(name)
-        if place is None or not are_movable(request.leaves):
-            return False
-        return excuses_wrong_sign(self.evidence(*place[0]).numerical(request.numbers.eps).jacobian, request.numbers)
-
-    def evidence(self, *steps: Step, elements: bool = True) -> Evidence:
-        """Return the evidence for the function itself (no steps) or for one of its derivatives.
-
-        elements: whether sparse leaves are replaced by their elements, which can be moved.
-        """
-        elements = elements and any(leaf.layout is not torch.strided for leaf in self.request.leaves)
-        if (elements, steps) not in self._evidence:
-            self._evidence[elements, steps] = self._derived(steps, elements) if steps else self._first(elements)
-        return self._evidence[elements, steps]
-
-    def _of_jacobian(self, name: str, request: Request) -> Disagreement | None:
-        steps, mode = _known(name)
-        if name in ("rev_over_rev", "fwd_over_rev"):
-            return self._of_pullback(request, mode)
-        evidence = self.evidence(*steps)
-        strided = all(leaf.layout is torch.strided for leaf in request.leaves)
-        if request.along_one(name) and strided:
-            one = along_one(evidence, mode, request.numbers)
-            if one.holds_closely:
-                return None
-            if request.expected and one.is_far_off:  # ordinary calls: no confirmation is needed
-                return Disagreement("the derivatives along a random direction differ")
-        disagreement = self._contradiction(evidence, mode, request)
-        return memory_of_cotangents(evidence, request) if disagreement is None and name == "backward" else disagreement
-
-    def _of_pullback(self, request: Request, mode: Mode) -> Disagreement | None:
-        """Compare the Jacobians of the pullback, for contiguous and non-contiguous cotangents."""
-        first, *others = request.non_contiguous if request.grad_outputs is None else (False,)
-        evidence = self.evidence("rev with gaps" if first else "rev")
-        disagreement = self._contradiction(evidence, mode, request)
-        if disagreement or mode == "forward":
-            return disagreement
-        for _ in others:
-            # The whole Jacobian is known to be right: that it is the same one, a random direction tells.
-            again = self.evidence("rev with gaps")
-            if not _agree(evidence, again):
-                disagreement = self._contradiction(again, mode, request)
-                if disagreement:
-                    return disagreement
-        return undefined_cotangents(evidence, request) if request.undefined_grad else None
-
-    def _contradiction(self, evidence: Evidence, mode: Mode, request: Request) -> Disagreement | None:
-        disagreement = contradiction(evidence, mode, request)
-        self.compared = evidence.extent
-        return disagreement
-
-    def _by_torch(self, name: str, request: Request) -> Disagreement | None:
-        """Ask torch, and add what its functions leave out of a claim."""
-        disagreement = by_torch.objection(name, request)
-        if disagreement is None and name == "backward":
-            return memory_of_cotangents(self.evidence(elements=False), request)
-        if disagreement is None and name == "grad_dtypes":
-            return attributes(self.evidence(elements=False), request)
-        return disagreement
-
-    def _first(self, elements: bool) -> Evidence:
-        request = of_elements(self.request) if elements else self.request
+    @classmethod
+    def of(cls, request: Request) -> Point:
+        """Return the point of a question. Passes on the exceptions of the function."""
         outputs = request.function(*request.leaves)
         chosen = tuple(index for index, output in enumerate(outputs) if output.requires_grad)
         if not chosen:
             # Nothing has a backward pass: all that could have a derivative must then have none.
             chosen = tuple(i for i, y in enumerate(outputs) if y.is_floating_point() or y.is_complex())
-        tested = tuple(outputs[index] for index in chosen)
-        function, kind = Primal(request.function, chosen), OfSparse if elements else self.kind
-        return kind(function, request.leaves, coverage=request.coverage, outputs=tested, modes=self._modes)
+        point = cls(
+            Primal(request.function, chosen), request.leaves, coverage=request.coverage,
+            outputs=tuple(outputs[index] for index in chosen), modes=MODES if request.forward_ad else REVERSE,
+            cotangents=request.grad_outputs,
+        )  # fmt: skip
+        point.request = request
+        return point
+
+    def derived(self, *steps: Step) -> Point:
+        """Return the point of the function that some steps lead to: itself without any."""
+        if not steps:
+            return self
+        first, *others = steps
+        if first not in self._derived:
+            self._derived[first] = self._stepped(first)
+        return self._derived[first].derived(*others)
+
+    def _stepped(self, step: Step) -> Point:
+        count = len(self.leaves)
+        if step == "sum":
+            total = autodiff.gradient_sum(self.function, self.outputs, count)
+            return type(self)(total, self.leaves, coverage=self.coverage, modes=REVERSE)
+        function: Differentiable
+        if step == "fwd":
+            function, vectors = pushforward(self.function), vectors_like(self.leaves, 1)
+        else:
+            # A pullback has an output for each leaf of its function: to know these takes no call.
+            inner = self.function
+            like = self.leaves[: inner.count] if isinstance(inner, Pullback) else self.outputs
+            function = Pullback(self.function, count)
+            vectors = vectors_like(like, 1) if self._cotangents is None else self._cotangents
+            vectors = tuple(map(with_gaps, vectors)) if step == "rev with gaps" else vectors
+        linear = tuple(v.detach().requires_grad_() for v in vectors)
+        return type(self)(function, (*self.leaves, *linear), coverage=self.coverage, modes=self.modes)
+
+    def graph(self) -> Tensors:
+        """Return the outputs, with a graph that nobody else has.
+
+        A backward pass may spoil what the next one needs, and the values of the outputs. That must not decide what
+        another comparison sees: the first one has the graph of the call that gave the values, each other one its own.
+        """
+        _ = self.value
+        graph, self._graph = self._graph, None
+        return self._called() if graph is None else graph
+
+    def _called(self) -> Tensors:
+        """Return the outputs at the leaves. A function may exchange their memory without a trace: they keep it."""
+        own = [(leaf, leaf.data) for leaf in self.leaves if leaf.layout is torch.strided]
+        outputs = self.function(*self.leaves)
+        for leaf, memory in own:
+            if leaf.data_ptr() != memory.data_ptr():
+                leaf.data = memory
+        return outputs
 
     @property
-    def _modes(self) -> tuple[Mode, ...]:
-        return MODES if self.request.forward_ad else REVERSE
+    def outputs(self) -> Tensors:
+        """The outputs at the leaves, for their shapes and dtypes. What needs a graph takes one: see `graph`."""
+        if self._outputs is None:
+            self._outputs = self._graph = self._called()
+        return self._outputs
 
-    def _derived(self, steps: tuple[Step, ...], elements: bool) -> Evidence:
-        base, step, coverage = self.evidence(*steps[:-1], elements=elements), steps[-1], self.request.coverage
-        kind = OfSparse if elements else self.kind
-        if step == "sum":
-            total = gradient_sum(base.function, base.outputs, len(base.leaves))
-            return kind(total, base.leaves, coverage=coverage, modes=REVERSE)
-        reverse = step != "fwd"
-        like = base.outputs if reverse else base.leaves
-        function: Differentiable
-        function = Pullback(base.function, len(base.leaves)) if reverse else pushforward(base.function)
-        vectors = self.request.grad_outputs if reverse and len(steps) == 1 else None
-        if vectors is None:
-            vectors = vectors_like(like, 1)
-        if step == "rev with gaps":
-            vectors = tuple(with_gaps(v) for v in vectors)
-        linear = tuple(v.detach().requires_grad_() for v in vectors)
-        return kind(function, (*base.leaves, *linear), coverage=coverage, modes=self._modes)
+    @cached_property
+    def value(self) -> Tensor:
+        """The outputs at the leaves, of shape (M,)."""
+        return vector(self.outputs)
+
+    @cached_property
+    def size(self) -> tuple[int, int]:
+        """The shape (M, N) of the Jacobian."""
+        return self.value.numel(), self.coordinates.numel()
+
+    @cached_property
+    def directions(self) -> Directions:
+        """The directions that the Jacobian is compared in.
+
+        Raises TooLarge if a whole one is requested that does not fit into memory.
+        """
+        if self.projections is None:
+            return Directions(self.size, self.leaves)
+        if self.coverage.jacobian == "auto" and all(self.size) and self.has_slices:
+            axes = independent_axes(self.at, self.looped_differences, self.unit, self.leaves, self.outputs)
+            colors = Colors(axes, self.size, self.outputs, self.leaves)
+            if axes and self.coverage.allows_compressed(self.size, sum(colors.counts), colors.of_outputs):
+                return colors
+        return Random(self.size, self.projections)
+
+    @cached_property
+    def projections(self) -> int | None:
+        """The number of random directions on each side; None if the Jacobian is small enough to be whole."""
+        return self.coverage.directions(self.size)
+
+    @cached_property
+    def coordinates(self) -> Tensor:
+        """The coordinates of the leaves, of shape (N,)."""
+        return vector(self.leaves)
+
+    @cached_property
+    def unit(self) -> float:
+        """The rounding unit of the function's arithmetic: that of the coarsest leaf."""
+        return max((torch.finfo(leaf.dtype).eps for leaf in self.leaves), default=0.0)
+
+    @property
+    def chunk(self) -> int:
+        """How many points to evaluate at once."""
+        return self.coverage.chunk(self.size)
+
+    @property
+    def extent(self) -> Extent:
+        """How much of the Jacobian is compared."""
+        return self.directions.extent
+
+    @property
+    def compared(self) -> Extent | None:
+        """How much of it has been compared; None if nothing has, but along one direction."""
+        return self.extent if "directions" in self.__dict__ else None
+
+    @cached_property
+    def along_one(self) -> Point:
+        """The same point, seen along one random direction on each side, which takes a few ordinary calls."""
+        directions = Random(self.size, 1)
+        other = copy(self)
+        other.turn_to(directions)
+        self._graph = None  # which nobody else has
+        return other
+
+    def turn_to(self, directions: Directions) -> None:
+        """Give up the directions for others."""
+        self.directions, self._numerical, self._analytical, self._swept = directions, {}, {}, None
+
+    def at(self, leaves: Tensors) -> Tensors:
+        """Return the outputs at other leaves, without a graph."""
+        with torch.no_grad():
+            return self.function(*leaves)
+
+    def numerical(self, step: float, *, looped: bool = False) -> Differences:
+        """Return the differences along the directions."""
+        looped = looped or self._large
+        if (step, looped) not in self._numerical:
+            of = self.looped_differences if looped else self.batched_differences
+            self._numerical[step, looped] = of(self.directions.moved, step) or self.numerical(step, looped=True)
+        return self._numerical[step, looped]
+
+    def batched_differences(self, along: Tensor, step: float) -> Differences | None:
+        """Return the differences for directions of shape (K, N) from a batch; None if there is none to rely on."""
+        if not all(self.size):  # an empty Jacobian needs no batch
+            return None
+        points = self.coordinates + steps(along, step)
+        try:
+            slopes = differences(sweep(self.function, self.leaves, points, batch=self.chunk).values, step)
+        except Exception:  # it cannot be batched
+            return None
+        return slopes if same(slopes.base, self.value, 1e-6, 1e-6) else None
+
+    def looped_differences(self, along: Tensor, step: float) -> Differences:
+        """Return the differences for directions of shape (K, N), by one call for each point."""
+        points, count = stencil_points(self.coordinates, along, step), len(along)
+        values = looped(self.function, self.leaves, points, 2 * count).view(2 * count, self.size[0])
+        return Differences(values[:count], self.value, values[count:], step)
+
+    def analytical(self, mode: Mode, *, looped: bool = False) -> Analytical:
+        """Return the products of the directions by one of the modes. Passes on the exceptions of the derivative."""
+        looped = looped or self._large
+        if (mode, looped) in self._analytical:
+            return self._analytical[mode, looped]
+        directions, refusal = self.directions, None
+        mix, is_single = directions.mix(mode), directions.sums and directions.count(mode) == 1
+        ordinary = None if is_single else self.ordinary(mode) if self.extent == "full" else self._mixed(mode, mix)
+        derivative = None
+        for batched, rows_of in () if looped or is_single or not all(self.size) else self._batches_for(mode):
+            try:
+                derivative = Analytical.of(rows_of(mode), mode, mix, ordinary, batched)
+            except Exception as error:
+                refusal = error.with_traceback(None)  # whose frames would hold the point
+                continue
+            if derivative.holds(1e4 * self.unit):
+                break
+            derivative = None
+        if derivative is None:
+            rows = (self.vjp_looped if mode == "reverse" else self.jvp_looped)(directions.of(mode))
+            derivative = Analytical.of(rows, mode, mix, ordinary, refusal=refusal)
+        self._analytical[mode, looped] = derivative
+        return derivative
+
+    def _mixed(self, mode: Mode, mix: Tensor) -> Tensor:
+        """Return the product of a sum of the directions, by an ordinary call."""
+        return (self.vjp if mode == "reverse" else self.jvp)(mix @ self.directions.of(mode))
+
+    @property
+    def _large(self) -> bool:
+        """Whether ordinary calls, one by one, take less time than a batch."""
+        return sum(self.size) > LARGE
+
+    def _batches_for(self, mode: Mode) -> Iterator[tuple[Batched, Callable[[Mode], Tensor]]]:
+        if self.directions.count(mode) > FEW:
+            if self.extent != "structured" and (mode == "reverse" or not has_forward(self.function)):
+                yield "points", self._batched  # dual numbers do not nest
+            yield "directions", self._vmapped
+
+    def _size_of(self, mode: Mode) -> int:
+        """Return the number of coordinates of a direction in a mode."""
+        return self.size[0 if mode == "reverse" else 1]
+
+    def _batched(self, mode: Mode) -> Tensor:
+        """Return the vjps or jvps of all directions, from a batch of points. Passes on the exceptions of batching.
+
+        All modes share a batch, unless it fails, or has dual numbers already, which do not nest.
+        """
+        shared = mode in self.modes and len(self.modes) > 1 and not has_forward(self.function)
+        if shared and self._swept is None:
+            try:
+                self._swept = self._sweep(self.modes)
+            except Exception:
+                self._swept = False
+        swept = (shared and self._swept) or self._sweep((mode,))
+        rows = swept.gradients if mode == "reverse" else swept.tangents
+        assert rows is not None
+        return rows[: self.directions.count(mode)]
+
+    def _vmapped(self, mode: Mode) -> Tensor:
+        """Return vjps or jvps of all directions at one point, which may decide control flow. Raises as vmap does."""
+        return (self.vjp_vmapped if mode == "reverse" else self.jvp_vmapped)(self.directions.of(mode))
+
+    def _sweep(self, modes: Collection[Mode]) -> Sweep:
+        """Evaluate at the point, with a tangent and a cotangent in each row. Passes on the exceptions of batching."""
+        rows = max(map(self.directions.count, modes))
+        tangents, cotangents = (  # zeros for what is not needed
+            functional.pad(own, (0, 0, 0, rows - len(own))) if mode in modes else None
+            for mode, own in ((mode, self.directions.of(mode)) for mode in ("forward", "reverse"))
+        )
+        return sweep(
+            self.function, self.leaves, self.coordinates.repeat(rows, 1), batch=self.chunk, tangents=tangents,
+            cotangents=cotangents, outputs=self.outputs,
+        )  # fmt: skip
+
+    def ordinary(self, mode: Mode) -> Tensor:
+        """Return the gradient of shape (N,), or the tangent of shape (M,), by an ordinary call for the `probe`."""
+        if mode not in self._ordinary:
+            size = self.size[0 if mode == "reverse" else 1]
+            self._ordinary[mode] = (self.vjp if mode == "reverse" else self.jvp)(probe(size))
+        return self._ordinary[mode]
+
+    def vjp(self, cotangent: Tensor) -> Tensor:
+        """Return J^T v for a cotangent v of shape (M,), by an ordinary backward pass."""
+        outputs = self.graph()
+        return self.pulled(outputs, tensors_of(cotangent, outputs))
+
+    def pulled(self, outputs: Tensors, cotangents: Tensors) -> Tensor:
+        """Return J^T v of shape (N,), by an ordinary backward pass for outputs that have a graph."""
+        return vector(autodiff.vjp(outputs, self.leaves, cotangents))
+
+    def jvp(self, tangent: Tensor) -> Tensor:
+        """Return J u for a tangent u of shape (N,), by an ordinary call in forward mode."""
+        points = tuple(leaf.detach() for leaf in self.leaves)
+        return vector(pushforward(self.function)(*points, *tensors_of(tangent, self.leaves)))
+
+    def vjp_looped(self, cotangents: Tensor) -> Tensor:
+        """Return V J for cotangents V of shape (K, M), by an ordinary backward pass for each, all on one graph."""
+        outputs = self.graph()
+        rows = zip(*(own.unbind() for own in tensors_of(cotangents, outputs)), strict=True)
+        return _stacked([self.pulled(outputs, row) for row in rows], self.size[1])
+
+    def jvp_looped(self, tangents: Tensor) -> Tensor:
+        """Return U J^T for tangents U of shape (K, N), by an ordinary call in forward mode for each."""
+        return _stacked([self.jvp(row) for row in tangents], self.size[0])
+
+    def vjp_vmapped(self, cotangents: Tensor) -> Tensor:
+        """Return V J for cotangents V of shape (K, M), by `torch.func.vmap` of an ordinary backward pass.
+
+        Passes on the exceptions of batching.
+        """
+        outputs = self.graph()
+        return by_vmap(lambda *v: autodiff.vjp(outputs, self.leaves, v), cotangents, outputs, self.chunk)
+
+    def jvp_vmapped(self, tangents: Tensor) -> Tensor:
+        """Return U J^T for tangents U of shape (K, N), by `torch.func.vmap` of forward mode. Raises as vmap does."""
+        points = tuple(leaf.detach() for leaf in self.leaves)
+        push = autodiff.Pushforward(autodiff.transformed(self.function), transform=True)
+        return by_vmap(lambda *t: push(*points, *t), tangents, points, self.chunk)
+
+    def vjp_by_jacobian(self, cotangents: Tensor) -> Tensor:
+        """Return V J for cotangents V of shape (K, M) or (M,): from the Jacobian if it is whole, else one by one."""
+        if self.projections is None:
+            return cotangents @ self.analytical("reverse").jacobian
+        return self.vjp(cotangents) if cotangents.dim() == 1 else self.vjp_looped(cotangents)
+
+    def jvp_by_jacobian(self, tangents: Tensor) -> Tensor:
+        """Return U J^T for tangents U of shape (K, N) or (N,): from the Jacobian if it is whole, else one by one."""
+        if self.projections is None:
+            return tangents @ self.analytical("forward").jacobian.T
+        return self.jvp(tangents) if tangents.dim() == 1 else self.jvp_looped(tangents)
 
 
-def _known(name: str) -> tuple[tuple[Step, ...], Mode]:
-    place = steps_of(name)
-    assert place is not None, name
-    return place
-
-
-def _agree(one: Evidence, other: Evidence) -> bool:
-    got, expected, values = other.ordinary_reverse, one.ordinary_reverse, one.value
-    rounding = 1e4 * one.unit
-    size = float(one.analytical("reverse").jacobian.abs().sum())
-    return same(values, other.value, rounding, rounding) and same(got, expected, rounding, rounding * size)
+def _stacked(rows: list[Tensor], size: int) -> Tensor:
+    return torch.stack(rows) if rows else torch.zeros(0, size, dtype=torch.float64)

@@ -20,7 +20,7 @@ from opcheck.derivatives.autodiff import Differentiable, GradientSum, Primal, Pu
 from opcheck.derivatives.batching import Batched
 from opcheck.derivatives.cotangents import steps
 from opcheck.derivatives.differences import Differences, differences, looped
-from opcheck.derivatives.evidence import Evidence
+from opcheck.derivatives.point import Point
 from opcheck.derivatives.question import Function, Request
 
 LAYOUTS = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
@@ -241,18 +241,12 @@ def ones_like(tensor: Tensor) -> Tensor:
     return Pattern.of(plain).of_elements(torch.ones(tensor.shape, dtype=tensor.dtype, device=tensor.device))
 
 
-def of_elements(request: Request) -> Request:
-    """Return the same question about a function of strided tensors. The leaves of a request may be sparse."""
-    function = OfElements(request.function, request.leaves, request.masked)
-    return request.with_(function=function, leaves=function.elements)
-
-
 class DependsOnPattern(Exception):
     """The outputs of a function have other shapes where other elements are specified. The text says so."""
 
 
-class OfSparse(Evidence):
-    """The derivative of a function made by `of_elements`, or of a derivative of it."""
+class OfSparse(Point):
+    """A function of the elements of sparse tensors, or a derivative of it, at a point."""
 
     has_slices = False  # the elements of a sparse tensor are no slices of memory
 
@@ -266,13 +260,13 @@ class OfSparse(Evidence):
         assert isinstance(primal, Primal)
         assert isinstance(primal.function, OfElements)
         own = primal.function
-        points = self.point + steps(along, step)
+        points = self.coordinates + steps(along, step)
         if not own.masked:
             own.expect_same_shapes()
             function = _with_primal(self.function, replace(primal, function=own.everywhere))
             return differences(looped(function, self.leaves, points, len(points)), step)
         fixed = own.fixed
-        points[:, : len(fixed)] = torch.where(fixed, self.point[: len(fixed)], points[:, : len(fixed)])
+        points[:, : len(fixed)] = torch.where(fixed, self.coordinates[: len(fixed)], points[:, : len(fixed)])
         # Points that are alike, since nothing depends on what moves, take one call.
         distinct, place = (
             torch.unique(points, dim=0, return_inverse=True) if all(points.shape) else (points, slice(None))
@@ -284,8 +278,14 @@ class OfSparse(Evidence):
 
     def jvp_vmapped(self, tangents: Tensor) -> Tensor:
         """Return U J^T for tangents U of shape (K, N). Passes on the exceptions of forward mode and of batching."""
-        self.ordinary_forward  # noqa: B018 - torch has no sparse dual tensors, and here it says so
+        self.ordinary("forward")  # torch has no sparse dual tensors, and here it says so
         return super().jvp_vmapped(tangents)
+
+
+def of_elements(request: Request) -> Point:
+    """Return the point of the same function as one of strided tensors. The leaves of the request may be sparse."""
+    function = OfElements(request.function, request.leaves, request.masked)
+    return OfSparse.of(request.with_(function=function, leaves=function.elements))
 
 
 def _with_primal(function: Differentiable, primal: Primal) -> Differentiable:

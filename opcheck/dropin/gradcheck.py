@@ -1,4 +1,4 @@
-"""`gradcheck` and `gradgradcheck` as torch has them, on batched evidence: another import, everything else the same."""
+"""`gradcheck` and `gradgradcheck` as torch has them, on batched point: another import, everything else the same."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch.autograd import gradgradcheck as torch_gradgradcheck
 from torch.autograd.gradcheck import GradcheckError as TorchGradcheckError
 
 from opcheck.derivatives.disagreement import Disagreement
-from opcheck.derivatives.evidence import Evidence
+from opcheck.derivatives.point import Point
 from opcheck.derivatives.question import Numbers, Request
 from opcheck.dropin.in_place import OutputsChange, first_order, second_order, watched
 from opcheck.dropin.objections import Claims, is_remark, objections
@@ -111,11 +111,11 @@ def gradcheck(
     numbers = Numbers(eps, atol, rtol, nondet_tol)
     request = Request(_function(func, values), _leaves(values), numbers, forward_ad=check_forward_ad)
     with watched(values) as is_changed:
-        evidence = first_order(request)
+        point = first_order(request)
     if is_changed():
         return by_torch()
-    _check_outputs(evidence)
-    return _verdict(objections(evidence, request, claims), raise_exception)
+    _check_outputs(point)
+    return _verdict(objections(point, request, claims), raise_exception)
 
 
 def gradgradcheck(
@@ -179,10 +179,10 @@ def gradgradcheck(
     numbers = Numbers(eps, atol, rtol, nondet_tol)
     request = Request(_function(func, values), _leaves(values), numbers, grad_outputs=cotangents, forward_ad=False)
     with watched(values) as is_changed:
-        evidence = second_order(request, gen_non_contig_grad_outputs)
+        point = second_order(request, gen_non_contig_grad_outputs)
     if is_changed():
         return by_torch()
-    return _verdict(objections(evidence, request, claims), raise_exception)
+    return _verdict(objections(point, request, claims), raise_exception)
 
 
 class ChangedOutputsError(GradcheckError, AssertionError):
@@ -272,9 +272,9 @@ def _check_inputs(values: tuple[Any, ...]) -> None:
             )
 
 
-def _check_outputs(evidence: Evidence) -> None:
+def _check_outputs(point: Point) -> None:
     """Refuse layouts whose cotangents nobody can make, in the words of torch."""
-    for output in evidence.outputs:
+    for output in point.outputs:
         if output.layout is not torch.strided:
             kind = "MKLDNN" if output.layout is torch._mkldnn else "Sparse"  # type: ignore[attr-defined]
             raise ValueError(

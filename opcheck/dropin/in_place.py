@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -14,18 +13,16 @@ from opcheck.derivatives.batching import Batched, sweep
 from opcheck.derivatives.coordinates import located, shares_memory, split, tensors_of, vector
 from opcheck.derivatives.cotangents import probe, steps
 from opcheck.derivatives.differences import Differences, differences
-from opcheck.derivatives.evidence import Evidence
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.question import Request
 
 FEW = 4
 """Up to how many directions ordinary calls on the caller's own tensors take less time than a batch of copies."""
-T = TypeVar("T")
 Kind = tuple[torch.Size, torch.dtype]
 """The shape and the dtype of an output."""
 
 
-class InPlace(Evidence):
+class InPlace(Point):
     """Evidence whose numerical side moves the leaves themselves, unless moving copies comes to the same.
 
     A function may read a leaf in another way than as its argument: a captured parameter, a tensor that is given twice,
@@ -37,9 +34,9 @@ class InPlace(Evidence):
     _alone = False
     """Whether batches of points were given up: what one step needs, the others need too."""
 
-    def on_graph(self, use: Callable[[Tensors], T]) -> T:
-        """Return `use(outputs)`. All looks share the graph of the first call, as those of torch do."""
-        return use(self.outputs)
+    def graph(self) -> Tensors:
+        """Return the outputs: all looks share the graph of the first call, as those of torch do."""
+        return self.outputs
 
     def batched_differences(self, along: Tensor, step: float) -> Differences | None:
         """Return the differences from a batch of copies; None if it fails, or is about another function."""
@@ -60,7 +57,7 @@ class InPlace(Evidence):
     def _of_batch(self, along: Tensor, step: float) -> Differences | None:
         weights = probe(len(along), 2)
         one = (weights @ along * step).unsqueeze(0)
-        points = self.point + torch.cat([one, steps(along, step)])
+        points = self.coordinates + torch.cat([one, steps(along, step)])
         try:
             values = sweep(self.function, self.leaves, points, batch=self.chunk).values
         except Exception:  # it cannot be batched
@@ -117,17 +114,16 @@ class InPlace(Evidence):
         return super().jvp_looped(tangents) if all(self.size) else tangents.new_zeros(len(tangents), self.size[0])
 
 
-def first_order(request: Request) -> Evidence:
+def first_order(request: Request) -> Point:
     """Return the evidence for a function."""
-    return Point(request, InPlace).evidence()
+    return InPlace.of(request)
 
 
-def second_order(request: Request, gaps: bool) -> Evidence:
+def second_order(request: Request, gaps: bool) -> Point:
     """Return the evidence for the pullback. Cotangents that are given and do not require grad are constant."""
-    point, cotangents = Point(request, InPlace), request.grad_outputs
+    base, cotangents = InPlace.of(request), request.grad_outputs
     if cotangents is None:
-        return point.evidence("rev with gaps" if gaps else "rev")
-    base = point.evidence()
+        return base.derived("rev with gaps" if gaps else "rev")
     fixed = tuple(None if v.requires_grad else v for v in cotangents)
     leaves = (*base.leaves, *(v for v in cotangents if v.requires_grad))
     return InPlace(Pullback(base.function, len(base.leaves), fixed=fixed), leaves, modes=base.modes)

@@ -14,16 +14,15 @@ from torch import Tensor
 from torch.autograd import gradcheck as torch_gradcheck
 from torch.autograd.gradcheck import GradcheckError as TorchGradcheckError
 
-from opcheck.derivatives.autodiff import Mode, Tensors, vjp
+from opcheck.derivatives.autodiff import Mode, vjp
 from opcheck.derivatives.by_torch import ALL_OFF, FORWARD, WITHOUT_JACOBIAN
+from opcheck.derivatives.claims import OF_GRADIENTS
 from opcheck.derivatives.compare import Comparison, contradiction, lost_digits
 from opcheck.derivatives.coordinates import blocks, same, tensors_of, vector
 from opcheck.derivatives.cotangents import probe
 from opcheck.derivatives.disagreement import Disagreement
 from opcheck.derivatives.errors import excess
-from opcheck.derivatives.evidence import Evidence
 from opcheck.derivatives.gradients import (
-    GRADIENT_CLAIMS,
     attributes,
     is_cancellation,
     nondeterminism,
@@ -31,6 +30,7 @@ from opcheck.derivatives.gradients import (
     undefined_tangents,
 )
 from opcheck.derivatives.naming import NOT_LINEAR
+from opcheck.derivatives.point import Point
 from opcheck.derivatives.question import Request
 from opcheck.dropin.in_place import restored
 
@@ -62,14 +62,14 @@ class Claims:
     batched_forward_grad: bool = False
 
 
-def objections(evidence: Evidence, request: Request, claims: Claims) -> Iterator[Disagreement]:
+def objections(point: Point, request: Request, claims: Claims) -> Iterator[Disagreement]:
     """Yield what contradicts the claims, in the order of torch, each computed when it is asked for.
 
     Passes on the exceptions of the function and of its derivatives.
     """
-    evidence.numerical(request.numbers.eps)  # first of all: the function may raise, or its outputs may change
-    some = any(output.requires_grad for output in evidence.outputs)
-    looks: tuple[tuple[bool, Callable[[Evidence, Request], Disagreement | None]], ...] = (
+    point.numerical(request.numbers.eps)  # first of all: the function may raise, or its outputs may change
+    some = any(output.requires_grad for output in point.outputs)
+    looks: tuple[tuple[bool, Callable[[Point, Request], Disagreement | None]], ...] = (
         (not some, _not_zero),
         (some and claims.backward_ad and claims.grad_dtypes, _dtypes),
         (some and claims.backward_ad, _nondeterminism),
@@ -83,7 +83,7 @@ def objections(evidence: Evidence, request: Request, claims: Claims) -> Iterator
         (some and claims.backward_ad and claims.undefined_grad, _undefined_cotangents),
     )
     for wanted, look in looks:
-        objection = look(evidence, request) if wanted else None
+        objection = look(point, request) if wanted else None
         if objection is not None:
             yield objection
 
@@ -101,33 +101,33 @@ def _begin_with(sentence: str, disagreement: Disagreement | None) -> Disagreemen
     return disagreement and replace(disagreement, text=f"{sentence}\n{disagreement.text}")
 
 
-def _jacobian(evidence: Evidence, request: Request, mode: Mode) -> Disagreement | None:
-    comparison = Comparison.of(evidence, mode, request.numbers)
+def _jacobian(point: Point, request: Request, mode: Mode) -> Disagreement | None:
+    comparison = Comparison.of(point, mode, request.numbers)
     if comparison.agrees and comparison.has_all_digits:  # as almost always
         return None
-    disagreement = contradiction(evidence, mode, request) or lost_digits(evidence, mode, request)
+    disagreement = contradiction(point, mode, request) or lost_digits(point, mode, request)
     if disagreement is None or is_remark(disagreement) or NOT_LINEAR[mode] in disagreement.text:  # torch passes these
         return disagreement
-    return _begin_with(_place(evidence, request, mode, disagreement), disagreement)
+    return _begin_with(_place(point, request, mode, disagreement), disagreement)
 
 
-def _place(evidence: Evidence, request: Request, mode: Mode, disagreement: Disagreement) -> str:
+def _place(point: Point, request: Request, mode: Mode, disagreement: Disagreement) -> str:
     """Return the sentence of torch for the first block that differs.
 
     torch looks at the imaginary parts of complex outputs first, then at the real ones; in forward mode, of inputs.
     """
-    sides = evidence.outputs, evidence.leaves
+    sides = point.outputs, point.leaves
     how = "computed with forward mode " if mode == "forward" else ""
     text = "Jacobian {}mismatch for output {} with respect to input {},"
-    if evidence.projections is not None:
+    if point.projections is not None:
         if disagreement.worst:
             return text.format(how, disagreement.worst[0].output, disagreement.worst[0].leaf)
         return text.format(how, 0, 0) if len(sides[0]) == len(sides[1]) == 1 else f"Jacobian {how}mismatch,"
     jacobians = (
-        evidence.analytical(mode, looped=True).jacobian,
-        evidence.numerical(request.numbers.eps, looped=True).jacobian,
+        point.analytical(mode, looped=True).jacobian,
+        point.numerical(request.numbers.eps, looped=True).jacobian,
     )
-    wrong = blocks(excess(*jacobians, evidence.leaves, request.numbers) > 0, *sides)
+    wrong = blocks(excess(*jacobians, point.leaves, request.numbers) > 0, *sides)
     for part, first in (("imaginary", 1), ("real", 0)):
         for i, j in product(range(len(sides[0])), range(len(sides[1]))):
             split = sides[0][i] if mode == "reverse" else sides[1][j]
@@ -139,10 +139,10 @@ def _place(evidence: Evidence, request: Request, mode: Mode, disagreement: Disag
     raise AssertionError("no block of the Jacobian differs")
 
 
-def _not_zero(evidence: Evidence, request: Request) -> Disagreement | None:
+def _not_zero(point: Point, request: Request) -> Disagreement | None:
     """Given that no output requires grad, return that the function depends on its inputs nevertheless, or None."""
     for looped in (False, True):
-        jacobian = evidence.numerical(request.numbers.eps, looped=looped).jacobian
+        jacobian = point.numerical(request.numbers.eps, looped=looped).jacobian
         if not bool(jacobian.any()):
             return None
     return Disagreement(
@@ -151,8 +151,8 @@ def _not_zero(evidence: Evidence, request: Request) -> Disagreement | None:
     )
 
 
-def _dtypes(evidence: Evidence, request: Request) -> Disagreement | None:
-    disagreement = attributes(evidence, request)
+def _dtypes(point: Point, request: Request) -> Disagreement | None:
+    disagreement = attributes(point, request)
     return (
         _begin_with("Gradient has dtype mismatch", disagreement)
         if disagreement and "has the dtype" in disagreement.text
@@ -160,26 +160,25 @@ def _dtypes(evidence: Evidence, request: Request) -> Disagreement | None:
     )
 
 
-def _nondeterminism(evidence: Evidence, request: Request) -> Disagreement | None:
-    disagreement = nondeterminism(
-        evidence, request, min(REPEATS, max(1, evidence.size[0]))
-    )  # torch: once for each output
+def _nondeterminism(point: Point, request: Request) -> Disagreement | None:
+    disagreement = nondeterminism(point, request, min(REPEATS, max(1, point.size[0])))  # torch: once for each output
     return _begin_with(REENTRANT.format(request.numbers.nondeterminism), disagreement)
 
 
-def _together(evidence: Evidence, request: Request) -> Disagreement | None:
+def _together(point: Point, request: Request) -> Disagreement | None:
     """Return that one backward pass for all outputs is not the sum of those for each, or None if it is."""
-    if len(evidence.outputs) < 2 or not all(evidence.size):
+    if len(point.outputs) < 2 or not all(point.size):
         return None
     # Terms that cancel in one pass and not in the other cost up to half of the digits, as in svd_lowrank.
-    each, rounding = evidence.ordinary_reverse, evidence.unit**0.5
-    cotangent = probe(evidence.size[0])
-    together = evidence.on_graph(lambda outputs: vector(vjp(outputs, evidence.leaves, tensors_of(cotangent, outputs))))
+    each, rounding = point.ordinary("reverse"), point.unit**0.5
+    cotangent = probe(point.size[0])
+    outputs = point.graph()
+    together = vector(vjp(outputs, point.leaves, tensors_of(cotangent, outputs)))
     scale = float(each.abs().nan_to_num(nan=0.0, posinf=0.0).max())
-    random = request.numbers.nondeterminism * (1 + len(evidence.outputs))  # by how much as many passes may differ
+    random = request.numbers.nondeterminism * (1 + len(point.outputs))  # by how much as many passes may differ
     if same(together, each, rounding, rounding * scale + random):
         return None
-    if is_cancellation(together, each, evidence.vjp_by_jacobian(cotangent), evidence):
+    if is_cancellation(together, each, point.vjp_by_jacobian(cotangent), point):
         return None
     return Disagreement(
         "one backward pass for all outputs does not give the sum of those for each: off by up to "
@@ -187,36 +186,32 @@ def _together(evidence: Evidence, request: Request) -> Disagreement | None:
     )
 
 
-def _undefined_tangents(evidence: Evidence, request: Request) -> Disagreement | None:
+def _undefined_tangents(point: Point, request: Request) -> Disagreement | None:
     return _begin_with(
-        "Mismatch in tangent values for output with an undefined tangent", undefined_tangents(evidence, request)
+        "Mismatch in tangent values for output with an undefined tangent", undefined_tangents(point, request)
     )
 
 
-def _undefined_cotangents(evidence: Evidence, request: Request) -> Disagreement | None:
-    disagreement = undefined_cotangents(evidence, request)
+def _undefined_cotangents(point: Point, request: Request) -> Disagreement | None:
+    disagreement = undefined_cotangents(point, request)
     if disagreement is None:
         return None
     warnings.warn(BREAKING, stacklevel=2)
     return _begin_with((UNHANDLED if disagreement.kind == "refused" else NOT_ZERO) + NOTES, disagreement)
 
 
-def _zero_cotangents(evidence: Evidence, request: Request) -> Disagreement | None:
+def _zero_cotangents(point: Point, request: Request) -> Disagreement | None:
     """Return which gradient for cotangents of zeros is not zero, or not of the kind of its input, or None."""
-
-    def compare(outputs: Tensors) -> Disagreement | None:
-        differentiable = [output for output in outputs if output.requires_grad]
-        gradients = torch.autograd.grad(
-            differentiable, evidence.leaves, [torch.zeros_like(y) for y in differentiable],
-            retain_graph=True, allow_unused=True,
-        )  # fmt: skip
-        for index, (gradient, leaf) in enumerate(zip(gradients, evidence.leaves, strict=True)):
-            said = "" if gradient is None else _unlike(gradient, leaf)
-            if said:
-                return Disagreement(f"{said}\nthis is the gradient of input {index}")
-        return None
-
-    return evidence.on_graph(compare)
+    differentiable = [output for output in point.graph() if output.requires_grad]
+    gradients = torch.autograd.grad(
+        differentiable, point.leaves, [torch.zeros_like(y) for y in differentiable],
+        retain_graph=True, allow_unused=True,
+    )  # fmt: skip
+    for index, (gradient, leaf) in enumerate(zip(gradients, point.leaves, strict=True)):
+        said = "" if gradient is None else _unlike(gradient, leaf)
+        if said:
+            return Disagreement(f"{said}\nthis is the gradient of input {index}")
+    return None
 
 
 def _unlike(gradient: Tensor, leaf: Tensor) -> str:
@@ -239,19 +234,19 @@ def _most(tensor: Tensor) -> str:
     return f"{float(tensor.detach().abs().max()):.4g}"
 
 
-def _batched(evidence: Evidence, request: Request, check: str, **flags: Any) -> Disagreement | None:
+def _batched(point: Point, request: Request, check: str, **flags: Any) -> Disagreement | None:
     """Return why a derivative cannot be vmapped, or None if it can: by `torch.func.vmap`, or by that of gradcheck."""
     mode: Mode = "reverse" if check == "batched_grad" else "forward"
-    if evidence.analytical(mode).batched:  # the Jacobian that was compared is itself a vmapped derivative
+    if point.analytical(mode).batched:  # the Jacobian that was compared is itself a vmapped derivative
         return None
-    disagreement = GRADIENT_CLAIMS[check](evidence, request)
+    disagreement = OF_GRADIENTS[check](point, request)
     if disagreement is None:
         return None
     try:
-        with restored(evidence.leaves), torch.random.fork_rng(devices=()), warnings.catch_warnings():
+        with restored(point.leaves), torch.random.fork_rng(devices=()), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             parameters = {**ALL_OFF, **WITHOUT_JACOBIAN, **flags, f"check_{check}": True}
-            torch_gradcheck(evidence.function, evidence.leaves, **parameters)
+            torch_gradcheck(point.function, point.leaves, **parameters)
     except TorchGradcheckError as error:
         return replace(disagreement, text=f"{error}\n\ntorch.func.vmap: {disagreement.text}")
     return None

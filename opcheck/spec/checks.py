@@ -48,7 +48,7 @@ BUILTIN = (
     CheckKind(
         "batched_grad",
         "the vmapped vjp equals the loop over it",
-        "opcheck.checks.jacobian.batched:check",
+        "opcheck.checks.jacobian.compare:check",
         "check_batched_grad",
         needs=("backward", "batched_grad"),
         rests_on=(*BASIC, "backward"),
@@ -56,7 +56,7 @@ BUILTIN = (
     CheckKind(
         "batched_forward_grad",
         "the vmapped jvp equals the loop over it",
-        "opcheck.checks.jacobian.batched:check",
+        "opcheck.checks.jacobian.compare:check",
         "check_batched_forward_grad",
         needs=("forward_ad", "batched_forward_grad"),
         rests_on=(*BASIC, "forward_ad"),
@@ -64,7 +64,7 @@ BUILTIN = (
     CheckKind(
         "undefined_grad",
         "undefined cotangents and tangents are treated as zeros",
-        "opcheck.checks.jacobian.undefined_grad:check",
+        "opcheck.checks.jacobian.compare:check",
         "check_undefined_grad",
         needs=("backward", "undefined_grad"),
         rests_on=(*BASIC, "backward", "forward_ad"),

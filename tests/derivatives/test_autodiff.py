@@ -142,7 +142,7 @@ def test_the_third_derivative_in_reverse_mode_throughout_is_the_closed_form(dtyp
 @pytest.mark.parametrize("mode", ["reverse", "forward"])
 @STEPS
 def test_a_third_derivative_in_any_mix_of_modes_is_the_jacobian_of_the_closed_form(steps, mode, dtype):
-    evidence = point(quartic, leaf(2, dtype=dtype)).evidence(*steps)
+    evidence = point(quartic, leaf(2, dtype=dtype)).derived(*steps)
     expected = real_jacobian(SECOND_ORDER[steps], evidence.leaves)
     for looped in (False, True):
         torch.testing.assert_close(evidence.analytical(mode, looped=looped).jacobian, expected, rtol=1e-10, atol=1e-10)
@@ -160,7 +160,7 @@ def test_second_derivatives_are_the_same_where_no_gradients_are_recorded(steps, 
 
 
 def point(function, *leaves):
-    return Point(Request(function, leaves, DOUBLE))
+    return Point.of(Request(function, leaves, DOUBLE))
 
 
 FUNCTIONS = {

@@ -8,6 +8,7 @@ from operators.corpus import LOW_ACCURACY
 from operators.corpus_numbers import SQUARE
 
 from opcheck.derivatives import Request
+from opcheck.derivatives.claims import lost_digits, objection
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.question import BY_PRECISION, DOUBLE
 
@@ -19,13 +20,15 @@ JACOBIANS = ("backward", "forward_ad", "rev_over_rev", "fwd_over_rev")
 
 
 def ask(check, function, *leaves, derivative="backward", **more):
-    point = Point(Request(function, leaves, DOUBLE, **more))
-    return point.lost_digits(derivative, point.request) if check == "accuracy" else point.objection(check)
+    point = Point.of(Request(function, leaves, DOUBLE, **more))
+    if check == "accuracy":
+        return lost_digits(derivative, point.request, point)
+    return objection(check, point.request, point)
 
 
-def lost_digits(check, function, *leaves):
+def digits_lost(check, function, *leaves):
     request = Request(function, leaves, DOUBLE)
-    return Point(request).lost_digits(check, request)
+    return lost_digits(check, request, Point.of(request))
 
 
 def at(*values, dtype=REAL):
@@ -118,7 +121,7 @@ def test_what_is_not_linear_is_found_in_single_precision(dtype):
     function = one_input(lambda x: 2 * x, lambda x, v: 2 * v * few(v), lambda x, t: 2 * t * few(t))
     for check in ("backward", "forward_ad"):
         asked = Request(function, (leaf(4, dtype=dtype),), BY_PRECISION[dtype])
-        assert "not linear" in Point(asked).objection(check).text
+        assert "not linear" in objection(check, asked).text
 
 
 def test_what_is_not_linear_within_the_tolerance_is_no_reason():
@@ -135,10 +138,10 @@ def test_errors_within_the_tolerance_for_each_unit_may_add_up():
 def test_names_are_those_of_the_outputs_and_not_of_the_gradients_of_second_order():
     x = leaf(3)
     named = Request(lambda x: (faulty.second_order_wrong(x),), (x,), DOUBLE, names=(".loss",))
-    found = Point(named).objection("rev_over_rev")
+    found = objection("rev_over_rev", named)
     assert found.kind == "wrong"
     assert ".loss" not in found.text
-    assert ".loss" in Point(named.with_(function=lambda x: (faulty.wrong_sign(x),))).objection("backward").text
+    assert ".loss" in objection("backward", named.with_(function=lambda x: (faulty.wrong_sign(x),))).text
 
 
 # kinks
@@ -205,7 +208,7 @@ COARSE = {"backward": awkward.coarse_gradient, "forward_ad": awkward.coarse_tang
 def test_a_factor_in_single_precision_loses_digits(check, dtype):
     function = lambda x: (COARSE[check](x),)  # noqa: E731
     assert ask(check, function, leaf(4, dtype=dtype)) is None
-    found = lost_digits(check, function, leaf(4, dtype=dtype))
+    found = digits_lost(check, function, leaf(4, dtype=dtype))
     assert found.kind == "low accuracy"
     assert "single precision" in found.text
     assert "d output 0[" in found.text
@@ -226,8 +229,8 @@ def entry(name):
 )
 def test_all_of_a_derivative_in_single_precision_loses_digits(name, check, dtype):
     request = entry(name).request(dtype)
-    assert Point(request).objection(check) is None
-    assert Point(request).lost_digits(check, request).kind == "low accuracy"
+    assert objection(check, request) is None
+    assert lost_digits(check, request, Point.of(request)).kind == "low accuracy"
 
 
 @BOTH
@@ -238,21 +241,21 @@ def test_all_of_a_derivative_in_single_precision_loses_digits(name, check, dtype
 )
 def test_full_precision_loses_none(function, check, dtype):
     assert ask(check, function, leaf(3, dtype=dtype)) is None
-    assert lost_digits(check, function, leaf(3, dtype=dtype)) is None
+    assert digits_lost(check, function, leaf(3, dtype=dtype)) is None
 
 
 @pytest.mark.parametrize("check", JACOBIANS)
 def test_single_precision_of_the_leaves_themselves_loses_none(check):
     request = Request(lambda x: (x.exp(),), (leaf(3, dtype=torch.float32),), BY_PRECISION[torch.float32])
-    assert Point(request).objection(check) is None
-    assert Point(request).lost_digits(check, request) is None
+    assert objection(check, request) is None
+    assert lost_digits(check, request, Point.of(request)) is None
 
 
 def test_a_coarse_formula_in_single_precision_loses_digits():
     coarse = one_input(lambda x: x * x, lambda x, v: v * 2 * x * 1.005)
     request = Request(coarse, (leaf(4, dtype=torch.float32),), BY_PRECISION[torch.float32])
-    assert Point(request).objection("backward") is None
-    assert Point(request).lost_digits("backward", request).kind == "low accuracy"
+    assert objection("backward", request) is None
+    assert lost_digits("backward", request, Point.of(request)).kind == "low accuracy"
 
 
 # batching rules
@@ -412,7 +415,7 @@ def test_noise_and_kinks_below_atol_are_no_objection(name, check):
     x = leaf(4)
     point = x.detach().clone()
     function = lambda x: (NOISY[name](x, point),)  # noqa: E731
-    found = lost_digits("backward", function, x) if check == "accuracy" else ask(check, function, x)
+    found = digits_lost("backward", function, x) if check == "accuracy" else ask(check, function, x)
     assert found is None or (found.kind == "inconclusive" and check == "rev_over_rev")  # kinks of f are jumps of f'
 
 

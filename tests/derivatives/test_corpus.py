@@ -9,6 +9,7 @@ from operators.looped import forward_jacobian, reverse_jacobian, to_real
 from opcheck.derivatives import by_torch
 from opcheck.derivatives.autodiff import vjp
 from opcheck.derivatives.by_torch import CannotAsk
+from opcheck.derivatives.claims import lost_digits, objection
 from opcheck.derivatives.point import Point
 
 # tests/derivatives/test_by_torch.py has what is to be known of torch by day.
@@ -33,7 +34,7 @@ def answer(engine, check, entry, dtype):
     torch.manual_seed(0)
     request = entry.request(dtype)
     try:
-        return by_torch.objection(check, request) if engine == "torch" else Point(request).objection(check)
+        return by_torch.objection(check, request) if engine == "torch" else objection(check, request)
     except Exception as error:
         return error
 
@@ -169,10 +170,10 @@ def recipe(leaf):
 def digits_lost(entry, dtype):
     """Return the checks whose Jacobians have lost digits."""
     request, lost = entry.request(dtype), set()
-    point = Point(request)
+    point = Point.of(request)
     for check in JACOBIANS:
         try:
-            objection = point.lost_digits(check, request)
+            objection = lost_digits(check, request, point)
         except Exception:
             continue
         lost |= {check} if objection is not None and objection.kind == "low accuracy" else set()

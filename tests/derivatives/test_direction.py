@@ -6,7 +6,7 @@ from operators import awkward, orders
 
 from opcheck.derivatives.autodiff import Primal, Pullback, Pushforward
 from opcheck.derivatives.compare import along_one
-from opcheck.derivatives.evidence import Evidence
+from opcheck.derivatives.point import Point
 from opcheck.derivatives.question import BY_PRECISION, DOUBLE
 
 BOTH = pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
@@ -19,7 +19,7 @@ def leaf(*shape, dtype=torch.float64, seed=0):
 
 
 def evidence(function, *leaves):
-    return Evidence(Primal(lambda *x: (function(*x),), (0,)), leaves)
+    return Point(Primal(lambda *x: (function(*x),), (0,)), leaves)
 
 
 @BOTH
@@ -48,16 +48,16 @@ def test_a_single_wrong_entry_of_a_derivative_is_doubted(entry, dtype):
 @pytest.mark.parametrize("derivative", [lambda f: Pullback(f, 1), Pushforward])
 def test_the_derivative_of_a_derivative_holds(derivative, dtype):
     function = derivative(Primal(lambda x: (x.exp() * x,), (0,)))
-    found = Evidence(function, (leaf(3, dtype=dtype), leaf(3, dtype=dtype, seed=1)))
+    found = Point(function, (leaf(3, dtype=dtype), leaf(3, dtype=dtype, seed=1)))
     assert along_one(found, "reverse", DOUBLE).holds_closely
 
 
 @BOTH
 def test_a_wrong_third_derivative_is_doubted_and_no_other(dtype):
     function = Primal(lambda x: (awkward.cube_wrong_at_third_order(x),), (0,))
-    second = Evidence(Pullback(function, 1), (leaf(3, dtype=dtype), leaf(3, dtype=dtype, seed=1)))
+    second = Point(Pullback(function, 1), (leaf(3, dtype=dtype), leaf(3, dtype=dtype, seed=1)))
     inner = Pullback(function, 1)
-    third = Evidence(Pullback(inner, 2), tuple(leaf(3, dtype=dtype, seed=seed) for seed in range(3)))
+    third = Point(Pullback(inner, 2), tuple(leaf(3, dtype=dtype, seed=seed) for seed in range(3)))
     assert along_one(second, "reverse", DOUBLE).holds_closely
     assert not along_one(third, "reverse", DOUBLE).holds_closely
 

@@ -10,7 +10,7 @@ from operators.right import Square
 from opcheck.derivatives import Coverage
 from opcheck.derivatives.autodiff import Primal, Pullback, pushforward
 from opcheck.derivatives.cotangents import directions, probe
-from opcheck.derivatives.evidence import Evidence
+from opcheck.derivatives.point import Point
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*jit.script:DeprecationWarning")
 
@@ -24,7 +24,7 @@ MODES = pytest.mark.parametrize("mode", ["reverse", "forward"])
 
 
 def evidence(function, *leaves, coverage=Coverage()):  # noqa: B008 - frozen
-    return Evidence(Primal(function, tuple(range(len(function(*leaves))))), leaves, coverage=coverage)
+    return Point(Primal(function, tuple(range(len(function(*leaves))))), leaves, coverage=coverage)
 
 
 def mixed(x, z):
@@ -94,8 +94,8 @@ def test_projected_it_is_the_jacobian_times_random_directions(name):
 def test_ordinary_calls_are_products_with_a_random_vector():
     function, leaves = FUNCTIONS["several inputs and outputs"]
     found, jacobian = evidence(function, *leaves), real_jacobian(function, leaves)
-    torch.testing.assert_close(found.ordinary_reverse, jacobian.T @ probe(found.size[0]))
-    torch.testing.assert_close(found.ordinary_forward, jacobian @ probe(found.size[1]))
+    torch.testing.assert_close(found.ordinary("reverse"), jacobian.T @ probe(found.size[0]))
+    torch.testing.assert_close(found.ordinary("forward"), jacobian @ probe(found.size[1]))
 
 
 def test_the_rounding_unit_is_that_of_the_coarsest_leaf():
@@ -183,7 +183,7 @@ def test_no_batch_is_larger_than_the_budget(ask, rows):
     assert max(sizes_of(coverage, ask)) == 5
 
 
-@pytest.mark.parametrize("together", [Evidence.vjp_vmapped, Evidence.jvp_vmapped])
+@pytest.mark.parametrize("together", [Point.vjp_vmapped, Point.jvp_vmapped])
 def test_many_directions_at_one_point_keep_to_the_budget(together):
     sizes = sizes_of(ONE_AT_A_TIME, lambda found: together(found, torch.eye(13, 12, dtype=REAL)))
     assert set(sizes) == {1}
@@ -194,7 +194,7 @@ def test_many_directions_at_one_point_keep_to_the_budget(together):
 @pytest.mark.parametrize(("coverage", "most"), [(Coverage(), 6), (ONE_AT_A_TIME, 1)], ids=["all", "one"])
 def test_forward_over_forward_keeps_to_the_budget(coverage, most):
     function = pushforward(Primal(lambda x: (Watched.apply(x * x),), (0,)))
-    found = Evidence(function, (leaf(3), leaf(3, seed=1)), coverage=coverage)
+    found = Point(function, (leaf(3), leaf(3, seed=1)), coverage=coverage)
     assert found.size == (3, 6)
     Watched.sizes.clear()
     assert found.analytical("forward").batched
@@ -223,7 +223,7 @@ def refuses_forward(x):
 
 @pytest.mark.parametrize(("modes", "rows"), [(["reverse"], 4), (["forward"], 12), (["reverse", "forward"], 12)])
 def test_a_batch_has_as_many_rows_as_the_modes_that_share_it_need(modes, rows):
-    found = Evidence(Primal(lambda x: (Watched.apply(x)[:4],), (0,)), (leaf(12),), modes=modes)
+    found = Point(Primal(lambda x: (Watched.apply(x)[:4],), (0,)), (leaf(12),), modes=modes)
     Watched.sizes.clear()
     found.analytical(modes[0])
     assert set(Watched.sizes) == {rows}
@@ -232,7 +232,7 @@ def test_a_batch_has_as_many_rows_as_the_modes_that_share_it_need(modes, rows):
 def test_a_mode_that_nobody_will_ask_for_is_not_taken_along():
     RefusesForward.asked = 0
     x = leaf(4)
-    found = Evidence(Primal(refuses_forward, (0,)), (x,), modes=("reverse",))
+    found = Point(Primal(refuses_forward, (0,)), (x,), modes=("reverse",))
     assert found.analytical("reverse").batched
     found.numerical(STEP)
     assert RefusesForward.asked == 0
@@ -265,7 +265,7 @@ class Counted:
 
 def test_asking_again_costs_no_call_of_the_function():
     function = Counted(lambda x: (x.sin() * x.sum(),))
-    found = Evidence(Primal(function, (0,)), (leaf(4),))
+    found = Point(Primal(function, (0,)), (leaf(4),))
 
     def ask():
         for mode in ("reverse", "forward"):
@@ -273,7 +273,7 @@ def test_asking_again_costs_no_call_of_the_function():
                 found.analytical(mode, looped=looped)
         found.numerical(STEP)
         found.numerical(2 * STEP)
-        return found.value, found.size, found.ordinary_reverse, found.ordinary_forward, function.calls
+        return found.value, found.size, found.ordinary("reverse"), found.ordinary("forward"), function.calls
 
     first, again = ask(), ask()
     assert first[-1] == again[-1]
@@ -282,7 +282,7 @@ def test_asking_again_costs_no_call_of_the_function():
 
 def test_all_evidence_needs_two_batched_calls_and_a_few_ordinary_ones():
     function = Counted(lambda x: (x.sin(),))
-    found = Evidence(Primal(function, (0,)), (leaf(40),))
+    found = Point(Primal(function, (0,)), (leaf(40),))
     found.analytical("reverse")
     assert function.calls == 3  # the outputs, an ordinary backward pass, the batch of both modes
     found.analytical("reverse", looped=True)
@@ -295,7 +295,7 @@ def test_all_evidence_needs_two_batched_calls_and_a_few_ordinary_ones():
 
 def test_an_empty_jacobian_needs_no_batch():
     function = Counted(lambda x: (x.sin(), x.sum()))
-    found = Evidence(Primal(function, (0, 1)), (leaf(0, 2),))
+    found = Point(Primal(function, (0, 1)), (leaf(0, 2),))
     assert found.analytical("reverse").jacobian.shape == (1, 0)
     assert not found.analytical("reverse").batched
     assert found.analytical("reverse").refusal is None
@@ -321,7 +321,7 @@ def test_where_a_function_writes_to_captured_tensors_the_graph_is_made_again(mod
 
     x = leaf(3)
     expected = torch.diag(x.detach() ** 2)
-    found = Evidence(Primal(on_scratch, (0,)), (x,))
+    found = Point(Primal(on_scratch, (0,)), (x,))
     for _ in range(2):
         torch.testing.assert_close(found.analytical(mode).jacobian, expected)
         torch.testing.assert_close(found.analytical(mode, looped=True).jacobian, expected)
@@ -332,7 +332,7 @@ def test_where_a_function_writes_to_captured_tensors_the_graph_is_made_again(mod
 def test_errors_of_a_graph_just_made_are_passed_on_at_once():
     function = Counted(lambda x: (NoBackward.apply(x),))
     with pytest.raises(RuntimeError, match="no backward pass"):
-        Evidence(Primal(function, (0,)), (leaf(3),)).vjp(torch.ones(3, dtype=REAL))
+        Point(Primal(function, (0,)), (leaf(3),)).vjp(torch.ones(3, dtype=REAL))
     assert function.calls <= 2
 
 
@@ -369,7 +369,7 @@ def data_dependent(x):
 @pytest.mark.parametrize("dtype", [REAL, COMPLEX], ids=["real", "complex"])
 def test_where_the_point_can_be_no_batch_its_directions_can(mode, dtype):
     function = Counted(lambda x: (data_dependent(x),))
-    found = Evidence(Primal(function, (0,)), (leaf(9, dtype=dtype),))
+    found = Point(Primal(function, (0,)), (leaf(9, dtype=dtype),))
     jacobian = found.analytical(mode)
     assert jacobian.batched == "directions"
     assert function.calls <= 5  # outputs, an ordinary call, two batches that fail, and one that does not
@@ -381,7 +381,7 @@ def test_where_the_point_can_be_no_batch_its_directions_can(mode, dtype):
 @pytest.mark.parametrize("dtype", [REAL, COMPLEX], ids=["real", "complex"])
 def test_so_can_those_of_its_pullback(mode, dtype):
     x, v = leaf(4, dtype=dtype), leaf(4, dtype=dtype, seed=1)
-    found = Evidence(Pullback(Primal(lambda x: (data_dependent(x),), (0,)), 1), (x, v))
+    found = Point(Pullback(Primal(lambda x: (data_dependent(x),), (0,)), 1), (x, v))
     expected = real_jacobian(lambda x, v: (v * (3 * x**2).conj(),), (x, v))
     assert found.analytical(mode).batched
     torch.testing.assert_close(found.analytical(mode).jacobian, expected)

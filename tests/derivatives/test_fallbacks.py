@@ -7,7 +7,7 @@ from operators.closed_forms import leaf
 
 from opcheck.derivatives import Request
 from opcheck.derivatives.autodiff import Primal
-from opcheck.derivatives.evidence import Evidence
+from opcheck.derivatives.claims import objection
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.question import DOUBLE
 
@@ -106,8 +106,8 @@ CASES = [
 @pytest.mark.parametrize(("make", "wrong", "caught_by"), CASES)
 def test_a_right_function_passes_and_a_planted_fault_is_found_by_its_checks_alone(make, wrong, caught_by, dtype):
     request = Request(make(**wrong), (leaf(2, 2, dtype=dtype),), DOUBLE)
-    point = Point(request)
-    objections = {check: point.objection(check) for check in CHECKS}
+    point = Point.of(request)
+    objections = {check: objection(check, point.request, point) for check in CHECKS}
     kinds = {check: objection.kind for check, objection in objections.items() if objection is not None}
     assert kinds == dict.fromkeys(caught_by, "wrong")
 
@@ -117,7 +117,7 @@ def test_a_right_function_passes_and_a_planted_fault_is_found_by_its_checks_alon
 def test_jacobians_are_judged_where_captured_memory_is_written_to(wrong, caught_by, dtype):
     function = AWKWARD["in place on captured memory"](**wrong)
     request = Request(function, (leaf(2, 2, dtype=dtype),), DOUBLE, undefined_grad=False)
-    assert {check for check in CHECKS[:4] if Point(request).objection(check)} == caught_by
+    assert {check for check in CHECKS[:4] if objection(check, request)} == caught_by
 
 
 @BOTH
@@ -131,7 +131,7 @@ def test_jacobians_are_judged_where_captured_memory_is_written_to(wrong, caught_
     ],
 )
 def test_these_really_cannot_be_batched_or_at_one_point_only(name, at_point, dtype):
-    evidence = Evidence(Primal(AWKWARD[name](), (0,)), (leaf(2, 2, dtype=dtype),))
+    evidence = Point(Primal(AWKWARD[name](), (0,)), (leaf(2, 2, dtype=dtype),))
     with pytest.raises(RuntimeError):
         evidence.function.rows(torch.stack([evidence.leaves[0]] * 2))
     assert evidence.numerical(1e-6) is evidence.numerical(1e-6, looped=True)

@@ -5,6 +5,7 @@ import torch
 from torch.nn import functional
 
 from opcheck.derivatives import Coverage, Request
+from opcheck.derivatives.claims import objection
 from opcheck.derivatives.directions import Axis
 from opcheck.derivatives.independence import independent_axes
 from opcheck.derivatives.point import Point
@@ -23,7 +24,7 @@ def axes(function, *leaves):
     request = Request(
         values, tuple(leaf.clone().requires_grad_() for leaf in leaves), DOUBLE, coverage=Coverage(largest=1)
     )
-    found = Point(request).evidence()
+    found = Point.of(request)
     independent = independent_axes(found.at, found.looped_differences, found.unit, found.leaves, found.outputs)
     return [(axis.size, axis.outputs, axis.leaves) for axis in independent]
 
@@ -127,7 +128,7 @@ def test_any_two_slices_are_told_apart():
 
 def extent(function, *leaves, steps=(), **coverage):
     request = Request(lambda *x: (function(*x),), leaves, DOUBLE, coverage=Coverage(**coverage))
-    return Point(request).evidence(*steps).extent
+    return Point.of(request).derived(*steps).extent
 
 
 def leaf(*shape):
@@ -159,8 +160,8 @@ def test_slices_that_are_too_large_are_projected():
 def test_a_function_taken_for_independent_that_is_not_is_never_called_wrong(check, monkeypatch):
     """No entry turns out to be wrong, when each is looked at by itself: projections decide."""
     false = (Axis(600, (0,), (0,)),)
-    monkeypatch.setattr("opcheck.derivatives.evidence.independent_axes", lambda *_: false)
-    point = Point(Request(lambda x: (x * x.sum(),), (leaf(600),), DOUBLE))
-    assert point.evidence().extent == "structured"
-    assert point.objection(check) is None
+    monkeypatch.setattr("opcheck.derivatives.point.independent_axes", lambda *_: false)
+    point = Point.of(Request(lambda x: (x * x.sum(),), (leaf(600),), DOUBLE))
+    assert point.extent == "structured"
+    assert objection(check, point.request, point) is None
     assert point.compared == "projected"

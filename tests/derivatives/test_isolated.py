@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from opcheck.derivatives import Coverage, Request
+from opcheck.derivatives.claims import jacobian_of, objection
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.question import DOUBLE
 
@@ -49,9 +50,9 @@ def reference(x):
 def asked(check, function=Wrong, **keys):
     x = torch.linspace(0.1, 1, SIZE, dtype=torch.float64, requires_grad=True)
     request = Request(lambda x: (function.apply(x),), (x,), DOUBLE, leaf_names=("x",), **keys)
-    point = Point(request)
-    found = point.objection(check)
-    assert point.compared == "projected"
+    point = Point.of(request)
+    found = objection(check, point.request, point)
+    assert jacobian_of(check, point)[0].compared == "projected"
     return found
 
 

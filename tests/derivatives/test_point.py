@@ -6,7 +6,8 @@ from operators import faulty
 from operators.closed_forms import leaf, real_jacobian
 
 from opcheck.derivatives import Request
-from opcheck.derivatives.point import Point, steps_of
+from opcheck.derivatives.claims import objection, steps_of
+from opcheck.derivatives.point import Point
 from opcheck.derivatives.question import DOUBLE
 
 COMPLEX = torch.complex128
@@ -25,14 +26,14 @@ JACOBIANS = ("backward", "forward_ad", "rev_over_rev", "fwd_over_rev")
 )
 def test_the_modes_are_those_that_the_function_is_claimed_to_support(forward_ad, steps, modes):
     asked = Request(lambda x: (x.sin(),), (leaf(3),), DOUBLE, forward_ad=forward_ad)
-    assert tuple(Point(asked).evidence(*steps).modes) == modes
+    assert tuple(Point.of(asked).derived(*steps).modes) == modes
 
 
 def test_evidence_is_made_once_for_each_derivative():
-    found = Point(Request(lambda x: (x.sin(),), (leaf(3),), DOUBLE))
-    assert found.evidence("rev") is found.evidence("rev")
-    assert found.evidence("rev") is not found.evidence("rev with gaps")
-    torch.testing.assert_close(found.evidence("rev").leaves[1], found.evidence("rev with gaps").leaves[1])
+    found = Point.of(Request(lambda x: (x.sin(),), (leaf(3),), DOUBLE))
+    assert found.derived("rev") is found.derived("rev")
+    assert found.derived("rev") is not found.derived("rev with gaps")
+    torch.testing.assert_close(found.derived("rev").leaves[1], found.derived("rev with gaps").leaves[1])
 
 
 @pytest.mark.parametrize(
@@ -57,11 +58,11 @@ def test_other_checks_are_about_no_jacobian(name):
 
 def kinds(function, checks, dtype):
     """Return what one point says to some claims about a function, one after another."""
-    point, found = Point(Request(lambda x: (function(x),), (leaf(3, dtype=dtype),), DOUBLE)), {}
+    point, found = Point.of(Request(lambda x: (function(x),), (leaf(3, dtype=dtype),), DOUBLE)), {}
     for check in checks:
         try:
-            objection = point.objection(check)
-            found[check] = objection and objection.kind
+            disagreement = objection(check, point.request, point)
+            found[check] = disagreement and disagreement.kind
         except Exception as error:
             found[check] = type(error).__name__
     return found
@@ -95,9 +96,9 @@ def test_what_is_wrong_with_the_second_order_spoils_no_first_order(second, dtype
     double = faulty.function(lambda x: 2 * x, second)
     function = faulty.function(faulty.square, lambda x, v: v * double(x).conj())
     x = leaf(3, dtype=dtype)
-    found = Point(Request(lambda x: (function(x),), (x,), DOUBLE))
-    assert found.evidence().analytical("reverse").batched
-    torch.testing.assert_close(found.evidence().analytical("reverse").jacobian, real_jacobian(lambda x: (x * x,), [x]))
+    found = Point.of(Request(lambda x: (function(x),), (x,), DOUBLE))
+    assert found.analytical("reverse").batched
+    torch.testing.assert_close(found.analytical("reverse").jacobian, real_jacobian(lambda x: (x * x,), [x]))
 
 
 class Counted:
@@ -111,10 +112,10 @@ class Counted:
 
 def test_evidence_serves_all_claims_but_what_needs_a_graph_makes_its_own():
     function = Counted()
-    point, costs = Point(Request(function, (leaf(3),), DOUBLE)), []
+    point, costs = Point.of(Request(function, (leaf(3),), DOUBLE)), []
     for claim in ("backward", "backward", "batched_grad"):
         before = function.calls
-        assert point.objection(claim) is None
+        assert objection(claim, point.request, point) is None
         costs.append(function.calls - before)
     assert costs[0] > 3
     assert costs[1:] == [1, 1]

@@ -6,8 +6,8 @@ from operators import faulty
 from operators.closed_forms import leaf, numbers
 
 from opcheck.derivatives import Coverage, Request, by_torch
+from opcheck.derivatives.claims import objection
 from opcheck.derivatives.cotangents import directions
-from opcheck.derivatives.point import Point
 from opcheck.derivatives.question import DOUBLE
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*jit.script:DeprecationWarning")
@@ -24,7 +24,7 @@ def request(function, *leaves, **more):
 
 
 def ask(check, function, *leaves, **more):
-    return Point(request(function, *leaves, **more)).objection(check)
+    return objection(check, request(function, *leaves, **more))
 
 
 @BOTH
@@ -184,7 +184,7 @@ def test_one_percent_of_one_row_is_found_which_torchs_fast_mode_allows(seed):
     asked = request(faulty.function(lambda x: matrix @ x, lambda x, v: wrong.T @ v), leaf(SIZE))
     torch.manual_seed(seed)
     assert by_torch.objection("backward", asked.with_(fast_mode=True)) is None
-    assert Point(asked).objection("backward").kind == "wrong"
+    assert objection("backward", asked).kind == "wrong"
 
 
 # what a random direction does not see by itself

@@ -4,7 +4,7 @@ import pytest
 from operators.closed_forms import leaf
 
 from opcheck.derivatives import Coverage, Request, TooLarge
-from opcheck.derivatives.point import Point
+from opcheck.derivatives.claims import objection
 from opcheck.derivatives.question import DOUBLE, MATRICES
 
 CHECKS = ("backward", "forward_ad", "batched_grad", "batched_forward_grad")
@@ -12,7 +12,7 @@ CHECKS = ("backward", "forward_ad", "batched_grad", "batched_forward_grad")
 
 def ask(check, size, coverage):
     request = Request(lambda x: (x.sin(),), (leaf(size),), DOUBLE, coverage=coverage)
-    return Point(request).objection(check)
+    return objection(check, request)
 
 
 @pytest.mark.parametrize("check", [*CHECKS, "rev_over_rev", "fwd_over_rev"])

@@ -5,6 +5,7 @@ import torch
 from operators import faulty
 
 from opcheck.derivatives import Coverage, Request
+from opcheck.derivatives.claims import objection
 from opcheck.derivatives.errors import excuses_wrong_sign
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.question import DOUBLE, Numbers
@@ -15,7 +16,7 @@ LARGE = 1e6
 
 
 def ask(check, function, leaf, **more):
-    return Point(Request(lambda x: (function(x),), (leaf,), DOUBLE, **more)).objection(check)
+    return objection(check, Request(lambda x: (function(x),), (leaf,), DOUBLE, **more))
 
 
 def factors(dtype, rows=()):
@@ -73,17 +74,17 @@ def test_nothing_is_excused_where_no_larger_step_can_be_taken(dtype):
 def test_in_slices_and_projections_likewise(jacobian, gradient, is_right):
     function = faulty.function(lambda x: (LARGE + x) - x, lambda x, v: gradient * v)
     leaf = torch.linspace(0.1, 0.9, 3000, dtype=torch.float64).requires_grad_()
-    point = Point(Request(lambda x: (function(x),), (leaf,), DOUBLE, coverage=Coverage(jacobian=jacobian)))
-    found = point.objection("backward")
+    point = Point.of(Request(lambda x: (function(x),), (leaf,), DOUBLE, coverage=Coverage(jacobian=jacobian)))
+    found = objection("backward", point.request, point)
     assert point.compared == ("structured" if jacobian == "auto" else "projected")
     assert (found is None) is is_right
 
 
 def test_rows_of_large_products_hold():
     request = Request(lambda x: (x.prod(1),), (factors(torch.float64, [200]),), DOUBLE)
-    point = Point(request)
-    assert point.objection("rev_over_rev") is None
-    assert point.compared == "structured"
+    point = Point.of(request)
+    assert objection("rev_over_rev", point.request, point) is None
+    assert point.derived("rev").compared == "structured"
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ import torch
 from operators.closed_forms import leaf, numbers
 
 from opcheck.derivatives import Coverage, Request
+from opcheck.derivatives.claims import objection
 from opcheck.derivatives.coordinates import rows_of, tensors_of, vector
 from opcheck.derivatives.cotangents import directions, probe, steps
-from opcheck.derivatives.point import Point
 from opcheck.derivatives.question import DOUBLE
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*jit.script:DeprecationWarning")
@@ -70,10 +70,10 @@ def test_a_function_that_writes_to_what_it_is_given_spoils_no_other(spoiler, cov
     for check in (*JACOBIANS, *BESIDE, *FURTHER):
         spoiling = Request(lambda x: (spoiler(x),), (leaf(5, dtype=dtype),), DOUBLE, coverage=coverage)
         with suppress(Exception):  # whatever becomes of it: the next function is another
-            Point(spoiling).objection(check)
+            objection(check, spoiling)
     for check in (*JACOBIANS, *BESIDE, *FURTHER):
         right = Request(lambda x: (x.sin(),), (leaf(5, dtype=dtype),), DOUBLE, coverage=coverage)
-        assert Point(right).objection(check) is None
+        assert objection(check, right) is None
 
 
 def test_directions_are_made_anew_whenever_they_are_asked_for():
@@ -136,7 +136,7 @@ def test_gradients_that_are_views_of_a_buffer_are_right_although_the_next_one_ov
 ):
     monkeypatch.setattr(IntoOneBuffer, "buffer", torch.zeros(5, dtype=dtype))
     asked = Request(lambda x: (IntoOneBuffer.apply(x),), (leaf(5, dtype=dtype),), DOUBLE, coverage=coverage)
-    assert Point(asked).objection(check) is None
+    assert objection(check, asked) is None
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])

@@ -10,6 +10,7 @@ import torch
 from torch.nn import functional
 
 from opcheck.derivatives import Request
+from opcheck.derivatives.claims import objection
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.question import DOUBLE
 
@@ -93,14 +94,14 @@ def request(function, leaves):
 
 
 def ask(function, leaves, check="backward"):
-    return Point(request(function, leaves)).objection(check)
+    return objection(check, request(function, leaves))
 
 
 @EACH
 def test_right_operators_pass_in_all_entries(name, dtype):
     operator = OPERATORS[name]
     leaves = operator.leaves(dtype)
-    assert Point(request(operator.function, leaves)).evidence().extent == "structured"
+    assert Point.of(request(operator.function, leaves)).extent == "structured"
     assert ask(operator.function, leaves) is None
     assert ask(operator.function, leaves, "forward_ad") is None
 

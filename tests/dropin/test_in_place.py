@@ -10,7 +10,7 @@ from opcheck.derivatives.autodiff import Primal
 from opcheck.derivatives.coordinates import vector
 from opcheck.derivatives.cotangents import directions, steps
 from opcheck.derivatives.differences import looped
-from opcheck.derivatives.evidence import Evidence
+from opcheck.derivatives.point import Point
 from opcheck.derivatives.question import DOUBLE, Coverage, Request
 from opcheck.dropin.in_place import InPlace, OutputsChange, first_order, moved
 
@@ -146,7 +146,7 @@ def test_copies_are_evidence_only_if_the_leaves_themselves_agree(coverage, dtype
         evidence = captured(function, x, coverage=coverage)
         found = evidence.numerical(1e-6)
         assert (found is not evidence.numerical(1e-6, looped=True)) is alike
-        copies = Evidence(primal(function), (x,), coverage=coverage).numerical(1e-6)
+        copies = Point(primal(function), (x,), coverage=coverage).numerical(1e-6)
         assert torch.allclose(found.jacobian, copies.jacobian, 1e-6, 1e-6) is alike
 
 

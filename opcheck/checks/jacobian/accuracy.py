@@ -13,6 +13,7 @@ from opcheck.checks.base import Context, Subject
 from opcheck.checks.judging import PerSample, blamed
 from opcheck.checks.verdict import HOLDS, Verdict, blocked, fails, inapplicable, untested
 from opcheck.derivatives import NO_REFUSAL
+from opcheck.derivatives.claims import lost_digits
 from opcheck.derivatives.sparse import are_movable
 from opcheck.spec.claims import Supports
 
@@ -49,7 +50,7 @@ def _judged(subject: Subject, rtol: float) -> Verdict:
     right, lost = False, {}
     for name in derivatives(subject.supports):
         try:
-            contradiction = subject.point.lost_digits(name, request)
+            contradiction = lost_digits(name, request, subject.point)
         except NO_REFUSAL:
             raise
         except Exception:

@@ -1,4 +1,7 @@
-"""Jacobians of any order and mode equal numerical ones. The name of the check says which: `fwd_over_rev`."""
+"""Jacobians of any order and mode equal numerical ones, as the name of the check says: `fwd_over_rev`.
+
+Gradients can be batched, and undefined cotangents are zeros: other claims that the same evidence tells.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,8 @@ from opcheck.checks.judging import per_sample
 from opcheck.checks.truth import by_reference
 from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, inapplicable, out_of_reach, refused, untested
 from opcheck.derivatives import Disagreement
+from opcheck.derivatives.claims import excuses_wrong_sign, jacobian_of, steps_of
 from opcheck.derivatives.disagreement import Mismatch
-from opcheck.derivatives.point import steps_of
 from opcheck.derivatives.question import Function
 from opcheck.samples import Unresolved
 
@@ -26,50 +29,44 @@ WITHOUT_A_GRAPH = ("backward", "forward_ad", "batched_forward_grad")
 """Checks that compare something even if no output requires grad: the derivative must then be zero."""
 
 
-def judge(subject: Subject) -> Verdict:
-    """Compare the Jacobian that the name of the check stands for with the numerical one."""
-    check = subject.check
-    if check not in OF_SPARSE and not is_strided(subject):
-        return inapplicable("derivatives of higher order are taken of dense inputs only")
-    if check == "fwd_over_fwd" and functions_of(subject.differentiable_outputs):
-        return out_of_reach(NOT_ASKED)
-    verdict = compared(subject, _reference(subject) if check == "backward" else None)
-    if check == "rev_over_rev" and verdict.is_failure:
+def compared(subject: Subject) -> Verdict:
+    """Return whether the evidence contradicts the claim of the check: about a Jacobian, or about gradients."""
+    check, outputs = subject.check, subject.output_info
+    if steps_of(check) is not None:
+        if check not in OF_SPARSE and not is_strided(subject):
+            return inapplicable("derivatives of higher order are taken of dense inputs only")
+        if check == "fwd_over_fwd" and functions_of(subject.differentiable_outputs):
+            return out_of_reach(NOT_ASKED)
+    if not outputs.has_derivative:
+        return untested("no output is of a floating or complex dtype")
+    if not outputs.requires_grad and check not in WITHOUT_A_GRAPH:
+        return untested("no output requires grad: there is no backward pass")
+    if subject.context.wide and excuses_wrong_sign(check, subject.request, subject.point):
+        return _blind(subject)
+    contradiction = subject.objection(check, _reference(subject) if check == "backward" else None)
+    if contradiction is None and not outputs.differentiable:
+        return untested("the outputs that have a derivative are empty")
+    if contradiction is not None and check == "rev_over_rev" and contradiction.kind not in ("inconclusive", "refused"):
         differentiate_twice(subject)  # the exception of one that refuses says more than zeros do
-    return verdict
+    verdict = HOLDS if contradiction is None else _contradicted(subject, contradiction)
+    is_jacobian = steps_of(check) is not None and not subject.context.by_torch
+    extent = jacobian_of(check, subject.point)[0].compared if is_jacobian else None
+    if extent not in ("structured", "projected"):
+        return verdict
+    return replace(verdict, fields={**verdict.fields, "jacobian": extent})
 
 
 def _reference(subject: Subject) -> Function | None:
-    """Return the differentiable reference as a function of the leaves; None if the spec has none."""
+    """Return the differentiable reference as a function of the leaves; None if the spec has none.
+
+    It is for a second look at what is too large to be compared entry by entry.
+    """
     if not subject.case.operator.has_differentiable_reference:
         return None
     try:
         return by_reference(subject, subject.inputs).function
     except Unresolved:  # the check `reference` says so
         return None
-
-
-def compared(subject: Subject, reference: Function | None = None) -> Verdict:
-    """Return whether the evidence contradicts the claim of the check.
-
-    reference: another function of the leaves, for a second look at what is too large to be compared entry by entry.
-    """
-    check, outputs = subject.check, subject.output_info
-    if not outputs.has_derivative:
-        return untested("no output is of a floating or complex dtype")
-    if not outputs.requires_grad and check not in WITHOUT_A_GRAPH:
-        return untested("no output requires grad: there is no backward pass")
-    if subject.context.wide and subject.point.excuses_wrong_sign(check, subject.request):
-        return _blind(subject)
-    contradiction = subject.objection(check, reference)
-    extent = None if subject.context.by_torch else subject.point.compared
-    fields = {"jacobian": extent} if extent in ("structured", "projected") else {}
-    if contradiction is None and not outputs.differentiable:
-        return untested("the outputs that have a derivative are empty")
-    if contradiction is None:
-        return Verdict(True, fields=fields) if fields else HOLDS
-    verdict = _contradicted(subject, contradiction)
-    return replace(verdict, fields={**verdict.fields, **fields}) if fields else verdict
 
 
 def _blind(subject: Subject) -> Verdict:
@@ -148,4 +145,4 @@ def _rest(text: str, most: int = 40) -> str:
     return "\n".join(lines[:most] + (["..."] if len(lines) > most else []))
 
 
-check = per_sample(judge)
+check = per_sample(compared)

@@ -19,15 +19,14 @@ import torch
 
 from opcheck.checks.arguments import parameters, schema_of
 from opcheck.checks.base import Context, Subject
-from opcheck.checks.jacobian.compare import judge as jacobian
+from opcheck.checks.jacobian.compare import compared as jacobian
 from opcheck.checks.judging import PerSample, per_sample
 from opcheck.checks.verdict import HOLDS, Verdict, fails, out_of_reach
 from opcheck.derivatives import NO_REFUSAL, TooLarge
 from opcheck.derivatives.autodiff import Mode, Primal
 from opcheck.derivatives.compare import Comparison
 from opcheck.derivatives.coordinates import same
-from opcheck.derivatives.directions import Random
-from opcheck.derivatives.evidence import Evidence
+from opcheck.derivatives.point import Point
 from opcheck.samples.cache import Cache
 from opcheck.samples.derive import LARGEST, Derived, derived, smallest
 from opcheck.spec.library import Sample
@@ -79,8 +78,8 @@ def look(context: Context, sample: Sample) -> Answer:
         return "too large"
     if not tested or not all(bool((output.abs() <= HUGE).all()) for output in tested):
         return "untold"
-    evidence = Evidence(Primal(function, chosen), inputs.leaves, outputs=tested)
-    along = evidence.along(Random(evidence.size, 1))
+    point = Point(Primal(function, chosen), inputs.leaves, outputs=tested)
+    along = point.along_one
     try:
         return _compared(context, along)
     except NO_REFUSAL:
@@ -89,7 +88,7 @@ def look(context: Context, sample: Sample) -> Answer:
         return "untold"  # a derivative refuses what forward accepts
 
 
-def _compared(context: Context, along: Evidence) -> Answer:
+def _compared(context: Context, along: Point) -> Answer:
     numbers = context.numbers
     assert numbers is not None
     for check, mode in MODES.items() if context.case.claims.supports.forward_ad else [*MODES.items()][:1]:

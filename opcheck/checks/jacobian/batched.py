@@ -1,8 +1,0 @@
-"""The vmapped vjp, or the vmapped jvp, equals the loop over it."""
-
-from __future__ import annotations
-
-from opcheck.checks.jacobian.compare import compared
-from opcheck.checks.judging import per_sample
-
-check = per_sample(compared)

@@ -1,0 +1,168 @@
+"""What the evidence at a point says against a claim about derivatives, by the name of the claim."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+
+import torch
+
+from opcheck.derivatives import by_torch
+from opcheck.derivatives.autodiff import Mode
+from opcheck.derivatives.by_torch import CannotAsk
+from opcheck.derivatives.compare import along_one, contradiction
+from opcheck.derivatives.compare import lost_digits as lost_digits_of
+from opcheck.derivatives.coordinates import same
+from opcheck.derivatives.disagreement import Disagreement
+from opcheck.derivatives.errors import excuses_wrong_sign as excused_by
+from opcheck.derivatives.gradients import (
+    attributes,
+    batched_backward,
+    batched_forward,
+    memory_of_cotangents,
+    nondeterminism,
+    undefined_cotangents,
+    undefined_vectors,
+)
+from opcheck.derivatives.point import Point, Step
+from opcheck.derivatives.question import Request
+from opcheck.derivatives.sparse import DependsOnPattern, are_movable, of_elements
+
+FIRST: dict[str, tuple[tuple[Step, ...], Mode]] = {
+    "backward": ((), "reverse"),
+    "masked": ((), "reverse"),
+    "forward_ad": ((), "forward"),
+    "scalarized_second_order": (("sum",), "reverse"),
+}
+"""The Jacobians that are not named by their modes: of which derivative, and by which mode."""
+
+OF_GRADIENTS: dict[str, Callable[[Point, Request], Disagreement | None]] = {
+    "batched_grad": batched_backward,
+    "batched_forward_grad": batched_forward,
+    "undefined_grad": undefined_vectors,
+    "grad_dtypes": attributes,
+    "nondeterminism": nondeterminism,
+}
+"""How each claim about gradients beside their values is tested."""
+
+
+@lru_cache(maxsize=64)
+def steps_of(name: str) -> tuple[tuple[Step, ...], Mode] | None:
+    """Return which derivative a name stands for, and by which mode its Jacobian is taken; None if it is no Jacobian.
+
+    `fwd_over_rev` is the Jacobian of the pullback, by forward mode. There may be any number of modes.
+    """
+    last, *before = name.split("_over_")
+    steps: dict[str, Step] = {"rev": "rev", "fwd": "fwd"}
+    if not before or not {last, *before} <= set(steps):
+        return FIRST.get(name)
+    return tuple(steps[mode] for mode in reversed(before)), "reverse" if last == "rev" else "forward"
+
+
+def objection(name: str, request: Request, point: Point | None = None) -> Disagreement | None:
+    """Return why a claim does not hold, or None if it does.
+
+    name: of a Jacobian, as for `steps_of`, or of a claim about gradients, as in OF_GRADIENTS.
+    point: that of the request, if it is there already. It may have been made for other tolerances.
+
+    Every objection is confirmed one by one before it is made. Fast mode, and leaves whose elements cannot be moved,
+    are left to torch. Raises CannotAsk if it cannot tell; passes on the exceptions of the function.
+    """
+    movable = are_movable(request.leaves)
+    if request.fast_mode or not movable:
+        try:
+            return _by_torch(name, request, point or Point.of(request))
+        except CannotAsk:
+            if not movable:
+                raise
+    point = point or Point.of(request)
+    try:
+        if name in OF_GRADIENTS:
+            # A sparse tensor has no tangent.
+            return OF_GRADIENTS[name](of_movable(point) if name == "batched_forward_grad" else point, request)
+        place = steps_of(name)
+        assert place is not None, name
+        steps, mode = place
+        if steps == ("rev",):
+            return _of_pullback(of_movable(point), request, mode)
+        derivative = of_movable(point).derived(*steps)
+        if request.along_one(name) and all(leaf.layout is torch.strided for leaf in request.leaves):
+            one = along_one(derivative, mode, request.numbers)
+            if one.holds_closely:
+                return None
+            if request.expected and one.is_far_off:  # ordinary calls: no confirmation is needed
+                return Disagreement("the derivatives along a random direction differ")
+        disagreement = contradiction(derivative, mode, request)
+        return (
+            memory_of_cotangents(derivative, request) if disagreement is None and name == "backward" else disagreement
+        )
+    except DependsOnPattern as error:
+        return Disagreement(str(error))
+
+
+def of_movable(point: Point) -> Point:
+    """Return the point itself, or of a function of sparse leaves that of their elements, which can be moved."""
+    if point.elements is None:
+        assert point.request is not None
+        sparse = any(leaf.layout is not torch.strided for leaf in point.leaves)
+        point.elements = of_elements(point.request) if sparse else point
+    return point.elements
+
+
+def jacobian_of(name: str, point: Point) -> tuple[Point, Mode]:
+    """Return the point of the derivative that a name stands for, and the mode that its Jacobian is taken by."""
+    place = steps_of(name)
+    assert place is not None, name
+    return of_movable(point).derived(*place[0]), place[1]
+
+
+def lost_digits(name: str, request: Request, point: Point) -> Disagreement | None:
+    """Return why a Jacobian is wrong, or has fewer digits than arithmetic in its dtype allows; None if neither."""
+    derivative, mode = jacobian_of(name, point)
+    return contradiction(derivative, mode, request) or lost_digits_of(derivative, mode, request)
+
+
+def excuses_wrong_sign(name: str, request: Request, point: Point) -> bool:
+    """Tell whether the tolerances would let the negative of a Jacobian pass.
+
+    A claim about no Jacobian, or about tensors that cannot be moved, has none. Passes on the exceptions of the
+    function.
+    """
+    if steps_of(name) is None or not are_movable(request.leaves):
+        return False
+    derivative, _ = jacobian_of(name, point)
+    return excused_by(derivative.numerical(request.numbers.eps).jacobian, request.numbers)
+
+
+def _of_pullback(point: Point, request: Request, mode: Mode) -> Disagreement | None:
+    """Compare the Jacobians of the pullback, for contiguous and non-contiguous cotangents."""
+    first, *others = request.non_contiguous if request.grad_outputs is None else (False,)
+    derivative = point.derived("rev with gaps" if first else "rev")
+    disagreement = contradiction(derivative, mode, request)
+    if disagreement or mode == "forward":
+        return disagreement
+    for _ in others:
+        # The whole Jacobian is known to be right: that it is the same one, a random direction tells.
+        again = point.derived("rev with gaps")
+        if not _agree(derivative, again):
+            disagreement = contradiction(again, mode, request)
+            if disagreement:
+                return disagreement
+    return undefined_cotangents(derivative, request) if request.undefined_grad else None
+
+
+def _agree(one: Point, other: Point) -> bool:
+    got, expected, values = other.ordinary("reverse"), one.ordinary("reverse"), one.value
+    rounding = 1e4 * one.unit
+    size = float(one.analytical("reverse").jacobian.abs().sum())
+    return same(values, other.value, rounding, rounding) and same(got, expected, rounding, rounding * size)
+
+
+def _by_torch(name: str, request: Request, point: Point) -> Disagreement | None:
+    """Ask torch, and add what its functions leave out of a claim."""
+    disagreement = by_torch.objection(name, request)
+    if disagreement is None and name == "backward":
+        return memory_of_cotangents(point, request)
+    if disagreement is None and name == "grad_dtypes":
+        return attributes(point, request)
+    return disagreement
