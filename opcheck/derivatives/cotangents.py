@@ -23,19 +23,12 @@ FEW = 512
 """Up to how many numbers the directions of all samples are kept; of longer ones, those of one sample."""
 
 
-@lru_cache(maxsize=1024)
-def _few(size: int, number: int) -> Tensor:
-    return _numbers(size, number)
-
-
-@lru_cache(maxsize=4)
-def _many(size: int, number: int) -> Tensor:
-    return _numbers(size, number)
-
-
 def _numbers(size: int, number: int) -> Tensor:
     generator = torch.Generator().manual_seed(1000 * size + number)
     return torch.rand(size, generator=generator, dtype=torch.float64) * 2 - 1
+
+
+_few, _many = lru_cache(maxsize=1024)(_numbers), lru_cache(maxsize=4)(_numbers)
 
 
 def vectors_like(tensors: Sequence[Tensor], number: int = 0) -> tuple[Tensor, ...]:
@@ -52,9 +45,16 @@ def directions(size: int, count: int | None = None, side: Side = "inputs") -> Te
     """
     if count is None:
         return torch.eye(size, dtype=torch.float64)
+    return (_few_directions if size <= FEW else _directions)(size, count, side).clone()
+
+
+def _directions(size: int, count: int, side: Side) -> Tensor:
     first = 100 if side == "inputs" else 200
     numbers = torch.stack([probe(size, first + number) for number in range(count)])
     return (numbers + torch.where(numbers < 0, -1.0, 1.0)) / 2
+
+
+_few_directions = lru_cache(maxsize=256)(_directions)
 
 
 def steps(along: Tensor, step: float) -> Tensor:

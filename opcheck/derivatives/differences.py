@@ -114,12 +114,14 @@ def differences(values: Tensor, step: float) -> Differences:
     return Differences(values[:count], values[-1], values[count:-1], step)
 
 
-def stencil_points(point: Tensor, along: Tensor, step: float) -> Iterator[Tensor]:
-    """Yield x + h u for each direction u of shape (K, N), then x - h u, in memory that is used again."""
+def stencil_points(point: Tensor, along: Tensor, step: float, *, with_base: bool = True) -> Iterator[Tensor]:
+    """Yield x + h u for each direction u of shape (K, N), x - h u, and x, in memory that is used again."""
     moved = torch.empty_like(point)
     for own in (step, -step):
         for direction in along:
             yield torch.mul(direction, own, out=moved).add_(point)
+    if with_base:
+        yield point
 
 
 def looped(function: Differentiable, leaves: Sequence[Tensor], points: Iterable[Tensor], count: int) -> Tensor:

@@ -48,6 +48,8 @@ class Point:
     """The question that it was made for; None for a derivative."""
     elements: Point | None = None
     """The point of the elements of sparse leaves, once it is made."""
+    _is_first_look = False
+    """Whether what it objects to is looked at again. Differences then need no call of their own for the point itself."""
 
     def __init__(
         self, function: Differentiable, leaves: Tensors, *, coverage: Coverage = AUTO, outputs: Tensors | None = None,
@@ -191,6 +193,7 @@ class Point:
         directions = Random(self.size, 1)
         other = copy(self)
         other.turn_to(directions)
+        other._is_first_look = True
         self._graph = None  # which nobody else has
         return other
 
@@ -224,9 +227,9 @@ class Point:
 
     def looped_differences(self, along: Tensor, step: float) -> Differences:
         """Return the differences for directions of shape (K, N), by one call for each point."""
-        points, count = stencil_points(self.coordinates, along, step), len(along)
-        values = looped(self.function, self.leaves, points, 2 * count).view(2 * count, self.size[0])
-        return Differences(values[:count], self.value, values[count:], step)
+        points = stencil_points(self.coordinates, along, step, with_base=not self._is_first_look)
+        values = looped(self.function, self.leaves, points, 2 * len(along) + (not self._is_first_look))
+        return differences(torch.cat([values, self.value.unsqueeze(0)]) if self._is_first_look else values, step)
 
     def analytical(self, mode: Mode, *, looped: bool = False) -> Analytical:
         """Return the products of the directions by one of the modes. Passes on the exceptions of the derivative."""
