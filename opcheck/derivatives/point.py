@@ -39,7 +39,7 @@ class Point:
     """A function at `leaves`, which require grad and are strided.
 
     `modes` are those that the function is claimed to support. One batch covers all of them. `outputs`: those at the
-    leaves, if they are known already. `cotangents`: those that its pullback is taken for; None: random ones.
+    leaves, if they are known already, by a call that nothing has come after. `cotangents`: those that its pullback is taken for; None: random ones.
     """
 
     has_slices = True
@@ -49,7 +49,7 @@ class Point:
     elements: Point | None = None
     """The point of the elements of sparse leaves, once it is made."""
     _is_first_look = False
-    """Whether what it objects to is looked at again. Differences then need no call of their own for the point itself."""
+    """Whether what it objects to is looked at again, so that differences need no call of their own for its values."""
 
     def __init__(
         self, function: Differentiable, leaves: Tensors, *, coverage: Coverage = AUTO, outputs: Tensors | None = None,
@@ -76,7 +76,7 @@ class Point:
             outputs=tuple(outputs[index] for index in chosen), modes=MODES if request.forward_ad else REVERSE,
             cotangents=request.grad_outputs,
         )  # fmt: skip
-        point.request = request
+        point.request, point._graph = request, None
         return point
 
     def derived(self, *steps: Step) -> Point:
@@ -109,8 +109,8 @@ class Point:
     def graph(self) -> Tensors:
         """Return the outputs, with a graph that nobody else has.
 
-        A backward pass may spoil what the next one needs, and the values of the outputs. That must not decide what
-        another comparison sees: the first one has the graph of the call that gave the values, each other one its own.
+        A backward pass may spoil what the next one needs, and so may any other call. That must not decide what another
+        comparison sees: it is the graph of the call that gave the values only if there was nothing since.
         """
         _ = self.value
         graph, self._graph = self._graph, None
@@ -118,6 +118,7 @@ class Point:
 
     def _called(self) -> Tensors:
         """Return the outputs at the leaves. A function may exchange their memory without a trace: they keep it."""
+        self._graph = None
         own = [(leaf, leaf.data) for leaf in self.leaves if leaf.layout is torch.strided]
         outputs = self.function(*self.leaves)
         for leaf, memory in own:
@@ -129,7 +130,8 @@ class Point:
     def outputs(self) -> Tensors:
         """The outputs at the leaves, for their shapes and dtypes. What needs a graph takes one: see `graph`."""
         if self._outputs is None:
-            self._outputs = self._graph = self._called()
+            self._outputs = self._called()
+            self._graph = self._outputs
         return self._outputs
 
     @cached_property
@@ -203,6 +205,7 @@ class Point:
 
     def at(self, leaves: Tensors) -> Tensors:
         """Return the outputs at other leaves, without a graph."""
+        self._graph = None
         with torch.no_grad():
             return self.function(*leaves)
 
@@ -212,6 +215,7 @@ class Point:
         if (step, looped) not in self._numerical:
             of = self.looped_differences if looped else self.batched_differences
             self._numerical[step, looped] = of(self.directions.moved, step) or self.numerical(step, looped=True)
+            self._graph = None
         return self._numerical[step, looped]
 
     def batched_differences(self, along: Tensor, step: float) -> Differences | None:
@@ -252,7 +256,7 @@ class Point:
         if derivative is None:
             rows = (self.vjp_looped if mode == "reverse" else self.jvp_looped)(directions.of(mode))
             derivative = Analytical.of(rows, mode, mix, ordinary, refusal=refusal)
-        self._analytical[mode, looped] = derivative
+        self._analytical[mode, looped], self._graph = derivative, None
         return derivative
 
     def _mixed(self, mode: Mode, mix: Tensor) -> Tensor:
@@ -324,6 +328,7 @@ class Point:
 
     def jvp(self, tangent: Tensor) -> Tensor:
         """Return J u for a tangent u of shape (N,), by an ordinary call in forward mode."""
+        self._graph = None
         points = tuple(leaf.detach() for leaf in self.leaves)
         return vector(pushforward(self.function)(*points, *tensors_of(tangent, self.leaves)))
 
