@@ -38,8 +38,9 @@ of its gradients for cotangents of ones."""
 class Point:
     """A function at `leaves`, which require grad and are strided.
 
-    `modes` are those that the function is claimed to support. One batch covers all of them. `outputs`: those at the
-    leaves, if they are known already, by a call that nothing has come after. `cotangents`: those that its pullback is taken for; None: random ones.
+    modes: those that the function is claimed to support. One batch covers all of them.
+    outputs: those at the leaves, if they are known already, by a call that nothing has come after.
+    cotangents: those that its pullback is taken for. Default: random ones.
     """
 
     has_slices = True
