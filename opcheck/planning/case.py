@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from opcheck.spec.check import CheckKind
+from opcheck.spec.checks import CheckKind
 from opcheck.spec.claims import Expect
 from opcheck.spec.device import DeviceProfile
 from opcheck.spec.library import DeviceClaims, Operator, Sample, Variant

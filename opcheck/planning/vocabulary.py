@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 
-from opcheck.planning.kinds import check_kinds
-from opcheck.planning.plugins import load_plugins
+from opcheck.planning.kinds import check_kinds, load_plugins
 from opcheck.settings import Settings
 from opcheck.spec.catalogue import Catalogue
 from opcheck.spec.checks import BUILTIN

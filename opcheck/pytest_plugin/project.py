@@ -61,7 +61,7 @@ class Plugin:
     @cached_property
     def settings(self) -> Settings:
         """The settings of the project. The first use imports its plugins. Raises UsageError for mistakes in them."""
-        from opcheck.planning.plugins import load_plugins
+        from opcheck.planning.kinds import load_plugins
         from opcheck.settings import Settings
         from opcheck.spec import SpecError
 

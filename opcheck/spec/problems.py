@@ -60,6 +60,12 @@ def nearest(word: object, choices: Iterable[str]) -> str:
     return _nearest(str(word), tuple(choices))
 
 
+def unknown(what: str, name: object, choices: Iterable[str], most: int = 12) -> tuple[str, str, str]:
+    """Return what is wrong with a name that is not among the choices, what was expected, and the nearest choice."""
+    known = tuple(choices)
+    return f'unknown {what} "{name}"', listing(known, most), nearest(name, known)
+
+
 def suggestion(word: object, choices: Iterable[str]) -> str:
     """Return `; did you mean "..."?` for the end of a message, or an empty string."""
     near = nearest(word, choices)
