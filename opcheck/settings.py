@@ -6,17 +6,17 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from opcheck.matrix import Matrix
 from opcheck.spec.claims import Derive, Jacobian, Strings
 from opcheck.spec.device import DeviceProfile, profiles
-from opcheck.spec.document import Document
-from opcheck.spec.explain import explain
-from opcheck.spec.files import PROJECT, read_bytes
+from opcheck.spec.document import PROJECT, Document, read_bytes
+from opcheck.spec.explain import validated
 from opcheck.spec.limits import Limits
 from opcheck.spec.model import Model
-from opcheck.spec.problems import Problem, SpecError
+from opcheck.spec.positions import Path as KeyPath
+from opcheck.spec.problems import Problem
 
 NO_SPECS = (
     "no specs here: name files or folders of them, or write `specs = [...]` under [tool.opcheck] in pyproject.toml; "
@@ -93,11 +93,11 @@ class Settings(Model):
         """Return the option of `opcheck run` that a device needs to be known; empty if it needs none."""
         return f"--device-profile {shlex.quote(profile.file)}" if profile.path in self._profiles else ""
 
-    def problem(self, place: tuple[str | int, ...], *words: str) -> Problem:
-        """Return a problem at the position of a value of `[tool.opcheck]`."""
+    def problem(self, place: KeyPath, what: str, expected: str = "", nearest: str = "", key: bool = False) -> Problem:
+        """Return a problem at the position of a value (or key) of `[tool.opcheck]`."""
         if self._document is None:
-            return Problem("settings", 1, 1, *words)
-        return self._document.problem(("tool", "opcheck", *place), *words)
+            return Problem("settings", 1, 1, what, expected, nearest)
+        return self._document.problem(("tool", "opcheck", *place), what, expected, nearest, key)
 
     def put_on_path(self) -> None:
         """Append the root to sys.path, so that the project's modules can be imported without being installed."""
@@ -120,19 +120,12 @@ class Settings(Model):
     @classmethod
     def read(cls, path: Path) -> "Settings":
         """Read the settings in a pyproject.toml. Raises SpecError."""
-        raw = document = None
+        settings = cls()
         if b"opcheck" in read_bytes(path):  # large files of other projects need no parsing
-            document = Document.read(path, within=("tool", "opcheck"))
+            document = settings._document = Document.read(path, within=("tool", "opcheck"))
             tools = document.data.get("tool")
-            raw = tools.get("opcheck") if isinstance(tools, dict) else None
-
-        def locate(key_path: tuple[str | int, ...], *words: str, key: bool = False) -> Problem:
-            assert document is not None
-            return document.problem(("tool", "opcheck", *key_path), *words, key=key)
-
-        try:
-            settings = cls() if raw is None else cls.model_validate(raw)
-        except ValidationError as error:
-            raise SpecError(explain(error, cls, raw, locate)) from None
-        settings._root, settings._document = path.parent, document
+            if isinstance(tools, dict) and "opcheck" in tools:
+                settings = validated(cls, tools["opcheck"], settings.problem)
+                settings._document = document
+        settings._root = path.parent
         return settings

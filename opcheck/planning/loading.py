@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from opcheck.planning.audit import audit, unmatched
 from opcheck.planning.kinds import load_plugins
 from opcheck.settings import Settings
-from opcheck.spec.catalogue import Catalogue
 from opcheck.spec.device import DeviceProfile
 from opcheck.spec.dtypes import declared
 from opcheck.spec.library import Library
-from opcheck.spec.load import BUILTIN, Loader, builtin_folder
+from opcheck.spec.load import BUILTIN, Catalogue, Loader, builtin_folder
 from opcheck.spec.problems import Problem, SpecError
 
 
@@ -50,7 +50,8 @@ def examine(
     except SpecError as error:
         problems += error.problems
     with declared(() if devices is None else settings.dtypes()):
-        loader = Loader(settings.limits, tuple(settings.spec_paths()), devices, catalogue or Catalogue())
+        limits = replace(settings.limits, devices=devices)
+        loader = Loader(limits, tuple(settings.spec_paths()), catalogue or Catalogue())
         for path in paths:
             loader.add(Path(path), root)
         library = loader.sound()

@@ -6,9 +6,9 @@ import os
 
 from opcheck.planning.kinds import check_kinds, load_plugins
 from opcheck.settings import Settings
-from opcheck.spec.catalogue import Catalogue
 from opcheck.spec.checks import BUILTIN
 from opcheck.spec.device import profiles
+from opcheck.spec.load import Catalogue
 from opcheck.spec.templates import Template, builtin, builtin_names
 from opcheck.spec.vocabulary import Vocabulary
 

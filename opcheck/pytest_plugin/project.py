@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from opcheck.running.worker import OwnProcess
     from opcheck.settings import Settings
     from opcheck.spec import Library, Operator, Problem
-    from opcheck.spec.catalogue import Catalogue
     from opcheck.spec.device import DeviceProfile
+    from opcheck.spec.load import Catalogue
 
 ABSENT = "opcheck_absent"
 """The name under which the controlling process of pytest-xdist sends why devices cannot be used."""
@@ -76,7 +76,7 @@ class Plugin:
     @cached_property
     def catalogue(self) -> Catalogue:
         """The TOML files read so far."""
-        from opcheck.spec.catalogue import Catalogue
+        from opcheck.spec.load import Catalogue
 
         return Catalogue()
 

@@ -8,17 +8,14 @@ from itertools import chain, islice, product
 from math import prod
 from typing import Any
 
-from pydantic import ValidationError
-
 from opcheck.spec import dtypes
 from opcheck.spec.claims import Way
 from opcheck.spec.entry import Entry
-from opcheck.spec.explain import explain
 from opcheck.spec.library import Sample
 from opcheck.spec.limits import Limits
 from opcheck.spec.operator import OperatorSpec, SampleSpec, TemplateUse, ways
 from opcheck.spec.positions import Path as KeyPath
-from opcheck.spec.problems import Problem, listing, nearest
+from opcheck.spec.problems import Problem, SpecError, listing, nearest, unknown
 from opcheck.spec.recipe import Tensor
 from opcheck.spec.render import render
 from opcheck.spec.templates import Template
@@ -45,9 +42,7 @@ class Source:
     template: Template | None = None
     number: int = 0
 
-    def problem(
-        self, place: KeyPath, what: str, expected: str = "", nearest: str = "", *, key: bool = False
-    ) -> Problem:
+    def problem(self, place: KeyPath, what: str, expected: str = "", nearest: str = "", key: bool = False) -> Problem:
         """Return a problem at a place in the sample."""
         words = (what, expected, nearest)
         if self.template is None or self.use is None:
@@ -140,26 +135,26 @@ class Expansion:
         if not isinstance(template, Template):
             self.complete = self.complete and template is not None
             if template is not None:
-                words = (f'unknown template "{use.use}"', listing(template, 30), nearest(use.use, template))
-                self.problems.append(source.problem(("use",), *words))
+                self.problems.append(source.problem(("use",), *unknown("template", use.use, template, 30)))
             return
-        unknown = [name for name in use.parameters if name not in template.parameters]
-        for name in unknown:
+        strange = [name for name in use.parameters if name not in template.parameters]
+        for name in strange:
             choices = (*template.parameters, *TemplateUse.model_fields)
             expected = f"{listing(template.parameters, 30)} (parameters of the template {template.name})"
             if not template.parameters:
                 expected = f"no parameters (the template {template.name} has none)"
             words = (f'unknown key "{name}"', expected, nearest(name, choices))
             self.problems.append(source.problem((name,), *words, key=True))
-        if unknown:
+        if strange:
             return
         common = _skips(use.skip)
         for number in range(len(template.file.samples)):
             inner = Source(self.entry, source.path, use, template, number)
-            spec = self._validated(template, number, inner, use)
-            if spec is None:
-                for skip in common:
-                    skip.used = True  # it may be right; the samples are unknown
+            try:
+                spec = template.sample(number, use.parameters, inner.problem)
+            except SpecError as error:
+                self.problems += error.problems
+                _excuse(common)
                 continue
             if use.kwargs or use.grid or use.large or use.vary is not None:
                 more = {"kwargs": spec.kwargs | use.kwargs, "grid": spec.grid | use.grid}
@@ -170,17 +165,6 @@ class Expansion:
             self._refuse_unused(own, inner)
         self._refuse_unused(common, source)
 
-    def _validated(self, template: Template, number: int, source: Source, use: TemplateUse) -> SampleSpec | None:
-        key = (number, render(use.parameters))
-        if key not in template.validated:
-            raw = template.sample(number, use.parameters)
-            try:
-                template.validated[key] = SampleSpec.model_validate(raw)
-            except ValidationError as error:
-                self.problems += explain(error, SampleSpec, raw, source.problem)
-                return None
-        return template.validated[key]
-
     def _grid(
         self,
         spec: SampleSpec,
@@ -189,15 +173,14 @@ class Expansion:
         skips: list[Skip],
         restriction: tuple[str, ...] | None = None,
     ) -> Iterator[Sample]:
-        problems = [source.problem(place, *words) for place, *words in self.limits.of_sample(spec)]
+        problems = [source.problem(*mistake) for mistake in self.limits.of_sample(spec)]
         problems += _same_as_nothing(spec, source)
         problems += self._too_many(spec, source, skips)
         named = {key: [(value, f"{key}={render(value).strip(QUOTE)}") for value in spec.grid[key]] for key in spec.grid}
         problems += _too_long(label, named, source)
         self.problems += problems
         if problems:
-            for skip in skips:
-                skip.used = True  # it may be right; the samples are unknown
+            _excuse(skips)
             return
         for skip in skips:
             skip.keys |= dict.fromkeys(spec.grid)
@@ -239,6 +222,12 @@ class Expansion:
                 what = f'two samples are called "{sample.name}"'
                 self.problems.append(sample.document.problem((*sample.path, "name"), what, "names that differ"))
             seen.add(sample.name)
+
+
+def _excuse(skips: Iterable[Skip]) -> None:
+    """Take some entries of `skip` for right: the samples that they may be about are unknown."""
+    for skip in skips:
+        skip.used = True
 
 
 def _skips(written: Iterable[dict[str, Value]]) -> list[Skip]:

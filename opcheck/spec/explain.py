@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import date, datetime, time
 from functools import lru_cache, partial
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
+from opcheck.spec.document import written
 from opcheck.spec.positions import Path
-from opcheck.spec.problems import Problem, listing, nearest
+from opcheck.spec.problems import Problem, SpecError, listing, nearest
 from opcheck.spec.render import render
+
+M = TypeVar("M", bound=BaseModel)
 
 Locate = Callable[..., Problem]
 """`Document.problem`, or a similar function that knows the origin of merged values."""
@@ -38,11 +41,19 @@ MOST = 30
 """The most names that a message lists."""
 
 
+def validated(model: type[M], raw: Any, locate: Locate) -> M:
+    """Return parsed TOML as a model. Raises SpecError with all that the model rejects."""
+    try:
+        return model.model_validate(raw)
+    except ValidationError as error:
+        raise SpecError(explain(error, model, raw, locate)) from None
+
+
 def explain(error: ValidationError, model: type[BaseModel], raw: Any, locate: Locate) -> list[Problem]:
     """Return one problem for each place in `raw` (parsed TOML) that the model rejects."""
     places: dict[tuple[Path, str], list[Any]] = {}
     for item in error.errors(include_url=False):
-        path = _path(item["loc"], raw)
+        path = written(raw, item["loc"])  # other parts are names of union members
         kind, last = item["type"], item["loc"][-1] if item["loc"] else ""
         # After the last key, pydantic writes "[key]" for that key itself.
         named = last == "[key]" and len(item["loc"]) > 1 and path[-1:] == item["loc"][-2:-1]
@@ -57,20 +68,6 @@ def explain(error: ValidationError, model: type[BaseModel], raw: Any, locate: Lo
     }
     misspelt = {(path[:-1], problem.nearest) for (path, what), problem in problems.items() if what == "key"}
     return [problem for place, problem in problems.items() if place not in misspelt]
-
-
-def _path(loc: tuple[int | str, ...], raw: Any) -> Path:
-    """Keep the parts of pydantic's location that exist in the TOML. The others are names of union members."""
-    path: list[int | str] = []
-    for part in loc:
-        if isinstance(raw, dict):
-            inside = part in raw
-        else:
-            inside = isinstance(raw, list) and isinstance(part, int) and part < len(raw)
-        if inside:
-            path.append(part)
-            raw = raw[part]
-    return tuple(path)
 
 
 def _is_missing(item: Any) -> bool:

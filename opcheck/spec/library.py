@@ -150,9 +150,9 @@ class Operator:
         """The operator as it is written."""
         return Entry(self.document, self.index)
 
-    def problem(self, path: KeyPath, *words: str, key: bool = False) -> Problem:
+    def problem(self, path: KeyPath, what: str, expected: str = "", nearest: str = "", key: bool = False) -> Problem:
         """Return a problem at the position of a value (or key), in the operator or in the defaults of its file."""
-        return self.entry.problem(path, *words, key=key)
+        return self.entry.problem(path, what, expected, nearest, key)
 
     @property
     def line(self) -> int:

@@ -7,7 +7,9 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
+from opcheck.spec.positions import Path
 from opcheck.text import printable, shortened
 
 LONGEST = 300
@@ -36,6 +38,17 @@ class Problem:
         if self.nearest:
             text += f'; did you mean "{shortened(self.nearest, LONGEST)}"?'
         return printable(" ".join(text.split()), most=None)
+
+
+class Mistake(NamedTuple):
+    """A mistake at a place in a table, by whoever does not know where that table is written."""
+
+    place: Path
+    what: str
+    expected: str = ""
+    nearest: str = ""
+    key: bool = False
+    """Whether the key is wrong, rather than the value."""
 
 
 class SpecError(Exception):

@@ -8,13 +8,12 @@ from functools import lru_cache
 from pathlib import Path as FilePath
 from typing import Any
 
-from pydantic import ValidationError
-
 from opcheck.spec.document import Document
-from opcheck.spec.explain import explain
+from opcheck.spec.explain import Locate, validated
 from opcheck.spec.operator import SampleSpec, TemplateFile, TemplateUse
 from opcheck.spec.positions import Path
-from opcheck.spec.problems import Problem, SpecError, listing, nearest
+from opcheck.spec.problems import Problem, SpecError, unknown
+from opcheck.spec.render import render
 
 BUILTIN = FilePath(__file__).parent / "builtin" / "templates"
 UNSET = object()
@@ -27,8 +26,8 @@ class Template:
     name: str
     document: Document
     file: TemplateFile
-    validated: dict[tuple[int, str], SampleSpec] = field(default_factory=dict, repr=False)
-    """Valid samples, by number and parameters. Most uses of a template share them."""
+    _samples: dict[tuple[int, str], SampleSpec] = field(default_factory=dict, repr=False)
+    """Samples by number and parameters. Most uses of a template share them."""
 
     @classmethod
     def read(cls, path: FilePath) -> Template:
@@ -38,11 +37,7 @@ class Template:
     @classmethod
     def of(cls, name: str, document: Document) -> Template:
         """Validate a template. Raises SpecError if it is invalid or uses a parameter that it does not declare."""
-        try:
-            file = TemplateFile.model_validate(document.data)
-        except ValidationError as error:
-            raise SpecError(explain(error, TemplateFile, document.data, document.problem)) from None
-        template = cls(name, document, file)
+        template = cls(name, document, validated(TemplateFile, document.data, document.problem))
         problems = template._undeclared(document.data["samples"], ("samples",)) + template._unusable()
         if problems:
             raise SpecError(problems)
@@ -53,10 +48,17 @@ class Template:
         """The names of the parameters that a use can set."""
         return (*self.file.template.optional, *self.file.template.defaults)
 
-    def sample(self, number: int, parameters: dict[str, Any]) -> dict[str, Any]:
+    def filled(self, number: int, parameters: dict[str, Any]) -> dict[str, Any]:
         """Return a sample, as parsed TOML, with its parameters filled in."""
         filled: dict[str, Any] = _fill(self.file.samples[number], self._values(parameters))
         return filled
+
+    def sample(self, number: int, parameters: dict[str, Any], locate: Locate) -> SampleSpec:
+        """Return a sample with its parameters filled in. Raises SpecError if it is invalid."""
+        key = (number, render(parameters))
+        if key not in self._samples:
+            self._samples[key] = validated(SampleSpec, self.filled(number, parameters), locate)
+        return self._samples[key]
 
     def origin(self, number: int, place: Path, parameters: dict[str, Any]) -> tuple[Path, Path | None]:
         """Return the path in this file of a part of a filled sample, and the path in `given` that it comes from.
@@ -85,10 +87,9 @@ class Template:
 
     def _undeclared(self, node: Any, path: Path) -> list[Problem]:
         if isinstance(node, str) and node.startswith("$") and node[1:] not in self.parameters:
-            near = nearest(node[1:], self.parameters)
-            what, known = f'unknown parameter "{node}"', [f"${name}" for name in self.parameters]
-            expected = listing(known) if known else "a parameter that [template] declares"
-            return [self.document.problem(path, what, expected, f"${near}" if near else "")]
+            what, expected, near = unknown("parameter", node, [f"${name}" for name in self.parameters])
+            expected = expected if self.parameters else "a parameter that [template] declares"
+            return [self.document.problem(path, what, expected, near)]
         items = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
         return [problem for key, item in items for problem in self._undeclared(item, (*path, key))]
 

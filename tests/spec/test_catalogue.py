@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from opcheck.spec.catalogue import Catalogue
-from opcheck.spec.load import Loader
+from opcheck.spec.load import Catalogue, Loader
 
 Write = Callable[..., Path]
 
@@ -21,7 +20,7 @@ TEMPLATE = '[template]\nabout = "nothing"\n[[samples]]\nargs = []\n'
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """How often each file was read."""
-    module = import_module("opcheck.spec.catalogue")
+    module = import_module("opcheck.spec.load")
     counted: Counter[str] = Counter()
     read = module.read_bytes
 

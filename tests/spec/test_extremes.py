@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from opcheck.spec import Library
-from opcheck.spec.extremes import DEEPEST, MOST, extremes
+from opcheck.spec import Library, SpecError
+from opcheck.spec.document import DEEPEST, MOST_VALUES, Document
 
 Load = Callable[..., Library]
 Mistakes = Callable[..., list[str]]
@@ -73,7 +73,9 @@ class TestControlCharacters:
 
 
 def test_a_file_has_no_more_values_than_can_be_looked_at_soon() -> None:
-    assert not list(extremes({"a": [0] * (MOST - 1)}))
-    assert list(extremes({"a": [0] * MOST})) == [
-        ((), False, f"{MOST + 1} values are too many for one file", f"at most {MOST}")
-    ]
+    Document.parse("a.toml", f"a = [{'0,' * (MOST_VALUES - 1)}]")
+    with pytest.raises(SpecError) as caught:
+        Document.parse("a.toml", f"a = [{'0,' * MOST_VALUES}]")
+    assert str(caught.value) == (
+        f"a.toml:1:1: {MOST_VALUES + 1} values are too many for one file; expected at most {MOST_VALUES}"
+    )

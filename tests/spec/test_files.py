@@ -12,7 +12,7 @@ from opcheck.planning import load
 from opcheck.settings import Settings
 from opcheck.spec import SpecError
 from opcheck.spec.device import profiles
-from opcheck.spec.files import MOST_BYTES, read_bytes
+from opcheck.spec.document import MOST_BYTES, read_bytes
 
 Write = Callable[..., Path]
 

@@ -10,7 +10,6 @@ import pytest
 
 from opcheck.spec import SpecError
 from opcheck.spec.device import profiles
-from opcheck.spec.installed import installed_folders
 
 Install = Callable[..., Path]
 
@@ -42,7 +41,6 @@ def test_the_folder_of_an_entry_point_is_found_and_nothing_imported(install: Ins
     folder = package.joinpath(*value.split(".")[1:])
     (folder / "npu.toml").write_text('[device]\nname = "npu"\ninherits = "cuda"\n')
     (folder / "README.md").write_text("not a profile")
-    assert installed_folders() == ([folder], [])
     npu = profiles()["npu"]
     assert (npu.device_string, npu.path) == ("cuda", folder / "npu.toml")
     assert not [name for name in sys.modules if name.startswith("opvendor")]
