@@ -45,9 +45,14 @@ class Entry:
         return layers
 
     @cached_property
+    def _spelled_out(self) -> list[dict[str, Any]]:
+        """The layers with each `dtypes` as a table, which can be merged with another one."""
+        return [_spelled_out(table) for _, table in self.layers]
+
+    @cached_property
     def raw(self) -> dict[str, Any]:
         """The operator as parsed TOML: its layers, each merged over those before it, and over that its devices."""
-        whole: dict[str, Any] = reduce(merge, [_spelled_out(table) for _, table in self.layers])
+        whole: dict[str, Any] = reduce(merge, self._spelled_out)
         if isinstance(whole.get("per_device"), dict):
             base = {key: whole[key] for key in PerDevice.model_fields if key in whole}
             whole["per_device"] = {name: merge(base, keys) for name, keys in whole["per_device"].items()}
@@ -74,8 +79,8 @@ class Entry:
         """
         inherited = path[2:] if path[:1] == ("per_device",) else ()
         for wanted, place in ((path, path), (inherited, inherited), (path[:1], path)):
-            for prefix, table in reversed(self.layers):
-                if wanted and written(_spelled_out(table), wanted) == wanted:
+            for (prefix, table), spelled in zip(reversed(self.layers), reversed(self._spelled_out), strict=True):
+                if wanted and written(spelled, wanted) == wanted:
                     return (*prefix, *written(table, place))
         return ("operator", self.index, *path)
 
@@ -91,7 +96,7 @@ def _per_torch(table: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _spelled_out(keys: Any) -> Any:
-    """Return the keys with each `dtypes` as a table, which can be merged with another one."""
+    """Return keys of an operator, and those of its devices, with each `dtypes` as a table."""
     if not isinstance(keys, dict):
         return keys
     spelled = keys | {"dtypes": in_full(keys["dtypes"])} if "dtypes" in keys else keys

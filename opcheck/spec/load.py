@@ -163,11 +163,14 @@ class Loader:
             self.problems.append(Problem(shown(path), 1, 1, "a folder without spec files", "at least one TOML file"))
         find = partial(self._template, templates)
         for file in files:
-            if file in shelved:
-                find(file.stem)  # reports its mistakes even if it is not used
-            elif file not in self._loaded:
-                self._loaded.add(file)
-                self._add_file(file, _family(file, root), find)
+            try:
+                if file in shelved:
+                    find(file.stem)  # has its mistakes reported even if it is not used
+                elif file not in self._loaded:
+                    self._loaded.add(file)
+                    self._add_file(self.catalogue.document(file), _family(file, root), find)
+            except SpecError as error:
+                self.problems += error.problems
 
     def library(self) -> Library:
         """Return the loaded operators. Raises SpecError if there was any mistake."""
@@ -192,28 +195,20 @@ class Loader:
                 return Path(root)
         return path if path.is_dir() else path.parent
 
-    def _template(self, templates: dict[str, list[Path]], name: str) -> Template | list[str] | None:
-        """Return a template; the known names if there is none; or None if it is invalid, after reporting that."""
+    def _template(self, templates: dict[str, list[Path]], name: str) -> Template | list[str]:
+        """Return a template, or the known names if there is none. Raises SpecError if it is invalid."""
         if name in templates:
             first, *others = templates[name]
-            try:
-                for document in map(self.catalogue.document, others):
-                    words = (f'template "{name}" is described twice; first in {shown(first)}', "another file name")
-                    self.problems.append(document.problem(("template",), *words, key=True))
-                return self.catalogue.template(first) if not others else None
-            except SpecError as error:
-                self.problems += error.problems
-                return None
+            if others:
+                what = f'template "{name}" is described twice; first in {shown(first)}'
+                documents = map(self.catalogue.document, others)
+                raise SpecError(one.problem(("template",), what, "another file name", key=True) for one in documents)
+            return self.catalogue.template(first)
         if name in builtin_names():
             return builtin(name)
         return sorted({*templates, *builtin_names()})
 
-    def _add_file(self, file: Path, family: str, find: FindTemplate) -> None:
-        try:
-            document = self.catalogue.document(file)
-        except SpecError as error:
-            self.problems += error.problems
-            return
+    def _add_file(self, document: Document, family: str, find: FindTemplate) -> None:
         sound = True
         try:  # A default that all operators override may be a mistake as well.
             validated(SpecOutline, document.data, document.problem)
@@ -242,7 +237,7 @@ class Loader:
             samples = expansion.samples(spec)
             problems += expansion.problems
             problems += [entry.problem(*mistake) for mistake in self.limits.of_operator(spec)]
-            if not problems and sound and expansion.complete and not samples:
+            if not problems and sound and not samples:
                 what = f'operator "{spec.id}" has no samples' + (" left" if spec.samples else "")
                 expected = "a skip, dtypes or layouts that leave at least one" if spec.samples else "samples = [...]"
                 problems = [entry.problem(("samples",) if spec.samples else (), what, expected)]

@@ -125,12 +125,12 @@ def parts(value: Any, place: Path = ()) -> Iterator[tuple[Path, Any]]:
     """Yield what a value consists of, containers apart, with its path. A call comes before its arguments."""
     if isinstance(value, CallValue):
         yield place, value
-        yield from parts({"args": value.args, "kwargs": value.kwargs}, place)
+        value = {"args": value.args, "kwargs": value.kwargs}
     elif isinstance(value, TupleValue):
-        yield from parts(value.tuple, (*place, "tuple"))
+        value = {"tuple": value.tuple}
     elif isinstance(value, MappingValue):
-        yield from parts(value.mapping, (*place, "mapping"))
-    elif isinstance(value, dict):
+        value = {"mapping": value.mapping}
+    if isinstance(value, dict):
         for key, item in value.items():
             yield from parts(item, (*place, key))
     elif isinstance(value, (list, tuple)):
