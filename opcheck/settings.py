@@ -9,12 +9,12 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from opcheck.matrix import Matrix
-from opcheck.spec.claims import Derive, Jacobian, Strings
+from opcheck.spec.claims import Derive, Jacobian
 from opcheck.spec.device import DeviceProfile, profiles
 from opcheck.spec.document import PROJECT, Document, read_bytes
 from opcheck.spec.explain import validated
 from opcheck.spec.limits import Limits
-from opcheck.spec.model import Model
+from opcheck.spec.model import Frozen, Model
 from opcheck.spec.positions import Path as KeyPath
 from opcheck.spec.problems import Problem
 
@@ -28,14 +28,14 @@ NO_SPECS = (
 class Settings(Model):
     """The settings of a project. Paths are relative to its pyproject.toml."""
 
-    specs: Strings = Field(default=(), description="files and folders of specs")
-    modules: Strings = Field(
+    specs: Frozen[str] = Field(default=(), description="files and folders of specs")
+    modules: Frozen[str] = Field(
         default=Limits.modules, description="modules that specs may take callables and objects from"
     )
-    devices: Strings = Field(
+    devices: Frozen[str] = Field(
         default=(), description="folders of device profiles, besides those that installed packages bring"
     )
-    plugins: Strings = Field(default=(), description="modules that register checks, imported before planning")
+    plugins: Frozen[str] = Field(default=(), description="modules that register checks, imported before planning")
     seed: Annotated[int, Field(ge=0)] = Field(0, description="seed of the sample values")
     max_elements: Annotated[int, Field(ge=1)] = Field(
         Limits.max_elements, description="most elements of one tensor of a sample"

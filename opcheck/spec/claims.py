@@ -22,8 +22,6 @@ from opcheck.spec.model import (
 )
 from opcheck.spec.values import Value
 
-Strings = Annotated[tuple[str, ...], Field(strict=False)]
-
 
 class Dtypes(Model):
     """The dtypes in which the operator works. `dtypes = "real"` and `dtypes = ["float32", "int64"]` list `forward`."""
@@ -245,7 +243,7 @@ class When(Model):
     )
     device: DeviceName | Frozen[DeviceName] | None = Field(default=None, description="devices")
     dtype: DtypeOrGroup | Frozen[DtypeOrGroup] | None = Field(default=None, description="dtypes or groups of dtypes")
-    sample: str | Strings | None = Field(default=None, description="names of samples; all others must still pass")
+    sample: str | Frozen[str] | None = Field(default=None, description="names of samples; all others must still pass")
     engine: Literal["batched", "torch"] | None = Field(default=None, description="only under this engine")
     torch: VersionCondition | None = Field(
         default=None, description='a condition on the torch version, such as "<2.12"'

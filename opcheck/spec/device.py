@@ -11,7 +11,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from opcheck.spec.claims import USUAL_TOLERANCES, Expect, Strings, Tolerances, When
+from opcheck.spec.claims import USUAL_TOLERANCES, Expect, Tolerances, When
 from opcheck.spec.document import Document, merge, shown
 from opcheck.spec.dtypes import KNOWN, expand
 from opcheck.spec.explain import validated
@@ -28,14 +28,14 @@ class Hint(Model):
     """Signs that a device may be present, found without torch. When a case runs, torch has the last word."""
 
     always: bool = Field(default=False, description="it is part of every machine")
-    paths: Strings = Field(default=(), description="device files, one of which exists")
+    paths: Frozen[str] = Field(default=(), description="device files, one of which exists")
     module: str | None = Field(default=None, description="a Python module that can be found")
 
 
 class DeviceWhen(When):
     """The cases that an expectation of a profile applies to. Each key is a value or a list of values."""
 
-    operator: str | Strings | None = Field(default=None, description="ids, names or glob patterns of operators")
+    operator: str | Frozen[str] | None = Field(default=None, description="ids, names or glob patterns of operators")
 
     @property
     def operators(self) -> tuple[str, ...]:
@@ -98,8 +98,8 @@ class DeviceProfile(Model):
     tolerance: Tolerances = Field(
         default_factory=lambda: USUAL_TOLERANCES, description="tolerances of comparisons on this device"
     )
-    allow: Strings | None = Field(default=None, description="operators (glob patterns) to test there; default: all")
-    deny: Strings = Field(default=(), description="operators (glob patterns) not to test there")
+    allow: Frozen[str] | None = Field(default=None, description="operators (glob patterns) to test there; default: all")
+    deny: Frozen[str] = Field(default=(), description="operators (glob patterns) not to test there")
     expect: list[DeviceExpect] = Field(default_factory=list, description="failures known on this device")
 
     _document: Document | None = None

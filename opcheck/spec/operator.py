@@ -17,7 +17,6 @@ from opcheck.spec.claims import (
     Order,
     Outputs,
     Reference,
-    Strings,
     Supports,
     Way,
 )
@@ -294,7 +293,7 @@ class TemplateHead(Model):
     """The `[template]` table of a template file."""
 
     about: str = Field(description="the purpose of the template")
-    optional: Strings = Field(
+    optional: Frozen[str] = Field(
         default=(), description="parameters without a default; keys that use them are left out unless they are given"
     )
     defaults: dict[str, Any] = Field(default_factory=dict, description="parameters and their defaults")
