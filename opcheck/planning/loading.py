@@ -54,7 +54,7 @@ def examine(
         loader = Loader(limits, tuple(settings.spec_paths()), catalogue or Catalogue())
         for path in paths:
             loader.add(Path(path), root)
-        library = loader.sound()
+        library = loader.library()
         problems += loader.problems
         if devices is not None:
             problems += audit(library, devices.values())
@@ -77,4 +77,4 @@ def _unmatched(library: Library, devices: Iterable[DeviceProfile]) -> Iterator[P
         if any(unmatched(device, library)):
             shipped = Loader()
             shipped.add(builtin_folder())
-            yield from unmatched(device, Library((*library, *shipped.sound())))
+            yield from unmatched(device, Library((*library, *shipped.library())))

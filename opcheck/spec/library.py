@@ -69,10 +69,6 @@ class Sample:
         """Return whether it is meant for a dtype."""
         return self.dtypes is None or dtype in self.dtypes
 
-    def answers_to(self, name: str) -> bool:
-        """Return whether a name in `expect` refers to this sample: its own name, or that of its grid."""
-        return name in names_of(self.name)
-
     def toml(self) -> str:
         """Return the expanded sample as inline TOML."""
         shown: dict[str, object] = {"args": self.args}

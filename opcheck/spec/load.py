@@ -173,13 +173,6 @@ class Loader:
                 self.problems += error.problems
 
     def library(self) -> Library:
-        """Return the loaded operators. Raises SpecError if there was any mistake."""
-        library = self.sound()
-        if self.problems:
-            raise SpecError(self.problems)
-        return library
-
-    def sound(self) -> Library:
         """Return the operators without mistakes. The mistakes of the others are in `problems`."""
         seen: dict[str, Operator] = {}
         for operator in self.operators:
