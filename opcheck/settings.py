@@ -14,9 +14,8 @@ from opcheck.spec.device import DeviceProfile, profiles
 from opcheck.spec.document import PROJECT, Document, read_bytes
 from opcheck.spec.explain import validated
 from opcheck.spec.limits import Limits
-from opcheck.spec.model import Frozen, Model
+from opcheck.spec.model import Frozen, Located
 from opcheck.spec.positions import Path as KeyPath
-from opcheck.spec.problems import Problem
 
 NO_SPECS = (
     "no specs here: name files or folders of them, or write `specs = [...]` under [tool.opcheck] in pyproject.toml; "
@@ -25,7 +24,7 @@ NO_SPECS = (
 """The message for a request that names no specs in a project that names none either."""
 
 
-class Settings(Model):
+class Settings(Located):
     """The settings of a project. Paths are relative to its pyproject.toml."""
 
     specs: Frozen[str] = Field(default=(), description="files and folders of specs")
@@ -56,9 +55,9 @@ class Settings(Model):
     )
     matrix: Matrix | None = Field(default=None, description="the jobs of a CI service, as `opcheck matrix` prints them")
 
+    _place: KeyPath = ("tool", "opcheck")
     _root: Path | None = None
     _profiles: tuple[Path, ...] = ()
-    _document: Document | None = None
 
     @property
     def root(self) -> Path:
@@ -93,12 +92,6 @@ class Settings(Model):
         """Return the option of `opcheck run` that a device needs to be known; empty if it needs none."""
         return f"--device-profile {shlex.quote(profile.file)}" if profile.path in self._profiles else ""
 
-    def problem(self, place: KeyPath, what: str, expected: str = "", nearest: str = "", key: bool = False) -> Problem:
-        """Return a problem at the position of a value (or key) of `[tool.opcheck]`."""
-        if self._document is None:
-            return Problem("settings", 1, 1, what, expected, nearest)
-        return self._document.problem(("tool", "opcheck", *place), what, expected, nearest, key)
-
     def put_on_path(self) -> None:
         """Append the root to sys.path, so that the project's modules can be imported without being installed."""
         if str(self.root) not in sys.path:
@@ -122,7 +115,7 @@ class Settings(Model):
         """Read the settings in a pyproject.toml. Raises SpecError."""
         settings = cls()
         if b"opcheck" in read_bytes(path):  # large files of other projects need no parsing
-            document = settings._document = Document.read(path, within=("tool", "opcheck"))
+            document = settings._document = Document.read(path, within=settings._place)
             tools = document.data.get("tool")
             if isinstance(tools, dict) and "opcheck" in tools:
                 settings = validated(cls, tools["opcheck"], settings.problem)

@@ -15,7 +15,7 @@ from opcheck.spec.claims import USUAL_TOLERANCES, Expect, Tolerances, When
 from opcheck.spec.document import Document, merge, shown
 from opcheck.spec.dtypes import KNOWN, expand
 from opcheck.spec.explain import validated
-from opcheck.spec.model import DeviceName, Dotted, DtypeEntry, Frozen, MarkName, Model, NewDtype, refuse
+from opcheck.spec.model import DeviceName, Dotted, DtypeEntry, Frozen, Located, MarkName, Model, NewDtype, refuse
 from opcheck.spec.positions import Path as KeyPath
 from opcheck.spec.problems import Problem, SpecError, unknown
 
@@ -43,19 +43,10 @@ class DeviceWhen(When):
         return (self.operator,) if isinstance(self.operator, str) else self.operator or ()
 
 
-class DeviceExpect(Expect):
+class DeviceExpect(Expect, Located):
     """A failure known on a device, and the reason for it."""
 
     when: DeviceWhen = Field(description="the cases it applies to: a table with at least one key")
-
-    _document: Document | None = None
-    _index: int = 0
-
-    def problem(self, path: KeyPath, what: str, expected: str = "", nearest: str = "") -> Problem:
-        """Return a mistake at a key of this entry, in the file of the profile that has it."""
-        if self._document is None:
-            return Problem("device", 1, 1, what, expected, nearest)
-        return self._document.problem(("device", "expect", self._index, *path), what, expected, nearest)
 
 
 def _resources(amounts: dict[str, float]) -> dict[str, float]:
@@ -72,7 +63,7 @@ RESERVED = {"CPU": "num_cpus", "GPU": "num_gpus", "memory": "", "object_store_me
 """Names that a resource cannot have in a profile, and what was probably meant."""
 
 
-class DeviceProfile(Model):
+class DeviceProfile(Located):
     """`[device]` of a profile file."""
 
     name: MarkName = Field(description="name in case ids and for --device")
@@ -102,20 +93,14 @@ class DeviceProfile(Model):
     deny: Frozen[str] = Field(default=(), description="operators (glob patterns) not to test there")
     expect: list[DeviceExpect] = Field(default_factory=list, description="failures known on this device")
 
-    _document: Document | None = None
+    _place: KeyPath = ("device",)
     _written: DeviceProfile | None = None
     _path: Path | None = None
-
-    def problem(self, path: KeyPath, what: str, expected: str = "", nearest: str = "", key: bool = False) -> Problem:
-        """Return a mistake at a value (or key) of the profile's file."""
-        if self._document is None:
-            return Problem(f"device {self.name}", 1, 1, what, expected, nearest)
-        return self._document.problem(("device", *path), what, expected, nearest, key)
 
     @property
     def file(self) -> str:
         """The file of the profile, relative if possible; empty for a profile made in Python."""
-        return "" if self._document is None else self._document.file
+        return self._document.file if self._path else ""
 
     @property
     def path(self) -> Path | None:
@@ -174,7 +159,7 @@ def read_profile(path: Path) -> DeviceProfile:
     profile = validated(ProfileFile, document.data, document.problem).device
     profile._document, profile._path = document, path
     for index, expect in enumerate(profile.expect):
-        expect._document, expect._index = document, index
+        expect._document, expect._place = document, ("device", "expect", index)
     return profile
 
 

@@ -8,6 +8,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchem
 from pydantic_core import PydanticCustomError
 
 from opcheck.spec import dtypes
+from opcheck.spec.document import Document
+from opcheck.spec.positions import Path
+from opcheck.spec.problems import Problem
 
 T = TypeVar("T")
 
@@ -19,6 +22,17 @@ class Model(BaseModel):
     """A table of a spec."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
+
+
+class Located(Model):
+    """A table that knows in which document it is written, and where."""
+
+    _document: Document = Document("Python", "", {})
+    _place: Path = ()
+
+    def problem(self, path: Path, what: str, expected: str = "", nearest: str = "", key: bool = False) -> Problem:
+        """Return a mistake at a value (or key) of the table."""
+        return self._document.problem((*self._place, *path), what, expected, nearest, key)
 
 
 FURTHER_KEYS = ConfigDict(extra="allow")
