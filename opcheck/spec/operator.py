@@ -342,14 +342,24 @@ class SpecOutline(SpecFile):
     )
 
 
+def _settable(names: Any) -> Any:
+    for place, name in enumerate(names) if isinstance(names, tuple) else zip(names, names, strict=True):
+        if name in TemplateUse.model_fields:
+            expected = f"a name other than {', '.join(TemplateUse.model_fields)}"
+            raise refuse(f'a parameter cannot be called "{name}"', expected, at=(place,))
+    return names
+
+
 class TemplateHead(Model):
     """The `[template]` table of a template file."""
 
     about: str = Field(description="the purpose of the template")
-    optional: Frozen[str] = Field(
+    optional: Annotated[Frozen[str], AfterValidator(_settable)] = Field(
         default=(), description="parameters without a default; keys that use them are left out unless they are given"
     )
-    defaults: dict[str, Any] = Field(default_factory=dict, description="parameters and their defaults")
+    defaults: Annotated[dict[str, Any], AfterValidator(_settable)] = Field(
+        default_factory=dict, description="parameters and their defaults"
+    )
 
 
 class TemplateFile(Model):
