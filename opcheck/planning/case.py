@@ -63,7 +63,7 @@ class Case:
         """The name of the check."""
         return self.kind.name
 
-    @property
+    @cached_property
     def samples(self) -> tuple[Sample, ...]:
         """The samples meant for the dtype."""
         return tuple(sample for sample in self.operator.samples if sample.goes_with(self.dtype))
