@@ -116,11 +116,8 @@ class Tolerance(Model):
     @classmethod
     def first_set(cls, several: Iterable["Tolerance"]) -> "Tolerance":
         """Return the first value that is set of each number, or None. The most specific ones come first."""
-        listed = list(several)
-        return cls(**{
-            key: next((value for one in listed if (value := getattr(one, key)) is not None), None)
-            for key in Tolerance.model_fields
-        })  # fmt: skip
+        least_specific_first = list(several)[::-1]
+        return cls(**{key: value for one in least_specific_first for key, value in one.numbers() if value is not None})
 
     def numbers(self) -> list[tuple[str, float | None]]:
         """Return the names and values of the four tolerances."""

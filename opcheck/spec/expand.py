@@ -32,27 +32,34 @@ FindTemplate = Callable[[str], "Template | list[str]"]
 
 @dataclass(frozen=True)
 class Source:
-    """Where the parts of a sample are written: in the operator's file, or in a template that it uses."""
+    """Where the parts of a sample are written: in the file of the operator."""
 
     entry: Entry
     path: KeyPath
     """The path of the sample, or of the use of a template, in the operator."""
-    use: TemplateUse | None = None
-    template: Template | None = None
-    number: int = 0
 
     def problem(self, place: KeyPath, what: str, expected: str = "", nearest: str = "", key: bool = False) -> Problem:
         """Return a problem at a place in the sample."""
+        return self.entry.problem((*self.path, *place), what, expected, nearest, key)
+
+
+@dataclass(frozen=True)
+class TemplateSource(Source):
+    """Where the parts of a sample of a template are written: in the template, or in the use of it."""
+
+    use: TemplateUse
+    template: Template
+    number: int
+
+    def problem(self, place: KeyPath, what: str, expected: str = "", nearest: str = "", key: bool = False) -> Problem:
+        """Return a problem at a place in the sample. What a parameter makes wrong is a mistake of the use."""
         words = (what, expected, nearest)
-        if self.template is None or self.use is None:
-            return self.entry.problem((*self.path, *place), *words, key=key)
         if len(place) > 1 and place[0] in ("kwargs", "grid") and place[1] in getattr(self.use, str(place[0])):
-            return self.entry.problem((*self.path, *place), *words, key=key)
-        # A wrong parameter is a mistake in the use of the template; anything else is a mistake in the template.
+            return super().problem(place, *words, key)
         written, parameter = self.template.origin(self.number, place, self.use.parameters)
         if parameter is not None:
-            return self.entry.problem((*self.path, *parameter), *words)
-        return self.template.document.problem(written, *words, key=key)
+            return super().problem(parameter, *words)
+        return self.template.document.problem(written, *words, key)
 
 
 @dataclass
@@ -156,7 +163,7 @@ class Expansion:
     def _used(self, template: Template, use: TemplateUse, label: str, source: Source) -> Iterator[Sample]:
         common = _skips(use.skip)
         for number in range(len(template.file.samples)):
-            inner = Source(self.entry, source.path, use, template, number)
+            inner = TemplateSource(self.entry, source.path, use, template, number)
             try:
                 spec = template.sample(number, use.parameters, inner.problem)
             except SpecError as error:

@@ -141,7 +141,7 @@ class Operator:
         """The id, such as `torch.sin` or `torch.div[floor]`."""
         return self.spec.id
 
-    @property
+    @cached_property
     def entry(self) -> Entry:
         """The operator as it is written."""
         return Entry(self.document, self.index)

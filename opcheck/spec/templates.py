@@ -66,7 +66,7 @@ class Template:
         return self._samples[key]
 
     def origin(self, number: int, place: Path, parameters: dict[str, Any]) -> tuple[Path, Path | None]:
-        """Return the path in this file of a part of a filled sample, and the path in `given` that it comes from.
+        """Return the path in this file of a part of a filled sample, and the path in the parameters that it comes from.
 
         The second path is None if the part comes from no parameter, and empty if it comes from several.
         """
