@@ -219,7 +219,10 @@ class Expansion:
 
     def _mistakes(self, spec: SampleSpec, label: str, source: Source, skips: list[Skip]) -> list[Problem]:
         """Return the mistakes in a sample and its grid: too large, too many, names too long, no tensor where named."""
-        problems = [source.problem(*mistake) for mistake in (*self.limits.of_sample(spec), *_same_as_nothing(spec))]
+        values = {"args": spec.args, "kwargs": spec.kwargs, "grid": spec.grid, "grad_outputs": spec.grad_outputs or ()}
+        listed = list(parts(values))
+        mistakes = [*self.limits.of_parts(listed, large=spec.large), *_same_as_nothing(spec, listed)]
+        problems = [source.problem(*mistake) for mistake in mistakes]
         count = prod(len(values) for values in spec.grid.values())
         if count > self.limits.max_samples:
             problems.append(source.problem(("grid",), *self.limits.count(count)))
@@ -263,19 +266,22 @@ def _both(entries: tuple[str, ...] | None, restriction: tuple[str, ...] | None) 
     return tuple(name for name in expand(entries) if name in expand(restriction))
 
 
-def _same_as_nothing(spec: SampleSpec) -> Iterator[Mistake]:
-    """Yield each `{ same = ... }` that names no tensor among the arguments of its sample."""
+def _same_as_nothing(spec: SampleSpec, listed: Iterable[tuple[KeyPath, Any]]) -> Iterator[Mistake]:
+    """Yield each `{ same = ... }` among the parts of a sample that names no tensor among its arguments."""
+    same = [(place, part.same) for place, part in listed if isinstance(part, SameValue)]
+    if not same:
+        return
     values: dict[int | str, list[Value]] = {index: [item] for index, item in enumerate(spec.args)}
     values.update({name: [item] for name, item in spec.kwargs.items()})
     values.update(spec.grid)
     known = [key for key, items in values.items() if all(isinstance(item, Tensor) for item in items)]
-    for place, part in parts({"args": spec.args, "kwargs": spec.kwargs, "grid": spec.grid}):
-        if isinstance(part, SameValue) and part.same not in known:
-            what = f"there is no tensor at position {part.same}"
-            if isinstance(part.same, str):
-                what = f'no argument called "{part.same}" is a tensor'
+    for place, key in same:
+        if key not in known:
+            what = f"there is no tensor at position {key}"
+            if isinstance(key, str):
+                what = f'no argument called "{key}" is a tensor'
             expected = listing(map(render, known)) if known else "another argument that is a tensor"
-            yield Mistake((*place, "same"), what, expected, nearest(part.same, map(str, known)))
+            yield Mistake((*place, "same"), what, expected, nearest(key, map(str, known)))
 
 
 def _in_layout(samples: Iterable[Sample], layout: str) -> Iterator[Sample]:

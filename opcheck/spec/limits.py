@@ -5,12 +5,12 @@ All of it is compared with the spec before anything is imported or allocated.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from opcheck.spec.names import not_importable, refused
-from opcheck.spec.operator import LARGE, OperatorSpec, SampleSpec, VariantTarget
+from opcheck.spec.operator import LARGE, OperatorSpec, VariantTarget
 from opcheck.spec.positions import Path
 from opcheck.spec.problems import Mistake, unknown
 from opcheck.spec.recipe import Tensor
@@ -48,9 +48,9 @@ class Limits:
             if words:
                 yield Mistake(("imports", index), *words)
         if spec.module is not None:
-            yield from self.of_values({"args": spec.module.args, "kwargs": spec.module.kwargs}, ("module",))
+            yield from self.of_parts(parts({"args": spec.module.args, "kwargs": spec.module.kwargs}, ("module",)))
         for index, claim in enumerate(spec.errors):
-            yield from self.of_values({"args": claim.args, "kwargs": claim.kwargs}, ("errors", index))
+            yield from self.of_parts(parts({"args": claim.args, "kwargs": claim.kwargs}, ("errors", index)))
         if self.devices is not None:
             named: dict[Path, str] = {("per_device", name): name for name in spec.per_device}
             named |= {("devices", index): name for index, name in enumerate(spec.devices or ())}
@@ -58,18 +58,13 @@ class Limits:
                 if name not in self.devices:
                     yield Mistake(place, *unknown("device", name, self.devices), key=place[0] == "per_device")
 
-    def of_sample(self, spec: SampleSpec) -> Iterator[Mistake]:
-        """Yield the mistakes in the values of a sample."""
-        values = {key: getattr(spec, key) for key in ("args", "kwargs", "grid", "grad_outputs")}
-        return self.of_values({key: value for key, value in values.items() if value}, (), large=spec.large)
+    def of_parts(self, listed: Iterable[tuple[Path, Any]], *, large: bool | None = None) -> Iterator[Mistake]:
+        """Yield the mistakes in parts of values.
 
-    def of_values(self, value: Any, place: Path, *, large: bool | None = None) -> Iterator[Mistake]:
-        """Yield the mistakes in a value.
-
-        large: whether it is part of a sample that may be large; None: it is no part of a sample.
+        large: whether they belong to a sample that may be large; None: they belong to no sample.
         """
         most = max(self.max_elements, LARGE) if large else self.max_elements
-        for at, part in parts(value, place):
+        for at, part in listed:
             if isinstance(part, ObjectValue):
                 yield from _refused((*at, "object"), part.object, self.modules)
             elif isinstance(part, CallValue):
