@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from itertools import product
 from re import fullmatch
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from typing_extensions import Self
@@ -12,7 +12,7 @@ from typing_extensions import Self
 from opcheck.spec.dtypes import GROUPS, expand, known
 from opcheck.spec.model import Frozen, Model, refuse
 from opcheck.spec.positions import Path as KeyPath
-from opcheck.spec.problems import listing, nearest
+from opcheck.spec.problems import Mistake, listing, nearest, unknown
 
 T = TypeVar("T")
 
@@ -54,15 +54,6 @@ PythonVersion = Annotated[str, AfterValidator(_python)]
 Count = Annotated[int, Field(ge=1)]
 Job = dict[str, Any]
 """The keys: id, name, device, torch, python, dtype, shard and runner."""
-
-
-class Mistake(NamedTuple):
-    """What is wrong in a matrix, and where."""
-
-    place: KeyPath
-    what: str
-    expected: str
-    nearest: str = ""
 
 
 @dataclass(frozen=True)
@@ -152,8 +143,8 @@ class Matrix(Model):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        for mistake in self._mistakes():
-            raise refuse(mistake.what, mistake.expected, mistake.nearest, mistake.place)
+        for place, what, expected, near, _ in self._mistakes():
+            raise refuse(what, expected, near, place)
         return self
 
     def _mistakes(self) -> Iterator[Mistake]:
@@ -218,9 +209,7 @@ class Matrix(Model):
         """
         named: list[tuple[KeyPath, str]] = [(("devices", index), name) for index, name in enumerate(self.devices)]
         named += [(("include", index, "device"), one.device) for index, one in enumerate(self.include)]
-        for place, name in named:
-            if name not in devices:
-                yield Mistake(place, f'unknown device "{name}"', listing(devices), nearest(name, devices))
+        yield from (Mistake(place, *unknown("device", name, devices)) for place, name in named if name not in devices)
         groups: list[tuple[KeyPath, tuple[str, ...]]] = [
             *((("dtypes", index), group) for index, group in enumerate(self.dtypes)),
             *((("include", index, "dtypes"), one.dtypes or ()) for index, one in enumerate(self.include)),
@@ -229,11 +218,7 @@ class Matrix(Model):
         for place, group in groups:
             for index, name in enumerate(group):
                 if name not in choices:
-                    what = f'unknown dtype "{name}"'
-                    yield Mistake((*place, index), what, listing(choices, 30), nearest(name, choices))
-        yield from self._overlaps()
-
-    def _overlaps(self) -> Iterator[Mistake]:
+                    yield Mistake((*place, index), *unknown("dtype", name, choices, 30))
         seen: dict[str, str] = {}
         for index, group in enumerate(self.dtypes):
             twice = next((name for name in expand(group) if name in seen), None)

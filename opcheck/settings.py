@@ -6,17 +6,16 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from opcheck.matrix import Matrix
-from opcheck.spec.claims import Derive, Jacobian, Strings
+from opcheck.spec.claims import Derive, Jacobian
 from opcheck.spec.device import DeviceProfile, profiles
-from opcheck.spec.document import Document
-from opcheck.spec.explain import explain
-from opcheck.spec.files import PROJECT, read_bytes
+from opcheck.spec.document import PROJECT, Document, read_bytes
+from opcheck.spec.explain import validated
 from opcheck.spec.limits import Limits
-from opcheck.spec.model import Model
-from opcheck.spec.problems import Problem, SpecError
+from opcheck.spec.model import Frozen, Located
+from opcheck.spec.positions import Path as KeyPath
 
 NO_SPECS = (
     "no specs here: name files or folders of them, or write `specs = [...]` under [tool.opcheck] in pyproject.toml; "
@@ -25,17 +24,17 @@ NO_SPECS = (
 """The message for a request that names no specs in a project that names none either."""
 
 
-class Settings(Model):
+class Settings(Located):
     """The settings of a project. Paths are relative to its pyproject.toml."""
 
-    specs: Strings = Field(default=(), description="files and folders of specs")
-    modules: Strings = Field(
+    specs: Frozen[str] = Field(default=(), description="files and folders of specs")
+    modules: Frozen[str] = Field(
         default=Limits.modules, description="modules that specs may take callables and objects from"
     )
-    devices: Strings = Field(
+    devices: Frozen[str] = Field(
         default=(), description="folders of device profiles, besides those that installed packages bring"
     )
-    plugins: Strings = Field(default=(), description="modules that register checks, imported before planning")
+    plugins: Frozen[str] = Field(default=(), description="modules that register checks, imported before planning")
     seed: Annotated[int, Field(ge=0)] = Field(0, description="seed of the sample values")
     max_elements: Annotated[int, Field(ge=1)] = Field(
         Limits.max_elements, description="most elements of one tensor of a sample"
@@ -56,9 +55,9 @@ class Settings(Model):
     )
     matrix: Matrix | None = Field(default=None, description="the jobs of a CI service, as `opcheck matrix` prints them")
 
+    _place: KeyPath = ("tool", "opcheck")
     _root: Path | None = None
     _profiles: tuple[Path, ...] = ()
-    _document: Document | None = None
 
     @property
     def root(self) -> Path:
@@ -93,12 +92,6 @@ class Settings(Model):
         """Return the option of `opcheck run` that a device needs to be known; empty if it needs none."""
         return f"--device-profile {shlex.quote(profile.file)}" if profile.path in self._profiles else ""
 
-    def problem(self, place: tuple[str | int, ...], *words: str) -> Problem:
-        """Return a problem at the position of a value of `[tool.opcheck]`."""
-        if self._document is None:
-            return Problem("settings", 1, 1, *words)
-        return self._document.problem(("tool", "opcheck", *place), *words)
-
     def put_on_path(self) -> None:
         """Append the root to sys.path, so that the project's modules can be imported without being installed."""
         if str(self.root) not in sys.path:
@@ -120,19 +113,12 @@ class Settings(Model):
     @classmethod
     def read(cls, path: Path) -> "Settings":
         """Read the settings in a pyproject.toml. Raises SpecError."""
-        raw = document = None
+        settings = cls()
         if b"opcheck" in read_bytes(path):  # large files of other projects need no parsing
-            document = Document.read(path, within=("tool", "opcheck"))
+            document = settings._document = Document.read(path, within=settings._place)
             tools = document.data.get("tool")
-            raw = tools.get("opcheck") if isinstance(tools, dict) else None
-
-        def locate(key_path: tuple[str | int, ...], *words: str, key: bool = False) -> Problem:
-            assert document is not None
-            return document.problem(("tool", "opcheck", *key_path), *words, key=key)
-
-        try:
-            settings = cls() if raw is None else cls.model_validate(raw)
-        except ValidationError as error:
-            raise SpecError(explain(error, cls, raw, locate)) from None
-        settings._root, settings._document = path.parent, document
+            if isinstance(tools, dict) and "opcheck" in tools:
+                settings = validated(cls, tools["opcheck"], settings.problem)
+                settings._document = document
+        settings._root = path.parent
         return settings

@@ -28,8 +28,7 @@ from opcheck.spec.claims import (
     When,
 )
 from opcheck.spec.device import DeviceProfile, Hint
-from opcheck.spec.modules import Construction, Init
-from opcheck.spec.operator import OperatorSpec, PerTorch, SampleSpec, TemplateUse
+from opcheck.spec.operator import Construction, Init, OperatorSpec, PerTorch, SampleSpec, TemplateUse
 from opcheck.spec.recipe import Tensor
 from opcheck.spec.render import render
 

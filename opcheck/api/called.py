@@ -20,12 +20,10 @@ from opcheck.samples.modules import ModuleCall
 from opcheck.samples.results import leaves_of
 from opcheck.spec import dtypes as names
 from opcheck.spec.claims import Dtypes, Supports
-from opcheck.spec.document import Document
+from opcheck.spec.document import Document, shown
 from opcheck.spec.explain import explain
-from opcheck.spec.files import shown
 from opcheck.spec.library import Operator, Sample
-from opcheck.spec.modules import Construction
-from opcheck.spec.operator import OperatorSpec
+from opcheck.spec.operator import Construction, OperatorSpec
 from opcheck.spec.positions import Span
 from opcheck.spec.problems import Problem
 from opcheck.spec.values import TupleValue

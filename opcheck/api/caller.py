@@ -7,9 +7,9 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from opcheck.planning.plugins import load_plugins
+from opcheck.planning.kinds import load_plugins
 from opcheck.settings import Settings
-from opcheck.spec.files import shown
+from opcheck.spec.document import shown
 from opcheck.spec.load import BUILTIN
 from opcheck.spec.problems import Problem, SpecError, nearest
 

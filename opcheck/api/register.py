@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, overload
 from pydantic import TypeAdapter, ValidationError
 
 from opcheck.planning.kinds import REGISTERED, check_kinds, register
-from opcheck.spec.check import CheckKind
-from opcheck.spec.checks import BUILTIN
+from opcheck.spec.checks import BUILTIN, CheckKind
 from opcheck.spec.claims import Supports
 from opcheck.spec.model import MarkName
 from opcheck.spec.problems import listing, suggestion
@@ -97,7 +96,7 @@ def register_check(
             needs=(needs,) if isinstance(needs, str) else tuple(needs),
             dtypes=dtypes,
             every_variant=every_variant,
-            applies=applies or "",
+            applies=applies,
             judge=judge,
         )
         _refuse_mistakes(kind)

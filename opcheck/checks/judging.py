@@ -30,7 +30,7 @@ from opcheck.derivatives.by_torch import CannotAsk
 from opcheck.planning.expectations import about
 from opcheck.planning.kinds import check_kinds
 from opcheck.samples.results import WHAT_IS_TESTED, Untestable
-from opcheck.spec.check import CheckKind
+from opcheck.spec.checks import CheckKind
 from opcheck.spec.library import Sample
 from opcheck.text import class_of
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from opcheck.spec.check import CheckKind
+from opcheck.spec.checks import CheckKind
 from opcheck.text import class_of, message_of, shortened
 
 

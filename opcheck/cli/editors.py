@@ -13,7 +13,7 @@ import tomli
 
 from opcheck.cli.request import RequestError
 from opcheck.settings import NO_SPECS, Settings
-from opcheck.spec.files import OTHERS
+from opcheck.spec.document import OTHERS
 
 SCHEMA = "opcheck.schema.json"
 TAPLO = (".taplo.toml", "taplo.toml")

@@ -82,8 +82,7 @@ def _table(option: str, text: str) -> dict[str, Any]:
     """Return what an option gives in TOML: positional arguments, or a table with args and kwargs."""
     import tomli
 
-    from opcheck.spec.modules import Construction
-    from opcheck.spec.operator import SampleSpec
+    from opcheck.spec.operator import Construction, SampleSpec
 
     model, example = (SampleSpec, "[{ shape = [2, 3] }, 0.5]") if option == "--args" else (Construction, "[3, 2]")
     try:

@@ -15,7 +15,7 @@ from opcheck.report.gaps import gaps
 from opcheck.report.merge import merge
 from opcheck.report.model import Report
 from opcheck.report.store import ReportError, read, write
-from opcheck.spec.files import shown
+from opcheck.spec.document import shown
 from opcheck.text import printable
 
 WHY_NOT = (

@@ -11,7 +11,7 @@ from opcheck.cli.editors import editor_files, write
 from opcheck.cli.request import RequestError
 from opcheck.planning.vocabulary import of_project, shipped
 from opcheck.settings import Settings
-from opcheck.spec.files import shown
+from opcheck.spec.document import shown
 from opcheck.spec.schema import json_schema
 
 

@@ -15,7 +15,7 @@ from opcheck.draft.trial import Record, tried_out
 from opcheck.draft.writing import comment, written
 from opcheck.planning.loading import load
 from opcheck.settings import Settings
-from opcheck.spec.files import shown
+from opcheck.spec.document import shown
 from opcheck.spec.render import render
 
 Say = Callable[[Sequence[str]], None]

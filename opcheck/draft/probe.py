@@ -31,7 +31,7 @@ from opcheck.samples.members import is_dispatched
 from opcheck.samples.modules import ModuleRecipe
 from opcheck.samples.operator import as_operator, resolve_module, resolve_operator
 from opcheck.samples.resolve import Unresolved, resolve
-from opcheck.spec.modules import Construction
+from opcheck.spec.operator import Construction
 
 MOST_WITHOUT_GRADIENT = 200
 """How many more samples to try after one whose gradient is zero, or that has none."""

@@ -6,7 +6,7 @@ import tomlkit
 from tomlkit.items import Array, Table
 
 from opcheck.settings import Settings
-from opcheck.spec.files import PROJECT
+from opcheck.spec.document import PROJECT
 
 DEFAULT_FOLDER = "specs"
 

@@ -5,6 +5,6 @@ from opcheck.planning.kinds import check_kinds
 from opcheck.planning.loading import load
 from opcheck.planning.planner import plan
 from opcheck.planning.selection import Selection
-from opcheck.spec.check import CheckKind
+from opcheck.spec.checks import CheckKind
 
 __all__ = ["Case", "CheckKind", "Selection", "check_kinds", "load", "plan"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from opcheck.spec.check import CheckKind
+from opcheck.spec.checks import CheckKind
 from opcheck.spec.claims import Expect
 from opcheck.spec.device import DeviceProfile
 from opcheck.spec.library import DeviceClaims, Operator, Sample, Variant
@@ -63,7 +63,7 @@ class Case:
         """The name of the check."""
         return self.kind.name
 
-    @property
+    @cached_property
     def samples(self) -> tuple[Sample, ...]:
         """The samples meant for the dtype."""
         return tuple(sample for sample in self.operator.samples if sample.goes_with(self.dtype))

@@ -1,13 +1,14 @@
-"""Known failures: which cases an expectation is about."""
+"""Known failures: which cases an expectation is about, and what of a case is skipped because of them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from opcheck.planning.case import Case
 from opcheck.planning.selection import names_operator
 from opcheck.spec.claims import Expect, When
 from opcheck.spec.device import DeviceProfile, DeviceWhen
-from opcheck.spec.library import Operator, names_of
+from opcheck.spec.library import Operator, Sample, names_of
 from opcheck.spec.versions import holds_for_torch
 
 
@@ -23,8 +24,8 @@ def concerns(when: DeviceWhen, operator: Operator) -> bool:
 
 def matches(when: When, check: str, variant: str, device: str, dtype: str) -> bool:
     """Tell whether a condition covers a case, whatever the version of torch."""
-    values = {"check": check, "variant": variant, "device": device, "dtype": dtype}
-    return all(when.matches(key, value) for key, value in values.items())
+    values = (("check", check), ("variant", variant), ("device", device), ("dtype", dtype))
+    return all(when.matches(key, value) for key, value in values)
 
 
 def applying(expects: Iterable[Expect], check: str, variant: str, device: str, dtype: str) -> tuple[Expect, ...]:
@@ -49,3 +50,24 @@ def about(expect: Expect, sample: str | None) -> bool:
     if expect.when.sample is None:
         return True
     return sample is not None and any(expect.when.matches("sample", name) for name in names_of(sample))
+
+
+def samples_to_run(case: Case) -> tuple[Sample, ...]:
+    """Return the samples of a case, except those that an expectation skips by name."""
+    return tuple(sample for sample in case.samples if not _skips(case, sample))
+
+
+def reason_to_skip(case: Case) -> str:
+    """Return why a case is not run, on whatever device; an empty string if it is."""
+    for expect in case.expectations:
+        if expect.outcome == "skip" and expect.when.sample is None:
+            return expect.reason
+    if case.check == "errors" or samples_to_run(case):
+        return ""
+    reasons = dict.fromkeys(expect.reason for sample in case.samples for expect in _skips(case, sample))
+    return "; ".join(reasons) or f"no sample is meant for {case.dtype}"
+
+
+def _skips(case: Case, sample: Sample) -> list[Expect]:
+    named = [expect for expect in case.expectations if expect.outcome == "skip" and expect.when.sample is not None]
+    return [expect for expect in named if about(expect, sample.name)]

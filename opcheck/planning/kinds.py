@@ -1,4 +1,4 @@
-"""The checks there are: the built-in ones, those of plugins, those that a project registers.
+"""The checks there are: the built-in ones, those of installed plugins, those that a project's own plugins register.
 
 A check names its implementation by import path. It is imported when a case runs, so that planning needs no torch. A
 plugin adds a check with an entry point of the group `opcheck.checks` that refers to a CheckKind, a project with
@@ -7,12 +7,15 @@ plugin adds a check with an entry point of the group `opcheck.checks` that refer
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from importlib import import_module
 
-from opcheck.spec.check import CheckKind
-from opcheck.spec.checks import BUILTIN
+from opcheck.settings import Settings
+from opcheck.spec.checks import BUILTIN, CheckKind
 from opcheck.spec.problems import Problem, SpecError, listing, nearest
+from opcheck.text import class_of, message_of
 
 GROUP = "opcheck.checks"
 """The group of entry points."""
@@ -50,11 +53,8 @@ def _wrong_roots(kind: CheckKind, kinds: Mapping[str, CheckKind]) -> Iterator[tu
         if name not in kinds:
             yield f'rests on an unknown check "{name}"', listing(others), nearest(name, others)
         elif way := _way(name, kind.name, kinds):
-            yield (
-                f"rests on {', which rests on '.join(['itself'] if name == kind.name else way)}",
-                "a more basic check",
-                "",
-            )
+            roots = ["itself"] if name == kind.name else way
+            yield f"rests on {', which rests on '.join(roots)}", "a more basic check", ""
 
 
 def _way(start: str, goal: str, kinds: Mapping[str, CheckKind]) -> list[str]:
@@ -77,3 +77,38 @@ def register(kind: CheckKind) -> None:
     """Add a check to those of this process. It replaces one that was registered under the same name."""
     REGISTERED[kind.name] = kind
     check_kinds.cache_clear()
+
+
+def load_plugins(settings: Settings) -> None:
+    """Import the plugins of a project, in order.
+
+    Raises SpecError with a problem for each module that does not exist or cannot be imported, and for each check of an
+    installed plugin that rests on what it cannot.
+    """
+    if settings.plugins:
+        settings.put_on_path()
+    problems = []
+    for index, name in enumerate(settings.plugins):
+        try:
+            import_module(name)
+        except (Exception, SystemExit) as error:
+            problems.append(_problem(settings, index, name, error))
+    if problems:
+        raise SpecError(problems)
+    check_kinds()
+
+
+def _problem(settings: Settings, index: int, name: str, error: BaseException) -> Problem:
+    place = ("plugins", index)
+    if isinstance(error, ModuleNotFoundError) and f"{name}.".startswith(f"{error.name}."):
+        what = f'no module named "{error.name}"'
+        return settings.problem(place, what, f"a module on sys.path or in {settings.root}", _nearest(settings, name))
+    text = " ".join(message_of(error).split())
+    return settings.problem(place, f'importing the plugin "{name}" failed: {class_of(error)}: {text}')
+
+
+def _nearest(settings: Settings, name: str) -> str:
+    """Return the module that was probably meant: one beside pyproject.toml, or one that is already imported."""
+    beside = [path.stem for path in settings.root.glob("*.py")]
+    beside += [path.parent.name for path in settings.root.glob("*/__init__.py")]
+    return nearest(name, [*beside, *sys.modules])

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from opcheck.planning.planner import admitted, combinations, rule_against
+from opcheck.planning.planner import combinations, rule_against
 from opcheck.planning.selection import Selection
 from opcheck.spec.device import DeviceProfile
 from opcheck.spec.dtypes import KNOWN
@@ -34,34 +34,34 @@ def left_out(library: Library, devices: Iterable[DeviceProfile], selection: Sele
     for device in devices:
         for operator in library:
             if wanted.takes_operator(operator):
-                counts += _of_operator(operator, device, wanted)
+                reasons = _of_operator(operator, device, wanted)
+                counts += Counter({Rule(device.name, reason): count for reason, count in reasons.items()})
     return counts
 
 
-def _of_operator(operator: Operator, device: DeviceProfile, wanted: Selection) -> Counter[Rule]:
+def _of_operator(operator: Operator, device: DeviceProfile, wanted: Selection) -> Counter[str]:
     rule = rule_against(operator, device)
     if rule:
-        count = sum(wanted.takes(kind.name, dtype) for _, dtype, kind in admitted(operator, device))
-        return Counter({Rule(device.name, rule): count} if count else {})
-    claimed = operator.dtypes_on(device).forward_names()
+        return Counter({rule: len(_selected(operator, device, wanted))})
+    claimed = operator.claims_on(device).dtypes.forward_names()
     if not device.lacks and all(name in KNOWN or name in device.dtypes for name in claimed):
         return Counter()
     whole = device.model_copy(update={"lacks": (), "dtypes": claimed})
     here, there = _selected(operator, device, wanted), _selected(operator, whole, wanted)
     instead = Counter(_claim(*case) for case in here if case not in there)
-    counts: Counter[Rule] = Counter()
+    counts: Counter[str] = Counter()
     for case in there:
         if case not in here:
             claim = _claim(*case)
-            counts[Rule(device.name, f"lacks {case[1]}")] += instead[claim] <= 0
+            counts[f"lacks {case[1]}"] += instead[claim] <= 0
             instead[claim] -= 1
-    return +counts
+    return counts
 
 
 def _selected(operator: Operator, device: DeviceProfile, wanted: Selection) -> dict[tuple[Variant, str, str], None]:
     """Return the selected cases of an operator, in order."""
-    cases = ((variant, dtype, kind.name) for variant, dtype, kind in combinations(operator, device))
-    return {case: None for case in cases if wanted.takes(case[2], case[1])}
+    cases = combinations(operator, device, operator.on(device))
+    return {(variant, dtype, kind.name): None for variant, dtype, kind in cases if wanted.takes(kind, dtype)}
 
 
 def _claim(variant: Variant, dtype: str, check: str) -> tuple[Variant, str, bool]:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from opcheck.planning.audit import audit, unmatched
-from opcheck.planning.plugins import load_plugins
+from opcheck.planning.kinds import load_plugins
 from opcheck.settings import Settings
-from opcheck.spec.catalogue import Catalogue
 from opcheck.spec.device import DeviceProfile
 from opcheck.spec.dtypes import declared
 from opcheck.spec.library import Library
-from opcheck.spec.load import BUILTIN, Loader, builtin_folder
+from opcheck.spec.load import BUILTIN, Catalogue, Loader, builtin_folder
 from opcheck.spec.problems import Problem, SpecError
 
 
@@ -29,7 +29,7 @@ def load(paths: Iterable[Path | str], settings: Settings | None = None) -> Libra
     places = [Path(path) for path in paths]
     library, problems = examine(places, settings)
     if not problems and _is_whole(places, settings):
-        problems = _unmatched(library, settings.profiles().values())
+        problems = list(_unmatched(library, settings.profiles().values()))
     if problems:
         raise SpecError(problems)
     return library
@@ -50,10 +50,11 @@ def examine(
     except SpecError as error:
         problems += error.problems
     with declared(() if devices is None else settings.dtypes()):
-        loader = Loader(settings.limits, tuple(settings.spec_paths()), devices, catalogue or Catalogue())
+        limits = replace(settings.limits, devices=devices)
+        loader = Loader(limits, tuple(settings.spec_paths()), catalogue or Catalogue())
         for path in paths:
             loader.add(Path(path), root)
-        library = loader.sound()
+        library = loader.library()
         problems += loader.problems
         if devices is not None:
             problems += audit(library, devices.values())
@@ -67,19 +68,13 @@ def _is_whole(paths: list[Path], settings: Settings) -> bool:
     return all({place, *place.parents} & loaded for place in (path.resolve() for path in own))
 
 
-def _unmatched(library: Library, devices: Iterable[DeviceProfile]) -> list[Problem]:
-    """Return the expectations of profiles about no case, be it of the project or of the shipped library.
+def _unmatched(library: Library, devices: Iterable[DeviceProfile]) -> Iterator[Problem]:
+    """Yield what in profiles is about no case, be it of the project or of the shipped library.
 
     The profile of a device is of use with both, and need not know which of them are tested.
     """
-    problems = []
     for device in devices:
-        if unmatched(device, [library]):
-            problems += unmatched(device, [library, _shipped()])
-    return problems
-
-
-def _shipped() -> Library:
-    loader = Loader()
-    loader.add(builtin_folder())
-    return loader.sound()
+        if any(unmatched(device, library)):
+            shipped = Loader()
+            shipped.add(builtin_folder())
+            yield from unmatched(device, Library((*library, *shipped.library())))

@@ -9,7 +9,7 @@ from opcheck.planning.case import Case
 from opcheck.planning.expectations import applying, known
 from opcheck.planning.kinds import check_kinds
 from opcheck.planning.selection import Selection, names_operator
-from opcheck.spec.check import CheckKind
+from opcheck.spec.checks import CheckKind
 from opcheck.spec.device import DeviceProfile
 from opcheck.spec.dtypes import COARSE, HALF, STANDARD, double_of, expand
 from opcheck.spec.library import DeviceClaims, Library, Operator, Variant
@@ -26,37 +26,39 @@ def plan(
         for operator in library
         if wanted.takes_operator(operator)
         for device in several
-        for case in cases_of(operator, device, wanted, seed)
+        if not rule_against(operator, device)
+        for case in _cases(operator, device, wanted, seed)
     ]
 
 
-def cases_of(operator: Operator, device: DeviceProfile, wanted: Selection, seed: int = 0) -> Iterator[Case]:
-    """Yield the selected cases of an operator on a device."""
+def _cases(operator: Operator, device: DeviceProfile, wanted: Selection, seed: int) -> Iterator[Case]:
     claims = operator.on(device)
     expects = known(operator, device)
-    for variant, dtype, kind in combinations(operator, device):
-        if wanted.takes(kind.name, dtype):
+    for variant, dtype, kind in combinations(operator, device, claims):
+        if wanted.takes(kind, dtype):
             matching = applying(expects, kind.name, variant.kind, device.name, dtype) if expects else ()
             yield Case(operator, variant, kind, device, dtype, claims, matching, seed)
 
 
-def combinations(operator: Operator, device: DeviceProfile) -> Iterator[tuple[Variant, str, CheckKind]]:
-    """Yield the variant, dtype and check of each case of an operator on a device.
+def combinations(
+    operator: Operator, device: DeviceProfile, claims: DeviceClaims
+) -> Iterator[tuple[Variant, str, CheckKind]]:
+    """Yield the variant, dtype and check of each case of an operator on a device, whatever rules keep it off there.
 
     The checks of one variant in one dtype follow one another: they share samples.
+
+    claims: what the operator claims on the device.
     """
-    if not rule_against(operator, device):
-        yield from admitted(operator, device)
-
-
-def admitted(operator: Operator, device: DeviceProfile) -> Iterator[tuple[Variant, str, CheckKind]]:
-    """Yield what `combinations` does, even if a rule keeps the operator off the device."""
-    claims = operator.on(device)
+    tested = [
+        (kind, _dtypes(kind, claims, device, operator))
+        for kind in check_kinds().values()
+        if kind.runs_on(device) and kind.claimed(operator, claims.supports)
+    ]
     for variant in operator.variants:
         checks: dict[str, list[CheckKind]] = {}
-        for kind in check_kinds().values():
-            if kind.runs_on(device) and _tested(operator, variant, kind, claims):
-                for dtype in _dtypes(kind, claims, device, operator):
+        for kind, dtypes in tested:
+            if kind.tests(variant.kind, claims.supports):
+                for dtype in dtypes:
                     checks.setdefault(dtype, []).append(kind)
         yield from ((variant, dtype, kind) for dtype, kinds in checks.items() for kind in kinds)
 
@@ -74,17 +76,8 @@ def rule_against(operator: Operator, device: DeviceProfile) -> str:
     return "deny" if any(names_operator(pattern, operator) for pattern in device.deny) else ""
 
 
-def _tested(operator: Operator, variant: Variant, kind: CheckKind, claims: DeviceClaims) -> bool:
-    if variant.kind != "function" and not kind.every_variant:
-        return False
-    if variant.kind == "method" and not kind.methods:
-        return False
-    if variant.kind == "inplace" and not claims.supports.inplace_backward and kind.name != "unsupported":
-        return False
-    return kind.claimed(operator, claims.supports)
-
-
 def _dtypes(kind: CheckKind, claims: DeviceClaims, device: DeviceProfile, operator: Operator) -> tuple[str, ...]:
+    """Return the dtypes in which a check runs, by its rule."""
     if kind.dtypes == "coarse":
         return tuple(name for name in claims.backward if name in COARSE and _is_known(name, operator))
     if kind.dtypes == "every":

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from opcheck.planning.kinds import check_kinds
+from opcheck.spec.checks import CheckKind
 from opcheck.spec.dtypes import GROUPS, expand, known
 from opcheck.spec.library import Library, Operator
 from opcheck.spec.problems import listing, suggestion
@@ -31,10 +32,11 @@ class Selection:
         by_name = not self.operators or any(names_operator(wanted, operator) for wanted in self.operators)
         return by_name and (not self.tags or bool(set(self.tags) & set(operator.spec.tags)))
 
-    def takes(self, check: str, dtype: str) -> bool:
+    def takes(self, kind: CheckKind, dtype: str) -> bool:
         """Tell whether a check is selected in a dtype, for a selected operator."""
-        usual = self.derive != "none" or not check_kinds()[check].derives
-        return (check in self.checks if self.checks else usual) and (not self.dtypes or dtype in expand(self.dtypes))
+        if not (kind.name in self.checks if self.checks else self.derive != "none" or not kind.derives):
+            return False
+        return not self.dtypes or dtype in expand(self.dtypes)
 
     def mistakes(self, library: Library) -> list[str]:
         """Return a message for each name that does not exist."""

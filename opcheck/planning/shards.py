@@ -130,13 +130,9 @@ class Division:
             heapreplace(loads, (load + weights[group], number))
             self._shards[group] = number
 
-    def number_of(self, case: Case) -> int:
-        """Return the number of the shard that has a case."""
-        return self._shards[Group.of(case)]
-
     def takes(self, case: Case) -> bool:
         """Tell whether a case is in the shard."""
-        return self.number_of(case) == self.shard.number
+        return self._shards[Group.of(case)] == self.shard.number
 
     def count(self, cases: Iterable[Case]) -> Shared:
         """Return how many of some cases the shard has, and how many the others have."""
@@ -153,8 +149,5 @@ class Shared(NamedTuple):
 
     def __str__(self) -> str:
         """Return `shard 3/8: 17 cases; the other shards have 119`."""
-        return f"shard {self.shard}: {_cases(self.own)}; the other shards have {self.others}"
-
-
-def _cases(count: int) -> str:
-    return n_cases(count) if count else "no cases"
+        own = n_cases(self.own) if self.own else "no cases"
+        return f"shard {self.shard}: {own}; the other shards have {self.others}"

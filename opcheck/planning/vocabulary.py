@@ -1,17 +1,16 @@
-"""The names that specs may use: those that opcheck ships, and those of a project."""
+"""The names that the JSON Schema of specs offers: those that opcheck ships, or those of a project."""
 
 from __future__ import annotations
 
 import os
 
-from opcheck.planning.kinds import check_kinds
-from opcheck.planning.plugins import load_plugins
+from opcheck.planning.kinds import check_kinds, load_plugins
 from opcheck.settings import Settings
-from opcheck.spec.catalogue import Catalogue
 from opcheck.spec.checks import BUILTIN
 from opcheck.spec.device import profiles
-from opcheck.spec.templates import Template, builtin, builtin_names
-from opcheck.spec.vocabulary import Vocabulary
+from opcheck.spec.load import Catalogue
+from opcheck.spec.schema import Vocabulary
+from opcheck.spec.templates import builtin, builtin_names
 
 
 def shipped() -> Vocabulary:
@@ -30,7 +29,10 @@ def of_project(settings: Settings) -> Vocabulary:
     Raises SpecError if a plugin cannot be imported, or a template or device profile is invalid.
     """
     load_plugins(settings)
-    own = _templates(settings)
+    catalogue = Catalogue()
+    folders = [path for path in settings.spec_paths() if os.path.isdir(path)]
+    files = [file for folder in folders for named in catalogue.templates(folder).values() for file in named]
+    own = [catalogue.template(file) for file in dict.fromkeys(files)]
     replaced = {template.name for template in own}
     return Vocabulary(
         checks={kind.name: kind.claim for kind in check_kinds().values()},
@@ -39,10 +41,3 @@ def of_project(settings: Settings) -> Vocabulary:
         complete=True,
         dtypes=settings.dtypes(),
     )
-
-
-def _templates(settings: Settings) -> list[Template]:
-    catalogue = Catalogue()
-    folders = [path for path in settings.spec_paths() if os.path.isdir(path)]
-    files = [file for folder in folders for named in catalogue.templates(folder).values() for file in named]
-    return [catalogue.template(file) for file in dict.fromkeys(files)]

@@ -47,7 +47,7 @@ class BoundCase:
 
     def samples(self) -> tuple[Sample, ...]:
         """Return the samples meant for the dtype, except those that the spec skips."""
-        from opcheck.planning.skips import samples_to_run
+        from opcheck.planning.expectations import samples_to_run
 
         return samples_to_run(self.case)
 
@@ -123,7 +123,7 @@ def cases(
 
 
 def _parameter(bound: BoundCase) -> Any:
-    from opcheck.planning.skips import reason_to_skip
+    from opcheck.planning.expectations import reason_to_skip
 
     reason = reason_to_skip(bound.case)
     return pytest.param(bound, marks=pytest.mark.skip(reason=reason)) if reason else bound

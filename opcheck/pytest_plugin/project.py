@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from opcheck.running.worker import OwnProcess
     from opcheck.settings import Settings
     from opcheck.spec import Library, Operator, Problem
-    from opcheck.spec.catalogue import Catalogue
     from opcheck.spec.device import DeviceProfile
+    from opcheck.spec.load import Catalogue
 
 ABSENT = "opcheck_absent"
 """The name under which the controlling process of pytest-xdist sends why devices cannot be used."""
@@ -61,7 +61,7 @@ class Plugin:
     @cached_property
     def settings(self) -> Settings:
         """The settings of the project. The first use imports its plugins. Raises UsageError for mistakes in them."""
-        from opcheck.planning.plugins import load_plugins
+        from opcheck.planning.kinds import load_plugins
         from opcheck.settings import Settings
         from opcheck.spec import SpecError
 
@@ -76,7 +76,7 @@ class Plugin:
     @cached_property
     def catalogue(self) -> Catalogue:
         """The TOML files read so far."""
-        from opcheck.spec.catalogue import Catalogue
+        from opcheck.spec.load import Catalogue
 
         return Catalogue()
 

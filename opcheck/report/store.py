@@ -15,7 +15,7 @@ from pydantic_core import from_json
 from opcheck.report.files import is_stream, opened, replace
 from opcheck.report.model import SCHEMA, End, Header, Line, Record, Report, Run, Unread
 from opcheck.report.shards import joined
-from opcheck.spec.files import shown
+from opcheck.spec.document import shown
 from opcheck.spec.problems import SpecError
 from opcheck.text import printable
 

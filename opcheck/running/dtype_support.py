@@ -16,7 +16,7 @@ from opcheck.checks.verdict import one_line
 from opcheck.derivatives import NO_REFUSAL
 from opcheck.derivatives.autodiff import pushed
 from opcheck.planning.case import Case
-from opcheck.planning.skips import samples_to_run
+from opcheck.planning.expectations import samples_to_run
 from opcheck.running.outcome import Outcome
 from opcheck.running.session import RunSession
 from opcheck.samples.cache import Cache

@@ -19,8 +19,7 @@ from opcheck.checks.judging import Check, implementation
 from opcheck.checks.verdict import Verdict, fails, one_line
 from opcheck.devices.hooks import synchronize
 from opcheck.planning.case import Case
-from opcheck.planning.expectations import foreseen
-from opcheck.planning.skips import reason_to_skip, samples_to_run
+from opcheck.planning.expectations import foreseen, reason_to_skip, samples_to_run
 from opcheck.running.dtype_support import said_once
 from opcheck.running.expectations import expected
 from opcheck.running.judge import judge

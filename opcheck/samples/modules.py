@@ -17,7 +17,7 @@ from torch.nn import Module
 from opcheck.samples.lazy import initialize, uninitialized
 from opcheck.samples.values import draw
 from opcheck.spec import recipe as recipes
-from opcheck.spec.modules import Construction, Init
+from opcheck.spec.operator import Construction, Init
 from opcheck.spec.problems import listing, nearest
 
 FirstCall = Callable[[torch.dtype], tuple[list[Any], dict[str, Any]]]

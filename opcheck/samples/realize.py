@@ -18,7 +18,7 @@ from opcheck.samples.seeding import seed_device
 from opcheck.samples.tensors import TensorMaker, Through, composed
 from opcheck.spec import dtypes
 from opcheck.spec.library import Sample
-from opcheck.spec.modules import Construction
+from opcheck.spec.operator import Construction
 from opcheck.spec.recipe import Tensor
 from opcheck.spec.values import (
     CallValue,

@@ -1,8 +1,85 @@
-"""The table of built-in checks. What a spec may disclaim, and what documents say of a check, follows from its row."""
+"""The table of checks. What a spec may disclaim, and what documents say of a check, follows from its row."""
 
 from __future__ import annotations
 
-from opcheck.spec.check import CheckKind
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+DtypeRule = Literal["derivative", "coarse", "values", "every", "one"]
+"""derivative: the most precise real and complex dtypes of backward; coarse: those of backward below double precision;
+values: those of forward, and int64; every: all dtypes that the spec makes a claim about; one: the first of `values`."""
+
+
+@dataclass(frozen=True)
+class CheckKind:
+    """A check, as specs and planning see it."""
+
+    name: str
+    claim: str
+    """What a pass means, in one line."""
+    implementation: str
+    """`package.module:function`."""
+    torch_parameter: str = ""
+    """The parameter of torch's gradcheck or gradgradcheck that corresponds to it."""
+    needs: tuple[str, ...] = ()
+    """Keys of `supports` that must not be disclaimed, the most specific one last."""
+    feature: str = ""
+    """What the key of its own name under `supports` is about, by which a spec disclaims it. Empty: it has none."""
+    rests_on: tuple[str, ...] = ()
+    """The checks without whose claims this one says nothing, the most basic one first. A failure is `blocked` if one of
+    them fails as well."""
+    dtypes: DtypeRule = "derivative"
+    every_variant: bool = True
+    methods: bool = False
+    """Whether methods are tested too. A method records the same graph as its function, so one check in each mode is
+    enough."""
+    on_request: bool = False
+    """Whether the spec has to ask for it, under `orders`."""
+    applies: Callable[[Any], bool] | None = None
+    """Tells of an operator whether it applies; None: it always does."""
+    of_disclaimers: bool = False
+    """Whether it applies to operators whose spec disclaims something that only this check tests."""
+    may_be_wrong: bool = False
+    """Whether an operator whose spec disclaims it may be silently wrong: nothing has to raise."""
+    beside_cpu: bool = False
+    """Whether it compares a device with the CPU, and so makes no case on the CPU itself."""
+    derives: bool = False
+    """Whether it is about samples that opcheck derives, so that it runs only if the project, or somebody, wants any."""
+    judge: Callable[[Any], Any] | None = None
+    """The function that `opcheck.register_check` registered; None for other checks."""
+
+    def __post_init__(self) -> None:
+        if self.feature:
+            object.__setattr__(self, "needs", (*self.needs, self.name))
+
+    def claimed(self, operator: Any, supports: Any) -> bool:
+        """Tell whether an operator, with what it supports on a device, makes the claim that this check tests."""
+        if self.on_request and self.name not in operator.spec.orders:
+            return False
+        if self.of_disclaimers and not operator.has_disclaimers(supports):
+            return False
+        if not all(getattr(supports, name) for name in self.needs):
+            return False
+        return self.applies is None or bool(self.applies(operator))
+
+    def tests(self, variant: str, supports: Any) -> bool:
+        """Tell whether it tests a kind of variant of an operator, with what that supports on a device."""
+        if variant == "inplace" and not supports.inplace_backward and self.name != "unsupported":
+            return False
+        return variant == "function" or (self.every_variant and (variant != "method" or self.methods))
+
+    def runs_on(self, device: Any) -> bool:
+        """Tell whether it makes cases on a device."""
+        return not self.beside_cpu or device.device_string.partition(":")[0] != "cpu"
+
+    @property
+    def remedy(self) -> str:
+        """How a spec says that the claim is not meant to hold. Empty: no key of `supports` says so."""
+        if self.on_request:
+            return f'if this is how it should be, take "{self.name}" out of orders'
+        return f"if this is how it should be, write supports.{self.needs[-1]} = false" if self.needs else ""
+
 
 BASIC = ("device_consistency", "purity", "nondeterminism")
 SOUND = (*BASIC, "context", "needs_input_grad")
@@ -33,7 +110,7 @@ BUILTIN = (
         "opcheck.checks.jacobian.accuracy:check",
         needs=("backward",),
         rests_on=(*BASIC, "context"),
-        applies="has_movable_samples",
+        applies=lambda operator: operator.has_movable_samples,
     ),
     CheckKind(
         "derived",
@@ -42,7 +119,7 @@ BUILTIN = (
         needs=("backward",),
         rests_on=(*SOUND, "backward", "forward_ad"),
         every_variant=False,
-        applies="has_varied_samples",
+        applies=lambda operator: operator.has_varied_samples,
         derives=True,
     ),
     CheckKind(
@@ -98,7 +175,7 @@ BUILTIN = (
         "a module changes its buffers in training mode only",
         "opcheck.checks.behavior.buffers:check",
         every_variant=False,
-        applies="is_module",
+        applies=lambda operator: operator.spec.module is not None,
     ),
     CheckKind(
         "context",
@@ -175,7 +252,7 @@ BUILTIN = (
         "opcheck.checks.jacobian.compare:check",
         needs=("backward", "forward_ad", "second_order", "rev_over_fwd"),
         rests_on=(*SOUND, "forward_ad", "rev_over_rev"),
-        applies="has_dense_samples",
+        applies=lambda operator: operator.has_dense_samples,
     ),
     CheckKind(
         "fwd_over_fwd",
@@ -183,7 +260,7 @@ BUILTIN = (
         "opcheck.checks.jacobian.compare:check",
         needs=("backward", "forward_ad", "second_order", "fwd_over_fwd"),
         rests_on=(*SOUND, "forward_ad", "rev_over_rev"),
-        applies="has_dense_samples",
+        applies=lambda operator: operator.has_dense_samples,
     ),
     CheckKind(
         "rev_over_rev_over_rev",
@@ -191,7 +268,7 @@ BUILTIN = (
         "opcheck.checks.jacobian.compare:check",
         needs=("backward", "second_order", "third_order"),
         rests_on=(*SOUND, "saved", "backward", "rev_over_rev"),
-        applies="has_dense_samples",
+        applies=lambda operator: operator.has_dense_samples,
     ),
     CheckKind(
         "scalarized_second_order",
@@ -208,7 +285,7 @@ BUILTIN = (
         "masked",
         needs=("backward", "masked"),
         may_be_wrong=True,
-        applies="has_sparse_samples",
+        applies=lambda operator: operator.has_sparse_samples,
     ),
     CheckKind(
         "unsupported",
@@ -223,7 +300,7 @@ BUILTIN = (
         needs=("backward",),
         dtypes="coarse",
         every_variant=False,
-        applies="is_reproducible",
+        applies=lambda operator: not operator.spec.reseed,  # random numbers differ from dtype to dtype
     ),
     CheckKind(
         "dtypes",
@@ -239,7 +316,7 @@ BUILTIN = (
         rests_on=("device_consistency",),
         dtypes="values",
         every_variant=False,
-        applies="has_ways_to_call",
+        applies=lambda operator: operator.spec.module is None or operator.spec.aliases,  # modules have no variants
     ),
     CheckKind(
         "reference",
@@ -248,7 +325,7 @@ BUILTIN = (
         rests_on=("device_consistency",),
         dtypes="values",
         every_variant=False,
-        applies="has_reference",
+        applies=lambda operator: operator.spec.reference is not None,
     ),
     CheckKind(
         "device_consistency",
@@ -256,7 +333,7 @@ BUILTIN = (
         "opcheck.checks.values.device_consistency:check",
         dtypes="values",
         every_variant=False,
-        applies="runs_on_cpu",
+        applies=lambda operator: operator.spec.devices is None or "cpu" in operator.spec.devices,
         beside_cpu=True,
     ),
     CheckKind(
@@ -273,13 +350,13 @@ BUILTIN = (
         "opcheck.checks.values.errors:check",
         dtypes="one",
         every_variant=False,
-        applies="has_errors",
+        applies=lambda operator: operator.spec.errors,
     ),
     CheckKind(
         "registration",
         "schema, autograd registration, fake tensors and AOT dispatch pass torch.library.opcheck",
         "opcheck.checks.values.registration:check",
         every_variant=False,
-        applies="is_registered",
+        applies=lambda operator: operator.spec.is_registered,
     ),
 )

@@ -22,8 +22,6 @@ from opcheck.spec.model import (
 )
 from opcheck.spec.values import Value
 
-Strings = Annotated[tuple[str, ...], Field(strict=False)]
-
 
 class Dtypes(Model):
     """The dtypes in which the operator works. `dtypes = "real"` and `dtypes = ["float32", "int64"]` list `forward`."""
@@ -118,11 +116,8 @@ class Tolerance(Model):
     @classmethod
     def first_set(cls, several: Iterable["Tolerance"]) -> "Tolerance":
         """Return the first value that is set of each number, or None. The most specific ones come first."""
-        listed = list(several)
-        return cls(**{
-            key: next((value for one in listed if (value := getattr(one, key)) is not None), None)
-            for key in Tolerance.model_fields
-        })  # fmt: skip
+        least_specific_first = list(several)[::-1]
+        return cls(**{key: value for one in least_specific_first for key, value in one.numbers() if value is not None})
 
     def numbers(self) -> list[tuple[str, float | None]]:
         """Return the names and values of the four tolerances."""
@@ -245,7 +240,7 @@ class When(Model):
     )
     device: DeviceName | Frozen[DeviceName] | None = Field(default=None, description="devices")
     dtype: DtypeOrGroup | Frozen[DtypeOrGroup] | None = Field(default=None, description="dtypes or groups of dtypes")
-    sample: str | Strings | None = Field(default=None, description="names of samples; all others must still pass")
+    sample: str | Frozen[str] | None = Field(default=None, description="names of samples; all others must still pass")
     engine: Literal["batched", "torch"] | None = Field(default=None, description="only under this engine")
     torch: VersionCondition | None = Field(
         default=None, description='a condition on the torch version, such as "<2.12"'

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
-from collections.abc import Callable, Iterable
 from functools import lru_cache
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, Field, ValidationError
+from pydantic import AfterValidator, Field
 
-from opcheck.spec.claims import USUAL_TOLERANCES, Expect, Strings, Tolerances, When
-from opcheck.spec.document import Document, merge
+from opcheck.spec.claims import USUAL_TOLERANCES, Expect, Tolerances, When
+from opcheck.spec.document import Document, merge, shown
 from opcheck.spec.dtypes import KNOWN, expand
-from opcheck.spec.explain import explain
-from opcheck.spec.files import shown
-from opcheck.spec.installed import installed_folders
-from opcheck.spec.model import DeviceName, Dotted, DtypeEntry, Frozen, MarkName, Model, NewDtype, refuse
+from opcheck.spec.explain import validated
+from opcheck.spec.model import DeviceName, Dotted, DtypeEntry, Frozen, Located, MarkName, Model, NewDtype, refuse
 from opcheck.spec.positions import Path as KeyPath
-from opcheck.spec.problems import Problem, SpecError, listing, nearest
+from opcheck.spec.problems import Problem, SpecError, unknown
 
+GROUP = "opcheck.devices"
+"""The group of entry points that bring profiles. The value of each names a folder as a package: `torch_npu.opcheck`."""
 BUILTIN = Path(__file__).parent / "builtin" / "devices"
 
 
@@ -27,14 +28,14 @@ class Hint(Model):
     """Signs that a device may be present, found without torch. When a case runs, torch has the last word."""
 
     always: bool = Field(default=False, description="it is part of every machine")
-    paths: Strings = Field(default=(), description="device files, one of which exists")
+    paths: Frozen[str] = Field(default=(), description="device files, one of which exists")
     module: str | None = Field(default=None, description="a Python module that can be found")
 
 
 class DeviceWhen(When):
     """The cases that an expectation of a profile applies to. Each key is a value or a list of values."""
 
-    operator: str | Strings | None = Field(default=None, description="ids, names or glob patterns of operators")
+    operator: str | Frozen[str] | None = Field(default=None, description="ids, names or glob patterns of operators")
 
     @property
     def operators(self) -> tuple[str, ...]:
@@ -42,16 +43,10 @@ class DeviceWhen(When):
         return (self.operator,) if isinstance(self.operator, str) else self.operator or ()
 
 
-class DeviceExpect(Expect):
+class DeviceExpect(Expect, Located):
     """A failure known on a device, and the reason for it."""
 
     when: DeviceWhen = Field(description="the cases it applies to: a table with at least one key")
-
-    _place: Callable[..., Problem] | None = None
-
-    def problem(self, path: KeyPath, *words: str) -> Problem:
-        """Return a mistake at a key of this entry, in the file of the profile that has it."""
-        return Problem("device", 1, 1, *words) if self._place is None else self._place(path, *words)
 
 
 def _resources(amounts: dict[str, float]) -> dict[str, float]:
@@ -68,7 +63,7 @@ RESERVED = {"CPU": "num_cpus", "GPU": "num_gpus", "memory": "", "object_store_me
 """Names that a resource cannot have in a profile, and what was probably meant."""
 
 
-class DeviceProfile(Model):
+class DeviceProfile(Located):
     """`[device]` of a profile file."""
 
     name: MarkName = Field(description="name in case ids and for --device")
@@ -94,24 +89,18 @@ class DeviceProfile(Model):
     tolerance: Tolerances = Field(
         default_factory=lambda: USUAL_TOLERANCES, description="tolerances of comparisons on this device"
     )
-    allow: Strings | None = Field(default=None, description="operators (glob patterns) to test there; default: all")
-    deny: Strings = Field(default=(), description="operators (glob patterns) not to test there")
+    allow: Frozen[str] | None = Field(default=None, description="operators (glob patterns) to test there; default: all")
+    deny: Frozen[str] = Field(default=(), description="operators (glob patterns) not to test there")
     expect: list[DeviceExpect] = Field(default_factory=list, description="failures known on this device")
 
-    _document: Document | None = None
+    _place: KeyPath = ("device",)
     _written: DeviceProfile | None = None
     _path: Path | None = None
-
-    def problem(self, path: KeyPath, *words: str, key: bool = False) -> Problem:
-        """Return a mistake at a value (or key) of the profile's file."""
-        if self._document is None:
-            return Problem(f"device {self.name}", 1, 1, *words)
-        return self._document.problem(("device", *path), *words, key=key)
 
     @property
     def file(self) -> str:
         """The file of the profile, relative if possible; empty for a profile made in Python."""
-        return "" if self._document is None else self._document.file
+        return self._document.file if self._path else ""
 
     @property
     def path(self) -> Path | None:
@@ -167,18 +156,11 @@ class ProfileFile(Model):
 def read_profile(path: Path) -> DeviceProfile:
     """Read one profile, without what it inherits. Raises SpecError."""
     document = Document.read(path)
-    try:
-        profile = ProfileFile.model_validate(document.data).device
-    except ValidationError as error:
-        raise SpecError(explain(error, ProfileFile, document.data, document.problem)) from None
+    profile = validated(ProfileFile, document.data, document.problem).device
     profile._document, profile._path = document, path
     for index, expect in enumerate(profile.expect):
-        expect._place = _placed(profile, index)
+        expect._document, expect._place = document, ("device", "expect", index)
     return profile
-
-
-def _placed(profile: DeviceProfile, index: int) -> Callable[..., Problem]:
-    return lambda path, *words: profile.problem(("expect", index, *path), *words)
 
 
 @lru_cache(maxsize=8)
@@ -189,67 +171,74 @@ def profiles(folders: tuple[Path, ...] = (), files: tuple[Path, ...] = ()) -> di
 
     Raises SpecError with the mistakes in all of them.
     """
-    shelf = _Shelf()
-    brought, shelf.problems = installed_folders()
-    for folder in (BUILTIN, *brought, *folders):
+    installed, problems = _installed_folders()
+    paths: list[Path] = []
+    for folder in (BUILTIN, *installed, *folders):
         if os.path.isdir(folder):
-            shelf.read(sorted(folder.glob("*.toml")))
+            paths += sorted(folder.glob("*.toml"))
         else:
-            shelf.problems.append(Problem(shown(folder), 1, 1, "no such folder", "a folder of device profiles"))
-    shelf.read(files)
-    known = shelf.resolved()
-    if shelf.problems:
-        raise SpecError(shelf.problems)
-    return known
+            problems.append(Problem(shown(folder), 1, 1, "no such folder", "a folder of device profiles"))
+    written: dict[str, list[DeviceProfile]] = {}
+    for path in (*paths, *files):
+        try:
+            profile = read_profile(path)
+        except SpecError as error:
+            problems += error.problems
+        else:
+            written.setdefault(profile.name, []).append(profile)
+    whole: dict[str, DeviceProfile] = {}
+    for name, same in written.items():
+        try:
+            whole[name] = _with_inherited(same[-1], written)
+        except SpecError as error:
+            problems += error.problems
+    if problems:
+        raise SpecError(problems)
+    return whole
 
 
-class _Shelf:
-    """Profiles as they are written, and what becomes of them with what they inherit."""
+def _with_inherited(
+    profile: DeviceProfile, written: dict[str, list[DeviceProfile]], heirs: tuple[DeviceProfile, ...] = ()
+) -> DeviceProfile:
+    """Return a profile with what it inherits. Raises SpecError if a parent does not exist, or is one of the heirs.
 
-    def __init__(self) -> None:
-        self.problems: list[Problem] = []
-        self._written: dict[str, list[DeviceProfile]] = {}
-        """The profiles of each name, in the order in which they replace one another."""
+    written: the profiles of each name, in the order in which they replace one another.
+    """
+    if profile.inherits is None:
+        return profile
+    same = written.get(profile.inherits, [])
+    if profile in same:  # by its own name, it means the one that it replaces
+        same = same[: same.index(profile)]
+    if not same:
+        others = [name for name, several in written.items() if name != profile.name or len(several) > 1]
+        raise SpecError([profile.problem(("inherits",), *unknown("device", profile.inherits, others))])
+    parent, line = same[-1], (*heirs, profile)
+    if parent in line:
+        circle = " inherits ".join(one.name for one in (*line[line.index(parent) :], parent))
+        expected = "a profile that inherits from none of these"
+        raise SpecError([profile.problem(("inherits",), f"profiles inherit in a circle: {circle}", expected)])
+    return profile.inheriting(_with_inherited(parent, written, line))
 
-    def read(self, paths: Iterable[Path]) -> None:
-        """Read some files."""
-        for path in paths:
-            try:
-                profile = read_profile(path)
-            except SpecError as error:
-                self.problems += error.problems
-            else:
-                self._written.setdefault(profile.name, []).append(profile)
 
-    def resolved(self) -> dict[str, DeviceProfile]:
-        """Return the last profile of each name, with what it inherits."""
-        return {name: self._whole(same[-1]) for name, same in self._written.items()}
+def _installed_folders() -> tuple[list[Path], list[Problem]]:
+    """Return the folders that installed packages bring, and a mistake for each entry point whose folder is not there.
 
-    def _whole(self, profile: DeviceProfile, *heirs: DeviceProfile) -> DeviceProfile:
-        if profile.inherits is None:
-            return profile
-        parent = self._parent(profile, profile.inherits)
-        if parent is None:
-            others = [name for name, same in self._written.items() if name != profile.name or len(same) > 1]
-            self._refuse(
-                profile, f'unknown device "{profile.inherits}"', listing(others), nearest(profile.inherits, others)
-            )
-            return profile
-        line = (*heirs, profile)
-        if any(parent is heir for heir in line):
-            start = next(index for index, heir in enumerate(line) if heir is parent)
-            circle = " inherits ".join(one.name for one in (*line[start:], parent))
-            expected = "a profile that inherits from none of these"
-            self._refuse(profile, f"profiles inherit in a circle: {circle}", expected)
-            return profile
-        return profile.inheriting(self._whole(parent, *line))
-
-    def _parent(self, profile: DeviceProfile, name: str) -> DeviceProfile | None:
-        """Return the profile of a name, as it is written. Of its own name, it means the one that it replaces."""
-        same = self._written.get(name, [])
-        if name == profile.name:
-            same = same[: next(index for index, one in enumerate(same) if one is profile)]
-        return same[-1] if same else None
-
-    def _refuse(self, profile: DeviceProfile, *words: str) -> None:
-        self.problems.append(profile.problem(("inherits",), *words))
+    Nothing of these packages is imported: only the first part of a name is looked up, since to look up a subpackage
+    imports what is around it.
+    """
+    folders: list[Path] = []
+    problems: list[Problem] = []
+    for entry in sorted(entry_points(group=GROUP), key=lambda entry: (entry.name, entry.value)):
+        first, *rest = entry.value.split(".")
+        try:
+            package = importlib.util.find_spec(first)
+        except (ImportError, ValueError):
+            package = None
+        places = package.submodule_search_locations if package is not None else None
+        own = [folder for folder in (Path(place, *rest) for place in places or ()) if folder.is_dir()]
+        folders += own
+        if not own:
+            where = f"entry point {entry.name}" + (f" of {entry.dist.name}" if entry.dist is not None else "")
+            what = f'{GROUP}: "{entry.value}" is no folder of an installed package'
+            problems.append(Problem(where, 1, 1, what, "such as mypackage.devices"))
+    return list(dict.fromkeys(folders)), problems

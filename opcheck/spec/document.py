@@ -1,8 +1,15 @@
-"""A TOML file: its text, its data, and where each value is in the text."""
+"""A TOML file of an untrusted author: its text, its data, and where each value is in the text.
+
+Only regular files of bounded size are read. What TOML allows and no spec needs is refused before anything else looks at
+the data, so that later code need not handle it: control characters, integers beyond 64 bits, very deep nesting.
+"""
 
 from __future__ import annotations
 
+import os
 import re
+import stat
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -10,14 +17,24 @@ from typing import Any
 
 import tomli
 
-from opcheck.spec.extremes import DEEPEST, LARGE, NESTED, extremes
-from opcheck.spec.files import decoded, read_bytes, shown
 from opcheck.spec.positions import Path as KeyPath
 from opcheck.spec.positions import Positions, Span
 from opcheck.spec.problems import Problem, SpecError
 
+PROJECT = "pyproject.toml"
+OTHERS = (PROJECT, ".taplo.toml", "taplo.toml")
+"""Names of TOML files that are no specs, wherever they are."""
+MOST_BYTES = 4 * 2**20
+MOST_VALUES = 200_000
+"""The most values in one file. The largest shipped specs have a few thousand."""
+DEEPEST = 50
+NESTED = ("this is nested too deeply", f"at most {DEEPEST} levels of tables and arrays")
+LARGE = ("an integer beyond 64 bits", "-2^63 to 2^63 - 1")
+INTEGERS = range(-(2**63), 2**63)
 ENDLESS = re.compile(r"[+-]?[0-9_]{1000,}")
 """An integer so long that Python may refuse to parse it."""
+UNSEEN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+"""Control characters except tab and line ends, and characters that change the direction of text."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +63,7 @@ class Document:
         except (ValueError, RecursionError) as error:
             raise SpecError([_too_much(file, text, str(error))]) from None
         problems = [
-            document.problem((*within, *path), what, expected, key=key)
-            for path, key, what, expected in extremes(document.at(within))
+            document.problem((*within, *path), *words, key=key) for path, key, words in _extremes(document.at(within))
         ]
         if problems:
             raise SpecError(problems)
@@ -74,14 +90,49 @@ class Document:
             path = path[:-1]
         return Span(0, len(self.text), 1, 1)
 
-    def line(self, path: KeyPath) -> int:
-        """Return the line on which a value begins."""
-        return self.span(path).line
-
-    def problem(self, path: KeyPath, what: str, expected: str = "", nearest: str = "", *, key: bool = False) -> Problem:
+    def problem(self, path: KeyPath, what: str, expected: str = "", nearest: str = "", key: bool = False) -> Problem:
         """Return a problem at the position of a value (or key)."""
         span = self.span(path, key=key)
         return Problem(self.file, span.line, span.column, what, expected, nearest)
+
+
+def shown(path: Path) -> str:
+    """Return a path as a person would type it: relative to the current folder if it is inside."""
+    here = os.getcwd() + os.sep
+    for full in (os.path.abspath(path), os.path.realpath(path)):  # much faster than pathlib's own way
+        if full.startswith(here):
+            return full.removeprefix(here)
+    return str(path)
+
+
+def read_bytes(path: Path) -> bytes:
+    """Return the content of a file. Raises SpecError if it cannot be read.
+
+    Only regular files are opened: a pipe would wait for its writer, and a device may never end.
+    """
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise SpecError([Problem(shown(path), 1, 1, "is not a regular file", "a TOML file")])
+        with open(path, "rb") as file:
+            content = file.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise SpecError([Problem(shown(path), 1, 1, f"cannot be read: {error.strerror}")]) from None
+    if len(content) > MOST_BYTES:
+        raise SpecError([Problem(shown(path), 1, 1, "is too large", f"at most {MOST_BYTES // 2**20} MiB")])
+    return content
+
+
+def decoded(content: bytes, path: Path) -> str:
+    """Return the text of a file. Raises SpecError if it is not UTF-8."""
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        *lines, last = content[: error.start].decode("utf-8").split("\n")
+        problem = Problem(shown(path), len(lines) + 1, len(last) + 1, "is not UTF-8 text", "a TOML file")
+        raise SpecError([problem]) from None
+    if text.startswith("\ufeff"):
+        raise SpecError([Problem(shown(path), 1, 1, "begins with a byte order mark", "UTF-8 without one")])
+    return text
 
 
 def _too_much(file: str, text: str, why: str) -> Problem:
@@ -94,14 +145,46 @@ def _too_much(file: str, text: str, why: str) -> Problem:
     return Problem(file, 1, 1, f"TOML that cannot be read: {why}")
 
 
-def holds(data: Any, path: KeyPath) -> bool:
-    """Return whether a path exists in parsed TOML."""
+def _extremes(data: dict[str, Any]) -> Iterator[tuple[KeyPath, bool, tuple[str, str]]]:
+    """Yield the path of everything that is refused, whether the key is wrong, what is wrong, and what was expected."""
+    count, level = 0, list[tuple[KeyPath, Any]]([((), data)])
+    for _ in range(DEEPEST):
+        within: list[tuple[KeyPath, Any]] = []
+        for path, node in level:
+            count += len(node)
+            for key, item in node.items() if isinstance(node, dict) else enumerate(node):
+                kind = type(item)
+                if isinstance(key, str) and not key.isprintable() and UNSEEN.search(key):
+                    yield (*path, key), True, _unseen(f'the key "{key}"', key)
+                if kind is str and not item.isprintable() and UNSEEN.search(item):
+                    yield (*path, key), False, _unseen("the text", item)
+                elif kind is int and item not in INTEGERS:
+                    yield (*path, key), False, LARGE
+                elif kind is dict or kind is list:
+                    within.append(((*path, key), item))
+        level = within
+    yield from ((path, False, NESTED) for path, _ in level)
+    if count > MOST_VALUES:
+        yield (), False, (f"{count} values are too many for one file", f"at most {MOST_VALUES}")
+
+
+def _unseen(what: str, text: str) -> tuple[str, str]:
+    character = ascii(UNSEEN.findall(text)[0])[1:-1]
+    return f"{what} contains a control character ({character})", "printable text"
+
+
+def written(data: Any, path: KeyPath) -> KeyPath:
+    """Return the parts of a path that exist in parsed TOML, each inside the one before."""
+    parts: list[int | str] = []
     for part in path:
-        try:
+        if isinstance(data, dict):
+            inside = part in data
+        else:
+            inside = isinstance(data, list) and isinstance(part, int) and part < len(data)
+        if inside:
+            parts.append(part)
             data = data[part]
-        except (KeyError, IndexError, TypeError):
-            return False
-    return True
+    return tuple(parts)
 
 
 def merge(base: Any, top: Any) -> Any:

@@ -12,14 +12,11 @@ from functools import cached_property, reduce
 from typing import Any
 
 from opcheck.spec.claims import in_full
-from opcheck.spec.document import Document, holds, merge
+from opcheck.spec.document import Document, merge, written
 from opcheck.spec.operator import Defaults, PerDevice
 from opcheck.spec.positions import Path
 from opcheck.spec.problems import Problem
 from opcheck.spec.versions import installed_torch_meets
-
-Layer = tuple[Path, dict[str, Any]]
-"""A table of the document that has a say about an operator, and its path."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,30 +29,30 @@ class Entry:
     """The conditions of `per_torch` to take as met; None: those that the installed torch meets."""
 
     @property
-    def own(self) -> dict[str, Any]:
-        """The keys written in the operator itself."""
-        entry: dict[str, Any] = self.document.data["operator"][self.index]
-        return entry
+    def _written(self) -> list[tuple[Path, dict[str, Any]]]:
+        """The defaults of the file, without keys that are not allowed there, and the operator itself."""
+        table = self.document.at(("defaults",))
+        defaults = {key: table[key] for key in table if key in Defaults.model_fields}
+        return [(("defaults",), defaults), (("operator", self.index), self.document.data["operator"][self.index])]
 
     @cached_property
-    def defaults(self) -> dict[str, Any]:
-        """The defaults of the file, without keys that are not allowed there."""
-        table = self.document.data.get("defaults")
-        return {key: table[key] for key in table if key in Defaults.model_fields} if isinstance(table, dict) else {}
+    def layers(self) -> list[tuple[Path, dict[str, Any]]]:
+        """The tables that make the operator, with their paths: each of those written, and what it has `per_torch`."""
+        layers = []
+        for path, table in self._written:
+            met = [(condition, keys) for condition, keys in _per_torch(table) if self._is_met(condition)]
+            layers += [(path, table), *(((*path, "per_torch", condition), keys) for condition, keys in met)]
+        return layers
 
     @cached_property
-    def layers(self) -> list[Layer]:
-        """The tables that make the operator: the defaults, its own, and after each what it has `per_torch`."""
-        tables: list[Layer] = []
-        for path, table in ((("defaults",), self.defaults), (("operator", self.index), self.own)):
-            met = [(condition, keys) for condition, keys in per_torch(table) if self._is_met(condition)]
-            tables += [(path, table), *(((*path, "per_torch", condition), keys) for condition, keys in met)]
-        return tables
+    def _spelled_out(self) -> list[dict[str, Any]]:
+        """The layers with each `dtypes` as a table, which can be merged with another one."""
+        return [_spelled_out(table) for _, table in self.layers]
 
     @cached_property
     def raw(self) -> dict[str, Any]:
         """The operator as parsed TOML: its layers, each merged over those before it, and over that its devices."""
-        whole: dict[str, Any] = reduce(merge, [_spelled_out(table) for _, table in self.layers])
+        whole: dict[str, Any] = reduce(merge, self._spelled_out)
         if isinstance(whole.get("per_device"), dict):
             base = {key: whole[key] for key in PerDevice.model_fields if key in whole}
             whole["per_device"] = {name: merge(base, keys) for name, keys in whole["per_device"].items()}
@@ -63,7 +60,7 @@ class Entry:
 
     def under_others(self) -> Iterator[Entry]:
         """Yield the operator as it is written, and as it is under each condition of `per_torch` alone."""
-        conditions = dict.fromkeys(key for table in (self.defaults, self.own) for key, _ in per_torch(table))
+        conditions = dict.fromkeys(condition for _, table in self._written for condition, _ in _per_torch(table))
         if conditions:
             yield from (Entry(self.document, self.index, met) for met in ((), *((one,) for one in conditions)))
 
@@ -76,48 +73,30 @@ class Entry:
             return False
 
     def place(self, path: Path) -> Path:
-        """Return the path in the document of a merged value, which is in one of the layers.
+        """Return the path in the document of a merged value, which is in the last of the layers that have it.
 
-        What differs on a device may have it from the operator.
+        What differs on a device may have it from the operator. What no layer has is where its first key is.
         """
         inherited = path[2:] if path[:1] == ("per_device",) else ()
-        for has, sought in ((holds, path), (holds, inherited), (_begins, path)):
-            for prefix, table in reversed(self.layers):
-                written = _as_written(table, sought)
-                if sought and has(table, written):
-                    return (*prefix, *written)
+        for wanted, place in ((path, path), (inherited, inherited), (path[:1], path)):
+            for (prefix, table), spelled in zip(reversed(self.layers), reversed(self._spelled_out), strict=True):
+                if wanted and written(spelled, wanted) == wanted:
+                    return (*prefix, *written(table, place))
         return ("operator", self.index, *path)
 
-    def problem(self, path: Path, what: str, expected: str = "", nearest: str = "", *, key: bool = False) -> Problem:
+    def problem(self, path: Path, what: str, expected: str = "", nearest: str = "", key: bool = False) -> Problem:
         """Return a problem at the position of a merged value (or key)."""
-        return self.document.problem(self.place(path), what, expected, nearest, key=key)
+        return self.document.problem(self.place(path), what, expected, nearest, key)
 
 
-def per_torch(table: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+def _per_torch(table: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     """Return the conditions in `per_torch` of a table, and the keys that apply under each. Mistakes are left out."""
     listed = table.get("per_torch")
     return [(key, keys) for key, keys in listed.items() if isinstance(keys, dict)] if isinstance(listed, dict) else []
 
 
-def _begins(table: dict[str, Any], path: Path) -> bool:
-    return path[0] in table
-
-
-def _as_written(table: dict[str, Any], path: Path) -> Path:
-    """Return the path of a value in a table whose `dtypes`, and those of its devices, may be a word or an array."""
-    at = 2 if path[:1] == ("per_device",) else 0
-    if path[at : at + 1] != ("dtypes",) or not holds(table, path[: at + 1]):
-        return path
-    claimed: Any = table
-    for key in path[: at + 1]:
-        claimed = claimed[key]
-    if isinstance(claimed, dict):
-        return path
-    return (*path[: at + 1], *(path[at + 2 :] if isinstance(claimed, list) else ()))
-
-
 def _spelled_out(keys: Any) -> Any:
-    """Return the keys with each `dtypes` as a table, which can be merged with another one."""
+    """Return keys of an operator, and those of its devices, with each `dtypes` as a table."""
     if not isinstance(keys, dict):
         return keys
     spelled = keys | {"dtypes": in_full(keys["dtypes"])} if "dtypes" in keys else keys

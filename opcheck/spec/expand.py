@@ -8,17 +8,14 @@ from itertools import chain, islice, product
 from math import prod
 from typing import Any
 
-from pydantic import ValidationError
-
-from opcheck.spec import dtypes
 from opcheck.spec.claims import Way
+from opcheck.spec.dtypes import expand
 from opcheck.spec.entry import Entry
-from opcheck.spec.explain import explain
 from opcheck.spec.library import Sample
 from opcheck.spec.limits import Limits
 from opcheck.spec.operator import OperatorSpec, SampleSpec, TemplateUse, ways
 from opcheck.spec.positions import Path as KeyPath
-from opcheck.spec.problems import Problem, listing, nearest
+from opcheck.spec.problems import Mistake, Problem, SpecError, listing, nearest, unknown
 from opcheck.spec.recipe import Tensor
 from opcheck.spec.render import render
 from opcheck.spec.templates import Template
@@ -28,37 +25,41 @@ LONGEST = 300
 """The most characters in the name of a sample."""
 SKIPPED = 100
 """The most comparisons of a grid with entries of `skip`, as a multiple of `max_samples`."""
-QUOTE = '"'
 
-FindTemplate = Callable[[str], "Template | list[str] | None"]
-"""Returns a template; the known names if there is none; or None if the template is invalid and already reported."""
+FindTemplate = Callable[[str], "Template | list[str]"]
+"""Returns a template, or the known names if there is none. Raises SpecError if the template is invalid."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where the parts of a sample are written: in the operator's file, or in a template that it uses."""
+    """Where the parts of a sample are written: in the file of the operator."""
 
     entry: Entry
     path: KeyPath
     """The path of the sample, or of the use of a template, in the operator."""
-    use: TemplateUse | None = None
-    template: Template | None = None
-    number: int = 0
 
-    def problem(
-        self, place: KeyPath, what: str, expected: str = "", nearest: str = "", *, key: bool = False
-    ) -> Problem:
+    def problem(self, place: KeyPath, what: str, expected: str = "", nearest: str = "", key: bool = False) -> Problem:
         """Return a problem at a place in the sample."""
+        return self.entry.problem((*self.path, *place), what, expected, nearest, key)
+
+
+@dataclass(frozen=True)
+class TemplateSource(Source):
+    """Where the parts of a sample of a template are written: in the template, or in the use of it."""
+
+    use: TemplateUse
+    template: Template
+    number: int
+
+    def problem(self, place: KeyPath, what: str, expected: str = "", nearest: str = "", key: bool = False) -> Problem:
+        """Return a problem at a place in the sample. What a parameter makes wrong is a mistake of the use."""
         words = (what, expected, nearest)
-        if self.template is None or self.use is None:
-            return self.entry.problem((*self.path, *place), *words, key=key)
         if len(place) > 1 and place[0] in ("kwargs", "grid") and place[1] in getattr(self.use, str(place[0])):
-            return self.entry.problem((*self.path, *place), *words, key=key)
-        # A wrong parameter is a mistake in the use of the template; anything else is a mistake in the template.
+            return super().problem(place, *words, key)
         written, parameter = self.template.origin(self.number, place, self.use.parameters)
         if parameter is not None:
-            return self.entry.problem((*self.path, *parameter), *words)
-        return self.template.document.problem(written, *words, key=key)
+            return super().problem(parameter, *words)
+        return self.template.document.problem(written, *words, key)
 
 
 @dataclass
@@ -79,18 +80,18 @@ class Skip:
 
     def problems(self, source: Source) -> Iterator[Problem]:
         """Yield a problem if it has skipped nothing."""
-        unknown = [key for key in self.wanted if key not in self.keys]
         place: KeyPath = ("skip", self.index)
+        strange = [key for key in self.wanted if key not in self.keys]
         if not self.wanted:
             yield source.problem(place, "an empty skip would skip every sample", "keys and values of the grid")
-        if self.used or not self.wanted:
+        elif self.used:
             return
-        for key in unknown:
+        elif strange:
             expected = listing(self.keys) if self.keys else "a sample with a grid"
-            yield source.problem(
-                (*place, key), f'"{key}" is not a key of the grid', expected, nearest(key, self.keys), key=True
-            )
-        if not unknown:
+            for key in strange:
+                what = f'"{key}" is not a key of the grid'
+                yield source.problem((*place, key), what, expected, nearest(key, self.keys), key=True)
+        else:
             yield source.problem(place, "this skip matches no combination of the grid", "values of the grid")
 
 
@@ -101,8 +102,6 @@ class Expansion:
         self.entry, self.find, self.limits = entry, find, limits
         self.problems: list[Problem] = []
         self.vary: tuple[Way, ...] = ()
-        self.complete = True
-        """Whether all samples could be expanded. False if a template is invalid."""
         self._compared = 0
 
     def samples(self, spec: OperatorSpec) -> tuple[Sample, ...]:
@@ -114,7 +113,12 @@ class Expansion:
             kept = [sample for sample in strided if any(tensor.layout != "strided" for tensor in sample.tensors())]
         others = (sample for name in spec.layouts if name != "strided" for sample in _in_layout(strided, name))
         entries = self._bounded(chain(kept, others))
-        self._refuse_same_names(entries)
+        seen: set[str] = set()
+        for sample in entries:
+            if sample.name in seen:
+                what = f'two samples are called "{sample.name}"'
+                self.problems.append(sample.document.problem((*sample.path, "name"), what, "names that differ"))
+            seen.add(sample.name)
         return tuple(entries)
 
     def _bounded(self, samples: Iterable[Sample]) -> list[Sample]:
@@ -128,153 +132,156 @@ class Expansion:
         for index, written in enumerate(spec.samples):
             source = Source(self.entry, ("samples", index))
             label = written.name or str(index)
-            if isinstance(written, TemplateUse):
-                yield from self._used(written, label, source)
+            if not isinstance(written, TemplateUse):
+                yield from self._sample(written, label, source)
+                continue
+            try:
+                template = self._template(written, source)
+            except SpecError as error:
+                self.problems += error.problems
             else:
-                skips = _skips(written.skip)
-                yield from self._grid(written, label, source, skips)
-                self._refuse_unused(skips, source)
+                yield from self._used(template, written, label, source)
 
-    def _used(self, use: TemplateUse, label: str, source: Source) -> Iterator[Sample]:
+    def _template(self, use: TemplateUse, source: Source) -> Template:
+        """Return the template of a use. Raises SpecError if there is none, or none with these parameters."""
         template = self.find(use.use)
         if not isinstance(template, Template):
-            self.complete = self.complete and template is not None
-            if template is not None:
-                words = (f'unknown template "{use.use}"', listing(template, 30), nearest(use.use, template))
-                self.problems.append(source.problem(("use",), *words))
-            return
-        unknown = [name for name in use.parameters if name not in template.parameters]
-        for name in unknown:
-            choices = (*template.parameters, *TemplateUse.model_fields)
+            raise SpecError([source.problem(("use",), *unknown("template", use.use, template, 30))])
+        expected = f"no parameters (the template {template.name} has none)"
+        if template.parameters:
             expected = f"{listing(template.parameters, 30)} (parameters of the template {template.name})"
-            if not template.parameters:
-                expected = f"no parameters (the template {template.name} has none)"
-            words = (f'unknown key "{name}"', expected, nearest(name, choices))
-            self.problems.append(source.problem((name,), *words, key=True))
-        if unknown:
-            return
+        choices = (*template.parameters, *TemplateUse.model_fields)
+        problems = [
+            source.problem((name,), f'unknown key "{name}"', expected, nearest(name, choices), key=True)
+            for name in use.parameters
+            if name not in template.parameters
+        ]
+        if problems:
+            raise SpecError(problems)
+        return template
+
+    def _used(self, template: Template, use: TemplateUse, label: str, source: Source) -> Iterator[Sample]:
         common = _skips(use.skip)
         for number in range(len(template.file.samples)):
-            inner = Source(self.entry, source.path, use, template, number)
-            spec = self._validated(template, number, inner, use)
-            if spec is None:
-                for skip in common:
-                    skip.used = True  # it may be right; the samples are unknown
+            inner = TemplateSource(self.entry, source.path, use, template, number)
+            try:
+                spec = template.sample(number, use.parameters, inner.problem)
+            except SpecError as error:
+                self.problems += error.problems
+                _excuse(common)
                 continue
             if use.kwargs or use.grid or use.large or use.vary is not None:
                 more = {"kwargs": spec.kwargs | use.kwargs, "grid": spec.grid | use.grid}
                 vary = spec.vary if use.vary is None else use.vary
                 spec = spec.model_copy(update={**more, "large": spec.large or use.large, "vary": vary})
-            own = _skips(spec.skip)
-            yield from self._grid(spec, f"{label}.{spec.name or number}", inner, own + common, use.dtypes)
-            self._refuse_unused(own, inner)
+            yield from self._sample(spec, f"{label}.{spec.name or number}", inner, common, use.dtypes)
         self._refuse_unused(common, source)
 
-    def _validated(self, template: Template, number: int, source: Source, use: TemplateUse) -> SampleSpec | None:
-        key = (number, render(use.parameters))
-        if key not in template.validated:
-            raw = template.sample(number, use.parameters)
-            try:
-                template.validated[key] = SampleSpec.model_validate(raw)
-            except ValidationError as error:
-                self.problems += explain(error, SampleSpec, raw, source.problem)
-                return None
-        return template.validated[key]
-
-    def _grid(
+    def _sample(
         self,
         spec: SampleSpec,
         label: str,
         source: Source,
-        skips: list[Skip],
+        common: Iterable[Skip] = (),
         restriction: tuple[str, ...] | None = None,
     ) -> Iterator[Sample]:
-        problems = [source.problem(place, *words) for place, *words in self.limits.of_sample(spec)]
-        problems += _same_as_nothing(spec, source)
-        problems += self._too_many(spec, source, skips)
-        named = {key: [(value, f"{key}={render(value).strip(QUOTE)}") for value in spec.grid[key]] for key in spec.grid}
-        problems += _too_long(label, named, source)
+        """Yield the samples that a sample stands for, one for each combination of its grid that is not skipped.
+
+        common, restriction: entries of `skip`, and dtypes, that come from the use of a template.
+        """
+        own = _skips(spec.skip)
+        skips = [*own, *common]
+        problems = self._mistakes(spec, label, source, skips)
         self.problems += problems
         if problems:
-            for skip in skips:
-                skip.used = True  # it may be right; the samples are unknown
+            _excuse(skips)
             return
         for skip in skips:
             skip.keys |= dict.fromkeys(spec.grid)
-        allowed = _both(spec.dtypes, restriction)
+        named = {key: [(value, f"{key}={_text(value)}") for value in values] for key, values in spec.grid.items()}
+        dtypes = _both(spec.dtypes, restriction)
         path = self.entry.place(source.path)
         for values in product(*named.values()):
             point = {key: value for key, (value, _) in zip(spec.grid, values, strict=True)}
             hits = [skip for skip in skips if skip.matches(point)]
-            if not hits and allowed != ():
+            if not hits and dtypes != ():
                 yield Sample(
                     label + (f"[{','.join(name for _, name in values)}]" if values else ""),
                     tuple(spec.args),
                     spec.kwargs | point,
                     None if spec.grad_outputs is None else tuple(spec.grad_outputs),
-                    allowed,
+                    dtypes,
                     self.entry.document,
                     path,
                     vary=self.vary if spec.vary is None else ways(spec.vary),
                 )
+        self._refuse_unused(own, source)
 
-    def _too_many(self, spec: SampleSpec, source: Source, skips: list[Skip]) -> Iterator[Problem]:
-        """Yield a problem if a grid has too many combinations, or too many to compare with the entries of `skip`."""
+    def _mistakes(self, spec: SampleSpec, label: str, source: Source, skips: list[Skip]) -> list[Problem]:
+        """Return the mistakes in a sample and its grid: too large, too many, names too long, no tensor where named."""
+        values = {"args": spec.args, "kwargs": spec.kwargs, "grid": spec.grid, "grad_outputs": spec.grad_outputs or ()}
+        listed = list(parts(values))
+        mistakes = [*self.limits.of_parts(listed, large=spec.large), *_same_as_nothing(spec, listed)]
+        problems = [source.problem(*mistake) for mistake in mistakes]
         count = prod(len(values) for values in spec.grid.values())
         if count > self.limits.max_samples:
-            yield source.problem(("grid",), *self.limits.count(count))
-            return
-        self._compared += count * len(skips)
-        if self._compared > SKIPPED * self.limits.max_samples:
-            words = ("skip is compared with too many combinations", "fewer combinations, or fewer entries of skip")
-            yield source.problem(("skip",), *words)
+            problems.append(source.problem(("grid",), *self.limits.count(count)))
+        else:
+            self._compared += count * len(skips)
+            if self._compared > SKIPPED * self.limits.max_samples:
+                what = "skip is compared with too many combinations"
+                problems.append(source.problem(("skip",), what, "fewer combinations, or fewer entries of skip"))
+        longest = {key: max(len(key) + 1 + len(_text(value)) for value in spec.grid[key]) for key in spec.grid}
+        length = len(label) + sum(longest.values()) + len(longest) + 1
+        if longest and length > LONGEST:
+            what = f"the values of this grid make sample names of up to {length} characters"
+            place = ("grid", max(longest, key=lambda key: longest[key]))
+            problems.append(source.problem(place, what, f"at most {LONGEST}; put longer values into separate samples"))
+        return problems
 
     def _refuse_unused(self, skips: Iterable[Skip], source: Source) -> None:
         self.problems += [problem for skip in skips for problem in skip.problems(source)]
 
-    def _refuse_same_names(self, samples: Iterable[Sample]) -> None:
-        seen: set[str] = set()
-        for sample in samples:
-            if sample.name in seen:
-                what = f'two samples are called "{sample.name}"'
-                self.problems.append(sample.document.problem((*sample.path, "name"), what, "names that differ"))
-            seen.add(sample.name)
+
+def _text(value: Value) -> str:
+    """Return a value as it stands in the name of a sample."""
+    return render(value).strip('"')
 
 
 def _skips(written: Iterable[dict[str, Value]]) -> list[Skip]:
     return [Skip(wanted, index) for index, wanted in enumerate(written)]
 
 
+def _excuse(skips: Iterable[Skip]) -> None:
+    """Take some entries of `skip` for right: the samples that they may be about are unknown."""
+    for skip in skips:
+        skip.used = True
+
+
 def _both(entries: tuple[str, ...] | None, restriction: tuple[str, ...] | None) -> tuple[str, ...] | None:
     """Return the dtypes in both lists. None means no restriction."""
     if entries is None or restriction is None:
         listed = entries if restriction is None else restriction
-        return None if listed is None else dtypes.expand(listed)
-    return tuple(name for name in dtypes.expand(entries) if name in dtypes.expand(restriction))
+        return None if listed is None else expand(listed)
+    return tuple(name for name in expand(entries) if name in expand(restriction))
 
 
-def _too_long(label: str, named: dict[str, list[tuple[Value, str]]], source: Source) -> Iterator[Problem]:
-    """Yield a problem if a grid makes sample names that are too long to read or type."""
-    longest = {key: max(len(name) for _, name in values) for key, values in named.items()}
-    length = len(label) + sum(longest.values()) + len(longest) + 1
-    if longest and length > LONGEST:
-        key = max(longest, key=lambda key: longest[key])
-        what = f"the values of this grid make sample names of up to {length} characters"
-        yield source.problem(("grid", key), what, f"at most {LONGEST}; put longer values into separate samples")
-
-
-def _same_as_nothing(spec: SampleSpec, source: Source) -> Iterator[Problem]:
-    """Yield a problem for each `{ same = ... }` that names no tensor among the arguments of its sample."""
+def _same_as_nothing(spec: SampleSpec, listed: Iterable[tuple[KeyPath, Any]]) -> Iterator[Mistake]:
+    """Yield each `{ same = ... }` among the parts of a sample that names no tensor among its arguments."""
+    same = [(place, part.same) for place, part in listed if isinstance(part, SameValue)]
+    if not same:
+        return
     values: dict[int | str, list[Value]] = {index: [item] for index, item in enumerate(spec.args)}
     values.update({name: [item] for name, item in spec.kwargs.items()})
     values.update(spec.grid)
     known = [key for key, items in values.items() if all(isinstance(item, Tensor) for item in items)]
-    for place, part in parts({"args": spec.args, "kwargs": spec.kwargs, "grid": spec.grid}):
-        if isinstance(part, SameValue) and part.same not in known:
-            what = f"there is no tensor at position {part.same}" if isinstance(part.same, int) else ""
-            what = what or f'no argument called "{part.same}" is a tensor'
+    for place, key in same:
+        if key not in known:
+            what = f"there is no tensor at position {key}"
+            if isinstance(key, str):
+                what = f'no argument called "{key}" is a tensor'
             expected = listing(map(render, known)) if known else "another argument that is a tensor"
-            yield source.problem((*place, "same"), what, expected, nearest(part.same, map(str, known)))
+            yield Mistake((*place, "same"), what, expected, nearest(key, map(str, known)))
 
 
 def _in_layout(samples: Iterable[Sample], layout: str) -> Iterator[Sample]:

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import date, datetime, time
 from functools import lru_cache, partial
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
+from opcheck.spec.document import written
 from opcheck.spec.positions import Path
-from opcheck.spec.problems import Problem, listing, nearest
+from opcheck.spec.problems import Problem, SpecError, listing, nearest
 from opcheck.spec.render import render
+from opcheck.spec.values import LITERALS, TENSOR
+
+M = TypeVar("M", bound=BaseModel)
 
 Locate = Callable[..., Problem]
 """`Document.problem`, or a similar function that knows the origin of merged values."""
@@ -38,11 +42,19 @@ MOST = 30
 """The most names that a message lists."""
 
 
+def validated(model: type[M], raw: Any, locate: Locate) -> M:
+    """Return parsed TOML as a model. Raises SpecError with all that the model rejects."""
+    try:
+        return model.model_validate(raw)
+    except ValidationError as error:
+        raise SpecError(explain(error, model, raw, locate)) from None
+
+
 def explain(error: ValidationError, model: type[BaseModel], raw: Any, locate: Locate) -> list[Problem]:
     """Return one problem for each place in `raw` (parsed TOML) that the model rejects."""
     places: dict[tuple[Path, str], list[Any]] = {}
     for item in error.errors(include_url=False):
-        path = _path(item["loc"], raw)
+        path = written(raw, item["loc"])  # other parts are names of union members
         kind, last = item["type"], item["loc"][-1] if item["loc"] else ""
         # After the last key, pydantic writes "[key]" for that key itself.
         named = last == "[key]" and len(item["loc"]) > 1 and path[-1:] == item["loc"][-2:-1]
@@ -57,20 +69,6 @@ def explain(error: ValidationError, model: type[BaseModel], raw: Any, locate: Lo
     }
     misspelt = {(path[:-1], problem.nearest) for (path, what), problem in problems.items() if what == "key"}
     return [problem for place, problem in problems.items() if place not in misspelt]
-
-
-def _path(loc: tuple[int | str, ...], raw: Any) -> Path:
-    """Keep the parts of pydantic's location that exist in the TOML. The others are names of union members."""
-    path: list[int | str] = []
-    for part in loc:
-        if isinstance(raw, dict):
-            inside = part in raw
-        else:
-            inside = isinstance(raw, list) and isinstance(part, int) and part < len(raw)
-        if inside:
-            path.append(part)
-            raw = raw[part]
-    return tuple(path)
 
 
 def _is_missing(item: Any) -> bool:
@@ -88,17 +86,14 @@ def _problem(path: Path, items: list[Any], model: type[BaseModel], raw: Any, loc
     for part in path:
         value = value[part]
     if kind == "extra_forbidden":
-        choices = [name for item in items for name in _keys(model, item["loc"])]
-        elsewhere, instead = _instead(str(path[-1]), model, first["loc"])
-        plural = f"{path[-1]}s" if f"{path[-1]}s" in choices else ""  # nearer than a key of that name in another table
-        near = plural or elsewhere or nearest(path[-1], [*choices, *_literals(first["loc"])])
-        expected = listing(dict.fromkeys(choices), MOST) + ("" if near or not instead else f"; {instead}")
-        return locate(path, f'unknown key "{path[-1]}"', expected, near)
+        return locate(path, *_unknown_key(str(path[-1]), items, model))
     own = next((item["ctx"] for item in items if item["type"] == "opcheck"), None)
     if own:
         return locate((*path, *own["at"]), own["what"], own["expected"], own["nearest"])
     if _is_missing(first):
-        return locate(path, f'missing key "{first["loc"][-1]}"', _description(model, first["loc"]))
+        key = first["loc"][-1]
+        fields = [table.model_fields[key] for table in _tables(model, first["loc"]) if key in table.model_fields]
+        return locate(path, f'missing key "{key}"', next((field.description for field in fields), None) or "")
     if kind in ("missing", "too_short", "too_long", "string_too_short"):
         return locate(path, *_wrong_length(path, items, value))
     if kind.startswith("recursion"):
@@ -107,9 +102,8 @@ def _problem(path: Path, items: list[Any], model: type[BaseModel], raw: Any, loc
         name, words = BOUNDS[kind]
         return locate(path, f"{_called(path)} is out of range: {render(value)}", f"{words} {context[name]:g}")
     if kind == "union_tag_not_found":
-        return locate(
-            path, f"wrong type for {_called(path)}: {name_of(value)}", "a number, string, boolean, array or table"
-        )
+        what = f"wrong type for {_called(path)}: {name_of(value)}"
+        return locate(path, what, "a number, string, boolean, array or table")
     if all(_is_type(item) for item in items):
         return locate(path, *_wrong_value(path, items, value))
     return locate(path, f"{_called(path)}: {first['msg'].lower()}")
@@ -167,44 +161,38 @@ def name_of(value: Any) -> str:
     return type(value).__name__
 
 
-def _keys(model: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:
-    """Return the valid keys where pydantic rejected `loc[-1]`."""
-    return [name for table in _models_at(model, _names(loc[:-1])) for name in table.model_fields]
-
-
-def _instead(key: str, model: type[BaseModel], loc: tuple[int | str, ...]) -> tuple[str, str]:
-    """Return the key that an unknown one is a part of, as in `supports.forward_ad`, and what else it may be."""
-    here = _models_at(model, _names(loc[:-1]))
-    for table in here:
-        for name, field in table.model_fields.items():
-            inner = [part for part in _models(field.annotation, {}) if key in part.model_fields]
-            if inner and inner[0].__name__ in HOLDERS:
-                return (f"{name}.{key}" if HOLDERS[inner[0].__name__] else f"{name} = [{{ {key} = ... }}]"), ""
-    if key in model.model_fields and model not in here:
-        return "", f"{key} is a key of the operator"
-    takes_arguments = any({"args", "kwargs"} <= table.model_fields.keys() for table in here)
-    return "", f"a keyword argument of the operator goes under kwargs = {{ {key} = ... }}" if takes_arguments else ""
+def _unknown_key(key: str, items: list[Any], model: type[BaseModel]) -> tuple[str, str, str]:
+    """Return what is wrong with a key that no table there has, what was expected, and what was probably meant."""
+    tables = _tables(model, items[0]["loc"])
+    choices = [name for item in items for table in _tables(model, item["loc"]) for name in table.model_fields]
+    literals = LITERALS if TENSOR in items[0]["loc"][-2:] else ()  # the table was taken for a tensor
+    plural = f"{key}s" if f"{key}s" in choices else ""  # nearer than a key of that name in another table
+    near = plural or _inside(key, tables) or nearest(key, [*choices, *literals])
+    instead = ""
+    if not near and key in model.model_fields and model not in tables:
+        instead = f"; {key} is a key of the operator"
+    elif not near and any({"args", "kwargs"} <= table.model_fields.keys() for table in tables):
+        instead = f"; a keyword argument of the operator goes under kwargs = {{ {key} = ... }}"
+    return f'unknown key "{key}"', listing(dict.fromkeys(choices), MOST) + instead, near
 
 
 HOLDERS = {"Supports": True, "Dtypes": True, "OperatorTolerances": True, "Outputs": True, "SampleSpec": False}
 """The tables whose keys are written by mistake where the table itself belongs, and whether one is not in an array."""
 
 
-def _literals(loc: tuple[int | str, ...]) -> tuple[str, ...]:
-    """Return the keys of literals that may have been meant, if the table was taken for a tensor."""
-    from opcheck.spec.values import LITERALS, TENSOR
-
-    return LITERALS if TENSOR in loc[-2:] else ()
-
-
-def _description(model: type[BaseModel], loc: tuple[int | str, ...]) -> str:
-    """Return the description of a missing field."""
-    models = [table for table in _models_at(model, _names(loc[:-1])) if loc[-1] in table.model_fields]
-    return next((text for table in models if (text := table.model_fields[str(loc[-1])].description)), "")
+def _inside(key: str, tables: list[type[BaseModel]]) -> str:
+    """Return where a key belongs, as in `supports.forward_ad`, that stands around its table; empty: nowhere."""
+    for table in tables:
+        for name, field in table.model_fields.items():
+            inner = [part for part in _models(field.annotation, {}) if key in part.model_fields]
+            if inner and inner[0].__name__ in HOLDERS:
+                return f"{name}.{key}" if HOLDERS[inner[0].__name__] else f"{name} = [{{ {key} = ... }}]"
+    return ""
 
 
-def _names(loc: tuple[int | str, ...]) -> tuple[str, ...]:
-    return tuple(part for part in loc if isinstance(part, str))
+def _tables(model: type[BaseModel], loc: tuple[int | str, ...]) -> list[type[BaseModel]]:
+    """Return the models that the table around the last key of a location may be an instance of."""
+    return _models_at(model, tuple(part for part in loc[:-1] if isinstance(part, str)))
 
 
 @lru_cache(maxsize=256)

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
-from opcheck.spec.claims import Accuracy, Dtypes, OperatorTolerances, Supports, Tolerance, Tolerances, Way
+from opcheck.spec.claims import Accuracy, OperatorTolerances, Supports, Tolerance, Tolerances, Way
 from opcheck.spec.device import DeviceProfile
 from opcheck.spec.document import Document
 from opcheck.spec.dtypes import HALF
 from opcheck.spec.entry import Entry
-from opcheck.spec.operator import OperatorSpec, VariantTarget
+from opcheck.spec.operator import Claims, OperatorSpec, PerDevice, VariantTarget
 from opcheck.spec.positions import Path as KeyPath
 from opcheck.spec.positions import Span
 from opcheck.spec.problems import Problem
@@ -69,20 +69,12 @@ class Sample:
         """Return whether it is meant for a dtype."""
         return self.dtypes is None or dtype in self.dtypes
 
-    def answers_to(self, name: str) -> bool:
-        """Return whether a name in `expect` refers to this sample: its own name, or that of its grid."""
-        return name in names_of(self.name)
-
     def toml(self) -> str:
         """Return the expanded sample as inline TOML."""
         shown: dict[str, object] = {"args": self.args}
         if self.kwargs:
             shown["kwargs"] = self.kwargs
         return render(shown)
-
-
-def _has_layouts(sample: Sample) -> bool:
-    return any(tensor.layout != "strided" for tensor in sample.tensors())
 
 
 def names_of(sample: str) -> tuple[str, str]:
@@ -149,9 +141,14 @@ class Operator:
         """The id, such as `torch.sin` or `torch.div[floor]`."""
         return self.spec.id
 
-    def problem(self, path: KeyPath, *words: str, key: bool = False) -> Problem:
+    @cached_property
+    def entry(self) -> Entry:
+        """The operator as it is written."""
+        return Entry(self.document, self.index)
+
+    def problem(self, path: KeyPath, what: str, expected: str = "", nearest: str = "", key: bool = False) -> Problem:
         """Return a problem at the position of a value (or key), in the operator or in the defaults of its file."""
-        return Entry(self.document, self.index).problem(path, *words, key=key)
+        return self.entry.problem(path, what, expected, nearest, key)
 
     @property
     def line(self) -> int:
@@ -182,63 +179,32 @@ class Operator:
         reference = self.spec.reference_in_full
         return reference is not None and reference.is_differentiable
 
-    # What a row of the table of checks may ask (`CheckKind.applies`):
-
     @cached_property
     def has_sparse_samples(self) -> bool:
         """Whether any sample has a tensor with a sparse layout."""
         return any(sample.is_sparse for sample in self.samples)
 
-    @property
+    @cached_property
     def has_dense_samples(self) -> bool:
         """Whether any sample has dense leaves only."""
         return self._has_leaves_of("strided")
 
-    @property
-    def has_varied_samples(self) -> bool:
-        """Whether opcheck derives samples by itself: from strided tensors of an operator that is not random."""
-        varied = (sample for sample in self.samples if sample.vary and not self.spec.reseed)
-        return any(sample.tensors() and not _has_layouts(sample) for sample in varied)
-
-    @property
+    @cached_property
     def has_movable_samples(self) -> bool:
         """Whether all leaves of any sample are strided or sparse, so that each of their elements can be moved."""
         return self._has_leaves_of("strided", *SPARSE_LAYOUTS)
 
-    @property
-    def has_reference(self) -> bool:
-        """Whether the spec names a reference."""
-        return self.spec.reference is not None
+    @cached_property
+    def has_varied_samples(self) -> bool:
+        """Whether opcheck derives samples by itself: from strided tensors of an operator that is not random."""
+        varied = [sample for sample in self.samples if sample.vary and not self.spec.reseed]
+        return any({tensor.layout for tensor in sample.tensors()} == {"strided"} for sample in varied)
 
-    @property
-    def has_errors(self) -> bool:
-        """Whether the spec lists inputs that must be refused."""
-        return bool(self.spec.errors)
-
-    @property
-    def has_ways_to_call(self) -> bool:
-        """Whether there is another way to call the operator: modules have aliases only."""
-        return self.spec.module is None or bool(self.spec.aliases)
-
-    @property
-    def runs_on_cpu(self) -> bool:
-        """Whether the operator is meant to run on the CPU as well."""
-        return self.spec.devices is None or "cpu" in self.spec.devices
-
-    @property
-    def is_reproducible(self) -> bool:
-        """Whether the operator gives the same numbers in each dtype: random ones do not."""
-        return not self.spec.reseed
-
-    @property
-    def is_registered(self) -> bool:
-        """Whether the operator is registered with torch."""
-        return self.spec.is_registered
-
-    @property
-    def is_module(self) -> bool:
-        """Whether the operator is a module."""
-        return self.spec.module is not None
+    def _has_leaves_of(self, *layouts: str) -> bool:
+        return any(
+            all(tensor.layout in layouts or tensor.grad is False for tensor in sample.tensors())
+            for sample in self.samples
+        )
 
     def has_disclaimers(self, supports: Supports) -> bool:
         """Tell whether the spec disclaims something that the check `unsupported` can test."""
@@ -249,15 +215,13 @@ class Operator:
             silent.add("inplace_backward")
         return bool(set(supports.disclaimed()) - silent)
 
-    def _has_leaves_of(self, *layouts: str) -> bool:
-        return any(
-            all(tensor.layout in layouts or tensor.grad is False for tensor in sample.tensors())
-            for sample in self.samples
-        )
+    def claims_on(self, device: DeviceProfile) -> Claims | PerDevice:
+        """Return what the spec claims on a device, whether or not the device has the dtypes."""
+        return self.spec.per_device.get(device.name, self.spec)
 
     def on(self, device: DeviceProfile) -> DeviceClaims:
         """Return its claims on a device, without the dtypes that the device lacks."""
-        claims = self.spec.per_device.get(device.name, self.spec)
+        claims = self.claims_on(device)
         forward = tuple(filter(device.has, claims.dtypes.forward_names()))
         return DeviceClaims(
             forward,
@@ -267,10 +231,6 @@ class Operator:
             claims.supports,
             (claims.tolerance, device.tolerance),
         )
-
-    def dtypes_on(self, device: DeviceProfile) -> Dtypes:
-        """Return the dtypes that the spec claims on a device, whether it has them or not."""
-        return self.spec.per_device.get(device.name, self.spec).dtypes
 
 
 @dataclass(frozen=True, eq=False)

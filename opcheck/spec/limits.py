@@ -1,58 +1,90 @@
-"""The limits that a project sets: allowed modules, the size of tensors, the number of samples."""
+"""What specs of a project may say: the modules that it allows, its devices, the size of tensors, the number of samples.
+
+All of it is compared with the spec before anything is imported or allocated.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from opcheck.spec.names import refused
-from opcheck.spec.operator import LARGE, SampleSpec
+from opcheck.spec.names import not_importable, refused
+from opcheck.spec.operator import LARGE, OperatorSpec, VariantTarget
 from opcheck.spec.positions import Path
+from opcheck.spec.problems import Mistake, unknown
 from opcheck.spec.recipe import Tensor
 from opcheck.spec.values import CallValue, ObjectValue, parts
+
+REFERENCE_MODULES = ("numpy", "scipy", "math", "torch._refs")
+"""Modules always allowed for references. torch._refs implements torch's operators in terms of simpler ones."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Compares values with the limits, before anything is imported or allocated."""
+    """The limits that a project sets."""
 
     modules: tuple[str, ...] = ("torch",)
     max_elements: int = 4096
     max_samples: int = 1000
+    devices: Collection[str] | None = None
+    """The names of all devices; None: unknown, so that names of devices are not checked."""
 
-    def of_sample(self, spec: SampleSpec) -> Iterator[tuple[Path, str, str, str]]:
-        """Yield the path and the text of each mistake in the values of a sample."""
-        yield from self.of_values(spec.args, ("args",), large=spec.large)
-        for key in ("kwargs", "grid", "grad_outputs"):
-            if getattr(spec, key):
-                yield from self.of_values(getattr(spec, key), (key,), large=spec.large)
+    def of_operator(self, spec: OperatorSpec) -> Iterator[Mistake]:
+        """Yield the mistakes in the claims of an operator; those in its samples are not among them."""
+        own: dict[Path, str] = {("target",) if spec.target else ("name",): spec.callable_path}
+        own |= {("aliases", index): alias for index, alias in enumerate(spec.aliases)}
+        for index, variant in enumerate(spec.variants):
+            if isinstance(variant, VariantTarget) and variant.target is not None:
+                own["variants", index, "target"] = variant.target
+        for place, path in own.items():
+            yield from _refused(place, path, self.modules)
+        reference = spec.reference_in_full
+        if reference is not None:
+            place = ("reference",) if isinstance(spec.reference, str) else ("reference", "target")
+            yield from _refused(place, reference.target, (*self.modules, *REFERENCE_MODULES))
+        for index, module in enumerate(spec.imports):
+            words = not_importable(module, self.modules)
+            if words:
+                yield Mistake(("imports", index), *words)
+        if spec.module is not None:
+            yield from self.of_parts(parts({"args": spec.module.args, "kwargs": spec.module.kwargs}, ("module",)))
+        for index, claim in enumerate(spec.errors):
+            yield from self.of_parts(parts({"args": claim.args, "kwargs": claim.kwargs}, ("errors", index)))
+        if self.devices is not None:
+            named: dict[Path, str] = {("per_device", name): name for name in spec.per_device}
+            named |= {("devices", index): name for index, name in enumerate(spec.devices or ())}
+            for place, name in named.items():
+                if name not in self.devices:
+                    yield Mistake(place, *unknown("device", name, self.devices), key=place[0] == "per_device")
 
-    def of_values(self, value: Any, place: Path, *, large: bool | None = None) -> Iterator[tuple[Path, str, str, str]]:
-        """Yield the path and the text of each mistake in a value.
+    def of_parts(self, listed: Iterable[tuple[Path, Any]], *, large: bool | None = None) -> Iterator[Mistake]:
+        """Yield the mistakes in parts of values.
 
-        large: whether it is part of a sample that may be large; None: it is no part of a sample.
+        large: whether they belong to a sample that may be large; None: they belong to no sample.
         """
         most = max(self.max_elements, LARGE) if large else self.max_elements
-        for at, part in parts(value, place):
-            if isinstance(part, (ObjectValue, CallValue)):
-                key, path = ("object", part.object) if isinstance(part, ObjectValue) else ("call", part.call)
-                words = refused(path, self.modules)
-                if words:
-                    yield ((*at, key), *words)
+        for at, part in listed:
+            if isinstance(part, ObjectValue):
+                yield from _refused((*at, "object"), part.object, self.modules)
+            elif isinstance(part, CallValue):
+                yield from _refused((*at, "call"), part.call, self.modules)
             elif isinstance(part, Tensor) and part.numel > most:
-                what = f"a tensor of {_amount(part.numel)} elements is too large"
-                more = (
-                    f", or large = true in the sample, for up to {LARGE}"
-                    if large is False and part.numel <= LARGE
-                    else ""
-                )
-                yield (at, what, f"at most {most} (max_elements of [tool.opcheck]){more}", "")
+                expected = f"at most {most} (max_elements of [tool.opcheck])"
+                if large is False and part.numel <= LARGE:
+                    expected += f", or large = true in the sample, for up to {LARGE}"
+                yield Mistake(at, f"a tensor of {_amount(part.numel)} elements is too large", expected)
 
     def count(self, samples: int | None = None) -> tuple[str, str]:
         """Return the message for too many samples. `samples` is None if they were not all counted."""
         count = f"more than {self.max_samples}" if samples is None else _amount(samples)
         return f"too many samples: {count}", f"at most {self.max_samples} (max_samples of [tool.opcheck])"
+
+
+def _refused(place: Path, path: str, modules: Sequence[str]) -> Iterator[Mistake]:
+    words = refused(path, modules)
+    if words:
+        yield Mistake(place, *words)
 
 
 def _amount(count: int) -> str:

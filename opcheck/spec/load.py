@@ -3,34 +3,29 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from opcheck.spec.catalogue import Catalogue
-from opcheck.spec.document import Document
+from opcheck.spec.document import OTHERS, Document, decoded, read_bytes, shown
 from opcheck.spec.entry import Entry
 from opcheck.spec.expand import Expansion, FindTemplate
-from opcheck.spec.explain import explain
-from opcheck.spec.files import shown
-from opcheck.spec.library import Library, Operator
+from opcheck.spec.explain import explain, validated
+from opcheck.spec.library import Library, Operator, Sample
 from opcheck.spec.limits import Limits
-from opcheck.spec.names import not_importable, refused
 from opcheck.spec.operator import OperatorSpec, SpecOutline
-from opcheck.spec.positions import Path as KeyPath
-from opcheck.spec.problems import Problem, SpecError, listing, nearest
+from opcheck.spec.problems import Problem, SpecError, nearest
 from opcheck.spec.templates import Template, builtin, builtin_names
+from opcheck.text import digest
+
+T = TypeVar("T")
 
 BUILTIN = "builtin"
 """The path that refers to the shipped library."""
-
-
-REFERENCE_MODULES = ("numpy", "scipy", "math", "torch._refs")
-"""Modules always allowed for references. torch._refs implements torch's operators in terms of simpler ones."""
 
 
 def builtin_folder() -> Path:
@@ -40,19 +35,95 @@ def builtin_folder() -> Path:
     return installed if installed.is_dir() else package.parent / "specs"
 
 
-def _family(file: Path, root: Path) -> str:
-    parts = file.relative_to(root).parts if root in file.parents else ()
-    return parts[0] if len(parts) > 1 else file.stem
+@dataclass
+class Catalogue:
+    """The TOML files of a session, as they were when first requested: each is read once."""
+
+    _known: dict[tuple[object, ...], Any] = field(default_factory=dict)
+    """What was made of each file, or the SpecError with its mistakes."""
+
+    def content(self, file: Path) -> bytes:
+        """Return the bytes of a file. Raises SpecError if it cannot be read."""
+        return self._once(read_bytes, file)
+
+    def document(self, file: Path) -> Document:
+        """Return a parsed TOML file. Raises SpecError if it is not valid TOML."""
+        return self._once(self._parsed, file)
+
+    def template(self, file: Path) -> Template:
+        """Return a template. Raises SpecError if it is invalid."""
+        return self._once(self._template, file)
+
+    def below(self, folder: Path) -> list[Path]:
+        """Return the TOML files below a folder. Raises SpecError if a subfolder cannot be read."""
+        return self._once(_toml_files, folder)
+
+    def templates(self, root: Path, *, alone: bool = False) -> dict[str, list[Path]]:
+        """Return the templates for the specs of a folder, by name. Two templates with one name are a mistake.
+
+        alone: whether to search only the folder itself. A single file may lie anywhere, for example in a home folder.
+        """
+        return self._once(self._shelf, root, alone)
+
+    def digest(self) -> str:
+        """Return a digest of what all the TOML files say that were parsed."""
+        return digest({one.text for one in self._known.values() if isinstance(one, Document)})
+
+    def _once(self, make: Callable[..., T], *of: Any) -> T:
+        key = (make.__name__, *of)
+        if key not in self._known:
+            try:
+                self._known[key] = make(*of)
+            except SpecError as error:
+                self._known[key] = error
+        known: T | SpecError = self._known[key]
+        if isinstance(known, SpecError):
+            raise SpecError(known.problems)
+        return known
+
+    def _parsed(self, file: Path) -> Document:
+        return Document.parse(shown(file), decoded(self.content(file), file))
+
+    def _template(self, file: Path) -> Template:
+        return Template.of(file.stem, self.document(file))
+
+    def _shelf(self, root: Path, alone: bool) -> dict[str, list[Path]]:
+        shelf: dict[str, list[Path]] = {}
+        for file in sorted(root.glob("*.toml")) if alone else self.below(root):
+            if file.name not in OTHERS and self._is_template(file):
+                shelf.setdefault(file.stem, []).append(file)
+        return shelf
+
+    def _is_template(self, file: Path) -> bool:
+        """Return whether a file has a key `template`, or seems to have one if it cannot be parsed."""
+        try:
+            content = self.content(file)
+        except SpecError:
+            return False
+        if b"template" not in content and b"\\" not in content:  # the key may contain an escape
+            return False
+        try:
+            return "template" in self.document(file).data
+        except SpecError:
+            return b"template" in content
 
 
-def _missing(path: Path) -> Problem:
-    try:
-        siblings = os.listdir(path.parent)
-    except (OSError, ValueError):
-        siblings = []
-    near = nearest(path.name, siblings)  # names alone: long paths in the same folder are always similar
-    expected = "a TOML file, a folder of them, or builtin"
-    return Problem(shown(path), 1, 1, "no such file or folder", expected, shown(path.parent / near) if near else "")
+def _toml_files(folder: Path) -> list[Path]:
+    """Return the TOML files below a folder in order, except settings of tools.
+
+    Raises SpecError if a subfolder cannot be read.
+    """
+    files: list[Path] = []
+    problems: list[Problem] = []
+
+    def unreadable(error: OSError) -> None:
+        problems.append(Problem(shown(Path(error.filename)), 1, 1, f"cannot be read: {error.strerror}"))
+
+    for place, _, names in os.walk(folder, onerror=unreadable):
+        files += [Path(place, name) for name in names if name.endswith(".toml") and name not in OTHERS]
+    if problems:
+        raise SpecError(problems)
+    return sorted(files)
 
 
 @dataclass
@@ -62,8 +133,6 @@ class Loader:
     limits: Limits = field(default_factory=Limits)
     roots: tuple[Path, ...] = ()
     """The spec folders of the project."""
-    devices: Collection[str] | None = None
-    """The names of all devices; None: unknown, so that names of devices are not checked."""
     catalogue: Catalogue = field(default_factory=Catalogue)
     problems: list[Problem] = field(default_factory=list)
     operators: list[Operator] = field(default_factory=list)
@@ -94,42 +163,16 @@ class Loader:
             self.problems.append(Problem(shown(path), 1, 1, "a folder without spec files", "at least one TOML file"))
         find = partial(self._template, templates)
         for file in files:
-            if file in shelved:
-                find(file.stem)  # reports its mistakes even if it is not used
-            elif file not in self._loaded:
-                self._loaded.add(file)
-                self._add_file(file, _family(file, root), find)
-
-    def _root(self, path: Path) -> Path:
-        for root in map(os.path.realpath, (*self.roots, builtin_folder())):
-            if os.path.isdir(root) and Path(root) in (path, *path.parents):
-                return Path(root)
-        return path if path.is_dir() else path.parent
-
-    def _template(self, templates: dict[str, list[Path]], name: str) -> Template | list[str] | None:
-        """Return a template; the known names if there is none; or None if it is invalid, after reporting that."""
-        if name in templates:
-            first, *others = templates[name]
             try:
-                for document in map(self.catalogue.document, others):
-                    words = (f'template "{name}" is described twice; first in {shown(first)}', "another file name")
-                    self.problems.append(document.problem(("template",), *words, key=True))
-                return self.catalogue.template(first) if not others else None
+                if file in shelved:
+                    find(file.stem)  # has its mistakes reported even if it is not used
+                elif file not in self._loaded:
+                    self._loaded.add(file)
+                    self._add_file(self.catalogue.document(file), _family(file, root), find)
             except SpecError as error:
                 self.problems += error.problems
-                return None
-        if name in builtin_names():
-            return builtin(name)
-        return sorted({*templates, *builtin_names()})
 
     def library(self) -> Library:
-        """Return the loaded operators. Raises SpecError if there was any mistake."""
-        library = self.sound()
-        if self.problems:
-            raise SpecError(self.problems)
-        return library
-
-    def sound(self) -> Library:
         """Return the operators without mistakes. The mistakes of the others are in `problems`."""
         seen: dict[str, Operator] = {}
         for operator in self.operators:
@@ -139,97 +182,77 @@ class Loader:
                 self.problems.append(operator.problem(("name",), what, "another name, or a key variant"))
         return Library(tuple(seen.values()))
 
-    def _add_file(self, file: Path, family: str, find: FindTemplate) -> None:
-        try:
-            document = self.catalogue.document(file)
+    def _root(self, path: Path) -> Path:
+        for root in map(os.path.realpath, (*self.roots, builtin_folder())):
+            if os.path.isdir(root) and Path(root) in (path, *path.parents):
+                return Path(root)
+        return path if path.is_dir() else path.parent
+
+    def _template(self, templates: dict[str, list[Path]], name: str) -> Template | list[str]:
+        """Return a template, or the known names if there is none. Raises SpecError if it is invalid."""
+        if name in templates:
+            first, *others = templates[name]
+            if others:
+                what = f'template "{name}" is described twice; first in {shown(first)}'
+                documents = map(self.catalogue.document, others)
+                raise SpecError(one.problem(("template",), what, "another file name", key=True) for one in documents)
+            return self.catalogue.template(first)
+        if name in builtin_names():
+            return builtin(name)
+        return sorted({*templates, *builtin_names()})
+
+    def _add_file(self, document: Document, family: str, find: FindTemplate) -> None:
+        sound = True
+        try:  # A default that all operators override may be a mistake as well.
+            validated(SpecOutline, document.data, document.problem)
         except SpecError as error:
             self.problems += error.problems
-            return
-        problems = _around_operators(document)
-        self.problems += problems
-        entries = document.data.get("operator")
-        for index, entry in enumerate(entries if isinstance(entries, list) else ()):
-            if isinstance(entry, dict):
-                self._add_operator(Entry(document, index), family, find, complete=not problems)
+            sound = False
+        tables = document.data.get("operator")
+        for index, table in enumerate(tables if isinstance(tables, list) else ()):
+            if isinstance(table, dict):
+                entry = Entry(document, index)
+                own, *others = (self._operator(one, family, find, sound) for one in (entry, *entry.under_others()))
+                if own is not None:
+                    self.operators.append(replace(own, elsewhere=tuple(filter(None, others))))
 
-    def _add_operator(self, entry: Entry, family: str, find: FindTemplate, *, complete: bool) -> None:
-        operator = self._operator(entry, family, find, complete=complete)
-        # What they share with it is a mistake several times, which SpecError tells once.
-        others = [self._operator(other, family, find, complete=complete) for other in entry.under_others()]
-        if operator is not None:
-            self.operators.append(replace(operator, elsewhere=tuple(filter(None, others))))
-
-    def _operator(self, entry: Entry, family: str, find: FindTemplate, *, complete: bool) -> Operator | None:
-        """Return an operator, or None after reporting its mistakes."""
+    def _operator(self, entry: Entry, family: str, find: FindTemplate, sound: bool) -> Operator | None:
+        """Return an operator, or None after reporting its mistakes. sound: whether the file has no others."""
         problems: list[Problem] = []
         try:
-            spec = OperatorSpec.model_validate(entry.raw)
+            spec: OperatorSpec | None = OperatorSpec.model_validate(entry.raw)
         except ValidationError as error:
             problems = explain(error, OperatorSpec, entry.raw, entry.problem)
-            self.problems += problems
-            # Check what is valid further, to report all mistakes at once.
-            remaining = _without_mistakes(error, entry.raw)
-            if remaining is None:
-                return None
-            spec = remaining
-        expansion = Expansion(entry, find, self.limits)
-        samples = expansion.samples(spec)
-        problems += [*expansion.problems, *self._claims(spec, entry)]
-        if not problems and complete and expansion.complete and not samples:
-            what = f'operator "{spec.id}" has no samples' + (" left" if spec.samples else "")
-            expected = "a skip, dtypes or layouts that leave at least one" if spec.samples else "samples = [...]"
-            problems = [entry.problem(("samples",) if spec.samples else (), what, expected)]
+            spec = _without_mistakes(error, entry.raw)  # checked further, to report all mistakes at once
+        samples: tuple[Sample, ...] = ()
+        if spec is not None:
+            expansion = Expansion(entry, find, self.limits)
+            samples = expansion.samples(spec)
+            problems += expansion.problems
+            problems += [entry.problem(*mistake) for mistake in self.limits.of_operator(spec)]
+            if not problems and sound and not samples:
+                what = f'operator "{spec.id}" has no samples' + (" left" if spec.samples else "")
+                expected = "a skip, dtypes or layouts that leave at least one" if spec.samples else "samples = [...]"
+                problems = [entry.problem(("samples",) if spec.samples else (), what, expected)]
         self.problems += problems
-        return Operator(spec, samples, family, entry.document, entry.index) if not problems and samples else None
-
-    def _claims(self, spec: OperatorSpec, entry: Entry) -> Iterator[Problem]:
-        """Yield the mistakes that a model alone cannot see: names and bounds that depend on the project."""
-        own: list[tuple[KeyPath, str]] = [(("target",) if spec.target else ("name",), spec.callable_path)]
-        own += [(("aliases", index), alias) for index, alias in enumerate(spec.aliases)]
-        own += [
-            (("variants", i, "target"), v.target)
-            for i, v in enumerate(spec.variants)
-            if not isinstance(v, str) and v.target is not None
-        ]
-        foreign: list[tuple[KeyPath, str]] = []
-        reference = spec.reference_in_full
-        if reference is not None:
-            place: KeyPath = ("reference",) if isinstance(spec.reference, str) else ("reference", "target")
-            foreign = [(place, reference.target)]
-        for paths, modules in ((own, self.limits.modules), (foreign, (*self.limits.modules, *REFERENCE_MODULES))):
-            for place, path in paths:
-                refusal = refused(path, modules)
-                if refusal:
-                    yield entry.problem(place, *refusal)
-        for index, module in enumerate(spec.imports):
-            refusal = not_importable(module, self.limits.modules)
-            if refusal:
-                yield entry.problem(("imports", index), *refusal)
-        if spec.module is not None:
-            made = {"args": spec.module.args, "kwargs": spec.module.kwargs}
-            yield from (entry.problem(*words) for words in self.limits.of_values(made, ("module",)))
-        for index, claim in enumerate(spec.errors):
-            values = {"args": claim.args, "kwargs": claim.kwargs}
-            for place, *words in self.limits.of_values(values, ("errors", index)):
-                yield entry.problem(place, *words)
-        yield from self._devices_named(spec, entry)
-
-    def _devices_named(self, spec: OperatorSpec, entry: Entry) -> Iterator[Problem]:
-        named: list[tuple[KeyPath, str]] = [(("per_device", name), name) for name in spec.per_device]
-        named += [(("devices", index), name) for index, name in enumerate(spec.devices or ())]
-        for path, name in named:
-            if self.devices is not None and name not in self.devices:
-                words = (f'unknown device "{name}"', listing(self.devices), nearest(name, self.devices))
-                yield entry.problem(path, *words, key=path[0] == "per_device")
+        if spec is None or problems or not samples:
+            return None
+        return Operator(spec, samples, family, entry.document, entry.index)
 
 
-def _around_operators(document: Document) -> list[Problem]:
-    """Return the mistakes of a spec file outside its operators. A default that they override may be one."""
+def _family(file: Path, root: Path) -> str:
+    parts = file.relative_to(root).parts if root in file.parents else ()
+    return parts[0] if len(parts) > 1 else file.stem
+
+
+def _missing(path: Path) -> Problem:
     try:
-        SpecOutline.model_validate(document.data)
-    except ValidationError as error:
-        return explain(error, SpecOutline, document.data, document.problem)
-    return []
+        siblings = os.listdir(path.parent)
+    except (OSError, ValueError):
+        siblings = []
+    near = nearest(path.name, siblings)  # names alone: long paths in the same folder are always similar
+    expected = "a TOML file, a folder of them, or builtin"
+    return Problem(shown(path), 1, 1, "no such file or folder", expected, shown(path.parent / near) if near else "")
 
 
 def _without_mistakes(error: ValidationError, raw: dict[str, Any]) -> OperatorSpec | None:

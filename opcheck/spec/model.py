@@ -8,6 +8,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchem
 from pydantic_core import PydanticCustomError
 
 from opcheck.spec import dtypes
+from opcheck.spec.document import Document
+from opcheck.spec.positions import Path
+from opcheck.spec.problems import Problem
 
 T = TypeVar("T")
 
@@ -19,6 +22,17 @@ class Model(BaseModel):
     """A table of a spec."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
+
+
+class Located(Model):
+    """A table that knows in which document it is written, and where."""
+
+    _document: Document = Document("Python", "", {})
+    _place: Path = ()
+
+    def problem(self, path: Path, what: str, expected: str = "", nearest: str = "", key: bool = False) -> Problem:
+        """Return a mistake at a value (or key) of the table."""
+        return self._document.problem((*self._place, *path), what, expected, nearest, key)
 
 
 FURTHER_KEYS = ConfigDict(extra="allow")
@@ -36,87 +50,14 @@ def refuse(what: str, expected: str = "", nearest: str = "", at: tuple[int | str
 
 
 NAME = r"[A-Za-z_]\w*"
-MODULE = re.compile(rf"{NAME}(\.{NAME})*")
-DOTTED = re.compile(rf"{NAME}(\.{NAME})+|{MODULE.pattern}:{MODULE.pattern}")
+MODULE = rf"{NAME}(\.{NAME})*"
+DOTTED = rf"{NAME}(\.{NAME})+|{MODULE}:{MODULE}"
 LONGEST_PATH = 200
 LONGEST_NAME = 100
 LONGEST_PATTERN = 1000
 MOST_GROUPS = 100
 """The most groups in a regular expression. Python compiles nested groups recursively."""
-
-
-def _bounded(text: str, what: str, most: int) -> None:
-    if len(text) > most:
-        raise refuse(f"{what} of {len(text)} characters is too long", f"at most {most}")
-
-
-def _dotted(text: str) -> str:
-    _bounded(text, "a path", LONGEST_PATH)
-    if not DOTTED.fullmatch(text):
-        raise refuse(f'"{text}" is not a dotted path', "package.attribute or package.module:attribute")
-    return text
-
-
-def _module_name(text: str) -> str:
-    _bounded(text, "a path", LONGEST_PATH)
-    if not MODULE.fullmatch(text):
-        raise refuse(f'"{text}" is not the name of a module', "a name such as mylib.ops")
-    return text
-
-
-def _dtype_entry(text: str) -> str:
-    mistake = dtypes.unknown(text)
-    if mistake:
-        raise refuse(f'unknown dtype "{text}"', *mistake)
-    return text
-
-
-def _new_dtype(text: str) -> str:
-    _bounded(text, "a name", LONGEST_NAME)
-    if text in dtypes.KNOWN or text in dtypes.GROUPS:
-        raise refuse(f'"{text}" may exist on any device', "a dtype that exists only there; other profiles say `lacks`")
-    if not re.fullmatch(r"[a-z]\w*", text):
-        raise refuse(f'"{text}" is not the name of a dtype', "its name in torch, such as float8_e8m0fnu")
-    return text
-
-
-def _specifier(text: str) -> str:
-    # Imported here: packaging takes 40 ms to import, and few specs have a version condition.
-    from packaging.specifiers import SpecifierSet
-
-    _bounded(text, "a version condition", LONGEST_NAME)
-    try:
-        SpecifierSet(text)
-    except ValueError:  # InvalidSpecifier among them
-        raise refuse(f'"{text}" is not a version condition', 'a condition such as "<2.12" or ">=2.6,<3"') from None
-    return text
-
-
 SPECIAL = frozenset("[](){}*+?\\|")
-
-
-def _pattern(text: str) -> str:
-    _bounded(text, "a regular expression", LONGEST_PATTERN)
-    if SPECIAL.isdisjoint(text):
-        return text  # plain words need no compiling
-    if text.count("(") > MOST_GROUPS:
-        raise refuse(f"a regular expression of {text.count('(')} groups is too large", f"at most {MOST_GROUPS}")
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")  # Python warns about patterns that will change their meaning
-            re.compile(text)
-    except (re.error, OverflowError, Warning) as error:
-        raise refuse(f'"{text}" is not a regular expression: {error}') from None
-    return text
-
-
-def _identifier(text: str) -> str:
-    _bounded(text, "a name", LONGEST_NAME)
-    if not re.fullmatch(r"[\w.+=-]+", text):
-        raise refuse(f'"{text}" cannot be part of a test id', "letters, digits and any of _ . + = -")
-    return text
-
-
 TAKEN_MARKS = frozenset({
     "filterwarnings", "flaky", "forked", "parameterise", "parameterize", "parametrise", "parametrize", "repeat", "skip",
     "skipif", "timeout", "tryfirst", "trylast", "usefixtures", "xdist_group", "xfail",
@@ -124,20 +65,26 @@ TAKEN_MARKS = frozenset({
 """Markers that pytest or its common plugins use, or that pytest rejects as misspelt."""
 
 
-def _mark_name(text: str) -> str:
-    if text in TAKEN_MARKS:
-        raise refuse(f'"{text}" cannot be a marker: it has a meaning of its own in pytest', "another name")
-    if text.startswith("_") or "=" in text or text in ("and", "not", "or"):
-        expected = "letters, digits and any of _ . + -, no leading _; not one of and, not, or"
-        raise refuse(f'"{text}" cannot be a pytest marker', expected)
-    return text
+def _bounded(what: str, most: int) -> AfterValidator:
+    """Return a validator of the length of a string."""
+
+    def check(text: str) -> str:
+        if len(text) > most:
+            raise refuse(f"{what} of {len(text)} characters is too long", f"at most {most}")
+        return text
+
+    return AfterValidator(check)
 
 
-def _keyword(text: str) -> str:
-    _bounded(text, "a name", LONGEST_NAME)
-    if not text.isidentifier():
-        raise refuse(f'"{text}" cannot be the name of an argument', "a Python identifier")
-    return text
+def _matching(pattern: str, mistake: str, expected: str) -> AfterValidator:
+    """Return a validator of strings that match a regular expression as a whole."""
+
+    def check(text: str) -> str:
+        if not re.fullmatch(pattern, text):
+            raise refuse(f'"{text}" {mistake}', expected)
+        return text
+
+    return AfterValidator(check)
 
 
 def _pattern_of(pattern: str) -> WithJsonSchema:
@@ -153,37 +100,99 @@ def named(kind: str) -> WithJsonSchema:
     return WithJsonSchema({"type": "string", "names": kind})
 
 
+def _known_dtype(text: str) -> str:
+    mistake = dtypes.unknown(text)
+    if mistake:
+        raise refuse(f'unknown dtype "{text}"', *mistake)
+    return text
+
+
+def _unknown_dtype(text: str) -> str:
+    if text in dtypes.KNOWN or text in dtypes.GROUPS:
+        raise refuse(f'"{text}" may exist on any device', "a dtype that exists only there; other profiles say `lacks`")
+    return text
+
+
+def _specifier(text: str) -> str:
+    # Imported here: packaging takes 40 ms to import, and few specs have a version condition.
+    from packaging.specifiers import SpecifierSet
+
+    try:
+        SpecifierSet(text)
+    except ValueError:  # InvalidSpecifier among them
+        raise refuse(f'"{text}" is not a version condition', 'a condition such as "<2.12" or ">=2.6,<3"') from None
+    return text
+
+
+def _regular_expression(text: str) -> str:
+    if SPECIAL.isdisjoint(text):
+        return text  # plain words need no compiling
+    if text.count("(") > MOST_GROUPS:
+        raise refuse(f"a regular expression of {text.count('(')} groups is too large", f"at most {MOST_GROUPS}")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # Python warns about patterns that will change their meaning
+            re.compile(text)
+    except (re.error, OverflowError, Warning) as error:
+        raise refuse(f'"{text}" is not a regular expression: {error}') from None
+    return text
+
+
+def _free_mark(text: str) -> str:
+    if text in TAKEN_MARKS:
+        raise refuse(f'"{text}" cannot be a marker: it has a meaning of its own in pytest', "another name")
+    if text.startswith("_") or "=" in text or text in ("and", "not", "or"):
+        expected = "letters, digits and any of _ . + -, no leading _; not one of and, not, or"
+        raise refuse(f'"{text}" cannot be a pytest marker', expected)
+    return text
+
+
+def _keyword(text: str) -> str:
+    if not text.isidentifier():
+        raise refuse(f'"{text}" cannot be the name of an argument', "a Python identifier")
+    return text
+
+
+_PATH = _bounded("a path", LONGEST_PATH)
+_SHORT = _bounded("a name", LONGEST_NAME)
+
 CheckName = Annotated[str, named("check")]
 DeviceName = Annotated[str, named("device")]
 Dotted = Annotated[
     str,
-    AfterValidator(_dotted),
+    _PATH,
+    _matching(DOTTED, "is not a dotted path", "package.attribute or package.module:attribute"),
     _pattern_of(r"^[^\s.:()/-]+([.:][^\s.:()/-]+)+$"),
 ]
 ModuleName = Annotated[
     str,
-    AfterValidator(_module_name),
+    _PATH,
+    _matching(MODULE, "is not the name of a module", "a name such as mylib.ops"),
     _pattern_of(r"^[^\s.:()/-]+(\.[^\s.:()/-]+)*$"),
 ]
 NewDtype = Annotated[
     str,
-    AfterValidator(_new_dtype),
+    _SHORT,
+    AfterValidator(_unknown_dtype),
+    _matching(r"[a-z]\w*", "is not the name of a dtype", "its name in torch, such as float8_e8m0fnu"),
     _pattern_of(r"^[a-z]\w*$"),
 ]
 """The name of a dtype that opcheck does not know."""
-DtypeEntry = Annotated[str, AfterValidator(_dtype_entry), named("dtype entry")]
+DtypeEntry = Annotated[str, AfterValidator(_known_dtype), named("dtype entry")]
 VersionCondition = Annotated[
     str,
+    _bounded("a version condition", LONGEST_NAME),
     AfterValidator(_specifier),
     _pattern_of(r"^\s*((~=|===?|!=|<=?|>=?)[^,]+(,\s*|$))*$"),
 ]
-Pattern = Annotated[str, AfterValidator(_pattern)]
+Pattern = Annotated[str, _bounded("a regular expression", LONGEST_PATTERN), AfterValidator(_regular_expression)]
 Identifier = Annotated[
     str,
-    AfterValidator(_identifier),
+    _SHORT,
+    _matching(r"[\w.+=-]+", "cannot be part of a test id", "letters, digits and any of _ . + = -"),
     _pattern_of(r"^[^\s\[\]:/,]+$"),
 ]
-MarkName = Annotated[Identifier, AfterValidator(_mark_name)]
+MarkName = Annotated[Identifier, AfterValidator(_free_mark)]
 """A name to select cases by. It becomes a pytest marker."""
-Keyword = Annotated[str, AfterValidator(_keyword)]
+Keyword = Annotated[str, _SHORT, AfterValidator(_keyword)]
 """The name of a keyword argument."""

@@ -1,4 +1,4 @@
-"""The tables of a spec file: operators, samples, uses of templates, defaults."""
+"""The tables of a spec file: operators, samples, uses of templates, modules, defaults."""
 
 from typing import Annotated, Any, Literal
 
@@ -17,7 +17,6 @@ from opcheck.spec.claims import (
     Order,
     Outputs,
     Reference,
-    Strings,
     Supports,
     Way,
 )
@@ -36,8 +35,7 @@ from opcheck.spec.model import (
     named,
     refuse,
 )
-from opcheck.spec.modules import Construction
-from opcheck.spec.recipe import Layout, Tensor
+from opcheck.spec.recipe import Layout, Tensor, nested
 from opcheck.spec.values import Scalar, Value
 
 LARGE = 65536
@@ -100,6 +98,60 @@ def _kind(value: Any) -> str:
 SampleEntry = Annotated[
     Annotated[SampleSpec, Tag("<sample>")] | Annotated[TemplateUse, Tag("<use>")], Discriminator(_kind)
 ]
+
+
+UNIFORM = ("low", "high")
+NORMAL = ("mean", "std")
+EXPLICIT = ("values",)
+
+
+class Init(Model):
+    """The values of a parameter or buffer: uniform, normal, or explicit."""
+
+    low: float | None = Field(default=None, description="lower bound of uniform values; default: -2")
+    high: float | None = Field(default=None, description="upper bound (exclusive) of uniform values; default: 2")
+    exclude: float | Frozen[float] | None = Field(
+        default=None, description="points that random values avoid, by a distance of 0.1"
+    )
+    mean: float | None = Field(default=None, description="mean of normal values; default: 0")
+    std: Annotated[float, Field(gt=0)] | None = Field(
+        default=None, description="standard deviation of normal values; default: 1"
+    )
+    values: Annotated[Any, BeforeValidator(nested)] = Field(
+        default=None, description="explicit values, broadcast to its shape"
+    )
+    grad: bool | None = Field(
+        default=None,
+        description="whether to differentiate with respect to it; default: as constructed, which for buffers means no",
+    )
+
+    @model_validator(mode="after")
+    def _one_distribution(self) -> "Init":
+        written = self.model_fields_set
+        kinds = [kind for kind in (UNIFORM, NORMAL, EXPLICIT) if written & set(kind)]
+        if len(kinds) > 1 or (kinds == [EXPLICIT] and "exclude" in written):
+            raise refuse("init mixes distributions", "low and high; or mean and std; or values")
+        if self.low is not None and self.high is not None and self.low >= self.high:
+            raise refuse(f"low = {self.low:g} is not below high = {self.high:g}")
+        return self
+
+    @property
+    def says_values(self) -> bool:
+        """Whether it replaces the values that the constructor gives."""
+        return bool(self.model_fields_set - {"grad"})
+
+
+class Construction(Model):
+    """How an operator that is a class of modules is constructed. Its parameters are differentiated, too."""
+
+    args: list[Value] = Field(default_factory=list, description="positional arguments of the constructor")
+    kwargs: dict[Keyword, Value] = Field(default_factory=dict, description="keyword arguments of the constructor")
+    train: bool = Field(default=True, description="training mode, or evaluation mode; default: training, as in torch")
+    init: dict[str, Init] = Field(
+        default_factory=dict,
+        description="values by name, such as `weight`, `layers.0.bias`, or `*.bias` for parameters only; the first "
+        "that matches; default: as constructed",
+    )
 
 
 class VariantTarget(Model):
@@ -290,14 +342,24 @@ class SpecOutline(SpecFile):
     )
 
 
+def _settable(names: Any) -> Any:
+    for place, name in enumerate(names) if isinstance(names, tuple) else zip(names, names, strict=True):
+        if name in TemplateUse.model_fields:
+            expected = f"a name other than {', '.join(TemplateUse.model_fields)}"
+            raise refuse(f'a parameter cannot be called "{name}"', expected, at=(place,))
+    return names
+
+
 class TemplateHead(Model):
     """The `[template]` table of a template file."""
 
     about: str = Field(description="the purpose of the template")
-    optional: Strings = Field(
+    optional: Annotated[Frozen[str], AfterValidator(_settable)] = Field(
         default=(), description="parameters without a default; keys that use them are left out unless they are given"
     )
-    defaults: dict[str, Any] = Field(default_factory=dict, description="parameters and their defaults")
+    defaults: Annotated[dict[str, Any], AfterValidator(_settable)] = Field(
+        default_factory=dict, description="parameters and their defaults"
+    )
 
 
 class TemplateFile(Model):

@@ -7,7 +7,9 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
+from opcheck.spec.positions import Path
 from opcheck.text import printable, shortened
 
 LONGEST = 300
@@ -38,6 +40,17 @@ class Problem:
         return printable(" ".join(text.split()), most=None)
 
 
+class Mistake(NamedTuple):
+    """A mistake at a place in a table, by whoever does not know where that table is written."""
+
+    place: Path
+    what: str
+    expected: str = ""
+    nearest: str = ""
+    key: bool = False
+    """Whether the key is wrong, rather than the value."""
+
+
 class SpecError(Exception):
     """Specs or settings have mistakes. The message has a line for each; `error.problems` has them as data.
 
@@ -58,6 +71,12 @@ class SpecError(Exception):
 def nearest(word: object, choices: Iterable[str]) -> str:
     """Return the choice that was probably meant by `word`, or an empty string."""
     return _nearest(str(word), tuple(choices))
+
+
+def unknown(what: str, name: object, choices: Iterable[str], most: int = 12) -> tuple[str, str, str]:
+    """Return what is wrong with a name that is not among the choices, what was expected, and the nearest choice."""
+    known = tuple(choices)
+    return f'unknown {what} "{name}"', listing(known, most), nearest(name, known)
 
 
 def suggestion(word: object, choices: Iterable[str]) -> str:

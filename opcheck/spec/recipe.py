@@ -49,33 +49,23 @@ def nested(value: Any) -> Any:
 def _rows(value: Any, at: tuple[int | str, ...]) -> Any:
     if isinstance(value, (bool, int, float, complex)):
         return value
-    if isinstance(value, dict) and _is_complex(value):
-        return complex(*value["complex"])
-    if not isinstance(value, (list, tuple)):
-        what = json.dumps(value) if isinstance(value, str) else "a table" if isinstance(value, dict) else str(value)
-        expected = "numbers, booleans, { complex = [re, im] } or arrays of them"
-        raise refuse(f"{what} is not a valid tensor value", expected, at=(*at, *_wrong_part(value)))
-    rows = tuple(_rows(item, (*at, index)) for index, item in enumerate(value))
-    if len({_sizes(row) for row in rows}) > 1:
-        raise refuse("the rows of values differ in length", "a rectangular array", at=at)
-    return rows
-
-
-def _wrong_part(value: Any) -> tuple[int | str, ...]:
-    """Return the position of a mistake that is in only one part of a complex number."""
-    if not isinstance(value, dict) or set(value) != {"complex"}:
-        return ()
-    parts = value["complex"]
-    wrong = (
-        [index for index, part in enumerate(parts) if type(part) not in (int, float)] if isinstance(parts, list) else []
-    )
-    return ("complex", *wrong[:1])
-
-
-def _is_complex(table: dict[str, Any]) -> bool:
-    parts = table.get("complex")
-    numbers = isinstance(parts, (list, tuple)) and all(type(part) in (int, float) for part in parts)
-    return numbers and len(table) == 1 and len(table["complex"]) == 2
+    if isinstance(value, (list, tuple)):
+        rows = tuple(_rows(item, (*at, index)) for index, item in enumerate(value))
+        if len({_sizes(row) for row in rows}) > 1:
+            raise refuse("the rows of values differ in length", "a rectangular array", at=at)
+        return rows
+    what = json.dumps(value) if isinstance(value, str) else str(value)
+    if isinstance(value, dict):
+        what, parts = "a table", value.get("complex")
+        if set(value) == {"complex"}:
+            at = (*at, "complex")
+            listed = parts if isinstance(parts, (list, tuple)) else ()
+            wrong = [index for index, part in enumerate(listed) if type(part) not in (int, float)]
+            if len(listed) == 2 and not wrong:
+                return complex(*listed)
+            at = (*at, *wrong[:1])
+    expected = "numbers, booleans, { complex = [re, im] } or arrays of them"
+    raise refuse(f"{what} is not a valid tensor value", expected, at=at)
 
 
 def _sizes(value: Any) -> tuple[int, ...]:

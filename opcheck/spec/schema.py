@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 import tomli
 from pydantic import BaseModel
@@ -12,14 +14,59 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue, models_jso
 from pydantic_core import core_schema
 
 from opcheck.spec.device import ProfileFile
+from opcheck.spec.dtypes import FOLLOWING, GROUPS, KNOWN
+from opcheck.spec.library import VariantKind
 from opcheck.spec.model import Model
 from opcheck.spec.operator import SpecFile, TemplateFile, TemplateUse
 from opcheck.spec.render import render
-from opcheck.spec.vocabulary import Vocabulary
+from opcheck.spec.templates import Template
 
 EXAMPLES = Path(__file__).parent / "builtin" / "examples.toml"
 FILES: dict[str, type[Model]] = {"operator": SpecFile, "template": TemplateFile, "device": ProfileFile}
 """The kinds of files, and the key that each one must have."""
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The names that specs may use, besides those that the format itself defines."""
+
+    checks: Mapping[str, str]
+    """What a pass of each check means, by name."""
+    devices: Mapping[str, str]
+    """What each device is, by name."""
+    templates: tuple[Template, ...]
+    """Templates of different folders may have the same name."""
+    complete: bool
+    """Whether there are no other names. Only then is another name a mistake."""
+    dtypes: tuple[str, ...] = ()
+    """The dtypes that device profiles declare."""
+
+    def schema_of(self, kind: str) -> JsonSchemaValue:
+        """Return the schema of a string that is a name of some kind: `named` in the models."""
+        dtypes = (*KNOWN, *self.dtypes)
+        entries = tuple(dict.fromkeys((*GROUPS, *dtypes)))
+        fixed: dict[str, Iterable[str]] = {
+            "variant": get_args(VariantKind),
+            "dtype": dtypes,
+            "dtype or group": entries,
+            "dtype or precision": (*KNOWN, *FOLLOWING, *self.dtypes),
+            "dtype entry": (*entries, *(f"-{name}" for name in entries)),
+        }
+        if kind in fixed:
+            return {"type": "string", "enum": list(fixed[kind])}
+        templates = {template.name: template.file.template.about for template in self.templates}
+        known = {"check": self.checks, "device": self.devices, "template": dict(sorted(templates.items()))}[kind]
+        choice: JsonSchemaValue = {"enum": list(known)}
+        if any(known.values()):
+            choice["x-taplo"] = {"docs": {"enumValues": list(known.values())}}
+        return {"type": "string"} | (choice if self.complete else {"anyOf": [choice, {}]})
+
+    def parameters(self) -> dict[str, list[str]]:
+        """Return the parameters of each template, by the template's name."""
+        parameters: dict[str, dict[str, None]] = {}
+        for template in self.templates:
+            parameters.setdefault(template.name, {}).update(dict.fromkeys(template.parameters))
+        return {name: list(several) for name, several in sorted(parameters.items())}
 
 
 def json_schema(vocabulary: Vocabulary) -> JsonSchemaValue:
@@ -101,14 +148,7 @@ class _Writer(GenerateJsonSchema):
     def generate_inner(self, schema: Any) -> JsonSchemaValue:
         """Return the schema of anything. A string that is a name of some kind has those that are known."""
         written = super().generate_inner(schema)
-        return self._named(written["names"]) if "names" in written else written
-
-    def _named(self, kind: str) -> JsonSchemaValue:
-        known = self.vocabulary.names(kind)
-        choice: JsonSchemaValue = {"enum": list(known)}
-        if any(known.values()):
-            choice["x-taplo"] = {"docs": {"enumValues": list(known.values())}}
-        return {"type": "string"} | ({"anyOf": [choice, {}]} if self.vocabulary.open(kind) else choice)
+        return self.vocabulary.schema_of(written["names"]) if "names" in written else written
 
     def dict_schema(self, schema: core_schema.DictSchema) -> JsonSchemaValue:
         """Return the schema of a table whose keys are names. Editors offer `properties`, and no other names."""

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path as FilePath
 from typing import Any
 
-from pydantic import ValidationError
-
 from opcheck.spec.document import Document
-from opcheck.spec.explain import explain
-from opcheck.spec.operator import SampleSpec, TemplateFile, TemplateUse
+from opcheck.spec.explain import Locate, validated
+from opcheck.spec.operator import SampleSpec, TemplateFile
 from opcheck.spec.positions import Path
-from opcheck.spec.problems import Problem, SpecError, listing, nearest
+from opcheck.spec.problems import SpecError, unknown
+from opcheck.spec.render import render
+from opcheck.spec.values import UNSET, mapped, parts
 
 BUILTIN = FilePath(__file__).parent / "builtin" / "templates"
-UNSET = object()
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,23 +25,20 @@ class Template:
     name: str
     document: Document
     file: TemplateFile
-    validated: dict[tuple[int, str], SampleSpec] = field(default_factory=dict, repr=False)
-    """Valid samples, by number and parameters. Most uses of a template share them."""
-
-    @classmethod
-    def read(cls, path: FilePath) -> Template:
-        """Read a template, which is named like its file. Raises SpecError if it is invalid."""
-        return cls.of(path.stem, Document.read(path))
+    _samples: dict[tuple[int, str], SampleSpec] = field(default_factory=dict, repr=False)
+    """Samples by number and parameters. Most uses of a template share them."""
 
     @classmethod
     def of(cls, name: str, document: Document) -> Template:
         """Validate a template. Raises SpecError if it is invalid or uses a parameter that it does not declare."""
-        try:
-            file = TemplateFile.model_validate(document.data)
-        except ValidationError as error:
-            raise SpecError(explain(error, TemplateFile, document.data, document.problem)) from None
-        template = cls(name, document, file)
-        problems = template._undeclared(document.data["samples"], ("samples",)) + template._unusable()
+        template = cls(name, document, validated(TemplateFile, document.data, document.problem))
+        known = [f"${parameter}" for parameter in template.parameters]
+        problems = []
+        for place, part in parts(document.data["samples"], ("samples",)):
+            if _is_parameter(part) and part not in known:
+                what, expected, near = unknown("parameter", part, known)
+                expected = expected if known else "a parameter that [template] declares"
+                problems.append(document.problem(place, what, expected, near))
         if problems:
             raise SpecError(problems)
         return template
@@ -53,79 +48,48 @@ class Template:
         """The names of the parameters that a use can set."""
         return (*self.file.template.optional, *self.file.template.defaults)
 
-    def sample(self, number: int, parameters: dict[str, Any]) -> dict[str, Any]:
+    def filled(self, number: int, parameters: dict[str, Any]) -> dict[str, Any]:
         """Return a sample, as parsed TOML, with its parameters filled in."""
-        filled: dict[str, Any] = _fill(self.file.samples[number], self._values(parameters))
+        filled: dict[str, Any] = self._filled(self.file.samples[number], parameters)
         return filled
 
+    def _filled(self, node: Any, parameters: dict[str, Any]) -> Any:
+        head = self.file.template
+        values = dict.fromkeys(head.optional, UNSET) | head.defaults | parameters
+        return mapped(node, lambda part: values[part[1:]] if _is_parameter(part) else part)
+
+    def sample(self, number: int, parameters: dict[str, Any], locate: Locate) -> SampleSpec:
+        """Return a sample with its parameters filled in. Raises SpecError if it is invalid."""
+        key = (number, render(parameters))
+        if key not in self._samples:
+            self._samples[key] = validated(SampleSpec, self.filled(number, parameters), locate)
+        return self._samples[key]
+
     def origin(self, number: int, place: Path, parameters: dict[str, Any]) -> tuple[Path, Path | None]:
-        """Return the path in this file of a part of a filled sample, and the path in `given` that it comes from.
+        """Return the path in this file of a part of a filled sample, and the path in the parameters that it comes from.
 
         The second path is None if the part comes from no parameter, and empty if it comes from several.
         """
-        values = self._values(parameters)
         node: Any = self.file.samples[number]
         written: Path = ("samples", number)
         for depth, part in enumerate(place):
             if isinstance(node, list):
-                part = [index for index, item in enumerate(node) if _fill(item, values) is not UNSET][int(part)]
+                kept = [index for index, item in enumerate(node) if self._filled(item, parameters) is not UNSET]
+                part = kept[int(part)]
             elif not isinstance(node, dict) or part not in node:
                 return written, self._parameter(node, parameters, place[depth:])
             node, written = node[part], (*written, part)
         return written, self._parameter(node, parameters, ())
 
     def _parameter(self, node: Any, parameters: dict[str, Any], rest: Path) -> Path | None:
-        named = [name for name in _mentioned(node) if name in parameters]
+        named = [part[1:] for _, part in parts(node) if _is_parameter(part) and part[1:] in parameters]
         if len(named) == 1:
             return (named[0], *(rest if isinstance(node, str) else ()))
         return () if named else None
 
-    def _values(self, parameters: dict[str, Any]) -> dict[str, Any]:
-        return dict.fromkeys(self.file.template.optional, UNSET) | self.file.template.defaults | parameters
 
-    def _undeclared(self, node: Any, path: Path) -> list[Problem]:
-        if isinstance(node, str) and node.startswith("$") and node[1:] not in self.parameters:
-            near = nearest(node[1:], self.parameters)
-            what, known = f'unknown parameter "{node}"', [f"${name}" for name in self.parameters]
-            expected = listing(known) if known else "a parameter that [template] declares"
-            return [self.document.problem(path, what, expected, f"${near}" if near else "")]
-        items = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
-        return [problem for key, item in items for problem in self._undeclared(item, (*path, key))]
-
-    def _unusable(self) -> list[Problem]:
-        """Return a problem for each parameter that no use could set, because a key of every use has its name."""
-        head = self.file.template
-        places: list[tuple[Path, str]] = [(("optional", i), name) for i, name in enumerate(head.optional)]
-        places += [(("defaults", name), name) for name in head.defaults]
-        return [
-            self.document.problem(
-                ("template", *place),
-                f'a parameter cannot be called "{name}"',
-                f"a name other than {', '.join(TemplateUse.model_fields)}",
-            )
-            for place, name in places
-            if name in TemplateUse.model_fields
-        ]
-
-
-def _fill(node: Any, values: dict[str, Any]) -> Any:
-    if isinstance(node, str) and node.startswith("$"):
-        return values[node[1:]]
-    if isinstance(node, dict):
-        filled = ((key, _fill(item, values)) for key, item in node.items())
-        return {key: item for key, item in filled if item is not UNSET}
-    if isinstance(node, list):
-        return [item for item in (_fill(item, values) for item in node) if item is not UNSET]
-    return node
-
-
-def _mentioned(node: Any) -> Iterator[str]:
-    """Yield the parameters that a part of a template uses."""
-    if isinstance(node, str) and node.startswith("$"):
-        yield node[1:]
-    elif isinstance(node, (dict, list)):
-        for item in node.values() if isinstance(node, dict) else node:
-            yield from _mentioned(item)
+def _is_parameter(part: Any) -> bool:
+    return isinstance(part, str) and part.startswith("$")
 
 
 @lru_cache(maxsize=1)
@@ -137,4 +101,4 @@ def builtin_names() -> tuple[str, ...]:
 @lru_cache(maxsize=64)
 def builtin(name: str) -> Template:
     """Read a shipped template."""
-    return Template.read(BUILTIN / f"{name}.toml")
+    return Template.of(name, Document.read(BUILTIN / f"{name}.toml"))

@@ -117,6 +117,9 @@ Value = TypeAliasType(
 )
 
 
+UNSET = object()
+"""What `mapped` leaves out."""
+
 Table = dict[str, Value]
 Keywords = dict[Keyword, Value]
 
@@ -125,12 +128,12 @@ def parts(value: Any, place: Path = ()) -> Iterator[tuple[Path, Any]]:
     """Yield what a value consists of, containers apart, with its path. A call comes before its arguments."""
     if isinstance(value, CallValue):
         yield place, value
-        yield from parts({"args": value.args, "kwargs": value.kwargs}, place)
+        value = {"args": value.args, "kwargs": value.kwargs}
     elif isinstance(value, TupleValue):
-        yield from parts(value.tuple, (*place, "tuple"))
+        value = {"tuple": value.tuple}
     elif isinstance(value, MappingValue):
-        yield from parts(value.mapping, (*place, "mapping"))
-    elif isinstance(value, dict):
+        value = {"mapping": value.mapping}
+    if isinstance(value, dict):
         for key, item in value.items():
             yield from parts(item, (*place, key))
     elif isinstance(value, (list, tuple)):
@@ -145,15 +148,19 @@ def tensors(value: Any) -> list[Tensor]:
     return [part for _, part in parts(value) if isinstance(part, Tensor)]
 
 
-def with_tensors(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
-    """Return a value with a function applied to each tensor recipe in it."""
-    if isinstance(value, Tensor):
-        return change(value)
+def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
+    """Return a value with a function applied to all that it consists of. What becomes UNSET is left out."""
     if isinstance(value, dict):
-        return {key: with_tensors(item, change) for key, item in value.items()}
+        items = {key: mapped(item, change) for key, item in value.items()}
+        return {key: item for key, item in items.items() if item is not UNSET}
     if isinstance(value, (list, tuple)):
-        return type(value)(with_tensors(item, change) for item in value)
+        return type(value)(item for item in (mapped(one, change) for one in value) if item is not UNSET)
     if isinstance(value, (TupleValue, MappingValue, CallValue)):
         inside = [str(name) for name in type(value).model_fields if name != "call"]
-        return value.model_copy(update={name: with_tensors(getattr(value, name), change) for name in inside})
-    return value
+        return value.model_copy(update={name: mapped(getattr(value, name), change) for name in inside})
+    return change(value)
+
+
+def with_tensors(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    """Return a value with a function applied to each tensor recipe in it."""
+    return mapped(value, lambda part: change(part) if isinstance(part, Tensor) else part)

@@ -8,7 +8,7 @@ import pytest
 from demo_project import cli, plain_pytest, project
 
 from opcheck.planning.kinds import REGISTERED, check_kinds
-from opcheck.spec.check import CheckKind
+from opcheck.spec.checks import CheckKind
 
 __all__ = ["cli", "plain_pytest", "project"]
 

@@ -11,7 +11,7 @@ from opcheck.draft.constructions import MOST, constructions
 from opcheck.draft.draft import Draft
 from opcheck.draft.probe import Probe, names, resolve_either
 from opcheck.samples import Unresolved
-from opcheck.spec.modules import Construction
+from opcheck.spec.operator import Construction
 
 OURS = ("torch", "operators")
 

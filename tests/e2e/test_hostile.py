@@ -18,7 +18,7 @@ from opcheck.planning import load
 from opcheck.samples import Unresolved, realize, resolve
 from opcheck.settings import Settings
 from opcheck.spec import SpecError
-from opcheck.spec.load import REFERENCE_MODULES
+from opcheck.spec.limits import REFERENCE_MODULES
 from opcheck.spec.names import PARTS
 
 MODULES = ("torch", "careless")

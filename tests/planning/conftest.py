@@ -25,7 +25,9 @@ def loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], L
         (tmp_path / "spec.toml").write_text(dedent(text).lstrip("\n"))
         loader = Loader()  # not `load`, which would refuse the mistakes that tests of audits are about
         loader.add(Path("spec.toml"))
-        return loader.library()
+        library = loader.library()
+        assert not loader.problems
+        return library
 
     return load_text
 

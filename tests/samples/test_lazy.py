@@ -12,7 +12,7 @@ from opcheck.samples.modules import ModuleRecipe
 from opcheck.samples.realize import realize, realize_module
 from opcheck.spec.document import Document
 from opcheck.spec.library import Sample
-from opcheck.spec.modules import Construction
+from opcheck.spec.operator import Construction
 from opcheck.spec.values import Tensor
 
 

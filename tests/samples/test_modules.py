@@ -15,7 +15,7 @@ from opcheck.samples.captured import module_call
 from opcheck.samples.modules import VARIED, ModuleRecipe, construct, initial
 from opcheck.samples.operator import resolve_module
 from opcheck.samples.realize import realize_module
-from opcheck.spec.modules import Construction, Init
+from opcheck.spec.operator import Construction, Init
 
 
 def values(module, init=None, imaginary=None):

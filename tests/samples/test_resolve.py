@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from opcheck.planning import load
 from opcheck.samples import Unresolved, resolve
-from opcheck.spec.load import REFERENCE_MODULES
+from opcheck.spec.limits import REFERENCE_MODULES
 from opcheck.spec.names import PARTS
 
 Write = Callable[..., None]

@@ -26,8 +26,8 @@ from opcheck.spec.document import Document
 from opcheck.spec.dtypes import FOLLOWING, GROUPS, KNOWN
 from opcheck.spec.load import builtin_folder
 from opcheck.spec.model import Model
+from opcheck.spec.schema import Vocabulary
 from opcheck.spec.templates import Template, builtin, builtin_names
-from opcheck.spec.vocabulary import Vocabulary
 
 jsonschema = pytest.importorskip("jsonschema", reason="jsonschema, of the extra `test`, is not installed")
 

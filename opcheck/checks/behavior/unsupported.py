@@ -17,7 +17,7 @@ from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, inapplicable, 
 from opcheck.derivatives import NO_REFUSAL
 from opcheck.derivatives.autodiff import pushed
 from opcheck.planning.kinds import check_kinds
-from opcheck.spec.check import CheckKind
+from opcheck.spec.checks import CheckKind
 from opcheck.spec.claims import Supports
 
 Answer = Literal["refused", "works", "wrong", "silent"]

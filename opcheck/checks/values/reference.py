@@ -18,7 +18,7 @@ from opcheck.derivatives import NO_REFUSAL
 from opcheck.samples import Unresolved, resolve
 from opcheck.samples.results import leaves_of, named, names_among
 from opcheck.spec.claims import Reference
-from opcheck.spec.load import REFERENCE_MODULES
+from opcheck.spec.limits import REFERENCE_MODULES
 from opcheck.text import class_of
 
 WHOSE_FAULT = "nothing is known of the operator: mend the reference, or name another one"
