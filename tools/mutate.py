@@ -189,15 +189,15 @@ def _with(node: ast.expr, **changes: Any) -> ast.expr:
 
 BESIDES = {
     "autodiff": ("jacobians",),
+    "claims": ("objections", "verdicts"),
     "compare": ("contradiction", "projected", "guards"),
     "coordinates": ("shared_memory", "projected"),
     "disagreement": ("diagnosis",),
     "dtypes": ("too_large",),
-    "evidence": ("guards", "fallbacks", "question"),
     "expectations": ("judge",),
     "gradients": ("guards",),
     "lifeline": ("watchdog",),
-    "point": ("objections",),
+    "point": ("guards", "fallbacks", "question"),
     "process_state": ("runner",),
     "session": ("runner",),
     "unsupported": ("disclaimed_in_part", "too_large"),

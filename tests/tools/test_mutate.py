@@ -74,7 +74,7 @@ def test_tests_are_those_of_the_same_name_and_then_those_of_the_folder(mutate):
     assert all_of_them[0] == "tests/derivatives"
     assert mutate.stages("opcheck/derivatives/compare.py", near=True) == [near]
     for stem, others in mutate.BESIDES.items():
-        parts = ("derivatives", "checks", "run")
+        parts = ("derivatives", "checks", "running")
         (folder, *_) = [part for part in parts if [*(mutate.ROOT / "opcheck" / part).rglob(f"{stem}.py")]]
         for other in others:
             assert (mutate.ROOT / "tests" / folder / f"test_{other}.py").exists()

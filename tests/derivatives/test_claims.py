@@ -1,0 +1,121 @@
+"""A point knows a function and its derivatives, and what it knows does not depend on who else asks."""
+
+import pytest
+import torch
+from operators import faulty
+from operators.closed_forms import leaf, real_jacobian
+
+from opcheck.derivatives import Request
+from opcheck.derivatives.claims import objection, steps_of
+from opcheck.derivatives.point import Point
+from opcheck.derivatives.question import DOUBLE
+
+COMPLEX = torch.complex128
+JACOBIANS = ("backward", "forward_ad", "rev_over_rev", "fwd_over_rev")
+
+
+@pytest.mark.parametrize(
+    ("forward_ad", "steps", "modes"),
+    [
+        (True, (), ("reverse", "forward")),
+        (False, (), ("reverse",)),
+        (True, ("rev",), ("reverse", "forward")),
+        (False, ("rev with gaps",), ("reverse",)),
+        (True, ("sum",), ("reverse",)),
+    ],
+)
+def test_the_modes_are_those_that_the_function_is_claimed_to_support(forward_ad, steps, modes):
+    asked = Request(lambda x: (x.sin(),), (leaf(3),), DOUBLE, forward_ad=forward_ad)
+    assert tuple(Point.of(asked).derived(*steps).modes) == modes
+
+
+def test_evidence_is_made_once_for_each_derivative():
+    found = Point.of(Request(lambda x: (x.sin(),), (leaf(3),), DOUBLE))
+    assert found.derived("rev") is found.derived("rev")
+    assert found.derived("rev") is not found.derived("rev with gaps")
+    torch.testing.assert_close(found.derived("rev").leaves[1], found.derived("rev with gaps").leaves[1])
+
+
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [
+        ("backward", ((), "reverse")),
+        ("forward_ad", ((), "forward")),
+        ("fwd_over_rev", (("rev",), "forward")),
+        ("rev_over_fwd", (("fwd",), "reverse")),
+        ("fwd_over_rev_over_rev", (("rev", "rev"), "forward")),
+        ("rev_over_fwd_over_rev", (("rev", "fwd"), "reverse")),
+    ],
+)
+def test_a_jacobian_is_named_by_its_modes_the_last_one_first(name, place):
+    assert steps_of(name) == place
+
+
+@pytest.mark.parametrize("name", ["registration", "dice_over_craps", "rev_over_craps", "over", ""])
+def test_other_checks_are_about_no_jacobian(name):
+    assert steps_of(name) is None
+
+
+def kinds(function, checks, dtype):
+    """Return what one point says to some claims about a function, one after another."""
+    point, found = Point.of(Request(lambda x: (function(x),), (leaf(3, dtype=dtype),), DOUBLE)), {}
+    for check in checks:
+        try:
+            disagreement = objection(check, point.request, point)
+            found[check] = disagreement and disagreement.kind
+        except Exception as error:
+            found[check] = type(error).__name__
+    return found
+
+
+FAULTY = ("missing_conjugate", "one_wrong_entry", "second_order_lost", "second_order_wrong", "wrong_jvp", "wrong_sign")
+OTHERS = {
+    "another function without a graph": lambda x: x.sin() if torch.is_grad_enabled() else 2 * x.sin(),
+    "right": lambda x: x.sin() * x.sum(),
+}
+FUNCTIONS = {**{name: getattr(faulty, name) for name in FAULTY}, **OTHERS}
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, COMPLEX], ids=["real", "complex"])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_verdict_is_the_same_alone_and_after_others_in_any_order(name, dtype):
+    function = FUNCTIONS[name]
+    every = kinds(function, JACOBIANS, dtype)
+    assert kinds(function, JACOBIANS[::-1], dtype) == every
+    assert {check: kinds(function, [check], dtype)[check] for check in JACOBIANS} == every
+    assert any(every.values()) is (name != "right") or dtype is not COMPLEX  # a missing conj() shows in complex alone
+
+
+def refuse(x, v):
+    raise RuntimeError("no second derivative")
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, COMPLEX], ids=["real", "complex"])
+@pytest.mark.parametrize("second", [lambda x, v: v * float("nan"), refuse], ids=["nan", "refused"])
+def test_what_is_wrong_with_the_second_order_spoils_no_first_order(second, dtype):
+    double = faulty.function(lambda x: 2 * x, second)
+    function = faulty.function(faulty.square, lambda x, v: v * double(x).conj())
+    x = leaf(3, dtype=dtype)
+    found = Point.of(Request(lambda x: (function(x),), (x,), DOUBLE))
+    assert found.analytical("reverse").batched
+    torch.testing.assert_close(found.analytical("reverse").jacobian, real_jacobian(lambda x: (x * x,), [x]))
+
+
+class Counted:
+    def __init__(self):
+        self.calls = 0
+
+    def __call__(self, x):
+        self.calls += 1
+        return (x.sin(),)
+
+
+def test_evidence_serves_all_claims_but_what_needs_a_graph_makes_its_own():
+    function = Counted()
+    point, costs = Point.of(Request(function, (leaf(3),), DOUBLE)), []
+    for claim in ("backward", "backward", "batched_grad"):
+        before = function.calls
+        assert objection(claim, point.request, point) is None
+        costs.append(function.calls - before)
+    assert costs[0] > 3
+    assert costs[1:] == [1, 1]
