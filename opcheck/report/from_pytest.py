@@ -13,10 +13,9 @@ from typing import Any
 
 import pytest
 
-from opcheck.report.files import STANDARD
-from opcheck.report.junit import JUnitReport
+from opcheck.report.files import STANDARD, within
+from opcheck.report.junit import check_writable, name_tests
 from opcheck.report.model import End, Header, Record
-from opcheck.report.places import within
 from opcheck.report.store import ReportFile
 from opcheck.running.outcome import Outcome, rerun_command
 
@@ -48,8 +47,8 @@ def register_reports(config: pytest.Config, facts: Facts) -> None:
     try:
         if xmlpath := getattr(config.option, "xmlpath", None):
             xml = folder / os.path.expanduser(os.path.expandvars(xmlpath))  # as pytest does
-            names = JUnitReport(xml, config.option.junitprefix or "")
-            config.pluginmanager.register(JUnitNames(names, facts.seed), "opcheck_junit")
+            check_writable(xml)
+            config.pluginmanager.register(JUnitNames(xml, facts.seed), "opcheck_junit")
         if path:
             report = CaseReport(ReportFile(folder / path), facts, (folder, config.rootpath))
             config.pluginmanager.register(report, "opcheck_report")
@@ -68,26 +67,22 @@ def record_of(report: pytest.TestReport, seed: Callable[[], int | None] = lambda
     if str(report.outcome) == "rescheduled":
         return None
     if record is None and str(report.when) == "???" and _is_case(report.nodeid):
-        record = crashed(report, "the process crashed", report.longreprtext.strip(), seed()).record()
+        record = _crashed(report, seed()).record()
     return None if record is None else Record.model_validate(record)
 
 
-def crashed(report: pytest.TestReport, cause: str, trace: str = "", seed: int | None = None) -> Outcome:
-    """Return the outcome of a case that ended its process, from the report that pytest-xdist makes of it.
-
-    cause: what happened to the process, in one line. trace: where it was at that time. seed: the one to name in the
-    rerun command.
-    """
+def _crashed(report: pytest.TestReport, seed: int | None) -> Outcome:
+    """Return the outcome of a case that ended its process, from the report that pytest-xdist makes of it."""
     stem, _, name = report.nodeid.partition(".toml::")
     subject, _, rest = name.partition("::")
     check, _, place = rest.removesuffix("]").partition("[")
     device, _, dtype = place.rpartition("-")
     variant = next((kind for kind in ("method", "inplace") if subject.endswith(f"[{kind}]")), "function")
-    rerun = rerun_command(f"{stem}.toml", name, seed=seed)
+    cause, rerun = "the process crashed", rerun_command(f"{stem}.toml", name, seed=seed)
     return Outcome(
         id=name, operator=subject.removesuffix(f"[{variant}]"), variant=variant, check=check, device=device,
         dtype=dtype, family=Path(stem).name, outcome="error", reason=cause,
-        message="\n".join([f"{name}: {cause}", *([trace] if trace else []), "", f"run just this: {rerun}"]),
+        message=f"{name}: {cause}\n{report.longreprtext.strip()}\n\nrun just this: {rerun}",
         seed=seed or 0, file=f"{stem}.toml", rerun=rerun,
     )  # fmt: skip
 
@@ -158,16 +153,18 @@ class CaseReport:
 class JUnitNames:
     """A pytest plugin that gives the tests in a JUnit report the names of cases, after pytest has written it."""
 
-    def __init__(self, report: JUnitReport, seed: Callable[[], int | None]) -> None:
-        self._report = report
+    def __init__(self, path: Path, seed: Callable[[], int | None]) -> None:
+        self._path = path
         self._seed = seed
+        self._cases: dict[str, tuple[str, Record | None]] = {}
+        """The name of each case, and the record of one that ended its process, by node id."""
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Take note of the name of a case, and why its process ended, if it did."""
         record = record_of(report, self._seed)
         if record is not None:
             has_ended = str(report.when) == "???" and report.failed  # the process, in place of the case
-            self._report.add(report.nodeid, record.id, record if has_ended else None)
+            self._cases[report.nodeid] = record.id, record if has_ended else None
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, Any, Any]:
@@ -175,9 +172,9 @@ class JUnitNames:
         try:
             result = yield
         except OSError as error:
-            _tell(session, f"the report {self._report.path} cannot be written: {error.strerror or error}")
+            _tell(session, f"the report {self._path} cannot be written: {error.strerror or error}")
             return None
-        _tell(session, self._report.finish())
+        _tell(session, name_tests(self._path, self._cases, session.config.option.junitprefix or ""))
         return result
 
 

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from opcheck.report.causes import Failure, failures_by_cause
 from opcheck.report.conditions import columns
-from opcheck.report.gaps import gaps
+from opcheck.report.merge import gaps
 from opcheck.report.model import Record, Report
-from opcheck.report.wide import listed
+from opcheck.report.remarks import wide_lines
 from opcheck.running.outcome import KINDS
 from opcheck.text import n_cases, printable, shortened
 
@@ -95,7 +95,7 @@ def _mended(cases: Cases) -> str:
 
 
 def _wide(records: Iterable[Record]) -> str:
-    lines = [f"- {_text(line)}" for line in listed(records)]
+    lines = [f"- {_text(line)}" for line in wide_lines(records)]
     return _listed("Held to wider tolerances than the defaults", lines)
 
 

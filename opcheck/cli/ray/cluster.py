@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from opcheck.cli.request import RequestError
+from opcheck.cli.selecting import RequestError
 from opcheck.text import message_of
 
 LOCAL = "local"
@@ -19,6 +19,9 @@ LOCAL = "local"
 
 OBJECT_STORE = 100 * 2**20
 """The bytes of shared memory of a local cluster. Only arguments and reports go through it."""
+
+RETRIES = 2
+"""How many times a task is tried again whose process has died."""
 
 KNOWN = {"num_cpus": "CPU", "num_gpus": "GPU"}
 """Ray's names of the resources that a task asks for by options of their own."""
@@ -99,8 +102,8 @@ class Cluster:
         """Start a task, once there is room for it. Return what stands for its result."""
         own = {name: amount for name, amount in demand(resources).items() if name not in KNOWN}
         known = {name: amount for name, amount in demand(resources).items() if name in KNOWN}
-        # No retries of Ray's: a task that is tried again is run in another way. And one process for many tasks.
-        remote = self._ray.remote(max_retries=0, max_calls=0)(function)
+        # A task is tried again where its process or its node is lost. And one process is for many tasks.
+        remote = self._ray.remote(max_retries=RETRIES, max_calls=0)(function)
         task = remote.options(resources=own, name=f"opcheck:{function.__name__}", **known).remote(*arguments)
         self._pending.append(task)
         return task
