@@ -229,7 +229,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
         for line in wide_count(filter(None, map(record_of, reports)), "opcheck run --wide"):
             terminalreporter.write_line(f"opcheck: {line}")
-    has_reports = any(map(terminalreporter.config.pluginmanager.hasplugin, ("opcheck_report", "opcheck_junit")))
+    has_reports = terminalreporter.config.pluginmanager.hasplugin("opcheck_report")
     if terminalreporter.stats.get("skipped") or has_reports:
         from opcheck.report.from_pytest import absent_devices, troubles
         from opcheck.text import printable

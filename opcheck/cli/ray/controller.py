@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 import io
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import redirect_stdout
-from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ import pytest
 
 from opcheck.cli.output import terminated_as_interrupt
 from opcheck.cli.ray.cluster import Broken, Cluster, Died, demand, describe
-from opcheck.cli.ray.task import Job, Part, digest, run_part
+from opcheck.cli.ray.task import Job, Report, digest, run_part
 from opcheck.cli.selecting import RequestError
 from opcheck.cli.workers import report_death
 from opcheck.planning.shards import Group
@@ -40,16 +39,6 @@ OF_THE_WHOLE = (
     "k", "m", "ray", "shard", "durations", "report_json", "junitxml", "x", "lf", "against", "github_annotations",
 )  # fmt: skip
 """The options of a run, beside its selection, that its tasks do not have."""
-
-
-@dataclass
-class Task:
-    """Some consecutive groups of cases. A group has what shares evidence: an operator, a variant, a dtype, a device."""
-
-    part: Part
-    device: DeviceProfile
-    items: dict[str, CaseItem]
-    """The cases that have no outcome yet, by node id."""
 
 
 class RayRun:
@@ -90,20 +79,22 @@ class _Loop:
         self.session = session
         self.cluster = cluster
         self.job = cluster.share(job)
-        self.waiting: dict[Any, Task] = {}
-        """The tasks that have not ended."""
+        self.waiting: dict[Any, list[CaseItem]] = {}
+        """The tasks that have not ended, with their cases: all of one file and device."""
 
     def run(self, items: list[CaseItem]) -> None:
         """Run all cases. Raises Broken, RequestError, or what ends the session early."""
         absent = self._absent(items)
         present = [item for item in items if item.case.device.name not in absent]
         enough = min(max(len(present) // (SHARES * self.cluster.cpus), FEWEST), MOST)
-        for task in _tasks(present, enough):
-            self.waiting[self.cluster.start(run_part, task.device.resources, self.job, task.part)] = task
+        for several in _parts(present, enough):
+            device, names = several[0].case.device, [item.case.id for item in several]
+            arguments = self.job, _file(several[0]), device.name, names
+            self.waiting[self.cluster.start(run_part, device.resources, *arguments)] = several
         while self.waiting:
             ended = self.cluster.finished(PATIENCE)
             if not ended:
-                self._look_for_resources(task.device for task in self.waiting.values())
+                self._require(several[0].case.device for several in self.waiting.values())
             for one in ended:
                 self._finish(self.waiting.pop(one), one)
         for item in items:
@@ -114,45 +105,44 @@ class _Loop:
         """Return why devices that nobody has named are on no node, by name. Raises RequestError for a named one."""
         named = self.session.config.stash[PLUGIN].names("device")
         devices = {item.case.device.name: item.case.device for item in items}
-        self._look_for_resources(device for name, device in devices.items() if name in named)
+        self._require(device for name, device in devices.items() if name in named)
         lacking = {name: self.cluster.lacks(device.resources) for name, device in devices.items()}
         return {name: f"no node of the Ray cluster has it; it has {text}" for name, text in lacking.items() if text}
 
-    def _look_for_resources(self, devices: Iterable[DeviceProfile]) -> None:
+    def _require(self, devices: Iterable[DeviceProfile]) -> None:
         """Raise RequestError if no node of the cluster has what a device asks for."""
         for device in {device.name: device for device in devices}.values():
-            lacking = self.cluster.lacks(device.resources)
-            if lacking:
-                needed = describe(demand(device.resources))
-                why = (
-                    f"no node of the Ray cluster has what a task on {device.name} asks for: {needed}; it has {lacking}"
-                )
-                raise RequestError([why + (_ADVICE if self.cluster.is_local else "")])
+            if lacking := self.cluster.lacks(device.resources):
+                asked = f"a task on {device.name} asks for: {describe(demand(device.resources))}; it has {lacking}"
+                advice = _ADVICE if self.cluster.is_local else ""
+                raise RequestError([f"no node of the Ray cluster has what {asked}{advice}"])
 
-    def _finish(self, task: Task, ended: Any) -> None:
+    def _finish(self, items: list[CaseItem], ended: Any) -> None:
         """Report the cases of a task. Those without an outcome are errors: nobody can bring them to an end."""
+        left = {item.nodeid: item for item in items}
         cause = "the task has ended without an outcome"
         try:
             answer = self.cluster.result(ended)
-            if answer.error:
-                raise Broken(answer.error)
-            self._report(task, answer.reports)
+            if isinstance(answer, str):
+                raise Broken(answer)
+            self._report(left, answer)
         except Died as death:
             cause = str(death)
-        for item in task.items.values():
+        for item in left.values():
             report = pytest.TestReport(item.nodeid, item.location, {}, "failed", cause, "call")
             report.longrepr = report_death(report, item.case, Death(cause), item.config.stash[PLUGIN]).message
             self._log(item, [report])
 
-    def _report(self, task: Task, reports: list[Mapping[str, Any]]) -> None:
+    def _report(self, left: dict[str, CaseItem], reports: list[Report]) -> None:
+        """Report cases, and remove those that have an outcome from what is left of a task."""
         restore = self.session.config.hook.pytest_report_from_serializable
         restored = [restore(config=self.session.config, data=data) for data in reports]
         for nodeid, own in groupby(restored, key=lambda report: report.nodeid):
             several = list(own)
-            if nodeid in task.items:
-                self._log(task.items[nodeid], several)
+            if nodeid in left:
+                self._log(left[nodeid], several)
                 if several[-1].outcome != "rescheduled":
-                    del task.items[nodeid]
+                    del left[nodeid]
 
     def _log(self, item: CaseItem, reports: list[pytest.TestReport]) -> None:
         """Report a case, as the controlling process of pytest-xdist does. Raises what ends the session early."""
@@ -170,27 +160,19 @@ class _Loop:
 _ADVICE = "; start a cluster that has it (`ray start --head --num-gpus=... --resources=...`), and join it: --ray auto"
 
 
-def _tasks(items: list[CaseItem], enough: int) -> Iterator[Task]:
-    """Make tasks of consecutive groups of one file and device. A task with enough cases takes no further group."""
-    some: list[CaseItem] = []
-    for _, group in groupby(items, key=lambda item: (_file(item), Group.of(item.case))):
-        more = list(group)
-        if some and (_place(some[0]) != _place(more[0]) or len(some) >= enough):
-            yield _task(some)
-            some = []
-        some += more
-    if some:
-        yield _task(some)
+def _parts(items: list[CaseItem], enough: int) -> Iterator[list[CaseItem]]:
+    """Yield consecutive groups of one file and device, each for a task. One with enough cases takes no further group.
 
-
-def _task(items: list[CaseItem]) -> Task:
-    file, device = _place(items[0])
-    part = Part(file, device, tuple(item.case.id for item in items))
-    return Task(part, items[0].case.device, {item.nodeid: item for item in items})
-
-
-def _place(item: CaseItem) -> tuple[str, str]:
-    return _file(item), item.case.device.name
+    A group has what shares evidence: an operator, a variant, a dtype, a device.
+    """
+    for _, place in groupby(items, key=lambda item: (_file(item), item.case.device.name)):
+        part: list[CaseItem] = []
+        for _, group in groupby(place, key=lambda item: Group.of(item.case)):
+            if len(part) >= enough:
+                yield part
+                part = []
+            part += group
+        yield part
 
 
 def _file(item: CaseItem) -> str:

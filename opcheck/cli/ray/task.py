@@ -11,7 +11,7 @@ import io
 import os
 import platform
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,8 @@ from opcheck.cli.running import run_cases
 from opcheck.cli.selecting import settings_of
 from opcheck.running.watchdog import default_memory
 from opcheck.spec import SpecError
+
+Report = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -38,26 +40,6 @@ class Job:
     """The versions that a node must have."""
 
 
-@dataclass(frozen=True)
-class Part:
-    """The cases of one task: some groups of one file on one device."""
-
-    file: str
-    device: str
-    names: tuple[str, ...]
-    """The ids of the cases."""
-
-
-@dataclass
-class Answer:
-    """What a task returns."""
-
-    reports: list[dict[str, Any]] = field(default_factory=list)
-    """The reports of its cases, serialized as pytest does."""
-    error: str = ""
-    """Why no case can be run."""
-
-
 def versions() -> dict[str, str]:
     """Return the versions that must be the same on all nodes. Does not import torch."""
     installed = {name: importlib.metadata.version(name) for name in ("opcheck", "torch")}
@@ -69,14 +51,17 @@ def digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def run_part(job: Job, part: Part) -> Answer:
-    """Run cases in a worker, which a watchdog looks after."""
-    refusal = _refusal(job, part)
+def run_part(job: Job, file: str, device: str, names: Sequence[str]) -> list[Report] | str:
+    """Run cases of a file on a device in a worker, which a watchdog looks after.
+
+    names: the ids of the cases. Returns their reports, serialized as pytest does, or why they cannot be run.
+    """
+    refusal = _refusal(job, file)
     if refusal:
-        return Answer(error=f"opcheck: {refusal}")
+        return f"opcheck: {refusal}"
     options, taken = copy.copy(job.options), _Taken()
-    place = f"./{part.file}" if part.file.startswith("-") else part.file
-    options.device, options.paths = [part.device], [f"{place}::{name}" for name in part.names]
+    place = f"./{file}" if file.startswith("-") else file
+    options.device, options.paths = [device], [f"{place}::{name}" for name in names]
     with (
         open(os.devnull, "w") as nowhere,
         contextlib.redirect_stdout(nowhere),
@@ -88,12 +73,13 @@ def run_part(job: Job, part: Part) -> Answer:
             options.memory = options.memory or settings.memory or default_memory(os.cpu_count() or 1)
             code = run_cases(options, settings, [taken], is_part=True)
         except SpecError as error:
-            return Answer(error=str(error))
-    why = "" if code in (0, 1) or taken.reports else said.getvalue().strip() or "pytest refuses its arguments"
-    return Answer(taken.reports, why)
+            return str(error)
+    if code in (0, 1) or taken.reports:
+        return taken.reports
+    return said.getvalue().strip() or "pytest refuses its arguments"
 
 
-def _refusal(job: Job, part: Part) -> str:
+def _refusal(job: Job, file: str) -> str:
     """Return why this node must not run cases of a run; an empty string if it may."""
     node = socket.gethostname()
     installed = versions()
@@ -102,17 +88,17 @@ def _refusal(job: Job, part: Part) -> str:
             return f"the node {node} has {name} {installed[name]}, and the run began with {wanted}"
     try:
         os.chdir(job.folder)
-        same = digest(Path(part.file)) == job.files[part.file]
+        same = digest(Path(file)) == job.files[file]
     except OSError as error:
         return f"the node {node} lacks what the run needs, under the same path: {error}"
-    return "" if same else f"on the node {node}, {part.file} is another file than where the run began"
+    return "" if same else f"on the node {node}, {file} is another file than where the run began"
 
 
 class _Taken:
     """A pytest plugin that takes the reports of a session."""
 
     def __init__(self) -> None:
-        self.reports: list[dict[str, Any]] = []
+        self.reports: list[Report] = []
 
     def pytest_configure(self, config: pytest.Config) -> None:
         """Take note of the session."""
