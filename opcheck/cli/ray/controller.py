@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from opcheck.cli.output import terminated_as_interrupt
-from opcheck.cli.ray.cluster import Broken, Cluster, Died, demand, describe
+from opcheck.cli.ray.cluster import RETRIES, Broken, Cluster, Died, demand, describe
 from opcheck.cli.ray.task import Job, Report, digest, run_part
 from opcheck.cli.selecting import RequestError
 from opcheck.cli.workers import report_death
@@ -127,7 +127,7 @@ class _Loop:
                 raise Broken(answer)
             self._report(left, answer)
         except Died as death:
-            cause = str(death)
+            cause = f"{death}; the task was tried {1 + RETRIES} times"
         for item in left.values():
             report = pytest.TestReport(item.nodeid, item.location, {}, "failed", cause, "call")
             report.longrepr = report_death(report, item.case, Death(cause), item.config.stash[PLUGIN]).message
