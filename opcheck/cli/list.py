@@ -6,8 +6,7 @@ import argparse
 import json
 from typing import Any
 
-from opcheck.cli.paths import add_paths
-from opcheck.cli.selecting import planned, settings_of
+from opcheck.cli.selecting import add_paths, planned, settings_of
 from opcheck.planning import Case
 from opcheck.pytest_plugin.options import add_options
 from opcheck.text import printable

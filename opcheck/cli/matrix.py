@@ -8,10 +8,9 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
-from opcheck.cli.paths import spec_paths
-from opcheck.cli.request import RequestError
+from opcheck.cli.selecting import RequestError, loaded
 from opcheck.matrix import Job, Matrix
-from opcheck.planning import load, plan
+from opcheck.planning import plan
 from opcheck.settings import Settings
 from opcheck.spec import SpecError
 from opcheck.spec.dtypes import declared, expand
@@ -69,7 +68,7 @@ def _left_out(settings: Settings, matrix: Matrix) -> Iterator[str]:
         return
     profiles = settings.profiles()
     try:
-        library = load(spec_paths(argparse.Namespace(paths=[]), settings), settings)
+        library = loaded([], settings)
     except (SpecError, RequestError):
         return  # each job says what is wrong
     for name, several in narrow.items():

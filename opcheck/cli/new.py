@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from opcheck.cli.output import terminated_as_interrupt
-from opcheck.cli.request import RequestError
+from opcheck.cli.selecting import RequestError
 from opcheck.settings import Settings
 from opcheck.text import printable
 

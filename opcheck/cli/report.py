@@ -7,14 +7,14 @@ import sys
 from collections.abc import Callable, Iterable
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from opcheck.report.annotations import MOST, github_annotations
 from opcheck.report.diff import diff
 from opcheck.report.files import is_stream
-from opcheck.report.gaps import gaps
-from opcheck.report.merge import merge
-from opcheck.report.model import Report
-from opcheck.report.store import ReportError, read, write
+from opcheck.report.merge import gaps, merge
+from opcheck.report.model import Report, ReportError
+from opcheck.report.store import read, write
 from opcheck.spec.document import shown
 from opcheck.text import printable
 
@@ -23,50 +23,47 @@ WHY_NOT = (
     "is incomplete. A case that is not run shows no regression, and hides one: where that is meant, --allow says so. "
     "Cases that are slower are listed and no more: times depend on the machine."
 )
-Run = Callable[[argparse.Namespace], int]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the actions and their arguments."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
 
-    def action(name: str, run: Run, about: str, epilog: str | None = None) -> argparse.ArgumentParser:
+    def action(run: Callable[[argparse.Namespace], int], name: str, about: str, epilog: str = "") -> Any:
         description = about[0].upper() + about[1:] + "."
-        parser: argparse.ArgumentParser = actions.add_parser(name, help=about, description=description, epilog=epilog)
+        parser = actions.add_parser(name, help=about, description=description, epilog=epilog)
         parser.set_defaults(run=run)
         return parser
 
-    several = action(
-        "merge", _merge, "put the reports of several devices, versions and shards into one",
+    merging = action(
+        _merge, "merge", "put the reports of several devices, versions and shards into one",
         "Exit code 1: the report is written, but incomplete: a shard is missing, a run did not come to its end, or a "
         "file cannot be read.",
     )  # fmt: skip
-    several.add_argument("reports", nargs="+", type=Path, metavar="REPORT")
-    _add_output(several)
-    two = action("diff", _diff, "tell what has changed from one report to another", WHY_NOT)
-    two.add_argument("old", type=Path, metavar="OLD")
-    two.add_argument("new", type=Path, metavar="NEW")
-    two.add_argument("--slower", type=_factor, metavar="FACTOR", help="also tell which cases take FACTOR times as long")
-    two.add_argument(
-        "--allow",
-        action="append",
-        default=[],
-        choices=["gone", "newly-skipped", "failing-otherwise"],
-        help="no regression; may be repeated",
+    merging.add_argument("reports", nargs="+", type=Path, metavar="REPORT")
+    comparing = action(_diff, "diff", "tell what has changed from one report to another", WHY_NOT)
+    comparing.add_argument("old", type=Path, metavar="OLD")
+    comparing.add_argument("new", type=Path, metavar="NEW")
+    comparing.add_argument(
+        "--slower", type=_factor, metavar="FACTOR", help="also tell which cases take FACTOR times as long"
     )
-    two.add_argument("--github-annotations", action="store_true", help="annotate the newly failing cases")
-    _add_annotations(two)
-    _add_report(action("markdown", _markdown, "print a report as Markdown, for the summary of a step in CI"))
-    lines = action("github-annotations", _annotate, "print failures as annotations, which GitHub shows at their lines")
-    _add_report(lines)
-    _add_annotations(lines)
-    for name, run, about in (
-        ("junit", _junit, "write a report as JUnit's XML"),
-        ("html", _html, "write a report as a page for a browser"),
-    ):
-        file = action(name, run, about)
-        _add_report(file)
-        _add_output(file)
+    comparing.add_argument(
+        "--allow", action="append", default=[], choices=["gone", "newly-skipped", "failing-otherwise"],
+        help="no regression; may be repeated",
+    )  # fmt: skip
+    comparing.add_argument("--github-annotations", action="store_true", help="annotate the newly failing cases")
+    markdown = action(_markdown, "markdown", "print a report as Markdown, for the summary of a step in CI")
+    lines = "print failures as annotations, which GitHub shows at their lines"
+    annotations = action(_annotate, "github-annotations", lines)
+    junit = action(_junit, "junit", "write a report as JUnit's XML")
+    html = action(_html, "html", "write a report as a page for a browser")
+    for one in (markdown, annotations, junit, html):
+        one.add_argument("report", type=Path, metavar="REPORT")
+    for one in (merging, junit, html):
+        one.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="-: standard output")
+    for one in (comparing, annotations):
+        one.add_argument("--folder", default="", metavar="FOLDER", help="where the project is in its repository")
+        one.add_argument("--most", type=int, default=MOST, metavar="N", help=f"most annotations; default: {MOST}")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -133,19 +130,6 @@ def _html(options: argparse.Namespace) -> int:
 def _print(lines: Iterable[str]) -> None:
     for line in lines:
         print(line)
-
-
-def _add_report(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("report", type=Path, metavar="REPORT")
-
-
-def _add_output(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="-: standard output")
-
-
-def _add_annotations(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--folder", default="", metavar="FOLDER", help="where the project is in its repository")
-    parser.add_argument("--most", type=int, default=MOST, metavar="N", help=f"most annotations; default: {MOST}")
 
 
 def _factor(text: str) -> float:

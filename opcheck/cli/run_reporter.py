@@ -6,30 +6,28 @@ import argparse
 import io
 import sys
 import time
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from opcheck.cli.against import Request, changes
-from opcheck.cli.request import RequestError
-from opcheck.cli.selecting import devices, loaded, selection, settings_of
-from opcheck.cli.workers import Workers
-from opcheck.planning import Case, Selection, plan
+from opcheck.cli.against import changes
+from opcheck.cli.selecting import RequestError, devices, loaded, selection
+from opcheck.planning import plan
 from opcheck.planning.left_out import left_out
 from opcheck.pytest_plugin.header import COMMAND
 from opcheck.pytest_plugin.project import PLUGIN
 from opcheck.pytest_plugin.sharding import SHARDING
 from opcheck.report.annotations import github_annotations
+from opcheck.report.files import within
 from opcheck.report.from_pytest import record_of, troubles
-from opcheck.report.left_out import lines as left_out_lines
 from opcheck.report.model import Report
+from opcheck.report.remarks import left_out_lines, wide_count, wide_lines
 from opcheck.report.store import read
-from opcheck.report.wide import counted, listed
-from opcheck.spec import Library, SpecError
-from opcheck.spec.device import DeviceProfile
+from opcheck.report.terminal import TerminalReport
+from opcheck.settings import Settings
+from opcheck.spec import SpecError
 from opcheck.text import printable
 
 
@@ -37,68 +35,72 @@ class RunReporter:
     """A pytest plugin that replaces pytest's terminal report with opcheck's."""
 
     def __init__(
-        self, report: Any, options: argparse.Namespace, workers: Workers | None, old: Report | None = None
+        self,
+        report: TerminalReport,
+        options: argparse.Namespace,
+        settings: Settings,
+        old: Report | None = None,
+        *,
+        is_part: bool = False,
     ) -> None:
-        """Create the plugin. old: the report to compare the run with; None: there is none."""
+        """Create the plugin.
+
+        old: the report to compare the run with; None: there is none. is_part: whether the cases are part of a run that
+        looks for mistakes itself.
+        """
         self.report = report
-        self.old = old
         self.options = options
-        self.workers = workers
+        self.settings = settings
+        self.old = old
+        self.is_part = is_part
         self.start = time.monotonic()
         self.mistake: SpecError | None = None
-        """The reason not to run anything."""
+        """The reason not to run anything, or nothing more."""
         self.collect_errors: list[str] = []
         self.total = 0
 
     @pytest.hookimpl(trylast=True)
     def pytest_configure(self, config: pytest.Config) -> None:
-        """Silence pytest's terminal report. It stays registered, since pytest-timeout and other plugins rely on it."""
+        """Silence pytest's terminal report, and look for mistakes before any process starts."""
         self.config = config
+        self.plugin = config.stash[PLUGIN]
         config.stash[COMMAND] = ["opcheck", *self.options.words]
         silence(config)
-        self._look_for_mistakes(config)
-
-    def _look_for_mistakes(self, config: pytest.Config) -> None:
-        """Load the specs and check the selection before any process starts. Workers load the specs again."""
-        settings = settings_of(self.options)
-        options = argparse.Namespace(**vars(self.options))
-        options.paths = [str(path) for path in config.stash[PLUGIN].requested]
+        if self.is_part:
+            return
         try:
-            library = loaded(options, settings)
-            chosen = selection(options, settings, library)
-            profiles = devices(options, settings)
-            self._check_durations(config, library, profiles, chosen)
-            # The nodes of a cluster have other devices than this machine.
-            absent = [] if options.ray else config.stash[PLUGIN].ask_devices(all_of_them=True)
-            if absent:
-                raise RequestError(absent)
+            self._look_for_mistakes()
         except SpecError as error:
             self.mistake = error
             raise pytest.UsageError from None
-        if not config.stash[PLUGIN].selected:
-            config.stash[PLUGIN].left_out = left_out(library, profiles, chosen)
-        self.request = Request.of(library, profiles, config.stash[PLUGIN].requested, settings.root)
-        if self.workers is not None:
-            engine = options.engine or settings.engine
-            seed = config.stash[PLUGIN].seed
-            self.workers.case_of = lambda nodeid: _case(library, profiles, nodeid, engine, seed)
-            self.workers.option_for = settings.option_for
-            self.workers.rerun_seed = config.stash[PLUGIN].rerun_seed
 
-    def _check_durations(
-        self, config: pytest.Config, library: Library, profiles: list[DeviceProfile], chosen: Selection
-    ) -> None:
-        """Raise RequestError if the durations that shards are divided by say nothing about the selected cases."""
-        if self.options.durations:
-            ids = set().union(*config.stash[PLUGIN].selected.values())
-            cases = [case for case in plan(library, profiles, chosen) if not ids or case.id in ids]
-            mistake = config.stash[SHARDING].mistake(cases) if cases else ""
+    def _look_for_mistakes(self) -> None:
+        """Load the specs, and check the selection. Workers load the specs again. Raises SpecError."""
+        plugin, options = self.plugin, self.options
+        self.library = loaded(plugin.requested, self.settings)
+        chosen = selection(options, self.settings, self.library)
+        self.devices = devices(options, self.settings)
+        if options.durations:
+            ids = set().union(*plugin.selected.values())
+            cases = [case for case in plan(self.library, self.devices, chosen) if not ids or case.id in ids]
+            mistake = self.config.stash[SHARDING].mistake(cases) if cases else ""
             if mistake:
                 raise RequestError([mistake])
+        # The nodes of a cluster have other devices than this machine.
+        absent = [] if options.ray else plugin.ask_devices(all_of_them=True)
+        if absent:
+            raise RequestError(absent)
+        if not plugin.selected:
+            plugin.left_out = left_out(self.library, self.devices, chosen)
 
     def pytest_internalerror(self, excrepr: object) -> None:
         """Show an error in pytest or in one of its plugins."""
         print(excrepr, file=sys.stderr)
+
+    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        """Record why a plugin has ended the run, if one has."""
+        if isinstance(excinfo.value, pytest.exit.Exception) and excinfo.value.returncode == 2:
+            self.mistake = RequestError([str(excinfo.value.msg)], prefix="")
 
     def pytest_collection_finish(self, session: Any) -> None:
         """Start the progress bar. With pytest-xdist, the workers tell the number of cases later."""
@@ -117,12 +119,12 @@ class RunReporter:
         self.total = total
         self.report.start(total)
 
-    def pytest_collectreport(self, report: Any) -> None:
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Record an error in collection."""
         if report.failed:
             self.collect_errors.append(str(report.longrepr))
 
-    def pytest_runtest_logreport(self, report: Any) -> None:
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Report a finished case."""
         record = record_of(report)
         if record is not None:
@@ -134,12 +136,12 @@ class RunReporter:
         code: the exit code of pytest. Raises SpecError or RequestError if nothing could be run.
         """
         self.report.stop()
-        if self.mistake is not None:
-            raise self.mistake
         if self.collect_errors:
             raise RequestError(list(dict.fromkeys(self.collect_errors)), prefix="")
+        if self.mistake is not None:
+            raise self.mistake
         if code == pytest.ExitCode.NO_TESTS_COLLECTED:
-            raise RequestError(["the request selects no case", *left_out_lines(self.config.stash[PLUGIN].left_out)])
+            raise RequestError(["the request selects no case", *left_out_lines(self.plugin.left_out)])
         if code == pytest.ExitCode.USAGE_ERROR:
             return 2  # pytest has printed the reason
         seconds, wrong = time.monotonic() - self.start, troubles(self.config)
@@ -148,12 +150,14 @@ class RunReporter:
             self.report.summary(seconds, wrong, [*self._left_out(), *self._wide(), *self._shared()])
             failed, new = self.report.has_failed, None
         else:
-            changed = changes(self.old, self._written, self.request)
+            paths = [within(self.settings.root, path) for path in self.plugin.requested]
+            changed = changes(self.old, self._written, self.library, self.devices, paths)
             failed = changed.is_regression() or bool(wrong)
             new = {one.id for records in changed.newly_failing() for one in records}
             code = int(failed) if code in (0, 1) else code  # pytest does not know which failures are old
             self.report.failures(new)
-            self.report.changes([*changed.lines(), *self._shared()], seconds, wrong)
+            self.report.lines([*changed.lines(), *self._shared()])
+            self.report.totals(seconds, wrong)
         untested = self._untested()
         if untested and code in (0, 1):
             print(printable(f"opcheck: {untested}", most=1000), file=sys.stderr)
@@ -169,7 +173,7 @@ class RunReporter:
         A device that is named, but skipped, was asked for. A shard may have cases that are skipped, and no others.
         """
         skipped = [record.reason for record in self.report.records if record.outcome == "skipped"]
-        for name in self.config.stash[PLUGIN].names("device"):
+        for name in self.plugin.names("device"):
             reason = next((why for why in skipped if why.startswith(f"the device {name} is not present: ")), "")
             if reason:
                 return reason
@@ -188,10 +192,10 @@ class RunReporter:
         narrowed = self.options.k or self.options.m or self.options.lf
         before = "; of what -k, -m and --lf choose from" if narrowed else ""
         before += "; of all shards" if self.options.shard else ""
-        return [f"{line}{before}" for line in left_out_lines(self.config.stash[PLUGIN].left_out)]
+        return [f"{line}{before}" for line in left_out_lines(self.plugin.left_out)]
 
     def _wide(self) -> list[str]:
-        return (listed if self.options.wide else counted)(self.report.records)
+        return (wide_lines if self.options.wide else wide_count)(self.report.records)
 
     def _shared(self) -> list[str]:
         """Return what there is to say about the shard and the order of the cases."""
@@ -216,18 +220,9 @@ class RunReporter:
 
 
 def silence(config: pytest.Config) -> None:
-    """Keep pytest's terminal report from showing anything."""
+    """Keep pytest's terminal report from showing anything. It stays registered: other plugins rely on it."""
     config.pluginmanager.unregister(name="terminalreporter")
     silent: Any = pytest.TerminalReporter(config, io.StringIO())
     for hook in ("logstart", "logreport", "logfinish"):  # saves the time and the memory for each case
         setattr(silent, f"pytest_runtest_{hook}", None)
     config.pluginmanager.register(silent, "terminalreporter")
-
-
-def _case(library: Library, profiles: list[DeviceProfile], nodeid: str, engine: str, seed: int) -> Case | None:
-    """Return the case with a node id, with the expectations that hold for an engine; None if there is none."""
-    about = (operator for operator in library if f"::{operator.id}" in nodeid)
-    for case in plan(Library(tuple(about)), profiles, seed=seed):
-        if nodeid.endswith(f".toml::{case.id}"):
-            return replace(case, expectations=tuple(e for e in case.expectations if e.when.engine in (None, engine)))
-    return None

@@ -1,20 +1,38 @@
-"""The cases that a command is about."""
+"""What a command is about: its specs, its devices and its cases."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
 
-from opcheck.cli.paths import spec_paths
-from opcheck.cli.request import RequestError
 from opcheck.devices.presence import UnknownDevice, chosen_devices
 from opcheck.planning import Case, Selection, load, plan
 from opcheck.planning.shards import NO_SHARD, Division, Shard
-from opcheck.report.durations import read_durations
-from opcheck.settings import Settings
-from opcheck.spec import Library
+from opcheck.report.store import read_durations
+from opcheck.settings import NO_SPECS, Settings
+from opcheck.spec import Library, SpecError
 from opcheck.spec.device import DeviceProfile
-from opcheck.text import separated
+from opcheck.text import printable, separated
+
+
+class RequestError(SpecError):
+    """A request for something that does not exist. Unlike other mistakes, it has no position in a file.
+
+    lines: the messages. prefix: goes before each of them.
+    """
+
+    def __init__(self, lines: list[str], prefix: str = "opcheck: ") -> None:
+        super().__init__([])
+        self.args = ("\n".join(printable(f"{prefix}{line}", lines=True, most=100_000) for line in lines),)
+
+
+def add_paths(parser: argparse.ArgumentParser) -> None:
+    """Add the positional argument for specs."""
+    parser.add_argument(
+        "paths", nargs="*", metavar="SPEC",
+        help="spec files and folders, or builtin (the shipped library); default: those of [tool.opcheck] in "
+        "pyproject.toml, else specs/",
+    )  # fmt: skip
 
 
 def settings_of(options: argparse.Namespace) -> Settings:
@@ -22,9 +40,15 @@ def settings_of(options: argparse.Namespace) -> Settings:
     return Settings.find(profiles=options.device_profile)
 
 
-def loaded(options: argparse.Namespace, settings: Settings) -> Library:
-    """Return the operators of a command. Raises SpecError with all the mistakes in its specs."""
-    return load(spec_paths(options, settings), settings)
+def loaded(paths: list[Path] | list[str], settings: Settings) -> Library:
+    """Return the operators in some files and folders; without any, those of the project.
+
+    Raises SpecError with all the mistakes in them, RequestError if there are no specs.
+    """
+    own = [Path(path) for path in paths] or settings.spec_paths() or [path for path in [Path("specs")] if path.is_dir()]
+    if not own:
+        raise RequestError([NO_SPECS])
+    return load(own, settings)
 
 
 def devices(options: argparse.Namespace, settings: Settings) -> list[DeviceProfile]:
@@ -41,8 +65,10 @@ def devices(options: argparse.Namespace, settings: Settings) -> list[DeviceProfi
 def selection(options: argparse.Namespace, settings: Settings, library: Library) -> Selection:
     """Return the selection of a command. Raises RequestError for unknown names."""
     derive = getattr(options, "derive", None) or settings.derive
-    names = {key: separated(getattr(options, key)) for key in ("operator", "check", "dtype", "tag")}
-    chosen = Selection(names["operator"], names["check"], names["dtype"], names["tag"], derive)
+    operators, checks, dtypes, tags = (
+        separated(getattr(options, key)) for key in ("operator", "check", "dtype", "tag")
+    )
+    chosen = Selection(operators, checks, dtypes, tags, derive)
     mistakes = chosen.mistakes(library)
     if mistakes:
         raise RequestError(mistakes)
@@ -54,7 +80,7 @@ def planned(options: argparse.Namespace, settings: Settings) -> list[Case]:
 
     Raises SpecError for mistakes in its specs or durations, RequestError for unknown names.
     """
-    library = loaded(options, settings)
+    library = loaded(options.paths, settings)
     cases = plan(library, devices(options, settings), selection(options, settings, library))
     if options.durations and not options.shard:
         raise RequestError([NO_SHARD])

@@ -5,9 +5,7 @@ from __future__ import annotations
 import argparse
 from itertools import groupby
 
-from opcheck.cli.paths import add_paths
-from opcheck.cli.request import RequestError
-from opcheck.cli.selecting import devices, loaded, selection, settings_of
+from opcheck.cli.selecting import RequestError, add_paths, devices, loaded, selection, settings_of
 from opcheck.planning import plan
 from opcheck.pytest_plugin.options import add_options
 from opcheck.settings import Settings
@@ -28,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print the operators with an id or name."""
     settings = settings_of(options)
-    library = loaded(options, settings)
+    library = loaded(options.paths, settings)
     operators = library.find(options.name)
     if not operators:
         known = [operator.id for operator in library]

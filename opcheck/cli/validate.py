@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from opcheck.cli.paths import add_paths
-from opcheck.cli.selecting import loaded, settings_of
+from opcheck.cli.selecting import add_paths, loaded, settings_of
 from opcheck.pytest_plugin.options import add_options
 from opcheck.settings import Settings
 from opcheck.spec import Library, SpecError
@@ -23,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print the number of operators and samples. Raises SpecError if there are mistakes."""
     settings = settings_of(options)
-    library = loaded(options, settings)
+    library = loaded(options.paths, settings)
     if options.resolve:
         resolve_names(library, settings)
     print(f"{len(library)} operators, {library.sample_count} samples: no mistakes found")

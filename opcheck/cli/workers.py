@@ -5,19 +5,19 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from opcheck.planning import Case
-from opcheck.report.from_pytest import crashed
+from opcheck.planning import Case, plan
+from opcheck.planning.expectations import foreseen
+from opcheck.pytest_plugin.arguments import split_id
+from opcheck.pytest_plugin.project import PLUGIN, Plugin
 from opcheck.running.lifeline import GivenUp
 from opcheck.running.outcome import Outcome, rerun_command
 from opcheck.running.watchdog import Death, Limits, Watchdog
-from opcheck.spec.device import DeviceProfile
 
 MOST_TIME_OUTS = 2
 """The time-outs of an operator on a device after which its other cases are blocked."""
@@ -30,20 +30,13 @@ class Workers:
         self._folder = Path(tempfile.mkdtemp(prefix="opcheck-"))
         self._watchdog = Watchdog(self._folder, limits)
         self._deaths: dict[str, Death] = {}
-        self.stillborn = ""
-        """Why a worker died before it had collected its cases; empty if none did."""
         self._collected: set[str] = set()
         self._time_outs: Counter[str] = Counter()
         self._given_up = GivenUp(self._folder)
-        self.case_of: Callable[[str], Case | None] = lambda nodeid: None
-        """Returns the case with a node id, with the expectations that hold for it."""
-        self.option_for: Callable[[DeviceProfile], str] = lambda profile: ""
-        """Returns the option that a rerun command needs for a device."""
-        self.rerun_seed: int | None = None
-        """The seed to name in rerun commands."""
 
-    def pytest_sessionstart(self) -> None:
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
         """Start watching."""
+        self._plugin = session.config.stash[PLUGIN]
         self._watchdog.start()
 
     def pytest_configure_node(self, node: Any) -> None:
@@ -64,9 +57,8 @@ class Workers:
         if name not in self._collected:
             # Its replacement would die as well.
             what = f", importing {death.sign.what}" if death.sign is not None and death.sign.what else ""
-            self.stillborn = f"a process ended before its first case{what}: {death.cause}"
-            self.stillborn += f"\n{death.trace}" if death.trace else ""
-            pytest.exit(self.stillborn, returncode=2)
+            trace = f"\n{death.trace}" if death.trace else ""
+            pytest.exit(f"opcheck: a process ended before its first case{what}: {death.cause}{trace}", returncode=2)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_handlecrashitem(self, crashitem: str, report: Any, sched: Any) -> None:
@@ -77,19 +69,16 @@ class Workers:
             report.outcome = "rescheduled"
             sched.mark_test_pending(crashitem)
             return
-        from opcheck.running.expectations import expected  # imports torch
-
-        case = self.case_of(crashitem)
-        if case is None:
-            outcome = crashed(report, death.cause, death.trace, self.rerun_seed)
-        else:
-            outcome = outcome_at_death(case, death, self.rerun_seed, self.option_for(case.device))
-        outcome = outcome if case is None else expected(case, outcome)
-        if outcome.outcome == "xfailed":
-            report.outcome, report.wasxfail = "skipped", outcome.reason
-        report.opcheck = outcome.record()
-        if case is not None and death.is_time_out and outcome.is_bad:
+        case = self._case(crashitem)
+        if report_death(report, case, death, self._plugin).is_bad and death.is_time_out:
             self._count_time_out(case)
+
+    def _case(self, nodeid: str) -> Case:
+        """Return the case with a node id, which a worker has planned in the same way."""
+        plugin = self._plugin
+        file, name = split_id(nodeid, plugin.config.rootpath)
+        library = plugin.load(plugin.config.rootpath / file)
+        return next(case for case in plan(library, plugin.devices, plugin.selection, plugin.seed) if case.id == name)
 
     def _count_time_out(self, case: Case) -> None:
         """Give an operator up on a device at its second time-out: all of its cases may wait for the same."""
@@ -107,11 +96,18 @@ class Workers:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def outcome_at_death(case: Case, death: Death, seed: int | None, further: str) -> Outcome:
-    """Return the outcome of a case whose process has ended.
+def report_death(report: pytest.TestReport, case: Case, death: Death, plugin: Plugin) -> Outcome:
+    """Make a report that of a case whose process has ended. Return its outcome, which a spec may expect."""
+    from opcheck.running.expectations import expected  # imports torch
 
-    seed: the one to name in the rerun command. further: the other options that it needs.
-    """
-    rerun = rerun_command(case.operator.document.file, case.id, seed=seed, further=further)
+    file, further = case.operator.document.file, plugin.settings.option_for(case.device)
+    rerun = rerun_command(file, case.id, seed=plugin.rerun_seed, further=further)
     lines = [f"{case.id}: {death.cause}", *([death.trace] if death.trace else []), "", f"run just this: {rerun}"]
-    return replace(Outcome.of(case, "error", death.cause, "\n".join(lines)), rerun=rerun, seconds=death.seconds)
+    outcome = Outcome.of(case, "error", death.cause, "\n".join(lines))
+    engine = plugin.config.option.opcheck_engine or plugin.settings.engine
+    case = replace(case, expectations=foreseen(case.expectations, engine))
+    outcome = expected(case, replace(outcome, rerun=rerun, seconds=death.seconds))
+    if outcome.outcome == "xfailed":
+        report.outcome, report.wasxfail = "skipped", outcome.reason
+    report.__dict__["opcheck"] = outcome.record()
+    return outcome

@@ -12,7 +12,8 @@ from typing import Any
 from opcheck.draft.draft import Draft
 from opcheck.draft.probing import Surroundings
 from opcheck.draft.writing import written
-from opcheck.report.store import ReportError, read
+from opcheck.report.model import ReportError
+from opcheck.report.store import read
 from opcheck.spec.render import render
 
 MOST_ROUNDS = 6

@@ -34,12 +34,12 @@ def facts(plugin: Plugin) -> Facts:
 
 def _end(plugin: Plugin) -> End:
     """Return what a run knows in the end about its selection; its cases are those of other shards."""
-    from opcheck.report.left_out import rows
     from opcheck.report.model import End
+    from opcheck.report.remarks import left_out_rows
 
     planned, specs = plugin.planned or ("", "")
     others = _other_shards(plugin.config)
-    return End(complete=False, cases=others, planned=planned, specs=specs, left_out=rows(plugin.left_out))
+    return End(complete=False, cases=others, planned=planned, specs=specs, left_out=left_out_rows(plugin.left_out))
 
 
 def _other_shards(config: pytest.Config) -> int:
@@ -71,7 +71,7 @@ def _header(plugin: Plugin, started: str) -> Header:
 
 def _selection(plugin: Plugin) -> Iterator[tuple[str, list[str]]]:
     """Yield the options that select cases, with their values."""
-    from opcheck.report.places import within
+    from opcheck.report.files import within
 
     option, root = plugin.config.option, plugin.settings.root
     for name in SELECTION:

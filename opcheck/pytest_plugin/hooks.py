@@ -218,18 +218,18 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say what is left out, skipped, or held to wider tolerances, and what is wrong with the reports."""
     plugin = terminalreporter.config.stash[PLUGIN]
     if plugin.left_out:
-        from opcheck.report.left_out import lines
+        from opcheck.report.remarks import left_out_lines
 
-        for line in lines(plugin.left_out):
+        for line in left_out_lines(plugin.left_out):
             terminalreporter.write_line(f"opcheck: {line}")
     reports = [one for several in terminalreporter.stats.values() for one in several if hasattr(one, "opcheck")]
     if any("tolerance" in report.opcheck.get("fields", {}) for report in reports):
         from opcheck.report.from_pytest import record_of
-        from opcheck.report.wide import counted
+        from opcheck.report.remarks import wide_count
 
-        for line in counted(filter(None, map(record_of, reports)), "opcheck run --wide"):
+        for line in wide_count(filter(None, map(record_of, reports)), "opcheck run --wide"):
             terminalreporter.write_line(f"opcheck: {line}")
-    has_reports = any(map(terminalreporter.config.pluginmanager.hasplugin, ("opcheck_report", "opcheck_junit")))
+    has_reports = terminalreporter.config.pluginmanager.hasplugin("opcheck_report")
     if terminalreporter.stats.get("skipped") or has_reports:
         from opcheck.report.from_pytest import absent_devices, troubles
         from opcheck.text import printable

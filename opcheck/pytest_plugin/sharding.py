@@ -31,7 +31,7 @@ def register_shard(config: pytest.Config) -> None:
     if earlier and report and (base / earlier).resolve() == (base / report).resolve():
         raise pytest.UsageError(f"the report would overwrite the durations, {earlier}; expected another file")
     from opcheck.planning.shards import Shard
-    from opcheck.report.durations import read_durations
+    from opcheck.report.store import read_durations
     from opcheck.spec import SpecError
 
     try:

@@ -1,1 +1,1 @@
-"""Reports of a run: terminal, JSON, JUnit. Never imports torch."""
+"""Reports of a run: the store, and what reads it. Never imports torch."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -29,30 +30,36 @@ class Failure:
 def failures_by_cause(records: Iterable[Record]) -> list[Failure]:
     """Return the failures of one run, in order, each cause once."""
     bad = [record for record in records if record.is_bad]
-    by_cause: dict[Cause, Failure] = {}
+    cases = {_case(record): record for record in bad}
+    groups: defaultdict[Cause, list[Record]] = defaultdict(list)
     for record in bad:
-        if cause_of(record) or record.outcome != "blocked":
-            first = by_cause.setdefault(_reason(record), Failure(record))
-            if first.record is not record:
-                (first.blocked if record.outcome == "blocked" else first.same).append(record)
-    leaders = {_case(one): failure for failure in by_cause.values() for one in (failure.record, *failure.same)}
-    cases = {_case(one): one for one in bad}
-    for record in bad:
-        if record.outcome == "blocked" and not cause_of(record):
-            root = _root(record, cases)
-            leader = leaders.setdefault(root, Failure(record))
-            if leader.record is record:
-                unselected = ("blocked", *root)
-                by_cause[unselected] = leader  # the cause was not selected
-            else:
-                leader.blocked.append(record)
+        groups[_cause(record, cases)].append(record)
+    failures = []
+    for own in groups.values():
+        first = next((one for one in own if cause_of(one) or one.outcome != "blocked"), own[0])
+        others = [one for one in own if one is not first]
+        blocked = [one for one in others if one.outcome == "blocked"]
+        failures.append(Failure(first, [one for one in others if one.outcome != "blocked"], blocked))
     order = {record.id: number for number, record in enumerate(bad)}
-    return sorted(by_cause.values(), key=lambda failure: order[failure.record.id])
+    return sorted(failures, key=lambda failure: order[failure.record.id])
 
 
 def cause_of(record: Record) -> str:
     """Return what is to be changed in the spec, where several checks say so; else an empty string."""
     return str(record.fields.get("cause", ""))
+
+
+def _cause(record: Record, cases: Mapping[Cause, Record]) -> Cause:
+    """Return what failures of one cause have in common. An error of an operator does not depend on the check."""
+    if cause := cause_of(record):
+        return "cause", record.operator, record.device, cause
+    if record.outcome == "blocked":
+        root = _root(record, cases)
+        is_selected = root in cases and cases[root].outcome != "blocked"
+        return _cause(cases[root], cases) if is_selected else ("blocked", *root)
+    if record.outcome == "error":
+        return "error", record.operator, record.reason
+    return "failed", record.id
 
 
 def _root(record: Record, cases: Mapping[Cause, Record]) -> Cause:
@@ -63,15 +70,6 @@ def _root(record: Record, cases: Mapping[Cause, Record]) -> Cause:
         seen.add(root)
         root = _blocker(cases[root])
     return root
-
-
-def _reason(record: Record) -> Cause:
-    """Return what failures of one cause have in common: the cause, or an error that does not depend on the check."""
-    if cause := cause_of(record):
-        return "cause", record.operator, record.device, cause
-    if record.outcome == "error":
-        return "error", record.operator, record.reason
-    return "failed", record.id
 
 
 def _case(record: Record) -> Cause:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from opcheck.report.conditions import Conditions, conditions_of, labels, pairs
-from opcheck.report.gaps import gaps
+from opcheck.report.merge import gaps
 from opcheck.report.model import Record, Report
 from opcheck.text import n_cases, printable
 
@@ -74,6 +74,23 @@ class Diff:
     gaps: list[str] = field(default_factory=list)
     """Why one of the reports is not the whole picture."""
 
+    def add(
+        self,
+        old: Record | None,
+        new: Record | None,
+        label: str,
+        slower: float | None,
+        is_gone: Callable[[Record], bool],
+    ) -> None:
+        """Add a case that is in one report or in both. See `diff`."""
+        if old and new:
+            self.compared += 1
+            self.still_bad += old.is_bad and new.is_bad
+        if old and not new and not is_gone(old):
+            self.left_aside[old.device] += 1
+        elif kind := _kind(old, new, slower):
+            self.changes.append(Change(kind, old, new, label))
+
     def newly_failing(self) -> list[list[Record]]:
         """Return the cases that newly fail, or for another reason than before, run by run."""
         runs: defaultdict[str, list[Record]] = defaultdict(list)
@@ -122,16 +139,17 @@ def diff(
     in the old report should be in the new one.
     """
     result = Diff(gaps=[f"the {age} report: {gap}" for age, one in (("old", old), ("new", new)) for gap in gaps(one)])
-    before, after = _by_device(old), _by_device(new)
-    for device in dict.fromkeys([*before, *after]):
-        olds, news = before.get(device, {}), after.get(device, {})
+    left, right = _by_device(old), _by_device(new)
+    for device in dict.fromkeys([*left, *right]):
+        olds, news = left.get(device, {}), right.get(device, {})
         names = labels([*olds, *news])
         for one, other in pairs(olds, news):
             if one and other and one != other:
                 result.unlike.append(f"{device}: {names[one]} is compared with {names[other]}")
             label = next(names[made] for made in (other, one) if made) if max(len(olds), len(news)) > 1 else ""
-            cases = (olds[one] if one else {}), (news[other] if other else {})
-            _compare(result, *cases, label, slower, is_gone)
+            before, after = (olds[one] if one else {}), (news[other] if other else {})
+            for name in {**after, **before}:
+                result.add(before.get(name), after.get(name), label, slower, is_gone)
     order = {kind: place for place, kind in enumerate(KINDS)}
     result.changes.sort(key=lambda change: order[change.kind])
     return result
@@ -149,31 +167,10 @@ def _by_device(report: Report) -> dict[str, dict[Conditions, dict[str, Record]]]
     return devices
 
 
-def _compare(
-    result: Diff,
-    olds: Mapping[str, Record],
-    news: Mapping[str, Record],
-    label: str,
-    slower: float | None,
-    is_gone: Callable[[Record], bool],
-) -> None:
-    """Add what has changed in the cases of one run."""
-    for name, new in news.items():
-        old = olds.get(name)
-        kind = _kind(old, new, slower)
-        if kind:
-            result.changes.append(Change(kind, old, new, label))
-        result.compared += old is not None
-        result.still_bad += bool(old and old.is_bad and new.is_bad)
-    for name, old in olds.items():
-        if name not in news and is_gone(old):
-            result.changes.append(Change("gone", old, None, label))
-        elif name not in news:
-            result.left_aside[old.device] += 1
-
-
-def _kind(old: Record | None, new: Record, slower: float | None) -> str:
+def _kind(old: Record | None, new: Record | None, slower: float | None) -> str:
     """Return what has changed in a case; an empty string if nothing has."""
+    if new is None:
+        return "gone"
     if old is None:
         return "newly failing" if new.is_bad else "new"
     if new.is_bad:

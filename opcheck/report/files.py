@@ -1,4 +1,4 @@
-"""Writes files: a regular one is replaced at once, and a stream, such as a pipe, is written to."""
+"""Files of reports: how they are named in records, and how they are written, be they regular files or streams."""
 
 from __future__ import annotations
 
@@ -9,8 +9,22 @@ from contextlib import suppress
 from io import BufferedWriter, FileIO
 from pathlib import Path
 
+from opcheck.spec.load import BUILTIN, builtin_folder
+
 STANDARD = "-"
 """The name of standard output, as of a file."""
+
+
+def within(root: Path, path: Path) -> str:
+    """Return a path that means the same on another machine.
+
+    It is relative to the root of a project, or to the shipped library (`builtin/...`), if it is inside.
+    """
+    path = path.resolve()
+    for folder, prefix in ((root.resolve(), Path()), (builtin_folder().resolve(), Path(BUILTIN))):
+        if folder in (path, *path.parents):
+            return (prefix / path.relative_to(folder)).as_posix()
+    return path.as_posix()
 
 
 def is_stream(path: Path) -> bool:

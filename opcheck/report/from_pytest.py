@@ -13,10 +13,9 @@ from typing import Any
 
 import pytest
 
-from opcheck.report.files import STANDARD
-from opcheck.report.junit import JUnitReport
+from opcheck.report.files import STANDARD, within
+from opcheck.report.junit import check_writable, name_tests
 from opcheck.report.model import End, Header, Record
-from opcheck.report.places import within
 from opcheck.report.store import ReportFile
 from opcheck.running.outcome import Outcome, rerun_command
 
@@ -45,16 +44,16 @@ def register_reports(config: pytest.Config, facts: Facts) -> None:
         raise pytest.UsageError(
             "the report cannot be written: standard output tells how the run goes on; expected a file"
         )
+    xmlpath = getattr(config.option, "xmlpath", None)
+    xml = folder / os.path.expanduser(os.path.expandvars(xmlpath)) if xmlpath else None  # as pytest does
     try:
-        if xmlpath := getattr(config.option, "xmlpath", None):
-            xml = folder / os.path.expanduser(os.path.expandvars(xmlpath))  # as pytest does
-            names = JUnitReport(xml, config.option.junitprefix or "")
-            config.pluginmanager.register(JUnitNames(names, facts.seed), "opcheck_junit")
-        if path:
-            report = CaseReport(ReportFile(folder / path), facts, (folder, config.rootpath))
-            config.pluginmanager.register(report, "opcheck_report")
+        if xml is not None:
+            check_writable(xml)
+        file = ReportFile(folder / path) if path else None
     except OSError as error:
         raise pytest.UsageError(f"the report cannot be written: {error}") from None
+    if file is not None or xml is not None:
+        config.pluginmanager.register(RunReports(config, facts, file, xml), "opcheck_report")
 
 
 def troubles(config: pytest.Config) -> list[str]:
@@ -68,49 +67,48 @@ def record_of(report: pytest.TestReport, seed: Callable[[], int | None] = lambda
     if str(report.outcome) == "rescheduled":
         return None
     if record is None and str(report.when) == "???" and _is_case(report.nodeid):
-        record = crashed(report, "the process crashed", report.longreprtext.strip(), seed()).record()
+        record = _crashed(report, seed()).record()
     return None if record is None else Record.model_validate(record)
 
 
-def crashed(report: pytest.TestReport, cause: str, trace: str = "", seed: int | None = None) -> Outcome:
-    """Return the outcome of a case that ended its process, from the report that pytest-xdist makes of it.
-
-    cause: what happened to the process, in one line. trace: where it was at that time. seed: the one to name in the
-    rerun command.
-    """
+def _crashed(report: pytest.TestReport, seed: int | None) -> Outcome:
+    """Return the outcome of a case that ended its process, from the report that pytest-xdist makes of it."""
     stem, _, name = report.nodeid.partition(".toml::")
     subject, _, rest = name.partition("::")
     check, _, place = rest.removesuffix("]").partition("[")
     device, _, dtype = place.rpartition("-")
     variant = next((kind for kind in ("method", "inplace") if subject.endswith(f"[{kind}]")), "function")
-    rerun = rerun_command(f"{stem}.toml", name, seed=seed)
+    cause, rerun = "the process crashed", rerun_command(f"{stem}.toml", name, seed=seed)
     return Outcome(
         id=name, operator=subject.removesuffix(f"[{variant}]"), variant=variant, check=check, device=device,
         dtype=dtype, family=Path(stem).name, outcome="error", reason=cause,
-        message="\n".join([f"{name}: {cause}", *([trace] if trace else []), "", f"run just this: {rerun}"]),
+        message=f"{name}: {cause}\n{report.longreprtext.strip()}\n\nrun just this: {rerun}",
         seed=seed or 0, file=f"{stem}.toml", rerun=rerun,
     )  # fmt: skip
 
 
-class CaseReport:
-    """A pytest plugin that appends the cases of a run to its report."""
+class RunReports:
+    """A pytest plugin that appends the cases of a run to its report, and names them in the JUnit report of pytest."""
 
-    def __init__(self, file: ReportFile, facts: Facts, bases: tuple[Path, ...]) -> None:
-        """Create the plugin. bases: the folders that files may be relative to, the likeliest first."""
-        self._file = file
+    def __init__(self, config: pytest.Config, facts: Facts, file: ReportFile | None, xml: Path | None) -> None:
+        """Create the plugin. file, xml: the two reports, as far as they are requested."""
+        self._config = config
         self._facts = facts
-        self._bases = bases
+        self._file = file
+        self._xml = xml
         self._start = time.monotonic()
         self._planned: set[str] | None = None
-        """The tests that are to run; None before they are known."""
-        self._done: set[str] = set()
+        """The node ids of the cases that are to run; None before they are known."""
+        self._done: dict[str, tuple[str, Record | None]] = {}
+        """The name of each finished case, and the record of one that ended its process, by node id."""
         self._details: dict[str, str] = {}
         self._has_missed = False
         """Whether a file could not be collected, so that its cases are not known."""
 
     def pytest_sessionstart(self) -> None:
         """Write the header."""
-        self._file.append(self._facts.header())
+        if self._file is not None:
+            self._file.append(self._facts.header())
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Take note of a file that could not be collected, here or in a worker of pytest-xdist."""
@@ -131,54 +129,47 @@ class CaseReport:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Write the line of a finished case."""
         record = record_of(report, self._facts.seed)
-        if record is not None:
-            self._done.add(report.nodeid)
+        if record is None:
+            return
+        has_ended = str(report.when) == "???" and report.failed  # the process, in place of the case
+        self._done[report.nodeid] = record.id, record if has_ended else None
+        if self._file is not None:
             self._details |= getattr(report, "opcheck_devices", {})
-            file = _within(self._facts.root(), self._bases, record.file) if record.file else ""
+            bases = (self._config.invocation_params.dir, self._config.rootpath)
+            file = _within(self._facts.root(), bases, record.file) if record.file else ""
             self._file.append(record.model_copy(update={"file": file}))
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, Any, Any]:
-        """Write the end of the run."""
-        try:
-            return (yield)
-        finally:
-            planned = None if self._has_missed else self._planned
-            end = self._facts.end()
-            known = {
-                "complete": planned is not None and planned <= self._done,
-                "seconds": round(time.monotonic() - self._start, 3),
-                "cases": None if planned is None else len(planned) + (end.cases or 0),
-                "details": {name: text for name, text in self._details.items() if text},
-            }
-            self._file.append(end.model_copy(update=known))
-            _tell(session, self._file.close())
+        """Write the end of the run, and name the cases in the file that pytest has written.
 
-
-class JUnitNames:
-    """A pytest plugin that gives the tests in a JUnit report the names of cases, after pytest has written it."""
-
-    def __init__(self, report: JUnitReport, seed: Callable[[], int | None]) -> None:
-        self._report = report
-        self._seed = seed
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Take note of the name of a case, and why its process ended, if it did."""
-        record = record_of(report, self._seed)
-        if record is not None:
-            has_ended = str(report.when) == "???" and report.failed  # the process, in place of the case
-            self._report.add(report.nodeid, record.id, record if has_ended else None)
-
-    @pytest.hookimpl(wrapper=True, trylast=True)
-    def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, Any, Any]:
-        """Correct the file. If pytest could not write it, the run and its other report go on."""
+        If pytest could not write it, the run and its other report go on.
+        """
+        result = None
         try:
             result = yield
+            if self._xml is not None:
+                _tell(session, name_tests(self._xml, self._done, session.config.option.junitprefix or ""))
         except OSError as error:
-            _tell(session, f"the report {self._report.path} cannot be written: {error.strerror or error}")
-            return None
-        _tell(session, self._report.finish())
+            if self._xml is None:
+                raise
+            _tell(session, f"the report {self._xml} cannot be written: {error.strerror or error}")
+        finally:
+            if self._file is not None:
+                self._file.append(self._end())
+                _tell(session, self._file.close())
         return result
+
+    def _end(self) -> End:
+        planned = None if self._has_missed else self._planned
+        end = self._facts.end()
+        known = {
+            "complete": planned is not None and planned <= self._done.keys(),
+            "seconds": round(time.monotonic() - self._start, 3),
+            "cases": None if planned is None else len(planned) + (end.cases or 0),
+            "details": {name: text for name, text in self._details.items() if text},
+        }
+        return end.model_copy(update=known)
 
 
 def _tell(session: pytest.Session, trouble: str) -> None:

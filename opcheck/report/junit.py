@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement, tostring
@@ -73,60 +73,53 @@ def class_name(file: str) -> str:
     return ".".join(part for part in file.removesuffix(".toml").split("/") if part not in ("..", ""))
 
 
-class JUnitReport:
-    """Checks and corrects the file that `--junitxml` writes."""
+def check_writable(path: Path) -> None:
+    """Check that pytest can write to a file, without leaving anything behind. Raises OSError if it cannot."""
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder")
+    if is_stream(path):
+        if path.is_file():
+            raise OSError(f"{path} is a standard stream, which pytest would overwrite; expected a file of its own")
+    elif path.is_file():
+        path.open("ab").close()
+    elif not path.exists():
+        folder = next(parent for parent in path.parents if parent.exists())
+        tempfile.TemporaryFile(dir=folder).close()
 
-    def __init__(self, path: Path, prefix: str = "") -> None:
-        """Check that the file can be written, without leaving anything behind. Raises OSError if it cannot."""
-        self.path = path
-        self._prefix = f"{prefix}." if prefix else ""
-        self._cases: dict[str, tuple[str, str]] = {}
-        """Class name and name of each test case, by the dotted form of its node id."""
-        self._ends: dict[str, Record] = {}
-        """The records of the cases that ended their process, likewise."""
-        if path.is_dir():
-            raise IsADirectoryError(f"{path} is a folder")
-        if is_stream(path):
-            if path.is_file():
-                raise OSError(f"{path} is a standard stream, which pytest would overwrite; expected a file of its own")
-        elif path.is_file():
-            path.open("ab").close()
-        elif not path.exists():
-            folder = next(parent for parent in path.parents if parent.exists())
-            tempfile.TemporaryFile(dir=folder).close()
 
-    def add(self, nodeid: str, name: str, end: Record | None = None) -> None:
-        """Record which case a node id refers to. end: the record of a case that ended its process."""
-        self._cases[_dotted(nodeid)] = (class_name(nodeid.removesuffix(f"::{name}")), name)
-        if end is not None:
-            self._ends[_dotted(nodeid)] = end
+def name_tests(path: Path, cases: Mapping[str, tuple[str, Record | None]], prefix: str = "") -> str:
+    """Give the tests in a file that pytest has written the names of cases.
 
-    def finish(self) -> str:
-        """Rename the test cases, and return what is wrong with the report, or an empty string."""
-        if not self._cases or is_stream(self.path) or not self.path.is_file():
-            return ""
-        try:
-            self._rename()
-        except (OSError, ElementTree.ParseError) as error:
-            return f"the report {self.path} is incomplete: its tests do not have the names of the cases: {error}"
+    cases: the name of each case, and the record of one that ended its process, by node id. prefix: that of all names.
+    Returns what is wrong with the file; an empty string if nothing is.
+    """
+    if not cases or is_stream(path) or not path.is_file():
         return ""
-
-    def _rename(self) -> None:
-        tree = ElementTree.parse(self.path)
-        for case in tree.iter("testcase"):
-            address = f"{case.get('classname', '')}.{case.get('name', '')}".removeprefix(self._prefix)
-            place, name = self._cases.get(_dotted(address), ("", ""))
-            if name:
-                case.set("classname", self._prefix + place)
-                case.set("name", name)
-            end = self._ends.get(_dotted(address))
-            if end is not None:
-                case.set("time", f"{end.seconds:.3f}")
-                for error in case.iter("error"):
-                    error.set("message", xml_text(end.reason))
-                    error.text = xml_text(end.message)
+    prefix = f"{prefix}." if prefix else ""
+    known = {_dotted(nodeid): (nodeid, *own) for nodeid, own in cases.items()}
+    try:
+        tree = ElementTree.parse(path)
+        for test in tree.iter("testcase"):
+            address = _dotted(f"{test.get('classname', '')}.{test.get('name', '')}".removeprefix(prefix))
+            if address in known:
+                nodeid, name, end = known[address]
+                test.set("classname", prefix + class_name(nodeid.removesuffix(f"::{name}")))
+                test.set("name", name)
+                if end is not None:
+                    _explain(test, end)
         text = ElementTree.tostring(tree.getroot(), encoding="utf-8", xml_declaration=True)
-        replace(self.path, [text], self.path.stat().st_mode)
+        replace(path, [text], path.stat().st_mode)
+    except (OSError, ElementTree.ParseError) as error:
+        return f"the report {path} is incomplete: its tests do not have the names of the cases: {error}"
+    return ""
+
+
+def _explain(test: Element, end: Record) -> None:
+    """Say why the process of a case has ended: pytest-xdist does not know."""
+    test.set("time", f"{end.seconds:.3f}")
+    for error in test.iter("error"):
+        error.set("message", xml_text(end.reason))
+        error.text = xml_text(end.message)
 
 
 def _dotted(address: str) -> str:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from opcheck.report.causes import Failure, failures_by_cause
 from opcheck.report.conditions import columns
-from opcheck.report.gaps import gaps
+from opcheck.report.merge import gaps
 from opcheck.report.model import Record, Report
-from opcheck.report.wide import listed
+from opcheck.report.remarks import wide_lines
 from opcheck.running.outcome import KINDS
 from opcheck.text import n_cases, printable, shortened
 
@@ -35,25 +35,23 @@ def markdown(report: Report) -> str:
     """
     named = zip(report.runs, columns(report), strict=True)
     cases = [(names[record.device], record) for run, names in named for record in run.records]
+    bad, counted = sum(record.is_bad for record in report.records), n_cases(len(cases))
+    mended = [
+        f"{_code(record.id)} ({_text(column)}): {_text(record.reason)}"
+        for column, record in cases
+        if record.outcome == "xpassed"
+    ]
     parts = [
-        _title(report.records), _incomplete(report), _counts(cases), _failures(report), _mended(cases),
-        _differences(cases), _wide(report.records), _not_run(report, cases),
-    ]  # fmt: skip
+        f"# opcheck: {bad} of {counted} failed" if bad else f"# opcheck: {counted}, none failed",
+        _listed("This report is incomplete", map(_text, gaps(report))),
+        _counts(cases),
+        _listed("Failures", _failures(report)),
+        _listed("Mended since: expected to fail, but holds", mended),
+        _differences(cases),
+        _listed("Held to wider tolerances than the defaults", map(_text, wide_lines(report.records))),
+        _listed("What was not run, or was expected to fail", _not_run(report, cases)),
+    ]
     return "\n\n".join(part for part in parts if part) + "\n"
-
-
-def _title(records: Sequence[Record]) -> str:
-    bad = sum(record.is_bad for record in records)
-    return (
-        f"# opcheck: {bad} of {n_cases(len(records))} failed"
-        if bad
-        else f"# opcheck: {n_cases(len(records))}, none failed"
-    )
-
-
-def _incomplete(report: Report) -> str:
-    lines = [f"- {_text(line)}" for line in gaps(report)]
-    return _listed("This report is incomplete", lines)
 
 
 def _counts(cases: Cases) -> str:
@@ -65,38 +63,24 @@ def _counts(cases: Cases) -> str:
     return _table(["run", *used], rows) if rows else ""
 
 
-def _failures(report: Report) -> str:
-    lines: list[str] = []
+def _failures(report: Report) -> Iterator[str]:
+    count = 0
     for run, names in zip(report.runs, columns(report), strict=True):
         for failure in failures_by_cause(one for one in run.records if one.outcome != "xpassed"):
-            lines.append(_failure(failure, names[failure.record.device], whole=len(lines) < WHOLE))
-    return _listed("Failures", lines)
+            yield _failure(failure, names[failure.record.device], whole=count < WHOLE)
+            count += 1
 
 
 def _failure(failure: Failure, column: str, whole: bool) -> str:
     record = failure.record
     where = f" at {_code(f'{record.file}:{record.line}')}" if record.file else ""
-    lines = [f"- {_code(record.id)} {record.outcome}{where} ({_text(column)}): {_text(record.reason)}"]
+    lines = [f"{_code(record.id)} {record.outcome}{where} ({_text(column)}): {_text(record.reason)}"]
     lines += [f"  {_text(line)}" for line in failure.followers()]
     if whole and record.message:
         fenced = _fenced(printable(shortened(record.message, LONGEST, LONGEST // 4), lines=True, most=None))
         block = f"<details><summary>message</summary>\n\n{fenced}\n\n</details>"
         lines += ["", *(f"  {line}" for line in block.splitlines()), ""]
     return "\n".join(lines)
-
-
-def _mended(cases: Cases) -> str:
-    lines = [
-        f"- {_code(record.id)} ({_text(column)}): {_text(record.reason)}"
-        for column, record in cases
-        if record.outcome == "xpassed"
-    ]
-    return _listed("Mended since: expected to fail, but holds", lines)
-
-
-def _wide(records: Iterable[Record]) -> str:
-    lines = [f"- {_text(line)}" for line in listed(records)]
-    return _listed("Held to wider tolerances than the defaults", lines)
 
 
 def _differences(cases: Cases) -> str:
@@ -122,23 +106,20 @@ def _differing(cases: Mapping[str, Mapping[str, Record]], names: Sequence[str]) 
     return "\n\n".join(part for part in (table, apart) if part)
 
 
-def _not_run(report: Report, cases: Cases) -> str:
-    lines = []
+def _not_run(report: Report, cases: Cases) -> Iterator[str]:
     for outcome, title in (("skipped", "skipped"), ("xfailed", "expected to fail")):
         reasons = Counter((column, one.reason) for column, one in cases if one.outcome == outcome)
-        lines += [
-            f"- {n_cases(count)} {title} ({_text(run)}): {_text(why)}" for (run, why), count in reasons.most_common()
-        ]
+        for (column, why), count in reasons.most_common():
+            yield f"{n_cases(count)} {title} ({_text(column)}): {_text(why)}"
     for run in report.runs:
-        lines += [
-            f"- {n_cases(row.cases)} left out on {_text(row.device)} (torch {_text(run.torch)}): {_text(row.reason)}"
-            for row in run.left_out
-        ]
-    return _listed("What was not run, or was expected to fail", lines)
+        for row in run.left_out:
+            where = f"{_text(row.device)} (torch {_text(run.torch)})"
+            yield f"{n_cases(row.cases)} left out on {where}: {_text(row.reason)}"
 
 
-def _listed(title: str, lines: Sequence[str]) -> str:
+def _listed(title: str, entries: Iterable[str]) -> str:
     """Return a list below a heading; an empty string if it has no entry."""
+    lines = [f"- {entry}" for entry in entries]
     more = [f"- ... and {len(lines) - MOST} more"] if len(lines) > MOST else []
     return "\n".join([f"## {title}", "", *lines[:MOST], *more]) if lines else ""
 

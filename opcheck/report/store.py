@@ -12,26 +12,17 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import from_json
 
+from opcheck.planning.shards import Durations, Taken
 from opcheck.report.files import is_stream, opened, replace
-from opcheck.report.model import SCHEMA, End, Header, Line, Record, Report, Run, Unread
-from opcheck.report.shards import joined
+from opcheck.report.merge import joined
+from opcheck.report.model import SCHEMA, End, Header, Line, Record, Report, ReportError, Run, Unread
 from opcheck.spec.document import shown
-from opcheck.spec.problems import SpecError
-from opcheck.text import printable
 
 KINDS: dict[str, type[Line]] = {"schema": Header, "id": Record, "complete": End, "unread": Unread}
 """The key by which each kind of line is known."""
 
 MAJOR, MINOR = map(int, SCHEMA.split("."))
 RENEW = "run the cases again with --report-json"
-
-
-class ReportError(SpecError):
-    """A report that cannot be read. The message names the file, and says what is wrong and what was expected."""
-
-    def __init__(self, path: Path, what: str) -> None:
-        super().__init__([])
-        self.args = (printable(f"{shown(path)}: {what}", most=10_000),)
 
 
 class ReportFile:
@@ -89,11 +80,15 @@ def write(report: Report, path: Path) -> None:
 
 def _lines(report: Report) -> Iterator[Line]:
     for run in report.runs:
-        yield Header.model_construct(**{name: getattr(run, name) for name in Header.model_fields})
+        yield _part(run, Header)
         yield from run.records
         if run.seconds is not None:
-            yield End.model_construct(**{name: getattr(run, name) for name in End.model_fields})
+            yield _part(run, End)
     yield from (Unread(unread=what) for what in report.unread)
+
+
+def _part(run: Run, kind: type[Header | End]) -> Line:
+    return kind.model_construct(**{name: getattr(run, name) for name in kind.model_fields})
 
 
 def _encoded(line: Line) -> bytes:
@@ -107,31 +102,48 @@ def read(path: Path) -> Report:
     One of a newer minor version may have keys that are unknown here: they are ignored. If the last line is cut off, the
     report has the others, and says so. Raises ReportError for anything else that is no report.
     """
-    runs: list[tuple[Run, dict[str, Record]]] = []
+    try:
+        return _report(path.read_bytes(), shown(path))
+    except OSError as error:
+        what = f"cannot be read: {error.strerror or error}"
+    except ReportError as error:
+        what = str(error)
+    raise ReportError(f"{shown(path)}: {what}")
+
+
+def read_durations(path: Path) -> Durations:
+    """Return how long cases have taken, by the report of an earlier run. Raises ReportError if it cannot be read.
+
+    A skipped case has taken no time, and says nothing of what it would take.
+    """
+    records = (record for record in read(path).records if record.outcome != "skipped")
+    return Durations.of((Taken(one.id, one.operator, one.check, one.seconds) for one in records), str(path))
+
+
+def _report(text: bytes, name: str) -> Report:
+    """Return the report that a text is. name: what to call its file. Raises ReportError without that name."""
+    runs: list[Run] = []
     unread = []
-    for number, line in _parsed(path):
+    for number, line in _parsed(text, name):
         if isinstance(line, Header):
-            runs.append((Run.model_construct(**dict(line)), {}))
+            runs.append(Run.model_construct(**dict(line), records=[]))
         elif isinstance(line, Unread):
             unread.append(line.unread)
-        elif not runs or runs[-1][0].seconds is not None:
-            raise ReportError(path, f'line {number} belongs to no run; expected a header before it, with "schema"')
+        elif not runs or runs[-1].seconds is not None:
+            raise ReportError(f'line {number} belongs to no run; expected a header before it, with "schema"')
         elif isinstance(line, Record):
-            runs[-1][1][line.id] = line
+            runs[-1].records.append(line)
         else:
-            runs[-1] = runs[-1][0].model_copy(update=dict(line)), runs[-1][1]
-    whole = [run.model_copy(update={"records": [*records.values()]}) for run, records in runs]
-    return Report(joined(whole), unread)
+            runs[-1] = runs[-1].model_copy(update=dict(line))
+    for run in runs:
+        run.records = [*{record.id: record for record in run.records}.values()]  # the last one of each case
+    return Report(joined(runs), unread)
 
 
-def _parsed(path: Path) -> Iterator[tuple[int, Line]]:
+def _parsed(text: bytes, name: str) -> Iterator[tuple[int, Line]]:
     """Yield the lines of a file with their numbers. One that is cut off at the end counts as a file that is unread."""
-    try:
-        text = path.read_bytes()
-    except OSError as error:
-        raise ReportError(path, f"cannot be read: {error.strerror or error}") from None
     if not text.strip():
-        raise ReportError(path, "is empty")
+        raise ReportError("is empty")
     is_newer = False
     lines = text.rstrip().split(b"\n")
     for number, line in enumerate(lines, 1):
@@ -139,34 +151,34 @@ def _parsed(path: Path) -> Iterator[tuple[int, Line]]:
             data = from_json(line, allow_inf_nan=False)
         except ValueError as error:
             if number == 1 and (old := re.match(rb'\s*\{\s*"schema": *"(\d+\.\d+)"', text)):
-                _is_newer(path, old[1].decode())  # it was one JSON document
+                _is_newer(old[1].decode())  # it was one JSON document
             if number == 1 or number < len(lines) or not str(error).startswith("EOF "):
                 why = str(error).replace(" at line 1 column ", ", at column ")
-                raise ReportError(path, f"is no report of opcheck: line {number} is not JSON: {why}") from None
-            yield number, Unread(unread=f"{shown(path)}: line {number} is cut off")
+                raise ReportError(f"is no report of opcheck: line {number} is not JSON: {why}") from None
+            yield number, Unread(unread=f"{name}: line {number} is cut off")
             return
         kind = next((kind for key, kind in KINDS.items() if key in data), None) if isinstance(data, dict) else None
         if kind is None and number == 1:
-            raise ReportError(path, f'has no "schema": it is no report of opcheck; {RENEW}')
+            raise ReportError(f'has no "schema": it is no report of opcheck; {RENEW}')
         if kind is None:
-            raise ReportError(path, f"is no report of opcheck: line {number} is neither a case nor the end of a run")
+            raise ReportError(f"is no report of opcheck: line {number} is neither a case nor the end of a run")
         if kind is Header:
-            is_newer = _is_newer(path, data["schema"])
+            is_newer = _is_newer(data["schema"])
         try:
             yield number, kind.model_validate(data, extra="ignore" if is_newer else "forbid")
         except ValidationError as error:
-            raise ReportError(path, f"is no report of opcheck: line {number}{_first_mistake(error, data)}") from None
+            raise ReportError(f"is no report of opcheck: line {number}{_first_mistake(error, data)}") from None
 
 
-def _is_newer(path: Path, version: object) -> bool:
+def _is_newer(version: object) -> bool:
     """Return whether a report is of a newer minor version. Raises ReportError if it is of another major one."""
     parts = re.fullmatch(r"(\d{1,9})\.(\d{1,9})", str(version))
     if parts is None or not isinstance(version, str):
-        raise ReportError(path, f'"schema" is {version!r}; expected a version such as "{SCHEMA}"')
+        raise ReportError(f'"schema" is {version!r}; expected a version such as "{SCHEMA}"')
     major, minor = map(int, parts.groups())
     if major != MAJOR:
         remedy = "update opcheck to read it" if major > MAJOR else RENEW
-        raise ReportError(path, f"is of version {version} of the format; expected {MAJOR}.x: {remedy}")
+        raise ReportError(f"is of version {version} of the format; expected {MAJOR}.x: {remedy}")
     return minor > MINOR
 
 

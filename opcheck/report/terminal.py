@@ -3,19 +3,36 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from rich.box import SIMPLE
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
 from rich.text import Text
 
 from opcheck.report.causes import cause_of, failures_by_cause
 from opcheck.report.model import Record
-from opcheck.report.table import MARKS, STYLES, tables
 from opcheck.running.outcome import KINDS
 from opcheck.text import n_cases, printable
+
+STYLES = {
+    "passed": "green",
+    "failed": "bold red",
+    "error": "bold red",
+    "xpassed": "bold red",
+    "inconclusive": "bold yellow",
+    "blocked": "bold yellow",
+    "skipped": "yellow",
+    "xfailed": "yellow",
+}
+
+MARKS = {
+    "passed": "", "failed": "F", "error": "E", "skipped": "s", "xfailed": "x", "xpassed": "X", "inconclusive": "?",
+    "blocked": "B",
+}  # fmt: skip
 
 PERIOD = 0.1
 """Seconds between two updates of the progress bar on a terminal."""
@@ -121,45 +138,36 @@ class TerminalReport:
     def summary(self, seconds: float, troubles: Sequence[str] = (), left_out: Sequence[str] = ()) -> None:
         """Print the table, the reasons of skips, what is left out, the warnings, the totals, and other troubles."""
         if self.records:
-            for part in tables(self.records, self.console):
+            for part in _tables(self.records, self.console):
                 self.console.print(part, soft_wrap=isinstance(part, Text))
         for outcome in ("skipped", "xfailed"):
-            for reason, count in _reasons(self.records, outcome):
+            reasons = Counter(record.reason for record in self.records if record.outcome == outcome)
+            for reason, count in reasons.most_common():
                 self._line(outcome, f"{n_cases(count)}: {printable(reason)}")
-        for line in left_out:
-            self._line("", printable(line))
-        for record in self.records:
-            for sample, text in record.fields.get("warnings", {}).items():
-                self._line("warning", f"{printable(record.id)}: sample {printable(sample)}: {printable(text)}")
+        self.lines(map(printable, left_out))
         derived = Counter[str]()
         for record in self.records:
             derived.update(record.fields.get("derived", {}))
+            for sample, text in record.fields.get("warnings", {}).items():
+                self._line("warning", f"{printable(record.id)}: sample {printable(sample)}: {printable(text)}")
         if derived:
-            self._line(
-                "", f"derived samples: {', '.join(f'{count:,} {what}' for what, count in derived.most_common())}"
-            )
-        self.totals(seconds)
-        for trouble in troubles:
-            self._line("error", printable(trouble))
-
-    def changes(self, lines: Iterable[str], seconds: float, troubles: Sequence[str] = ()) -> None:
-        """Print what has changed since another run, in place of the summary."""
-        self.lines(lines)
-        self.totals(seconds)
-        for trouble in troubles:
-            self._line("error", printable(trouble))
+            each = ", ".join(f"{count:,} {what}" for what, count in derived.most_common())
+            self._line("", f"derived samples: {each}")
+        self.totals(seconds, troubles)
 
     def lines(self, lines: Iterable[str]) -> None:
         """Print lines as they are."""
         for line in lines:
             self._line("", line)
 
-    def totals(self, seconds: float) -> None:
-        """Print the number of cases with each outcome."""
+    def totals(self, seconds: float, troubles: Sequence[str] = ()) -> None:
+        """Print the number of cases with each outcome, and what is wrong with other reports."""
         totals = _listed(self._counts, ", ", lambda kind: f" {kind}", KINDS) or Text("no cases")
         seed = max((record.seed for record in self.records), default=0)
         begin = f"{n_cases(len(self.records))} in {seconds:.1f} s" + (f" with seed {seed}" if seed else "")
         self.console.print(Text(f"{begin}: ") + totals, soft_wrap=True)
+        for trouble in troubles:
+            self._line("error", printable(trouble))
 
     def _line(self, word: str, text: str) -> None:
         """Print text without wrapping it, after a word in the color of the outcome."""
@@ -175,11 +183,49 @@ class TerminalReport:
             self._line(outcome, name)
 
 
-def _reasons(records: Iterable[Record], outcome: str) -> list[tuple[str, int]]:
-    return Counter(record.reason for record in records if record.outcome == outcome).most_common()
-
-
 def _listed(counts: Counter[str], between: str, mark: Callable[[str], str], kinds: Iterable[str] = BEHIND) -> Text:
     """Return the number of cases with each outcome, in colors."""
     parts = [Text(f"{counts[kind]}{mark(kind)}", STYLES[kind]) for kind in kinds if counts[kind]]
     return Text(between).join(parts)
+
+
+Cells = Mapping[str, Mapping[str, Counter[str]]]
+"""The number of cases with each outcome, by family and check."""
+
+
+def _tables(records: Iterable[Record], console: Console) -> Iterator[Text | Table]:
+    """Yield a heading, and tables that fit the console: one row for each check, one column for each family."""
+    cells: dict[str, dict[str, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
+    every: dict[str, Counter[str]] = defaultdict(Counter)
+    for record in records:
+        cells[record.family][record.check][record.outcome] += 1
+        every[record.check][record.outcome] += 1
+    used = [kind for kind in KINDS if MARKS[kind] and any(counts[kind] for counts in every.values())]
+    legend = ", ".join(f"{MARKS[kind]} {kind}" for kind in used)
+    yield Text("cases passed by check and family" + (f" ({legend})" if legend else ""))
+    families = {name: cells[name] for name in sorted(cells)}
+    yield from _blocks({**families, "all": every} if len(families) > 1 else families, list(every), console)
+
+
+def _blocks(cells: Cells, checks: Sequence[str], console: Console) -> Iterator[Table]:
+    """Yield one table, or two halves of it if it does not fit the console. One column that is too wide is folded."""
+    table = Table(box=SIMPLE, padding=(0, 1))
+    table.add_column("check", overflow="fold")
+    for family in cells:
+        table.add_column(Text(printable(family)), justify="right", overflow="fold")
+    for check in checks:
+        counts = [column.get(check, Counter()) for column in cells.values()]
+        if any(counts):
+            table.add_row(Text(printable(check)), *map(_cell, counts))
+    width = console.measure(table, options=console.options.update(width=1_000_000)).maximum
+    if len(cells) == 1 or width <= console.width:
+        yield table
+        return
+    columns, half = list(cells.items()), len(cells) // 2
+    yield from _blocks(dict(columns[:half]), checks, console)
+    yield from _blocks(dict(columns[half:]), checks, console)
+
+
+def _cell(counts: Counter[str]) -> Text:
+    parts = [Text(f"{counts[kind]}{MARKS[kind]}", STYLES[kind]) for kind in KINDS if counts[kind]]
+    return Text(" ").join(parts) if parts else Text("-", "dim")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from report_files import record, report, run
 
-from opcheck.cli.against import Request, changes
+from opcheck.cli.against import changes
 from opcheck.planning import load
 from opcheck.settings import Settings
 from opcheck.spec.device import profiles
@@ -14,21 +14,26 @@ SIN, LOST, ELSEWHERE = "torch.sin::vmap[cpu-float64]", "torch.lost::vmap[cpu-flo
 
 
 @pytest.fixture
-def request_for(write, tmp_path):
-    def make(*paths):
-        spec = write('[[operator]]\nname = "torch.sin"\nsamples = [{ use = "unary" }]\n', "specs/a.toml")
-        library = load([spec], Settings())
-        return Request.of(library, [profiles()["cpu"]], [tmp_path / path for path in paths], tmp_path)
+def since(write):
+    """Return a function that compares reports of a run of some paths."""
 
-    return make
+    def compare(old, new, *paths):
+        spec = write('[[operator]]\nname = "torch.sin"\nsamples = [{ use = "unary" }]\n', "specs/a.toml")
+        return changes(old, new, load([spec], Settings()), [profiles()["cpu"]], paths or ["specs"])
+
+    return compare
+
+
+def gone(diff):
+    return {change.old.id for change in diff.changes if change.kind == "gone"}
 
 
 def old(*names, file="specs/a.toml"):
     return report(*(record(name, file=file) for name in names))
 
 
-def test_what_the_specs_have_no_longer_is_missed_on_the_devices_of_the_run(request_for):
-    assert request_for("specs").missed(old(SIN, LOST, ELSEWHERE)) == {LOST}
+def test_what_the_specs_have_no_longer_is_missed_on_the_devices_of_the_run(since):
+    assert gone(since(old(SIN, LOST, ELSEWHERE), old(SIN))) == {LOST}
 
 
 @pytest.mark.parametrize(
@@ -39,21 +44,21 @@ def test_what_the_specs_have_no_longer_is_missed_on_the_devices_of_the_run(reque
         (("specs",), "specs2/b.toml", False), (("more", "specs"), "specs/b.toml", True), (("specs",), "", True),
     ],
 )  # fmt: skip
-def test_of_other_files_nothing_is_missed(request_for, paths, file, is_missed):
-    assert request_for(*paths).missed(old(LOST, file=file)) == ({LOST} if is_missed else set())
+def test_of_other_files_nothing_is_missed(since, paths, file, is_missed):
+    assert gone(since(old(LOST, file=file), old(SIN), *paths)) == ({LOST} if is_missed else set())
 
 
-def test_what_was_not_selected_is_counted(request_for):
-    found = changes(old("torch.sin::backward[cpu-float64]", SIN, ELSEWHERE), old(SIN), request_for("specs"))
+def test_what_was_not_selected_is_counted(since):
+    found = since(old("torch.sin::backward[cpu-float64]", SIN, ELSEWHERE), old(SIN))
     assert (found.changes, found.left_aside, found.is_regression()) == ([], {"cpu": 1, "cuda": 1}, False)
 
 
-def test_other_shards_are_not_missed(request_for):
+def test_other_shards_are_not_missed(since):
     shard = report(record(SIN), runs=[run(shard="2/3", cases=5)])
-    found = changes(old(SIN), shard, request_for("specs"))
+    found = since(old(SIN), shard)
     assert (found.gaps, found.is_regression()) == ([], False)
 
 
-def test_a_run_that_did_not_end_shows_nothing(request_for):
+def test_a_run_that_did_not_end_shows_nothing(since):
     part = report(record(SIN), runs=[run(shard="2/3", complete=False)])
-    assert changes(old(SIN), part, request_for("specs")).is_regression()
+    assert since(old(SIN), part).is_regression()

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import pytest
 from report_files import record, report, run
 
-from opcheck.report.junit import JUnitReport, write_junit
+from opcheck.report.junit import check_writable, name_tests, write_junit
 from opcheck.running.outcome import KINDS
 
 WRITTEN = """<?xml version="1.0" encoding="utf-8"?><testsuites name="pytest tests"><testsuite name="pytest">
@@ -20,10 +20,10 @@ NAME = "demo.double[inplace]::backward[cpu-float64]"
 
 
 def test_looking_whether_it_can_be_written_leaves_nothing_behind(tmp_path):
-    JUnitReport(tmp_path / "deep/er/report.xml")
+    check_writable(tmp_path / "deep/er/report.xml")
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "report.xml").write_text("older")
-    JUnitReport(tmp_path / "report.xml")
+    check_writable(tmp_path / "report.xml")
     assert (tmp_path / "report.xml").read_text() == "older"
 
 
@@ -31,7 +31,7 @@ def test_what_cannot_be_written_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     for path in (tmp_path, tmp_path / "file" / "report.xml", tmp_path / "file" / "deep" / "report.xml"):
         with pytest.raises(OSError, match=r"is a folder|Not a directory"):
-            JUnitReport(path)
+            check_writable(path)
 
 
 @pytest.mark.parametrize(
@@ -44,10 +44,8 @@ def test_what_cannot_be_written_is_refused(tmp_path):
 )
 def test_a_case_has_its_id_for_a_name_wherever_pytest_cuts_it(tmp_path, classname, name):
     path = tmp_path / "report.xml"
-    report = JUnitReport(path)
-    report.add(NODE, NAME)
     path.write_text(WRITTEN.format(classname, name))
-    assert report.finish() == ""
+    assert name_tests(path, {NODE: (NAME, None)}) == ""
     suites = ElementTree.parse(path).getroot()
     own, other = suites.iter("testcase")
     assert (own.get("classname"), own.get("name"), own.get("time")) == ("specs.good", NAME, "0.1")
@@ -59,10 +57,8 @@ def test_a_case_has_its_id_for_a_name_wherever_pytest_cuts_it(tmp_path, classnam
 
 def test_a_report_that_was_cut_off_is_told_and_left_alone(tmp_path):
     path = tmp_path / "report.xml"
-    report = JUnitReport(path)
-    report.add(NODE, NAME)
     path.write_text(WRITTEN[:-30])
-    assert report.finish().startswith(
+    assert name_tests(path, {NODE: (NAME, None)}).startswith(
         f"the report {path} is incomplete: its tests do not have the names of the cases: "
     )
     assert path.read_text() == WRITTEN[:-30]
@@ -71,9 +67,7 @@ def test_a_report_that_was_cut_off_is_told_and_left_alone(tmp_path):
 def test_what_is_no_file_is_left_alone(tmp_path):
     path = tmp_path / "report.xml"
     path.symlink_to("/dev/null")
-    report = JUnitReport(path)
-    report.add(NODE, NAME)
-    assert report.finish() == ""
+    assert name_tests(path, {NODE: (NAME, None)}) == ""
     assert path.is_symlink()
 
 

@@ -6,15 +6,16 @@ import json
 import os
 import resource
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import jsonschema
 import pytest
 from report_files import lines, record, report, run, write_lines
 
 from opcheck.cli.schema import report_schema
-from opcheck.report.gaps import gaps
-from opcheck.report.model import End, Header
-from opcheck.report.store import ReportError, ReportFile, read, write
+from opcheck.report.merge import gaps
+from opcheck.report.model import End, Header, ReportError
+from opcheck.report.store import ReportFile, read, read_durations, write
 
 HEADER = Header(opcheck="1", torch="2", python="3", platform="Linux", engine="batched", seed=0, started="now")
 END = End(complete=True, seconds=1.5, cases=2)
@@ -316,3 +317,21 @@ def test_the_schema_accepts_each_kind_of_line(path):
     assert all(
         "description" in one for kind in report_schema()["$defs"].values() for one in kind["properties"].values()
     )
+
+
+def test_durations_are_those_of_the_cases_that_ran(tmp_path: Path) -> None:
+    vmap = "torch.sin::vmap[cuda-float64]"
+    ran = [record("torch.sin::vmap[cpu-float64]", seconds=3.0), record("torch.sin::backward[cpu-float64]", "failed")]
+    absent = record(vmap, "skipped", seconds=0.0)
+    write(report(*ran, absent), tmp_path / "old.json")
+    durations = read_durations(tmp_path / "old.json")
+    assert durations.by_case == {ran[0].id: 3.0, ran[1].id: 0.25}
+    assert durations.by_check == {"vmap": 3.0, "backward": 0.25}
+    assert durations.operators == {"torch.sin"}
+    assert durations.source == str(tmp_path / "old.json")
+
+
+def test_durations_of_what_is_no_report_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "old.json").write_text("{}")
+    with pytest.raises(ReportError, match="it is no report of opcheck"):
+        read_durations(tmp_path / "old.json")

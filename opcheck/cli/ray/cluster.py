@@ -8,10 +8,10 @@ import logging
 import math
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from opcheck.cli.request import RequestError
+from opcheck.cli.selecting import RequestError
 from opcheck.text import message_of
 
 LOCAL = "local"
@@ -19,6 +19,9 @@ LOCAL = "local"
 
 OBJECT_STORE = 100 * 2**20
 """The bytes of shared memory of a local cluster. Only arguments and reports go through it."""
+
+RETRIES = 2
+"""How many times a task is tried again whose process has died."""
 
 KNOWN = {"num_cpus": "CPU", "num_gpus": "GPU"}
 """Ray's names of the resources that a task asks for by options of their own."""
@@ -97,11 +100,11 @@ class Cluster:
 
     def start(self, function: Callable[..., Any], resources: Mapping[str, float], *arguments: object) -> Any:
         """Start a task, once there is room for it. Return what stands for its result."""
-        own = {name: amount for name, amount in demand(resources).items() if name not in KNOWN}
-        known = {name: amount for name, amount in demand(resources).items() if name in KNOWN}
-        # No retries of Ray's: a task that is tried again is run in another way. And one process for many tasks.
-        remote = self._ray.remote(max_retries=0, max_calls=0)(function)
-        task = remote.options(resources=own, name=f"opcheck:{function.__name__}", **known).remote(*arguments)
+        wanted = demand(resources)
+        known = {name: wanted.pop(name) for name in KNOWN if name in wanted}
+        # A task is tried again where its process or its node is lost. And one process is for many tasks.
+        remote = self._ray.remote(max_retries=RETRIES, max_calls=0)(function)
+        task = remote.options(resources=wanted, name=f"opcheck:{function.__name__}", **known).remote(*arguments)
         self._pending.append(task)
         return task
 
@@ -116,9 +119,9 @@ class Cluster:
         try:
             return self._ray.get(task)
         except (errors.RayTaskError, errors.RaySystemError, errors.RuntimeEnvSetupError) as error:
-            raise Broken(_last_line(error)) from None
+            raise Broken(_lines(error)[-1]) from None
         except errors.RayError as error:
-            raise Died(_first_sentence(error)) from None
+            raise Died(_lines(error)[0].partition(". ")[0].rstrip(".")) from None
 
 
 def demand(resources: Mapping[str, float]) -> dict[str, float]:
@@ -138,13 +141,5 @@ def _describe_node(node: Mapping[str, float]) -> str:
     return describe({name: math.floor(amount * 100) / 100 for name, amount in shown.items()}) or "nothing"
 
 
-def _last_line(error: BaseException) -> str:
-    return _nonempty(reversed(str(error).splitlines()), error)
-
-
-def _first_sentence(error: BaseException) -> str:
-    return _nonempty(str(error).splitlines(), error).partition(". ")[0].rstrip(".")
-
-
-def _nonempty(lines: Iterable[str], error: BaseException) -> str:
-    return next((line.strip() for line in lines if line.strip()), type(error).__name__)
+def _lines(error: BaseException) -> list[str]:
+    return [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, PlainSerializer, ValidationError
 
-from opcheck.report.gaps import gaps
+from opcheck.report.merge import gaps
 from opcheck.report.model import Record, Report
 from opcheck.running.outcome import KINDS
 from opcheck.spec.checks import BUILTIN
@@ -29,10 +28,19 @@ DIGITS = 12
 """Of an entry of a Jacobian. Differences of entries are computed in the page."""
 
 
+def _number(value: float) -> float | int | str:
+    """Return a number as JSON can hold it, in few characters."""
+    if not math.isfinite(value):
+        return str(value)
+    short = float(f"{value:.{DIGITS}g}")
+    return int(short) if short.is_integer() and abs(short) < 1e12 else short
+
+
+Number = Annotated[float, PlainSerializer(_number)]
+
+
 class Window(BaseModel):
     """A part of two Jacobians: see `opcheck.checks.jacobian.pictured`."""
-
-    model_config = ConfigDict(extra="ignore")
 
     name: str
     output: str = ""
@@ -43,36 +51,43 @@ class Window(BaseModel):
     first_column: int = 0
     row_labels: list[str] = []
     column_labels: list[str] = []
-    numerical: list[list[float]]
-    analytical: list[list[float]]
+    numerical: list[list[Number]]
+    analytical: list[list[Number]]
     wrong: list[tuple[int, int]] = []
 
 
 class Entry(BaseModel):
     """An entry of a Jacobian that is wrong."""
 
-    model_config = ConfigDict(extra="ignore")
-
     output_index: list[int]
     output_part: str
     leaf_index: list[int]
     leaf_part: str
-    numerical: float
-    analytical: float
+    numerical: Number
+    analytical: Number
     name: str
     leaf_name: str
+
+    def shown(self) -> list[Any]:
+        """Return its name, and its two values."""
+        above = f"{self.name}{[*self.output_index]}{self.output_part and '.'}{self.output_part}"
+        below = f"{self.leaf_name}{[*self.leaf_index]}{self.leaf_part and '.'}{self.leaf_part}"
+        return [f"d {above} / d {below}", _number(self.numerical), _number(self.analytical)]
 
 
 class Finding(BaseModel):
     """What a disagreement looks like."""
 
-    model_config = ConfigDict(extra="ignore")
-
     kind: str
     text: str
 
 
-WINDOWS, ENTRIES, FINDINGS = TypeAdapter(list[Window]), TypeAdapter(list[Entry]), TypeAdapter(list[Finding])
+class Diagnosis(BaseModel):
+    """The fields of a wrong Jacobian. What else there is does not belong to it."""
+
+    diagnosis: list[Finding] = []
+    worst: list[Entry] = []
+    jacobians: list[Window] = []
 
 
 def encoded(report: Report) -> dict[str, Any]:
@@ -133,36 +148,13 @@ def _details(record: Record) -> dict[str, Any]:
     fields = dict(record.fields)
     shown: dict[str, Any] = {"message": record.message, "toml": record.toml, "sample": fields.pop("sample", "")}
     try:
-        shown["findings"] = [one.text for one in FINDINGS.validate_python(fields.get("diagnosis", []))]
-        shown["worst"] = [_entry(one) for one in ENTRIES.validate_python(fields.get("worst", []))]
-        shown["jacobians"] = [_window(one) for one in WINDOWS.validate_python(fields.get("jacobians", []))]
-        for name in ("diagnosis", "worst", "jacobians", *(ENTRY if "worst" in fields else ())):
-            fields.pop(name, None)
+        own = Diagnosis.model_validate(fields)
     except ValidationError:
         pass  # they are shown as they are
+    else:
+        shown["findings"] = [one.text for one in own.diagnosis]
+        shown["worst"] = [one.shown() for one in own.worst]
+        shown["jacobians"] = [one.model_dump() for one in own.jacobians]
+        for name in (*Diagnosis.model_fields, *(ENTRY if "worst" in fields else ())):
+            fields.pop(name, None)
     return {name: value for name, value in {**shown, "fields": fields}.items() if value}
-
-
-def _entry(entry: Entry) -> list[Any]:
-    above = f"{entry.name}{_index(entry.output_index, entry.output_part)}"
-    below = f"{entry.leaf_name}{_index(entry.leaf_index, entry.leaf_part)}"
-    return [f"d {above} / d {below}", _number(entry.numerical), _number(entry.analytical)]
-
-
-def _index(index: Sequence[int], part: str) -> str:
-    return f"{[*index]}{'.' if part else ''}{part}"
-
-
-def _window(window: Window) -> dict[str, Any]:
-    plain = window.model_dump()
-    for side in ("numerical", "analytical"):
-        plain[side] = [[_number(value) for value in row] for row in plain[side]]
-    return plain
-
-
-def _number(value: float) -> float | int | str:
-    """Return a number as JSON can hold it, in few characters."""
-    if not math.isfinite(value):
-        return str(value)
-    short = float(f"{value:.{DIGITS}g}")
-    return int(short) if short.is_integer() and abs(short) < 1e12 else short

@@ -14,10 +14,10 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from opcheck.report.files import replace
-from opcheck.report.gaps import gaps
 from opcheck.report.html.encoding import encoded
+from opcheck.report.merge import gaps
 from opcheck.report.model import Report, Run
-from opcheck.report.wide import listed
+from opcheck.report.remarks import wide_lines
 
 HERE = Path(__file__).resolve().parent
 
@@ -46,7 +46,7 @@ def rendered(report: Report) -> str:
     return environment.get_template("page.html.j2").render(
         report=report,
         gaps=gaps(report),
-        wide=listed(report.records),
+        wide=wide_lines(report.records),
         title=title(report.runs),
         data=Markup(_embedded(encoded(report))),
         script=Markup(script),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from opcheck.report.places import within
+from opcheck.report.files import within
 from opcheck.spec.load import builtin_folder
 
 

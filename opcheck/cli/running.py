@@ -1,0 +1,82 @@
+"""Runs cases with pytest, as the options of `opcheck run` say."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from opcheck.cli.output import Output, terminated_as_interrupt
+from opcheck.cli.run_reporter import RunReporter
+from opcheck.cli.workers import Workers
+from opcheck.pytest_plugin.arguments import split_id
+from opcheck.pytest_plugin.options import pytest_arguments
+from opcheck.running.watchdog import Limits, default_memory
+from opcheck.settings import Settings
+from opcheck.spec.load import BUILTIN, builtin_folder
+
+MOST_CRASHES = 1000
+"""The number of crashes after which a run gives up. By default, pytest-xdist allows only a few."""
+
+TIMEOUT = 300.0
+"""The default time limit for a case, in seconds."""
+
+
+def run_cases(
+    options: argparse.Namespace, settings: Settings, plugins: Iterable[object] = (), *, is_part: bool = False
+) -> int:
+    """Run cases, show what becomes of them, and return the exit code.
+
+    plugins: further plugins of pytest. is_part: whether the cases are part of a run that looks for mistakes itself.
+    Raises SpecError if nothing can be run.
+    """
+    from rich.console import Console
+
+    from opcheck.report.store import read
+    from opcheck.report.terminal import TerminalReport
+
+    old = read(Path(options.against)) if options.against else None
+    # A separate descriptor, since pytest redirects the standard one while tests run.
+    with Output(os.fdopen(os.dup(sys.stdout.fileno()), "wb"), encoding="utf-8") as out:
+        wide = None if out.isatty() else 160
+        report = TerminalReport(Console(file=out, width=wide), tells_failures=old is None)
+        reporter = RunReporter(report, options, settings, old, is_part=is_part)
+        workers = [] if options.in_process or options.ray else [Workers(_limits(options, settings))]
+        with terminated_as_interrupt():
+            code = pytest.main(_arguments(options, settings), plugins=[reporter, *workers, *plugins])
+        return reporter.finish(int(code)) or int(out.is_cut)
+
+
+def _limits(options: argparse.Namespace, settings: Settings) -> Limits:
+    seconds = next((one for one in (options.timeout, settings.timeout) if one is not None), TIMEOUT)
+    count = options.n or "1"
+    processes = max(int(count), 1) if count.isdecimal() else os.cpu_count() or 1
+    return Limits(seconds or None, options.memory or settings.memory or default_memory(processes))
+
+
+def _arguments(options: argparse.Namespace, settings: Settings) -> list[str]:
+    """Return the command line for pytest. Without conftest.py files: a folder of specs is data."""
+    root = os.path.relpath(settings.root)  # relative, since pytest expands $NAME in it
+    arguments = ["--opcheck-alone", "--rootdir", root]
+    arguments += ["--noconftest", "-o", "norecursedirs=", "--disable-warnings"]
+    arguments += ["-p", "no:hypothesispytest", "-p", "no:logging"]
+    arguments += pytest_arguments(options)
+    if options.in_process:
+        arguments += ["--timeout", str(options.timeout)] if options.timeout else []
+    elif not options.ray:
+        arguments += ["--capture=no"]  # workers redirect their output themselves
+        arguments += ["-n", options.n if options.n not in (None, "0") else "1", f"--max-worker-restart={MOST_CRASHES}"]
+    specs = dict.fromkeys(split_id(_pytest_path(path))[0] for path in options.specs)
+    return [*arguments, *(f"--opcheck-specs={path}" for path in specs), *map(_pytest_path, options.paths)]
+
+
+def _pytest_path(path: str) -> str:
+    """Return a path that pytest can find. `builtin` becomes the folder of the shipped library."""
+    parts = Path(path).parts
+    if parts and parts[0] == BUILTIN and not Path(split_id(path)[0]).exists():
+        return str(builtin_folder().joinpath(*parts[1:]))
+    return f"./{path}" if path.startswith("-") else path  # not an option

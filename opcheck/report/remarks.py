@@ -1,0 +1,54 @@
+"""What a summary says beside outcomes: which cases were left out, and which operators have wider tolerances."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from opcheck.planning.left_out import Rule
+from opcheck.report.model import LeftOut, Record
+from opcheck.text import n_cases
+
+
+def left_out_lines(rules: Counter[Rule]) -> list[str]:
+    """Return a line for each device: `left out on npu: 212 cases (deny), 30 (lacks float64)`."""
+    parts: dict[str, list[str]] = {rule.device: [] for rule in rules}
+    for row in left_out_rows(rules):
+        own = parts[row.device]
+        own.append(f"{row.cases if own else n_cases(row.cases)} ({row.reason})")
+    return [f"left out on {device}: {', '.join(own)}" for device, own in parts.items()]
+
+
+def left_out_rows(rules: Counter[Rule]) -> list[LeftOut]:
+    """Return how many cases the rules of device profiles leave out, the most first, and equals by the alphabet."""
+    ordered = sorted(rules.items(), key=lambda item: (-item[1], item[0]))
+    return [LeftOut(device=rule.device, reason=rule.reason, cases=count) for rule, count in ordered]
+
+
+def wide_count(records: Iterable[Record], how: str = "--wide") -> list[str]:
+    """Return a line with the number of operators that are held to wider tolerances than the defaults, if there are any.
+
+    how: what lists them.
+    """
+    count = len(_wide(records))
+    held = "1 operator is" if count == 1 else f"{count} operators are"
+    return [f"{held} held to wider tolerances: {how} lists them"] if count else []
+
+
+def wide_lines(records: Iterable[Record]) -> list[str]:
+    """Return a line for each operator and its wider tolerances: a pass means less there."""
+    return [
+        f"{operator} is held to {text} in {', '.join(checks)}"
+        for operator, own in _wide(records).items()
+        for text, checks in own.items()
+    ]
+
+
+def _wide(records: Iterable[Record]) -> dict[str, dict[str, dict[str, None]]]:
+    """Return, for each operator, its wider tolerances as text, with the checks that they hold for."""
+    operators: dict[str, dict[str, dict[str, None]]] = {}
+    for record in records:
+        if wide := record.fields.get("tolerance"):
+            text = ", ".join(f"{name} = {value:g}" for name, value in wide.items())
+            operators.setdefault(record.operator, {}).setdefault(text, {})[record.check] = None
+    return operators
