@@ -29,8 +29,7 @@ from opcheck.draft.signature import parameters_of
 from opcheck.draft.tried import Operator, Tried, differentiable, differs_in_evaluation, tried
 from opcheck.samples.members import is_dispatched
 from opcheck.samples.modules import ModuleRecipe
-from opcheck.samples.operator import as_operator, resolve_module, resolve_operator
-from opcheck.samples.resolve import Unresolved, resolve
+from opcheck.samples.resolve import Unresolved, as_operator, resolve, resolve_module, resolve_operator
 from opcheck.spec.modules import Construction
 
 MOST_WITHOUT_GRADIENT = 200

@@ -9,7 +9,7 @@ import torch
 
 from opcheck.samples import Inputs
 from opcheck.samples.inputs import Slot, describe
-from opcheck.samples.memory import conjugated_view, negated_view
+from opcheck.samples.layouts import conjugated_view, negated_view
 
 
 def double(x: torch.Tensor) -> torch.Tensor:

@@ -7,8 +7,7 @@ import torch
 from operators import modules
 from torch import nn
 
-from opcheck.samples.lazy import initialize, uninitialized
-from opcheck.samples.modules import ModuleRecipe
+from opcheck.samples.modules import ModuleRecipe, initialize, uninitialized
 from opcheck.samples.realize import realize, realize_module
 from opcheck.spec.document import Document
 from opcheck.spec.library import Sample

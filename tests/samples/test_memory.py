@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from opcheck.samples import Inputs
-from opcheck.samples.memory import conjugated_view, in_memory, negated_view, noncontiguous, writable
+from opcheck.samples.layouts import conjugated_view, in_memory, negated_view, noncontiguous, writable
 from opcheck.spec.recipe import Memory
 
 DTYPES = [torch.float64, torch.complex128, torch.float16, torch.bfloat16, torch.int64, torch.uint8, torch.bool]

@@ -13,8 +13,8 @@ from torch import nn
 from opcheck.planning.loading import load
 from opcheck.samples.captured import module_call
 from opcheck.samples.modules import VARIED, ModuleRecipe, construct, initial
-from opcheck.samples.operator import resolve_module
 from opcheck.samples.realize import realize_module
+from opcheck.samples.resolve import resolve_module
 from opcheck.spec.modules import Construction, Init
 
 

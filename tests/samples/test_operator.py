@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from opcheck.samples.operator import resolve_operator
-from opcheck.samples.resolve import Unresolved
+from opcheck.samples.resolve import Unresolved, resolve_operator
 
 MODULES = ("torch", "operators")
 

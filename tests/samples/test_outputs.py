@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from opcheck.samples.outputs import differentiable, gauge_invariant, names, select
-from opcheck.samples.results import Untestable
+from opcheck.samples.results import Untestable, differentiable, names, select
 from opcheck.spec.claims import Outputs
 
 SPARSE = [torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc]
@@ -74,9 +73,6 @@ class TestMaps:
     def test_gauge_invariance_keeps_the_signs_of_eigenvalues(self) -> None:
         values, _ = seen((torch.tensor([-1.0, 2.0]), torch.eye(2)), apply="gauge_invariant")
         assert values.tolist() == [-1, 2]
-
-    def test_no_outputs_are_gauge_invariant(self) -> None:
-        assert gauge_invariant(()) == ()
 
     @pytest.mark.parametrize("masked", [True, False])
     @pytest.mark.parametrize("layout", SPARSE)
