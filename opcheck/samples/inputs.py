@@ -54,8 +54,7 @@ class Inputs:
         """
         leaves = self.leaves if leaves is None else leaves
         if not self._is_flat:
-            args, kwargs = self.in_slots(leaves, apart)
-            return built(args), built(kwargs)
+            return self.in_slots(leaves, ready)
         positional, named = [*self.args], {**self.kwargs}
         key: Any
         for slot in self.slots:
@@ -76,7 +75,7 @@ class Inputs:
     def in_slots(
         self, leaves: Sequence[Tensor], change: Callable[[Any], Any] = unchanged
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return args and kwargs with leaves in their slots, and a function applied to all else. No object is made."""
+        """Return args and kwargs with leaves in their slots, and a function applied to all else, as by `mapped`."""
         passed = [slot.through(leaves[slot.index]) for slot in self.slots]  # a leaf that is passed twice is one tensor
 
         def value(item: Any) -> Any:
@@ -102,9 +101,16 @@ class Inputs:
         return _listed(*self.in_slots([leaf.detach() for leaf in self.leaves]))
 
 
-def apart(item: Any) -> Any:
-    """Return a copy of a tensor that does not require grad; anything else as it is."""
-    return own(item) if isinstance(item, Tensor) and not item.requires_grad else item
+def ready(item: Any) -> Any:
+    """Return a part of the arguments as a call gets it: a copy of a tensor that does not require grad, an object."""
+    if isinstance(item, Tensor) and not item.requires_grad:
+        return own(item)
+    return object_of(item)
+
+
+def object_of(item: Any) -> Any:
+    """Return the object that a `Made` stands for, anything else as it is. Passes on the exceptions of making it."""
+    return item.make(*item.args, **item.kwargs) if isinstance(item, Made) else item
 
 
 def mapped(change: Callable[[Any], Any], item: Any) -> Any:
@@ -130,10 +136,6 @@ def parts(item: Any) -> list[Any]:
 
 def built(item: Any) -> Any:
     """Return a value with its objects made. Passes on the exceptions of making them."""
-
-    def object_of(part: Any) -> Any:
-        return part.make(*part.args, **part.kwargs) if isinstance(part, Made) else part
-
     return mapped(object_of, item)
 
 
