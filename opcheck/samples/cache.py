@@ -47,15 +47,17 @@ class Memo:
 @dataclass(frozen=True)
 class _Entry:
     inputs: Inputs
+    tensors: tuple[Tensor, ...]
     copies: tuple[Tensor, ...]
-    """Its tensors as they were when they were made."""
+    """The tensors as they were when they were made."""
     memo: Memo
 
     def is_unchanged(self) -> bool:
         """Tell whether the inputs are still as they were made: nothing has written to them."""
+        pairs = zip(self.tensors, self.copies, strict=True)
         try:
             with torch.no_grad():
-                return all(map(_is_as, self.inputs.tensors(), self.copies))
+                return all(_is_as(now, before) for now, before in pairs)
         except RuntimeError:  # torch cannot compare tensors of some dtypes
             return False
 
@@ -86,9 +88,10 @@ class Cache:
         entry = self._entries.pop(name, None)
         if entry is None or not entry.is_unchanged():
             inputs = make()
-            if inputs.grad_outputs is not None or any(parts(tensor) is None for tensor in inputs.tensors()):
+            tensors = tuple(inputs.tensors())
+            if inputs.grad_outputs is not None or any(parts(tensor) is None for tensor in tensors):
                 return inputs, Memo()
-            entry = _Entry(inputs, tuple(map(_copy, inputs.tensors())), Memo())
+            entry = _Entry(inputs, tensors, tuple(map(_copy, tensors)), Memo())
         self._entries[name] = entry
         return entry.inputs, entry.memo
 
@@ -98,12 +101,12 @@ def _copy(tensor: Tensor) -> Tensor:
 
 
 def _is_as(now: Tensor, before: Tensor) -> bool:
-    if now.grad is not None or _kind(now) != _kind(before):
+    if now.grad is not None or now.requires_grad != before.requires_grad:
+        return False
+    if now.layout is before.layout is torch.strided:
+        return torch.equal(now, before)
+    kinds = [(x.layout, x.shape, x.layout is torch.sparse_coo and x.is_coalesced()) for x in (now, before)]
+    if kinds[0] != kinds[1]:
         return False
     # torch compares no sparse tensors.
     return all(torch.equal(*pair) for pair in zip(parts(now) or (), parts(before) or (), strict=True))
-
-
-def _kind(tensor: Tensor) -> tuple[object, ...]:
-    is_coalesced = tensor.layout is torch.sparse_coo and tensor.is_coalesced()
-    return tensor.layout, tensor.shape, tensor.requires_grad, is_coalesced

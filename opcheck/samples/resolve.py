@@ -189,14 +189,14 @@ def _attribute(path: str, parent: Any, parts: list[str], index: int) -> Any:
 
 def _refuse_foreign(path: str, parent: Any, name: str, target: Any, modules: Sequence[str]) -> None:
     """Raise Unresolved for an object that does not belong to the project, and say how to allow it."""
-    if owned(target, modules):
+    if _owned(target, modules):
         return
     if isinstance(target, ModuleType):
         raise Unresolved(f'"{path}" leads to the module {target.__name__}, outside the allowed modules')
-    origin = home(target)
+    origin = _home(target)
     what = f'"{path}" is defined in the module {origin}, outside the allowed modules'
     ways = []
-    if isinstance(parent, ModuleType) and inside(parent.__name__, modules):
+    if isinstance(parent, ModuleType) and _inside(parent.__name__, modules):
         ways.append(f'add "{name}" to __all__ of {parent.__name__}')
     package = origin.partition(".")[0]
     if not names.is_shared(package):
@@ -209,10 +209,10 @@ def _exports(module: ModuleType) -> Sequence[str]:
     return listed if isinstance(listed, (list, tuple)) else ()
 
 
-def _missing(path: str, parent: Any, parts: list[str], index: int, error: Exception | None = None) -> Unresolved:
+def _missing(path: str, parent: Any, parts: list[str], index: int, error: Exception) -> Unresolved:
     near = nearest(parts[index], [other for other in dir(parent) if not other.startswith("_")])
     hint = ".".join([*parts[:index], near, *parts[index + 1 :]]) if near else ""
-    reason = "" if error is None or isinstance(error, AttributeError) else f" ({type(error).__name__}: {error})"
+    reason = "" if isinstance(error, AttributeError) else f" ({type(error).__name__}: {error})"
     return Unresolved(f'"{path}": {".".join(parts[:index])} has no attribute "{parts[index]}"{reason}', hint)
 
 
@@ -234,7 +234,7 @@ def _import(parts: list[str]) -> tuple[Any, int]:
             missing = failure.__cause__
             if not isinstance(missing, ModuleNotFoundError):
                 raise
-            if missing.name is None or not inside(name, (missing.name,)):
+            if missing.name is None or not _inside(name, (missing.name,)):
                 raise Unresolved(f'importing "{name}" failed: {missing}') from None
     raise Unresolved(f'no module named "{parts[0]}"')
 
@@ -245,7 +245,7 @@ def is_member(part: str, name: str, value: Any) -> bool:
     return name not in listed.never and any(_IS[kind](value) for kind in listed.kinds)
 
 
-def is_operator(value: Any) -> bool:
+def _is_operator(value: Any) -> bool:
     """Return whether a function is one of torch's operators, wherever it was found and by whatever name."""
     if isinstance(value, BuiltinFunctionType):
         return _table(value) in _tables() and value.__name__ not in PARTS["torch"].never
@@ -327,36 +327,36 @@ _IS: dict[Kind, Callable[[Any], bool]] = {
     "function of SciPy": _is_of_scipy,
     "maker of arrays": _makes_arrays,
     "method": lambda value: isinstance(value, (MethodDescriptorType, WrapperDescriptorType, FunctionType)),
-    "operator": is_operator,
+    "operator": _is_operator,
     "operator of the dispatcher": is_dispatched,
     "operator on tensors": lambda value: is_dispatched(value) and _takes_and_gives_tensors(value),
 }
 """The test for each kind of the list. A kind without a test would allow nothing: naming one is a KeyError."""
 
 
-def inside(name: str, modules: Sequence[str]) -> bool:
+def _inside(name: str, modules: Sequence[str]) -> bool:
     """Return whether a dotted name is one of the modules, or is inside one."""
     return any(name == module or name.startswith(f"{module}.") for module in modules)
 
 
-def owned(value: Any, modules: Sequence[str]) -> bool:
+def _owned(value: Any, modules: Sequence[str]) -> bool:
     """Return whether an object is defined in one of the modules, or created there: plain data, an instance of torch."""
     if isinstance(value, ModuleType):
-        return inside(value.__name__, modules)
+        return _inside(value.__name__, modules)
     if isinstance(value, partial):
-        return owned(value.func, modules) or is_operator(value.func)
-    if type(value) in _DATA or inside(home(value), modules):
+        return _owned(value.func, modules) or _is_operator(value.func)
+    if type(value) in _DATA or _inside(_home(value), modules):
         return True
     if isinstance(value, FunctionType):  # a decorator may have copied __module__ from the function it wraps
-        return inside(value.__globals__.get("__name__", ""), modules)
+        return _inside(value.__globals__.get("__name__", ""), modules)
     if isinstance(value, (type, *_FUNCTIONS)):
         return False
     made_of = type(value).__module__
     # Operators of torch.library, scripted functions, modules, tensors; NumPy's arrays, but not its functions.
-    return inside(made_of, ("torch", *modules)) or (inside(made_of, ("numpy",)) and not callable(value))
+    return _inside(made_of, ("torch", *modules)) or (_inside(made_of, ("numpy",)) and not callable(value))
 
 
-def home(value: Any) -> str:
+def _home(value: Any) -> str:
     """Return the name of the module that an object comes from. For a C method, it is the module of its class."""
     while isinstance(value, partial):
         value = value.func
@@ -385,4 +385,4 @@ def _home_of_bound(method: BuiltinFunctionType | MethodWrapperType) -> str:
     if isinstance(owner, ModuleType):
         return owner.__name__
     classes = [*(owner.__mro__ if isinstance(owner, type) else ()), *type(owner).__mro__]
-    return next((home(base) for base in classes if method.__name__ in vars(base)), type(owner).__module__)
+    return next((_home(base) for base in classes if method.__name__ in vars(base)), type(owner).__module__)
