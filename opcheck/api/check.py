@@ -22,8 +22,7 @@ from opcheck.running.late_imports import import_what_is_late
 from opcheck.running.runner import run
 from opcheck.running.session import RunSession
 from opcheck.samples.captured import module_call
-from opcheck.samples.operator import as_operator
-from opcheck.samples.resolve import Unresolved
+from opcheck.samples.resolve import Unresolved, as_operator
 from opcheck.samples.results import leaves_of
 from opcheck.settings import Settings
 from opcheck.spec.device import DeviceProfile

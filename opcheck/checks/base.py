@@ -24,12 +24,11 @@ from opcheck.planning.case import Case
 from opcheck.planning.kinds import check_kinds
 from opcheck.samples import Inputs, TestedFunction, Unresolved, realize
 from opcheck.samples.cache import Cache, Memo
-from opcheck.samples.memory import own
+from opcheck.samples.layouts import own
 from opcheck.samples.modules import ModuleCall, ModuleRecipe
-from opcheck.samples.operator import resolve_module, resolve_operator
-from opcheck.samples.outputs import differentiable, with_gradient
 from opcheck.samples.realize import realize_module
-from opcheck.samples.results import flatten
+from opcheck.samples.resolve import resolve_module, resolve_operator
+from opcheck.samples.results import differentiable, flatten, with_gradient
 from opcheck.settings import Settings
 from opcheck.spec.claims import Jacobian, Supports, Tolerance
 from opcheck.spec.library import Sample

@@ -21,7 +21,7 @@ from opcheck.derivatives.coordinates import largest_difference, vector
 from opcheck.derivatives.cotangents import vectors_like
 from opcheck.derivatives.sparse import ones_like
 from opcheck.samples import TestedFunction
-from opcheck.samples.outputs import differentiable, with_gradient
+from opcheck.samples.results import differentiable, with_gradient
 
 Tensors = tuple[Tensor, ...]
 

@@ -27,10 +27,8 @@ from opcheck.draft.guess import SampleData, first_samples, further_samples
 from opcheck.draft.parameter import INDEX, TENSOR, Parameter
 from opcheck.draft.signature import parameters_of
 from opcheck.draft.tried import Operator, Tried, differentiable, differs_in_evaluation, tried
-from opcheck.samples.members import is_dispatched
 from opcheck.samples.modules import ModuleRecipe
-from opcheck.samples.operator import as_operator, resolve_module, resolve_operator
-from opcheck.samples.resolve import Unresolved, resolve
+from opcheck.samples.resolve import Unresolved, as_operator, is_dispatched, resolve, resolve_module, resolve_operator
 from opcheck.spec.operator import Construction
 
 MOST_WITHOUT_GRADIENT = 200

@@ -17,8 +17,7 @@ from typing import Any
 import torch
 
 from opcheck.draft.recording import VARIABLE
-from opcheck.samples.operator import resolve_operator
-from opcheck.samples.resolve import Unresolved
+from opcheck.samples.resolve import Unresolved, resolve_operator
 
 MOST_ELEMENTS = 36
 """The most elements of a tensor in a call that is worth recording."""

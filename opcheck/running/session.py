@@ -15,8 +15,7 @@ from opcheck.running.outcome import rerun_command
 from opcheck.running.process_state import ProcessState
 from opcheck.samples import Unresolved
 from opcheck.samples.cache import Cache
-from opcheck.samples.operator import resolve_module, resolve_operator
-from opcheck.samples.resolve import import_module
+from opcheck.samples.resolve import import_module, resolve_module, resolve_operator
 from opcheck.settings import Settings
 from opcheck.spec.device import DeviceProfile
 from opcheck.spec.library import Operator, Sample

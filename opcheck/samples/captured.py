@@ -37,7 +37,7 @@ def captured(operator: Any) -> Iterator[tuple[str, Tensor]]:
         yield from operator.plain
         return
     while isinstance(operator, functools.partial):
-        yield from _tensors("the bound argument ", [*_items(operator.args), *operator.keywords.items()])
+        yield from _tensors("the bound argument ", [*enumerate(operator.args), *operator.keywords.items()])
         operator = operator.func
     function = inspect.unwrap(operator)
     owner = getattr(function, "__self__", function)
@@ -45,7 +45,7 @@ def captured(operator: Any) -> Iterator[tuple[str, Tensor]]:
         yield from _of_module("the attribute ", owner)
     elif not inspect.ismodule(owner):
         yield from _tensors("the attribute ", getattr(owner, "__dict__", {}).items())
-    yield from _tensors("the default ", _items(getattr(function, "__defaults__", None) or ()))
+    yield from _tensors("the default ", enumerate(getattr(function, "__defaults__", None) or ()))
     code = getattr(function, "__code__", None)
     if code is not None:
         cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
@@ -54,11 +54,7 @@ def captured(operator: Any) -> Iterator[tuple[str, Tensor]]:
         yield from _tensors("the global ", ((name, function.__globals__[name]) for name in names))
 
 
-def _items(values: Iterable[Any]) -> Iterable[tuple[str, Any]]:
-    return ((str(index), value) for index, value in enumerate(values))
-
-
-def _tensors(kind: str, items: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Tensor]]:
+def _tensors(kind: str, items: Iterable[tuple[Any, Any]]) -> Iterator[tuple[str, Tensor]]:
     """Yield tensors, and those in containers: one level, at most `MOST` items. They may contain themselves."""
     for name, item in items:
         parts: Iterable[tuple[Any, Any]] = ()

@@ -9,8 +9,8 @@ from typing import Any
 from torch import Tensor
 
 from opcheck.samples.inputs import Inputs, mapped, parts
-from opcheck.samples.memory import writable
-from opcheck.samples.outputs import names, select
+from opcheck.samples.layouts import writable
+from opcheck.samples.results import names, select
 from opcheck.samples.seeding import seed_device
 from opcheck.spec.claims import Outputs
 
@@ -54,11 +54,12 @@ class TestedFunction:
 
     def called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Return the result of the operator for arguments, as `Inputs.fill` returns them."""
-        if self.inplace and args:
+        in_place = self.inplace and bool(args)
+        if in_place:
             args, kwargs = with_own_first(args, kwargs)
         self.reseed()
         returned = self.operator(*args, **kwargs)
-        return args[0] if self.inplace and args and returned is None else returned
+        return args[0] if in_place and returned is None else returned
 
     def reseed(self) -> None:
         """Reset the random generator, if the operator is random."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from torch import Tensor
 
-from opcheck.samples.memory import own
+from opcheck.samples.layouts import own
 
 
 @dataclass(frozen=True)
@@ -30,16 +31,9 @@ class Made:
     args: list[Any]
     kwargs: dict[str, Any]
 
-    def describe(self) -> str:
-        """Return the call that makes it as text."""
-        return f"{getattr(self.make, '__name__', 'object')}({_listed(self.args, self.kwargs)})"
 
-
-Make = Callable[[Callable[..., Any], list[Any], dict[str, Any]], Any]
-
-
-def as_it_is(item: Any) -> Any:
-    """Return a part of the arguments as it is."""
+def unchanged(item: Any) -> Any:
+    """Return a part of the arguments, or a leaf, as it is."""
     return item
 
 
@@ -58,25 +52,36 @@ class Inputs:
 
         Other tensors are copies: what a call writes to them, no other call reads.
         """
-        return self.in_slots(self.leaves if leaves is None else leaves, called, apart)
+        leaves = self.leaves if leaves is None else leaves
+        if not self._is_flat:
+            return self.in_slots(leaves, ready)
+        positional, named = [*self.args], {**self.kwargs}
+        key: Any
+        for slot in self.slots:
+            where, key = slot.path
+            (positional if where == "args" else named)[key] = slot.through(leaves[slot.index])
+        return tuple(positional), named
+
+    @cached_property
+    def _is_flat(self) -> bool:
+        """Whether each argument is a slot of its own, or a value that calls can share: there is nothing to walk."""
+        walked = (list, tuple, dict, Made, Tensor)
+        return all(
+            item.path == (where, key) if isinstance(item, Slot) else not isinstance(item, walked)
+            for where, items in (("args", enumerate(self.args)), ("kwargs", self.kwargs.items()))
+            for key, item in items
+        )
 
     def in_slots(
-        self, leaves: Sequence[Tensor], make: Make = Made, change: Callable[[Any], Any] = as_it_is
+        self, leaves: Sequence[Tensor], change: Callable[[Any], Any] = unchanged
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return args and kwargs with leaves in their slots, and a function applied to all else.
-
-        No object is made yet, unless `make` is `called`.
-        """
-        passed: dict[int, Any] = {}
+        """Return args and kwargs with leaves in their slots, and a function applied to all else, as by `mapped`."""
+        passed = [slot.through(leaves[slot.index]) for slot in self.slots]  # a leaf that is passed twice is one tensor
 
         def value(item: Any) -> Any:
-            if not isinstance(item, Slot):
-                return change(item)
-            if item.index not in passed:  # a slot in two places is one tensor
-                passed[item.index] = item.through(leaves[item.index])
-            return passed[item.index]
+            return passed[item.index] if isinstance(item, Slot) else change(item)
 
-        return mapped(value, self.args, make), mapped(value, self.kwargs, make)
+        return mapped(value, self.args), mapped(value, self.kwargs)
 
     def changed(self, change: Callable[[Any], Any]) -> Inputs:
         """Return the same inputs, with a function applied to each slot, tensor and plain value in the arguments."""
@@ -93,49 +98,45 @@ class Inputs:
 
     def describe(self) -> str:
         """Return the arguments as text: dtypes, shapes, and strides of non-contiguous tensors."""
-        return _listed(*self.in_slots(tuple(leaf.detach() for leaf in self.leaves)))
+        return _listed(*self.in_slots([leaf.detach() for leaf in self.leaves]))
 
 
-def apart(item: Any) -> Any:
-    """Return a copy of a tensor that does not require grad; anything else as it is."""
-    return own(item) if isinstance(item, Tensor) and not item.requires_grad else item
+def ready(item: Any) -> Any:
+    """Return a part of the arguments as a call gets it: a copy of a tensor that does not require grad, an object."""
+    if isinstance(item, Tensor) and not item.requires_grad:
+        return own(item)
+    return object_of(item)
 
 
-def called(make: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
-    """Return the object that a `Made` stands for. Passes on the exceptions of making it."""
-    return make(*args, **kwargs)
+def object_of(item: Any) -> Any:
+    """Return the object that a `Made` stands for, anything else as it is. Passes on the exceptions of making it."""
+    return item.make(*item.args, **item.kwargs) if isinstance(item, Made) else item
 
 
-def mapped(change: Callable[[Any], Any], item: Any, make: Make = Made) -> Any:
+def mapped(change: Callable[[Any], Any], item: Any) -> Any:
     """Return a value with a function applied to what it consists of, in new containers of the same types.
 
-    make: what becomes of a `Made`, given the same parts: another one by default, or the object, by `called`.
+    A `Made` consists of its arguments. The function is applied to them first, and then to a `Made` of the results.
     """
     if type(item) in (list, tuple):  # a named tuple is an object: see `Made`
-        return type(item)(mapped(change, part, make) for part in item)
+        return type(item)([mapped(change, part) for part in item])
     if type(item) is dict:
-        return {key: mapped(change, part, make) for key, part in item.items()}
+        return {key: mapped(change, part) for key, part in item.items()}
     if isinstance(item, Made):
-        return make(item.make, mapped(change, item.args, make), mapped(change, item.kwargs, make))
+        item = Made(item.make, mapped(change, item.args), mapped(change, item.kwargs))
     return change(item)
 
 
-def parts(item: Any) -> Iterator[Any]:
-    """Yield what a value consists of, as `mapped` sees it."""
-    if type(item) in (list, tuple):
-        for part in item:
-            yield from parts(part)
-    elif type(item) is dict:
-        yield from parts([*item.values()])
-    elif isinstance(item, Made):
-        yield from parts([item.args, item.kwargs])
-    else:
-        yield item
+def parts(item: Any) -> list[Any]:
+    """Return what a value consists of, as `mapped` sees it."""
+    seen: list[Any] = []
+    mapped(seen.append, item)
+    return seen
 
 
 def built(item: Any) -> Any:
     """Return a value with its objects made. Passes on the exceptions of making them."""
-    return mapped(lambda part: part, item, called)
+    return mapped(object_of, item)
 
 
 def _listed(args: Sequence[Any], kwargs: dict[str, Any]) -> str:
@@ -145,11 +146,11 @@ def _listed(args: Sequence[Any], kwargs: dict[str, Any]) -> str:
 def describe(value: Any) -> str:
     """Return a value as text. A tensor is described by its dtype, shape and memory layout."""
     if isinstance(value, Made):
-        return value.describe()
+        return f"{getattr(value.make, '__name__', 'object')}({_listed(value.args, value.kwargs)})"
     if type(value) is dict:
         return "{" + ", ".join(f"{key!r}: {describe(item)}" for key, item in value.items()) + "}"
     if isinstance(value, (list, tuple)):
-        inner = ", ".join(describe(item) for item in value)
+        inner = _listed(value, {})
         return f"[{inner}]" if isinstance(value, list) else f"({inner})"
     if not isinstance(value, Tensor):
         return repr(value)

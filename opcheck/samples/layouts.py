@@ -1,29 +1,20 @@
-"""Layouts of tensors: conversion of dense tensors, with the number of specified elements that a recipe gives."""
+"""How a tensor lies in memory: layouts, memory formats, lazy views, and copies that keep them.
+
+The functions on strided tensors are differentiable and work under vmap, except `own`.
+"""
 
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
-from opcheck.spec.recipe import SPARSE_LAYOUTS
+from opcheck.spec.recipe import BLOCKED, SPARSE_LAYOUTS
 from opcheck.spec.recipe import Tensor as Recipe
 
-BLOCKED = ("sparse_bsr", "sparse_bsc")
+CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
 
 
-def in_layout(dense: torch.Tensor, recipe: Recipe) -> torch.Tensor:
-    """Return a dense tensor in the layout of a recipe.
-
-    torch's global generator chooses the specified elements. With explicit values or a structure, they are the non-zero
-    elements. Raises ValueError if the shape does not suit the layout.
-    """
-    if recipe.layout in SPARSE_LAYOUTS:
-        return _sparse(dense, recipe)
-    if recipe.layout == "mkldnn":
-        return dense.to_mkldnn()
-    return dense
-
-
-def parts(tensor: torch.Tensor) -> tuple[torch.Tensor, ...] | None:
+def parts(tensor: Tensor) -> tuple[Tensor, ...] | None:
     """Return the strided tensors that a tensor consists of: itself, or indices and values. None: another layout."""
     if tensor.layout is torch.strided:
         return (tensor,)
@@ -36,27 +27,74 @@ def parts(tensor: torch.Tensor) -> tuple[torch.Tensor, ...] | None:
     return None
 
 
-def jagged_offsets(batch: int, longest: int) -> torch.Tensor:
-    """Return the offsets of `batch` rows with random lengths from 1 to `longest`, at least one of them `longest`."""
-    lengths = torch.randint(min(1, longest), longest + 1, (batch,))
-    if batch:
-        lengths[torch.randint(batch, ())] = longest
-    return torch.cat([torch.zeros(1, dtype=torch.int64), lengths.cumsum(0)])
+def in_memory(dense: Tensor, memory: str) -> Tensor:
+    """Return a tensor with the same values in another memory format. `expanded` is a view: see `leaf_of`."""
+    if memory == "noncontiguous":
+        return noncontiguous(dense)
+    if memory == "transposed" and dense.dim() >= 2:
+        return dense.transpose(0, -1).contiguous().transpose(0, -1)
+    if memory == "channels_last" and dense.dim() in CHANNELS_LAST:
+        return dense.contiguous(memory_format=CHANNELS_LAST[dense.dim()])
+    return dense.contiguous()
 
 
-def jagged_values(dense: torch.Tensor, offsets: torch.Tensor) -> torch.Tensor:
-    """Return the elements of a padded tensor that belong to rows with the given offsets, concatenated."""
-    return dense[torch.arange(dense.shape[1]) < offsets.diff().unsqueeze(-1)]
+def noncontiguous(dense: Tensor) -> Tensor:
+    """Return the same values with gaps in memory: every second element of a larger tensor."""
+    return torch.stack((torch.zeros_like(dense), dense), dim=-1)[..., 1]
 
 
-def jagged(values: torch.Tensor, offsets: torch.Tensor, longest: int) -> torch.Tensor:
-    """Return the jagged tensor of concatenated rows."""
-    # Without max_seqlen, torch pads to the sum of all lengths.
-    made: torch.Tensor = torch.nested.nested_tensor_from_jagged(values, offsets, max_seqlen=longest)
-    return made
+def conjugated_view(x: Tensor) -> Tensor:
+    """Return the conjugate as a lazily conjugated view. Real tensors are returned unchanged."""
+    return x.conj() if x.is_complex() else x
 
 
-def _sparse(dense: torch.Tensor, recipe: Recipe) -> torch.Tensor:
+def negated_view(x: Tensor) -> Tensor:
+    """Return the negative as a lazily negated view. Boolean tensors are returned unchanged."""
+    if x.dtype is torch.bool:
+        return x
+    try:
+        return torch._neg_view(x)
+    except RuntimeError:  # vmap does not support lazy negation
+        return -x
+
+
+def own(x: Tensor) -> Tensor:
+    """Return a tensor of the same values and strides in memory of its own: a write to it changes no other.
+
+    It is a leaf that requires grad if `x` does. Elements that share memory, and lazy views, stay as they are.
+    """
+    values = x.detach()
+    if x.layout is torch.strided and (0 in x.stride() or x.is_conj() or x.is_neg()):
+        return x
+    if x.layout is not torch.strided or x.is_contiguous():
+        copy = values.clone()
+    else:
+        copy = torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device).copy_(values)
+    return copy.requires_grad_() if x.requires_grad else copy  # which torch.func refuses inside of a transform
+
+
+def writable(x: Tensor) -> Tensor:
+    """Return a copy that an in-place operator may write to. It has gaps in memory if `x` has.
+
+    Lazy conjugation and negation are resolved, since derivatives of a write to such a view cannot be batched.
+    """
+    if x.layout is not torch.strided:
+        return x.clone()
+    copy = x.resolve_conj().resolve_neg().clone()
+    gaps = copy.stride() != x.stride() and 0 not in x.stride()
+    return noncontiguous(copy) if gaps else copy
+
+
+def in_layout(dense: Tensor, recipe: Recipe) -> Tensor:
+    """Return a dense tensor in the layout of a recipe.
+
+    torch's global generator chooses the specified elements. With explicit values or a structure, they are the non-zero
+    elements. Raises ValueError if the shape does not suit the layout.
+    """
+    if recipe.layout == "mkldnn":
+        return dense.to_mkldnn()
+    if recipe.layout not in SPARSE_LAYOUTS:
+        return dense
     dense_dim = recipe.dense_dim or 0
     sparse_rank = dense.dim() - dense_dim
     if recipe.layout != "sparse_coo" and sparse_rank < 2:
@@ -73,7 +111,7 @@ def _sparse(dense: torch.Tensor, recipe: Recipe) -> torch.Tensor:
     return dense.to_sparse(layout=layout, blocksize=block, dense_dim=dense_dim or None)
 
 
-def _specified(shape: torch.Size, recipe: Recipe, block: tuple[int, int]) -> torch.Tensor:
+def _specified(shape: torch.Size, recipe: Recipe, block: tuple[int, int]) -> Tensor:
     """Return a mask over the sparse dimensions. Compressed layouts need equally many elements per matrix of a batch."""
     if recipe.layout == "sparse_coo":
         return _mask(shape.numel(), recipe.nnz).reshape(shape)
@@ -81,12 +119,31 @@ def _specified(shape: torch.Size, recipe: Recipe, block: tuple[int, int]) -> tor
     if (rows * block[0], columns * block[1]) != shape[-2:]:
         raise ValueError(f"blocks of {list(block)} do not tile a matrix of shape {list(shape[-2:])}")
     blocks = _mask(rows * columns, recipe.nnz).reshape(rows, columns)
-    matrix = blocks.repeat_interleave(block[0], 0).repeat_interleave(block[1], 1)
-    return matrix.expand(shape)
+    return blocks.repeat_interleave(block[0], 0).repeat_interleave(block[1], 1).expand(shape)
 
 
-def _mask(places: int, nnz: int | None) -> torch.Tensor:
+def _mask(places: int, nnz: int | None) -> Tensor:
     wanted = (places + 1) // 2 if nnz is None else min(nnz, places)
     mask = torch.zeros(places, dtype=torch.bool)
     mask[torch.randperm(places)[:wanted]] = True
     return mask
+
+
+def jagged_offsets(batch: int, longest: int) -> Tensor:
+    """Return the offsets of `batch` rows with random lengths from 1 to `longest`, at least one of them `longest`."""
+    lengths = torch.randint(min(1, longest), longest + 1, (batch,))
+    if batch:
+        lengths[torch.randint(batch, ())] = longest
+    return torch.cat([torch.zeros(1, dtype=torch.int64), lengths.cumsum(0)])
+
+
+def jagged_values(dense: Tensor, offsets: Tensor) -> Tensor:
+    """Return the elements of a padded tensor that belong to rows with the given offsets, concatenated."""
+    return dense[torch.arange(dense.shape[1]) < offsets.diff().unsqueeze(-1)]
+
+
+def jagged(values: Tensor, offsets: Tensor, longest: int) -> Tensor:
+    """Return the jagged tensor of concatenated rows."""
+    # Without max_seqlen, torch pads to the sum of all lengths.
+    made: Tensor = torch.nested.nested_tensor_from_jagged(values, offsets, max_seqlen=longest)
+    return made

@@ -1,10 +1,14 @@
-"""A module as a function: parameters and buffers are keyword arguments, so that parameters can be leaves."""
+"""A module as a function: parameters and buffers are keyword arguments, so that parameters can be leaves.
+
+Those of a lazy module are constructed without a shape, and get one by a call.
+"""
 
 from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -13,12 +17,13 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import Module
+from torch.nn.parameter import is_lazy
 
-from opcheck.samples.lazy import initialize, uninitialized
 from opcheck.samples.values import draw
-from opcheck.spec import recipe as recipes
 from opcheck.spec.operator import Construction, Init
 from opcheck.spec.problems import listing, nearest
+from opcheck.spec.recipe import Tensor as Recipe
+from opcheck.text import message_of
 
 FirstCall = Callable[[torch.dtype], tuple[list[Any], dict[str, Any]]]
 
@@ -112,6 +117,54 @@ def construct(
     return module
 
 
+def uninitialized(module: Module) -> dict[str, Tensor]:
+    """Return the parameters and buffers of a module that have no shape yet, by name."""
+    state = (*module.named_parameters(), *module.named_buffers())
+    return {name: tensor for name, tensor in state if is_lazy(tensor)}
+
+
+def initialize(module: Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Call a lazy module once, which gives shapes and initial values to its parameters and buffers.
+
+    The call leaves no other trace: running statistics are as constructed. An exception of forward does not matter once
+    all of them have shapes. Raises ValueError if some still have none.
+    """
+    why = "forward does not use it"
+    with torch.no_grad(), _otherwise_unchanged(module):
+        try:
+            module(*args, **kwargs)
+        except Exception as error:
+            why = f"{type(error).__name__}: {message_of(error)}"
+    left = uninitialized(module)
+    if left:
+        raise ValueError(f"{next(iter(left))} is lazy, and has no shape after a call with the sample: {why}")
+
+
+@contextmanager
+def _otherwise_unchanged(module: Module) -> Iterator[None]:
+    """Put parameters and buffers back at the end; those that are lazy as they are before their module's forward."""
+    kept: dict[tuple[int, str], tuple[dict[str, Any], str, Tensor, Tensor]] = {}
+
+    def keep(part: Module, args: Any = ()) -> None:
+        for table in (part._parameters, part._buffers):
+            for name, tensor in table.items():
+                if tensor is not None and not is_lazy(tensor):
+                    kept.setdefault((id(table), name), (table, name, tensor, tensor.detach().clone()))
+
+    for part in module.modules():
+        keep(part)
+    # Hooks are called in the order of registration: that of a lazy module, which initializes it, comes first.
+    handles = [part.register_forward_pre_hook(keep) for part in module.modules()]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+        for table, name, tensor, before in kept.values():
+            tensor.copy_(before)
+            table[name] = tensor
+
+
 def initial(module: Module, imaginary: Module | None, init: Mapping[str, Init]) -> Iterator[tuple[str, Tensor, bool]]:
     """Yield the name of each parameter and buffer, its value, and whether to differentiate with respect to it.
 
@@ -120,13 +173,13 @@ def initial(module: Module, imaginary: Module | None, init: Mapping[str, Init]) 
 
     imaginary: another module of the same recipe, where parameters are complex: they get its values as imaginary parts.
     """
-    parameters = dict(module.named_parameters())
+    parameters, buffers = dict(module.named_parameters()), dict(module.named_buffers())
     second = {} if imaginary is None else dict(imaginary.named_parameters())
-    buffers = dict(module.named_buffers())
     _refuse_unknown(init, parameters, buffers)
     for name, tensor in (*parameters.items(), *buffers.items()):
         is_number = tensor.is_floating_point() or tensor.is_complex()
-        own = _chosen(init, name, is_parameter=name in parameters)
+        patterns = [pattern for pattern in init if fnmatchcase(name, pattern)] if name in parameters else [name]
+        own = init.get(patterns[0]) if patterns else None
         value = tensor.detach().clone()
         if name in second and value.is_complex():
             value = torch.complex(value.real, second[name].detach().real)
@@ -135,12 +188,6 @@ def initial(module: Module, imaginary: Module | None, init: Mapping[str, Init]) 
         elif name in parameters and is_number:
             value = _varied(value)
         yield name, value, is_number and (tensor.requires_grad if own is None or own.grad is None else own.grad)
-
-
-def _chosen(init: Mapping[str, Init], name: str, *, is_parameter: bool) -> Init | None:
-    if is_parameter:
-        return next((own for pattern, own in init.items() if fnmatchcase(name, pattern)), None)
-    return init.get(name)
 
 
 def _refuse_unknown(init: Mapping[str, Init], parameters: Mapping[str, Any], buffers: Mapping[str, Any]) -> None:
@@ -155,26 +202,13 @@ def _refuse_unknown(init: Mapping[str, Init], parameters: Mapping[str, Any], buf
 
 def _drawn(init: Init, like: Tensor) -> Tensor:
     """Return values as a recipe says, with the shape, dtype and device of a tensor. Raises ValueError."""
-    if init.values is not None:
-        recipe = recipes.Tensor.model_construct({"values"}, values=init.values)
-        values = draw(recipe, (), like.dtype)
-        try:
-            values = values.expand(like.shape).clone()
-        except RuntimeError:
-            what = f"init: values of shape {list(values.shape)} do not fit the shape {list(like.shape)}"
-            raise ValueError(what) from None
-    else:
-        bounds = recipes.Tensor.model_construct(
-            {"shape"},
-            shape=tuple(like.shape),
-            low=init.low,
-            high=init.high,
-            exclude=init.exclude,
-            mean=init.mean,
-            std=init.std,
-        )
-        values = draw(bounds, tuple(like.shape), like.dtype)
-    return values.to(like.device)
+    said = {name: getattr(init, name) for name in ("low", "high", "exclude", "mean", "std", "values")}
+    values = draw(Recipe.model_construct(None, **said), tuple(like.shape), like.dtype)
+    try:
+        return values.expand(like.shape).clone().to(like.device)
+    except RuntimeError:
+        what = f"init: values of shape {list(values.shape)} do not fit the shape {list(like.shape)}"
+        raise ValueError(what) from None
 
 
 def _varied(value: Tensor) -> Tensor:

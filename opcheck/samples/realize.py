@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from opcheck.samples.captured import module_call
-from opcheck.samples.given import Given
-from opcheck.samples.inputs import Inputs, Made, Slot, built, called, mapped, parts
+from opcheck.samples.inputs import Inputs, Made, Slot, built, mapped, parts, unchanged
 from opcheck.samples.modules import ModuleCall, ModuleRecipe, construct, initial
 from opcheck.samples.resolve import resolve
-from opcheck.samples.seeding import seed_device
-from opcheck.samples.tensors import TensorMaker, Through, composed
+from opcheck.samples.seeding import seeded
+from opcheck.samples.tensors import Given, Offsets, Through, leaf_of, torch_dtype
 from opcheck.spec import dtypes
 from opcheck.spec.library import Sample
 from opcheck.spec.operator import Construction
@@ -33,7 +31,8 @@ from opcheck.spec.values import (
     TupleValue,
 )
 
-Wrt = Callable[[tuple[int | str, ...]], bool]
+Path = tuple[int | str, ...]
+Wrt = Callable[[Path], bool]
 
 
 def realize(
@@ -58,14 +57,13 @@ def realize(
 
     Raises ValueError if a recipe cannot be realized, and Unresolved for an object that it may not name.
     """
-    with _seeded(seed):
-        maker = _Maker(finer or dtype, device, modules, wrt or (lambda path: True), drawn=dtype, sample=sample)
-        args = tuple(maker.argument(index) for index in range(len(sample.args)))
-        kwargs = {name: maker.argument(name) for name in sample.kwargs}
+    with seeded(seed):
+        maker = _Maker(sample, finer or dtype, dtype, device, modules, wrt or (lambda path: True))
+        args, kwargs = maker.all_arguments()
         if module is not None:
-            kwargs |= maker.state(module, sample, kwargs)
-        cotangents = maker.tensors.cotangents(sample.grad_outputs)
-    return Inputs(args, kwargs, tuple(maker.leaves), tuple(maker.slots), cotangents)
+            kwargs |= maker.state(module, kwargs)
+        cotangents = maker.cotangents()
+    return Inputs(tuple(args), kwargs, tuple(maker.leaves), tuple(maker.slots), cotangents)
 
 
 def realize_module(
@@ -77,85 +75,75 @@ def realize_module(
 
     Passes on the exceptions of its constructor.
     """
-    with _seeded(seed):
-        maker = _Maker(dtype, device, modules, lambda path: False, drawn=dtype)
-        return module_call(maker.module(recipe, sample).to(device))
+    with seeded(seed):
+        return module_call(_module(recipe, dtype, modules, sample).to(device))
 
 
-@contextmanager
-def _seeded(seed: str) -> Iterator[None]:
-    """Seed torch's global generator, with the CPU as default device, and restore its state at the end."""
-    state = torch.random.get_rng_state()
-    try:
-        seed_device(zlib.crc32(seed.encode()))
-        with _on_cpu():
-            yield
-    finally:
-        torch.random.set_rng_state(state)
+def _module(recipe: ModuleRecipe, dtype: str, modules: Sequence[str], sample: Sample | None) -> torch.nn.Module:
+    """Return a new module in a dtype, on the CPU. Passes on the exceptions of its constructor."""
+
+    def first_call(own: torch.dtype) -> tuple[list[Any], dict[str, Any]]:
+        assert sample is not None
+        return _constants(sample, str(own).removeprefix("torch."), modules)
+
+    args, kwargs = _constants(recipe.spec, dtype, modules)
+    return construct(recipe, args, kwargs, torch_dtype(None, dtype), None if sample is None else first_call)
 
 
-def _on_cpu() -> AbstractContextManager[Any]:
-    """Return a context with the CPU as default device, if needed: the context slows down every call of torch."""
-    return nullcontext() if torch.empty(0).is_cpu else torch.device("cpu")
+def _constants(of: Sample | Construction, dtype: str, modules: Sequence[str]) -> tuple[list[Any], dict[str, Any]]:
+    """Return arguments without leaves, on the CPU."""
+    args, kwargs = _Maker(of, dtype, dtype, "cpu", modules, lambda path: False).all_arguments()
+    return built(args), built(kwargs)
 
 
+@dataclass
 class _Maker:
-    """Turns values of a spec into Python objects, and collects the leaves."""
+    """Turns the values of one sample, or of the construction of a module, into arguments. It collects the leaves."""
 
-    def __init__(
-        self, dtype: str, device: str, modules: Sequence[str], wrt: Wrt, drawn: str, sample: Sample | None = None
-    ) -> None:
-        self.dtype, self.device, self.modules, self.wrt, self.drawn = dtype, device, modules, wrt, drawn
-        self.sample = sample
-        self.arguments: dict[int | str, Any] = {}
-        self.leaves: list[torch.Tensor] = []
-        self.slots: list[Slot] = []
-        self.tensors = TensorMaker(dtype, device, drawn)
+    of: Sample | Construction
+    case: str
+    """The name of the dtype of the case."""
+    drawn: str
+    """That of the dtype in which numbers are drawn, before they are converted."""
+    device: str
+    modules: Sequence[str]
+    wrt: Wrt
+    arguments: dict[int | str, Any] = field(default_factory=dict)
+    leaves: list[torch.Tensor] = field(default_factory=list)
+    slots: list[Slot] = field(default_factory=list)
+    offsets: Offsets = field(default_factory=dict)
+
+    def all_arguments(self) -> tuple[list[Any], dict[str, Any]]:
+        """Return all arguments."""
+        args = [self.argument(index) for index in range(len(self.of.args))]
+        return args, {name: self.argument(name) for name in self.of.kwargs}
 
     def argument(self, key: int | str) -> Any:
-        """Return the argument of the sample at a position or with a name, the same object each time."""
+        """Return the argument at a position or with a name, the same object each time."""
         if key not in self.arguments:
-            if self.sample is None or not self.sample.has(key):
-                raise ValueError(f"there is no argument {key} to pass once more")
             if isinstance(key, int):
-                self.arguments[key] = self.value(self.sample.args[key], ("args", key))
+                self.arguments[key] = self.value(self.of.args[key], ("args", key))
             else:
-                self.arguments[key] = self.value(self.sample.kwargs[key], ("kwargs", key))
+                self.arguments[key] = self.value(self.of.kwargs[key], ("kwargs", key))
         return self.arguments[key]
 
-    def value(self, item: Any, path: tuple[int | str, ...]) -> Any:
+    def value(self, item: Any, path: Path) -> Any:
         """Return the Python object for one value."""
-        if isinstance(item, Given):
-            dtype = item.dtype_in(self.dtype)
-            leaf, view = item.leaf(item.dtype_in(self.drawn))
-            return self.placed(
-                leaf.to(dtype), view, path, grad=item.grad and (dtype.is_floating_point or dtype.is_complex)
-            )
         if isinstance(item, Tensor):
-            return self.tensor(item, path)
+            follows = item.dtype in (None, "real", "complex") and dtypes.is_differentiable(self.case)
+            return self.placed(*self.leaf(item), path, grad=follows if item.grad is None else item.grad)
+        if isinstance(item, Given):
+            leaf, through = item.leaf(item.dtype_in(self.drawn))
+            return self.placed(leaf.to(item.dtype_in(self.case)), through, path, grad=item.grad)
         if isinstance(item, TupleValue):
-            return tuple(self.value(part, (*path, index)) for index, part in enumerate(item.tuple))
+            return tuple(self.value(item.tuple, path))
         if isinstance(item, list):
             return [self.value(part, (*path, index)) for index, part in enumerate(item)]
         if isinstance(item, MappingValue):
             return {key: self.value(part, (*path, key)) for key, part in item.mapping.items()}
         if isinstance(item, CallValue):
             return self.made(item, path)
-        return self.argument(item.same) if isinstance(item, SameValue) else self.literal(item)
-
-    def made(self, item: CallValue, path: tuple[int | str, ...]) -> Any:
-        """Return what a callable returns, or, if tensors are among its arguments, what makes it for each call."""
-        make = resolve(item.call, self.modules)
-        if not callable(make):
-            raise ValueError(f'"{item.call}" is no function or class, but {type(make).__name__}')
-        args = [self.value(part, (*path, index)) for index, part in enumerate(item.args)]
-        kwargs = {name: self.value(part, (*path, name)) for name, part in item.kwargs.items()}
-        made = Made(make, args, kwargs)
-        first = mapped(self._filled, made, called)  # what it raises concerns the sample, and no operator
-        return made if any(isinstance(part, (torch.Tensor, Slot)) for part in parts(made)) else first
-
-    def _filled(self, part: Any) -> Any:
-        return part.through(self.leaves[part.index].detach()) if isinstance(part, Slot) else part
+        return self.same(item.same) if isinstance(item, SameValue) else self.literal(item)
 
     def literal(self, item: Any) -> Any:
         """Return the Python object for a value without tensors."""
@@ -164,66 +152,67 @@ class _Maker:
         if isinstance(item, ComplexValue):
             return complex(*item.complex)
         if isinstance(item, DtypeValue):
-            return self.tensors.torch_dtype(item.dtype)
+            return torch_dtype(item.dtype, self.case)
         if isinstance(item, SliceValue):
-            return slice(*(self.literal(part) for part in item.slice))
+            return slice(*map(self.literal, item.slice))
         if isinstance(item, EllipsisValue):
             return ...
         if isinstance(item, ObjectValue):
             return resolve(item.object, self.modules)
         return item
 
-    def tensor(self, recipe: Tensor, path: tuple[int | str, ...]) -> Any:
-        """Return a tensor, or the slot of a new leaf."""
-        dtype = self.tensors.torch_dtype(recipe.dtype)
-        return self.placed(*self.tensors.leaf(recipe, dtype), path, grad=self.tensors.differentiated(recipe, dtype))
+    def same(self, key: int | str) -> Any:
+        """Return another argument once more. Raises ValueError if there is none, as for the arguments of a module."""
+        if not (isinstance(self.of, Sample) and self.of.has(key)):
+            raise ValueError(f"there is no argument {key} to pass once more")
+        return self.argument(key)
 
-    def placed(self, leaf: torch.Tensor, view: Through, path: tuple[int | str, ...], *, grad: bool) -> Any:
-        """Return the slot of a leaf, where its place is one to differentiate; else what the operator gets."""
-        if grad and self.wrt(path):
-            slot = Slot(len(self.leaves), path, view)
+    def made(self, item: CallValue, path: Path) -> Any:
+        """Return what a callable returns, or, if tensors are among its arguments, what makes it for each call."""
+        make = resolve(item.call, self.modules)
+        if not callable(make):
+            raise ValueError(f'"{item.call}" is no function or class, but {type(make).__name__}')
+        args = [self.value(part, (*path, index)) for index, part in enumerate(item.args)]
+        made = Made(make, args, {name: self.value(part, (*path, name)) for name, part in item.kwargs.items()})
+        first = built(mapped(self._filled, made))  # what it raises concerns the sample, and no operator
+        return made if any(isinstance(part, (torch.Tensor, Slot)) for part in parts(made)) else first
+
+    def _filled(self, part: Any) -> Any:
+        return part.through(self.leaves[part.index].detach()) if isinstance(part, Slot) else part
+
+    def leaf(self, recipe: Tensor) -> tuple[torch.Tensor, Through]:
+        """Return the leaf of a recipe, and the map from it to the argument."""
+        return leaf_of(recipe, self.case, self.drawn, self.device, self.offsets)
+
+    def placed(self, leaf: torch.Tensor, through: Through, path: Path, *, grad: bool) -> Any:
+        """Return the slot of a leaf, where its place and its dtype can be differentiated; else what the operator gets.
+
+        grad: whether it is meant to be differentiated.
+        """
+        if grad and (leaf.is_floating_point() or leaf.is_complex()) and self.wrt(path):
+            slot = Slot(len(self.leaves), path, through)
             self.leaves.append(leaf.requires_grad_())
             self.slots.append(slot)
             return slot
-        return view(leaf)
+        return through(leaf)
 
-    def constants(self, of: Sample | Construction, dtype: str) -> tuple[list[Any], dict[str, Any]]:
-        """Return arguments without leaves, on the CPU, as if a dtype were that of the case."""
-        sample = of if isinstance(of, Sample) else None
-        own = _Maker(dtype, "cpu", self.modules, lambda path: False, drawn=dtype, sample=sample)
-        args = built([own.value(item, ()) for item in of.args])
-        return args, {name: built(own.value(item, ())) for name, item in of.kwargs.items()}
-
-    def module(self, recipe: ModuleRecipe, sample: Sample | None) -> torch.nn.Module:
-        """Return a new module in the dtype of the case, on the CPU. Passes on the exceptions of its constructor.
-
-        sample: what a lazy module is called with first.
-        """
-        first = None if sample is None else lambda dtype: self.constants(sample, str(dtype).removeprefix("torch."))
-        return construct(
-            recipe,
-            *self.constants(recipe.spec, self.drawn),
-            self.tensors.torch_dtype(None, self.drawn),
-            first_call=first,
-        )
-
-    def state(self, recipe: ModuleRecipe, sample: Sample, kwargs: dict[str, Any]) -> dict[str, Any]:
+    def state(self, recipe: ModuleRecipe, kwargs: dict[str, Any]) -> dict[str, Any]:
         """Return the parameters and buffers of a new module, as arguments beside those of a sample."""
-        module = self.module(recipe, sample)
-        imaginary = self.module(recipe, sample) if self.tensors.torch_dtype(None).is_complex else None
-        keys = ModuleCall(module).keys(kwargs)
-        differentiable = dtypes.is_differentiable(self.dtype)
-        return {
-            keys[name]: self.placed(
-                self.converted(value).to(self.device),
-                composed([]),
-                ("kwargs", keys[name]),
-                grad=grad and differentiable,
-            )
-            for name, value, grad in initial(module, imaginary, recipe.spec.init)
-        }
+        assert isinstance(self.of, Sample)
+        own, drawn = torch_dtype(None, self.case), torch_dtype(None, self.drawn)
+        module = _module(recipe, self.drawn, self.modules, self.of)
+        imaginary = _module(recipe, self.drawn, self.modules, self.of) if own.is_complex else None
+        keys, differentiable = ModuleCall(module).keys(kwargs), dtypes.is_differentiable(self.case)
+        state = {}
+        for name, value, grad in initial(module, imaginary, recipe.spec.init):
+            leaf = (value.to(own) if value.dtype is drawn else value).to(self.device)
+            state[keys[name]] = self.placed(leaf, unchanged, ("kwargs", keys[name]), grad=grad and differentiable)
+        return state
 
-    def converted(self, value: torch.Tensor) -> torch.Tensor:
-        """Return a parameter or buffer in the dtype of the case, if it was drawn in another one."""
-        dtype_in = self.tensors.torch_dtype
-        return value.to(dtype_in(None)) if value.dtype is dtype_in(None, self.drawn) else value
+    def cotangents(self) -> tuple[torch.Tensor, ...] | None:
+        """Return the cotangents that a sample specifies for second order."""
+        assert isinstance(self.of, Sample)
+        if self.of.grad_outputs is None:
+            return None
+        made = [through(leaf).detach() for leaf, through in map(self.leaf, self.of.grad_outputs)]
+        return tuple(x.requires_grad_() if x.is_floating_point() or x.is_complex() else x for x in made)

@@ -1,15 +1,19 @@
-"""Finds the tensors in what an operator returns, and their names."""
+"""Finds the tensors in what an operator returns, with their names, and selects the outputs to test."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from numbers import Number
 from types import NoneType
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
+
+from opcheck.spec.claims import Outputs
+
+T = TypeVar("T")
 
 
 class Untestable(TypeError):
@@ -96,3 +100,63 @@ def _what(result: Any) -> str:
 def _short(value: Any, most: int = 40) -> str:
     text = repr(value)
     return text if len(text) <= most else f"{text[:most]}..."
+
+
+def select(result: Any, spec: Outputs, masked: bool = False) -> tuple[Tensor, ...]:
+    """Return the outputs to test, through the map that makes ambiguous ones comparable. Raises Untestable.
+
+    masked: whether gradients of sparse outputs that become dense have the pattern of the output.
+    """
+    outputs = flatten(result)
+    if spec.select is not None:
+        outputs = _chosen(outputs, spec.select)
+    if spec.apply is None:
+        return outputs
+    most = max((output.dim() for output in outputs), default=0)
+    maps: dict[str, Callable[[Tensor], Tensor]] = {
+        "abs": _abs,
+        "real": lambda output: output.real if output.is_complex() else output,
+        # Eigenvectors and singular vectors have phases; eigenvalues, which have one dimension less, have none.
+        "gauge_invariant": lambda output: _abs(output) if output.dim() == most else output,
+        "to_dense": lambda output: output if _is_strided(output) else output.to_dense(masked_grad=masked),
+        "values": _values,
+    }
+    return tuple(map(maps[spec.apply], outputs))
+
+
+def names(result: Any, spec: Outputs) -> tuple[str, ...]:
+    """Return the names of the outputs to test, such as `.loss` and `['logits']`; empty if they only have positions."""
+    paths = [path for path, _ in named(result)]
+    return names_among(paths if spec.select is None else _chosen(paths, spec.select))
+
+
+def _chosen(outputs: Sequence[T], positions: Sequence[int]) -> tuple[T, ...]:
+    count = len(outputs)
+    missing = [index for index in positions if not -count <= index < count]
+    if missing:
+        raise Untestable(f"outputs.select names output {missing[0]}, but the operator returned {count} tensors")
+    return tuple(outputs[index] for index in positions)
+
+
+def _abs(output: Tensor) -> Tensor:
+    return output if output.dtype is torch.bool else output.abs()
+
+
+def _values(output: Tensor) -> Tensor:
+    if _is_strided(output):
+        return output
+    return (output.coalesce() if output.layout is torch.sparse_coo else output).values()
+
+
+def _is_strided(output: Tensor) -> bool:
+    return output.layout is torch.strided
+
+
+def differentiable(outputs: Iterable[Tensor]) -> tuple[Tensor, ...]:
+    """Return the outputs with a floating or complex dtype."""
+    return tuple(output for output in outputs if output.is_floating_point() or output.is_complex())
+
+
+def with_gradient(outputs: Iterable[Tensor]) -> tuple[Tensor, ...]:
+    """Return the outputs that have a backward pass."""
+    return tuple(output for output in differentiable(outputs) if output.requires_grad)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+
 import torch
 
 from opcheck.devices.hooks import device_module, function
@@ -24,3 +28,16 @@ def seed_device(number: int, device: str = "cpu", by: str | None = None) -> None
     seed = getattr(module, "manual_seed_all", None) or getattr(module, "manual_seed", None)
     if seed is not None:
         seed(number)
+
+
+@contextmanager
+def seeded(text: str) -> Iterator[None]:
+    """Seed torch's global generator by a text, with the CPU as default device, and restore its state at the end."""
+    state = torch.random.get_rng_state()
+    try:
+        torch.default_generator.manual_seed(zlib.crc32(text.encode()))
+        # A context for the default device slows down every call of torch.
+        with nullcontext() if torch.empty(0).is_cpu else torch.device("cpu"):
+            yield
+    finally:
+        torch.random.set_rng_state(state)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from opcheck.samples.precision import precisely
+from opcheck.samples.through import precisely
 
 
 def hermitian(base: Tensor) -> Tensor:

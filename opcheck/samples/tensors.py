@@ -1,104 +1,175 @@
-"""Makes the tensor of a recipe: values, structure, layout, memory format, and the map from leaf to argument."""
+"""Makes leaves, of recipes and of tensors from Python, each with the map from it to what the operator gets."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import torch
+from torch import Tensor
 
-from opcheck.samples.layouts import in_layout, jagged, jagged_offsets, jagged_values
-from opcheck.samples.memory import conjugated_view, in_memory, negated_view
+from opcheck.samples.inputs import unchanged
+from opcheck.samples.layouts import (
+    conjugated_view,
+    in_layout,
+    in_memory,
+    jagged,
+    jagged_offsets,
+    jagged_values,
+    negated_view,
+)
 from opcheck.samples.structures import STRUCTURES
 from opcheck.samples.through import THROUGH
 from opcheck.samples.values import draw
 from opcheck.spec import dtypes
-from opcheck.spec.recipe import Tensor
+from opcheck.spec.recipe import Tensor as Recipe
 
-Through = Callable[[torch.Tensor], torch.Tensor]
+Through = Callable[[Tensor], Tensor]
+Offsets = dict[tuple[int, ...], Tensor]
+
+_FOLLOWING = {"real": dtypes.real_of, "complex": dtypes.complex_of, "integer": dtypes.integer_of}
 
 
-class TensorMaker:
-    """Makes the tensors of one sample on a device.
+def torch_dtype(name: str | None, case: str) -> torch.dtype:
+    """Return the dtype that a recipe names in a case. `real` and `complex` have the precision of the case."""
+    own = _FOLLOWING[name](case) if name in _FOLLOWING else name or case
+    dtype: torch.dtype = getattr(torch, own)
+    return dtype
 
-    dtype: name of the dtype of the case.
+
+def leaf_of(recipe: Recipe, case: str, drawn: str, device: str, offsets: Offsets) -> tuple[Tensor, Through]:
+    """Return the leaf of a recipe, and the map from it to the argument of the operator.
+
+    case: name of the dtype of the case.
     drawn: name of the dtype that numbers are drawn in, before they are converted to that of the case.
+    offsets: those of jagged tensors, shared by tensors with the same batch size and longest row.
     """
-
-    def __init__(self, dtype: str, device: str, drawn: str) -> None:
-        self.dtype, self.device, self.drawn = dtype, device, drawn
-        self.offsets: dict[tuple[int, ...], torch.Tensor] = {}
-
-    def torch_dtype(self, name: str | None, case: str | None = None) -> torch.dtype:
-        """Return the dtype that a recipe names in a case. `real` and `complex` have the precision of the case."""
-        case = case or self.dtype
-        follows = {"real": dtypes.real_of, "complex": dtypes.complex_of, "integer": dtypes.integer_of}
-        dtype: torch.dtype = getattr(torch, follows[name](case) if name in follows else name or case)
-        return dtype
-
-    def differentiated(self, recipe: Tensor, dtype: torch.dtype) -> bool:
-        """Return whether to differentiate with respect to a tensor."""
-        if not (dtype.is_floating_point or dtype.is_complex):
-            return False
-        follows = recipe.dtype in (None, "real", "complex") and dtypes.is_differentiable(self.dtype)
-        return follows if recipe.grad is None else recipe.grad
-
-    def leaf(self, recipe: Tensor, dtype: torch.dtype) -> tuple[torch.Tensor, Through]:
-        """Return the leaf of a recipe, and the map from it to the argument of the operator."""
-        dense = draw(recipe, recipe.sizes, self.torch_dtype(recipe.dtype, self.drawn))
-        if recipe.structure is not None:
-            dense = STRUCTURES[recipe.structure](dense)
-        dense = dense.to(dtype)
-        inside: list[Through] = [THROUGH[recipe.through]] if recipe.through else []
-        if recipe.layout not in ("strided", "jagged"):
-            return in_layout(dense, recipe).to(self.device).detach(), composed(inside)
-        offsets = self.jagged_offsets(recipe.sizes) if recipe.layout == "jagged" else None
-        if offsets is not None:
-            dense = jagged_values(dense, offsets.cpu())
-        full, expanded = dense.shape, recipe.memory == "expanded" and dense.dim() > 0
-        if expanded:
-            dense = dense[:1]
-        # Conjugate and negate twice, the second time lazily.
-        inside += [torch.conj_physical] if recipe.conj and dtype.is_complex else []
-        inside += [torch.neg] if recipe.neg and dtype is not torch.bool else []
-        lay = partial(in_memory, memory=recipe.memory)
-        dense = lay(dense.to(self.device))
-        views: list[Through] = [*inside, lay] if inside else []
-        views += [lambda row: row.expand(full)] if expanded else []
-        views += [conjugated_view] if recipe.conj else []
-        views += [negated_view] if recipe.neg else []
-        if offsets is not None:
-            views.append(partial(jagged, offsets=offsets, longest=recipe.sizes[1]))
-        through = composed(views)
-        if not recipe.conj or recipe.neg or recipe.through or expanded or offsets is not None:
-            return dense.detach(), through
-        # The leaf itself is the conjugated view: torch's batched forward mode has no rule for creating one.
-        return through(dense).detach(), composed([])
-
-    def jagged_offsets(self, shape: tuple[int, ...]) -> torch.Tensor:
-        """Return the offsets of a jagged tensor, shared by tensors with the same batch size and longest row."""
-        if len(shape) < 2:
-            raise ValueError(f"a jagged tensor needs at least 2 dimensions, not shape {list(shape)}")
-        if shape[:2] not in self.offsets:
-            self.offsets[shape[:2]] = jagged_offsets(*shape[:2]).to(self.device)
-        return self.offsets[shape[:2]]
-
-    def cotangents(self, recipes: Iterable[Any] | None) -> tuple[torch.Tensor, ...] | None:
-        """Return the cotangents that a sample specifies for second order."""
-        if recipes is None:
-            return None
-        made = (self.leaf(recipe, self.torch_dtype(recipe.dtype)) for recipe in recipes)
-        cotangents = (view(leaf).detach() for leaf, view in made)
-        return tuple(x.requires_grad_() if x.is_floating_point() or x.is_complex() else x for x in cotangents)
+    dtype = torch_dtype(recipe.dtype, case)
+    dense = draw(recipe, recipe.sizes, torch_dtype(recipe.dtype, drawn))
+    if recipe.structure is not None:
+        dense = STRUCTURES[recipe.structure](dense)
+    dense = dense.to(dtype)
+    inside = THROUGH[recipe.through] if recipe.through else None
+    if recipe.layout not in ("strided", "jagged"):
+        return in_layout(dense, recipe).to(device).detach(), inside or unchanged
+    around = None
+    if recipe.layout == "jagged":
+        own = _jagged_offsets(recipe.sizes, offsets, device)
+        dense = jagged_values(dense, own.cpu())
+        around = partial(jagged, offsets=own, longest=recipe.sizes[1])
+    lay = partial(in_memory, memory=recipe.memory)
+    expanded = recipe.memory == "expanded" and dense.dim() > 0
+    values = lay((dense[:1] if expanded else dense).to(device))
+    conj, neg = recipe.conj and dtype.is_complex, recipe.neg and dtype is not torch.bool
+    return _viewed(values, dense.shape, conj, neg, inside, lay, around)
 
 
-def composed(views: list[Through]) -> Through:
-    """Return the maps as one, the first of them applied first."""
+def _jagged_offsets(shape: tuple[int, ...], shared: Offsets, device: str) -> Tensor:
+    if len(shape) < 2:
+        raise ValueError(f"a jagged tensor needs at least 2 dimensions, not shape {list(shape)}")
+    if shape[:2] not in shared:
+        shared[shape[:2]] = jagged_offsets(*shape[:2]).to(device)
+    return shared[shape[:2]]
 
-    def through(leaf: torch.Tensor) -> torch.Tensor:
+
+def _viewed(
+    values: Tensor,
+    shape: torch.Size,
+    conj: bool,
+    neg: bool,
+    inside: Through | None = None,
+    lay: Through = unchanged,
+    around: Through | None = None,
+) -> tuple[Tensor, Through]:
+    """Return a leaf with these values, and the map from it to a view of them.
+
+    shape: that of the view, before `around`. A leaf with other sizes is expanded.
+    conj, neg: whether the view is lazily conjugated or negated. The values are so as well, which cancels out.
+    inside, lay, around: what is applied first; the memory format of what that and cancelling return; what is last.
+    """
+    first = [inside] if inside else []
+    first += [torch.conj_physical] if conj else []
+    first += [torch.neg] if neg else []
+    last: list[Through] = [conjugated_view] if conj else []
+    last += [negated_view] if neg else []
+    last += [around] if around else []
+    expand: list[Through] = [] if values.shape == shape else [lambda row: row.expand(shape)]
+    views = [*first, *([lay] if first else []), *expand, *last]
+
+    def through(leaf: Tensor) -> Tensor:
         for view in views:
             leaf = view(leaf)
         return leaf
 
-    return through
+    if conj and not (inside or neg or expand or around):
+        # The leaf itself is the conjugated view: torch's batched forward mode has no rule for creating one.
+        return through(values).detach(), unchanged
+    return values.detach(), through if views else unchanged
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """A tensor of the caller, which takes the place of a recipe. It is only ever copied."""
+
+    tensor: Tensor
+    grad: bool
+    """Whether to differentiate with respect to it, if it has a floating or complex dtype."""
+    own: str
+    """The dtype of the call that it belongs to."""
+
+    def dtype_in(self, case: str) -> torch.dtype:
+        """Return its dtype in a case.
+
+        The dtype of the call becomes that of the case, and so do the real and the complex dtype of the same precision.
+        Any other dtype stays as it is.
+        """
+        name = str(self.tensor.dtype).removeprefix("torch.")
+        pairs = {
+            dtypes.complex_of(self.own): dtypes.complex_of(case),
+            dtypes.real_of(self.own): dtypes.real_of(case),
+            self.own: case,
+        }
+        dtype: torch.dtype = getattr(torch, pairs.get(name, name))
+        return dtype
+
+    def leaf(self, dtype: torch.dtype) -> tuple[Tensor, Through]:
+        """Return a copy as a leaf of the given dtype, and the map from the leaf to what the operator gets.
+
+        The operator gets the strides, the layout, and the conjugate and negative bits of the tensor. Elements that
+        share memory through `expand` are a single element of the leaf. A real leaf that becomes complex gets random
+        imaginary parts in [-1, 1], drawn from the global generator: zeros would hide a missing conjugation.
+        """
+        tensor = self.tensor.detach()
+        if tensor.layout is not torch.strided or type(tensor) is not Tensor:
+            return self._converted(tensor.clone(), dtype), unchanged
+        once = tensor[tuple(slice(0, 1) if stride == 0 else slice(None) for stride in tensor.stride())]
+        values = laid_out(self._converted(once.resolve_conj().resolve_neg(), dtype), once.stride())
+        return _viewed(values, tensor.shape, tensor.is_conj() and dtype.is_complex, tensor.is_neg())
+
+    def _converted(self, values: Tensor, dtype: torch.dtype) -> Tensor:
+        if not self.grad or not dtype.is_complex or values.dtype.is_complex:
+            return values.to(dtype)
+        if values.layout is not torch.strided:
+            return values.to(dtype) * (1 + 0.5j)
+        imaginary = 2 * torch.rand(values.shape, dtype=torch.float64) - 1
+        return torch.complex(values.to(torch.float64), imaginary.to(values.device)).to(dtype)
+
+
+def laid_out(values: Tensor, strides: Sequence[int]) -> Tensor:
+    """Return a copy of a strided tensor with the given strides, or a contiguous one if elements would overlap."""
+    if not values.numel() or _overlap(values.shape, strides):
+        return values.clone(memory_format=torch.contiguous_format)
+    extent = 1 + sum((size - 1) * stride for size, stride in zip(values.shape, strides, strict=True))
+    memory = torch.zeros(extent, dtype=values.dtype, device=values.device)
+    return memory.as_strided(values.shape, strides).copy_(values)
+
+
+def _overlap(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """Tell whether two elements may share memory."""
+    reach = 0
+    for stride, size in sorted((stride, size) for stride, size in zip(strides, shape, strict=True) if size > 1):
+        if stride <= reach:
+            return True
+        reach += (size - 1) * stride
+    return False

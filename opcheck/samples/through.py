@@ -3,11 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 
 import torch
 from torch import Tensor
 
-from opcheck.samples.precision import precisely
+_COMPUTABLE = (torch.float32, torch.float64, torch.complex64, torch.complex128)
+
+
+def precisely(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """Make a map of tensors work for every dtype. The result has the dtype of the argument.
+
+    It computes in single precision for half precision, in double precision for integers: decompositions exist in no
+    other. The map raises ValueError if it changes the shape.
+    """
+
+    @wraps(function)
+    def mapped(x: Tensor) -> Tensor:
+        result = function(x.to(_computable(x.dtype)))
+        if result.shape != x.shape:
+            raise ValueError(f"{function.__name__} changes the shape {list(x.shape)} to {list(result.shape)}")
+        return result.to(x.dtype)
+
+    return mapped
+
+
+def _computable(dtype: torch.dtype) -> torch.dtype:
+    if dtype in _COMPUTABLE:
+        return dtype
+    if dtype.is_complex:
+        return torch.complex64
+    return torch.float32 if dtype.is_floating_point else torch.float64
 
 
 def adjoint(x: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from math import ceil
 from typing import Any
 
@@ -40,28 +41,31 @@ def draw(recipe: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Te
         # Integers wrap around if the dtype is too small.
         through = dtype if _is_number(dtype) or dtype is torch.bool else torch.int64
         return torch.tensor(_listed(recipe.values), dtype=through).to(dtype)
+    if dtype is torch.bool:
+        return _uniform(shape, dtype)
     low, high = _bounds(recipe, dtype)
-    distinct, points = recipe.structure == "distinct", _points(recipe, low, high, dtype)
-    if distinct and low is not None and high is not None and not _is_number(dtype):
+    points, distinct = _points(recipe, low, high, dtype), recipe.structure == "distinct"
+    if distinct and not _is_number(dtype):
         return _different(shape, dtype, int(low), int(high), points)
 
     def fresh() -> torch.Tensor:
-        if recipe.normal and dtype is not torch.bool:
-            return _normal(*recipe.normal, shape, dtype)
-        made: torch.Tensor = make_tensor(shape, dtype=dtype, device="cpu", low=low, high=high)
-        return made
+        return _normal(*recipe.normal, shape, dtype) if recipe.normal else _uniform(shape, dtype, low, high)
 
     values = fresh()
-    if not points and not distinct:
-        return values
+    gap = GAP * (high - low) / max(values.numel(), 1)
     for _ in range(TRIES):
-        wrong = _near(values, points)
-        if distinct and low is not None and high is not None:
-            wrong |= _crowded(values, GAP * (high - low) / max(values.numel(), 1))
-        if not wrong.any():
+        wrong = [_near(values, point) for point in points] + ([_crowded(values, gap)] if distinct else [])
+        if not any(mask.any() for mask in wrong):
             return values
-        values = torch.where(wrong, fresh(), values)
+        values = torch.where(reduce(torch.logical_or, wrong), fresh(), values)
     raise ValueError(f"no values between {low} and {high} keep a distance of {MARGIN} from {points}")
+
+
+def _uniform(
+    shape: tuple[int, ...], dtype: torch.dtype, low: float | None = None, high: float | None = None
+) -> torch.Tensor:
+    made: torch.Tensor = make_tensor(shape, dtype=dtype, device="cpu", low=low, high=high)
+    return made
 
 
 def _normal(mean: float, std: float, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
@@ -81,10 +85,8 @@ def _listed(values: Any) -> Any:
     return [_listed(item) for item in values] if isinstance(values, tuple) else values
 
 
-def _bounds(recipe: Tensor, dtype: torch.dtype) -> tuple[float | None, float | None]:
-    """Return the bounds, (None, None) for booleans. A missing bound is the default, shifted if it meets the other."""
-    if dtype is torch.bool:
-        return None, None
+def _bounds(recipe: Tensor, dtype: torch.dtype) -> tuple[float, float]:
+    """Return the bounds. A missing bound is the default, shifted if it meets the other."""
     edge = SPREAD if _is_number(dtype) else WHOLE
     low, high = recipe.low, recipe.high
     if recipe.normal:
@@ -106,26 +108,19 @@ def _bounds(recipe: Tensor, dtype: torch.dtype) -> tuple[float | None, float | N
     return first, min(max(ceil(high), first + 1), limits.max + 1)
 
 
-def _points(recipe: Tensor, low: float | None, high: float | None, dtype: torch.dtype) -> tuple[float, ...]:
-    """Return the points to avoid: none for booleans, and none if no integer would be left."""
-    if recipe.exclude is None or low is None or high is None:
+def _points(recipe: Tensor, low: float, high: float, dtype: torch.dtype) -> tuple[float, ...]:
+    """Return the points to avoid: none if no integer would be left."""
+    if recipe.exclude is None:
         return ()
     points = recipe.exclude if isinstance(recipe.exclude, tuple) else (recipe.exclude,)
     few = not _is_number(dtype) and high - low <= len(points)
     return () if few and set(range(int(low), int(high))) <= set(points) else points
 
 
-def _near(values: torch.Tensor, points: Sequence[float]) -> torch.Tensor:
+def _near(values: torch.Tensor, point: float) -> torch.Tensor:
     """Return a mask of the values that are too close to a point."""
-    near = torch.zeros(values.shape, dtype=torch.bool)
-    if not points:
-        return near
-    if not _is_number(values.dtype):
-        return torch.isin(values.to(torch.int64), torch.tensor([point for point in points if point == int(point)]))
-    exact = values.to(torch.complex128 if values.is_complex() else torch.float64)
-    for point in points:
-        near |= (exact - point).abs() < MARGIN
-    return near
+    away = (values.to(torch.complex128 if values.is_complex() else torch.float64) - point).abs()
+    return away < MARGIN if _is_number(values.dtype) else away == 0
 
 
 def _crowded(values: torch.Tensor, gap: float) -> torch.Tensor:

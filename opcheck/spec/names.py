@@ -1,7 +1,7 @@
 """What a spec may name: the allow-list, and what the text of a dotted path tells by it.
 
-`opcheck/samples/resolve.py` follows a path that is acceptable as text, and `members.py` beside it has a test for each
-kind of object in the list. docs/security.md has the reasons.
+`opcheck/samples/resolve.py` follows a path that is acceptable as text, and has a test for each kind of object in the
+list. docs/security.md has the reasons.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Kind = Literal[
     "array function", "class of modules", "constant", "distribution", "function of numbers", "function of SciPy",
     "maker of arrays", "method", "operator", "operator of the dispatcher", "operator on tensors",
 ]  # fmt: skip
-"""What an object is: `opcheck/samples/members.py` has the test for each."""
+"""What an object is: `opcheck/samples/resolve.py` has the test for each."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import torch
 
 from opcheck.samples import Inputs
 from opcheck.samples.inputs import Slot, describe
-from opcheck.samples.memory import conjugated_view, negated_view
+from opcheck.samples.layouts import conjugated_view, negated_view
 
 
 def double(x: torch.Tensor) -> torch.Tensor:
@@ -86,3 +86,19 @@ def test_a_value_is_described_by_what_is_special_about_it(value: object, text: s
 def test_jagged_and_mkldnn_tensors_are_described_by_their_layout(made: Callable[..., Inputs]) -> None:
     assert made('{ shape = [2, 3, 2], layout = "jagged" }').describe().endswith(" jagged")
     assert made('{ shape = [2, 3], layout = "mkldnn" }', dtype="float32").describe() == "float32[2, 3] mkldnn"
+
+
+def test_a_leaf_that_is_passed_twice_is_one_tensor() -> None:
+    slot = Slot(0, ("args", 0), double)
+    inputs = Inputs((slot, slot), {"again": slot}, (torch.tensor([1.0]),), (slot,))
+    (x, y), kwargs = inputs.fill()
+    assert x is y is kwargs["again"]
+    assert x.tolist() == [2]
+
+
+def test_tensors_that_are_no_leaves_are_copies() -> None:
+    slot, index = Slot(0, ("args", 0), double), torch.tensor([1])
+    inputs = Inputs((slot, index), {"dim": 0}, (torch.tensor([1.0]),), (slot,))
+    (_, given), kwargs = inputs.fill()
+    given.zero_()
+    assert (index.tolist(), kwargs) == ([1], {"dim": 0})

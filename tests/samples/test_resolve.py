@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import builtins
+import importlib
+import inspect
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,11 +13,13 @@ from types import ModuleType
 import pytest
 import torch
 from torch.nn import functional
+from torch.overrides import get_overridable_functions
 
 from opcheck.planning import load
 from opcheck.samples import Unresolved, resolve
-from opcheck.spec.limits import REFERENCE_MODULES
-from opcheck.spec.names import PARTS
+from opcheck.samples.resolve import is_member, resolve_operator
+from opcheck.spec.load import REFERENCE_MODULES
+from opcheck.spec.names import PARTS, REGISTERED
 
 Write = Callable[..., None]
 
@@ -530,3 +534,121 @@ class TestMistakes:
     def test_an_error_keeps_its_hint(self) -> None:
         assert (str(Unresolved("what", "hint")), Unresolved("what", "hint").hint) == ("what", "hint")
         assert Unresolved("what").hint == ""
+
+
+MODULES = ("torch", "operators")
+
+
+@pytest.mark.parametrize("path", ["torch.sin", "torch.Tensor.add_", "torch.ops.aten.sin", "operators.right.square"])
+def test_a_callable_is_an_operator(path: str) -> None:
+    assert callable(resolve_operator(path, MODULES))
+
+
+def test_the_apply_of_a_function_of_autograd_is_an_operator() -> None:
+    assert resolve_operator("operators.results.Cube.apply", MODULES)(torch.ones(1)).item() == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "what", "hint"),
+    [
+        (
+            "operators.results.Scale",
+            "is a class, and a module has to be constructed first (in a spec, say how: module = { args = [...] })",
+            "",
+        ),
+        ("operators.results.Result", "is a class, and calling it creates an object; name a function", ""),
+        (
+            "operators.results.Cube",
+            "is a torch.autograd.Function; name its apply",
+            "operators.results.Cube.apply",
+        ),
+        ("torch.pi", "is not a function but float", ""),
+    ],
+)
+def test_what_is_no_function_is_refused_with_the_reason(path: str, what: str, hint: str) -> None:
+    with pytest.raises(Unresolved) as caught:
+        resolve_operator(path, MODULES)
+    assert (str(caught.value), caught.value.hint) == (f'"{path}" {what}', hint)
+
+
+LOOKED_AT = """
+    arange as_strided as_subclass as_tensor asarray assert_int_or_pair bartlett_window blackman_window broadcast_shapes
+    can_cast cholesky cudnn_affine_grid_generator cudnn_batch_norm cudnn_convolution cudnn_convolution_add_relu
+    cudnn_convolution_relu cudnn_convolution_transpose cudnn_grid_sampler cudnn_is_acceptable eig empty empty_permuted
+    empty_quantized empty_strided eye fftfreq fill from_numpy full grouped_mm hamming_window hann_window hardsigmoid
+    hardswish is_vulkan_available kaiser_window linspace logspace lstsq miopen_ctc_loss mkldnn_adaptive_avg_pool2d
+    mkldnn_convolution mkldnn_linear_backward_weights mkldnn_max_pool2d mkldnn_max_pool3d mkldnn_rnn_layer new new_empty
+    new_empty_strided new_full new_ones new_tensor new_zeros normal ones promote_types qr rand rand_like randint
+    randint_like randn randn_like randperm range reinforce result_type rfftfreq scalar_tensor scaled_grouped_mm
+    scaled_mm segment_reduce sigmoid solve sparse_bsc_tensor sparse_bsr_tensor sparse_compressed_tensor
+    sparse_coo_tensor sparse_csc_tensor sparse_csr_tensor stride sym_constrain_range sym_constrain_range_for_size
+    symeig tanh tensor to_padded_tensor to_sparse_bsc to_sparse_bsr to_sparse_coo to_sparse_csc to_sparse_csr
+    tril_indices triu_indices unflatten upsample upsample_bilinear upsample_nearest vander zeros
+"""
+"""Functions that may be named, and that torch does not let other classes override: mostly since they take no tensor."""
+
+
+TORCH = [part for part in PARTS if part.startswith("torch") and not part.startswith("torch.ops.")]
+
+
+def holder(namespace: str) -> object:
+    return torch.Tensor if namespace == "torch.Tensor" else importlib.import_module(namespace)
+
+
+def nameable(namespace: str) -> Iterator[str]:
+    for name in dir(holder(namespace)):
+        try:
+            resolve(f"{namespace}.{name}", ("torch",))
+        except Unresolved:
+            continue
+        yield name
+
+
+@pytest.mark.parametrize("namespace", ["torch", "torch.Tensor", "torch.nn.functional", "torch.fft", "torch.linalg"])
+def test_a_function_that_may_be_named_takes_tensors_or_was_looked_at(namespace: str) -> None:
+    """torch lists the functions that take tensors: those that `__torch_function__` can override."""
+    take_tensors = {id(function) for functions in get_overridable_functions().values() for function in functions}
+    others = {
+        name
+        for name in nameable(namespace)
+        if callable(getattr(holder(namespace), name))
+        and id(getattr(holder(namespace), name)) not in take_tensors
+        and not name.startswith("_foreach_")
+        and not name.endswith("_")
+    }
+    assert others <= set(LOOKED_AT.split())
+
+
+@pytest.mark.parametrize("namespace", TORCH)
+def test_nothing_that_sets_loads_or_saves_may_be_named(namespace: str) -> None:
+    telling = (
+        "set_",
+        "load",
+        "save",
+        "register",
+        "seed",
+        "manual",
+        "enable",
+        "disable",
+        "get_default",
+        "use_",
+        "from_f",
+    )
+    assert [name for name in nameable(namespace) if name.startswith(telling)] == []
+
+
+@pytest.mark.parametrize("namespace", TORCH)
+def test_what_may_be_named_is_most_of_what_is_public(namespace: str) -> None:
+    """So that the list stays open to operators: refused are modules, classes, and a few functions."""
+    public = {
+        name
+        for name, value in inspect.getmembers(holder(namespace))
+        if not name.startswith("_") and callable(value) and not isinstance(value, type)
+    }
+    assert len(public - set(nameable(namespace))) <= {"torch": 130, "torch.Tensor": 20}.get(namespace, 6)
+
+
+def test_each_kind_of_the_list_has_a_test() -> None:
+    for part, listed in (*PARTS.items(), ("torch.ops.mylib", REGISTERED)):
+        assert listed.kinds
+        assert not is_member(part, "what", object())

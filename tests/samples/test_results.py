@@ -1,16 +1,18 @@
-"""What an operator returns is taken apart, with names; what no tensor can be found in is refused."""
+"""What an operator returns is taken apart, with names; outputs are selected; what hides tensors is refused."""
 
 from __future__ import annotations
 
 from collections import namedtuple
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from operators import results
 from operators.results import Opaque, Pair, Result, Slotted, WithLogits
 
-from opcheck.samples.results import Untestable, flatten, leaves_of, named, names_among
+from opcheck.samples.results import Untestable, differentiable, flatten, leaves_of, named, names, names_among, select
+from opcheck.spec.claims import Outputs
 
 X, Y = torch.ones(1), torch.zeros(2)
 
@@ -83,3 +85,114 @@ class TestUntestable:
     @pytest.mark.parametrize("name", ["in_dict", "in_mapping", "in_dataclass", "in_attrs", "in_model_output"])
     def test_containers_of_tensors_are_taken_apart(self, name: str) -> None:
         assert flatten(getattr(results, name)(X))[-1].item() == 1
+
+
+SPARSE = [torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc]
+
+pytestmark = pytest.mark.filterwarnings("ignore:Sparse.*beta:UserWarning")
+
+
+def seen(result: Any, masked: bool = False, **keys: Any) -> tuple[torch.Tensor, ...]:
+    return select(result, Outputs.model_validate(keys), masked)
+
+
+def sparse(dense: torch.Tensor, layout: torch.layout) -> torch.Tensor:
+    blocksize = (1, 1) if layout in (torch.sparse_bsr, torch.sparse_bsc) else None
+    return dense.to_sparse(layout=layout, blocksize=blocksize)
+
+
+class TestSelect:
+    def test_all_outputs_are_tested_by_default(self) -> None:
+        assert len(seen((torch.ones(1), torch.ones(2), None))) == 2
+
+    @pytest.mark.parametrize(("chosen", "sizes"), [([0], [1]), ([2, 0], [3, 1]), ([-1], [3])])
+    def test_positions_choose_among_the_tensors(self, chosen: list[int], sizes: list[int]) -> None:
+        result = (torch.ones(1), None, torch.ones(2), torch.ones(3))
+        assert [x.numel() for x in seen(result, select=chosen)] == sizes
+
+    @pytest.mark.parametrize("index", [1, -2])
+    def test_a_position_that_no_output_has_is_an_error(self, index: int) -> None:
+        with pytest.raises(
+            Untestable, match=f"outputs.select names output {index}, but the operator returned 1 tensor"
+        ):
+            seen(torch.ones(1), select=[index])
+
+    def test_names_follow_the_selection(self) -> None:
+        result = {"a": torch.ones(1), "n": 3, "b": torch.ones(2)}
+        assert names(result, Outputs()) == ("['a']", "['b']")
+        assert names(result, Outputs(select=(1,))) == ("['b']",)
+        assert names((torch.ones(1), torch.ones(2)), Outputs(select=(1,))) == ()
+
+
+class TestMaps:
+    def test_abs_gives_absolute_values_and_leaves_booleans(self) -> None:
+        x, y = seen((torch.tensor([3 + 4j, -1]), torch.tensor([True])), apply="abs")
+        assert x.tolist() == [5, 1]
+        assert y.tolist() == [True]
+
+    def test_real_gives_real_parts(self) -> None:
+        x, y = seen((torch.tensor([3 + 4j]), torch.tensor([-2.0])), apply="real")
+        assert (x.tolist(), y.tolist()) == ([3], [-2])
+
+    @pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
+    def test_gauge_invariant_outputs_do_not_depend_on_the_phases_of_eigenvectors(self, dtype: torch.dtype) -> None:
+        torch.manual_seed(0)
+        a = torch.randn(3, 3, dtype=dtype)
+        values, vectors = np.linalg.eigh((a + a.mH).resolve_conj().numpy())
+        phases = np.array([-1, 1, -1]) if dtype is torch.float64 else np.exp(1j * np.array([0.3, 2.0, -1.0]))
+        plain = seen((torch.tensor(values), torch.tensor(vectors)), apply="gauge_invariant")
+        turned = seen((torch.tensor(values), torch.tensor(vectors * phases)), apply="gauge_invariant")
+        torch.testing.assert_close(plain, turned)
+        assert plain[0].tolist() == values.tolist()
+        np.testing.assert_allclose(plain[1].numpy(), np.abs(vectors))
+
+    def test_gauge_invariance_keeps_the_signs_of_eigenvalues(self) -> None:
+        values, _ = seen((torch.tensor([-1.0, 2.0]), torch.eye(2)), apply="gauge_invariant")
+        assert values.tolist() == [-1, 2]
+
+    @pytest.mark.parametrize("masked", [True, False])
+    @pytest.mark.parametrize("layout", SPARSE)
+    def test_sparse_outputs_become_dense(self, layout: torch.layout, masked: bool) -> None:
+        dense = torch.tensor([[1.0, 0.0], [0.0, 2.0]])
+        strided, converted = seen((dense, sparse(dense, layout)), masked, apply="to_dense")
+        assert strided is dense
+        assert converted.layout is torch.strided
+        assert torch.equal(converted, dense)
+
+    @pytest.mark.parametrize("layout", SPARSE)
+    @pytest.mark.parametrize(("masked", "specified"), [(True, 2), (False, 4)])
+    def test_masked_gradients_have_the_pattern_of_the_output(
+        self, layout: torch.layout, masked: bool, specified: int
+    ) -> None:
+        x = sparse(torch.tensor([[1.0, 0.0], [0.0, 2.0]]), layout).requires_grad_()
+        (dense,) = seen(x, masked, apply="to_dense")
+        (gradient,) = torch.autograd.grad(dense, x, torch.ones(2, 2))
+        assert int((gradient.to_dense() != 0).sum()) == specified
+
+    @pytest.mark.parametrize("layout", SPARSE)
+    def test_values_gives_the_specified_elements(self, layout: torch.layout) -> None:
+        dense = torch.tensor([[1.0, 0.0], [0.0, 2.0]])
+        strided, values = seen((dense, sparse(dense, layout)), apply="values")
+        assert strided is dense
+        assert values.flatten().tolist() == [1, 2]
+
+    @pytest.mark.filterwarnings("ignore:Sparse invariant checks:UserWarning")
+    def test_values_of_coordinates_given_twice_are_summed(self) -> None:
+        x = torch.sparse_coo_tensor([[0, 0, 2]], [1.0, 2.0, 5.0], (3,))
+        (values,) = seen(x, apply="values")
+        assert values.tolist() == [3, 5]
+
+    def test_mkldnn_outputs_become_dense(self) -> None:
+        (dense,) = seen(torch.ones(2, 3).to_mkldnn(), apply="to_dense")
+        assert torch.equal(dense, torch.ones(2, 3))
+
+    def test_values_gives_the_rows_of_jagged_outputs(self) -> None:
+        rows = torch.nested.nested_tensor_from_jagged(torch.arange(3.0), torch.tensor([0, 1, 3]))
+        (values,) = seen(rows, apply="values")
+        assert values.tolist() == [0, 1, 2]
+
+
+def test_outputs_of_floating_and_complex_dtypes_are_differentiable() -> None:
+    dtypes = (torch.float64, torch.int64, torch.bool, torch.complex64, torch.bfloat16, torch.uint8)
+    outputs = [torch.ones(2, dtype=dtype) for dtype in dtypes]
+    assert [x.dtype for x in differentiable(outputs)] == [torch.float64, torch.complex64, torch.bfloat16]

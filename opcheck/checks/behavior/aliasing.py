@@ -13,7 +13,7 @@ from opcheck.checks.judging import per_sample
 from opcheck.checks.verdict import HOLDS, Verdict, fails, first_failure
 from opcheck.derivatives import NO_REFUSAL
 from opcheck.derivatives.coordinates import parts, real_size, vector
-from opcheck.samples.outputs import differentiable
+from opcheck.samples.results import differentiable
 
 
 def judge(subject: Subject) -> Verdict:

@@ -16,7 +16,7 @@ from opcheck.derivatives.coordinates import real_size, vector
 from opcheck.derivatives.cotangents import probe
 from opcheck.derivatives.differences import differences, looped
 from opcheck.derivatives.disagreement import called
-from opcheck.samples.outputs import differentiable
+from opcheck.samples.results import differentiable
 
 
 def judge(subject: Subject) -> Verdict:

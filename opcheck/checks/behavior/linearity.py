@@ -11,7 +11,7 @@ from opcheck.checks.base import Subject
 from opcheck.checks.calls import Call, compared, is_strided, ordinary, pushed_forward, tangents
 from opcheck.checks.judging import per_sample
 from opcheck.checks.verdict import Verdict, first_failure, untested
-from opcheck.samples.memory import conjugated_view, negated_view
+from opcheck.samples.layouts import conjugated_view, negated_view
 
 FACTORS = (-1e3, 1e-3)
 """The first is that of loss scaling and of a loss that is maximized, the second that of averages over many elements."""

@@ -12,8 +12,7 @@ from opcheck.checks.calls import Call, compared, copies, ordinary
 from opcheck.checks.judging import per_sample
 from opcheck.checks.verdict import HOLDS, Verdict, fails, untested
 from opcheck.samples.inputs import built, parts
-from opcheck.samples.outputs import differentiable
-from opcheck.samples.results import leaves_of
+from opcheck.samples.results import differentiable, leaves_of
 
 
 def judge(subject: Subject) -> Verdict:

@@ -21,8 +21,7 @@ from opcheck.derivatives import NO_REFUSAL
 from opcheck.derivatives.autodiff import vjp
 from opcheck.derivatives.rounding import mismatch
 from opcheck.samples.modules import ModuleCall
-from opcheck.samples.outputs import with_gradient
-from opcheck.samples.results import WHAT_IS_TESTED, Untestable
+from opcheck.samples.results import WHAT_IS_TESTED, Untestable, with_gradient
 from opcheck.spec.dtypes import is_differentiable
 
 
