@@ -18,7 +18,7 @@ from opcheck.planning.case import Case
 from opcheck.planning.kinds import check_kinds
 from opcheck.planning.planner import plan
 from opcheck.planning.selection import Selection
-from opcheck.running.late_imports import import_what_is_late
+from opcheck.running.process_state import import_what_is_late
 from opcheck.running.runner import run
 from opcheck.running.session import RunSession
 from opcheck.samples.captured import module_call

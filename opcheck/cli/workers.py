@@ -77,7 +77,7 @@ class Workers:
             report.outcome = "rescheduled"
             sched.mark_test_pending(crashitem)
             return
-        from opcheck.running.expectations import expected  # imports torch
+        from opcheck.running.judge import expected  # imports torch
 
         case = self.case_of(crashitem)
         if case is None:

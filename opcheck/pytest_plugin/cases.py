@@ -61,7 +61,7 @@ class BoundCase:
 
     def _context(self) -> Context:
         from opcheck.checks import Context
-        from opcheck.devices.availability import availability
+        from opcheck.devices.hooks import availability
 
         case = self.case
         present = availability(case.device)

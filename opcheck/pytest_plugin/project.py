@@ -167,7 +167,7 @@ class Plugin:
         Returns a mistake for each name that cannot be found.
         """
         if self._has_limits:
-            from opcheck.running.late_imports import import_what_is_late
+            from opcheck.running.process_state import import_what_is_late
 
             import_what_is_late()
         chosen = list(cases)

@@ -9,7 +9,7 @@ CODE = """
 import sys
 
 import torch
-from opcheck.running.late_imports import import_what_is_late
+from opcheck.running.process_state import import_what_is_late
 
 import_what_is_late()
 before = set(sys.modules)

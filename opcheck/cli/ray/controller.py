@@ -87,7 +87,7 @@ class RayRun:
 
     def given_up(self, item: CaseItem, cause: str) -> pytest.TestReport:
         """Return the report of a case that no process could bring to an end."""
-        from opcheck.running.expectations import expected  # imports torch
+        from opcheck.running.judge import expected  # imports torch
 
         plugin = self.config.stash[PLUGIN]
         case = replace(item.case, expectations=foreseen(item.case.expectations, self.engine))
