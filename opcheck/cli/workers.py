@@ -14,9 +14,8 @@ import pytest
 
 from opcheck.planning import Case
 from opcheck.report.from_pytest import crashed
-from opcheck.running.lifeline import GivenUp
 from opcheck.running.outcome import Outcome, rerun_command
-from opcheck.running.watchdog import Death, Limits, Watchdog
+from opcheck.running.watchdog import Death, GivenUp, Limits, Watchdog
 from opcheck.spec.device import DeviceProfile
 
 MOST_TIME_OUTS = 2

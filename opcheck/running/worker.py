@@ -1,4 +1,4 @@
-"""What a worker does to its own process, which only runs cases."""
+"""What a process does to itself that only runs cases."""
 
 from __future__ import annotations
 
@@ -6,12 +6,18 @@ import faulthandler
 import gc
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from opcheck.running.lifeline import GivenUp, Lifeline
+import psutil
+
+from opcheck.running.watchdog import GivenUp, Lifeline, Limits
+
+PERIOD = 0.25
+"""Seconds between two looks of a process at its own memory."""
 
 
 class OwnProcess:
@@ -30,8 +36,7 @@ class OwnProcess:
         """Record that names in specs are being imported, since an import can end the process."""
 
     def settle(self) -> None:
-        """Get ready for the first case. From now on, garbage is collected, except among the objects that exist."""
-        gc.freeze()
+        """Get ready for cases. From now on, garbage is collected."""
         gc.enable()
 
     @contextmanager
@@ -54,8 +59,7 @@ class OwnProcess:
         return False
 
     def leave(self) -> None:
-        """Make the process end soon: no garbage is collected at exit."""
-        gc.freeze()
+        """Get ready for the end of a session of pytest."""
 
 
 class Worker(OwnProcess):
@@ -78,7 +82,8 @@ class Worker(OwnProcess):
         self.lifeline.say("starting", what)
 
     def settle(self) -> None:
-        """Get ready for the first case."""
+        """Get ready for cases. The objects that exist are never collected: this process has no second session."""
+        gc.freeze()
         super().settle()
         self.lifeline.say("idle")
 
@@ -99,6 +104,31 @@ class Worker(OwnProcess):
         """Tell whether no further case of an operator is to be run, on a device. name: that of both."""
         return name in self._given_up
 
+    def leave(self) -> None:
+        """Make the process end soon: no garbage is collected at exit."""
+        gc.freeze()
+
     def _forget_output(self) -> None:
         if os.fstat(self._output).st_size:
             os.ftruncate(self._output, 0)
+
+
+class SelfWatched(OwnProcess):
+    """This process, as a task of Ray has it: no watchdog looks after it, and it ends itself for too much memory.
+
+    It tells nobody why it ends: its cases are run again, under a watchdog.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        """Set up the process, and start to watch its memory."""
+        super().__init__(limits.seconds, open(os.devnull, "w"))  # noqa: SIM115 - open until the process ends
+        if limits.memory is not None:
+            threading.Thread(target=_end_beyond, args=(limits.memory,), daemon=True).start()
+
+
+def _end_beyond(most: int) -> None:
+    """End this process once it takes more memory, in MiB."""
+    own, pause = psutil.Process(), threading.Event()
+    while not pause.wait(PERIOD):
+        if own.memory_info().rss > most * 2**20:
+            os._exit(1)

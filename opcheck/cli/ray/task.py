@@ -24,8 +24,8 @@ from opcheck.cli.workers import Workers
 from opcheck.devices.presence import chosen_devices
 from opcheck.pytest_plugin.project import PLUGIN, Plugin
 from opcheck.report.terminal import TerminalReport
-from opcheck.running.self_watch import SelfWatched
 from opcheck.running.watchdog import Limits, default_memory
+from opcheck.running.worker import SelfWatched
 
 
 @dataclass(frozen=True)
