@@ -19,8 +19,8 @@ from opcheck.cli.request import RequestError
 from opcheck.cli.run_reporter import RunReporter
 from opcheck.cli.selecting import settings_of
 from opcheck.cli.workers import Workers
-from opcheck.pytest_plugin.arguments import split_id
 from opcheck.pytest_plugin.options import SELECTION, add_options, pytest_arguments
+from opcheck.pytest_plugin.project import split_id
 from opcheck.report.files import is_stream
 from opcheck.running.watchdog import Limits, default_memory
 from opcheck.settings import Settings

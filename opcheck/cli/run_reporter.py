@@ -19,8 +19,7 @@ from opcheck.cli.selecting import devices, loaded, selection, settings_of
 from opcheck.cli.workers import Workers
 from opcheck.planning import Case, Selection, plan
 from opcheck.planning.left_out import left_out
-from opcheck.pytest_plugin.header import COMMAND
-from opcheck.pytest_plugin.project import PLUGIN
+from opcheck.pytest_plugin.project import COMMAND, PLUGIN
 from opcheck.pytest_plugin.sharding import SHARDING
 from opcheck.report.annotations import github_annotations
 from opcheck.report.from_pytest import record_of, troubles
