@@ -89,10 +89,9 @@ class Sharding:
             session.config.workeroutput[SENT] = [self.refused, *self.shared]
         elif self.refused:
             session.exitstatus = pytest.ExitCode.USAGE_ERROR
-        elif (
-            session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and self.shared is not None and self.shared.others
-        ):
-            session.exitstatus = pytest.ExitCode.OK
+        elif session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and self.shared is not None:
+            if self.shared.own == 0 < self.shared.others:
+                session.exitstatus = pytest.ExitCode.OK
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: object) -> None:

@@ -8,10 +8,10 @@ import time
 import traceback
 import warnings
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 
@@ -104,8 +104,13 @@ def _settled(case: Case, session: RunSession, outcome: Outcome) -> Outcome:
 
 def _judged(context: Context, session: RunSession, rerun: str) -> Outcome:
     case, state = context.case, session.device(context.case.device).state
-    with put_back(state, context.device) as left:
-        verdicts = _guarded(lambda: _verdicts(context), lambda error: _ended(case, error, rerun))
+    verdicts: Sequence[Verdict] | Outcome
+    with put_back(state, context.device) as left, _distinct_interrupts() as distinct:
+        try:
+            verdicts = _verdicts(context)
+        except BaseException as error:
+            _let_interrupts_pass(error, distinct)
+            verdicts = _ended(case, error, rerun)
         if transform_is_open():
             session.broken_by = case.id
             left.append("a transform of torch.func open")
@@ -119,8 +124,12 @@ def _judged(context: Context, session: RunSession, rerun: str) -> Outcome:
     outcome = judge(case, [*own, *verdicts], rerun, session.engine)
     if own or not outcome.is_bad:
         return outcome
-    with put_back(state, context.device):
-        return _guarded(lambda: said_once(outcome, context, rerun), lambda error: outcome)
+    with put_back(state, context.device), _distinct_interrupts() as distinct:
+        try:
+            return said_once(outcome, context, rerun)
+        except BaseException as error:
+            _let_interrupts_pass(error, distinct)
+            return outcome
 
 
 def _verdicts(context: Context) -> Sequence[Verdict]:
@@ -180,21 +189,6 @@ def _error(case: Case, reason: str, rerun: str) -> Outcome:
     return expected(case, Outcome.of(case, "error", reason, f"{case.id}: {reason}\n\nrun just this: {rerun}"))
 
 
-T = TypeVar("T")
-R = TypeVar("R")
-
-
-def _guarded(work: Callable[[], T], otherwise: Callable[[BaseException], R]) -> T | R:
-    """Return what a function returns, or what another one makes of its exception. Interrupts from outside pass."""
-    with _distinct_interrupts() as distinct:
-        try:
-            return work()
-        except BaseException as error:
-            if isinstance(error, _Interrupted) or (isinstance(error, KeyboardInterrupt) and not distinct):
-                raise
-            return otherwise(error)
-
-
 class _Interrupted(KeyboardInterrupt):
     """An interrupt by a signal, from outside of the operator."""
 
@@ -221,3 +215,9 @@ def _distinct_interrupts() -> Iterator[bool]:
         yield True
     finally:
         signal.signal(signal.SIGINT, handler)
+
+
+def _let_interrupts_pass(error: BaseException, distinct: bool) -> None:
+    """Raise an exception again if it is an interrupt from outside, or may be one."""
+    if isinstance(error, _Interrupted) or (isinstance(error, KeyboardInterrupt) and not distinct):
+        raise error
