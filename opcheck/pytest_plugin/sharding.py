@@ -85,13 +85,13 @@ class Sharding:
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Send the counts to the controlling process. An empty shard is no mistake if the others have cases."""
+        is_empty = self.shared is not None and self.shared.own == 0 < self.shared.others
         if self.shared is not None and hasattr(session.config, "workeroutput"):
             session.config.workeroutput[SENT] = [self.refused, *self.shared]
         elif self.refused:
             session.exitstatus = pytest.ExitCode.USAGE_ERROR
-        elif session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and self.shared is not None:
-            if self.shared.own == 0 < self.shared.others:
-                session.exitstatus = pytest.ExitCode.OK
+        elif session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and is_empty:
+            session.exitstatus = pytest.ExitCode.OK
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: object) -> None:

@@ -35,7 +35,9 @@ class DeviceUse:
     """Whether the device is present."""
     string: str
     """torch's device string: of several devices of a kind, the one that is this process's."""
-    state: process_state.State
+    option: str
+    """The option that a rerun command needs for it."""
+    state: process_state.State = field(default_factory=dict)
     """The settings that every case starts from."""
     room: int | None = None
     """The bytes of its memory that a batch may take; None if the device does not tell."""
@@ -136,12 +138,12 @@ class RunSession:
         return self._devices[profile.name]
 
     def _begin(self, profile: DeviceProfile) -> DeviceUse:
-        why, string = self.absent.get(profile.name), profile.device_string
+        why, string, option = self.absent.get(profile.name), profile.device_string, self.settings.option_for(profile)
         if why is None and not all(module in sys.modules for module in own_modules(profile)):
             why = ask([profile], self.settings)[profile.name].reason
         answer = Availability(False, why) if why else availability(profile)
         if not answer.present:
-            return DeviceUse(profile, answer, string, {})
+            return DeviceUse(profile, answer, string, option)
         device = torch.device(string)
         if self.number is not None and answer.count > 1 and device.type != "cpu" and device.index is None:
             string = f"{string}:{self.number % answer.count}"
@@ -150,7 +152,8 @@ class RunSession:
         room = None if free is None else max(free // 4, 1)
         is_plain = profile.synchronize is None and device.type == "cpu"  # it reports each error at once
         is_probed = not is_plain and not fault(profile, string)
-        return DeviceUse(profile, answer, string, process_state.for_cases(self._start, string), room, is_probed)
+        state = process_state.for_cases(self._start, string)
+        return DeviceUse(profile, answer, string, option, state, room, is_probed)
 
     def availability(self, profile: DeviceProfile) -> Availability:
         """Return whether a device is present. Asks torch once per device."""
@@ -168,7 +171,7 @@ class RunSession:
         """Return the command that runs a case alone."""
         engine = "" if self.engine == self.settings.engine else self.engine
         seed = case.base_seed if case.base_seed or self.settings.seed else None
-        options = self.settings.option_for(case.device)
+        options = self.device(case.device).option
         derive = self.overrides.get("derive")
         options = f"--derive {derive} {options}".strip() if derive and case.kind.derives else options
         return rerun_command(case.operator.document.file, case.id, engine, seed, options)
