@@ -180,7 +180,8 @@ def pytest_runtest_makereport(
     report = yield
     if isinstance(item, CaseItem) and (report.when == "call" or not report.passed):
         report.__dict__["opcheck"] = item.record_of(report)
-        report.__dict__["opcheck_devices"] = item.config.stash[PLUGIN].news_of(item.case.device)
+        if news := item.config.stash[PLUGIN].news_of(item.case.device):
+            report.__dict__["opcheck_devices"] = news
     if isinstance(item, CaseItem) and report.sections:
         from opcheck.text import well_formed
 

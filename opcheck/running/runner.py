@@ -24,7 +24,7 @@ from opcheck.planning.expectations import foreseen
 from opcheck.planning.skips import reason_to_skip, samples_to_run
 from opcheck.running.dtype_support import said_once
 from opcheck.running.judge import expected, judge
-from opcheck.running.outcome import Outcome
+from opcheck.running.outcome import Outcome, OutcomeKind
 from opcheck.running.process_state import open_contexts, put_back, transform_is_open
 from opcheck.running.session import RunSession
 from opcheck.samples import Unresolved
@@ -62,9 +62,8 @@ def given_up(case: Case, session: RunSession) -> Outcome:
     """Return the outcome of a case that is not run, since others of its operator took too long on its device."""
     cause = f"{case.hazard}: two cases timed out, so that the others are not run; a selection runs them"
     reason, rerun = "not run: two other cases of the operator timed out", session.rerun(case)
-    message = f"{case.id}: {reason}\n\nrun just this: {rerun}"
     skipped = _skipped(case, session)
-    return skipped or replace(Outcome.of(case, "blocked", reason, message, cause=cause), rerun=rerun)
+    return skipped or replace(_untried(case, "blocked", reason, rerun), rerun=rerun, fields={"cause": cause})
 
 
 def _skipped(case: Case, session: RunSession) -> Outcome | None:
@@ -85,7 +84,7 @@ def _refused(case: Case, session: RunSession, rerun: str) -> Outcome | None:
         reason = f"nothing can be tested with {' and '.join(contexts)}, left so before this case"
     else:
         return None
-    return Outcome.of(case, "error", reason, f"{case.id}: {reason}\n\nrun just this: {rerun}")
+    return _untried(case, "error", reason, rerun)
 
 
 def _settled(case: Case, session: RunSession, outcome: Outcome) -> Outcome:
@@ -186,7 +185,12 @@ def _ended(case: Case, error: BaseException, rerun: str) -> Outcome:
 
 def _error(case: Case, reason: str, rerun: str) -> Outcome:
     """Return the outcome of a case that ends early for a reason, which the spec may expect."""
-    return expected(case, Outcome.of(case, "error", reason, f"{case.id}: {reason}\n\nrun just this: {rerun}"))
+    return expected(case, _untried(case, "error", reason, rerun))
+
+
+def _untried(case: Case, kind: OutcomeKind, reason: str, rerun: str) -> Outcome:
+    """Return the outcome of a case without verdicts."""
+    return Outcome.of(case, kind, reason, f"{case.id}: {reason}\n\nrun just this: {rerun}")
 
 
 class _Interrupted(KeyboardInterrupt):

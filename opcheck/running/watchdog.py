@@ -184,7 +184,8 @@ def _ending(pid: int) -> str:
             status = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
         except OSError:
             return "the process is gone"
-        time.sleep(0 if status else 0.02)
+        if status is None:
+            time.sleep(0.02)
     if status is None:
         return "the process closed its connection"
     number = status.si_status
