@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -64,3 +66,26 @@ def test_a_default_device_that_was_there_before_is_put_back():
         assert torch.get_default_device() == torch.device("meta")
     finally:
         torch.set_default_device(None)
+
+
+CODE = """
+import sys
+
+import torch
+from opcheck.running.process_state import import_what_is_late
+
+import_what_is_late()
+before = set(sys.modules)
+x = torch.ones(2, 2, dtype=torch.float64)
+with torch.autograd.forward_ad.dual_level():
+    dual = torch.autograd.forward_ad.make_dual(x, x)
+    ((dual + 1) * 2 @ x).exp().sum()
+torch.func.vmap(lambda t: torch.func.jvp(torch.log1p, (x,), (t,))[1])(torch.ones(3, 2, 2, dtype=torch.float64))
+torch.testing.assert_close(x, x + 0)
+print(sorted(name for name in set(sys.modules) - before if name.startswith(("torch", "sympy"))))
+"""
+
+
+def test_what_torch_imports_late_is_there_before_and_no_warning_is_in_the_way():
+    done = subprocess.run([sys.executable, "-W", "error", "-c", CODE], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("[]\n", "")
