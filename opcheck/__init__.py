@@ -10,11 +10,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from opcheck.api.check import check
+    from opcheck.api.check import check, run
     from opcheck.api.library import load, plan
     from opcheck.api.register import register_check
     from opcheck.api.report import CheckError, CheckReport
-    from opcheck.api.running import run
     from opcheck.checks.base import Subject
     from opcheck.checks.verdict import Verdict
     from opcheck.dropin.gradcheck import GradcheckError, gradcheck, gradgradcheck
@@ -45,7 +44,7 @@ HOMES = {
     "load": "opcheck.api.library",
     "plan": "opcheck.api.library",
     "register_check": "opcheck.api.register",
-    "run": "opcheck.api.running",
+    "run": "opcheck.api.check",
 }
 """The module that defines each public name. It is imported on first use, so that `import opcheck` is cheap."""
 

@@ -35,18 +35,14 @@ REGISTERED = (OpOverload, OpOverloadPacket, CustomOpDef)
 class CallSample(Sample):
     """The arguments of one call."""
 
-    place: str = ""
+    called_at: int = 0
+    """The line of the call."""
     sparse: bool = False
-
-    @property
-    def where(self) -> str:
-        """`file:line` of the call."""
-        return self.place
 
     @property
     def span(self) -> Span:
         """The line of the call."""
-        return Span(0, 0, int(self.place.rpartition(":")[2]), 1)
+        return Span(0, 0, self.called_at, 1)
 
     @property
     def is_sparse(self) -> bool:
@@ -72,28 +68,29 @@ def operator_of(
 
     Raises ValueError or TypeError for arguments that cannot be tested.
     """
-    tensors = [tensor for _, tensor in _tensors(args, kwargs)]
-    state = _state(function) if isinstance(function, ModuleCall) else {}
+    tensors = list(_tensors(args, kwargs))
+    call = function if isinstance(function, ModuleCall) else None
+    if call is not None and call.is_lazy:
+        name = next(iter(uninitialized(call.module)))
+        raise ValueError(f"{name} of {type(call.module).__name__} has no shape yet: call the module once before")
+    state = {} if call is None else call.state
     own = _own_dtype([*tensors, *state.values()])
     wanted = tuple(dict.fromkeys([own, *_names(dtypes, own)]))
     any_grad = any(tensor.requires_grad for tensor in tensors)
-    recipe = partial(_recipe_of, own=own, any_grad=any_grad)
-    file = shown(Path(place[0])) if Path(place[0]).is_file() else place[0]
-    document = Document(file, "", {})
-    named = {name: recipe(value) for name, value in kwargs.items()}
-    if isinstance(function, ModuleCall):
-        named |= {
-            key: Given(state[name], state[name].requires_grad, own) for name, key in function.keys(kwargs).items()
-        }
+    file, line = place
+    document = Document(shown(Path(file)) if Path(file).is_file() else file, "", {})
+    named = {name: _recipe_of(value, own, any_grad) for name, value in kwargs.items()}
+    if call is not None:
+        named |= {key: Given(state[name], state[name].requires_grad, own) for name, key in call.keys(kwargs).items()}
     sample = CallSample(
-        "0", tuple(map(recipe, args)), named, None, None, document, (),
-        f"{file}:{place[1]}", any(str(tensor.layout).startswith("torch.sparse") for tensor in tensors),
+        "0", tuple(_recipe_of(value, own, any_grad) for value in args), named, None, None, document, (),
+        line, any(str(tensor.layout).startswith("torch.sparse") for tensor in tensors),
     )  # fmt: skip
     # As in a spec that lists no dtypes, other dtypes need not be refused.
     claimed = Dtypes.model_construct(set(), forward=wanted, backward=tuple(filter(names.is_differentiable, wanted)))
     spec = OperatorSpec.model_construct(
-        name=name_of(function.module if isinstance(function, ModuleCall) else function),
-        module=Construction.model_construct() if isinstance(function, ModuleCall) else None,
+        name=name_of(function if call is None else call.module),
+        module=None if call is None else Construction.model_construct(),
         supports=_supports(supports),
         dtypes=claimed,
         registered=isinstance(function, REGISTERED),
@@ -101,54 +98,45 @@ def operator_of(
     return Operator(spec, (sample,), "", document, 0)
 
 
-def _state(call: ModuleCall) -> dict[str, Tensor]:
-    """Return the parameters and buffers of a module. Raises ValueError if it is lazy, as the caller has not used it."""
-    if call.is_lazy:
-        name = next(iter(uninitialized(call.module)))
-        raise ValueError(f"{name} of {type(call.module).__name__} has no shape yet: call the module once before")
-    return call.state
-
-
-def _tensors(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[str, Tensor]]:
-    """Yield the tensors among the arguments, with their paths.
+def _tensors(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Tensor]:
+    """Yield the tensors among the arguments.
 
     Raises ValueError if there is none, or one where derivatives cannot reach it: inside a dict, a dataclass or a named
     tuple it would silently be a constant.
     """
     places = [(f"argument {index}", value) for index, value in enumerate(args)]
     places += [(f'argument "{name}"', value) for name, value in kwargs.items()]
-    count = 0
+    is_any = False
     for place, value in places:
         reached = {id(tensor) for tensor in _within(value)}
-        for path, part in leaves_of(value):
-            if not isinstance(part, Tensor):
+        for path, tensor in leaves_of(value):
+            if not isinstance(tensor, Tensor):
                 continue
-            if id(part) not in reached:
-                what = (
-                    f"the tensor at {place}{path} is out of reach: expected tensors on their own, or in lists or tuples"
+            if id(tensor) not in reached:
+                raise ValueError(
+                    f"the tensor at {place}{path} is out of reach: expected tensors on their own, or in lists or "
+                    "tuples; wrap the function, so that it takes the tensor as an argument"
                 )
-                raise ValueError(f"{what}; wrap the function, so that it takes the tensor as an argument")
-            if part.is_nested:
+            if tensor.is_nested:
                 raise ValueError(f'{place}{path} is a nested tensor: write a spec instead, with layout = "jagged"')
-            count += 1
-            yield f"{place}{path}", part
-    if not count:
+            is_any = True
+            yield tensor
+    if not is_any:
         raise ValueError("none of the arguments is a tensor: there is nothing to test")
 
 
-def _within(value: Any) -> Iterator[Tensor]:
+def _within(value: Any) -> list[Tensor]:
+    """Return the tensors that derivatives can reach in an argument."""
     if isinstance(value, Tensor):
-        yield value
-    elif type(value) in (list, tuple):
-        for item in value:
-            yield from _within(item)
+        return [value]
+    return [tensor for item in value for tensor in _within(item)] if type(value) in (list, tuple) else []
 
 
 def _recipe_of(value: Any, own: str, any_grad: bool) -> Any:
     """Return an argument with each tensor wrapped in a Given."""
     if isinstance(value, Tensor):
         return Given(value, value.requires_grad or not any_grad, own)
-    if type(value) in (list, tuple) and any(True for _ in _within(value)):
+    if type(value) in (list, tuple) and _within(value):
         items = [_recipe_of(item, own, any_grad) for item in value]
         return items if type(value) is list else TupleValue.model_construct(tuple=items)
     return value

@@ -1,4 +1,4 @@
-"""`opcheck.check`: runs every check on one function."""
+"""`opcheck.run` and `opcheck.check`: run cases in this process, of specs and of a function with its arguments."""
 
 from __future__ import annotations
 
@@ -7,19 +7,21 @@ import reprlib
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from opcheck.api.called import operator_of
-from opcheck.api.caller import caller, seed_of, settings_of
+from opcheck.api.library import caller, seed_of, settings_of
 from opcheck.api.report import CheckError, CheckReport
 from opcheck.planning.case import Case
 from opcheck.planning.kinds import check_kinds
 from opcheck.planning.planner import plan
 from opcheck.planning.selection import Selection
-from opcheck.running.late_imports import import_what_is_late
-from opcheck.running.runner import run
+from opcheck.running.outcome import Outcome
+from opcheck.running.process_state import import_what_is_late
+from opcheck.running.runner import run as run_case
 from opcheck.running.session import RunSession
 from opcheck.samples.captured import module_call
 from opcheck.samples.resolve import Unresolved, as_operator
@@ -28,8 +30,41 @@ from opcheck.settings import Settings
 from opcheck.spec.device import DeviceProfile
 from opcheck.spec.library import Library, Operator
 
-OWN = ("supports", "dtypes", "checks", "seed", "raise_exception")
-"""The keywords of `check` itself."""
+
+def run(cases: Iterable[Case], *, project: str | Path | None = None) -> list[Outcome]:
+    """Run cases one after the other, in this process.
+
+    After each case, the settings of the process (grad mode, default dtype, threads, random generators and so on) are
+    restored. An operator that crashes or hangs takes this process with it; the command `opcheck run` does not have
+    that problem.
+
+    Args:
+        cases: The cases, from `opcheck.plan`.
+        project: A folder of the project whose `[tool.opcheck]` to use. Default: the project of the calling file.
+
+    Returns:
+        One `Outcome` for each case, in the same order. Failures do not raise: see `outcome.is_bad`.
+
+    Raises:
+        TypeError: `cases` contains something that is not a `Case`.
+        SpecError: `[tool.opcheck]` has a mistake.
+
+    Example:
+        >>> import opcheck
+        >>> cases = opcheck.plan(opcheck.load("builtin"), operator="torch.sin", check="backward", device="cpu")
+        >>> [outcome.outcome for outcome in opcheck.run(cases[:2])]
+        ['passed', 'passed']
+    """
+    if isinstance(cases, Case):
+        raise TypeError("opcheck.run expects an iterable of cases, not a Case: write opcheck.run([case])")
+    chosen = list(cases)
+    for case in chosen:
+        if not isinstance(case, Case):
+            raise TypeError(f"opcheck.run expects cases, as opcheck.plan returns them, not {type(case).__name__}")
+    session = RunSession.start(settings_of(project))
+    devices = {case.device.name: case.device for case in chosen}
+    session.prepare({case.operator.id: case.operator for case in chosen}.values(), devices.values())
+    return [run_case(case, session) for case in chosen]
 
 
 @dataclass
@@ -132,7 +167,7 @@ def check(
     session = CheckSession(settings, settings.engine, callables={operator.id: function})
     outcomes, causes = [], []
     for case in cases:
-        outcomes.append(run(case, session))
+        outcomes.append(run_case(case, session))
         causes += [session.cause] if session.cause is not None else []
     report = CheckReport(operator.id, tuple(outcomes))
     if raise_exception and not report.passed:

@@ -16,8 +16,7 @@ from opcheck.cli.against import changes
 from opcheck.cli.selecting import RequestError, devices, loaded, selection
 from opcheck.planning import plan
 from opcheck.planning.left_out import left_out
-from opcheck.pytest_plugin.header import COMMAND
-from opcheck.pytest_plugin.project import PLUGIN
+from opcheck.pytest_plugin.project import COMMAND, PLUGIN
 from opcheck.pytest_plugin.sharding import SHARDING
 from opcheck.report.annotations import github_annotations
 from opcheck.report.files import within

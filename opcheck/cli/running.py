@@ -13,8 +13,8 @@ import pytest
 from opcheck.cli.output import Output, terminated_as_interrupt
 from opcheck.cli.run_reporter import RunReporter
 from opcheck.cli.workers import Workers
-from opcheck.pytest_plugin.arguments import split_id
 from opcheck.pytest_plugin.options import pytest_arguments
+from opcheck.pytest_plugin.project import split_id
 from opcheck.running.watchdog import Limits, default_memory
 from opcheck.settings import Settings
 from opcheck.spec.load import BUILTIN, builtin_folder

@@ -13,11 +13,9 @@ import pytest
 
 from opcheck.planning import Case, plan
 from opcheck.planning.expectations import foreseen
-from opcheck.pytest_plugin.arguments import split_id
-from opcheck.pytest_plugin.project import PLUGIN, Plugin
-from opcheck.running.lifeline import GivenUp
+from opcheck.pytest_plugin.project import PLUGIN, Plugin, split_id
 from opcheck.running.outcome import Outcome, rerun_command
-from opcheck.running.watchdog import Death, Limits, Watchdog
+from opcheck.running.watchdog import Death, GivenUp, Limits, Watchdog
 
 MOST_TIME_OUTS = 2
 """The time-outs of an operator on a device after which its other cases are blocked."""
@@ -98,7 +96,7 @@ class Workers:
 
 def report_death(report: pytest.TestReport, case: Case, death: Death, plugin: Plugin) -> Outcome:
     """Make a report that of a case whose process has ended. Return its outcome, which a spec may expect."""
-    from opcheck.running.expectations import expected  # imports torch
+    from opcheck.running.judge import expected  # imports torch
 
     file, further = case.operator.document.file, plugin.settings.option_for(case.device)
     rerun = rerun_command(file, case.id, seed=plugin.rerun_seed, further=further)

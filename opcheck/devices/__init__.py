@@ -1,2 +1,1 @@
-"""Which devices are present: `presence` guesses without torch, or has `ask_torch` ask in another process, which imports
-it; `availability` asks in this one."""
+"""Which devices are present: `presence` guesses, or has another process ask torch; `hooks` asks torch in this one."""

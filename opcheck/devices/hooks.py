@@ -1,4 +1,4 @@
-"""What a device does besides computing: it is seeded, waited for, and asked for its memory.
+"""What torch knows of a device: whether it is present, and how to seed it, wait for it, and ask for its memory.
 
 Each goes by the function that its profile names, else by the public functions of its module in torch (`torch.cuda`, or
 what an out-of-tree backend has registered). A device that has neither needs none, as the CPU does.
@@ -7,12 +7,16 @@ what an out-of-tree backend has registered). A device that has neither needs non
 from __future__ import annotations
 
 import importlib
+import json
+import os
+import sys
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
 import torch
 
+from opcheck.devices.presence import Availability
 from opcheck.spec.device import DeviceProfile
 
 
@@ -90,3 +94,55 @@ def first_line(error: BaseException) -> str:
     """Return the first line of an error's message, or its type if it has none."""
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__
+
+
+def availability(profile: DeviceProfile) -> Availability:
+    """Return whether the device of a profile can be used. Imports its module. Errors become the reason."""
+    if profile.module is not None:
+        try:
+            importlib.import_module(profile.module)
+        except (Exception, SystemExit) as error:
+            return Availability(False, f"importing {profile.module} failed: {type(error).__name__}: {error}")
+    for key in ("seed", "synchronize"):
+        path = getattr(profile, key)
+        try:
+            _ = path is None or function(path)
+        except (Exception, SystemExit) as error:
+            return Availability(False, f'{key} = "{path}" is not there: {type(error).__name__}: {first_line(error)}')
+    try:
+        device = torch.device(profile.device_string)
+    except (RuntimeError, ValueError) as error:
+        return Availability(False, f"torch knows no device {profile.device_string!r}: {first_line(error)}")
+    if device.type == "cpu":
+        return Availability(True, count=1, detail=f"{torch.get_num_threads()} threads")
+    return _accelerator(device)
+
+
+def _accelerator(device: torch.device) -> Availability:
+    if device.type == "cuda" and torch.version.cuda is None and torch.version.hip is None:
+        return Availability(False, "this build of torch has no CUDA")
+    module = getattr(torch, device.type, None)
+    try:
+        if module is not None and hasattr(module, "is_available") and not module.is_available():
+            return Availability(False, f"torch.{device.type}.is_available() is False")
+        torch.empty(1, device=device)
+        count = module.device_count() if module is not None and hasattr(module, "device_count") else 1
+        detail = module.get_device_name(device) if module is not None and hasattr(module, "get_device_name") else ""
+    except Exception as error:
+        return Availability(False, first_line(error))
+    return Availability(True, count=count, detail=str(detail))
+
+
+def answer_and_exit() -> None:
+    """Read profiles from a pipe, say that torch is imported, write whether each device is present, and exit.
+
+    This is all that the process does which `presence.ask` starts, so that no other one imports a backend untried. What
+    a backend prints is dropped.
+    """
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    profiles = [DeviceProfile.model_validate(one) for one in json.loads(sys.stdin.readline())]
+    print("ready", file=answers, flush=True)
+    text = json.dumps({profile.name: vars(availability(profile)) for profile in profiles})
+    print(text, file=answers, flush=True)
+    os._exit(0)  # what a backend does at the exit of a process is no concern of the answer

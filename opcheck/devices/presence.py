@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.machinery import PathFinder
 from typing import Any
 
@@ -57,15 +57,14 @@ def chosen_devices(values: Sequence[str], settings: Settings) -> list[DeviceProf
 
 
 def may_be_present(profile: DeviceProfile, settings: Settings) -> bool:
-    """Tell whether any sign of a device is there. If its profile names none, it may be."""
+    """Tell whether any sign of a device is there. If its profile names none, it may be.
+
+    Its module may be in the folder of the project, besides `sys.path`.
+    """
     signs = profile.signs
-    return signs == Hint() or holds(signs, str(settings.root))
-
-
-def holds(hint: Hint, *folders: str) -> bool:
-    """Tell whether any of the signs that a hint names is there. folders: where modules may be, besides `sys.path`."""
-    has_module = hint.module is not None and _is_installed(hint.module, folders)
-    return hint.always or has_module or any(os.path.exists(path) for path in hint.paths)
+    if signs == Hint() or signs.always or any(map(os.path.exists, signs.paths)):
+        return True
+    return signs.module is not None and _is_installed(signs.module, [str(settings.root)])
 
 
 def _is_installed(module: str, folders: Sequence[str]) -> bool:
@@ -101,7 +100,7 @@ def ask(profiles: Iterable[DeviceProfile], settings: Settings) -> dict[str, Avai
     return answers
 
 
-_CODE = "import sys; sys.path[:] = sys.argv[1:]; from opcheck.devices.ask_torch import main; main()"
+_CODE = "import sys; sys.path[:] = sys.argv[1:]; from opcheck.devices.hooks import answer_and_exit as f; f()"
 """What such a process runs: it imports from the same folders as this one."""
 
 
@@ -142,8 +141,3 @@ def _ending(status: int) -> str:
     if status >= 0:
         return f"it exited, with status {status}"
     return signal.Signals(-status).name if -status in signal.Signals._value2member_map_ else f"signal {-status}"
-
-
-def plain(answer: Availability) -> dict[str, Any]:
-    """Return what `Availability(**...)` takes, for JSON."""
-    return asdict(answer)

@@ -61,7 +61,7 @@ class BoundCase:
 
     def _context(self) -> Context:
         from opcheck.checks import Context
-        from opcheck.devices.availability import availability
+        from opcheck.devices.hooks import availability
 
         case = self.case
         present = availability(case.device)
@@ -110,8 +110,7 @@ def cases(
         ...         args, kwargs = inputs.fill()
         ...         assert (case.callable(*args, **kwargs).abs() <= 1).all()
     """
-    from opcheck.api.caller import settings_of
-    from opcheck.api.library import load, plan
+    from opcheck.api.library import load, plan, settings_of
     from opcheck.planning.expectations import foreseen
 
     settings = settings_of(None)

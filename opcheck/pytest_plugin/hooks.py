@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections import Counter
+import random
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from opcheck.pytest_plugin.arguments import is_requested, take_apart
 from opcheck.pytest_plugin.cases import cases
 from opcheck.pytest_plugin.items import CaseItem, SpecCollector
 from opcheck.pytest_plugin.options import add_to_pytest, leave_out_addopts
-from opcheck.pytest_plugin.project import ABSENT, PLUGIN, Plugin
+from opcheck.pytest_plugin.project import PLUGIN, SENT, Plugin
 from opcheck.pytest_plugin.sharding import register_shard
 
 __all__ = ["cases"]
@@ -41,7 +40,7 @@ def pytest_configure(config: pytest.Config) -> None:
             from opcheck.settings import NO_SPECS
 
             raise pytest.UsageError(NO_SPECS)
-    take_apart(plugin)
+    plugin.take_arguments()
     process = getattr(config, "workerinput", {})
     if "opcheck_lifeline" in process:
         from opcheck.running.worker import Worker
@@ -54,24 +53,19 @@ def pytest_configure(config: pytest.Config) -> None:
         for kind in check_kinds().values():
             plugin.mark(kind.name, kind.claim)
     register_shard(config)
-    if config.option.opcheck_order is not None:
-        from opcheck.pytest_plugin.ordering import register_order
-
-        register_order(config)
     if not config.option.opcheck_alone:  # `opcheck run` reports them itself
         _refuse_unknown_names(plugin)
     reported = config.option.opcheck_report_json or getattr(config.option, "xmlpath", None)  # without -p no:junitxml
     if reported and not hasattr(config, "workerinput"):
-        from opcheck.pytest_plugin.header import facts
         from opcheck.report.from_pytest import register_reports
 
-        register_reports(config, facts(plugin))
+        register_reports(config, plugin.facts())
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """If pytest was given a larger folder than requested, ignore the rest of it."""
     plugin = config.stash[PLUGIN]
-    return None if not plugin.is_partial or is_requested(plugin, collection_path) else True
+    return None if not plugin.is_partial or plugin.is_requested(collection_path) else True
 
 
 def _refuse_unknown_names(plugin: Plugin) -> None:
@@ -107,6 +101,19 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
     return SpecCollector.from_parent(parent, path=file_path, nodeid=nodeid)
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Shuffle the cases if there is an order; other tests stay where they are.
+
+    Which of the cases a shard has is decided by what they are, not by where they stand.
+    """
+    order = config.stash[PLUGIN].order
+    if order is not None:
+        cases = [item for item in items if isinstance(item, CaseItem)]
+        shuffled = iter(random.Random(order).sample(cases, len(cases)))
+        items[:] = [next(shuffled) if isinstance(item, CaseItem) else item for item in items]
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Take note of the selected cases."""
@@ -130,33 +137,26 @@ def pytest_runtestloop(session: pytest.Session) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Let a worker of `opcheck run` end soon."""
+    """Let a worker of `opcheck run` end soon, and any worker say what it has counted."""
     plugin = session.config.stash.get(PLUGIN, None)
     if plugin is not None and plugin.worker is not None:
         plugin.worker.leave()
-    elif plugin is not None and plugin.left_out and hasattr(session.config, "workeroutput"):
-        session.config.workeroutput["opcheck_left_out"] = [[*rule, count] for rule, count in plugin.left_out.items()]
-    if plugin is not None and plugin.planned and hasattr(session.config, "workeroutput"):
-        session.config.workeroutput["opcheck_planned"] = list(plugin.planned)
+    if plugin is not None and hasattr(session.config, "workeroutput"):
+        session.config.workeroutput[SENT] = plugin.from_worker()
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Tell a worker of pytest-xdist which devices cannot be used, so that it need not ask."""
-    node.workerinput[ABSENT] = node.config.stash[PLUGIN].absent
+    """Tell a worker of pytest-xdist what it need not find out."""
+    node.workerinput[SENT] = node.config.stash[PLUGIN].to_worker()
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any, error: object) -> None:
-    """Take over what a worker of pytest-xdist has counted. All of them collect the same cases."""
-    output, plugin = getattr(node, "workeroutput", {}), node.config.stash[PLUGIN]
-    if "opcheck_planned" in output:
-        plugin.planned = tuple(output["opcheck_planned"])
-    counted = output.get("opcheck_left_out")
+    """Take over what a worker of pytest-xdist has counted."""
+    counted = getattr(node, "workeroutput", {}).get(SENT)
     if counted:
-        from opcheck.planning.left_out import Rule
-
-        plugin.left_out = Counter({Rule(device, reason): count for device, reason, count in counted})
+        node.config.stash[PLUGIN].take_over(counted)
 
 
 def pytest_report_collectionfinish(config: pytest.Config, items: list[pytest.Item]) -> str | None:
@@ -180,7 +180,8 @@ def pytest_runtest_makereport(
     report = yield
     if isinstance(item, CaseItem) and (report.when == "call" or not report.passed):
         report.__dict__["opcheck"] = item.record_of(report)
-        report.__dict__["opcheck_devices"] = item.config.stash[PLUGIN].news_of(item.case.device)
+        if news := item.config.stash[PLUGIN].news_of(item.case.device):
+            report.__dict__["opcheck_devices"] = news
     if isinstance(item, CaseItem) and report.sections:
         from opcheck.text import well_formed
 
@@ -217,6 +218,9 @@ BRIEF = "opcheck phase"
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say what is left out, skipped, or held to wider tolerances, and what is wrong with the reports."""
     plugin = terminalreporter.config.stash[PLUGIN]
+    if plugin.order is not None:
+        option = f"--opcheck-order={plugin.order}"
+        terminalreporter.write_line(f"opcheck: cases in a random order, which {option} gives again")
     if plugin.left_out:
         from opcheck.report.remarks import left_out_lines
 

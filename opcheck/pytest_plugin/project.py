@@ -2,31 +2,39 @@
 
 from __future__ import annotations
 
+import os
+import platform
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timezone
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from opcheck.pytest_plugin.options import overrides
+from opcheck.pytest_plugin.options import SELECTION, overrides
 from opcheck.text import digest, separated
 
 if TYPE_CHECKING:
     from opcheck.planning import Case, Selection
     from opcheck.planning.left_out import Rule
+    from opcheck.report.from_pytest import Facts
+    from opcheck.report.model import End, Header
     from opcheck.running.session import RunSession
-    from opcheck.running.worker import OwnProcess
+    from opcheck.running.worker import Worker
     from opcheck.settings import Settings
     from opcheck.spec import Library, Operator, Problem
     from opcheck.spec.device import DeviceProfile
     from opcheck.spec.load import Catalogue
 
-ABSENT = "opcheck_absent"
-"""The name under which the controlling process of pytest-xdist sends why devices cannot be used."""
+SENT = "opcheck"
+"""The name under which the controlling process and the workers of pytest-xdist send things to one another."""
+
+COMMAND = pytest.StashKey[list[str]]()
+"""The command, if it is another one than pytest's."""
 
 
 class Plugin:
@@ -34,6 +42,7 @@ class Plugin:
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
+        self.started = datetime.now(timezone.utc).isoformat(timespec="seconds")
         self.selected: dict[Path, set[str]] = {}
         """The case ids requested on the command line as FILE::ID, by file."""
         self.requested: list[Path] = []
@@ -44,19 +53,63 @@ class Plugin:
         """The operators collected so far, by id."""
         self.left_out: Counter[Rule] = Counter()
         """How many cases the rules of device profiles leave out."""
-        self._marks: dict[str, pytest.MarkDecorator] = {}
-        self._prepared: set[str] = set()
-        """The ids of the operators whose modules have been imported."""
-        self.worker: OwnProcess | None = None
-        """This process, if it is a worker of `opcheck run`."""
-        self._described_devices: set[str] = set()
         self.planned: tuple[str, str] | None = None
         """Digests of the selected cases, those of other shards included, and of their specs; None before they are
         known."""
-        self.absent: dict[str, str] = dict(getattr(config, "workerinput", {}).get(ABSENT, {}))
-        """Why devices cannot be used, by name, as other processes have found; an empty text for those that can."""
+        self.worker: Worker | None = None
+        """This process, if it is a worker of `opcheck run`."""
         self.runs_elsewhere = False
         """Whether other processes run the cases, and this one only collects them."""
+        from_controller = getattr(config, "workerinput", {}).get(SENT, {})
+        self.absent: dict[str, str] = dict(from_controller.get("absent", {}))
+        """Why devices cannot be used, by name, as other processes have found; an empty text for those that can."""
+        self.order: int | None = from_controller.get("order", config.option.opcheck_order)
+        """The number of the random order of the cases; None: they stay in that of the specs."""
+        self._marks: dict[str, pytest.MarkDecorator] = {}
+        self._prepared: set[str] = set()
+        """The ids of the operators whose modules have been imported."""
+        self._described_devices: set[str] = set()
+
+    def to_worker(self) -> dict[str, Any]:
+        """Return what a worker of pytest-xdist need not ask again, or must not draw again."""
+        return {"absent": self.absent, "order": self.order}
+
+    def from_worker(self) -> dict[str, Any]:
+        """Return what a worker of pytest-xdist has counted."""
+        return {"left_out": [[*rule, count] for rule, count in self.left_out.items()], "planned": self.planned}
+
+    def take_over(self, counted: dict[str, Any]) -> None:
+        """Take over what a worker has counted. All of them collect the same cases."""
+        from opcheck.planning.left_out import Rule
+
+        if counted["planned"]:
+            self.planned = tuple(counted["planned"])
+        if counted["left_out"]:
+            self.left_out = Counter({Rule(device, reason): count for device, reason, count in counted["left_out"]})
+
+    def take_arguments(self) -> None:
+        """Split `FILE::ID` arguments into files and case ids, and leave pytest only paths that it does not split.
+
+        Such a path may be a folder around the requested one. The rest of it is then ignored: see `is_requested`.
+        """
+        config, base = self.config, self.config.invocation_params.dir
+        for index, arg in enumerate(map(str, config.args)):
+            path = base / arg
+            if "::" in str(path) or "[" in str(path):
+                file, wanted = split_id(arg, base)
+                path = (base / file).resolve()
+                if wanted:
+                    self.selected.setdefault(path, set()).add(wanted)
+                if wanted or path.exists():
+                    config.args[index] = seen = unsplit(file, base)
+                    self.is_partial |= (base / seen).resolve() != path
+            place = path if path.exists() else base / arg.split("::")[0]
+            self.requested.append(place.resolve())
+
+    def is_requested(self, path: Path) -> bool:
+        """Tell whether a path was requested, or lies above or below one that was."""
+        here = path.resolve()
+        return any(path in (here, *here.parents) or here in path.parents for path in self.requested)
 
     @cached_property
     def settings(self) -> Settings:
@@ -167,7 +220,7 @@ class Plugin:
         Returns a mistake for each name that cannot be found.
         """
         if self._has_limits:
-            from opcheck.running.late_imports import import_what_is_late
+            from opcheck.running.process_state import import_what_is_late
 
             import_what_is_late()
         chosen = list(cases)
@@ -260,6 +313,60 @@ class Plugin:
             self._marks[name] = getattr(pytest.mark, name)
         return self._marks[name]
 
+    def facts(self) -> Facts:
+        """Return what reports ask of the run."""
+        from opcheck.report.from_pytest import Facts
+
+        return Facts(self._header, self._end, lambda: self.settings.root, lambda: self.rerun_seed)
+
+    def _end(self) -> End:
+        """Return what a run knows in the end about its selection; its cases are those of other shards."""
+        from opcheck.report.model import End
+        from opcheck.report.remarks import left_out_rows
+
+        planned, specs = self.planned or ("", "")
+        shard = self.config.pluginmanager.get_plugin("opcheck_shard")
+        others = 0 if shard is None or shard.shared is None else int(shard.shared.others)
+        return End(complete=False, cases=others, planned=planned, specs=specs, left_out=left_out_rows(self.left_out))
+
+    def _header(self) -> Header:
+        """Return the header of a run. Raises UsageError for mistakes in the settings of its project."""
+        from opcheck.report.model import Header
+        from opcheck.spec.versions import version_of
+
+        config, option = self.config, self.config.option
+        return Header(
+            opcheck=version_of("opcheck"),
+            torch=version_of("torch"),
+            python=platform.python_version(),
+            platform=f"{platform.system()} {platform.machine()}",
+            devices=[profile.name for profile in self.devices],
+            command=config.stash.get(COMMAND, ["pytest", *map(str, config.invocation_params.args)]),
+            selection=dict(self._selected_by()),
+            overrides=overrides(option),
+            engine=option.opcheck_engine or self.settings.engine,
+            seed=self.seed,
+            shard=getattr(option, "opcheck_shard", None) or "",
+            started=self.started,
+        )
+
+    def _selected_by(self) -> Iterator[tuple[str, list[str]]]:
+        """Yield the options that select cases, with their values."""
+        from opcheck.report.files import within
+
+        option, root = self.config.option, self.settings.root
+        for name in SELECTION:
+            if values := self.names(name):
+                yield name, [*values]
+        for name, key in (("k", "keyword"), ("m", "markexpr"), ("deselect", "deselect")):
+            if value := getattr(option, key, None):
+                yield name, [value] if isinstance(value, str) else [*map(str, value)]
+        if getattr(option, "lf", False):
+            yield "lf", []
+        paths = [path for path in dict.fromkeys(self.requested) if path not in self.selected]
+        cases = [f"{within(root, path)}::{name}" for path, names in self.selected.items() for name in sorted(names)]
+        yield "paths", [*(within(root, path) for path in paths), *cases]
+
 
 PLUGIN = pytest.StashKey[Plugin]()
 
@@ -277,3 +384,31 @@ def looks_like_specs(path: Path, catalogue: Catalogue) -> bool:
 
 SIGNS = (r"^\s*\[\[\s*operator\s*\]\]", r"""^\s*["']?name["']?\s*=\s*["']\w+\.""")
 """Patterns found in every spec file, but in few other TOML files."""
+
+
+def split_id(text: str, base: Path = Path()) -> tuple[str, str]:
+    """Split `FILE::ID` into the file and the id. The id is empty if `text` is only a path.
+
+    Folders may have `::` in their names: the file is the first one that exists.
+    """
+    if not (base / text).exists():
+        files = [text[: match.end() - 2] for match in re.finditer(r"\.toml::", text)]
+        for file in [file for file in files if (base / file).is_file()] or files[:1]:
+            return file, text[len(file) + 2 :]
+    return text, ""
+
+
+def unsplit(path: str, base: Path) -> str:
+    """Return a path, relative to `base`, that pytest does not split: it splits arguments at `[` and `::`.
+
+    It is the given path if possible, else the nearest folder around it.
+    """
+    if not any(sign in str(base / path) for sign in SPLIT_AT):
+        return path
+    relative = os.path.relpath(base / path, base)
+    while any(sign in relative for sign in SPLIT_AT):
+        relative = os.path.dirname(relative) or os.curdir
+    return relative
+
+
+SPLIT_AT = ("[", "::")

@@ -85,11 +85,12 @@ class Sharding:
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Send the counts to the controlling process. An empty shard is no mistake if the others have cases."""
+        is_empty = self.shared is not None and self.shared.own == 0 < self.shared.others
         if self.shared is not None and hasattr(session.config, "workeroutput"):
             session.config.workeroutput[SENT] = [self.refused, *self.shared]
         elif self.refused:
             session.exitstatus = pytest.ExitCode.USAGE_ERROR
-        elif session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and self.is_empty:
+        elif session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and is_empty:
             session.exitstatus = pytest.ExitCode.OK
 
     @pytest.hookimpl(optionalhook=True)
@@ -101,11 +102,6 @@ class Sharding:
 
             self.refused, *shared = counted
             self.shared = Shared(*shared)
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether only other shards have cases."""
-        return self.shared is not None and self.shared.own == 0 and self.shared.others > 0
 
     def mistake(self, cases: Iterable[Case]) -> str:
         """Return why the durations say nothing about some cases; an empty string if they do, or there are none."""

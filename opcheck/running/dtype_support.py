@@ -18,7 +18,6 @@ from opcheck.derivatives.autodiff import pushed
 from opcheck.planning.case import Case
 from opcheck.planning.expectations import samples_to_run
 from opcheck.running.outcome import Outcome
-from opcheck.running.session import RunSession
 from opcheck.samples.cache import Cache
 from opcheck.samples.results import Untestable
 from opcheck.spec.dtypes import grouped, is_differentiable
@@ -44,20 +43,27 @@ class Support:
     """The exception of the operator."""
 
 
-def said_once(outcome: Outcome, case: Case, session: RunSession) -> Outcome:
-    """Return a bad outcome with its cause, if the dtype or the lack of a derivative is; an error is blocked by it."""
+def said_once(outcome: Outcome, context: Context, rerun: str) -> Outcome:
+    """Return a bad outcome with its cause, if the dtype or the lack of a derivative is; an error is blocked by it.
+
+    rerun: the command that runs the case, for the message.
+    """
+    case = context.case
     if outcome.outcome not in ("failed", "error", "blocked") or case.dtype not in case.claims.forward:
         return outcome
-    own = _support(case, session, case.dtype)
-    follows = case.check not in OF_NO_SAMPLE if own.answer == "refuses" else _needs_a_graph(outcome, case)
-    cause = _cause(case, session) if own.answer in ("refuses", "has no graph") and follows else ""
+    answer = _support(context, case.dtype).answer
+    if answer == "refuses":
+        follows = case.check not in OF_NO_SAMPLE
+    else:
+        follows = answer == "has no graph" and _needs_a_graph(outcome, case)
+    cause = _cause(context) if follows else ""
     if not cause:
         return outcome
-    fields = {**outcome.fields, "cause": cause}
-    message = f"{case.id}: {cause}\n\nrun just this: {session.rerun(case)}"
+    message = f"{case.id}: {cause}\n\nrun just this: {rerun}"
+    outcome = replace(outcome, message=message, fields={**outcome.fields, "cause": cause})
     if outcome.outcome == "error" and case.check != "dtypes":
-        return replace(outcome, outcome="blocked", message=message, fields={**fields, "blocked_by": "dtypes"})
-    return replace(outcome, message=message, fields=fields)
+        return replace(outcome, outcome="blocked", fields={**outcome.fields, "blocked_by": "dtypes"})
+    return outcome
 
 
 def _needs_a_graph(outcome: Outcome, case: Case) -> bool:
@@ -65,26 +71,33 @@ def _needs_a_graph(outcome: Outcome, case: Case) -> bool:
     return of_derivatives and (outcome.outcome != "failed" or case.check in OF_NO_GRAPH)
 
 
-def _cause(case: Case, session: RunSession) -> str:
+def _cause(context: Context) -> str:
     """Return what to write in the spec, and why; an empty string if the operator works in none of its dtypes."""
-    support_of = {dtype: _support(case, session, dtype) for dtype in case.claims.forward}
+    case = context.case
+    support_of = {dtype: _support(context, dtype) for dtype in case.claims.forward}
     refused = [dtype for dtype, support in support_of.items() if support.answer == "refuses"]
-    works = [dtype for dtype in support_of if dtype not in refused and support_of[dtype].answer != "unknown"]
+    works = [dtype for dtype in support_of if support_of[dtype].answer in ("works", "has no graph")]
     bare = [dtype for dtype in works if support_of[dtype].answer == "has no graph"]
     pulled = [dtype for dtype in works if dtype in case.claims.backward and dtype not in bare]
     if not works:
         return ""
     entries: dict[str, Any] = {}
     if refused or (bare and pulled):
-        kept = {} if pulled == list(filter(is_differentiable, works)) or not pulled else {"backward": grouped(pulled)}
-        entries["dtypes"] = {"forward": grouped(works), **kept, **({"exact": True} if case.claims.exact else {})}
+        dtypes: dict[str, Any] = {"forward": grouped(works)}
+        if pulled and pulled != list(filter(is_differentiable, works)):
+            dtypes["backward"] = grouped(pulled)
+        if case.claims.exact:
+            dtypes["exact"] = True
+        entries["dtypes"] = dtypes
     if bare and not pulled:
-        missing = ("backward",) if any(support_of[dtype].has_tangent for dtype in bare) else ("backward", "forward_ad")
-        entries["supports"] = dict.fromkeys(missing, False)
+        has_tangent = any(support_of[dtype].has_tangent for dtype in bare)
+        entries["supports"] = {"backward": False} if has_tangent else {"backward": False, "forward_ad": False}
     reasons = [f"it refuses {', '.join(refused)} ({support_of[refused[0]].why})"] if refused else []
     if bare:
         reasons.append("no output requires grad" + (f" in {', '.join(bare)}" if pulled else ""))
-    return f"{_place(case)}{case.operator.id}: write {_written(case, entries)}: {', and '.join(reasons)}"
+    document, span = case.operator.document, case.operator.span
+    place = f"{document.file}:{span.line}:{span.column}: " if document.text else ""
+    return f"{place}{case.operator.id}: write {_written(case, entries)}: {', and '.join(reasons)}"
 
 
 def _written(case: Case, entries: Mapping[str, Any]) -> str:
@@ -96,15 +109,10 @@ def _written(case: Case, entries: Mapping[str, Any]) -> str:
     return " and ".join(f"{key} = {render(value)}" for key, value in entries.items())
 
 
-def _place(case: Case) -> str:
-    document, span = case.operator.document, case.operator.span
-    return f"{document.file}:{span.line}:{span.column}: " if document.text else ""
-
-
-def _support(case: Case, session: RunSession, dtype: str) -> Support:
+def _support(context: Context, dtype: str) -> Support:
     """Try the function, not its variants, with each sample until one works. Empty samples show nothing."""
-    tried = replace(case, dtype=dtype, variant=case.operator.variants[0])
-    context = replace(session.context(tried, samples_to_run(tried)), cache=Cache(), requires_grad=False)
+    case = replace(context.case, dtype=dtype, variant=context.case.operator.variants[0])
+    context = replace(context, case=case, samples=samples_to_run(case), cache=Cache(), requires_grad=False)
     differentiable = dtype in case.claims.backward and case.claims.supports.backward is not False
     support = Support("unknown")
     for sample in context.samples:

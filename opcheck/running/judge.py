@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from opcheck.checks.expected import covers, kind_of
+from opcheck.checks.expected import covers, fits, kind_of
 from opcheck.checks.verdict import Verdict, cannot
 from opcheck.planning.case import Case
-from opcheck.planning.expectations import about
-from opcheck.running.expectations import causes, missed, place_of
-from opcheck.running.failures import in_common, in_order
+from opcheck.planning.expectations import about, applying, foreseen, known
 from opcheck.running.outcome import Outcome
 from opcheck.spec.claims import Expect
+from opcheck.spec.device import DeviceExpect
 
 
 def judge(case: Case, verdicts: Sequence[Verdict], rerun: str = "", engine: str = "batched") -> Outcome:
@@ -27,69 +26,187 @@ def judge(case: Case, verdicts: Sequence[Verdict], rerun: str = "", engine: str 
     engine: the name of the engine. The expectations of the case are those that hold under it.
     """
     verdicts = verdicts or [cannot(f"{case.check} gave no verdict: nothing was tested")]
-    known = case.expectations
-    met: dict[str, str] = {}
-    unexpected: list[Verdict] = []
-    for verdict in verdicts:
-        if verdict.passed:
-            continue
-        expect = next((expect for expect in (*known, *causes(case, verdict, engine)) if covers(expect, verdict)), None)
-        if expect is None:
-            unexpected.append(verdict)
-        else:
-            met.setdefault(expect.reason, verdict.title)
-    tested = [verdict for verdict in verdicts if not verdict.untested]
+    failures = [(verdict, _expecting(case, verdict, engine)) for verdict in verdicts if not verdict.passed]
+    unexpected = [verdict for verdict, expect in failures if expect is None]
     if unexpected:
-        unexpected = in_order(unexpected)
-        first = unexpected[0]
-        fields = {"sample": first.sample, **first.fields} | ({"blocked_by": first.blocked} if first.blocked else {})
-        message = _message(case, unexpected, _samples(tested), rerun)
-        outcome = Outcome.of(case, kind_of(first), first.title, message, **fields)
-        sample = next((sample for sample in case.samples if sample.name == first.sample), None)
-        return outcome if sample is None else outcome.at(sample)
+        return _failed(case, unexpected, verdicts, rerun)
+    tested = [verdict for verdict in verdicts if not verdict.untested]
     if not tested:
         why = "; ".join(dict.fromkeys(verdict.title for verdict in verdicts))
-        skipped = Outcome.of(case, "skipped", why)
-        beyond = any(verdict.out_of_reach for verdict in verdicts)
-        return replace(skipped, fields={"out_of_reach": True}) if beyond else skipped
-    too_good = [(expect, text) for expect in known if (text := missed(expect, verdicts))]
-    if too_good:
-        lines = [f"{place_of(case, expect)}: {text}" for expect, text in too_good]
+        beyond: dict[str, Any] = {"out_of_reach": True} if any(one.out_of_reach for one in verdicts) else {}
+        return Outcome.of(case, "skipped", why, **beyond)
+    unmet = [(expect, text) for expect in case.expectations if (text := _unmet(expect, verdicts))]
+    if unmet:
+        lines = [f"{_place_of(case, expect)}: {text}" for expect, text in unmet]
         lines.append("take the expectation out there, or narrow it")
-        return Outcome.of(case, "xpassed", too_good[0][1], "\n".join(lines))
-    if met:
-        return Outcome.of(case, "xfailed", "; ".join(met), next(iter(met.values())))
-    remarks = {str(verdict.sample): verdict.title for verdict in tested if verdict.title}
-    parts = {str(verdict.sample): verdict.fields["jacobian"] for verdict in tested if "jacobian" in verdict.fields}
+        return Outcome.of(case, "xpassed", unmet[0][1], "\n".join(lines))
+    if failures:
+        reasons = dict.fromkeys(expect.reason for _, expect in failures if expect is not None)
+        return Outcome.of(case, "xfailed", "; ".join(reasons), failures[0][0].title)
     derived = Counter[str]()
     for verdict in tested:
         derived.update(verdict.fields.get("derived", {}))
-    about: dict[str, Any] = {"warnings": remarks, "jacobian": parts, "derived": dict(derived)}
-    return Outcome.of(case, "passed", **{name: value for name, value in about.items() if value})
+    fields: dict[str, Any] = {
+        "warnings": {str(verdict.sample): verdict.title for verdict in tested if verdict.title},
+        "jacobian": {str(one.sample): one.fields["jacobian"] for one in tested if "jacobian" in one.fields},
+        "derived": dict(derived),
+    }
+    return Outcome.of(case, "passed", **{name: value for name, value in fields.items() if value})
 
 
-def _samples(verdicts: Sequence[Verdict]) -> int:
-    return sum(verdict.sample is not None for verdict in verdicts)
+def expected(case: Case, outcome: Outcome) -> Outcome:
+    """Return `xfailed` for an error that the spec expects; any other outcome as it is.
+
+    For crashes, exits and time-outs. They belong to no sample: only an expectation about the whole case covers them.
+    """
+    if outcome.outcome != "error":
+        return outcome
+    for expect in case.expectations:
+        if about(expect, None) and fits(expect, "error", f"{outcome.reason}\n{outcome.message}"):
+            return replace(outcome, outcome="xfailed", reason=expect.reason, message=outcome.reason)
+    return outcome
 
 
-def _message(case: Case, failures: list[Verdict], count: int, rerun: str, most: int = 3) -> str:
+def _expecting(case: Case, verdict: Verdict, engine: str) -> Expect | None:
+    """Return the expectation that covers a failure. Whoever expects the cause of a failure expects what follows."""
+    expects = case.expectations
+    if verdict.blocked:
+        every = foreseen(known(case.operator, case.device), engine)
+        expects += applying(every, verdict.blocked, case.variant.kind, case.device.name, case.dtype)
+    return next((expect for expect in expects if covers(expect, verdict)), None)
+
+
+UNMET = {
+    "fail": "expected to fail, but holds",
+    "error": "expected to be an error, but is none",
+    "inconclusive": "expected to be inconclusive, but is not",
+}
+"""The message if nothing meets a strict expectation."""
+
+
+def _unmet(expect: Expect, verdicts: Sequence[Verdict]) -> str:
+    """Return the message that a strict expectation is not met; an empty string if it is met.
+
+    If it names samples, each of them that is tested must fail as expected; otherwise, one sample must.
+    """
+    if expect.outcome not in UNMET:
+        return ""
+    met = {verdict.sample for verdict in verdicts if not verdict.passed and covers(expect, verdict)}
+    if expect.when.sample is None:
+        return "" if met else f"{UNMET[expect.outcome]}: {expect.reason}"
+    tested = dict.fromkeys(v.sample for v in verdicts if v.applies and about(expect, v.sample))
+    names = ", ".join(str(sample) for sample in tested if sample not in met)
+    return f"sample {names} was {UNMET[expect.outcome]}: {expect.reason}" if names else ""
+
+
+def _place_of(case: Case, expect: Expect) -> str:
+    """Return where an expectation about a case stands: `file:line:column` in the spec, or in the profile."""
+    if isinstance(expect, DeviceExpect):
+        problem = expect.problem((), "")
+    else:
+        own = [index for index, one in enumerate(case.operator.spec.expect) if one is expect]
+        problem = case.operator.problem(("expect", *own), "")
+    return f"{problem.file}:{problem.line}:{problem.column}"
+
+
+def _failed(case: Case, failures: Sequence[Verdict], verdicts: Sequence[Verdict], rerun: str) -> Outcome:
+    """Return the outcome of a case with unexpected failures, at the place of the most telling one."""
+    failures = in_order(failures)
+    first, message = failures[0], _message(case, failures, verdicts, rerun)
+    cause = {"blocked_by": first.blocked} if first.blocked else {}
+    outcome = Outcome.of(
+        case, kind_of(first), first.title, message, **{"sample": first.sample, **first.fields, **cause}
+    )
+    sample = next((sample for sample in case.samples if sample.name == first.sample), None)
+    return outcome if sample is None else outcome.at(sample)
+
+
+def _message(case: Case, failures: Sequence[Verdict], verdicts: Sequence[Verdict], rerun: str, most: int = 3) -> str:
     """Return the message of a failure: each failing sample with its evidence, and the command to run it again."""
+    count = sum(verdict.sample is not None and not verdict.untested for verdict in verdicts)
     samples = [verdict for verdict in failures if verdict.sample is not None]
     what = f"{len(samples)} of {count} samples failed" if samples and count > 1 else "failed"
     parts = [f"{case.id}: {what}"]
     parts += ["\n".join(in_common(failures))] if len(failures) > 1 else []
     parts += [verdict.text() for verdict in failures[:most]]
     if len(failures) > most:
-        names = ", ".join(str(verdict.sample) for verdict in failures[most:])
-        parts.append(f"also: {names}")
+        parts.append(f"also: {', '.join(str(verdict.sample) for verdict in failures[most:])}")
     near = [expect for expect in case.expectations if any(about(expect, verdict.sample) for verdict in failures)]
-    if near:
-        parts.append("\n".join(f"the spec expects something else: {_describe(expect)}" for expect in near))
-    if rerun:
-        parts.append(f"run just this: {rerun}")
-    return "\n\n".join(part for part in parts if part)
+    parts.append("\n".join(f"the spec expects something else: {_describe(expect)}" for expect in near))
+    parts.append(f"run just this: {rerun}" if rerun else "")
+    return "\n\n".join(filter(None, parts))
 
 
 def _describe(expect: Expect) -> str:
     match = "" if expect.match is None else f" and match = {expect.match!r}"
     return f'outcome = "{expect.outcome}"{match} ({expect.reason})'
+
+
+WEIGHT = {"failed": 2, "blocked": 0}
+"""A failure tells more than what could not be tested, and that more than what follows from another failure."""
+
+PLACES = ("entries", "columns", "rows")
+"""Diagnoses that say where a derivative is wrong, but not why."""
+
+
+def in_order(failures: Sequence[Verdict]) -> list[Verdict]:
+    """Return failures with the most telling one first: a named mistake in many entries before a single number."""
+    return sorted(failures, key=_weight, reverse=True)
+
+
+def _weight(verdict: Verdict) -> tuple[int, int, int]:
+    ranks, entries = [_rank(finding) for finding in _findings(verdict)], verdict.fields.get("entries")
+    return WEIGHT.get(kind_of(verdict), 1), max(ranks, default=0), entries if isinstance(entries, int) else 0
+
+
+def _rank(finding: dict[str, Any]) -> int:
+    if finding["kind"] == "unlike" or finding["fields"].get("alone"):
+        return 0
+    return 1 if finding["kind"] in PLACES else 2
+
+
+def _findings(verdict: Verdict) -> list[dict[str, Any]]:
+    """Return the diagnosis of a verdict. The fields of other people's checks may have anything under its name."""
+    diagnosis, keys = verdict.fields.get("diagnosis"), {"kind", "text", "fields"}
+    is_one = isinstance(diagnosis, list) and all(isinstance(one, dict) and keys <= set(one) for one in diagnosis)
+    return diagnosis if is_one else []  # type: ignore[return-value]
+
+
+def in_common(failures: Sequence[Verdict]) -> Iterator[str]:
+    """Yield a line for each diagnosis that several samples share.
+
+    A factor need not be the same number in each: it may be the size of something in all of them. If it is neither, that
+    is said as well, since a single sample would suggest a constant.
+    """
+    diagnosed = [findings for findings in map(_findings, failures) if findings]
+    shared_by: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for own in diagnosed:
+        for finding in own:
+            place = finding["text"].partition(": ")[0]
+            shared_by.setdefault((finding["kind"], place), []).append(finding)
+    for (kind, place), findings in shared_by.items():
+        if len(findings) == 1 or kind == "unlike":
+            continue
+        says = {finding["text"].removeprefix(f"{place}: ").removesuffix(ALONE) for finding in findings}
+        shared = _shared_factor(findings) if kind == "factor" else says.pop() if len(says) == 1 else ""
+        if shared:
+            yield f"in {len(findings)} of {len(diagnosed)} samples: {place}: {shared}"
+
+
+ALONE = ", as far as a single number tells"
+
+
+def _shared_factor(findings: Sequence[dict[str, Any]]) -> str:
+    several = [finding["fields"] for finding in findings]
+    what, factors = several[0]["what"], [fields["factor"] for fields in several]
+    shared = set.intersection(*({*fields["sizes"], *fields["elements"]} for fields in several))
+    if all(factor == factors[0] for factor in factors):
+        return f"the {what} is {_number(factors[0])} times what it should be"
+    if shared:
+        way = "divided" if all(abs(factor) < 1 for factor in factors) else "multiplied"
+        return f"the {what} is {way} by the {' or the '.join(sorted(shared))}"
+    return f"the factor is no constant: {', '.join(map(_number, factors))}"
+
+
+def _number(factor: Any) -> str:
+    return f"{complex(*factor):.4g}" if isinstance(factor, (list, tuple)) else f"{factor:.4g}"

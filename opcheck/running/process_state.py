@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field, fields, replace
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import lru_cache, partial
 from typing import Any
 
 import torch
@@ -22,88 +22,27 @@ from opcheck.devices.hooks import device_module
 MOST_LEFT = 100
 """The most open contexts of one kind to close."""
 
+State = dict[str, Any]
+"""The values of settings, by name."""
+
 
 @dataclass(frozen=True)
-class ProcessState:
-    """The settings of the process."""
+class Setting:
+    """A setting of the process."""
 
-    grad_mode: bool
-    inference_mode: bool
-    default_dtype: torch.dtype
-    default_device: torch.device
-    threads: int
-    deterministic: bool
-    deterministic_warns_only: bool
-    anomaly_mode: bool
-    anomaly_checks_nan: bool
-    matmul_precision: str
-    warn_always: bool
-    autocast: tuple[tuple[str, bool], ...]
-    """Whether autocast is on, by device type: for the CPU and for the device of the case."""
-    recursion_limit: int
+    name: str
+    read: Callable[[], Any]
+    write: Callable[[Any], object]
+    needed: Any = None
+    """The value that every case needs; None: the one that the process has had."""
 
-    @classmethod
-    def read(cls, device: str = "cpu") -> ProcessState:
-        """Return the current settings.
 
-        device: the device string whose autocast setting to include.
-        """
-        return cls(
-            torch.is_grad_enabled(),
-            torch.is_inference_mode_enabled(),
-            torch.get_default_dtype(),
-            torch.get_default_device(),
-            torch.get_num_threads(),
-            torch.are_deterministic_algorithms_enabled(),
-            torch.is_deterministic_algorithms_warn_only_enabled(),
-            torch.is_anomaly_enabled(),
-            torch.is_anomaly_check_nan_enabled(),
-            torch.get_float32_matmul_precision(),
-            torch.is_warn_always_enabled(),
-            tuple((kind, torch.is_autocast_enabled(kind)) for kind in _kinds(device)),
-            sys.getrecursionlimit(),
-        )
+def _set_inference_mode(mode: bool) -> None:
+    _LEFT_OPEN.enter_context(torch.inference_mode(mode))
 
-    def for_cases(self) -> ProcessState:
-        """Return these settings with what every case needs: gradients on, and one thread.
 
-        Tensors are tiny: more threads would cost more time than they save.
-        """
-        return replace(self, grad_mode=True, inference_mode=False, threads=1, anomaly_mode=False)
-
-    def changes(self, now: ProcessState) -> list[str]:
-        """Return what differs now, as in "grad mode False instead of True"."""
-        if self == now:
-            return []
-        names = [item.name for item in fields(self) if getattr(self, item.name) != getattr(now, item.name)]
-        return [f"{name.replace('_', ' ')} {getattr(now, name)} instead of {getattr(self, name)}" for name in names]
-
-    def restore(self, now: ProcessState) -> None:
-        """Restore these settings, given the current ones. Equal ones are not set again."""
-        if self.inference_mode != now.inference_mode:
-            _LEFT_OPEN.enter_context(torch.inference_mode(self.inference_mode))
-            now = replace(now, grad_mode=torch.is_grad_enabled())  # inference mode changes it, too
-        if self.grad_mode != now.grad_mode:
-            torch.set_grad_enabled(self.grad_mode)
-        if self.default_dtype != now.default_dtype:
-            torch.set_default_dtype(self.default_dtype)
-        if self.default_device != now.default_device:
-            _set_default_device(self.default_device)
-        if self.threads != now.threads:
-            torch.set_num_threads(self.threads)
-        if (self.deterministic, self.deterministic_warns_only) != (now.deterministic, now.deterministic_warns_only):
-            torch.use_deterministic_algorithms(self.deterministic, warn_only=self.deterministic_warns_only)
-        if (self.anomaly_mode, self.anomaly_checks_nan) != (now.anomaly_mode, now.anomaly_checks_nan):
-            torch.autograd.set_detect_anomaly(self.anomaly_mode, self.anomaly_checks_nan)
-        if self.matmul_precision != now.matmul_precision:
-            torch.set_float32_matmul_precision(self.matmul_precision)
-        if self.warn_always != now.warn_always:
-            torch.set_warn_always(self.warn_always)
-        for (kind, enabled), current in zip(self.autocast, now.autocast, strict=True):
-            if (kind, enabled) != current:
-                torch.set_autocast_enabled(kind, enabled)
-        if self.recursion_limit != now.recursion_limit:
-            sys.setrecursionlimit(self.recursion_limit)
+_LEFT_OPEN = ExitStack()
+"""Inference mode has no setter: to restore it, another mode is entered and stays open."""
 
 
 def _set_default_device(device: torch.device) -> None:
@@ -116,58 +55,106 @@ def _set_default_device(device: torch.device) -> None:
         torch.device(device).__exit__(None, None, None)
 
 
-_LEFT_OPEN = ExitStack()
-"""Inference mode has no setter: to restore it, another mode is entered and stays open."""
+def _set_deterministic(mode: bool) -> None:
+    torch.use_deterministic_algorithms(mode, warn_only=torch.is_deterministic_algorithms_warn_only_enabled())
 
 
-@dataclass
-class Left:
-    """What a case has left changed."""
+def _set_warn_only(mode: bool) -> None:
+    torch.use_deterministic_algorithms(torch.are_deterministic_algorithms_enabled(), warn_only=mode)
 
-    changes: list[str] = field(default_factory=list)
-    """Descriptions of the settings and contexts, which have been restored."""
+
+def _set_anomaly_mode(mode: bool) -> None:
+    torch.autograd.set_detect_anomaly(mode, torch.is_anomaly_check_nan_enabled())
+
+
+def _set_anomaly_nan(mode: bool) -> None:
+    torch.autograd.set_detect_anomaly(torch.is_anomaly_enabled(), mode)
+
+
+SETTINGS = (
+    Setting("inference mode", torch.is_inference_mode_enabled, _set_inference_mode, False),  # sets the grad mode, too
+    Setting("grad mode", torch.is_grad_enabled, torch.set_grad_enabled, True),
+    Setting("default dtype", torch.get_default_dtype, torch.set_default_dtype),
+    Setting("default device", torch.get_default_device, _set_default_device),
+    # Tensors are tiny: more threads would cost more time than they save.
+    Setting("threads", torch.get_num_threads, torch.set_num_threads, 1),
+    Setting("deterministic", torch.are_deterministic_algorithms_enabled, _set_deterministic),
+    Setting("deterministic warns only", torch.is_deterministic_algorithms_warn_only_enabled, _set_warn_only),
+    Setting("anomaly mode", torch.is_anomaly_enabled, _set_anomaly_mode, False),
+    Setting("anomaly checks nan", torch.is_anomaly_check_nan_enabled, _set_anomaly_nan),
+    Setting("matmul precision", torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+    Setting("warn always", torch.is_warn_always_enabled, torch.set_warn_always),
+    Setting("recursion limit", sys.getrecursionlimit, sys.setrecursionlimit),
+)
+
+
+@lru_cache(maxsize=16)
+def _settings_on(device: str) -> tuple[Setting, ...]:
+    """Return the settings that matter to cases on a device: autocast is on or off for each kind of device."""
+    own = torch.device(device).type
+    kinds = ("cpu", own) if own != "cpu" and torch.amp.is_autocast_available(own) else ("cpu",)
+    ways = [(partial(torch.is_autocast_enabled, kind), partial(torch.set_autocast_enabled, kind)) for kind in kinds]
+    names = [f"autocast on {kind}" for kind in kinds]
+    autocast = [Setting(name, read, write, False) for name, (read, write) in zip(names, ways, strict=True)]
+    return (*SETTINGS, *autocast)
+
+
+def read(device: str = "cpu") -> State:
+    """Return the current settings that matter to cases on a device (torch's device string)."""
+    return {setting.name: setting.read() for setting in _settings_on(device)}
+
+
+def write(state: State, device: str = "cpu") -> None:
+    """Change settings to the given values. Those that have them already are not set again."""
+    for setting in _settings_on(device):
+        if setting.read() != state[setting.name]:
+            setting.write(state[setting.name])
+
+
+def for_cases(start: State, device: str = "cpu") -> State:
+    """Return the settings that cases on a device run with. start: those from before the first case."""
+    settings = _settings_on(device)
+    return {one.name: start[one.name] if one.needed is None else one.needed for one in settings}
+
+
+def changes(before: State, now: State) -> list[str]:
+    """Return what differs now, as in "grad mode False instead of True"."""
+    if before == now:
+        return []
+    return [f"{name} {now[name]} instead of {value}" for name, value in before.items() if now[name] != value]
 
 
 @contextmanager
-def put_back(neutral: ProcessState, device: str = "cpu") -> Iterator[Left]:
-    """Apply the settings `neutral` inside the context. On exit, record what has changed, and restore what was before.
+def put_back(state: State, device: str = "cpu") -> Iterator[list[str]]:
+    """Apply settings inside the context. On exit, add to the list what has changed, and restore what was before.
 
-    The states of the random number generators, on the CPU and on the device, are restored but not recorded: an operator
+    The states of the random number generators, on the CPU and on the device, are restored but not listed: an operator
     may draw numbers.
+
+    state: the settings for cases on the device.
     """
-    before, left = ProcessState.read(device), Left()
-    generators = list(_states(device))
+    left: list[str] = []
+    before, generators = read(device), list(_generators(device))
     # torch emits most warnings once per process. If warnings are errors, only the first case would fail.
-    strict = any(action == "error" for action, *_ in warnings.filters)
-    neutral = _on_device(neutral, device, strict)
-    neutral.restore(before)
+    state = {**state, "warn always": any(action == "error" for action, *_ in warnings.filters)}
+    if before != state:
+        write(state, device)
     try:
         yield left
     finally:
-        left.changes += _close_contexts()
-        now = ProcessState.read(device)
-        left.changes += neutral.changes(now)
-        before.restore(now)
-        for module, state in generators:
+        left += _close_contexts()
+        now = read(device)
+        left += changes(state, now)
+        if now != before:
+            write(before, device)
+        for module, numbers in generators:
             try:
-                module.set_rng_state(state)
+                module.set_rng_state(numbers)
             except Exception as error:  # as of a device that an operator has broken
-                left.changes.append(f"the random generator of {device} in a state that cannot be restored: {error}")
+                left.append(f"the random generator of {device} in a state that cannot be restored: {error}")
 
 
-@lru_cache(maxsize=16)
-def _on_device(neutral: ProcessState, device: str, warn_always: bool) -> ProcessState:
-    return replace(neutral, autocast=tuple((kind, False) for kind in _kinds(device)), warn_always=warn_always)
-
-
-@lru_cache(maxsize=16)
-def _kinds(device: str) -> tuple[str, ...]:
-    """Return the device types whose autocast matters to a case: the CPU and its own."""
-    own = torch.device(device).type
-    return ("cpu", own) if own != "cpu" and torch.amp.is_autocast_available(own) else ("cpu",)
-
-
-def _states(device: str) -> Iterator[tuple[Any, Any]]:
+def _generators(device: str) -> Iterator[tuple[Any, Any]]:
     """Yield the modules with the random number generators that a case may use, with their states."""
     yield torch.random, torch.random.get_rng_state()
     module = device_module(device)
@@ -176,25 +163,39 @@ def _states(device: str) -> Iterator[tuple[Any, Any]]:
             yield module, module.get_rng_state()
 
 
-def _close_contexts() -> list[str]:
-    """Close the saved-tensor hooks and the dual level that are still open. Return a description of each kind."""
-    closed = []
-    hooks = 0
-    while hooks < MOST_LEFT and not _no_hooks():
-        saved_tensors_hooks(_unchanged, _unchanged).__exit__()  # removes the innermost pair of hooks
-        hooks += 1
-    if hooks:
-        closed.append("saved-tensor hooks on")
-    if not _no_dual_level():
-        forward_ad.exit_dual_level()  # type: ignore[no-untyped-call]
-        closed.append("a dual level open")
-    return closed
+HOOKS, DUAL_LEVEL = "saved-tensor hooks on", "a dual level open"
 
 
 def open_contexts() -> list[str]:
     """Return a description of each open context that would falsify derivatives."""
-    hooks = [] if _no_hooks() else ["saved-tensor hooks on"]
-    return hooks + ([] if _no_dual_level() else ["a dual level open"])
+    contexts = []
+    try:
+        with disable_saved_tensors_hooks("asked by opcheck"):
+            pass
+    except RuntimeError:  # there are hooks
+        contexts.append(HOOKS)
+    try:
+        with forward_ad.dual_level():
+            pass
+    except RuntimeError:  # a level is open, and levels do not nest
+        contexts.append(DUAL_LEVEL)
+    return contexts
+
+
+def _close_contexts() -> list[str]:
+    """Close the contexts that are still open. Return a description of each kind."""
+    contexts = open_contexts()
+    if DUAL_LEVEL in contexts:
+        forward_ad.exit_dual_level()  # type: ignore[no-untyped-call]
+    for _ in range(MOST_LEFT):
+        if HOOKS not in contexts or HOOKS not in open_contexts():
+            break
+        saved_tensors_hooks(_unchanged, _unchanged).__exit__()  # removes the innermost pair of hooks
+    return contexts
+
+
+def _unchanged(x: Any) -> Any:
+    return x
 
 
 def transform_is_open() -> bool:
@@ -209,21 +210,17 @@ def transform_is_open() -> bool:
     return False
 
 
-def _no_hooks() -> bool:
-    try:
-        with disable_saved_tensors_hooks("asked by opcheck"):
-            return True
-    except RuntimeError:  # there are hooks
-        return False
+def import_what_is_late() -> None:
+    """Take a derivative of each kind, so that torch imports what it needs for it. Later calls take no time.
 
-
-def _no_dual_level() -> bool:
-    try:
+    A time-out, or a warning turned into an error, can interrupt an import and leave a module half initialized. Whatever
+    needs that module fails from then on. And the second or two that imports take are no case's own.
+    """
+    point, tangents = torch.zeros(2), torch.ones(3, 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of torch about its own code
         with forward_ad.dual_level():
-            return True
-    except RuntimeError:  # a level is open, and levels do not nest
-        return False
-
-
-def _unchanged(x: Any) -> Any:
-    return x
+            dual = forward_ad.make_dual(point, tangents[0])  # type: ignore[no-untyped-call]
+            (dual + 1).sin()  # a tensor and a number: imports parts of the compiler
+        torch.func.vmap(lambda tangent: torch.func.jvp(torch.sin, (point,), (tangent,)))(tangents)  # decompositions
+        torch.testing.assert_close(point, point + 0)  # torch.distributed

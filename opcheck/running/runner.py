@@ -15,15 +15,15 @@ from typing import Any
 
 import torch
 
+from opcheck.checks.base import Context
 from opcheck.checks.judging import Check, implementation
 from opcheck.checks.verdict import Verdict, fails, one_line
 from opcheck.devices.hooks import synchronize
 from opcheck.planning.case import Case
 from opcheck.planning.expectations import foreseen, reason_to_skip, samples_to_run
 from opcheck.running.dtype_support import said_once
-from opcheck.running.expectations import expected
-from opcheck.running.judge import judge
-from opcheck.running.outcome import Outcome
+from opcheck.running.judge import expected, judge
+from opcheck.running.outcome import Outcome, OutcomeKind
 from opcheck.running.process_state import open_contexts, put_back, transform_is_open
 from opcheck.running.session import RunSession
 from opcheck.samples import Unresolved
@@ -43,24 +43,26 @@ def run(case: Case, session: RunSession, limit: float | None = None) -> Outcome:
     session.cause = None
     known = foreseen(case.expectations, session.engine)
     case = case if len(known) == len(case.expectations) else replace(case, expectations=known)
-    outcome = _skipped(case, session) or _refused(case, session) or _settled(case, session, _judged(case, session))
+    rerun, wide = session.rerun(case), {}
+    outcome = _skipped(case, session)
+    if outcome is None:
+        context = session.context(case, samples_to_run(case))
+        outcome = _refused(case, session, rerun) or _settled(case, session, _judged(context, session, rerun))
+        wide = context.wide
     seconds = time.perf_counter() - start
     if limit and seconds > limit and outcome.outcome == "passed":
         reason = f"time-out: it took {seconds:.1f} s, longer than {limit:g} s, and swallowed the interrupt"
-        message = f"{case.id}: {reason}\n\nrun just this: {session.rerun(case)}"
-        outcome = expected(case, Outcome.of(case, "error", reason, message))
-    wide = {} if outcome.outcome == "skipped" else session.context(case, ()).wide
+        outcome = _error(case, reason, rerun)
     fields = {**outcome.fields, "tolerance": wide} if wide else outcome.fields
-    return replace(outcome, seconds=round(seconds, 6), rerun=session.rerun(case), fields=fields)
+    return replace(outcome, seconds=round(seconds, 6), rerun=rerun, fields=fields)
 
 
 def given_up(case: Case, session: RunSession) -> Outcome:
     """Return the outcome of a case that is not run, since others of its operator took too long on its device."""
     cause = f"{case.hazard}: two cases timed out, so that the others are not run; a selection runs them"
-    reason = "not run: two other cases of the operator timed out"
-    message = f"{case.id}: {reason}\n\nrun just this: {session.rerun(case)}"
+    reason, rerun = "not run: two other cases of the operator timed out", session.rerun(case)
     skipped = _skipped(case, session)
-    return skipped or replace(Outcome.of(case, "blocked", reason, message, cause=cause), rerun=session.rerun(case))
+    return skipped or replace(_untried(case, "blocked", reason, rerun), rerun=rerun, fields={"cause": cause})
 
 
 def _skipped(case: Case, session: RunSession) -> Outcome | None:
@@ -71,125 +73,123 @@ def _skipped(case: Case, session: RunSession) -> Outcome | None:
     return Outcome.of(case, "skipped", reason) if reason else None
 
 
-def _refused(case: Case, session: RunSession) -> Outcome | None:
+def _refused(case: Case, session: RunSession, rerun: str) -> Outcome | None:
     """Return an error if derivatives can no longer be trusted in this process; else None."""
     if session.broken_by:
         reason = f"nothing can be tested in this process since {session.broken_by} left a transform of torch.func open"
-    elif cause := session.devices.unusable_since(case.device):
+    elif session.unusable and (cause := session.unusable.get(session.device(case.device).kind)):
         reason = f"not run: the device {case.device.name} is unusable since {cause}"
-    else:
-        contexts = open_contexts()
-        if not contexts:
-            return None
+    elif contexts := open_contexts():
         reason = f"nothing can be tested with {' and '.join(contexts)}, left so before this case"
-    return Outcome.of(case, "error", reason, f"{case.id}: {reason}\n\nrun just this: {session.rerun(case)}")
+    else:
+        return None
+    return _untried(case, "error", reason, rerun)
 
 
 def _settled(case: Case, session: RunSession, outcome: Outcome) -> Outcome:
     """Return the outcome; an error if the device cannot be used any more, whatever the case has said."""
-    why = session.devices.fault_after(case.id, case.device)
-    if not why:
-        if outcome.outcome == "error":
-            session.make_room(case)
-        return outcome
-    reason = f"the device {case.device.name} is unusable since this case: {why}"
-    message = f"{case.id}: {reason}\n\nbefore that, {outcome.message or outcome.reason or outcome.outcome}"
-    return expected(case, Outcome.of(case, "error", reason, message))
+    device = session.device(case.device)
+    why = device.fault()
+    if why:
+        session.unusable.setdefault(device.kind, case.id)
+        reason = f"the device {case.device.name} is unusable since this case: {why}"
+        message = f"{case.id}: {reason}\n\nbefore that, {outcome.message or outcome.reason or outcome.outcome}"
+        return expected(case, Outcome.of(case, "error", reason, message))
+    if outcome.outcome == "error":
+        session.make_room(case)
+    return outcome
 
 
-def _judged(case: Case, session: RunSession) -> Outcome:
-    with put_back(session.neutral, session.devices.string(case.device)) as left, _distinct_interrupts() as distinct:
-        verdicts = _verdicts(case, session, distinct=distinct)
+def _judged(context: Context, session: RunSession, rerun: str) -> Outcome:
+    case, state = context.case, session.device(context.case.device).state
+    verdicts: Sequence[Verdict] | Outcome
+    with put_back(state, context.device) as left, _distinct_interrupts() as distinct:
+        try:
+            verdicts = _verdicts(context)
+        except BaseException as error:
+            _let_interrupts_pass(error, distinct)
+            verdicts = _ended(case, error, rerun)
         if transform_is_open():
             session.broken_by = case.id
-            left.changes.append("a transform of torch.func open")
-    changes = [*left.changes, *(f"{change}, by its import" for change in session.imports.get(case.operator.id, ()))]
+            left.append("a transform of torch.func open")
+    changes = [*left, *(f"{change}, by its import" for change in session.imports.get(case.operator.id, ()))]
+    effects = [f"the operator leaves {change}" for change in changes]
     if isinstance(verdicts, Outcome):
-        message = "\n".join([verdicts.message, *map(_side_effect, changes)])
-        return replace(verdicts, outcome="error", message=message) if changes else verdicts
+        message = "\n".join([verdicts.message, *effects])
+        return replace(verdicts, outcome="error", message=message) if effects else verdicts
     session.cause = next((verdict.cause for verdict in verdicts if not verdict.passed), None)
-    own = [fails(f"side effect: {_side_effect(change)}", _REMEDY) for change in changes]
-    outcome = judge(case, [*own, *verdicts], session.rerun(case), session.engine)
-    return outcome if own or not outcome.is_bad else _said_once(outcome, case, session)
-
-
-def _said_once(outcome: Outcome, case: Case, session: RunSession) -> Outcome:
-    with put_back(session.neutral, session.devices.string(case.device)), _distinct_interrupts() as distinct:
+    own = [fails(f"side effect: {effect}", "it would change the results of whatever runs next") for effect in effects]
+    outcome = judge(case, [*own, *verdicts], rerun, session.engine)
+    if own or not outcome.is_bad:
+        return outcome
+    with put_back(state, context.device), _distinct_interrupts() as distinct:
         try:
-            return said_once(outcome, case, session)
+            return said_once(outcome, context, rerun)
         except BaseException as error:
-            if isinstance(error, _Interrupted) or (isinstance(error, KeyboardInterrupt) and not distinct):
-                raise
+            _let_interrupts_pass(error, distinct)
             return outcome
 
 
-_REMEDY = "it would change the results of whatever runs next"
-
-
-def _side_effect(change: str) -> str:
-    return f"the operator leaves {change}"
-
-
-def _verdicts(case: Case, session: RunSession, *, distinct: bool) -> Sequence[Verdict] | Outcome:
-    """Return the verdicts of the check; an outcome if it ends early."""
+def _verdicts(context: Context) -> Sequence[Verdict]:
+    """Return the verdicts of the check, once the device has done what it was told to."""
+    case, device = context.case, context.device
+    with warnings.catch_warnings():
+        # They are about opcheck's own use of vmap, and what torch imports for it: users cannot act on them.
+        warnings.filterwarnings("ignore", "There is a performance drop because we have not yet implemented")
+        warnings.filterwarnings("ignore", "`torch.jit.script` is deprecated")
+        # torch's gradcheck draws cotangents from the global random number generator.
+        text = case.id + (f"@{case.base_seed}" if case.base_seed else "")
+        seed_device(zlib.crc32(text.encode()), device, case.device.seed)
+        context.operator  # noqa: B018 - resolved first, to report a wrong name as such
+        check: Check = implementation(case.kind)
+        verdicts = list(check(context))
     try:
-        with warnings.catch_warnings():
-            # They are about opcheck's own use of vmap, and what torch imports for it: users cannot act on them.
-            warnings.filterwarnings("ignore", "There is a performance drop because we have not yet implemented")
-            warnings.filterwarnings("ignore", "`torch.jit.script` is deprecated")
-            # torch's gradcheck draws cotangents from the global random number generator.
-            text = case.id + (f"@{case.base_seed}" if case.base_seed else "")
-            seed_device(zlib.crc32(text.encode()), session.devices.string(case.device), case.device.seed)
-            context = session.context(case, samples_to_run(case))
-            context.operator  # noqa: B018 - resolved first, to report a wrong name as such
-            check: Check = implementation(case.kind)
-            verdicts = list(check(context))
-        late = _late_error(case, session)
-        return verdicts if late is None else late
-    except Unresolved as error:
-        document, index = case.operator.document, case.operator.index
-        key = "target" if case.operator.spec.target else "name"
-        problem = document.problem(("operator", index, key), str(error), nearest=error.hint)
-        return Outcome.of(case, "error", str(problem), f"{case.id}: {problem}")
-    except (MemoryError, torch.OutOfMemoryError) as error:
-        reason = f"out of memory: {one_line(error)}"
-        return expected(case, Outcome.of(case, "error", reason, f"{case.id}: {reason}"))
-    except getattr(torch, "AcceleratorError", ()) as error:
-        return _device_error(case, session, error)
+        synchronize(case.device, device)  # an error that it reports late belongs to the case
+    except (MemoryError, torch.OutOfMemoryError):
+        raise
     except Exception as error:
+        raise DeviceError(error) from error
+    return verdicts
+
+
+class DeviceError(Exception):
+    """An error that a device reports late."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(one_line(error))
+
+
+def _ended(case: Case, error: BaseException, rerun: str) -> Outcome:
+    """Return the outcome of a case that an exception has ended."""
+    if isinstance(error, Unresolved):
+        key = "target" if case.operator.spec.target else "name"
+        at = ("operator", case.operator.index, key)
+        problem = case.operator.document.problem(at, str(error), nearest=error.hint)
+        return Outcome.of(case, "error", str(problem), f"{case.id}: {problem}")
+    if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
+        return _error(case, f"out of memory: {one_line(error)}", rerun)
+    if isinstance(error, (DeviceError, getattr(torch, "AcceleratorError", DeviceError))):
+        what = str(error) if isinstance(error, DeviceError) else one_line(error)
+        return _error(case, f"the device {case.device.name} reports an error: {what}", rerun)
+    if isinstance(error, Exception):
         frame = traceback.extract_tb(error.__traceback__)[-1]
         reason = f"the check itself broke: {one_line(error)}"
         where = f"at {frame.filename}:{frame.lineno}"
         return Outcome.of(case, "error", reason, f"{case.id}: {reason}\n{where}\nthis is a defect of the check")
-    except BaseException as error:  # SystemExit, KeyboardInterrupt, those of pytest: operators must not raise them
-        if isinstance(error, _Interrupted) or (isinstance(error, KeyboardInterrupt) and not distinct):
-            raise
-        return _ended(case, session, error)
+    # SystemExit, KeyboardInterrupt, those of pytest: operators must not raise them.
+    if type(error).__name__ == "Failed" and "Timeout" in str(error):  # pytest-timeout interrupts by pytest.fail()
+        return _error(case, " ".join(str(error).split()), rerun)
+    return _error(case, f"the operator ends the process: {one_line(error)}", rerun)
 
 
-def _late_error(case: Case, session: RunSession) -> Outcome | None:
-    """Wait for the device, so that an error that it reports late belongs to the case. Return the outcome if it does."""
-    try:
-        synchronize(case.device, session.devices.string(case.device))
-        return None
-    except (MemoryError, torch.OutOfMemoryError):
-        raise
-    except Exception as error:
-        return _device_error(case, session, error)
+def _error(case: Case, reason: str, rerun: str) -> Outcome:
+    """Return the outcome of a case that ends early for a reason, which the spec may expect."""
+    return expected(case, _untried(case, "error", reason, rerun))
 
 
-def _device_error(case: Case, session: RunSession, error: Exception) -> Outcome:
-    reason = f"the device {case.device.name} reports an error: {one_line(error)}"
-    message = f"{case.id}: {reason}\n\nrun just this: {session.rerun(case)}"
-    return expected(case, Outcome.of(case, "error", reason, message))
-
-
-def _ended(case: Case, session: RunSession, error: BaseException) -> Outcome:
-    # pytest-timeout interrupts a case by pytest.fail().
-    timed_out = type(error).__name__ == "Failed" and "Timeout" in str(error)
-    reason = " ".join(str(error).split()) if timed_out else f"the operator ends the process: {one_line(error)}"
-    message = f"{case.id}: {reason}\n\nrun just this: {session.rerun(case)}"
-    return expected(case, Outcome.of(case, "error", reason, message))
+def _untried(case: Case, kind: OutcomeKind, reason: str, rerun: str) -> Outcome:
+    """Return the outcome of a case without verdicts."""
+    return Outcome.of(case, kind, reason, f"{case.id}: {reason}\n\nrun just this: {rerun}")
 
 
 class _Interrupted(KeyboardInterrupt):
@@ -218,3 +218,9 @@ def _distinct_interrupts() -> Iterator[bool]:
         yield True
     finally:
         signal.signal(signal.SIGINT, handler)
+
+
+def _let_interrupts_pass(error: BaseException, distinct: bool) -> None:
+    """Raise an exception again if it is an interrupt from outside, or may be one."""
+    if isinstance(error, _Interrupted) or (isinstance(error, KeyboardInterrupt) and not distinct):
+        raise error

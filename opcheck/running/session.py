@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
+
 from opcheck.checks.base import Context
-from opcheck.devices.hooks import free_caches
-from opcheck.devices.presence import Availability
+from opcheck.devices.hooks import availability, fault, free_caches, free_memory, set_device
+from opcheck.devices.presence import Availability, ask, own_modules
 from opcheck.planning.case import Case
-from opcheck.running.device_use import DeviceUse
+from opcheck.running import process_state
 from opcheck.running.outcome import rerun_command
-from opcheck.running.process_state import ProcessState
 from opcheck.samples import Unresolved
 from opcheck.samples.cache import Cache
 from opcheck.samples.resolve import import_module, resolve_module, resolve_operator
@@ -21,6 +23,35 @@ from opcheck.spec.device import DeviceProfile
 from opcheck.spec.library import Operator, Sample
 from opcheck.spec.positions import Path as KeyPath
 from opcheck.spec.problems import Problem
+
+
+@dataclass(frozen=True)
+class DeviceUse:
+    """A device, as this process uses it."""
+
+    profile: DeviceProfile
+    availability: Availability
+    """Whether the device is present."""
+    string: str
+    """torch's device string: of several devices of a kind, the one that is this process's."""
+    option: str
+    """The option that a rerun command needs for it."""
+    state: process_state.State = field(default_factory=dict)
+    """The settings that every case starts from."""
+    room: int | None = None
+    """The bytes of its memory that a batch may take; None if the device does not tell."""
+    is_probed: bool = False
+    """Whether a tiny computation after each case shows that it still works. It did before its first case."""
+
+    @property
+    def kind(self) -> str:
+        """The kind of device: an operator that breaks one of a kind has, to this process, broken all of them."""
+        kind = torch.device(self.string).type
+        return self.profile.name if kind == "cpu" else kind
+
+    def fault(self) -> str:
+        """Return why the device fails a tiny computation; an empty string if it does not, or is not judged by it."""
+        return fault(self.profile, self.string) if self.is_probed else ""
 
 
 @dataclass
@@ -33,8 +64,12 @@ class RunSession:
     overrides: dict[str, Any] = field(default_factory=dict)
     """Tolerances and settings that take precedence over the specs: eps, atol, rtol, nondeterminism, fast_mode,
     raise_exception, jacobian."""
-    neutral: ProcessState = field(default_factory=lambda: ProcessState.read().for_cases())
-    """The process state that every case starts from."""
+    number: int | None = None
+    """Which of several processes that run cases at the same time this is; None if it is the only one."""
+    absent: Mapping[str, str] = field(default_factory=dict)
+    """Why devices cannot be used, by name, as another process has found; an empty text for those that can."""
+    callables: dict[str, Callable[..., Any]] = field(default_factory=dict)
+    """Operators passed in from Python, by path."""
     imports: dict[str, list[str]] = field(default_factory=dict)
     """What the import of an operator's modules has changed in the process, by id of the operator."""
     cache: Cache = field(default_factory=Cache)
@@ -43,10 +78,10 @@ class RunSession:
     """The exception behind the failure of the last case, for debuggers."""
     broken_by: str = ""
     """The id of a case that has changed something that cannot be restored; empty if there is none."""
-    callables: dict[str, Callable[..., Any]] = field(default_factory=dict)
-    """Operators passed in from Python, by path."""
-    devices: DeviceUse = field(default_factory=DeviceUse)
-    """The devices that cases run on."""
+    unusable: dict[str, str] = field(default_factory=dict)
+    """The id of the case since which nothing works on a kind of device, by the kind."""
+    _start: process_state.State = field(default_factory=process_state.read)
+    _devices: dict[str, DeviceUse] = field(default_factory=dict)
 
     @classmethod
     def start(
@@ -67,10 +102,9 @@ class RunSession:
         absent: why devices cannot be used, by name, as other processes have found. Others are asked about the rest.
         """
         if own_process:
-            ProcessState.read().for_cases().restore(ProcessState.read())
+            process_state.write(process_state.for_cases(process_state.read()))
         settings.put_on_path()
-        devices = DeviceUse(number, absent=absent or {}, settings=settings)
-        return cls(settings, engine or settings.engine, overrides, devices=devices)
+        return cls(settings, engine or settings.engine, overrides, number, absent or {})
 
     def prepare(self, operators: Iterable[Operator], devices: Iterable[DeviceProfile] = ()) -> list[Problem]:
         """Import the modules that operators, their variants and aliases are defined in, before any case runs.
@@ -82,47 +116,74 @@ class RunSession:
         are tested together. Returns a mistake for each name that cannot be found.
         """
         for device in devices:
-            self.availability(device)
+            self.device(device)
         problems = []
         for operator in operators:
-            before = ProcessState.read()
+            before = process_state.read()
             problems += unresolved(operator, self.settings)
-            now = ProcessState.read()
-            if now != before:
-                self.imports[operator.id] = before.changes(now)
-                before.restore(now)
+            changes = process_state.changes(before, process_state.read())
+            if changes:
+                self.imports[operator.id] = changes
+                process_state.write(before)
         return problems
+
+    def device(self, profile: DeviceProfile) -> DeviceUse:
+        """Return a device as this process uses it. The first call asks torch whether it is present.
+
+        What another process has not imported yet, it imports first: this one would go down with it.
+        """
+        if profile.name not in self._devices:
+            self._devices[profile.name] = self._begin(profile)
+        return self._devices[profile.name]
+
+    def _begin(self, profile: DeviceProfile) -> DeviceUse:
+        why, string, option = self.absent.get(profile.name), profile.device_string, self.settings.option_for(profile)
+        if why is None and not all(module in sys.modules for module in own_modules(profile)):
+            why = ask([profile], self.settings)[profile.name].reason
+        answer = Availability(False, why) if why else availability(profile)
+        if not answer.present:
+            return DeviceUse(profile, answer, string, option)
+        device = torch.device(string)
+        if self.number is not None and answer.count > 1 and device.type != "cpu" and device.index is None:
+            string = f"{string}:{self.number % answer.count}"
+            set_device(string)  # operators may make tensors, or launch kernels, on the current device
+        free = free_memory(string)
+        room = None if free is None else max(free // 4, 1)
+        is_plain = profile.synchronize is None and device.type == "cpu"  # it reports each error at once
+        is_probed = not is_plain and not fault(profile, string)
+        state = process_state.for_cases(self._start, string)
+        return DeviceUse(profile, answer, string, option, state, room, is_probed)
+
+    def availability(self, profile: DeviceProfile) -> Availability:
+        """Return whether a device is present. Asks torch once per device."""
+        return self.device(profile).availability
 
     def context(self, case: Case, samples: tuple[Sample, ...]) -> Context:
         """Return the context that the check of a case runs in."""
-        device = self.devices.string(case.device)
+        device = self.device(case.device)
         return Context(
-            case, self.settings, samples, device, self.overrides, self.cache, callables=self.callables,
-            room=self.devices.room(case.device), by_torch=self.engine == "torch",
+            case, self.settings, samples, device.string, self.overrides, self.cache, callables=self.callables,
+            room=device.room, by_torch=self.engine == "torch",
         )  # fmt: skip
 
     def rerun(self, case: Case) -> str:
         """Return the command that runs a case alone."""
         engine = "" if self.engine == self.settings.engine else self.engine
         seed = case.base_seed if case.base_seed or self.settings.seed else None
-        options = self.settings.option_for(case.device)
+        options = self.device(case.device).option
         derive = self.overrides.get("derive")
         options = f"--derive {derive} {options}".strip() if derive and case.kind.derives else options
         return rerun_command(case.operator.document.file, case.id, engine, seed, options)
 
-    def availability(self, device: DeviceProfile) -> Availability:
-        """Return whether a device is present. Asks torch once per device."""
-        return self.devices.availability(device)
-
     def make_room(self, case: Case) -> None:
         """Free what torch, and this session, keep in the memory of the device of a case. It may be full."""
         self.cache = Cache()
-        free_caches(self.devices.string(case.device))
+        free_caches(self.device(case.device).string)
 
     @property
     def lost_to(self) -> str:
         """The id of the case that this process cannot recover from; empty if there is none."""
-        return self.broken_by or next(iter(self.devices.unusable.values()), "")
+        return self.broken_by or next(iter(self.unusable.values()), "")
 
 
 def unresolved(operator: Operator, settings: Settings) -> list[Problem]:

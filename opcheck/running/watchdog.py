@@ -1,17 +1,85 @@
-"""Watches worker processes: kills those that use too much memory, and finds out why a worker has ended."""
+"""Watches worker processes: kills those that use too much memory, and finds out why a worker has ended.
+
+A worker says in a file, its lifeline, what it does, which can be read when it no longer answers.
+"""
 
 from __future__ import annotations
 
+import faulthandler
+import json
 import os
+import re
 import signal
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Literal
 
 import psutil
 
-from opcheck.running.lifeline import Sign, has_timed_out, read_output, read_sign, read_trace
+PACKAGE = Path(__file__).resolve().parent.parent
+
+Doing = Literal["starting", "case", "idle", "broken"]
+"""starting: it imports what specs name; case: it runs a case; idle: it is between cases; broken: a case has changed
+something that cannot be restored, so the process must end."""
+
+TIMED_OUT = "Timeout ("
+"""What faulthandler begins the tracebacks with that it writes before it ends a process."""
+
+
+@dataclass(frozen=True)
+class Sign:
+    """What a worker was doing when it last wrote to its file."""
+
+    pid: int
+    doing: Doing
+    what: str = ""
+    """The node id of the case that runs, or ran last; while starting, the name that is being imported."""
+    since: float = 0.0
+    """When that began, by `time.monotonic()`, which all processes of a machine share."""
+
+
+class Lifeline:
+    """The file, as the worker sees it. It writes a few bytes when a case begins and when it ends."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the files."""
+        self._file: Any = open(path, "wb")  # noqa: SIM115 - open until the process ends
+        self.trace: Any = open(path.with_suffix(".trace"), "w")  # noqa: SIM115
+        """Where tracebacks go."""
+        self.output = path.with_suffix(".out")
+        self._length = 0
+        self.say("starting")
+
+    def say(self, doing: Doing, what: str = "") -> None:
+        """Record what the process does from now on."""
+        text = json.dumps({"pid": os.getpid(), "doing": doing, "what": what, "since": time.monotonic()}).encode()
+        padded = text.ljust(self._length)
+        self._length = len(text)
+        os.pwrite(self._file.fileno(), padded, 0)
+
+    def catch_crashes(self) -> None:
+        """Let Python write a traceback if the process crashes."""
+        faulthandler.enable(file=self.trace, all_threads=False)
+
+
+class GivenUp:
+    """The operators of which no further case is run, in a file that the controlling process writes."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / "given_up"
+
+    def add(self, name: str) -> None:
+        """Run no further case of an operator on a device, which the name tells."""
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(name + "\n")
+
+    def __contains__(self, name: str) -> bool:
+        return self._path.exists() and name in self._path.read_text(encoding="utf-8").splitlines()
+
 
 PERIOD = 0.1
 """Seconds between two checks of the workers."""
@@ -64,14 +132,9 @@ class Watchdog:
         self._stopped.set()
         if self._thread.is_alive():
             self._thread.join()
-        for path in self.lifelines():
-            sign = read_sign(path)
-            if sign is not None and sign.doing == "case":
-                _kill(sign.pid)
-
-    def lifelines(self) -> list[Path]:
-        """Return the lifeline files of all workers, past ones included."""
-        return sorted(self.folder.glob("*.sign"))
+        for _, process in self._busy():
+            with suppress(psutil.Error):  # it has ended already
+                process.kill()
 
     def path_of(self, worker: str) -> Path:
         """Return the lifeline file of a worker."""
@@ -82,42 +145,32 @@ class Watchdog:
         path = self.path_of(worker)
         sign = read_sign(path)
         cause = self._killed.get(worker) or ("the process is gone" if sign is None else _ending(sign.pid))
-        sign, is_time_out = read_sign(path), has_timed_out(path)  # now that it has written all that it writes
+        sign = read_sign(path)  # now that it has written all that it writes
+        is_time_out = _text(path, ".trace").startswith(TIMED_OUT)
         if is_time_out:
             cause = f"time-out: it takes longer than {self.limits.seconds:g} s"
         if sign is not None and sign.doing == "idle":
             cause += f", before this case began, after {sign.what}" if sign.what else ", before its first case"
-        output = [read_trace(path), read_output(path)]
+        output = "\n".join(filter(None, [read_trace(path), read_output(path)]))
         took = time.monotonic() - sign.since if sign is not None and sign.doing == "case" else 0.0
-        return Death(cause, sign, "\n".join(filter(None, output)), took, is_time_out)
+        return Death(cause, sign, output, took, is_time_out)
+
+    def _busy(self) -> Iterator[tuple[str, psutil.Process]]:
+        """Yield the name and the process of each worker that runs a case."""
+        for path in self.folder.glob("*.sign"):
+            sign = read_sign(path)
+            if sign is not None and sign.doing == "case":
+                with suppress(psutil.Error):  # it has ended
+                    yield path.stem, psutil.Process(sign.pid)
 
     def _watch(self) -> None:
-        while not self._stopped.wait(PERIOD):
-            for path in self.lifelines():
-                sign = read_sign(path)
-                if sign is not None and sign.doing == "case" and path.stem not in self._killed:
-                    self._look_at(path, sign)
-
-    def _look_at(self, path: Path, sign: Sign) -> None:
         most = self.limits.memory
-        if most is not None and _resident(sign.pid) > most:
-            self._killed[path.stem] = f"out of memory: the process takes more than {most} MiB"
-            _kill(sign.pid)
-
-
-def _resident(pid: int) -> float:
-    """Return the resident memory of a process in MiB; 0 if it has ended."""
-    try:
-        return float(psutil.Process(pid).memory_info().rss) / 2**20
-    except psutil.Error:
-        return 0.0
-
-
-def _kill(pid: int) -> None:
-    try:
-        psutil.Process(pid).kill()
-    except psutil.Error:
-        return  # it has ended already
+        while most is not None and not self._stopped.wait(PERIOD):
+            for name, process in self._busy():
+                with suppress(psutil.Error):
+                    if name not in self._killed and process.memory_info().rss > most * 2**20:
+                        self._killed[name] = f"out of memory: the process takes more than {most} MiB"
+                        process.kill()
 
 
 def _ending(pid: int) -> str:
@@ -125,26 +178,60 @@ def _ending(pid: int) -> str:
     if not hasattr(os, "waitid"):  # Windows
         return "the process is gone"
     deadline = time.monotonic() + PATIENCE
-    while time.monotonic() < deadline:
+    status = None
+    while status is None and time.monotonic() < deadline:
         try:
             status = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
         except OSError:
             return "the process is gone"
-        if status is not None:
-            return _describe(status.si_code == os.CLD_EXITED, status.si_status)
-        time.sleep(0.02)
-    return "the process closed its connection"
-
-
-def _describe(exited: bool, status: int) -> str:
-    if exited:
-        return f"the process exited, with status {status}"
-    name = signal.Signals(status).name if status in signal.Signals._value2member_map_ else f"signal {status}"
-    if name == "SIGKILL":
+        if status is None:
+            time.sleep(0.02)
+    if status is None:
+        return "the process closed its connection"
+    number = status.si_status
+    if status.si_code == os.CLD_EXITED:
+        return f"the process exited, with status {number}"
+    if number == signal.SIGKILL:
         return "the process was killed (SIGKILL), as by a system that runs out of memory"
-    return f"the process crashed ({name})"
+    known = number in signal.Signals._value2member_map_
+    return f"the process crashed ({signal.Signals(number).name if known else f'signal {number}'})"
 
 
 def default_memory(workers: int) -> int:
     """Return the default memory limit of each worker, in MiB. All together get four fifths of what is available."""
     return int(psutil.virtual_memory().available * 0.8 / workers / 2**20)
+
+
+def read_sign(path: Path) -> Sign | None:
+    """Return what a worker last recorded; None if it has recorded nothing yet, or is about to."""
+    try:
+        return Sign(**json.loads(path.read_bytes()))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def read_output(path: Path, most: int = 2000) -> str:
+    """Return the end of what a worker has printed since its last case began."""
+    return _text(path, ".out", most).strip()
+
+
+def read_trace(path: Path, most: int = 20) -> str:
+    """Return the traceback that a worker has left, innermost frame first; an empty string if there is none.
+
+    It ends where opcheck calls the operator. Of several threads it is that of the one that runs the case.
+    """
+    title, *threads = re.split(r"^(?=Thread 0x)", _text(path, ".trace"), flags=re.MULTILINE)
+    own = f'File "{PACKAGE}{os.sep}'
+    thread = next((thread for thread in reversed(threads) if own in thread), threads[-1]) if threads else ""
+    lines = [line for line in (title + thread).splitlines() if line.strip()]
+    shown = [line for line in lines if not line.startswith(("Extension modules:", "Thread 0x"))]
+    end = next((index for index, line in enumerate(shown) if own in line), len(shown))
+    return "\n".join(shown[:end][:most] + (["  ..."] if end > most else []))
+
+
+def _text(path: Path, suffix: str, most: int = 0) -> str:
+    """Return a file beside a lifeline, or only its last bytes; an empty string if there is none."""
+    try:
+        return path.with_suffix(suffix).read_bytes()[-most:].decode(errors="backslashreplace")
+    except OSError:
+        return ""

@@ -1,4 +1,4 @@
-"""What a worker does to its own process, which only runs cases."""
+"""What a worker of `opcheck run` does to its own process, which only runs cases."""
 
 from __future__ import annotations
 
@@ -9,63 +9,22 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-from opcheck.running.lifeline import GivenUp, Lifeline
-
-
-class OwnProcess:
-    """This process, which only runs cases, so that its settings can be changed for good."""
-
-    def __init__(self, seconds: float | None, trace: Any) -> None:
-        """Set up the process. It ignores interrupts: the controlling process ends its workers.
-
-        seconds: how long a case may take, None: as long as it likes. trace: the file for tracebacks of longer ones.
-        """
-        self._seconds, self._trace = seconds, trace
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        gc.disable()  # what is created before the first case stays; collecting garbage would take a quarter of the time
-
-    def imports(self, what: str) -> None:
-        """Record that names in specs are being imported, since an import can end the process."""
-
-    def settle(self) -> None:
-        """Get ready for the first case. From now on, garbage is collected, except among the objects that exist."""
-        gc.freeze()
-        gc.enable()
-
-    @contextmanager
-    def busy(self, case: str, broken_by: str = "") -> Iterator[None]:
-        """Record that a case runs. The process ends with a traceback where it takes too long, even in C.
-
-        broken_by: the case that has broken this process. If there is one, the process ends, and another one takes over.
-        """
-        if broken_by:
-            os._exit(1)
-        if self._seconds:  # a thread that needs no lock of Python's, which an operator that hangs in C may hold
-            faulthandler.dump_traceback_later(self._seconds, exit=True, file=self._trace)
-        try:
-            yield
-        finally:
-            faulthandler.cancel_dump_traceback_later()
-
-    def has_given_up(self, name: str) -> bool:
-        """Tell whether no further case of an operator is to be run, on a device. name: that of both."""
-        return False
-
-    def leave(self) -> None:
-        """Make the process end soon: no garbage is collected at exit."""
-        gc.freeze()
+from opcheck.running.watchdog import GivenUp, Lifeline
 
 
-class Worker(OwnProcess):
-    """This process, as a worker of `opcheck run`, which a watchdog looks after by its lifeline file."""
+class Worker:
+    """This process, which a watchdog looks after by its lifeline file. Its settings are changed for good."""
 
     def __init__(self, lifeline: Path, seconds: float | None) -> None:
-        """Set up the process, and redirect its output."""
-        self.lifeline = Lifeline(lifeline)
-        super().__init__(seconds, self.lifeline.trace)
+        """Set up the process, and redirect its output. It ignores interrupts: the controlling process ends its workers.
+
+        seconds: how long a case may take; None: as long as it likes.
+        """
+        self.lifeline, self._seconds = Lifeline(lifeline), seconds
         self._given_up = GivenUp(lifeline.parent)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        gc.disable()  # what is created before the first case stays; collecting garbage would take a quarter of the time
         # The output of operators is not shown, but may tell why the process has ended.
         self._output = os.open(self.lifeline.output, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         for descriptor in (1, 2):
@@ -78,26 +37,37 @@ class Worker(OwnProcess):
         self.lifeline.say("starting", what)
 
     def settle(self) -> None:
-        """Get ready for the first case."""
-        super().settle()
+        """Get ready for cases. The objects that exist are never collected: this process has no second session."""
+        gc.freeze()
+        gc.enable()
         self.lifeline.say("idle")
 
     @contextmanager
     def busy(self, case: str, broken_by: str = "") -> Iterator[None]:
-        """Record that a case runs."""
+        """Record that a case runs. The process ends with a traceback where it takes too long, even in C.
+
+        broken_by: the case that has broken this process. If there is one, the process ends, and another one takes over.
+        """
         if broken_by:
             self.lifeline.say("broken", broken_by)
+            os._exit(1)
         self._forget_output()
-        with super().busy(case, broken_by):
-            self.lifeline.say("case", case)
-            try:
-                yield
-            finally:
-                self.lifeline.say("idle", case)
+        if self._seconds:  # a thread that needs no lock of Python's, which an operator that hangs in C may hold
+            faulthandler.dump_traceback_later(self._seconds, exit=True, file=self.lifeline.trace)
+        self.lifeline.say("case", case)
+        try:
+            yield
+        finally:
+            faulthandler.cancel_dump_traceback_later()
+            self.lifeline.say("idle", case)
 
     def has_given_up(self, name: str) -> bool:
         """Tell whether no further case of an operator is to be run, on a device. name: that of both."""
         return name in self._given_up
+
+    def leave(self) -> None:
+        """Make the process end soon: no garbage is collected at exit."""
+        gc.freeze()
 
     def _forget_output(self) -> None:
         if os.fstat(self._output).st_size:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from opcheck.devices import hooks
-from opcheck.devices.availability import availability
+from opcheck.devices.hooks import availability
 from opcheck.spec.device import DeviceProfile
 
 CUDA = DeviceProfile(name="cuda")

@@ -6,25 +6,27 @@ from pathlib import Path
 
 import pytest
 
-from opcheck.devices.presence import chosen_devices, holds, may_be_present
+from opcheck.devices.presence import chosen_devices, may_be_present
 from opcheck.settings import Settings
 from opcheck.spec.device import DeviceProfile, Hint
 
+HERE = Settings()
+
+
+def hinted(**signs: object) -> bool:
+    return may_be_present(DeviceProfile(name="one", hint=Hint.model_validate(signs)), HERE)
+
 
 def test_a_hint_holds_if_any_of_its_signs_is_there(tmp_path: Path) -> None:
-    assert holds(Hint(always=True))
-    assert holds(Hint(paths=(str(tmp_path / "nothing"), str(tmp_path))))
-    assert holds(Hint(module="pytest"))
-    assert not holds(Hint())
-    assert not holds(Hint(paths=(str(tmp_path / "nothing"),), module="no_such_module.at_all"))
+    assert hinted(always=True)
+    assert hinted(paths=(str(tmp_path / "nothing"), str(tmp_path)))
+    assert hinted(module="pytest")
+    assert not hinted(paths=(str(tmp_path / "nothing"),), module="no_such_module.at_all")
 
 
 @pytest.mark.parametrize("module", ["", ".", "no_such_module"])
 def test_a_hint_at_no_module_is_no_sign(module: str) -> None:
-    assert not holds(Hint(module=module, paths=("x" * 5000,)))
-
-
-HERE = Settings()
+    assert not hinted(module=module, paths=("x" * 5000,))
 
 
 def test_a_profile_without_a_hint_may_be_present_if_its_module_is_installed() -> None:

@@ -12,7 +12,6 @@ import torch
 from opcheck.checks.verdict import HOLDS, fails
 from opcheck.devices import hooks
 from opcheck.devices.presence import Availability
-from opcheck.running.device_use import DeviceUse
 from opcheck.running.runner import run
 from opcheck.running.session import RunSession
 from opcheck.settings import Settings
@@ -162,7 +161,7 @@ class TestStickyErrors:
 
     def test_a_device_that_never_did_the_computation_is_not_judged_by_it(self, tried, device, session):
         device.broken = True
-        session.devices.availability(NPU)
+        session.availability(NPU)
         device.broken = False
         assert tried(self.broken(device, HOLDS)).reason.startswith("the device npu reports an error")
         assert session.lost_to == ""
@@ -197,15 +196,14 @@ class TestSeveralDevices:
             module = SimpleNamespace(set_device=current.append, mem_get_info=lambda index: (free, free))
             monkeypatch.setattr("torch.get_device_module", lambda device: module)
             found = Availability(True, count=count)
-            monkeypatch.setattr("opcheck.running.device_use.availability", lambda profile: found)
+            monkeypatch.setattr("opcheck.running.session.availability", lambda profile: found)
             return current
 
         return pretend
 
     def string(self, number, **keys):
-        use, profile = DeviceUse(number), DeviceProfile(name=keys.pop("name", "cuda"), **keys)
-        use.availability(profile)
-        return use.string(profile)
+        profile = DeviceProfile(name=keys.pop("name", "cuda"), **keys)
+        return RunSession.start(Settings(), number=number).device(profile).string
 
     def test_processes_take_one_each_in_turn(self, several):
         current = several(2)
@@ -221,11 +219,9 @@ class TestSeveralDevices:
         assert self.string(1) == "cuda"
         assert current == []
 
-    def test_a_batch_takes_a_part_of_the_memory_that_is_free(self, several, session, case_of):
-        cuda = DeviceProfile(name="cuda")
-        case = replace(case_of(), device=cuda)
+    def test_a_batch_takes_a_part_of_the_memory_that_is_free(self, several, case_of):
+        case = replace(case_of(), device=DeviceProfile(name="cuda"))
         for free, memory in ((1 << 40, 256 << 20), (1 << 20, 1 << 18), (0, 1)):
             several(1, free)
-            session.devices = DeviceUse()
-            session.devices.availability(cuda)
+            session = RunSession.start(Settings())
             assert session.context(case, ()).coverage.memory == memory

@@ -3,7 +3,7 @@
 import pytest
 
 from opcheck.checks.verdict import Verdict, cannot
-from opcheck.running.failures import in_common, in_order
+from opcheck.running.judge import in_common, in_order
 
 
 def finding(kind, says, place="output 0 with respect to x", **fields):

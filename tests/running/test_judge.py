@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from opcheck.checks.verdict import HOLDS, Verdict, blocked, cannot, fails, inapplicable, untested
-from opcheck.running.expectations import expected
-from opcheck.running.judge import judge
+from opcheck.running.judge import expected, judge
 from opcheck.running.outcome import Outcome
 
 

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import pytest
 import torch
 
-from opcheck.running.process_state import ProcessState, put_back, transform_is_open
+from opcheck.running.process_state import changes, for_cases, put_back, read, transform_is_open
 
 
 def test_a_case_needs_gradients_and_one_thread_whatever_the_process_has():
     with torch.inference_mode(), torch.autograd.detect_anomaly(check_nan=False):
-        state = ProcessState.read().for_cases()
-    assert (state.grad_mode, state.inference_mode, state.anomaly_mode, state.threads) == (True, False, False, 1)
+        state = for_cases(read())
+    needed = {"grad mode": True, "inference mode": False, "anomaly mode": False, "threads": 1}
+    assert {name: state[name] for name in needed} == needed
 
 
 def test_states_that_are_equal_have_no_changes():
-    state = ProcessState.read()
-    assert state.changes(ProcessState.read()) == []
+    assert changes(read(), read()) == []
 
 
 def test_an_open_transform_is_noticed():
@@ -39,28 +41,51 @@ class TestGeneratorsOfOtherDevices:
         return module
 
     def test_the_one_of_the_device_is_put_back(self, module):
-        with put_back(ProcessState.read("cuda").for_cases(), "cuda:0"):
+        with put_back(for_cases(read(), "cuda:0"), "cuda:0"):
             module.state = 2
         assert module.state == 1
 
     def test_those_of_other_devices_are_left_alone(self, module):
-        with put_back(ProcessState.read().for_cases()):
+        with put_back(for_cases(read())):
             module.state = 2
         assert module.state == 2
 
     @pytest.mark.parametrize("missing", ["get_rng_state", "set_rng_state"])
     def test_a_device_may_have_none(self, module, missing):
         delattr(module, missing)
-        with put_back(ProcessState.read("cuda").for_cases(), "cuda") as left:
+        with put_back(for_cases(read(), "cuda"), "cuda") as left:
             module.state = 2
-        assert left.changes == []
+        assert left == []
 
 
 def test_a_default_device_that_was_there_before_is_put_back():
     torch.set_default_device("meta")
     try:
-        with put_back(ProcessState.read().for_cases()):
+        with put_back(for_cases(read())):
             torch.set_default_device("cpu")
         assert torch.get_default_device() == torch.device("meta")
     finally:
         torch.set_default_device(None)
+
+
+CODE = """
+import sys
+
+import torch
+from opcheck.running.process_state import import_what_is_late
+
+import_what_is_late()
+before = set(sys.modules)
+x = torch.ones(2, 2, dtype=torch.float64)
+with torch.autograd.forward_ad.dual_level():
+    dual = torch.autograd.forward_ad.make_dual(x, x)
+    ((dual + 1) * 2 @ x).exp().sum()
+torch.func.vmap(lambda t: torch.func.jvp(torch.log1p, (x,), (t,))[1])(torch.ones(3, 2, 2, dtype=torch.float64))
+torch.testing.assert_close(x, x + 0)
+print(sorted(name for name in set(sys.modules) - before if name.startswith(("torch", "sympy"))))
+"""
+
+
+def test_what_torch_imports_late_is_there_before_and_no_warning_is_in_the_way():
+    done = subprocess.run([sys.executable, "-W", "error", "-c", CODE], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("[]\n", "")

@@ -13,7 +13,7 @@ import torch
 from torch.autograd.graph import saved_tensors_hooks
 
 from opcheck.checks.verdict import Verdict, fails
-from opcheck.running.process_state import ProcessState, open_contexts
+from opcheck.running.process_state import open_contexts, read
 from opcheck.running.runner import run
 from opcheck.running.session import RunSession
 from opcheck.settings import Settings
@@ -290,7 +290,7 @@ class TestSideEffects:
             (lambda: torch.autograd.set_detect_anomaly(True), "anomaly mode True instead of False"),
             (lambda: torch.autograd.set_detect_anomaly(False, check_nan=False), "anomaly checks nan False"),
             (lambda: torch.set_float32_matmul_precision("medium"), "matmul precision medium instead of highest"),
-            (lambda: torch.set_autocast_enabled("cpu", True), "autocast (('cpu', True),) instead of (('cpu', False),)"),
+            (lambda: torch.set_autocast_enabled("cpu", True), "autocast on cpu True instead of False"),
             (lambda: sys.setrecursionlimit(5000), f"recursion limit 5000 instead of {sys.getrecursionlimit()}"),
             (lambda: entered(saved_tensors_hooks(lambda x: x, lambda x: x)), "saved-tensor hooks on"),
             (lambda: entered(entered_twice()), "saved-tensor hooks on"),
@@ -302,11 +302,11 @@ class TestSideEffects:
             leave()
             return [Verdict(True)]
 
-        before = ProcessState.read()
+        before = read()
         outcome = checked_by(check)
         assert outcome.outcome == "failed"
         assert f"side effect: the operator leaves {told}" in outcome.message
-        assert ProcessState.read() == before
+        assert read() == before
         assert open_contexts() == []
         assert checked_by(lambda context: [Verdict(True)]).outcome == "passed"
 

@@ -10,8 +10,7 @@ import time
 import psutil
 import pytest
 
-from opcheck.running.lifeline import Lifeline, read_output, read_sign, read_trace
-from opcheck.running.watchdog import Limits, Watchdog, default_memory
+from opcheck.running.watchdog import Lifeline, Limits, Watchdog, default_memory, read_output, read_sign, read_trace
 
 
 @pytest.fixture
@@ -185,7 +184,7 @@ class TestLifeline:
         assert read_sign(tmp_path / "gw1.sign") is None
 
     def test_a_traceback_is_cut_where_opcheck_called(self, tmp_path):
-        from opcheck.running.lifeline import PACKAGE
+        from opcheck.running.watchdog import PACKAGE
 
         trace = (
             f'Fatal\n  File "mine.py", line 3 in mine\n  File "{PACKAGE}/run/runner.py", line 1 in run\n  File "x"\n'
@@ -198,7 +197,7 @@ class TestLifeline:
         code = f"""
 import os, threading, time
 from pathlib import Path
-from opcheck.running.lifeline import Lifeline
+from opcheck.running.watchdog import Lifeline
 def beside(): time.sleep(60)
 def mine(): os.abort()
 threading.Thread(target=beside, daemon=True).start()
