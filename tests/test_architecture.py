@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parent.parent
 TEXT = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
 WALK = TEXT[TEXT.index("## A walk") : TEXT.index("## What lives where")]
@@ -69,6 +71,8 @@ def test_its_layers_are_those_that_are_guarded():
     assert shown == [name for name in guarded if name != "__main__"]
 
 
-def test_files_that_it_names_exist():
-    for name in set(re.findall(r"`((?:\w+/)+\w+\.\w+)(?::[\w.]+)?`", TEXT)):
+@pytest.mark.parametrize("document", ["ARCHITECTURE.md", "docs/decisions.md"])
+def test_files_that_it_names_exist(document):
+    text = (ROOT / document).read_text(encoding="utf-8")
+    for name in set(re.findall(r"`((?:\w+/)+\w+\.\w+)(?::[\w.]+)?`", text)):
         assert (ROOT / name).exists() or (ROOT / "opcheck" / name).exists(), name
