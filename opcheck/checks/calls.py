@@ -166,7 +166,8 @@ Row = tuple[str, Tensor, Tensor]
 def relation(rows: Callable[[Subject, Result], Iterable[Row | Verdict]]) -> PerSample:
     """Make a check of a function that yields rows for a sample, given what an ordinary call gives.
 
-    The first row that does not hold counts. Verdicts may stand among rows; one that nothing can be compared is the last.
+    The first row that does not hold counts. Verdicts may stand among rows: one that says that nothing can be compared
+    is the last.
     """
 
     def judge(subject: Subject) -> Verdict:
@@ -187,7 +188,9 @@ def both(where: str, got: Result, expected: Result) -> tuple[Row, Row]:
     )
 
 
-def at_once(subject: Subject, together: Callable[[], Iterable[Row]], each: Callable[[], Iterable[Row]]) -> Iterator[Row]:
+def at_once(
+    subject: Subject, together: Callable[[], Iterable[Row]], each: Callable[[], Iterable[Row]]
+) -> Iterator[Row]:
     """Yield nothing if several variations hold together, as usual; else each of them, and then all together.
 
     Raises what they raise.

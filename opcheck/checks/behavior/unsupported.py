@@ -12,9 +12,9 @@ from typing import Literal
 import torch
 
 from opcheck.checks.base import Context, Subject
+from opcheck.checks.calls import tried
 from opcheck.checks.judging import answer, implementation, prepared, too_coarse, with_sample
 from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, inapplicable, one_line, remedy, untested
-from opcheck.derivatives import NO_REFUSAL
 from opcheck.derivatives.autodiff import pushed
 from opcheck.planning.kinds import check_kinds
 from opcheck.spec.check import CheckKind
@@ -97,25 +97,22 @@ def _answer(feature: str, subject: Subject) -> tuple[Answer, Verdict]:
     """Return what the operator does, and the verdict of the check that says so."""
     if not applies(feature, subject):
         return "silent", untested(f"the sample shows nothing about {feature}")
-    tested = subject
-    if feature == "backward" and isinstance(subject.supports.backward, tuple):
-        try:
-            tested = _of_others(subject)
-        except NO_REFUSAL:
-            raise
-        except Exception as error:
-            return "refused", fails(one_line(error))
-        if not tested.leaves or not all(leaf.numel() for leaf in tested.leaves):
-            return "silent", untested("no argument is left out of supports.backward here")
     kind = check_of(feature)
-    if feature == "backward" and not _has_graph(tested):
-        return "refused", fails("no output requires grad")
-    if feature == "forward_ad" and subject.supports.backward is False and not _has_tangents(subject):
-        return "refused", fails("no output has a tangent")
     # A refusal is no matter of opinion: torch's own gradcheck cannot even ask for all features.
     own = replace(subject.context.under(kind.name), by_torch=False)
-    # The inputs of the sample are those that nobody has written to.
-    tested = own.subject(subject.sample) if tested is subject else replace(tested, context=own)
+    tested = own.subject(subject.sample)  # with inputs that nobody has written to
+    if feature == "backward" and isinstance(subject.supports.backward, tuple):
+        others = tried(lambda: _of_others(tested))
+        if isinstance(others, Exception):
+            return "refused", fails(one_line(others))
+        if not others.leaves or not all(leaf.numel() for leaf in others.leaves):
+            return "silent", untested("no argument is left out of supports.backward here")
+        tested = others
+    # If these raise, the check says what is wrong.
+    if feature == "backward" and tried(lambda: tested.differentiable_outputs) == ():
+        return "refused", fails("no output requires grad")
+    if feature == "forward_ad" and subject.supports.backward is False and tried(lambda: _has_tangents(tested)) is False:
+        return "refused", fails("no output has a tangent")
     verdict = answer(tested, implementation(kind).judge)
     return _meaning(kind, verdict), verdict
 
@@ -144,21 +141,7 @@ def _of_others(subject: Subject) -> Subject:
     return subject.at(subject.context.realize(subject.sample, wrt=lambda path: not chosen(path)))
 
 
-def _has_graph(subject: Subject) -> bool:
-    try:
-        return bool(subject.differentiable_outputs)
-    except NO_REFUSAL:
-        raise
-    except Exception:
-        return True  # the check says what is wrong
-
-
 def _has_tangents(subject: Subject) -> bool:
     leaves = [leaf.detach() for leaf in subject.leaves]
-    try:
-        _, tangents = pushed(subject.function, leaves, [torch.ones_like(leaf) for leaf in leaves])
-    except NO_REFUSAL:
-        raise
-    except Exception:
-        return True  # the check says what is wrong
+    _, tangents = pushed(subject.function, leaves, [torch.ones_like(leaf) for leaf in leaves])
     return any(tangent is not None for tangent in tangents)
