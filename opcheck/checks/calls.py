@@ -134,13 +134,15 @@ class Result:
     """The outputs of a floating or complex dtype, of shape (M,)."""
     gradient: Tensor
     """The gradients of all leaves, of shape (N,); empty where no backward pass is claimed."""
+    has_graph: bool
+    """Whether any output has a backward pass."""
 
 
 def result(subject: Subject, call: Call | None = None) -> Result:
     """Return what a call gives: by default a new one, at copies of the leaves."""
     own = Call.of(subject) if call is None else call
     values = own.values
-    return Result(values, own.gradient() if subject.supports.backward else values.new_zeros(0))
+    return Result(values, own.gradient() if subject.supports.backward else values.new_zeros(0), own.has_graph)
 
 
 def ordinary(subject: Subject) -> Result:

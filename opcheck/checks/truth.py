@@ -22,6 +22,7 @@ from opcheck.checks.verdict import HOLDS, Verdict
 from opcheck.derivatives.coordinates import real_size
 from opcheck.derivatives.rounding import Computation, Moved
 from opcheck.samples import Inputs
+from opcheck.samples.inputs import mapped
 from opcheck.samples.outputs import differentiable
 from opcheck.spec.dtypes import double_of, finer_than
 
@@ -47,10 +48,9 @@ class Truth:
         """
 
         def at(move: Moved) -> T:
-            inputs = _moved(self.subject.inputs, move)
-            return call(
-                replace(self.subject, inputs=inputs, function=replace(self.subject.function, inputs=inputs)), move
-            )
+            own = self.subject
+            inputs = _moved(own.inputs, move)
+            return call(Subject(own.context, own.sample, inputs, replace(own.function, inputs=inputs)), move)
 
         terms = sum(map(real_size, self.subject.inputs.tensors()))
         return Computation(at, self.subject.context.dtype, terms, 2 if self.is_rounded else 1)
@@ -62,7 +62,8 @@ def _moved(inputs: Inputs, move: Moved) -> Inputs:
     def changed(item: object) -> object:
         return move(item) if isinstance(item, Tensor) else item
 
-    return replace(inputs.changed(changed), leaves=tuple(map(move, inputs.leaves)))
+    args, kwargs = mapped(changed, inputs.args), mapped(changed, inputs.kwargs)
+    return Inputs(args, kwargs, tuple(map(move, inputs.leaves)), inputs.slots)
 
 
 def truth_of(subject: Subject) -> Truth | None:
@@ -99,13 +100,17 @@ def _in_dtype(subject: Subject, dtype: str, where: str = "", context: Context | 
     """Return the operator in a finer dtype. The checks of a sample share its inputs."""
     own = context or subject.context
     inputs = subject.memo.once(("finer", dtype, where), lambda: own.realize(subject.sample, finer=dtype))
-    return Truth(f"the operator in {dtype}{where}", replace(subject, context=own).at(inputs))
+    return Truth(f"the operator in {dtype}{where}", _at(own, subject, inputs))
 
 
 def on_cpu(subject: Subject) -> Truth:
     """Return the operator on the CPU, in the dtype of the case. Passes on the exceptions of making the tensors."""
-    there = replace(subject, context=subject.context.on_cpu)
-    return Truth("the operator on the CPU", there.at(there.context.realize(subject.sample)), is_rounded=True)
+    own = subject.context.on_cpu
+    return Truth("the operator on the CPU", _at(own, subject, own.realize(subject.sample)), is_rounded=True)
+
+
+def _at(context: Context, subject: Subject, inputs: Inputs) -> Subject:
+    return Subject(context, subject.sample, inputs, context.function(subject.sample, inputs))
 
 
 def by_reference(subject: Subject, inputs: Inputs, how: str = "") -> Truth:

@@ -97,7 +97,7 @@ def _result_in(subject: Subject, *surroundings: Surroundings, recorded: bool = F
         if recorded and subject.supports.backward and subject.supports.second_order:
             values, gradient = call.values, tried(lambda: call.gradient(create_graph=True))
             if isinstance(gradient, Tensor):
-                return Result(values, gradient)
+                return Result(values, gradient, call.has_graph)
         return result(subject, call)
 
 

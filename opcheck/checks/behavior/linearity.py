@@ -31,10 +31,9 @@ LARGE, SMALL = -1e3, 1e-3
 
 def rows(subject: Subject, here: Result) -> Iterator[Row | Verdict]:
     """Compare both derivatives for scaled, lazily conjugated and lazily negated vectors with those for plain ones."""
-    call = Call.of(subject)
-    if not call.has_graph:
+    if not here.has_graph:
         yield NO_GRAPH
-        return
+    call = Call.of(subject)
     yield from _linear(subject, "gradients", "cotangents", call.cotangents, call.gradient, here.gradient)
     if subject.supports.forward_ad and is_strided(subject):
         plain = tried(lambda: vector(push(subject)))

@@ -22,7 +22,7 @@ def rows(subject: Subject, here: Result) -> Iterator[Verdict]:
     """
     call, tensors = _called(subject)
     for number, (name, _) in enumerate(tensors):
-        if not call.has_graph:
+        if not here.has_graph:
             yield NO_GRAPH
         if number:
             call, tensors = _called(subject)

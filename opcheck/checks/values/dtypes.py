@@ -10,11 +10,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
-import torch
-from torch import Tensor
-
 from opcheck.checks.base import Context, Subject
-from opcheck.checks.calls import NO_GRAPH, Call, tried
+from opcheck.checks.calls import NO_GRAPH, ordinary, tried
 from opcheck.checks.judging import PerSample, too_much
 from opcheck.checks.truth import Tally, truth_of_values, values_of
 from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, one_line, remedy
@@ -78,26 +75,17 @@ def _values(subject: Subject) -> Verdict:
 def _gradients(tally: Tally, subject: Subject) -> Verdict:
     if not subject.leaves:
         return tally.untested("no tensor to differentiate with respect to")
-    outputs = tried(lambda: _pulled_back(subject))
-    if isinstance(outputs, Exception):
+    here = tried(lambda: ordinary(subject))
+    if isinstance(here, Exception):
         dtype = subject.case.dtype
-        what = f"dtypes: backward is claimed for {dtype}, but is refused: {one_line(outputs)}"
+        what = f"dtypes: backward is claimed for {dtype}, but is refused: {one_line(here.__cause__ or here)}"
         return fails(what, _take_out(dtype, "backward"), **remedy("dtypes.backward", f"-{dtype}"))
-    if not outputs:
+    if not here.has_graph:
         return tally.untested(NO_GRAPH.title)
-    if not any(output.numel() for output in outputs) or not any(leaf.numel() for leaf in subject.leaves):
+    if not here.values.numel() or not any(leaf.numel() for leaf in subject.leaves):
         return tally.untested("inputs or outputs are empty")
     tally.tested = True
     return HOLDS
-
-
-def _pulled_back(subject: Subject) -> list[Tensor]:
-    """Run the backward pass, if there is one. Return the outputs that have one. Passes on its exceptions."""
-    with torch.enable_grad():
-        call = Call.of(subject)
-    if call.has_graph:
-        call.gradients()
-    return [output for output in call.outputs if output.requires_grad]
 
 
 def _refused(context: Context, what: str) -> Verdict:
@@ -115,7 +103,7 @@ def _refused(context: Context, what: str) -> Verdict:
         try:
             if what == "forward":
                 subject.function.result(*(leaf.detach() for leaf in subject.leaves))
-            elif not _pulled_back(subject):
+            elif not ordinary(subject).has_graph:
                 return HOLDS
         except Untestable as error:
             return cannot(str(error), WHAT_IS_TESTED)
