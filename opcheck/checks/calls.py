@@ -6,10 +6,10 @@ of them: the arithmetic is the same, perhaps in another order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -23,6 +23,7 @@ from opcheck.derivatives.coordinates import largest_difference, tensors_of, vect
 from opcheck.derivatives.cotangents import probe, vectors_like
 from opcheck.derivatives.sparse import ones_like
 from opcheck.samples.outputs import differentiable
+from opcheck.samples.results import leaves_of
 
 T = TypeVar("T")
 Tensors = tuple[Tensor, ...]
@@ -109,6 +110,14 @@ def _copy(leaf: Tensor) -> Tensor:
     if leaf.layout is not torch.strided or leaf.is_contiguous() or 0 in leaf.stride() or leaf.is_conj():
         return values.clone()
     return torch.empty_strided(leaf.shape, leaf.stride(), dtype=leaf.dtype, device=leaf.device).copy_(values)
+
+
+def tensors_among(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[tuple[str, Tensor]]:
+    """Yield the tensors among the arguments of a call, with what messages call them."""
+    for index, item in (*enumerate(args), *kwargs.items()):
+        for path, part in leaves_of(item):
+            if isinstance(part, Tensor):
+                yield f"argument {index}{path}", part
 
 
 def is_strided(subject: Subject) -> bool:

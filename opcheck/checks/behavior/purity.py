@@ -8,12 +8,11 @@ import torch
 from torch import Tensor
 
 from opcheck.checks.base import Subject
-from opcheck.checks.calls import Call, copies, is_strided, push, tangents_of, tried
+from opcheck.checks.calls import Call, copies, is_strided, push, tangents_of, tensors_among, tried
 from opcheck.checks.judging import per_sample
 from opcheck.checks.verdict import HOLDS, Verdict, fails
 from opcheck.checks.watched import Watched
 from opcheck.samples.captured import captured
-from opcheck.samples.results import leaves_of
 from opcheck.text import class_of
 
 
@@ -26,13 +25,7 @@ def judge(subject: Subject) -> Iterator[Verdict]:
         subject.result  # noqa: B018 - what a call keeps is then of this sample, whichever check has called before
     inputs = subject.context.realize(subject.sample)  # new ones: those of the subject have been given to the operator
     args, kwargs = inputs.fill(leaves := copies(inputs.leaves))
-    arguments = (
-        (f"argument {index}{path}", part)
-        for index, item in (*enumerate(args), *kwargs.items())
-        for path, part in leaves_of(item)
-        if isinstance(part, Tensor)
-    )
-    watched = [Watched.of(*named) for named in (*arguments, *captured(subject.function.operator))]
+    watched = [Watched.of(*named) for named in (*tensors_among(args, kwargs), *captured(subject.function.operator))]
     outputs = subject.function.tested(subject.function.called(args, kwargs))
     yield _unchanged("forward", watched)
     call = Call(leaves, tuple(y for y in outputs if y.requires_grad))

@@ -9,10 +9,9 @@ import torch
 from torch import Tensor
 
 from opcheck.checks.base import Subject
-from opcheck.checks.calls import NO_GRAPH, Call, Result, compared, copies, relation
+from opcheck.checks.calls import NO_GRAPH, Call, Result, compared, copies, relation, tensors_among
 from opcheck.checks.verdict import Verdict, fails
 from opcheck.samples.inputs import built, parts
-from opcheck.samples.results import leaves_of
 
 
 def rows(subject: Subject, here: Result) -> Iterator[Verdict]:
@@ -47,12 +46,7 @@ def _called(subject: Subject) -> tuple[Call, list[tuple[str, Tensor]]]:
     own = {id(part) for part in parts([*slots])}  # objects may hold tensors that are not those of the call
     args, kwargs = built(slots[0]), built(slots[1])
     call = Call(leaves, subject.function.tested(subject.function.called(args, kwargs)))
-    tensors = [
-        (f"argument {index}{path}", part)
-        for index, item in (*enumerate(args), *kwargs.items())
-        for path, part in leaves_of(item)
-        if isinstance(part, Tensor) and id(part) in own
-    ]
+    tensors = [item for item in tensors_among(args, kwargs) if id(item[1]) in own]
     tensors += [(f"output {index}", output) for index, output in enumerate(call.outputs)]
     return call, [item for item in tensors if item[1].layout is torch.strided and item[1].numel()]
 
