@@ -1,8 +1,4 @@
-"""Calls of an operator, as users make them, and relations between two calls that differ in one respect.
-
-A relation yields what was varied, what the varied call gave, and what it should have given. One comparison judges all
-of them: the arithmetic is the same, perhaps in another order.
-"""
+"""Calls of an operator, as users make them: forward, a backward pass for fixed cotangents, and forward mode."""
 
 from __future__ import annotations
 
@@ -15,11 +11,10 @@ import torch
 from torch import Tensor
 
 from opcheck.checks.base import Subject
-from opcheck.checks.judging import PerSample, per_sample
-from opcheck.checks.verdict import HOLDS, Blocked, Verdict, blocked, fails, one_line, untested
+from opcheck.checks.verdict import Blocked, one_line
 from opcheck.derivatives import NO_REFUSAL
 from opcheck.derivatives.autodiff import jvp, vjp
-from opcheck.derivatives.coordinates import largest_difference, tensors_of, vector
+from opcheck.derivatives.coordinates import tensors_of, vector
 from opcheck.derivatives.cotangents import probe, vectors_like
 from opcheck.derivatives.sparse import ones_like
 from opcheck.samples.outputs import differentiable
@@ -27,12 +22,6 @@ from opcheck.samples.results import leaves_of
 
 T = TypeVar("T")
 Tensors = tuple[Tensor, ...]
-
-ROUNDING = 1e4
-"""How many rounding units two calls may differ by that do the same in another order."""
-REPEATS = 3
-"""How many ordinary calls must agree before another call is accused of giving something else."""
-NO_GRAPH = untested("no output requires grad: there is no backward pass")
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,86 +157,6 @@ def _ordinary(subject: Subject) -> Result:
     if isinstance(got, Exception):
         raise Blocked("backward", f"an ordinary backward pass raised {one_line(got)}") from got
     return got
-
-
-Row = tuple[str, Tensor, Tensor]
-"""What was varied, as in "the gradients under torch.no_grad()", what that gave, and what it should have given."""
-
-
-def relation(rows: Callable[[Subject, Result], Iterable[Row | Verdict]]) -> PerSample:
-    """Make a check of a function that yields rows for a sample, given what an ordinary call gives.
-
-    The first row that does not hold counts. Verdicts may stand among rows: one that says that nothing can be compared
-    is the last.
-    """
-
-    def judge(subject: Subject) -> Verdict:
-        for row in rows(subject, ordinary(subject)):
-            verdict = row if isinstance(row, Verdict) else compared(subject, *row)
-            if not verdict.passed or verdict.untested:
-                return verdict
-        return HOLDS
-
-    return per_sample(judge)
-
-
-def both(where: str, got: Result, expected: Result) -> tuple[Row, Row]:
-    """Return the rows about the values and the gradients of a call."""
-    return (
-        (f"the values {where}", got.values, expected.values),
-        (f"the gradients {where}", got.gradient, expected.gradient),
-    )
-
-
-def at_once(
-    subject: Subject, together: Callable[[], Iterable[Row]], each: Callable[[], Iterable[Row]]
-) -> Iterator[Row]:
-    """Yield nothing if several variations hold together, as usual; else each of them, and then all together.
-
-    Raises what they raise.
-    """
-    rows = tried(lambda: list(together()))
-    if not isinstance(rows, Exception) and not any(off_by(subject, got, expected) for _, got, expected in rows):
-        return
-    yield from each()
-    if isinstance(rows, Exception):
-        raise rows
-    yield from rows
-
-
-def compared(subject: Subject, what: str, got: Tensor, expected: Tensor) -> Verdict:
-    """Return whether a call gave what it should. If not, ordinary calls have to give the same each time.
-
-    what: as in "the gradients under torch.no_grad()".
-    """
-    off = off_by(subject, got, expected)
-    if not off:
-        return HOLDS
-    here = ordinary(subject)
-    for _ in range(REPEATS):
-        again = result(subject)
-        if off_by(subject, again.values, here.values) or off_by(subject, again.gradient, here.gradient):
-            return blocked("nondeterminism", f"{subject.check}: ordinary calls do not give the same each time")
-    return fails(f"{subject.check}: {what} differ from those of an ordinary call", f"by up to {off:.4g}")
-
-
-def off_by(subject: Subject, got: Tensor, expected: Tensor) -> float:
-    """Return by how much two vectors differ; 0 if they agree up to rounding, or up to what the spec allows two calls.
-
-    NaN agrees with NaN, and an infinity with itself.
-    """
-    if torch.equal(got, expected):
-        return 0.0
-    if got.shape != expected.shape:
-        return float("inf")
-    context = subject.context
-    finite = expected[expected.isfinite()].abs()
-    rounding = ROUNDING * torch.finfo(context.dtype).eps * (1.0 + (float(finite.max()) if finite.numel() else 0.0))
-    random = context.case.claims.tolerance("nondeterminism", context.case.dtype).nondeterminism or 0.0
-    if torch.allclose(got, expected, 0.0, max(rounding, random), equal_nan=True):
-        return 0.0
-    difference = largest_difference(got, expected)
-    return difference if difference == difference else float("inf")
 
 
 def slope(subject: Subject, direction: Tensor, step: float) -> Tensor:

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from opcheck.checks.base import Subject
-from opcheck.checks.calls import Call, Result, Row, Tensors, copies, relation, tried
+from opcheck.checks.calls import Call, Result, Tensors, copies, tried
+from opcheck.checks.relations import Row, relation
 from opcheck.checks.verdict import Verdict, fails
 from opcheck.derivatives.coordinates import parts, real_size, vector
 from opcheck.samples.outputs import differentiable

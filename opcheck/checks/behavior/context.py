@@ -17,21 +17,8 @@ import torch
 from torch import Tensor
 
 from opcheck.checks.base import Subject
-from opcheck.checks.calls import (
-    Call,
-    Result,
-    Row,
-    Tensors,
-    at_once,
-    both,
-    copies,
-    direction_of,
-    is_strided,
-    relation,
-    result,
-    slope,
-    tried,
-)
+from opcheck.checks.calls import Call, Result, Tensors, copies, direction_of, is_strided, result, slope, tried
+from opcheck.checks.relations import Row, at_once, both, relation
 from opcheck.checks.verdict import HOLDS, Verdict, fails
 from opcheck.derivatives.coordinates import vector
 

@@ -8,19 +8,8 @@ import torch
 from torch import Tensor
 
 from opcheck.checks.base import Subject
-from opcheck.checks.calls import (
-    NO_GRAPH,
-    Call,
-    Result,
-    Row,
-    Tensors,
-    at_once,
-    is_strided,
-    push,
-    relation,
-    tangents_of,
-    tried,
-)
+from opcheck.checks.calls import Call, Result, Tensors, is_strided, push, tangents_of, tried
+from opcheck.checks.relations import NO_GRAPH, Row, at_once, relation
 from opcheck.checks.verdict import Blocked, Verdict, one_line
 from opcheck.derivatives.coordinates import vector
 from opcheck.samples.memory import conjugated_view, negated_view

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator
 from torch import Tensor
 
 from opcheck.checks.base import Subject
-from opcheck.checks.calls import Call, Result, Row, copies, relation
+from opcheck.checks.calls import Call, Result, copies
+from opcheck.checks.relations import Row, relation
 from opcheck.checks.verdict import Verdict, fails
 from opcheck.derivatives.autodiff import nodes_of
 from opcheck.derivatives.coordinates import parts, real_size

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from opcheck.checks.base import Subject
-from opcheck.checks.calls import REPEATS, Call, ordinary, tried
+from opcheck.checks.calls import Call, ordinary, tried
 from opcheck.checks.jacobian.compare import compared
 from opcheck.checks.judging import per_sample
+from opcheck.checks.relations import REPEATS
 from opcheck.checks.verdict import Verdict, fails
 from opcheck.derivatives.coordinates import deviation
 

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from opcheck.checks.base import Subject
-from opcheck.checks.calls import NO_GRAPH, Call, Result, compared, copies, relation, tensors_among
+from opcheck.checks.calls import Call, Result, copies, tensors_among
+from opcheck.checks.relations import NO_GRAPH, compared, relation
 from opcheck.checks.verdict import Verdict, fails
 from opcheck.samples.inputs import built, parts
 

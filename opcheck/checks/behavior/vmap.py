@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 import torch
 from torch import Tensor
 
-from opcheck.checks.agreement import agree
 from opcheck.checks.base import Subject
 from opcheck.checks.calls import tried
 from opcheck.checks.judging import per_sample
+from opcheck.checks.relations import agree
 from opcheck.checks.verdict import HOLDS, Verdict
 
 BATCH = 2

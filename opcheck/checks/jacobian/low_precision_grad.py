@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 
 from opcheck.checks.base import Context, Subject
-from opcheck.checks.calls import NO_GRAPH, Call, Tensors, push, tried
+from opcheck.checks.calls import Call, Tensors, push, tried
 from opcheck.checks.judging import PerSample
+from opcheck.checks.relations import NO_GRAPH
 from opcheck.checks.truth import (
     Parts,
     Tally,

@@ -11,8 +11,9 @@ from dataclasses import replace
 from functools import partial
 
 from opcheck.checks.base import Context, Subject
-from opcheck.checks.calls import NO_GRAPH, ordinary, tried
+from opcheck.checks.calls import ordinary, tried
 from opcheck.checks.judging import PerSample, too_much
+from opcheck.checks.relations import NO_GRAPH
 from opcheck.checks.truth import Tally, truth_of_values, values_of
 from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, one_line, remedy
 from opcheck.derivatives import NO_REFUSAL

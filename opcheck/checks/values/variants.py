@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from opcheck.checks.agreement import agree
 from opcheck.checks.arguments import takes_out
 from opcheck.checks.base import Subject
 from opcheck.checks.judging import of_values
+from opcheck.checks.relations import agree
 from opcheck.checks.verdict import HOLDS, Verdict, fails, one_line, remedy
 from opcheck.samples import Unresolved
 from opcheck.samples.function import with_own_first
