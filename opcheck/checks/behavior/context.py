@@ -37,20 +37,20 @@ def _without_grad(subject: Subject, here: Result) -> Iterator[Row]:
 
     def inferred() -> Iterator[Row]:
         with torch.inference_mode():
-            values = tried(lambda: Call.of(subject, _recorded(subject)).values)
+            values = tried(lambda: Call.of(subject, _ordinary_leaves(subject)).values)
             if isinstance(values, Exception):  # TorchScript refuses leaves that require grad, as parameters do
-                values = Call.of(subject, [leaf.detach() for leaf in _recorded(subject)]).values
+                values = Call.of(subject, [leaf.detach() for leaf in _ordinary_leaves(subject)]).values
         yield "the values under torch.inference_mode()", values, here.values
 
     def without() -> Iterator[Row]:
         with torch.no_grad():
-            values = Call.of(subject, _recorded(subject)).values
+            values = Call.of(subject, _ordinary_leaves(subject)).values
         yield "the values under torch.no_grad()", values, here.values
 
     return at_once(subject, inferred, without)
 
 
-def _recorded(subject: Subject) -> Tensors:
+def _ordinary_leaves(subject: Subject) -> Tensors:
     """Return leaves that are ordinary tensors, as those of users are."""
     with torch.inference_mode(False):
         return copies(subject.leaves)
