@@ -76,24 +76,23 @@ def _difference(one: Tensor, other: Tensor, device: torch.device) -> str:
     """Return how a result on a device differs from that on the CPU, values aside; an empty string if it does not."""
     if one.device != device:
         return f"is on {one.device}, not on {device}"
-    for what in ("dtype", "layout", "shape"):
-        got, expected = getattr(one, what), getattr(other, what)
-        if got != expected:
-            return f"has the {what} {_text(got)}, on the CPU {_text(expected)}"
-    if _strides(one) != _strides(other):
-        return f"has the strides {list(one.stride())}, on the CPU {list(other.stride())}"
+    here, there = _attributes(one), _attributes(other)
+    for what, value in here.items():
+        if value != there[what]:
+            return f"has the {what} {value}, on the CPU {there[what]}"
     return ""
 
 
-def _text(value: object) -> str:
-    return str(list(value)) if isinstance(value, torch.Size) else str(value)
-
-
-def _strides(tensor: Tensor) -> list[int]:
-    """Return the strides that tell where elements are: those of dims with two elements or more."""
-    if tensor.layout is not torch.strided or not tensor.numel():
-        return []
-    return [stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if size > 1]
+def _attributes(tensor: Tensor) -> dict[str, object]:
+    """Return what results have in common on all devices. Strides count in dims with two elements or more."""
+    strided = tensor.layout is torch.strided and tensor.numel()
+    pairs = zip(tensor.shape, tensor.stride(), strict=True) if strided else ()
+    return {
+        "dtype": tensor.dtype,
+        "layout": tensor.layout,
+        "shape": list(tensor.shape),
+        "strides": [stride for size, stride in pairs if size > 1],
+    }
 
 
 check = of_values(judge)
