@@ -17,6 +17,7 @@ from opcheck.derivatives.autodiff import jvp, vjp
 from opcheck.derivatives.coordinates import tensors_of, vector
 from opcheck.derivatives.cotangents import probe, vectors_like
 from opcheck.derivatives.sparse import ones_like
+from opcheck.samples.memory import own
 from opcheck.samples.outputs import differentiable
 from opcheck.samples.results import leaves_of
 
@@ -35,8 +36,8 @@ class Call:
     @classmethod
     def of(cls, subject: Subject, leaves: Sequence[Tensor] | None = None) -> Call:
         """Call the operator, at copies of the leaves of the sample unless others are given."""
-        own = copies(subject.leaves) if leaves is None else tuple(leaves)
-        return cls(own, subject.function(*own))
+        at = copies(subject.leaves) if leaves is None else tuple(leaves)
+        return cls(at, subject.function(*at))
 
     @cached_property
     def outputs(self) -> Tensors:
@@ -58,8 +59,8 @@ class Call:
     def gradients(self, cotangents: Iterable[Tensor] | None = None, *, create_graph: bool = False) -> Tensors:
         """Return the gradients of all leaves by one backward pass."""
         vectors = self.cotangents if cotangents is None else cotangents
-        own = [v.to(output) for v, output in zip(vectors, self.outputs, strict=True)]
-        return vjp(self.outputs, self.leaves, own, create_graph=create_graph)
+        alike = [v.to(output) for v, output in zip(vectors, self.outputs, strict=True)]
+        return vjp(self.outputs, self.leaves, alike, create_graph=create_graph)
 
     @property
     def values(self) -> Tensor:
@@ -78,9 +79,9 @@ class Call:
 
 def push(subject: Subject, tangents: Iterable[Tensor] | None = None) -> Tensors:
     """Return the tangents of the outputs by one call in forward mode, by default for `tangents_of` the sample."""
-    leaves = [leaf.detach() for leaf in copies(subject.leaves)]
-    own = tangents_of(subject) if tangents is None else tangents
-    return differentiable(jvp(subject.function, leaves, [t.to(leaf) for t, leaf in zip(own, leaves, strict=True)]))
+    leaves = [leaf.detach() for leaf in as_they_are(subject)]
+    vectors = tangents_of(subject) if tangents is None else tangents
+    return differentiable(jvp(subject.function, leaves, [t.to(leaf) for t, leaf in zip(vectors, leaves, strict=True)]))
 
 
 def tangents_of(subject: Subject) -> Tensors:
@@ -88,8 +89,13 @@ def tangents_of(subject: Subject) -> Tensors:
     return vectors_like(subject.leaves, 1)
 
 
+def as_they_are(subject: Subject) -> Tensors:
+    """Return leaves in the memory that those of the sample have: copies, but for lazy views and expanded tensors."""
+    return tuple(map(own, subject.leaves))
+
+
 def copies(leaves: Sequence[Tensor]) -> Tensors:
-    """Return leaves of the same values in the same memory format. They require grad."""
+    """Return leaves of the same values and strides, which may be written to. They require grad."""
     return tuple(_copy(leaf).requires_grad_() for leaf in leaves)
 
 
@@ -138,9 +144,9 @@ class Result:
 
 def result(subject: Subject, call: Call | None = None) -> Result:
     """Return what a call gives: by default a new one, at copies of the leaves."""
-    own = Call.of(subject) if call is None else call
-    values = own.values
-    return Result(values, own.gradient() if subject.supports.backward else values.new_zeros(0), own.has_graph)
+    call = Call.of(subject) if call is None else call
+    values = call.values
+    return Result(values, call.gradient() if subject.supports.backward else values.new_zeros(0), call.has_graph)
 
 
 def ordinary(subject: Subject) -> Result:
@@ -152,7 +158,7 @@ def ordinary(subject: Subject) -> Result:
 
 
 def _ordinary(subject: Subject) -> Result:
-    call = Call.of(subject)
+    call = Call.of(subject, as_they_are(subject))
     got = tried(lambda: result(subject, call))
     if isinstance(got, Exception):
         raise Blocked("backward", f"an ordinary backward pass raised {one_line(got)}") from got
@@ -163,7 +169,7 @@ def slope(subject: Subject, direction: Tensor, step: float) -> Tensor:
     """Return the derivative of the outputs along a direction by central differences, of shape (M,)."""
     leaves = tuple(leaf.detach() for leaf in subject.leaves)
     point = vector(leaves)
-    above, below = (Call.of(subject, tensors_of(point + own * direction, leaves)).values for own in (step, -step))
+    above, below = (Call.of(subject, tensors_of(point + h * direction, leaves)).values for h in (step, -step))
     return (above - below) / (2 * step)
 
 

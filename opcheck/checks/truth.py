@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from opcheck.checks.base import Context, Subject
-from opcheck.checks.calls import Call, Tensors, is_strided, push, tangents_of
+from opcheck.checks.calls import Call, Tensors, as_they_are, is_strided, push, tangents_of
 from opcheck.checks.judging import nobody_tests
 from opcheck.checks.values.reference import referred
 from opcheck.checks.verdict import HOLDS, Verdict
@@ -131,7 +131,7 @@ def values_of(subject: Subject) -> Tensors:
 def first_order(subject: Subject, cotangents: Iterable[Tensor], tangents: Sequence[Tensor] = ()) -> Parts:
     """Return the outputs under test and their first derivatives. There are no tangents if none are passed."""
     with torch.enable_grad():
-        call = Call.of(subject)
+        call = Call.of(subject, as_they_are(subject))
         parts = {"outputs": call.results, "gradients": call.gradients(cotangents)}
         return parts | {"tangents": push(subject, tangents)} if tangents else parts
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from opcheck.checks.base import Context, Subject
-from opcheck.checks.calls import Call, Tensors, push, tried
+from opcheck.checks.calls import Call, Tensors, as_they_are, push, tried
 from opcheck.checks.judging import PerSample
 from opcheck.checks.relations import NO_GRAPH
 from opcheck.checks.truth import (
@@ -47,7 +47,7 @@ def _judge(tally: Tally, subject: Subject) -> Verdict:
     if truth is None:
         return _unknown(subject)
     with torch.enable_grad():
-        call = Call.of(subject)
+        call = Call.of(subject, as_they_are(subject))
     if not call.has_graph:
         return tally.untested(NO_GRAPH.title)
     outputs = [output for output in call.outputs if output.requires_grad]

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from opcheck.checks.base import Subject
-from opcheck.checks.calls import Call, Tensors, push, tried
+from opcheck.checks.calls import Call, Tensors, as_they_are, push, tried
 from opcheck.checks.judging import blamed, of_values
 from opcheck.checks.truth import Truth, first_order, forward_tangents, names_of_parts, on_cpu, values_of
 from opcheck.checks.verdict import HOLDS, Blocked, Verdict, cannot, fails, one_line
@@ -29,7 +29,7 @@ def judge(subject: Subject) -> Iterator[Verdict]:
     if not subject.leaves or subject.case.dtype not in subject.case.claims.backward:
         return
     with torch.enable_grad():
-        call = Call.of(subject)
+        call = Call.of(subject, as_they_are(subject))
     cotangents, tangents = call.cotangents, forward_tangents(subject)
 
     def gradients(own: Subject, move: Moved) -> Tensors:
