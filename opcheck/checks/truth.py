@@ -1,50 +1,59 @@
-"""Where the exact result comes from that results in a coarse dtype are compared with.
+"""Where the exact results come from that results in a coarse dtype are compared with, and first derivatives of both.
 
-From the operator itself in a finer dtype, on its own device or else on the CPU; or from its reference, for operators
-that do not know double precision, as most Triton kernels do not. The numbers of the sample are drawn in the coarse
-dtype first and then widened, so that both sides have the same ones.
+Exact results are those of the operator itself in a finer dtype, on its own device or else on the CPU; or those of its
+reference, for operators that do not know double precision, as most Triton kernels do not. The numbers of the sample are
+drawn in the coarse dtype first and then widened, so that both sides have the same ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+import torch
 from torch import Tensor
 
 from opcheck.checks.base import Context, Subject
+from opcheck.checks.calls import Call, Tensors, as_they_are, is_strided, push, tangents_of
+from opcheck.checks.judging import nobody_tests
 from opcheck.checks.values.reference import referred
+from opcheck.checks.verdict import HOLDS, Verdict
 from opcheck.derivatives.coordinates import real_size
 from opcheck.derivatives.rounding import Computation, Moved
-from opcheck.samples import Inputs, TestedFunction
+from opcheck.samples import Inputs
+from opcheck.samples.inputs import mapped
+from opcheck.samples.results import differentiable
 from opcheck.spec.dtypes import double_of, finer_than
 
 T = TypeVar("T")
+Parts = dict[str, Tensors]
+"""Results by what they are: `outputs`, `gradients` of the leaves, `tangents` of the outputs."""
 
 
 @dataclass(frozen=True)
 class Truth:
-    """A function that gives exact results, at the numbers of a sample."""
+    """An operator that gives exact results, at the numbers of a sample."""
 
     source: str
     """As in "the operator in float64 on the CPU"."""
-    inputs: Inputs
-    function: TestedFunction
+    subject: Subject
     is_rounded: bool = False
     """Whether its results are rounded like those that they are compared with."""
 
-    def computation(self, subject: Subject, call: Callable[[TestedFunction, Moved], T]) -> Computation[T]:
-        """Return what a call of the function gives, which also says how far rounding the arguments moves it.
+    def computation(self, call: Callable[[Subject, Moved], T]) -> Computation[T]:
+        """Return what a call gives, which also says how far rounding the arguments moves it.
 
-        call: calls a function at the leaves of its own inputs. It gets what moves all else that goes in.
+        call: calls a subject. It gets what moves all else that goes in.
         """
 
         def at(move: Moved) -> T:
-            return call(replace(self.function, inputs=_moved(self.inputs, move)), move)
+            own = self.subject
+            inputs = _moved(own.inputs, move)
+            return call(Subject(own.context, own.sample, inputs, replace(own.function, inputs=inputs)), move)
 
-        terms = sum(map(real_size, self.inputs.tensors()))
-        return Computation(at, subject.context.dtype, terms, 2 if self.is_rounded else 1)
+        terms = sum(map(real_size, self.subject.inputs.tensors()))
+        return Computation(at, self.subject.context.dtype, terms, 2 if self.is_rounded else 1)
 
 
 def _moved(inputs: Inputs, move: Moved) -> Inputs:
@@ -53,7 +62,8 @@ def _moved(inputs: Inputs, move: Moved) -> Inputs:
     def changed(item: object) -> object:
         return move(item) if isinstance(item, Tensor) else item
 
-    return replace(inputs.changed(changed), leaves=tuple(map(move, inputs.leaves)))
+    args, kwargs = mapped(changed, inputs.args), mapped(changed, inputs.kwargs)
+    return Inputs(args, kwargs, tuple(map(move, inputs.leaves)), inputs.slots)
 
 
 def truth_of(subject: Subject) -> Truth | None:
@@ -61,18 +71,17 @@ def truth_of(subject: Subject) -> Truth | None:
 
     Passes on the exceptions of making the tensors.
     """
-    context = subject.context
-    case = context.case
+    case = subject.case
     double = double_of(case.dtype)
     spec, meant = case.operator.spec, subject.sample.goes_with
     if double in case.claims.backward and meant(double):
-        return _own(subject, context, double)
+        return _in_dtype(subject, double)
     if double in spec.dtypes.backward_names() and meant(double) and (spec.devices is None or "cpu" in spec.devices):
-        return _own(subject, context.on_cpu, double, " on the CPU")
+        return _in_dtype(subject, double, " on the CPU", subject.context.on_cpu)
     if case.operator.has_differentiable_reference:
-        return by_reference(subject, context.on_cpu.realize(subject.sample, finer=double), f" in {double}")
+        return by_reference(subject, subject.context.on_cpu.realize(subject.sample, finer=double), f" in {double}")
     finer = finer_than(case.dtype, case.claims.backward)
-    return _own(subject, context, finer) if finer and meant(finer) else None
+    return _in_dtype(subject, finer) if finer and meant(finer) else None
 
 
 def truth_of_values(subject: Subject) -> Truth | None:
@@ -81,23 +90,27 @@ def truth_of_values(subject: Subject) -> Truth | None:
     None if no finer one is claimed, if the sample is not meant for it, or if the operator is random: its numbers depend
     on the dtype.
     """
-    context = subject.context
-    dtype = finer_than(context.case.dtype, context.case.claims.forward)
+    dtype = finer_than(subject.case.dtype, subject.case.claims.forward)
     if dtype is None or not subject.sample.goes_with(dtype) or subject.function.seed is not None:
         return None
-    return _own(subject, context, dtype)
+    return _in_dtype(subject, dtype)
+
+
+def _in_dtype(subject: Subject, dtype: str, where: str = "", context: Context | None = None) -> Truth:
+    """Return the operator in a finer dtype. The checks of a sample share its inputs."""
+    own = context or subject.context
+    inputs = subject.memo.once(("finer", dtype, where), lambda: own.realize(subject.sample, finer=dtype))
+    return Truth(f"the operator in {dtype}{where}", _at(own, subject, inputs))
 
 
 def on_cpu(subject: Subject) -> Truth:
     """Return the operator on the CPU, in the dtype of the case. Passes on the exceptions of making the tensors."""
-    context = subject.context.on_cpu
-    inputs = context.realize(subject.sample)
-    return Truth("the operator on the CPU", inputs, context.function(subject.sample, inputs), is_rounded=True)
+    own = subject.context.on_cpu
+    return Truth("the operator on the CPU", _at(own, subject, own.realize(subject.sample)), is_rounded=True)
 
 
-def _own(subject: Subject, context: Context, dtype: str, where: str = "") -> Truth:
-    inputs = context.realize(subject.sample, finer=dtype)
-    return Truth(f"the operator in {dtype}{where}", inputs, context.function(subject.sample, inputs))
+def _at(context: Context, subject: Subject, inputs: Inputs) -> Subject:
+    return Subject(context, subject.sample, inputs, context.function(subject.sample, inputs))
 
 
 def by_reference(subject: Subject, inputs: Inputs, how: str = "") -> Truth:
@@ -106,4 +119,55 @@ def by_reference(subject: Subject, inputs: Inputs, how: str = "") -> Truth:
     assert reference is not None
     operator = referred(reference, subject.context.settings.modules)
     function = replace(subject.function, operator=operator, inputs=inputs, inplace=False)
-    return Truth(f"{reference.target}{how}", inputs, function)
+    return Truth(f"{reference.target}{how}", replace(subject, inputs=inputs, function=function))
+
+
+def values_of(subject: Subject) -> Tensors:
+    """Return the outputs under test where no graph is recorded."""
+    with torch.no_grad():
+        return subject.outputs
+
+
+def first_order(subject: Subject, cotangents: Iterable[Tensor], tangents: Sequence[Tensor] = ()) -> Parts:
+    """Return the outputs under test and their first derivatives. There are no tangents if none are passed."""
+    with torch.enable_grad():
+        call = Call.of(subject, as_they_are(subject))
+        parts = {"outputs": call.results, "gradients": call.gradients(cotangents)}
+        return parts | {"tangents": push(subject, tangents)} if tangents else parts
+
+
+def forward_tangents(subject: Subject) -> Tensors:
+    """Return tangents for the leaves; none if forward mode is not claimed, or the leaves are not strided."""
+    return tangents_of(subject) if subject.supports.forward_ad and is_strided(subject) else ()
+
+
+def names_of_parts(subject: Subject) -> dict[str, Sequence[str]]:
+    """Return what messages call the tensors in each of the `Parts`."""
+    named = zip(subject.output_names, subject.outputs, strict=True)
+    return {
+        "outputs": subject.output_names,
+        "gradients": [f"the gradient of {name}" for name in subject.leaf_names],
+        "tangents": [f"the tangent of {name}" for name, output in named if differentiable([output])],
+    }
+
+
+@dataclass
+class Tally:
+    """Whether any sample has tested a claim, and why others have not."""
+
+    tested: bool = False
+    reasons: dict[str, None] = field(default_factory=dict)
+
+    def untested(self, why: str) -> Verdict:
+        """Note why a sample does not test the claim. Nothing is wrong with it."""
+        self.reasons[why] = None
+        return HOLDS
+
+    def complete(self, verdicts: Iterable[Verdict], claim: str, check: str) -> Iterator[Verdict]:
+        """Yield the verdicts on all samples, and one more if they hold and none of them tests the claim."""
+        sound = True
+        for verdict in verdicts:
+            yield verdict
+            sound = sound and verdict.passed
+        if sound and not self.tested:
+            yield nobody_tests(claim, check, self.reasons)

@@ -18,15 +18,13 @@ class Watched:
     tensor: Tensor
     before: Tensor
     requires_grad: bool
-    shape: torch.Size
     stride: tuple[int, ...]
 
     @classmethod
     def of(cls, name: str, tensor: Tensor) -> Watched:
         """Remember a tensor."""
-        before = tensor.detach().clone()
         stride = tensor.stride() if tensor.layout is torch.strided else ()
-        return cls(name, tensor, before, tensor.requires_grad, tensor.shape, stride)
+        return cls(name, tensor, tensor.detach().clone(), tensor.requires_grad, stride)
 
     def change(self, now: Tensor | None = None) -> str:
         """Return what is different now; an empty string if nothing is.
@@ -36,7 +34,7 @@ class Watched:
         now = self.tensor if now is None else now
         if now.requires_grad != self.requires_grad:
             return f"{self.name} {'requires' if now.requires_grad else 'no longer requires'} grad"
-        if now.shape != self.shape or (now.layout is torch.strided and now.stride() != self.stride):
+        if now.shape != self.before.shape or (now.layout is torch.strided and now.stride() != self.stride):
             return f"{self.name} has another shape or other strides"
         if not _equal(now.detach(), self.before):
             return f"{self.name} has other values"

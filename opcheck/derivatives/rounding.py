@@ -194,9 +194,14 @@ class Exact:
         """Return where results in some dtypes are off by more than is allowed; None if they are not."""
         values = self.measured(got)
         error = (values - self.value).abs().nan_to_num(nan=float("inf"))
-        beyond = ~((error <= allowed) | self.excused(values, dtypes))
-        is_whole = self._spread([not rounding_unit(one.dtype) for one in got]) > 0
-        wrong = torch.where(is_whole, self._not_whole(got), beyond)
+        has_whole = not all(map(rounding_unit, dtypes))
+        beyond = ~(error <= allowed)
+        if not has_whole and not bool(beyond.any()):
+            return None  # as usual
+        wrong = beyond & ~self.excused(values, dtypes)
+        if has_whole:
+            is_whole = self._spread([not rounding_unit(one.dtype) for one in got]) > 0
+            wrong = torch.where(is_whole, self._not_whole(got), wrong)
         return Deviation(self, values, allowed, wrong, tuple(got), names) if bool(wrong.any()) else None
 
     def allowed(self, dtypes: Sequence[torch.dtype], terms: int) -> Tensor:
@@ -224,6 +229,8 @@ class Exact:
     def _spread(self, numbers: Sequence[float]) -> Tensor:
         """Return a number for each tensor as one for each coordinate, of shape (N + number of tensors,)."""
         each = torch.tensor(numbers, dtype=torch.float64)
+        if len(set(numbers)) == 1:
+            return each[:1].expand(sum(map(len, self.units)) + len(numbers))
         counts = torch.tensor([len(unit) for unit in self.units], dtype=torch.int64)
         return torch.cat([each.repeat_interleave(counts), each])
 

@@ -10,10 +10,10 @@ from torch import Tensor
 from torch.nn import Module
 
 from opcheck.checks.base import Subject
+from opcheck.checks.calls import tried
 from opcheck.checks.judging import of_values
 from opcheck.checks.verdict import HOLDS, Verdict, fails, inapplicable, one_line
 from opcheck.checks.watched import Watched
-from opcheck.derivatives import NO_REFUSAL
 from opcheck.samples.modules import ModuleCall
 
 
@@ -26,12 +26,9 @@ def judge(subject: Subject) -> Verdict:
     watched = {name: Watched.of(name, kwargs[key]) for name, key in keys.items()}
     with evaluating(call.module), _buffers_at_the_end(call.module) as after:
         subject.function.reseed()
-        try:
-            call(*args, **kwargs)
-        except NO_REFUSAL:
-            raise
-        except Exception as error:
-            return inapplicable(f"the module refuses the sample in evaluation mode: {one_line(error)}")
+        error = tried(lambda: call(*args, **kwargs))
+    if isinstance(error, Exception):
+        return inapplicable(f"the module refuses the sample in evaluation mode: {one_line(error)}")
     changes = [f"{name} is new" for name in after if name not in watched]
     changes += [f"{name} is gone" for name in watched if name not in after]
     changes += [watched[name].change(after[name]) for name in watched if name in after]

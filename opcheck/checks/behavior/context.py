@@ -8,7 +8,7 @@ held before.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from typing import Any
@@ -17,79 +17,75 @@ import torch
 from torch import Tensor
 
 from opcheck.checks.base import Subject
-from opcheck.checks.calls import Call, Result, compared, copies, is_strided, ordinary, result
-from opcheck.checks.judging import per_sample
-from opcheck.checks.verdict import HOLDS, Verdict, fails, first_failure
-from opcheck.derivatives import NO_REFUSAL
-from opcheck.derivatives.autodiff import vjp
-from opcheck.derivatives.coordinates import tensors_of, vector
-from opcheck.derivatives.cotangents import probe
+from opcheck.checks.calls import Call, Result, Tensors, copies, direction_of, is_strided, result, slope, tried
+from opcheck.checks.relations import Row, at_once, both, relation
+from opcheck.checks.verdict import HOLDS, Verdict, fails
+from opcheck.derivatives.coordinates import vector
 
 Surroundings = Callable[[], AbstractContextManager[Any]]
 
 
-def judge(subject: Subject) -> Verdict:
+def rows(subject: Subject, here: Result) -> Iterator[Row | Verdict]:
     """Compare calls in different surroundings with an ordinary one."""
-    return first_failure(_verdicts(subject))
-
-
-def _verdicts(subject: Subject) -> Iterator[Verdict]:
-    here = ordinary(subject)
     yield from _without_grad(subject, here)
     yield from _surrounded(subject, here)
-    yield from _recorded(subject, here)
-    other = subject.elsewhere()
-    first, second = Call.of(subject), Call.of(other)
-    yield from _both(subject, "of a call with another one before its backward pass", result(first, subject), here)
-    there = result(Call.of(other), other)
-    yield from _both(subject, "of a call that follows another one", result(second, other), there)
-    if is_strided(subject):
-        yield from _in_place(subject, first.leaves, other)
-        if subject.supports.backward:
-            yield _right_elsewhere(subject, other, there)
+    yield from _among_others(subject, here)
 
 
-def _without_grad(subject: Subject, here: Result) -> Iterator[Verdict]:
+def _without_grad(subject: Subject, here: Result) -> Iterator[Row]:
     """Compare values where no graph is recorded. Inference mode turns grad mode off, too."""
-    with torch.inference_mode():
-        value = _value_for_inference(subject)
-    verdict = compared(subject, "the values under torch.inference_mode()", value, here.value)
-    if not verdict.passed:
+
+    def inferred() -> Iterator[Row]:
+        with torch.inference_mode():
+            values = tried(lambda: Call.of(subject, _ordinary_leaves(subject)).values)
+            if isinstance(values, Exception):  # TorchScript refuses leaves that require grad, as parameters do
+                values = Call.of(subject, [leaf.detach() for leaf in _ordinary_leaves(subject)]).values
+        yield "the values under torch.inference_mode()", values, here.values
+
+    def without() -> Iterator[Row]:
         with torch.no_grad():
-            value = vector(Call.of(subject, _detached(subject)).outputs)
-        yield compared(subject, "the values under torch.no_grad()", value, here.value)
-    yield verdict
+            values = Call.of(subject, _ordinary_leaves(subject)).values
+        yield "the values under torch.no_grad()", values, here.values
+
+    return at_once(subject, inferred, without)
 
 
-def _value_for_inference(subject: Subject) -> Tensor:
-    """Return the values in inference mode, of leaves that require grad as parameters do.
-
-    TorchScript refuses these. What it is given then are leaves that do not require grad.
-    """
-    leaves = _detached(subject)
-    try:
-        return vector(Call.of(subject, leaves).outputs)
-    except NO_REFUSAL:
-        raise
-    except Exception:
-        return vector(Call.of(subject, tuple(leaf.detach() for leaf in leaves)).outputs)
-
-
-def _detached(subject: Subject) -> tuple[Tensor, ...]:
+def _ordinary_leaves(subject: Subject) -> Tensors:
     """Return leaves that are ordinary tensors, as those of users are."""
     with torch.inference_mode(False):
         return copies(subject.leaves)
 
 
-def _surrounded(subject: Subject, here: Result) -> Iterator[Verdict]:
+def _surrounded(subject: Subject, here: Result) -> Iterator[Row]:
     """Compare a call in other surroundings, forward and backward, with one in none; if it differs, say in which."""
     around = _surroundings(subject)
-    together = list(_both(subject, "in other surroundings", _result_in(subject, around.values()), here))
-    if all(verdict.passed for verdict in together):
-        return
-    for name, enter in around.items():
-        yield from _both(subject, f"under {name}", _result_in(subject, (enter,)), here)
-    yield from together
+
+    def together() -> Iterable[Row]:
+        return both("in other surroundings", _result_in(subject, *around.values(), recorded=True), here)
+
+    def each() -> Iterator[Row]:
+        for name, enter in around.items():
+            yield from both(f"under {name}", _result_in(subject, enter), here)
+        recorded = _result_in(subject, recorded=True)
+        yield "the gradients under create_graph=True", recorded.gradient, here.gradient
+
+    return at_once(subject, together, each)
+
+
+def _result_in(subject: Subject, *surroundings: Surroundings, recorded: bool = False) -> Result:
+    """Return what a call gives whose forward and backward pass both run in some surroundings.
+
+    recorded: whether the backward pass is, where second order is claimed. That this raises, others say.
+    """
+    with ExitStack() as stack:
+        for enter in surroundings:
+            stack.enter_context(enter())
+        call = Call.of(subject)
+        if recorded and subject.supports.backward and subject.supports.second_order:
+            values, gradient = call.values, tried(lambda: call.gradient(create_graph=True))
+            if isinstance(gradient, Tensor):
+                return Result(values, gradient, call.has_graph)
+        return result(subject, call)
 
 
 def _surroundings(subject: Subject) -> dict[str, Surroundings]:
@@ -104,29 +100,6 @@ def _surroundings(subject: Subject) -> dict[str, Surroundings]:
     if double and _is_available(autocast):  # other dtypes are what autocast is there to change
         surroundings["torch.autocast"] = autocast
     return surroundings
-
-
-def _result_in(subject: Subject, surroundings: Iterable[Surroundings]) -> Result:
-    """Return what a call gives whose forward and backward pass both run in some surroundings."""
-    with ExitStack() as stack:
-        for enter in surroundings:
-            stack.enter_context(enter())
-        return result(Call.of(subject), subject)
-
-
-def _recorded(subject: Subject, here: Result) -> Iterator[Verdict]:
-    """Compare the gradients of a backward pass that is recorded with plain ones. That it raises, others say."""
-    supports = subject.supports
-    if not (supports.backward and supports.second_order):
-        return
-    call = Call.of(subject)
-    try:
-        gradient = vector(vjp(call.outputs, call.leaves, call.cotangents, create_graph=True))
-    except NO_REFUSAL:
-        raise
-    except Exception:
-        return
-    yield compared(subject, "the gradients under create_graph=True", gradient, here.gradient)
 
 
 def _is_available(autocast: Surroundings) -> bool:
@@ -161,43 +134,44 @@ def _more_threads() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _both(subject: Subject, where: str, got: Result, expected: Result) -> Iterator[Verdict]:
-    yield compared(subject, f"the values {where}", got.value, expected.value)
-    yield compared(subject, f"the gradients {where}", got.gradient, expected.gradient)
+def _among_others(subject: Subject, here: Result) -> Iterator[Row | Verdict]:
+    """Compare two calls that overlap, and one of the tensors of the second, changed in place to those of the first."""
+    other = subject.elsewhere()
+    first, second = Call.of(other), Call.of(subject)
+    there = result(other, first)
+    yield from both("of a call that follows another one", result(subject, second), here)
+    in_place = _in_place(second.leaves, other) if is_strided(subject) else result(other)
+
+    def each() -> Iterator[Row]:
+        alone = result(other)
+        yield from both("of a call with another one before its backward pass", there, alone)
+        yield from both("of a call with tensors that have changed in place since the last one", in_place, alone)
+
+    yield from at_once(subject, lambda: both("of calls that follow another one", there, in_place), each)
+    if is_strided(subject) and subject.supports.backward:
+        yield _right_elsewhere(subject, other, vector(first.cotangents), there.gradient)
 
 
-def _in_place(subject: Subject, leaves: Sequence[Tensor], other: Subject) -> Iterator[Verdict]:
-    """Compare a call with tensors that have changed in place since the last one with a call with new tensors."""
-    try:
-        expected = result(Call.of(subject, copies(other.leaves)), subject)
-    except NO_REFUSAL:
-        raise
-    except Exception:
-        return  # these values do not go with the other arguments of the sample
-    Call.of(subject, leaves)  # what is kept of the last call is of this one
+def _in_place(leaves: Tensors, other: Subject) -> Result:
+    """Return what a call gives whose leaves have changed in place since the last one."""
     with torch.no_grad():
         for leaf, changed in zip(leaves, other.leaves, strict=True):
             leaf.copy_(changed)
-    again = result(Call.of(subject, leaves), subject)
-    yield from _both(subject, "of a call with tensors that have changed in place since the last one", again, expected)
+    return result(other, Call.of(other, leaves))
 
 
-def _right_elsewhere(subject: Subject, other: Subject, there: Result) -> Verdict:
+def _right_elsewhere(subject: Subject, other: Subject, cotangents: Tensor, gradient: Tensor) -> Verdict:
     """Compare the gradient at another point with central differences along one direction. The engine confirms."""
-    numbers = subject.request.numbers
-    leaves = tuple(leaf.detach() for leaf in other.leaves)
-    point, direction = vector(leaves), probe(there.gradient.numel(), 1)
-    above, below = (
-        vector(Call.of(other, tensors_of(point + sign * numbers.eps * direction, leaves)).outputs) for sign in (1, -1)
-    )
-    slope = float(probe(above.numel()) @ (above - below)) / (2 * numbers.eps)
-    allowed = (numbers.atol + numbers.rtol * abs(slope)) * max(1.0, above.numel() ** 0.5)
-    if abs(float(there.gradient @ direction) - slope) <= allowed:
+    numbers, direction = subject.request.numbers, direction_of(other)
+    slopes = slope(other, direction, numbers.eps)
+    along = float(cotangents @ slopes)
+    allowed = (numbers.atol + numbers.rtol * abs(along)) * max(1.0, slopes.numel() ** 0.5)
+    if abs(float(gradient @ direction) - along) <= allowed:
         return HOLDS
-    there_wrong = other.objection("backward")
-    if there_wrong is None or there_wrong.kind != "wrong" or subject.objection("backward") is not None:
+    wrong = other.objection("backward")
+    if wrong is None or wrong.kind != "wrong" or subject.objection("backward") is not None:
         return HOLDS  # a gradient that is wrong here as well is no matter of the point
-    return fails("context: the gradient is wrong at another point of the same sample", there_wrong.text)
+    return fails("context: the gradient is wrong at another point of the same sample", wrong.text)
 
 
-check = per_sample(judge)
+check = relation(rows)

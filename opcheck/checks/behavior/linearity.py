@@ -2,51 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
 
 from opcheck.checks.base import Subject
-from opcheck.checks.calls import Call, compared, is_strided, ordinary, pushed_forward, tangents
-from opcheck.checks.judging import per_sample
-from opcheck.checks.verdict import Verdict, first_failure, untested
+from opcheck.checks.calls import Call, Result, Tensors, is_strided, push, tangents_of, tried
+from opcheck.checks.relations import NO_GRAPH, Row, at_once, relation
+from opcheck.checks.verdict import Blocked, Verdict, one_line
+from opcheck.derivatives.coordinates import vector
 from opcheck.samples.layouts import conjugated_view, negated_view
 
-FACTORS = (-1e3, 1e-3)
+LARGE, SMALL = -1e3, 1e-3
 """The first is that of loss scaling and of a loss that is maximized, the second that of averages over many elements."""
 
-Derivative = Callable[[Sequence[Tensor]], Tensor]
 
-
-def judge(subject: Subject) -> Verdict:
+def rows(subject: Subject, here: Result) -> Iterator[Row | Verdict]:
     """Compare both derivatives for scaled, lazily conjugated and lazily negated vectors with those for plain ones."""
-    ordinary(subject)
+    if not here.has_graph:
+        yield NO_GRAPH
     call = Call.of(subject)
-    if not any(output.requires_grad for output in call.outputs):
-        return untested("no output requires grad: there is no backward pass")
-    verdict = _linear(subject, "gradients", "cotangents", call.cotangents, call.pulled_back)
-    if verdict.passed and subject.supports.forward_ad and is_strided(subject):
-        plain = tangents(subject)
-        verdict = _linear(subject, "tangents", "tangents", plain, lambda t: pushed_forward(subject, t))
-    return verdict
+    yield from _linear(subject, "gradients", "cotangents", call.cotangents, call.gradient, here.gradient)
+    if subject.supports.forward_ad and is_strided(subject):
+        plain = tried(lambda: vector(push(subject)))
+        if isinstance(plain, Exception):
+            raise Blocked("forward_ad", f"an ordinary call in forward mode raised {one_line(plain)}") from plain
+        vectors = tangents_of(subject)
+        yield from _linear(subject, "tangents", "tangents", vectors, lambda t: vector(push(subject, t)), plain)
 
 
-def _linear(subject: Subject, results: str, what: str, vectors: Sequence[Tensor], derivative: Derivative) -> Verdict:
-    plain = derivative(_cloned(vectors))
+def _linear(
+    subject: Subject, results: str, what: str, vectors: Tensors, derivative: Callable[[Tensors], Tensor], plain: Tensor
+) -> Iterator[Row]:
+    may_be_negated = _may_be_negated(subject)
 
-    def verdicts() -> Iterator[Verdict]:
-        for factor in FACTORS:
-            got = derivative(tuple(v * factor for v in vectors)) / factor
-            yield compared(subject, f"the {results} for {what} times {factor:g}, divided by it,", got, plain)
+    def of(factor: float, view: Callable[[Tensor], Tensor] = Tensor.clone) -> Tensor:
+        return derivative(tuple(view(v * factor) for v in vectors)) / factor
+
+    def together() -> Iterator[Row]:
+        yield f"the {results} for large {what}", of(LARGE, _negated if may_be_negated else Tensor.clone), plain
+        yield f"the {results} for small {what}", of(SMALL, _conjugated), plain
+
+    def each() -> Iterator[Row]:
+        for factor in (LARGE, SMALL):
+            yield f"the {results} for {what} times {factor:g}, divided by it,", of(factor), plain
         if any(v.is_complex() for v in vectors):
-            got = derivative(_lazily_conjugated(vectors))
-            yield compared(subject, f"the {results} for lazily conjugated {what}", got, plain)
-        if _may_be_negated(subject):
-            got = derivative(_lazily_negated(vectors))
-            yield compared(subject, f"the {results} for lazily negated {what} (as after x.conj().imag)", got, plain)
+            yield f"the {results} for lazily conjugated {what}", of(1.0, _conjugated), plain
+        if may_be_negated:
+            yield f"the {results} for lazily negated {what} (as after x.conj().imag)", of(1.0, _negated), plain
 
-    return first_failure(verdicts())
+    return at_once(subject, together, each)
 
 
 def _may_be_negated(subject: Subject) -> bool:
@@ -60,17 +66,14 @@ def _may_be_negated(subject: Subject) -> bool:
     )
 
 
-def _cloned(vectors: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """Return copies: a derivative may write to what it is given."""
-    return tuple(v.clone() for v in vectors)
+def _conjugated(v: Tensor) -> Tensor:
+    """Return the same numbers as the lazy conjugate of their conjugates."""
+    return conjugated_view(v.conj().resolve_conj().clone())
 
 
-def _lazily_conjugated(vectors: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    return tuple(conjugated_view(v.conj().resolve_conj().clone()) for v in vectors)
+def _negated(v: Tensor) -> Tensor:
+    """Return the same numbers as the lazy negative of their negatives."""
+    return negated_view(-v)
 
 
-def _lazily_negated(vectors: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    return tuple(negated_view(-v) for v in vectors)
-
-
-check = per_sample(judge)
+check = relation(rows)

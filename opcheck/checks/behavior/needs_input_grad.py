@@ -7,34 +7,35 @@ from collections.abc import Iterable, Iterator
 from torch import Tensor
 
 from opcheck.checks.base import Subject
-from opcheck.checks.calls import Call, compared, copies, ordinary
-from opcheck.checks.judging import per_sample
-from opcheck.checks.verdict import HOLDS, Verdict, fails
+from opcheck.checks.calls import Call, Result, copies
+from opcheck.checks.relations import Row, relation
+from opcheck.checks.verdict import Verdict, fails
 from opcheck.derivatives.autodiff import nodes_of
-from opcheck.derivatives.coordinates import parts, real_size, vector
+from opcheck.derivatives.coordinates import parts, real_size
 from opcheck.samples.captured import captured
 
 
-def judge(subject: Subject) -> Verdict:
-    """Compare the gradient of each leaf that requires grad alone, and the values where none does."""
-    expected = ordinary(subject)
+def rows(subject: Subject, here: Result) -> Iterator[Row | Verdict]:
+    """Compare the values where no leaf requires grad, and the gradient of each one that does alone."""
     held = {id(tensor): name for name, tensor in captured(subject.function.operator) if tensor.requires_grad}
     if held:
-        return _untested(held.values())
-    slices = parts(expected.gradient, map(real_size, subject.leaves))
-    for index in (None, *range(len(subject.leaves))):
-        leaves = tuple(leaf.requires_grad_(k == index) for k, leaf in enumerate(copies(subject.leaves)))
-        call = Call.of(subject, leaves)
-        whose = "no input" if index is None else f"only {subject.leaf_names[index]}"
-        verdict = compared(subject, f"the values where {whose} requires grad", vector(call.outputs), expected.value)
-        if index is None and any(output.requires_grad for output in call.outputs):
-            verdict = _untested(f"a tensor of shape {list(tensor.shape)}" for tensor in _ends(call.outputs))
-        elif index is not None and verdict.passed:
-            alone = Call((leaves[index],), call.outputs).pulled_back(call.cotangents)
-            verdict = compared(subject, f"the gradient where {whose} requires grad", alone, slices[index])
-        if not verdict.passed:
-            return verdict
-    return HOLDS
+        yield _untested(held.values())
+    call, whose = _with_grad(subject, None), "no input requires grad"
+    yield f"the values where {whose}", call.values, here.values
+    if call.has_graph:
+        yield _untested(f"a tensor of shape {list(tensor.shape)}" for tensor in _ends(call.results))
+    slices = parts(here.gradient, map(real_size, subject.leaves))
+    for index, expected in enumerate(slices if len(slices) > 1 else ()):  # one alone is all there are
+        call, whose = _with_grad(subject, index), f"only {subject.leaf_names[index]} requires grad"
+        yield f"the values where {whose}", call.values, here.values
+        alone = Call((call.leaves[index],), call.results)
+        yield f"the gradient where {whose}", alone.gradient(), expected
+
+
+def _with_grad(subject: Subject, index: int | None) -> Call:
+    """Call the operator at leaves of which none requires grad but that at an index."""
+    leaves = copies(subject.leaves)
+    return Call.of(subject, [leaf.requires_grad_(number == index) for number, leaf in enumerate(leaves)])
 
 
 def _untested(names: Iterable[str]) -> Verdict:
@@ -52,11 +53,10 @@ REMEDY = (
 )
 
 
-def _ends(outputs: Iterable[Tensor]) -> Iterator[Tensor]:
+def _ends(outputs: tuple[Tensor, ...]) -> Iterator[Tensor]:
     """Yield the tensors at the ends of the graph of some outputs: those that accumulate a gradient."""
-    for node in nodes_of(tuple(outputs)):
-        if isinstance(variable := getattr(node, "variable", None), Tensor):
-            yield variable
+    variables = (getattr(node, "variable", None) for node in nodes_of(outputs))
+    return (variable for variable in variables if isinstance(variable, Tensor))
 
 
-check = per_sample(judge)
+check = relation(rows)

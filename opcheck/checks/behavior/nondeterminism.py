@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from opcheck.checks.base import Subject
-from opcheck.checks.calls import Call, ordinary
+from opcheck.checks.calls import Call, ordinary, tried
 from opcheck.checks.jacobian.compare import compared
 from opcheck.checks.judging import per_sample
+from opcheck.checks.relations import REPEATS
 from opcheck.checks.verdict import Verdict, fails
-from opcheck.derivatives import NO_REFUSAL
 from opcheck.derivatives.coordinates import deviation
-
-REPEATS = 3
-"""How often the backward pass of backward is repeated."""
 
 
 def judge(subject: Subject) -> Verdict:
@@ -21,14 +18,12 @@ def judge(subject: Subject) -> Verdict:
     if not verdict.passed or verdict.untested or not subject.supports.second_order:
         return verdict
     call = Call.of(subject)
-    cotangents = tuple(v.requires_grad_() for v in call.cotangents)
-    try:
-        first, *others = (call.pulled_back_twice(cotangents) for _ in range(1 + REPEATS))
-    except NO_REFUSAL:
-        raise
-    except Exception:
+    cotangents = [v.requires_grad_() for v in call.cotangents]
+    again = tried(lambda: call.again(cotangents))
+    results = again if isinstance(again, Exception) else tried(lambda: [again.gradient() for _ in range(1 + REPEATS)])
+    if isinstance(results, Exception):
         return verdict  # second order has checks of its own, which say that it does not work
-    for off in (deviation(first, again) for again in others):
+    for off in (deviation(results[0], other) for other in results[1:]):
         if not off <= subject.request.numbers.nondeterminism:
             return fails(f"nondeterminism: two backward passes of backward differ by up to {off:.4g}")
     return verdict

@@ -2,33 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from opcheck.checks.base import Subject
-from opcheck.checks.calls import Call, compared, copies, ordinary
-from opcheck.checks.judging import per_sample
-from opcheck.checks.verdict import HOLDS, Verdict, fails, untested
+from opcheck.checks.calls import Call, Result, copies, tensors_among
+from opcheck.checks.relations import NO_GRAPH, compared, relation
+from opcheck.checks.verdict import Verdict, fails
 from opcheck.samples.inputs import built, parts
-from opcheck.samples.results import differentiable, leaves_of
 
 
-def judge(subject: Subject) -> Verdict:
-    """Change one argument or output at a time in place after forward, and run backward."""
-    ordinary(subject)
-    names = [name for name, _ in _called(subject)[1]]
-    for index, name in enumerate(names):
-        call, tensors = _called(subject)
-        if not any(output.requires_grad for output in call.outputs):
-            return untested("no output requires grad: there is no backward pass")
-        if not _change(tensors[index][1]):
+def rows(subject: Subject, here: Result) -> Iterator[Verdict]:
+    """Change one argument or output at a time in place after forward, and run backward.
+
+    Raising is right, and so are the gradients of an ordinary call.
+    """
+    call, tensors = _called(subject)
+    for number, (name, _) in enumerate(tensors):
+        if not here.has_graph:
+            yield NO_GRAPH
+        if number:
+            call, tensors = _called(subject)
+        if not _change(tensors[number][1]):
             continue
-        verdict = _after(subject, call, name)
-        if not verdict.passed:
-            return verdict
-    return HOLDS
+        try:
+            gradient = call.gradient()
+        except RuntimeError:
+            continue
+        verdict = compared(subject, "the gradients", gradient, here.gradient)
+        if verdict.is_failure:
+            title = f"{name} changed in place between forward and backward, and the gradients are silently wrong"
+            hint = "save tensors by ctx.save_for_backward, which notices a change"
+            verdict = fails(f"saved: {title}", f"off {verdict.detail}\n{hint}")
+        yield verdict
 
 
 def _called(subject: Subject) -> tuple[Call, list[tuple[str, Tensor]]]:
@@ -37,15 +46,10 @@ def _called(subject: Subject) -> tuple[Call, list[tuple[str, Tensor]]]:
     slots = subject.inputs.in_slots(leaves, change=_copied)
     own = {id(part) for part in parts([*slots])}  # objects may hold tensors that are not those of the call
     args, kwargs = built(slots[0]), built(slots[1])
-    outputs = differentiable(subject.function.tested(subject.function.called(args, kwargs)))
-    arguments = [
-        (f"argument {index}{path}", part)
-        for index, item in (*enumerate(args), *kwargs.items())
-        for path, part in leaves_of(item)
-        if isinstance(part, Tensor) and id(part) in own
-    ]
-    tensors = [*arguments, *((f"output {index}", output) for index, output in enumerate(outputs))]
-    return Call(leaves, outputs), [item for item in tensors if item[1].layout is torch.strided and item[1].numel()]
+    call = Call(leaves, subject.function.tested(subject.function.called(args, kwargs)))
+    tensors = [item for item in tensors_among(args, kwargs) if id(item[1]) in own]
+    tensors += [(f"output {index}", output) for index, output in enumerate(call.outputs)]
+    return call, [item for item in tensors if item[1].layout is torch.strided and item[1].numel()]
 
 
 def _copied(item: Any) -> Any:
@@ -65,19 +69,4 @@ def _change(tensor: Tensor) -> bool:
     return True
 
 
-def _after(subject: Subject, call: Call, name: str) -> Verdict:
-    """Run backward after a change. Raising is right, and so are the gradients of an ordinary call."""
-    try:
-        gradient = call.pulled_back()
-    except RuntimeError:
-        return HOLDS
-    verdict = compared(subject, "the gradients", gradient, ordinary(subject).gradient)
-    if not verdict.is_failure:
-        return verdict
-    return fails(
-        f"saved: {name} changed in place between forward and backward, and the gradients are silently wrong",
-        f"off {verdict.detail}\nsave tensors by ctx.save_for_backward, which notices a change",
-    )
-
-
-check = per_sample(judge)
+check = relation(rows)

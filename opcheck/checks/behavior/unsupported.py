@@ -12,15 +12,15 @@ from typing import Literal
 import torch
 
 from opcheck.checks.base import Context, Subject
+from opcheck.checks.calls import tried
 from opcheck.checks.judging import answer, implementation, prepared, too_coarse, with_sample
-from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, inapplicable, one_line, remedy, untested
-from opcheck.derivatives import NO_REFUSAL
+from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, inapplicable, remedy, untested
 from opcheck.derivatives.autodiff import pushed
 from opcheck.planning.kinds import check_kinds
 from opcheck.spec.checks import CheckKind
 from opcheck.spec.claims import Supports
 
-Answer = Literal["refused", "works", "wrong", "silent"]
+Answer = Literal["refused", "works", "wrong", "silent", "untried"]
 """What an operator does when a disclaimed feature is tried; silent: the sample cannot show anything about it."""
 
 TESTED_ELSEWHERE = ("out", "outputs", "inplace_backward")
@@ -62,28 +62,16 @@ def check_of(feature: str) -> CheckKind:
 def _tried(context: Context, feature: str) -> Iterator[Verdict]:
     """Yield a verdict for each sample, and one more for the feature if no sample refuses it."""
     answers: set[Answer] = set()
-    untried = False
     for sample in context.samples:
         subject = prepared(context, sample, derivative=True)
         if isinstance(subject, Verdict):
-            untried = untried or not subject.passed
+            answers.add("silent" if subject.passed else "untried")
             yield subject
-            continue
-        said, verdict = _answer(feature, subject)
-        if verdict.is_error:
-            untried = True
-            yield with_sample(verdict, sample, subject)
-            continue
-        answers.add(said)
-        if said == "silent":
-            verdict = inapplicable(verdict.title)
-        elif said == "wrong":
-            title = f"unsupported: {feature} is disclaimed, but gives wrong numbers instead of an error"
-            verdict = fails(title, "\n".join(filter(None, (verdict.title, verdict.detail))), feature=feature)
         else:
-            verdict = HOLDS
-        yield with_sample(verdict, sample, subject)
-    if untried or answers & {"refused", "wrong"}:
+            said, verdict = _answer(feature, subject)
+            answers.add(said)
+            yield with_sample(verdict, sample, subject)
+    if answers & {"refused", "wrong", "untried"}:
         return
     if "works" in answers:
         title = f"unsupported: {feature} is disclaimed, but works on all samples"
@@ -94,33 +82,38 @@ def _tried(context: Context, feature: str) -> Iterator[Verdict]:
 
 
 def _answer(feature: str, subject: Subject) -> tuple[Answer, Verdict]:
-    """Return what the operator does, and the verdict of the check that says so."""
+    """Return what the operator does, and the verdict on the sample."""
     if not applies(feature, subject):
-        return "silent", untested(f"the sample shows nothing about {feature}")
-    tested = subject
-    if feature == "backward" and isinstance(subject.supports.backward, tuple):
-        try:
-            tested = _of_others(subject)
-        except NO_REFUSAL:
-            raise
-        except Exception as error:
-            return "refused", fails(one_line(error))
-        if not tested.leaves or not all(leaf.numel() for leaf in tested.leaves):
-            return "silent", untested("no argument is left out of supports.backward here")
+        return "silent", inapplicable(f"the sample shows nothing about {feature}")
     kind = check_of(feature)
-    if feature == "backward" and not _has_graph(tested):
-        return "refused", fails("no output requires grad")
-    if feature == "forward_ad" and subject.supports.backward is False and not _has_tangents(subject):
-        return "refused", fails("no output has a tangent")
     # A refusal is no matter of opinion: torch's own gradcheck cannot even ask for all features.
     own = replace(subject.context.under(kind.name), by_torch=False)
-    # The inputs of the sample are those that nobody has written to.
-    tested = own.subject(subject.sample) if tested is subject else replace(tested, context=own)
+    tested = own.subject(subject.sample)  # with inputs that nobody has written to
+    if feature == "backward" and isinstance(subject.supports.backward, tuple):
+        others = tried(lambda: _of_others(tested))
+        if isinstance(others, Exception):
+            return "refused", HOLDS
+        if not others.leaves or not all(leaf.numel() for leaf in others.leaves):
+            return "silent", inapplicable("no argument is left out of supports.backward here")
+        tested = others
+    # If these raise, the check says what is wrong.
+    if feature == "backward" and tried(lambda: tested.differentiable_outputs) == ():
+        return "refused", HOLDS
+    if feature == "forward_ad" and subject.supports.backward is False and tried(lambda: _has_tangents(tested)) is False:
+        return "refused", HOLDS
     verdict = answer(tested, implementation(kind).judge)
-    return _meaning(kind, verdict), verdict
+    meaning = _meaning(kind, verdict)
+    if meaning == "wrong":
+        title = f"unsupported: {feature} is disclaimed, but gives wrong numbers instead of an error"
+        return meaning, fails(title, "\n".join(filter(None, (verdict.title, verdict.detail))), feature=feature)
+    if meaning == "silent":
+        return meaning, inapplicable(verdict.title)
+    return meaning, verdict if meaning == "untried" else HOLDS
 
 
 def _meaning(kind: CheckKind, verdict: Verdict) -> Answer:
+    if verdict.is_error:
+        return "untried"
     if verdict.out_of_reach:
         # torch.func never asks a jvp in Python for its own tangents: see `compare.NOT_ASKED`. It cannot refuse.
         return "refused" if kind.name == "fwd_over_fwd" else "silent"
@@ -144,21 +137,7 @@ def _of_others(subject: Subject) -> Subject:
     return subject.at(subject.context.realize(subject.sample, wrt=lambda path: not chosen(path)))
 
 
-def _has_graph(subject: Subject) -> bool:
-    try:
-        return bool(subject.differentiable_outputs)
-    except NO_REFUSAL:
-        raise
-    except Exception:
-        return True  # the check says what is wrong
-
-
 def _has_tangents(subject: Subject) -> bool:
     leaves = [leaf.detach() for leaf in subject.leaves]
-    try:
-        _, tangents = pushed(subject.function, leaves, [torch.ones_like(leaf) for leaf in leaves])
-    except NO_REFUSAL:
-        raise
-    except Exception:
-        return True  # the check says what is wrong
+    _, tangents = pushed(subject.function, leaves, [torch.ones_like(leaf) for leaf in leaves])
     return any(tangent is not None for tangent in tangents)

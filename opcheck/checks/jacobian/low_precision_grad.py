@@ -7,78 +7,74 @@ field's own rule holds beside it: the error is at most `times` that of the refer
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from operator import attrgetter
+from collections.abc import Iterator, Sequence
+from functools import partial
+from operator import itemgetter
 
 import torch
 from torch import Tensor
 
 from opcheck.checks.base import Context, Subject
-from opcheck.checks.calls import Directions, FirstOrder, Tensors, names_of_parts, pulled_back, pushed
-from opcheck.checks.judging import PerSample, nobody_tests
-from opcheck.checks.truth import Truth, by_reference, truth_of
+from opcheck.checks.calls import Call, Tensors, as_they_are, push, tried
+from opcheck.checks.judging import PerSample
+from opcheck.checks.relations import NO_GRAPH
+from opcheck.checks.truth import (
+    Parts,
+    Tally,
+    Truth,
+    by_reference,
+    first_order,
+    forward_tangents,
+    names_of_parts,
+    truth_of,
+)
 from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, first_failure, one_line, remedy
-from opcheck.derivatives import NO_REFUSAL
 from opcheck.derivatives.coordinates import vector
 from opcheck.derivatives.rounding import Computation, Moved, mismatch, rounding_unit
-from opcheck.samples import TestedFunction
 
 
 def check(context: Context) -> Iterator[Verdict]:
     """Judge all samples. At least one of them must test a gradient."""
-    judge = _Judge()
-    sound = True
-    for verdict in PerSample(judge, derivative=False)(context):
-        yield verdict
-        sound = sound and verdict.passed
-    if sound and not judge.pulled_back:
-        yield nobody_tests("a gradient", context.case.check, judge.reasons)
+    tally = Tally()
+    verdicts = PerSample(partial(_judge, tally), derivative=False)(context)
+    return tally.complete(verdicts, "a gradient", context.case.check)
 
 
-@dataclass
-class _Judge:
-    """Judges one sample after the other."""
+def _judge(tally: Tally, subject: Subject) -> Verdict:
+    if not subject.leaves:
+        return tally.untested("no tensor to differentiate with respect to")
+    truth = truth_of(subject)
+    if truth is None:
+        return _unknown(subject)
+    with torch.enable_grad():
+        call = Call.of(subject, as_they_are(subject))
+    if not call.has_graph:
+        return tally.untested(NO_GRAPH.title)
+    outputs = [output for output in call.outputs if output.requires_grad]
+    if not all(any(map(torch.numel, tensors)) for tensors in (subject.leaves, outputs)):
+        return tally.untested("inputs or outputs are empty")
+    tangents = forward_tangents(subject)
+    wide, wide_tangents = _wide(call.cotangents), _wide(tangents)
 
-    pulled_back: bool = False
-    """Whether the gradients of any sample were compared."""
-    reasons: dict[str, None] = field(default_factory=dict)
-    """Why those of others were not."""
+    def exactly(other: Subject, move: Moved) -> Parts:
+        return first_order(other, map(move, wide), tuple(map(move, wide_tangents)))
 
-    def __call__(self, subject: Subject) -> Verdict:
-        if not subject.leaves:
-            return self._untested("no tensor to differentiate with respect to")
-        truth = truth_of(subject)
-        if truth is None:
-            return _unknown(subject)
-        directions = Directions.of(subject)
-        if not directions.cotangents:
-            return self._untested("no output requires grad: there is no backward pass")
-        if not all(any(map(torch.numel, tensors)) for tensors in (subject.leaves, directions.cotangents)):
-            return self._untested("inputs or outputs are empty")
-        got = _tried(subject, directions)
-        if isinstance(got, Verdict):
-            return got
-
-        def call(function: TestedFunction, move: Moved) -> FirstOrder:
-            return FirstOrder.of(function, directions.changed(lambda tensor: move(_wide(tensor))))
-
-        computation = truth.computation(subject, call)
-        try:
-            computation.right  # noqa: B018 - computed here, so that it is known who raises
-        except NO_REFUSAL:
-            raise
-        except Exception as error:
-            return cannot(f"low_precision_grad: {truth.source} would tell what is right, but raises {one_line(error)}")
-        if not self.pulled_back and computation.stays_finite(attrgetter("gradients")):
-            self.pulled_back = True
-        elif not self.pulled_back:
-            self._untested("no gradient stays finite if the arguments are rounded")
-        return first_failure(_verdicts(subject, truth, computation, directions, got))
-
-    def _untested(self, why: str) -> Verdict:
-        self.reasons[why] = None
-        return HOLDS
+    got = _tried(subject, call, tangents)
+    if isinstance(got, Verdict):
+        return got
+    exact = truth.computation(exactly)
+    right = tried(lambda: exact.right)
+    if isinstance(right, Exception):
+        return cannot(f"low_precision_grad: {truth.source} would tell what is right, but raises {one_line(right)}")
+    if not tally.tested and exact.stays_finite(itemgetter("gradients")):
+        tally.tested = True
+    elif not tally.tested:
+        tally.untested("no gradient stays finite if the arguments are rounded")
+    reference = None
+    if subject.case.operator.has_differentiable_reference:
+        other = by_reference(subject, subject.inputs).subject
+        reference = tried(lambda: first_order(other, call.cotangents, tangents))
+    return first_failure(_verdicts(subject, truth, exact, got, reference))
 
 
 def _unknown(subject: Subject) -> Verdict:
@@ -90,67 +86,41 @@ def _unknown(subject: Subject) -> Verdict:
     )
 
 
-def _tried(subject: Subject, directions: Directions) -> FirstOrder | Verdict:
+def _wide(tensors: Sequence[Tensor]) -> list[Tensor]:
+    return [tensor.cpu().to(torch.complex128 if tensor.is_complex() else torch.float64) for tensor in tensors]
+
+
+def _tried(subject: Subject, call: Call, tangents: Tensors) -> Parts | Verdict:
     """Return what the operator gives in the dtype of the case; if it refuses, the verdict that says so."""
-    dtype, function = subject.case.dtype, subject.function
-    try:
-        outputs, gradients = pulled_back(function, directions.cotangents)
-    except NO_REFUSAL:
-        raise
-    except Exception as error:
-        title = f"low_precision_grad: backward is claimed for {dtype}, but is refused: {one_line(error)}"
+    dtype = subject.case.dtype
+    gradients = tried(call.gradients)
+    if isinstance(gradients, Exception):
+        title = f"low_precision_grad: backward is claimed for {dtype}, but is refused: {one_line(gradients)}"
         detail = f'if it is not meant to work in {dtype}, take "{dtype}" out of dtypes.backward'
         return fails(title, detail, **remedy("dtypes.backward", f"-{dtype}"))
-    if directions.tangents is None:
-        return FirstOrder(outputs, gradients, ())
-    try:
-        return FirstOrder(outputs, gradients, pushed(function, directions.tangents))
-    except NO_REFUSAL:
-        raise
-    except Exception as error:
-        title = f"low_precision_grad: forward mode is claimed, but is refused in {dtype}: {one_line(error)}"
+    pushed = tried(lambda: push(subject, tangents)) if tangents else ()
+    if isinstance(pushed, Exception):
+        title = f"low_precision_grad: forward mode is claimed, but is refused in {dtype}: {one_line(pushed)}"
         return fails(title, "if no dtype supports it, write supports.forward_ad = false; else expect this failure")
-
-
-def _wide(tensor: Tensor) -> Tensor:
-    return tensor.cpu().to(torch.complex128 if tensor.is_complex() else torch.float64)
+    return {"outputs": call.results, "gradients": gradients, "tangents": pushed}
 
 
 def _verdicts(
-    subject: Subject, truth: Truth, exact: Computation[FirstOrder], directions: Directions, results: FirstOrder
+    subject: Subject, truth: Truth, exact: Computation[Parts], got: Parts, reference: Parts | Exception | None
 ) -> Iterator[Verdict]:
     """Compare part by part: with what is exact, then with what the reference gives in the same dtype."""
-    reference = _reference(subject, directions) if subject.case.operator.has_differentiable_reference else None
-    for part, names in names_of_parts(subject):
-        right, got = getattr(exact.right, part), getattr(results, part)
-        if not (got or right):
-            continue  # forward mode is not claimed
-        if why := mismatch(got, right, names):
+    case, named = subject.case, names_of_parts(subject)
+    own = case.claims.value_tolerance(case.check, case.dtype)  # if the spec states any, they are the last word
+    tolerance = None if own.atol is None and own.rtol is None else (own.atol or 0.0, own.rtol or 0.0)
+    for part, right in exact.right.items():
+        if why := mismatch(got[part], right, named[part]):
             yield fails(f"low_precision_grad: other shapes than those of {truth.source}: {why}")
-        off = exact.deviation(attrgetter(part), got, names, _tolerance(subject.context))
+        off = exact.deviation(itemgetter(part), got[part], named[part], tolerance)
         if off is not None:
             lines = [*off.lines(), f"compared with {truth.source}, for the same numbers"]
-            yield fails(f"low_precision_grad: in {subject.case.dtype}, {off.headline()}", "\n".join(lines))
-        if reference is not None:
-            yield _like_reference(subject, vector(right), got, getattr(reference, part), part)
-
-
-def _reference(subject: Subject, directions: Directions) -> FirstOrder | None:
-    """Return what the reference gives in the dtype of the case; None if it raises."""
-    other = by_reference(subject, subject.inputs)
-    try:
-        return FirstOrder.of(other.function, directions)
-    except NO_REFUSAL:
-        raise
-    except Exception:
-        return None
-
-
-def _tolerance(context: Context) -> tuple[float, float] | None:
-    """Return atol and rtol if the spec states any for this check: they are the last word."""
-    case = context.case
-    own = case.claims.value_tolerance(case.check, case.dtype)
-    return None if own.atol is None and own.rtol is None else (own.atol or 0.0, own.rtol or 0.0)
+            yield fails(f"low_precision_grad: in {case.dtype}, {off.headline()}", "\n".join(lines))
+        if isinstance(reference, dict):
+            yield _like_reference(subject, vector(right), got[part], reference[part], part)
 
 
 def _like_reference(subject: Subject, value: Tensor, got: Tensors, reference: Tensors, part: str) -> Verdict:

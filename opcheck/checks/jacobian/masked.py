@@ -16,15 +16,13 @@ def judge(subject: Subject) -> Verdict:
         return inapplicable("no input is sparse")
     if not subject.output_info.has_derivative:
         return untested("no output is of a floating or complex dtype")
-    masked = subject.masked(True).objection("masked")
-    if masked is not None:
-        return fails("masked: the derivative is wrong under masked semantics", masked.text)
-    if subject.function.masked:
-        return HOLDS
-    unmasked = subject.masked(False).objection("masked")
-    if unmasked is not None:
-        hint = "if gradients exist for specified elements only, write masked = true"
-        return fails("masked: the derivative is wrong under non-masked semantics", f"{unmasked.text}\n{hint}")
+    hint = "\nif gradients exist for specified elements only, write masked = true"
+    semantics = {"masked": True} if subject.function.masked else {"masked": True, "non-masked": False}
+    for name, masked in semantics.items():
+        objection = subject.masked(masked).objection("masked")
+        if objection is not None:
+            title = f"masked: the derivative is wrong under {name} semantics"
+            return fails(title, objection.text + ("" if masked else hint))
     return HOLDS
 
 

@@ -2,31 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from opcheck.checks.agreement import agree
 from opcheck.checks.arguments import takes_out
 from opcheck.checks.base import Subject
 from opcheck.checks.judging import of_values
+from opcheck.checks.relations import agree
 from opcheck.checks.verdict import HOLDS, Verdict, fails, one_line, remedy
 from opcheck.samples import Unresolved
 from opcheck.samples.function import with_own_first
 from opcheck.samples.results import flatten, named, names_among
 
-Call = Callable[[tuple[Any, ...], dict[str, Any]], Any]
+Tensors = tuple[Tensor, ...]
 
 
-def judge(subject: Subject) -> Verdict:
+def judge(subject: Subject) -> Iterator[Verdict]:
     """Compare each way to call the operator with the function."""
+    operator = subject.case.operator
     expected = flatten(_call(subject, subject.function.operator))
-    for verdict in (_ways(subject, expected), _out(subject, expected)):
-        if not verdict.passed:
-            return verdict
-    return HOLDS
+    ways: list[tuple[str, str, dict[str, Any]]]
+    ways = [(variant.kind, variant.path, dict(variant.kwargs)) for variant in operator.variants[1:]]
+    ways += [("alias", path, {}) for path in operator.spec.aliases]
+    for kind, path, more in ways:
+        try:
+            callee = subject.context.resolve(path, subject.sample)
+        except Unresolved as error:
+            yield fails(f"variants: {error}", f'did you mean "{error.hint}"?' if error.hint else "")
+            return
+        way = path + (f"({', '.join(f'{name}={value!r}' for name, value in more.items())})" if more else "")
+        if kind == "inplace":
+            yield _inplace(subject, callee, more, expected, way)
+        else:
+            yield _same(subject, flatten(_call(subject, callee, **more)), expected, way)
+    if operator.spec.module is None:  # modules have no out=
+        yield _out(subject, expected)
 
 
 def _call(subject: Subject, operator: Callable[..., Any], **more: Any) -> Any:
@@ -35,26 +48,8 @@ def _call(subject: Subject, operator: Callable[..., Any], **more: Any) -> Any:
     return operator(*args, **{**kwargs, **more})
 
 
-def _ways(subject: Subject, expected: tuple[Tensor, ...]) -> Verdict:
-    operator = subject.case.operator
-    ways: list[tuple[str, str, dict[str, Any]]]
-    ways = [(variant.kind, variant.path, dict(variant.kwargs)) for variant in operator.variants[1:]]
-    ways += [("alias", path, {}) for path in operator.spec.aliases]
-    for kind, path, more in ways:
-        try:
-            callee = subject.context.resolve(path, subject.sample)
-        except Unresolved as error:
-            return fails(f"variants: {error}", f'did you mean "{error.hint}"?' if error.hint else "")
-        shown = path + (f"({', '.join(f'{name}={value!r}' for name, value in more.items())})" if more else "")
-        verdict = _inplace(subject, callee, shown, expected, more) if kind == "inplace" else None
-        verdict = verdict or _same(subject, flatten(_call(subject, callee, **more)), expected, shown)
-        if not verdict.passed:
-            return verdict
-    return HOLDS
-
-
 def _inplace(
-    subject: Subject, callee: Callable[..., Any], path: str, expected: tuple[Tensor, ...], more: dict[str, Any]
+    subject: Subject, callee: Callable[..., Any], more: dict[str, Any], expected: Tensors, way: str
 ) -> Verdict:
     args, kwargs = with_own_first(*subject.inputs.detached().fill())
     target = args[0]
@@ -63,34 +58,29 @@ def _inplace(
     try:
         returned = callee(*args, **{**kwargs, **more})
     except Exception as error:
-        return fails(f"variants: {path} raised {one_line(error)}") if fits else HOLDS
+        return fails(f"variants: {way} raised {one_line(error)}") if fits else HOLDS
     if not fits:
-        return fails(f"variants: {path} accepts an input that cannot hold the result", "it should raise an error")
+        return fails(f"variants: {way} accepts an input that cannot hold the result", "it should raise an error")
     if returned is not target:
-        return fails(f"variants: {path} does not return its first argument")
-    return _same(subject, (target,), expected[:1], path)
+        return fails(f"variants: {way} does not return its first argument")
+    return _same(subject, (target,), expected[:1], way)
 
 
-def _out(subject: Subject, expected: tuple[Tensor, ...]) -> Verdict:
-    if subject.case.operator.spec.module is not None:
-        return HOLDS  # modules have no out=
-    supports = subject.supports
+def _out(subject: Subject, expected: Tensors) -> Verdict:
+    supports, operator = subject.supports, subject.context.operator
     stated = "out" in supports.model_fields_set
-    claimed = supports.out if stated else takes_out(subject.context.operator)
+    claimed = supports.out if stated else takes_out(operator)
     buffers = tuple(map(_with_other_values, expected))
     try:
-        _call(subject, subject.context.operator, out=buffers if len(buffers) > 1 else buffers[0] if buffers else None)
+        _call(subject, operator, out=buffers if len(buffers) > 1 else buffers[0] if buffers else None)
     except Exception as error:
         if not claimed:
             return HOLDS
         hint = "if the operator has no out=, write supports.out = false"
         return fails(f"variants: out= raised {one_line(error)}", hint, **remedy("supports.out", False))
     if stated and not claimed:
-        return fails(
-            "variants: out= is disclaimed, but accepted",
-            "take supports.out out of the spec",
-            **remedy("supports.out", True),
-        )
+        hint = "take supports.out out of the spec"
+        return fails("variants: out= is disclaimed, but accepted", hint, **remedy("supports.out", True))
     return _same(subject, buffers, expected, "out=")
 
 
@@ -101,7 +91,7 @@ def _with_other_values(tensor: Tensor) -> Tensor:
     return torch.empty_like(tensor).copy_(tensor != 1)
 
 
-def _same(subject: Subject, got: tuple[Tensor, ...], expected: tuple[Tensor, ...], way: str) -> Verdict:
+def _same(subject: Subject, got: Tensors, expected: Tensors, way: str) -> Verdict:
     names = names_among([path for path, _ in named(subject.result)])
     return agree(subject, got, expected, f"the function, called by {way}", names=names)
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from opcheck.checks.agreement import agree
+from opcheck.checks.relations import agree
 from opcheck.spec.claims import Tolerance
 
 NAN, INFINITE = float("nan"), float("inf")

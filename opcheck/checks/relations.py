@@ -1,0 +1,152 @@
+"""Relations between two calls that differ in one respect, and how their results are compared.
+
+A relation yields what was varied, what the varied call gave, and what it should have given. The arithmetic is the same,
+perhaps in another order: see `compared`. Where it is that of another implementation, see `agree`; in another dtype or
+on another device, see truth.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from opcheck.checks.base import Subject
+from opcheck.checks.calls import Result, ordinary, result, tried
+from opcheck.checks.judging import PerSample, per_sample
+from opcheck.checks.verdict import HOLDS, Verdict, blocked, fails, untested
+from opcheck.derivatives.coordinates import largest_difference
+from opcheck.derivatives.disagreement import called
+
+ROUNDING = 1e4
+"""How many rounding units two calls may differ by that do the same in another order."""
+REPEATS = 3
+"""How many ordinary calls must agree before another call is accused of giving something else."""
+NO_GRAPH = untested("no output requires grad: there is no backward pass")
+
+Row = tuple[str, Tensor, Tensor]
+"""What was varied, as in "the gradients under torch.no_grad()", what that gave, and what it should have given."""
+
+
+def relation(rows: Callable[[Subject, Result], Iterable[Row | Verdict]]) -> PerSample:
+    """Make a check of a function that yields rows for a sample, given what an ordinary call gives.
+
+    The first row that does not hold counts. Verdicts may stand among rows: one that says that nothing can be compared
+    is the last.
+    """
+
+    def judge(subject: Subject) -> Verdict:
+        for row in rows(subject, ordinary(subject)):
+            verdict = row if isinstance(row, Verdict) else compared(subject, *row)
+            if not verdict.passed or verdict.untested:
+                return verdict
+        return HOLDS
+
+    return per_sample(judge)
+
+
+def both(where: str, got: Result, expected: Result) -> tuple[Row, Row]:
+    """Return the rows about the values and the gradients of a call."""
+    return (
+        (f"the values {where}", got.values, expected.values),
+        (f"the gradients {where}", got.gradient, expected.gradient),
+    )
+
+
+def at_once(
+    subject: Subject, together: Callable[[], Iterable[Row]], each: Callable[[], Iterable[Row]]
+) -> Iterator[Row]:
+    """Yield nothing if several variations hold together, as usual; else each of them, and then all together.
+
+    Raises what they raise.
+    """
+    rows = tried(lambda: list(together()))
+    if not isinstance(rows, Exception) and not any(off_by(subject, got, expected) for _, got, expected in rows):
+        return
+    yield from each()
+    if isinstance(rows, Exception):
+        raise rows
+    yield from rows
+
+
+def compared(subject: Subject, what: str, got: Tensor, expected: Tensor) -> Verdict:
+    """Return whether a call gave what it should. If not, ordinary calls have to give the same each time.
+
+    what: as in "the gradients under torch.no_grad()".
+    """
+    off = off_by(subject, got, expected)
+    if not off:
+        return HOLDS
+    here = ordinary(subject)
+    for _ in range(REPEATS):
+        again = result(subject)
+        if off_by(subject, again.values, here.values) or off_by(subject, again.gradient, here.gradient):
+            return blocked("nondeterminism", f"{subject.check}: ordinary calls do not give the same each time")
+    return fails(f"{subject.check}: {what} differ from those of an ordinary call", f"by up to {off:.4g}")
+
+
+def off_by(subject: Subject, got: Tensor, expected: Tensor) -> float:
+    """Return by how much two vectors differ; 0 if they agree up to rounding, or up to what the spec allows two calls.
+
+    NaN agrees with NaN, and an infinity with itself.
+    """
+    if torch.equal(got, expected):
+        return 0.0
+    if got.shape != expected.shape:
+        return float("inf")
+    context = subject.context
+    finite = expected[expected.isfinite()].abs()
+    rounding = ROUNDING * torch.finfo(context.dtype).eps * (1.0 + (float(finite.max()) if finite.numel() else 0.0))
+    random = context.case.claims.tolerance("nondeterminism", context.case.dtype).nondeterminism or 0.0
+    if torch.allclose(got, expected, 0.0, max(rounding, random), equal_nan=True):
+        return 0.0
+    difference = largest_difference(got, expected)
+    return difference if difference == difference else float("inf")
+
+
+def agree(
+    subject: Subject,
+    got: Sequence[Tensor],
+    expected: Sequence[Tensor],
+    whose: str,
+    *,
+    names: Sequence[str] = (),
+    check_dtype: bool = True,
+) -> Verdict:
+    """Compare outputs one by one.
+
+    The tolerance is the default of assert_close for the dtype, unless the spec sets one for this check.
+
+    whose: where the expected values come from, as in "output 0 is not that of the loop".
+    names: the names of the outputs, as in `.loss`; empty if they have positions instead.
+    """
+    check = subject.check
+    if len(got) != len(expected):
+        return fails(f"{check}: {len(got)} outputs, not {len(expected)} as those of {whose}")
+    tolerance = subject.context.value_tolerance()
+    for index, (g, e) in enumerate(zip(got, expected, strict=True)):
+        if _are_near(g, e, 0.0 if tolerance.atol is not None else NARROWEST):
+            continue  # the usual case: assert_close takes 100 microseconds, and imports torch.distributed
+        try:
+            torch.testing.assert_close(
+                g, e, rtol=tolerance.rtol, atol=tolerance.atol, equal_nan=True, check_dtype=check_dtype
+            )
+        except AssertionError as error:
+            output = called(index, names[index] if names else "")
+            return fails(f"{check}: {output} is not that of {whose}", str(error))
+    return HOLDS
+
+
+NARROWEST = 1e-7
+"""No default tolerance of assert_close for floating dtypes is narrower."""
+
+
+def _are_near(one: Tensor, other: Tensor, tolerance: float) -> bool:
+    """Tell whether two tensors agree so far that assert_close agrees, too."""
+    if not (one.layout is other.layout is torch.strided and one.shape == other.shape):
+        return False
+    if one.dtype != other.dtype or one.device != other.device:
+        return False
+    is_double = one.dtype in (torch.float64, torch.complex128)
+    return torch.equal(one, other) or (is_double and torch.allclose(one, other, tolerance, tolerance, equal_nan=True))
