@@ -7,6 +7,8 @@ import re
 
 import pytest
 
+NIGHTLY = pytest.mark.nightly
+
 OPERATORS = '''
 """Operators, and a device on the CPU that one of them breaks for good, as a device-side assert does."""
 
@@ -99,7 +101,7 @@ class TestWhatIsLeftOut:
         assert run.err == "opcheck: the request selects no case\nopcheck: left out on npu: 1 case (deny)\n"
         assert run.code == 2
 
-    @pytest.mark.parametrize("processes", [0, 2])
+    @pytest.mark.parametrize("processes", [0, pytest.param(2, marks=NIGHTLY)])
     def test_plain_pytest_counts_it(self, project, processes):
         written(project, self.FINE + DENIED)
         options = [option.replace("--", "--opcheck-") for option in (*self.OPTIONS, *REPORT)]
@@ -220,11 +222,21 @@ class TestPresence:
         ("source", "keys", "torch", "why"),
         [
             ("import os; os.kill(os.getpid(), 11)", "", "cpu", "importing opghost ended the process: SIGSEGV"),
-            ("import os; os._exit(0)", "", "cpu", "importing opghost ended the process: it exited, with status 0"),
-            ("raise OSError('no driver')", "", "cpu", "importing opghost failed: OSError: no driver"),
+            pytest.param(
+                "import os; os._exit(0)",
+                "",
+                "cpu",
+                "importing opghost ended the process: it exited, with status 0",
+                marks=NIGHTLY,
+            ),
+            pytest.param(
+                "raise OSError('no driver')", "", "cpu", "importing opghost failed: OSError: no driver", marks=NIGHTLY
+            ),
             ("", "", "warp", "torch knows no device 'warp': "),
             ("", 'seed = "opghost:sow"', "cpu", 'seed = "opghost:sow" is not there: '),
-            ("", 'synchronize = "opgost:wait"', "cpu", 'synchronize = "opgost:wait" is not there: '),
+            pytest.param(
+                "", 'synchronize = "opgost:wait"', "cpu", 'synchronize = "opgost:wait" is not there: ', marks=NIGHTLY
+            ),
         ],
     )
     def test_a_device_that_cannot_be_used_costs_itself_and_is_a_mistake_if_named(

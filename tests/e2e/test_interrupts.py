@@ -41,7 +41,7 @@ def interrupted(project, number, *options):
     ("number", "options"),
     [
         pytest.param(signal.SIGINT, (), marks=pytest.mark.nightly),
-        (signal.SIGTERM, ()),
+        pytest.param(signal.SIGTERM, (), marks=pytest.mark.nightly),
         (signal.SIGINT, ("-n", "2")),
     ],
     ids=["interrupt", "terminate", "interrupt-parallel"],

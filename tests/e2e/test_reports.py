@@ -134,7 +134,10 @@ WAYS = {
 }
 
 
-@pytest.fixture(scope="module", params=WAYS)
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(way, marks=pytest.mark.nightly) if way == "pytest_parallel" else way for way in WAYS],
+)
 def told(request, shared):
     """A run of operators with odd errors."""
 

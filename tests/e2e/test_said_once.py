@@ -81,7 +81,12 @@ def run(project, cli):
     return run
 
 
-@pytest.mark.parametrize("operator", CASES)
+BY_DAY = ("once.half_alone", "once.cut")
+
+
+@pytest.mark.parametrize(
+    "operator", [name if name in BY_DAY else pytest.param(name, marks=pytest.mark.nightly) for name in CASES]
+)
 def test_it_takes_three_lines_and_what_they_say_is_enough(run, operator):
     first = run(operator)
     assert first.code == 1

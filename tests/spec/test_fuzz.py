@@ -26,7 +26,7 @@ SECONDS = 30.0
 endless work, and no busy machine."""
 
 fuzz = settings(
-    max_examples=EXAMPLES or 500,
+    max_examples=EXAMPLES or 250,
     derandomize=not EXAMPLES,
     database=None,
     deadline=None,
