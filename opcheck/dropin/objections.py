@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from typing import Any
@@ -32,6 +32,7 @@ from opcheck.derivatives.gradients import (
 )
 from opcheck.derivatives.naming import NOT_LINEAR
 from opcheck.derivatives.question import Request
+from opcheck.dropin.glance import Claims
 from opcheck.dropin.in_place import restored
 
 REPEATS = 3
@@ -48,18 +49,6 @@ BREAKING = (
     "existing callers of this function. If this is true for you, you can call this function with "
     '"check_undefined_grad=False" to disable the feature'
 )
-
-
-@dataclass(frozen=True)
-class Claims:
-    """What to check: the parameters of torch's gradcheck whose names begin with `check_`."""
-
-    forward_ad: bool
-    backward_ad: bool
-    undefined_grad: bool
-    grad_dtypes: bool
-    batched_grad: bool
-    batched_forward_grad: bool = False
 
 
 def objections(evidence: Evidence, request: Request, claims: Claims) -> Iterator[Disagreement]:
