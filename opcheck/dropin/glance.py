@@ -1,6 +1,6 @@
-"""The common case of `opcheck.gradcheck`: the few calls of a function that show that its derivatives are right.
+"""The common case of `opcheck.gradcheck`: the few calls of a function that show whether its derivatives are right.
 
-A glance only tells that all is well. What is wrong, or merely unusual, is for others to look at.
+A glance tells that all is well, or that a derivative is wrong. It gives no reasons, and leaves to others what is unclear.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from opcheck.derivatives.batching import by_vmap, sweep
 from opcheck.derivatives.coordinates import (
     deviation,
     largest_difference,
+    modulus,
     parts,
     real_size,
     rows_of,
@@ -38,6 +39,8 @@ from opcheck.derivatives.coordinates import (
     vector,
 )
 from opcheck.derivatives.cotangents import probe, vectors_like, with_gaps
+from opcheck.derivatives.differences import Differences
+from opcheck.derivatives.errors import CERTAIN, FULL, allowed, excess
 from opcheck.derivatives.question import AUTO, Function, Numbers
 from opcheck.dropin.memory import elements, kept
 
@@ -49,10 +52,8 @@ FEW_ROWS = 8
 """Up to how many backward passes, or calls in forward mode, take less time than a batch of them."""
 ROUNDED = 1e4
 """By how many units of rounding two ways to the same derivative may differ."""
-DIGITS = 10
-"""By how many units of rounding, divided by the step, differences may be off."""
 SMALL = 1e-3
-"""The part of atol that they may be off by."""
+"""The part of atol that differences may be off by."""
 
 _untyped: Any = torch._C._functions  # what torch's gradcheck uses too: nothing public hands over an undefined cotangent
 
@@ -69,27 +70,27 @@ class Claims:
     batched_forward_grad: bool = False
 
 
-def sees_first_order(function: Function, values: Sequence[Any], numbers: Numbers, claims: Claims) -> bool:
-    """Tell whether all claims hold, beyond doubt, for a function of the leaves among some values.
+def first_order(function: Function, values: Sequence[Any], numbers: Numbers, claims: Claims) -> bool | None:
+    """Return True if all claims hold for a function of the leaves among some values, and False if a Jacobian is wrong.
 
-    The values are as before afterwards.
+    None if a glance cannot tell. The values are as before afterwards.
     """
 
-    def look(base: Primal, leaves: Tensors, outputs: Tensors) -> bool:
-        return Glance(base, leaves, outputs, numbers, claims, FEW_POINTS).sees()
+    def look(base: Primal, leaves: Tensors, outputs: Tensors) -> bool | None:
+        return Glance(base, leaves, outputs, numbers, claims, FEW_POINTS).verdict()
 
-    return _sees(function, values, (), look)
+    return _look(function, values, (), look)
 
 
-def sees_second_order(
+def second_order(
     function: Function, values: Sequence[Any], cotangents: Tensors | None, gaps: bool, numbers: Numbers, claims: Claims
-) -> bool:
-    """Tell the same for the gradients of a function, as functions of the leaves and of the cotangents.
+) -> bool | None:
+    """Return the same for the gradients of a function, as functions of the leaves and of the cotangents.
 
     cotangents: None for random ones, with gaps in memory if `gaps`. Those that do not require grad are constant.
     """
 
-    def look(base: Primal, leaves: Tensors, outputs: Tensors) -> bool:
+    def look(base: Primal, leaves: Tensors, outputs: Tensors) -> bool | None:
         vectors, fixed = cotangents, tuple[Tensor | None, ...]()
         if vectors is None:
             plain = vectors_like(outputs, 1)
@@ -97,24 +98,27 @@ def sees_second_order(
         else:
             fixed = tuple(None if v.requires_grad else v for v in vectors)
         pullback, every = Pullback(base, len(leaves), fixed=fixed), (*leaves, *(v for v in vectors if v.requires_grad))
-        return Glance(pullback, every, pullback(*every), numbers, claims, FEW_PULLBACKS).sees()
+        return Glance(pullback, every, pullback(*every), numbers, claims, FEW_PULLBACKS).verdict()
 
-    return _sees(function, values, cotangents or (), look)
+    return _look(function, values, cotangents or (), look)
 
 
-def _sees(
-    function: Function, values: Sequence[Any], others: Sequence[Any], look: Callable[[Primal, Tensors, Tensors], bool]
-) -> bool:
-    """Tell what a look at the differentiable outputs tells; False if anything raises, or changes the values."""
+def _look(
+    function: Function, values: Sequence[Any], others: Sequence[Any],
+    look: Callable[[Primal, Tensors, Tensors], bool | None],
+) -> bool | None:  # fmt: skip
+    """Return what a look at the differentiable outputs tells; None if anything raises, or changes the values."""
     leaves = tuple(value for value in values if isinstance(value, Tensor) and value.requires_grad)
     with kept((*values, *others)) as memory:
         try:
             outputs = function(*leaves)
             chosen = tuple(index for index, output in enumerate(outputs) if output.requires_grad)
-            base, tested = Primal(function, chosen), tuple(outputs[index] for index in chosen)
-            return bool(chosen) and not memory.is_changed() and look(base, leaves, tested) and not memory.is_changed()
+            if not chosen or memory.is_changed():
+                return None
+            verdict = look(Primal(function, chosen), leaves, tuple(outputs[index] for index in chosen))
+            return None if memory.is_changed() else verdict
         except Exception:  # the full evidence meets it again, where it is reported
-            return False
+            return None
 
 
 class Pass(NamedTuple):
@@ -188,6 +192,10 @@ class Glance:
     claims: Claims
     few: int
     """Up to how many coordinates single calls move."""
+    few_rows: int = FEW_ROWS
+    """The same for directions of derivatives."""
+    is_batched: bool = False
+    """Whether any batch was used."""
 
     def __post_init__(self) -> None:
         self.of_outputs = tuple(map(real_size, self.outputs))
@@ -195,28 +203,34 @@ class Glance:
         self.size = sum(self.of_outputs), sum(self.of_leaves)
         self.unit = max(torch.finfo(leaf.dtype).eps for leaf in self.leaves)
 
-    def sees(self) -> bool:
-        """Tell whether all claims hold beyond doubt. Passes on the exceptions of the function and its derivatives."""
+    def verdict(self) -> bool | None:
+        """Return True if all claims hold, False if a Jacobian is wrong, and None if neither is certain.
+
+        Passes on the exceptions of the function and its derivatives.
+        """
         if not 0 < min(self.size) <= max(self.size) <= AUTO.largest:
-            return False
-        above, below, value = self._values()
-        numerical = (above - below).mul_(0.5 / self.numbers.eps)
-        bend = float((above + below).sub_(value, alpha=2).abs_().max())
-        return (
-            bend <= self.numbers.atol * self.numbers.eps  # else there is a kink
-            and (not self.claims.backward_ad or self._sees_reverse(numerical.T))
-            and (not self.claims.forward_ad or self._sees_forward(numerical))
-        )
+            return None
+        verdict = self._verdict()
+        if verdict is False and self.is_batched:  # confirmed one by one
+            self.few, self.few_rows = AUTO.largest, AUTO.largest
+            return self._verdict()
+        return verdict
+
+    def _verdict(self) -> bool | None:
+        slopes = self._slopes()
+        verdict = self._of_reverse(slopes) if self.claims.backward_ad else True
+        return self._of_forward(slopes) if verdict and self.claims.forward_ad else verdict
 
     # differences
 
-    def _values(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the values where each coordinate is moved up and down, of shape (N, M), and those at the leaves."""
-        size = self.size[1]
-        values = self._values_of_copies() if size > self.few else None
+    def _slopes(self) -> Differences:
+        size, values = self.size[1], None
+        if size > self.few:
+            values = self._values_of_copies()
+            self.is_batched = values is not None
         if values is None:
             values = self._values_in_place()
-        return values[:size], values[size:-1], values[-1]
+        return Differences(values[:size], values[-1], values[size:-1], self.numbers.eps)
 
     def _values_in_place(self) -> Tensor:
         """Move the leaves themselves, as torch does: a function may read them in another way than as its arguments."""
@@ -261,9 +275,9 @@ class Glance:
 
     # derivatives
 
-    def _sees_reverse(self, numerical: Tensor) -> bool:
+    def _of_reverse(self, slopes: Differences) -> bool | None:
         outputs, claims, jacobian = self.outputs, self.claims, None
-        if self.size[0] > FEW_ROWS or claims.batched_grad:
+        if self.size[0] > self.few_rows or claims.batched_grad:
             jacobian = self._batched(
                 lambda rows: by_vmap(lambda *v: vjp(outputs, self.leaves, v), rows, outputs, len(rows)),
                 self.size[0], claims.batched_grad,
@@ -277,18 +291,17 @@ class Glance:
             g.layout is not torch.strided or g.dtype != leaf.dtype
             for every in gradients for g, leaf in zip(every, self.leaves, strict=True)
         ):  # fmt: skip
-            return False
+            return None
         jacobian, products, directions = _split(gradients, passes.directions, jacobian)
-        return (
-            self._agrees(jacobian, numerical)
-            and deviation(products[0], products[1]) <= self.numbers.nondeterminism
-            and not bool(products[2].any())
-            and self._are_products(products, directions, jacobian)
-        )
+        agrees = self._agrees(jacobian, slopes)
+        is_linear = self._are_products(products, directions, jacobian) and not bool(products[2].any())
+        if agrees and not (is_linear and deviation(products[0], products[1]) <= self.numbers.nondeterminism):
+            return None
+        return agrees
 
-    def _sees_forward(self, numerical: Tensor) -> bool:
+    def _of_forward(self, slopes: Differences) -> bool | None:
         points, claims, jacobian = tuple(leaf.detach() for leaf in self.leaves), self.claims, None
-        if self.size[1] > FEW_ROWS or claims.batched_forward_grad:
+        if self.size[1] > self.few_rows or claims.batched_forward_grad:
             nested = Pushforward(transformed(self.function), transform=True)
             jacobian = self._batched(
                 lambda rows: by_vmap(lambda *t: nested(*points, *t), rows, points, len(rows)),
@@ -306,7 +319,8 @@ class Glance:
             else:
                 tangents.append(push(*points, *(t.clone() for t in row)))  # some operators refuse views
         jacobian, products, directions = _split(tangents, passes.directions, jacobian)
-        return self._agrees(jacobian, numerical) and self._are_products(products, directions, jacobian)
+        agrees = self._agrees(jacobian.T, slopes)
+        return None if agrees and not self._are_products(products, directions, jacobian) else agrees
 
     def _batched(self, of: Callable[[Tensor], Tensor], size: int, is_claimed: bool) -> Tensor | None:
         """Return what `of` gives for unit vectors; None if it raises, unless it is claimed not to.
@@ -321,12 +335,29 @@ class Glance:
             if is_claimed:
                 raise
             return None
-        return every[:-1] if self._are_products(every[-1], direction, every[:-1]) else None
+        if not self._are_products(every[-1], direction, every[:-1]):
+            return None
+        self.is_batched = True
+        return every[:-1]
 
-    def _agrees(self, jacobian: Tensor, numerical: Tensor) -> bool:
-        """Tell whether both are the same, to the last digit that differences have."""
-        most = min(DIGITS * self.unit / self.numbers.eps, SMALL * self.numbers.atol)
-        return largest_difference(jacobian, numerical) <= most
+    def _agrees(self, jacobian: Tensor, slopes: Differences) -> bool | None:
+        """Return True if a Jacobian is the numerical one, up to the error of differences, and False if it is another one.
+
+        None if digits are missing, if the function has a kink, or if rounding may be what differs.
+        """
+        numbers, numerical = self.numbers, slopes.jacobian
+        grid, least = CERTAIN * self.unit / numbers.eps, SMALL * numbers.atol
+        if largest_difference(jacobian, numerical) <= min(grid / 2, least) and slopes.most_bend <= numbers.atol:
+            return True  # as almost always
+        rounding = slopes.rounding(CERTAIN * self.unit)
+        beyond = excess(jacobian, numerical, self.leaves, numbers)
+        if bool((beyond > modulus(rounding, self.leaves)).any()):
+            return False
+        off, size, farthest = (jacobian - numerical).abs(), numerical.abs(), float(vector(self.leaves).abs().max())
+        has_digits = off <= FULL * float(size.max()) + grid * max(1.0, farthest)
+        is_small = off <= rounding + least + numbers.rtol * size
+        is_smooth = slopes.bend.abs() <= allowed(numerical, self.leaves, numbers)
+        return True if bool((has_digits & is_small & is_smooth & (beyond == 0)).all()) else None
 
     def _are_products(self, products: Tensor, directions: Tensor, jacobian: Tensor) -> bool:
         """Tell whether derivatives along some directions are those of the Jacobian, up to rounding."""

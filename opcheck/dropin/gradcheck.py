@@ -17,7 +17,8 @@ from torch.autograd.gradcheck import GradcheckError as TorchGradcheckError
 from opcheck.derivatives.disagreement import Disagreement
 from opcheck.derivatives.evidence import Evidence
 from opcheck.derivatives.question import Numbers, Request
-from opcheck.dropin.glance import Claims, sees_first_order, sees_second_order
+from opcheck.dropin import glance
+from opcheck.dropin.glance import Claims
 from opcheck.dropin.in_place import OutputsChange, first_order, second_order, watched
 from opcheck.dropin.objections import is_remark, objections
 
@@ -111,8 +112,9 @@ def gradcheck(
     )  # fmt: skip
     numbers = Numbers(eps, atol, rtol, nondet_tol)
     request = Request(_function(func, values), _leaves(values), numbers, forward_ad=check_forward_ad)
-    if sees_first_order(request.function, values, numbers, claims):
-        return True
+    seen = glance.first_order(request.function, values, numbers, claims)
+    if seen or (seen is False and not raise_exception):
+        return seen
     with watched(values) as is_changed:
         evidence = first_order(request)
     if is_changed():
@@ -181,8 +183,9 @@ def gradgradcheck(
     )  # fmt: skip
     numbers = Numbers(eps, atol, rtol, nondet_tol)
     request = Request(_function(func, values), _leaves(values), numbers, grad_outputs=cotangents, forward_ad=False)
-    if sees_second_order(request.function, values, cotangents, gen_non_contig_grad_outputs, numbers, claims):
-        return True
+    seen = glance.second_order(request.function, values, cotangents, gen_non_contig_grad_outputs, numbers, claims)
+    if seen or (seen is False and not raise_exception):
+        return seen
     with watched(values) as is_changed:
         evidence = second_order(request, gen_non_contig_grad_outputs)
     if is_changed():
