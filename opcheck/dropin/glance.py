@@ -1,16 +1,16 @@
 """The common case of `opcheck.gradcheck`: the few calls of a function that show whether its derivatives are right.
 
-A glance tells that all is well, or that a derivative is wrong. It gives no reasons, and leaves to others what is unclear.
+A glance tells that all is well, or that a derivative is wrong. It gives no reasons.
+What is unclear is left to others.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -26,23 +26,24 @@ from opcheck.derivatives.autodiff import (
     transformed,
     vjp,
 )
-from opcheck.derivatives.batching import by_vmap, sweep
 from opcheck.derivatives.coordinates import (
     deviation,
     largest_difference,
+    located,
     modulus,
-    parts,
     real_size,
     rows_of,
     same,
     tensors_of,
     vector,
 )
-from opcheck.derivatives.cotangents import probe, vectors_like, with_gaps
+from opcheck.derivatives.cotangents import vectors_like, with_gaps
 from opcheck.derivatives.differences import Differences
 from opcheck.derivatives.errors import CERTAIN, FULL, allowed, excess
 from opcheck.derivatives.question import AUTO, Function, Numbers
+from opcheck.dropin import passes
 from opcheck.dropin.memory import elements, kept
+from opcheck.dropin.passes import Kinds, Pass, Passes
 
 FEW_POINTS = 12
 """Up to how many coordinates are moved by single calls of a function. Above that, a batch takes less time."""
@@ -76,7 +77,7 @@ def first_order(function: Function, values: Sequence[Any], numbers: Numbers, cla
     None if a glance cannot tell. The values are as before afterwards.
     """
 
-    def look(base: Primal, leaves: Tensors, outputs: Tensors) -> bool | None:
+    def look(base: Primal, leaves: Tensors, outputs: Tensors) -> bool:
         return Glance(base, leaves, outputs, numbers, claims, FEW_POINTS).verdict()
 
     return _look(function, values, (), look)
@@ -90,7 +91,7 @@ def second_order(
     cotangents: None for random ones, with gaps in memory if `gaps`. Those that do not require grad are constant.
     """
 
-    def look(base: Primal, leaves: Tensors, outputs: Tensors) -> bool | None:
+    def look(base: Primal, leaves: Tensors, outputs: Tensors) -> bool:
         vectors, fixed = cotangents, tuple[Tensor | None, ...]()
         if vectors is None:
             plain = vectors_like(outputs, 1)
@@ -105,7 +106,7 @@ def second_order(
 
 def _look(
     function: Function, values: Sequence[Any], others: Sequence[Any],
-    look: Callable[[Primal, Tensors, Tensors], bool | None],
+    look: Callable[[Primal, Tensors, Tensors], bool],
 ) -> bool | None:  # fmt: skip
     """Return what a look at the differentiable outputs tells; None if anything raises, or changes the values."""
     leaves = tuple(value for value in values if isinstance(value, Tensor) and value.requires_grad)
@@ -121,64 +122,8 @@ def _look(
             return None
 
 
-class Pass(NamedTuple):
-    """Which tensors take part in a backward pass, or a call in forward mode, by number."""
-
-    those: Collection[int]
-    undefined: Collection[int] = ()
-    """Those of them whose cotangents or tangents are undefined."""
-
-
-class Passes(NamedTuple):
-    """Backward passes, or calls in forward mode."""
-
-    directions: Tensor
-    """The cotangents or tangents of each, in real coordinates. What is undefined is zero."""
-    each: tuple[Pass, ...]
-
-
-@lru_cache(maxsize=256)
-def backward_passes(sizes: tuple[int, ...], looped: bool, undefined: bool) -> Passes:
-    """Return backward passes for outputs of some real sizes.
-
-    If looped, one for each coordinate of an output alone. Then a random one, the same again, one for zeros, and one for
-    each of several outputs alone. If `undefined`, those where all, each one, and all but one cotangent are undefined.
-    """
-    every = range(len(sizes))
-    single = [[index] for index in every] if len(sizes) > 1 else []
-    others = [[k for k in every if k != index] for (index,) in single]
-    alone = single if not looped else []
-    missing = [every, *single, *(others if len(sizes) > 2 else [])] if undefined else []
-    direction = probe(sum(sizes))
-    directions = [direction, direction, torch.zeros_like(direction)]
-    directions += [_without(direction, sizes, own) for own in [*(others if alone else []), *missing]]
-    each = [Pass(every)] * 3 + [Pass(own) for own in alone] + [Pass(every, own) for own in missing]
-    return _with_units(directions, each, sizes, looped)
-
-
-@lru_cache(maxsize=256)
-def forward_passes(sizes: tuple[int, ...], looped: bool, undefined: bool) -> Passes:
-    """Return calls in forward mode for leaves of some real sizes: of each coordinate if looped, and a random one.
-
-    If `undefined`, those in which each of the leaves has no tangent.
-    """
-    every = range(len(sizes))
-    missing = [[index] for index in every] if undefined else []
-    direction = probe(sum(sizes))
-    directions = [direction, *(_without(direction, sizes, own) for own in missing)]
-    return _with_units(directions, [Pass(every), *(Pass(every, own) for own in missing)], sizes, looped)
-
-
-def _without(direction: Tensor, sizes: Sequence[int], missing: Collection[int]) -> Tensor:
-    pieces = parts(direction, sizes)
-    return torch.cat([piece * 0 if index in missing else piece for index, piece in enumerate(pieces)])
-
-
-def _with_units(directions: list[Tensor], each: list[Pass], sizes: Sequence[int], looped: bool) -> Passes:
-    if looped:
-        directions = [*torch.eye(sum(sizes), dtype=torch.float64), *directions]
-        each = [*(Pass([index]) for index, size in enumerate(sizes) for _ in range(size)), *each]
-    return Passes(torch.stack(directions), tuple(each))
+class Unclear(Exception):
+    """A glance cannot tell."""
 
 
 @dataclass
@@ -192,34 +137,25 @@ class Glance:
     claims: Claims
     few: int
     """Up to how many coordinates single calls move."""
-    few_rows: int = FEW_ROWS
-    """The same for directions of derivatives."""
     is_batched: bool = False
     """Whether any batch was used."""
 
     def __post_init__(self) -> None:
-        self.of_outputs = tuple(map(real_size, self.outputs))
-        self.of_leaves = tuple(map(real_size, self.leaves))
-        self.size = sum(self.of_outputs), sum(self.of_leaves)
+        self.of_outputs, self.of_leaves = passes.kinds_of(self.outputs), passes.kinds_of(self.leaves)
+        self.size = sum(passes.sizes_of(self.of_outputs)), sum(passes.sizes_of(self.of_leaves))
         self.unit = max(torch.finfo(leaf.dtype).eps for leaf in self.leaves)
 
-    def verdict(self) -> bool | None:
-        """Return True if all claims hold, False if a Jacobian is wrong, and None if neither is certain.
+    def verdict(self) -> bool:
+        """Return whether all claims hold. False: a Jacobian is wrong. Raises Unclear if neither is certain.
 
         Passes on the exceptions of the function and its derivatives.
         """
-        if not 0 < min(self.size) <= max(self.size) <= AUTO.largest:
-            return None
-        verdict = self._verdict()
-        if verdict is False and self.is_batched:  # confirmed one by one
-            self.few, self.few_rows = AUTO.largest, AUTO.largest
-            return self._verdict()
-        return verdict
-
-    def _verdict(self) -> bool | None:
+        if max(self.size) > AUTO.largest:
+            raise Unclear
         slopes = self._slopes()
-        verdict = self._of_reverse(slopes) if self.claims.backward_ad else True
-        return self._of_forward(slopes) if verdict and self.claims.forward_ad else verdict
+        return (not self.claims.backward_ad or self._of_reverse(slopes)) and (
+            not self.claims.forward_ad or self._of_forward(slopes)
+        )
 
     # differences
 
@@ -229,15 +165,19 @@ class Glance:
             values = self._values_of_copies()
             self.is_batched = values is not None
         if values is None:
-            values = self._values_in_place()
+            values = self._values_in_place(self._places)
         return Differences(values[:size], values[-1], values[size:-1], self.numbers.eps)
 
-    def _values_in_place(self) -> Tensor:
+    @property
+    def _places(self) -> list[Tensor]:
+        """The memory of each coordinate of the leaves."""
+        return [place for leaf in self.leaves for place in elements(leaf.data)]
+
+    def _values_in_place(self, places: Sequence[Tensor]) -> Tensor:
         """Move the leaves themselves, as torch does: a function may read them in another way than as its arguments."""
-        eps, size = self.numbers.eps, self.size[1]
+        eps, size = self.numbers.eps, len(places)
         batches = [torch.empty((2 * size + 1, *y.shape), dtype=y.dtype, device=y.device) for y in self.outputs]
         rows = list(zip(*(batch.unbind() for batch in batches), strict=True))
-        places = [place for leaf in self.leaves for place in elements(leaf.data)]
         for place, up, down in zip(places, rows, rows[size:], strict=False):
             number = place.item()
             place.fill_(number + eps)
@@ -253,21 +193,20 @@ class Glance:
 
         One call on the leaves themselves, moved by a random step, tells.
         """
-        size, eps = self.size[1], self.numbers.eps
-        weights, steps = probe(size, 2), torch.eye(size, dtype=torch.float64).mul_(eps)
-        one = weights * eps
-        points = torch.cat([steps, -steps, one.unsqueeze(0)]).add_(vector(self.leaves))
+        size = self.size[1]
+        weights, steps = passes.steps(self.of_leaves, self.numbers.eps)
         try:
-            with _quiet():
-                values = sweep(self.function, self.leaves, points, batch=len(points)).values
+            with torch.no_grad(), _quiet():
+                batches = self.function.rows(*(leaf + step for leaf, step in zip(self.leaves, steps, strict=True)))
         except Exception:  # it cannot be batched
             return None
         with kept(self.leaves) as own:
-            for memory, move in zip(own.memory, tensors_of(one, self.leaves), strict=True):
-                memory.add_(move)
+            for memory, step in zip(own.memory, steps, strict=True):
+                memory.add_(step[-1])
             moved = vector(self.function(*self.leaves))
+        values = rows_of(batches, 2 * size + 1)
         copied = values[-1]
-        slope = weights.abs_() @ (values[:size] - values[size:-1]).abs_()
+        slope = weights.abs() @ (values[:size] - values[size:-1]).abs_()
         if not bool(((moved - copied).abs_() <= slope.mul_(5e-7) + copied.abs().mul_(32 * self.unit)).all()):
             return None
         values[-1] = vector(self.outputs)
@@ -275,108 +214,127 @@ class Glance:
 
     # derivatives
 
-    def _of_reverse(self, slopes: Differences) -> bool | None:
-        outputs, claims, jacobian = self.outputs, self.claims, None
-        if self.size[0] > self.few_rows or claims.batched_grad:
-            jacobian = self._batched(
-                lambda rows: by_vmap(lambda *v: vjp(outputs, self.leaves, v), rows, outputs, len(rows)),
-                self.size[0], claims.batched_grad,
-            )  # fmt: skip
-        passes = backward_passes(self.of_outputs, jacobian is None, claims.undefined_grad)
-        gradients = []
-        for own, row in zip(passes.each, _rows(passes.directions, outputs), strict=True):
+    def _of_reverse(self, slopes: Differences) -> bool:
+        outputs, leaves, claims = self.outputs, self.leaves, self.claims
+
+        def pull(own: Pass, cotangents: Tensors) -> Tensors:
             chosen = [_undefined(outputs[k]) if k in own.undefined else outputs[k] for k in own.those]
-            gradients.append(vjp(chosen, self.leaves, [row[k] for k in own.those]))
-        if any(
-            g.layout is not torch.strided or g.dtype != leaf.dtype
-            for every in gradients for g, leaf in zip(every, self.leaves, strict=True)
-        ):  # fmt: skip
-            return None
-        jacobian, products, directions = _split(gradients, passes.directions, jacobian)
-        agrees = self._agrees(jacobian, slopes)
-        is_linear = self._are_products(products, directions, jacobian) and not bool(products[2].any())
-        if agrees and not (is_linear and deviation(products[0], products[1]) <= self.numbers.nondeterminism):
-            return None
-        return agrees
+            return vjp(chosen, leaves, [cotangents[k] for k in own.those])
 
-    def _of_forward(self, slopes: Differences) -> bool | None:
-        points, claims, jacobian = tuple(leaf.detach() for leaf in self.leaves), self.claims, None
-        if self.size[1] > self.few_rows or claims.batched_forward_grad:
-            nested = Pushforward(transformed(self.function), transform=True)
-            jacobian = self._batched(
-                lambda rows: by_vmap(lambda *t: nested(*points, *t), rows, points, len(rows)),
-                self.size[1], claims.batched_forward_grad,
-            )  # fmt: skip
-        passes, push = (
-            forward_passes(self.of_leaves, jacobian is None, claims.undefined_grad),
-            pushforward(self.function),
-        )
-        tangents = []
-        for own, row in zip(passes.each, _rows(passes.directions, points), strict=True):
+        jacobian = self._batched(lambda *v: vjp(outputs, leaves, v), self.of_outputs, claims.batched_grad)
+        every = passes.backward(self.of_outputs, jacobian is None, claims.undefined_grad)
+        jacobian, products, directions = _derivatives(pull, every, self.of_leaves, jacobian)
+        if not self._agrees(jacobian, slopes, lambda row, column: _along(pull, row, outputs)[column]):
+            return False
+        again, zero = deviation(products[0], products[1]), products[2]
+        if not again <= self.numbers.nondeterminism or bool(zero.any()):
+            raise Unclear
+        self._expect_products(products, directions, jacobian)
+        return True
+
+    def _of_forward(self, slopes: Differences) -> bool:
+        function, points, claims = self.function, tuple(leaf.detach() for leaf in self.leaves), self.claims
+        pushed, nested = pushforward(function), Pushforward(transformed(function), transform=True)
+
+        def push(own: Pass, tangents: Tensors) -> Tensors:
             if own.undefined:
-                given = [None if k in own.undefined else t for k, t in enumerate(row)]
-                tangents.append(jvp(self.function, points, given))
-            else:
-                tangents.append(push(*points, *(t.clone() for t in row)))  # some operators refuse views
-        jacobian, products, directions = _split(tangents, passes.directions, jacobian)
-        agrees = self._agrees(jacobian.T, slopes)
-        return None if agrees and not self._are_products(products, directions, jacobian) else agrees
+                return jvp(function, points, [None if k in own.undefined else t for k, t in enumerate(tangents)])
+            return pushed(*points, *tangents)
 
-    def _batched(self, of: Callable[[Tensor], Tensor], size: int, is_claimed: bool) -> Tensor | None:
-        """Return what `of` gives for unit vectors; None if it raises, unless it is claimed not to.
+        jacobian = self._batched(lambda *t: nested(*points, *t), self.of_leaves, claims.batched_forward_grad)
+        every = passes.forward(self.of_leaves, jacobian is None, claims.undefined_grad)
+        jacobian, products, directions = _derivatives(push, every, self.of_outputs, jacobian)
+        if not self._agrees(jacobian.T, slopes, lambda row, column: _along(push, column, points)[row]):
+            return False
+        self._expect_products(products, directions, jacobian)
+        return True
+
+    def _batched(self, function: Callable[..., Tensors], kinds: Kinds, is_claimed: bool) -> Tensor | None:
+        """Return the derivatives along all coordinates by vmap. None if they are few, or if it raises, unless claimed.
 
         A random direction among them shows whether they are mixed up.
         """
-        direction = probe(size)
+        if sum(passes.sizes_of(kinds)) <= FEW_ROWS and not is_claimed:
+            return None
+        directions, batches = passes.units(kinds)
         try:
             with _quiet():
-                every = of(torch.cat([torch.eye(size, dtype=torch.float64), direction.unsqueeze(0)]))
+                every = torch.func.vmap(function, randomness="same")(*(batch.clone() for batch in batches))
+            rows = rows_of(every, len(directions))
+            self._expect_products(rows[-1], directions[-1], rows[:-1])
         except Exception:
             if is_claimed:
                 raise
             return None
-        if not self._are_products(every[-1], direction, every[:-1]):
-            return None
         self.is_batched = True
-        return every[:-1]
+        return rows[:-1]
 
-    def _agrees(self, jacobian: Tensor, slopes: Differences) -> bool | None:
-        """Return True if a Jacobian is the numerical one, up to the error of differences, and False if it is another one.
+    def _agrees(self, jacobian: Tensor, slopes: Differences, alone: Callable[[int, int], Tensor]) -> bool:
+        """Tell whether a Jacobian is the numerical one, up to the errors of differences. `alone` gives single entries.
 
-        None if digits are missing, if the function has a kink, or if rounding may be what differs.
+        Raises Unclear if digits are missing, if there is a kink, if rounding may be what differs, and if only the batch
+        is wrong.
         """
         numbers, numerical = self.numbers, slopes.jacobian
         grid, least = CERTAIN * self.unit / numbers.eps, SMALL * numbers.atol
         if largest_difference(jacobian, numerical) <= min(grid / 2, least) and slopes.most_bend <= numbers.atol:
             return True  # as almost always
-        rounding = slopes.rounding(CERTAIN * self.unit)
-        beyond = excess(jacobian, numerical, self.leaves, numbers)
-        if bool((beyond > modulus(rounding, self.leaves)).any()):
+        tolerance, rounding = allowed(numerical, self.leaves, numbers), slopes.rounding(CERTAIN * self.unit)
+        off, beyond = (jacobian - numerical).abs(), excess(jacobian, numerical, self.leaves, numbers)
+        certain = beyond > modulus(rounding, self.leaves)
+        if bool(certain.any()):
+            row, column = divmod(int((off * certain).argmax()), len(off.T))
+            if self.is_batched:
+                self._confirm(row, column, alone(row, column), float(tolerance[row, column] + rounding[row, column]))
             return False
-        off, size, farthest = (jacobian - numerical).abs(), numerical.abs(), float(vector(self.leaves).abs().max())
-        has_digits = off <= FULL * float(size.max()) + grid * max(1.0, farthest)
-        is_small = off <= rounding + least + numbers.rtol * size
-        is_smooth = slopes.bend.abs() <= allowed(numerical, self.leaves, numbers)
-        return True if bool((has_digits & is_small & is_smooth & (beyond == 0)).all()) else None
+        farthest = float(vector(self.leaves).abs().max())
+        has_digits = off <= FULL * float(numerical.abs().max()) + grid * max(1.0, farthest)
+        is_small = off <= rounding + least + numbers.rtol * numerical.abs()
+        is_smooth = slopes.bend.abs() <= tolerance
+        if not bool((has_digits & is_small & is_smooth & (beyond == 0)).all()):
+            raise Unclear
+        return True
 
-    def _are_products(self, products: Tensor, directions: Tensor, jacobian: Tensor) -> bool:
-        """Tell whether derivatives along some directions are those of the Jacobian, up to rounding."""
+    def _confirm(self, row: int, column: int, entry: Tensor, tolerance: float) -> None:
+        """Raise Unclear unless an entry is off where no batch is used."""
+        above, below, _ = self._values_in_place(self._places[column : column + 1])[:, row]
+        slope = (above - below) / (2 * self.numbers.eps)
+        if not abs(entry - slope) > tolerance + self.numbers.rtol * abs(slope):
+            raise Unclear
+
+    def _expect_products(self, products: Tensor, directions: Tensor, jacobian: Tensor) -> None:
+        """Raise Unclear if derivatives along some directions are not those of the Jacobian, up to rounding."""
         rounding = ROUNDED * self.unit
-        return same(products, directions @ jacobian, rounding, rounding)
+        if not same(products, directions @ jacobian, rounding, rounding):
+            raise Unclear
 
 
-def _rows(directions: Tensor, like: Sequence[Tensor]) -> Iterator[Tensors]:
-    """Yield each of some directions as tensors, in memory of its own."""
-    return zip(*(own.unbind() for own in tensors_of(directions, like)), strict=True)
+def _derivatives(
+    of: Callable[[Pass, Tensors], Tensors], every: Passes, kinds: Kinds, jacobian: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the Jacobian, further derivatives, and their directions. Without a Jacobian, the first passes give it.
 
-
-def _split(results: Sequence[Tensors], directions: Tensor, jacobian: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the Jacobian, of which the first results are the rows if there is none yet, the others, their directions."""
-    products = rows_of([torch.stack(own) for own in zip(*results, strict=True)], len(results))
+    Raises Unclear if derivatives are not strided, or not of the dtypes of some kinds.
+    """
+    # In memory of their own: some operators round by where it begins, and some refuse views or write to it.
+    results = [of(own, tuple(v.clone() for v in own.vectors)) for own in every.each]
+    batches = [torch.stack(own) for own in zip(*results, strict=True)]
+    for batch, (_, dtype, _) in zip(batches, kinds, strict=True):
+        if batch.layout is not torch.strided or batch.dtype != dtype:
+            raise Unclear
+    products, directions = rows_of(batches, len(results)), every.directions
     if jacobian is not None:
         return jacobian, products, directions
     count = directions.shape[1]
     return products[:count], products[count:], directions[count:]
+
+
+def _along(of: Callable[[Pass, Tensors], Tensors], coordinate: int, like: Tensors) -> Tensor:
+    """Return the derivative along one coordinate, by a call of its own."""
+    direction = torch.zeros(sum(map(real_size, like)), dtype=torch.float64)
+    direction[coordinate] = 1
+    vectors = tensors_of(direction, like)
+    return vector(of(Pass(vectors, [located(coordinate, like)[0]]), vectors))
 
 
 def _copy(outputs: Sequence[Tensor], targets: Sequence[Tensor]) -> None:

@@ -47,7 +47,7 @@ def kept(values: Sequence[object]) -> Iterator[Kept]:
 
 
 def elements(memory: Tensor) -> list[Tensor]:
-    """Return the place of each real coordinate, as a tensor of rank 0. Lazy conjugation is refused with an exception."""
+    """Return the place of each real coordinate, of rank 0. Raises RuntimeError for lazy conjugation."""
     real = torch.view_as_real(memory) if memory.is_complex() else memory
     if real.is_contiguous():
         return list(real.view(-1).unbind())
