@@ -49,7 +49,7 @@ FEW_POINTS = 12
 """Up to how many coordinates are moved by single calls of a function. Above that, a batch takes less time."""
 FEW_PULLBACKS = 3
 """The same where each call takes a backward pass."""
-FEW_ROWS = 8
+FEW_ROWS = 6
 """Up to how many backward passes, or calls in forward mode, take less time than a batch of them."""
 ROUNDED = 1e4
 """By how many units of rounding two ways to the same derivative may differ."""
@@ -114,7 +114,8 @@ def _look(
         try:
             outputs = function(*leaves)
             chosen = tuple(index for index, output in enumerate(outputs) if output.requires_grad)
-            if not chosen or memory.is_changed():
+            is_usual = bool(chosen) and all(outputs[index].layout is torch.strided for index in chosen)
+            if not is_usual or memory.is_changed():
                 return None
             verdict = look(Primal(function, chosen), leaves, tuple(outputs[index] for index in chosen))
             return None if memory.is_changed() else verdict
@@ -205,10 +206,11 @@ class Glance:
                 memory.add_(step[-1])
             moved = vector(self.function(*self.leaves))
         values = rows_of(batches, 2 * size + 1)
-        copied = values[-1]
-        slope = weights.abs() @ (values[:size] - values[size:-1]).abs_()
-        if not bool(((moved - copied).abs_() <= slope.mul_(5e-7) + copied.abs().mul_(32 * self.unit)).all()):
-            return None
+        if not torch.equal(moved, values[-1]):
+            slope = weights.abs() @ (values[:size] - values[size:-1]).abs_()
+            admitted = slope.mul_(5e-7) + values[-1].abs().mul_(32 * self.unit)
+            if not bool(((moved - values[-1]).abs_() <= admitted).all()):
+                return None
         values[-1] = vector(self.outputs)
         return values
 
@@ -221,13 +223,13 @@ class Glance:
             chosen = [_undefined(outputs[k]) if k in own.undefined else outputs[k] for k in own.those]
             return vjp(chosen, leaves, [cotangents[k] for k in own.those])
 
-        jacobian = self._batched(lambda *v: vjp(outputs, leaves, v), self.of_outputs, claims.batched_grad)
-        every = passes.backward(self.of_outputs, jacobian is None, claims.undefined_grad)
-        jacobian, products, directions = _derivatives(pull, every, self.of_leaves, jacobian)
+        batch = self._batched(lambda *v: vjp(outputs, leaves, v), self.of_outputs, claims.batched_grad)
+        every = passes.backward(self.of_outputs, batch is None, claims.undefined_grad)
+        jacobian, products, directions = _derivatives(pull, every, self.of_leaves, batch)
         if not self._agrees(jacobian, slopes, lambda row, column: _along(pull, row, outputs)[column]):
             return False
         again, zero = deviation(products[0], products[1]), products[2]
-        if not again <= self.numbers.nondeterminism or bool(zero.any()):
+        if not again <= self.numbers.nondeterminism or bool(zero.any()) or (batch is None and claims.batched_grad):
             raise Unclear
         self._expect_products(products, directions, jacobian)
         return True
@@ -241,19 +243,18 @@ class Glance:
                 return jvp(function, points, [None if k in own.undefined else t for k, t in enumerate(tangents)])
             return pushed(*points, *tangents)
 
-        jacobian = self._batched(lambda *t: nested(*points, *t), self.of_leaves, claims.batched_forward_grad)
-        every = passes.forward(self.of_leaves, jacobian is None, claims.undefined_grad)
-        jacobian, products, directions = _derivatives(push, every, self.of_outputs, jacobian)
+        batch = self._batched(lambda *t: nested(*points, *t), self.of_leaves, claims.batched_forward_grad)
+        every = passes.forward(self.of_leaves, batch is None, claims.undefined_grad)
+        jacobian, products, directions = _derivatives(push, every, self.of_outputs, batch)
         if not self._agrees(jacobian.T, slopes, lambda row, column: _along(push, column, points)[row]):
             return False
+        if batch is None and claims.batched_forward_grad:
+            raise Unclear
         self._expect_products(products, directions, jacobian)
         return True
 
     def _batched(self, function: Callable[..., Tensors], kinds: Kinds, is_claimed: bool) -> Tensor | None:
-        """Return the derivatives along all coordinates by vmap. None if they are few, or if it raises, unless claimed.
-
-        A random direction among them shows whether they are mixed up.
-        """
+        """Return the derivatives along all coordinates by vmap; None if it fails, or if they are few and not claimed."""
         if sum(passes.sizes_of(kinds)) <= FEW_ROWS and not is_claimed:
             return None
         directions, batches = passes.units(kinds)
@@ -261,10 +262,8 @@ class Glance:
             with _quiet():
                 every = torch.func.vmap(function, randomness="same")(*(batch.clone() for batch in batches))
             rows = rows_of(every, len(directions))
-            self._expect_products(rows[-1], directions[-1], rows[:-1])
+            self._expect_products(rows[-1], directions[-1], rows[:-1])  # not mixed up with each other
         except Exception:
-            if is_claimed:
-                raise
             return None
         self.is_batched = True
         return rows[:-1]
@@ -299,7 +298,7 @@ class Glance:
         """Raise Unclear unless an entry is off where no batch is used."""
         above, below, _ = self._values_in_place(self._places[column : column + 1])[:, row]
         slope = (above - below) / (2 * self.numbers.eps)
-        if not abs(entry - slope) > tolerance + self.numbers.rtol * abs(slope):
+        if abs(entry - slope) <= tolerance + self.numbers.rtol * abs(slope):
             raise Unclear
 
     def _expect_products(self, products: Tensor, directions: Tensor, jacobian: Tensor) -> None:
