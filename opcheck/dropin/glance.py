@@ -254,7 +254,7 @@ class Glance:
         return True
 
     def _batched(self, function: Callable[..., Tensors], kinds: Kinds, is_claimed: bool) -> Tensor | None:
-        """Return the derivatives along all coordinates by vmap; None if it fails, or if they are few and not claimed."""
+        """Return the derivatives along all coordinates by vmap; None if it fails, or if they are few and unclaimed."""
         if sum(passes.sizes_of(kinds)) <= FEW_ROWS and not is_claimed:
             return None
         directions, batches = passes.units(kinds)
@@ -341,23 +341,6 @@ def _copy(outputs: Sequence[Tensor], targets: Sequence[Tensor]) -> None:
         if output.shape != target.shape or output.dtype != target.dtype:
             raise ValueError("the outputs change where the inputs are moved")
         target.copy_(output.detach())
-
-
-def unlike_zeros(gradient: Tensor, leaf: Tensor) -> str:
-    """Return what torch says about a gradient for cotangents of zeros; empty if it is as it should be."""
-    if gradient.layout is not torch.strided:
-        return f"grad is incorrect layout ({gradient.layout} is not {leaf.layout})"
-    if bool(gradient.any()):
-        most = float(gradient.detach().abs().max())
-        return f"backward not multiplied by grad_output\nfor cotangents of zeros it gives up to {most:.4g}"
-    for what, own, expected in (
-        ("type", gradient.dtype, leaf.dtype),
-        ("device", gradient.device, leaf.device),
-        ("size", gradient.shape, leaf.shape),
-    ):
-        if own != expected:
-            return f"grad is incorrect {what}\nit has {own}, not {expected}"
-    return ""
 
 
 def _undefined(output: Tensor) -> Tensor:

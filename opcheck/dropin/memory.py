@@ -54,13 +54,13 @@ def elements(memory: Tensor) -> list[Tensor]:
     return [real[index] for index in product(*map(range, real.shape))]
 
 
-def write(target: Tensor, values: Tensor) -> None:
-    """Write to a tensor. Elements that share their memory are written one after the other."""
+def write(target: Tensor, values: Tensor, where: Tensor | None = None) -> None:
+    """Write to a tensor, or to some places of it. Elements that share their memory are written one after the other."""
     if not shares_memory(target):
-        target.copy_(values)
+        target.copy_(values if where is None else torch.where(where, values, target))
         return
-    for index in product(*map(range, values.shape)):
-        target[index] = values[index]
+    for index in (torch.ones(values.shape) if where is None else where).nonzero().tolist():
+        target[tuple(index)] = values[tuple(index)]
 
 
 def add(target: Tensor, move: Tensor) -> None:

@@ -33,7 +33,7 @@ from opcheck.derivatives.gradients import (
 from opcheck.derivatives.naming import NOT_LINEAR
 from opcheck.derivatives.question import Request
 from opcheck.dropin.glance import Claims
-from opcheck.dropin.in_place import restored
+from opcheck.dropin.memory import kept
 
 REPEATS = 3
 """How often backward is repeated at most, to see whether it is random."""
@@ -212,7 +212,7 @@ def _unlike(gradient: Tensor, leaf: Tensor) -> str:
     """Return what torch says about a gradient for cotangents of zeros; empty if it is as it should be."""
     if gradient.layout is not torch.strided:
         return f"grad is incorrect layout ({gradient.layout} is not {leaf.layout})"
-    if not bool(gradient.eq(0).all()):
+    if bool(gradient.any()):
         return f"backward not multiplied by grad_output\nfor cotangents of zeros it gives up to {_most(gradient)}"
     for what, own, expected in (
         ("type", gradient.dtype, leaf.dtype),
@@ -230,14 +230,11 @@ def _most(tensor: Tensor) -> str:
 
 def _batched(evidence: Evidence, request: Request, check: str, **flags: Any) -> Disagreement | None:
     """Return why a derivative cannot be vmapped, or None if it can: by `torch.func.vmap`, or by that of gradcheck."""
-    mode: Mode = "reverse" if check == "batched_grad" else "forward"
-    if evidence.analytical(mode).batched:  # the Jacobian that was compared is itself a vmapped derivative
-        return None
     disagreement = GRADIENT_CLAIMS[check](evidence, request)
     if disagreement is None:
         return None
     try:
-        with restored(evidence.leaves), torch.random.fork_rng(devices=()), warnings.catch_warnings():
+        with kept(evidence.leaves), torch.random.fork_rng(devices=()), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             parameters = {**ALL_OFF, **WITHOUT_JACOBIAN, **flags, f"check_{check}": True}
             torch_gradcheck(evidence.function, evidence.leaves, **parameters)
