@@ -97,9 +97,14 @@ def forward(leaves: Kinds, looped: bool, undefined: bool) -> Passes:
 
 @_kept
 def units(kinds: Kinds) -> tuple[Tensor, Tensors]:
-    """Return all unit vectors and a random one, as a matrix and as batches of tensors. Users make copies of these."""
+    """Return all unit vectors, as a matrix and as batches of tensors. Users make copies of these.
+
+    There are at least two: a random one follows where there is only one coordinate.
+    """
     size = sum(sizes_of(kinds))
-    directions = torch.cat([torch.eye(size, dtype=torch.float64), probe(size).unsqueeze(0)])
+    directions = torch.eye(size, dtype=torch.float64)
+    if size == 1:
+        directions = torch.cat([directions, probe(size).unsqueeze(0)])
     return directions, tensors_of(directions, _plain(kinds))
 
 
