@@ -138,6 +138,8 @@ class Glance:
     claims: Claims
     few: int
     """Up to how many coordinates single calls move."""
+    can_batch: bool = True
+    """Whether no batch of points has failed."""
     is_batched: bool = False
     """Whether any batch was used."""
 
@@ -153,57 +155,58 @@ class Glance:
         """
         if max(self.size) > AUTO.largest:
             raise Unclear
-        slopes = self._slopes()
+        slopes = self._slopes(self.numbers.eps)
         return (not self.claims.backward_ad or self._of_reverse(slopes)) and (
             not self.claims.forward_ad or self._of_forward(slopes)
         )
 
     # differences
 
-    def _slopes(self) -> Differences:
+    def _slopes(self, step: float) -> Differences:
         size, values = self.size[1], None
-        if size > self.few:
-            values = self._values_of_copies()
-            self.is_batched = values is not None
+        if size > self.few and self.can_batch:
+            values = self._values_of_copies(step)
+            self.can_batch = values is not None
+            self.is_batched |= self.can_batch
         if values is None:
-            values = self._values_in_place(self._places)
-        return Differences(values[:size], values[-1], values[size:-1], self.numbers.eps)
+            values = self._values_in_place(self._places, step)
+        return Differences(values[:size], values[-1], values[size:-1], step)
 
     @property
     def _places(self) -> list[Tensor]:
         """The memory of each coordinate of the leaves."""
         return [place for leaf in self.leaves for place in elements(leaf.data)]
 
-    def _values_in_place(self, places: Sequence[Tensor]) -> Tensor:
+    def _values_in_place(self, places: Sequence[Tensor], step: float) -> Tensor:
         """Move the leaves themselves, as torch does: a function may read them in another way than as its arguments."""
-        eps, size = self.numbers.eps, len(places)
+        size = len(places)
         batches = [torch.empty((2 * size + 1, *y.shape), dtype=y.dtype, device=y.device) for y in self.outputs]
         rows = list(zip(*(batch.unbind() for batch in batches), strict=True))
         for place, up, down in zip(places, rows, rows[size:], strict=False):
             number = place.item()
-            place.fill_(number + eps)
+            place.fill_(number + step)
             _copy(self.function(*self.leaves), up)
-            place.fill_(number - eps)
+            place.fill_(number - step)
             _copy(self.function(*self.leaves), down)
             place.fill_(number)
         _copy(self.outputs, rows[-1])
         return rows_of(batches, len(rows))
 
-    def _values_of_copies(self) -> Tensor | None:
+    def _values_of_copies(self, step: float) -> Tensor | None:
         """Return the same from a batch of copies; None if there is none, or it is about another function.
 
         One call on the leaves themselves, moved by a random step, tells.
         """
         size = self.size[1]
-        weights, steps = passes.steps(self.of_leaves, self.numbers.eps)
+        weights, steps = passes.steps(self.of_leaves, step)
         try:
             with torch.no_grad(), _quiet():
-                batches = self.function.rows(*(leaf + step for leaf, step in zip(self.leaves, steps, strict=True)))
+                batches = self.function.rows(*map(torch.add, self.leaves, steps))
         except Exception:  # it cannot be batched
             return None
         with kept(self.leaves) as own:
-            for memory, step in zip(own.memory, steps, strict=True):
-                memory.add_(step[-1])
+            for memory, moves in zip(own.memory, steps, strict=True):
+                memory.add_(moves[-1])
             moved = vector(self.function(*self.leaves))
         values = rows_of(batches, 2 * size + 1)
         if not torch.equal(moved, values[-1]):
@@ -297,18 +300,23 @@ class Glance:
             if self.is_batched:
                 self._confirm(row, column, alone(row, column), float(tolerance[row, column] + rounding[row, column]))
             return False
-        farthest = float(vector(self.leaves).abs().max())
-        has_digits = off <= FULL * float(numerical.abs().max()) + grid * max(1.0, farthest)
-        is_small = off <= rounding + least + numbers.rtol * numerical.abs()
+        size, farthest = numerical.abs(), float(vector(self.leaves).abs().max())
+        admitted = size * (grid * farthest) + FULL * float(size.max()) + grid * max(1.0, farthest)
+        is_small = off <= rounding + least + numbers.rtol * size
         is_smooth = slopes.bend.abs() <= tolerance
-        if not bool((has_digits & is_small & is_smooth & (beyond == 0)).all()):
+        if not bool((is_small & is_smooth & (beyond == 0)).all()):
             raise Unclear
+        if not bool((off <= admitted).all()):  # unless digits are missing, rounding shows between steps
+            noise = (self._slopes(2 * numbers.eps).jacobian - numerical).abs().max()
+            if not bool((off <= admitted + CERTAIN * noise).all()):
+                raise Unclear
         return True
 
     def _confirm(self, row: int, column: int, entry: Tensor, tolerance: float) -> None:
         """Raise Unclear unless an entry is off where no batch is used."""
-        above, below, _ = self._values_in_place(self._places[column : column + 1])[:, row]
-        slope = (above - below) / (2 * self.numbers.eps)
+        step = self.numbers.eps
+        above, below, _ = self._values_in_place(self._places[column : column + 1], step)[:, row]
+        slope = (above - below) / (2 * step)
         if abs(entry - slope) <= tolerance + self.numbers.rtol * abs(slope):
             raise Unclear
 
