@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from operators import faulty
 from torch.autograd import Function
 
 import opcheck
@@ -115,3 +116,39 @@ def test_what_is_right_passes_without_a_warning(name, size, dtype, recwarn):
     function, flags = RIGHT[name]
     assert opcheck.gradcheck(function, leaf(size, dtype=dtype), **flags) is True
     assert not [one for one in recwarn if "torch.jit" not in str(one.message)]
+
+
+@BOTH
+@SIZES
+@pytest.mark.parametrize(
+    ("function", "right"),
+    [
+        (torch.exp, True),
+        (lambda x: (x * x, x.sum()), True),
+        (faulty.second_order_wrong, False),
+        (faulty.second_order_lost, False),
+        (lambda x: x * x * x.detach(), False),
+    ],
+    ids=["exp", "two outputs", "wrong", "lost", "first order wrong"],
+)
+@pytest.mark.parametrize("flags", [{}, {"check_fwd_over_rev": True}, {"check_batched_grad": True}], ids=str)
+def test_second_order_is_judged_as_slow_mode_judges_it(function, right, flags, size, dtype):
+    for check in (opcheck.gradgradcheck, torch.autograd.gradgradcheck):
+        assert check(function, leaf(size, dtype=dtype), raise_exception=False, **flags) is right
+
+
+@BOTH
+@pytest.mark.parametrize("size", [3, 20])
+def test_gaps_in_cotangents_are_made_if_asked_for(size, dtype):
+    seen = []
+
+    def watched(x):
+        y = x * x
+        y.register_hook(lambda v: seen.append(v.is_contiguous()))
+        return y
+
+    assert opcheck.gradgradcheck(watched, leaf(size, dtype=dtype), gen_non_contig_grad_outputs=True)
+    assert not all(seen)
+    seen.clear()
+    assert opcheck.gradgradcheck(watched, leaf(size, dtype=dtype))
+    assert all(seen)
