@@ -300,15 +300,15 @@ class Glance:
             if self.is_batched:
                 self._confirm(row, column, alone(row, column), float(tolerance[row, column] + rounding[row, column]))
             return False
-        size, farthest = numerical.abs(), float(vector(self.leaves).abs().max())
-        admitted = size * (grid * farthest) + FULL * float(size.max()) + grid * max(1.0, farthest)
-        is_small = off <= rounding + least + numbers.rtol * size
-        is_smooth = slopes.bend.abs() <= tolerance
-        if not bool((is_small & is_smooth & (beyond == 0)).all()):
+        if bool((beyond > 0).any()) or not bool((slopes.bend.abs() <= tolerance).all()):
             raise Unclear
-        if not bool((off <= admitted).all()):  # unless digits are missing, rounding shows between steps
-            noise = (self._slopes(2 * numbers.eps).jacobian - numerical).abs().max()
-            if not bool((off <= admitted + CERTAIN * noise).all()):
+        size, farthest = numerical.abs(), float(vector(self.leaves).abs().max())
+        largest = float(size.max())
+        small = rounding + least + numbers.rtol * size + ROUNDED * self.unit * largest
+        accurate = size * (grid * farthest) + FULL * largest + grid * max(1.0, farthest)
+        if not bool(((off <= small) & (off <= accurate)).all()):  # rounding inside the function shows between steps
+            noise = CERTAIN * (self._slopes(2 * numbers.eps).jacobian - numerical).abs_()
+            if not bool(((off <= small + noise) & (off <= accurate + noise.max())).all()):
                 raise Unclear
         return True
 
