@@ -1,11 +1,9 @@
-"""`gradcheck` and `gradgradcheck` as torch has them, on batched point: another import, everything else the same."""
+"""`gradcheck` and `gradgradcheck` as torch has them, on batched evidence: another import, everything else the same."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import torch
@@ -16,9 +14,12 @@ from torch.autograd.gradcheck import GradcheckError as TorchGradcheckError
 
 from opcheck.derivatives.disagreement import Disagreement
 from opcheck.derivatives.point import Point
-from opcheck.derivatives.question import Numbers, Request
-from opcheck.dropin.in_place import OutputsChange, first_order, second_order, watched
-from opcheck.dropin.objections import Claims, is_remark, objections
+from opcheck.derivatives.question import Function, Numbers, Request
+from opcheck.dropin import glance
+from opcheck.dropin.glance import Claims
+from opcheck.dropin.in_place import OutputsChange, first_order, second_order
+from opcheck.dropin.memory import kept
+from opcheck.dropin.objections import is_remark, objections
 
 Tensors = Tensor | Sequence[Any]
 
@@ -96,24 +97,32 @@ def gradcheck(
     _expect_with("check_backward_ad", check_backward_ad, check_batched_grad=check_batched_grad)
     _expect_with("check_forward_ad", check_forward_ad, check_batched_forward_grad=check_batched_forward_grad)
     values = _as_tuple(inputs)
-    parameters = {name: value for name, value in locals().items() if name.startswith("check_")}
-    by_torch = partial(
-        _by_torch, torch_gradcheck, func, values, raise_exception, eps=eps, atol=atol, rtol=rtol,
-        nondet_tol=nondet_tol, fast_mode=fast_mode, masked=masked, **parameters,
-    )  # fmt: skip
+
+    def by_torch() -> bool:
+        return torch_gradcheck(
+            func, values, eps=eps, atol=atol, rtol=rtol, nondet_tol=nondet_tol, fast_mode=fast_mode, masked=masked,
+            check_undefined_grad=check_undefined_grad, check_grad_dtypes=check_grad_dtypes,
+            check_batched_grad=check_batched_grad, check_batched_forward_grad=check_batched_forward_grad,
+            check_forward_ad=check_forward_ad, check_backward_ad=check_backward_ad,
+        )  # fmt: skip
+
     if fast_mode or _is_for_torch(values):
-        return by_torch()
+        return _by_torch(by_torch, raise_exception)
     _check_inputs(values)
+    function, numbers = _function(func, values), Numbers(eps, atol, rtol, nondet_tol)
     claims = Claims(
         check_forward_ad, check_backward_ad, check_undefined_grad, check_grad_dtypes, check_batched_grad,
         check_batched_forward_grad,
     )  # fmt: skip
-    numbers = Numbers(eps, atol, rtol, nondet_tol)
-    request = Request(_function(func, values), _leaves(values), numbers, forward_ad=check_forward_ad)
-    with watched(values) as is_changed:
+    seen = glance.first_order(function, values, numbers, claims)
+    if seen or (seen is False and not raise_exception):
+        return seen
+    request = Request(function, _leaves(values), numbers, forward_ad=check_forward_ad)
+    with kept(values) as memory:
         point = first_order(request)
-    if is_changed():
-        return by_torch()
+        is_changed = memory.is_changed()
+    if is_changed:
+        return _by_torch(by_torch, raise_exception)
     _check_outputs(point)
     return _verdict(objections(point, request, claims), raise_exception)
 
@@ -164,24 +173,32 @@ def gradgradcheck(
     _expect_with("check_rev_over_rev", check_rev_over_rev, **backward)
     values = _as_tuple(inputs)
     cotangents = None if grad_outputs is None else _as_tuple(grad_outputs)
-    parameters = {name: value for name, value in locals().items() if name.startswith("check_")}
-    by_torch = partial(
-        _by_torch, torch_gradgradcheck, func, values, raise_exception, cotangents, eps=eps, atol=atol, rtol=rtol,
-        gen_non_contig_grad_outputs=gen_non_contig_grad_outputs, nondet_tol=nondet_tol, fast_mode=fast_mode,
-        masked=masked, **parameters,
-    )  # fmt: skip
+
+    def by_torch() -> bool:
+        return torch_gradgradcheck(
+            func, values, cotangents, eps=eps, atol=atol, rtol=rtol,
+            gen_non_contig_grad_outputs=gen_non_contig_grad_outputs, nondet_tol=nondet_tol, fast_mode=fast_mode,
+            masked=masked, check_undefined_grad=check_undefined_grad, check_grad_dtypes=check_grad_dtypes,
+            check_batched_grad=check_batched_grad, check_fwd_over_rev=check_fwd_over_rev,
+            check_rev_over_rev=check_rev_over_rev,
+        )  # fmt: skip
+
     if fast_mode or _is_for_torch(values):
-        return by_torch()
+        return _by_torch(by_torch, raise_exception)
     _check_inputs(values)
+    function, numbers = _function(func, values), Numbers(eps, atol, rtol, nondet_tol)
     claims = Claims(
         check_fwd_over_rev, check_rev_over_rev, check_undefined_grad, check_grad_dtypes, check_batched_grad
     )  # fmt: skip
-    numbers = Numbers(eps, atol, rtol, nondet_tol)
-    request = Request(_function(func, values), _leaves(values), numbers, grad_outputs=cotangents, forward_ad=False)
-    with watched(values) as is_changed:
+    seen = glance.second_order(function, values, cotangents, gen_non_contig_grad_outputs, numbers, claims)
+    if seen or (seen is False and not raise_exception):
+        return seen
+    request = Request(function, _leaves(values), numbers, grad_outputs=cotangents, forward_ad=False)
+    with kept(values) as memory:
         point = second_order(request, gen_non_contig_grad_outputs)
-    if is_changed():
-        return by_torch()
+        is_changed = memory.is_changed()
+    if is_changed:
+        return _by_torch(by_torch, raise_exception)
     return _verdict(objections(point, request, claims), raise_exception)
 
 
@@ -206,12 +223,10 @@ def _verdict(objections: Iterator[Disagreement], raise_exception: bool) -> bool:
     return True
 
 
-def _by_torch(
-    function: Callable[..., bool], func: Callable[..., Any], values: tuple[Any, ...], raise_exception: bool, *more: Any,
-    **parameters: Any,
-) -> bool:  # fmt: skip
+def _by_torch(check: Callable[[], bool], raise_exception: bool) -> bool:
+    """Return what torch says, or raise it as an exception of our own."""
     try:
-        return function(func, values, *more, **parameters)
+        return check()
     except TorchGradcheckError as error:
         if not raise_exception:
             return False
@@ -230,24 +245,19 @@ def _is_for_torch(values: tuple[Any, ...]) -> bool:
     return any(leaf.layout is not torch.strided for leaf in _leaves(values))
 
 
-@dataclass(frozen=True)
-class _Filled:
-    """A function of its leaves alone; what is no leaf stays what it is."""
-
-    func: Callable[..., Any]
-    values: tuple[Any, ...]
-    places: tuple[int, ...]
-
-    def __call__(self, *leaves: Tensor) -> tuple[Tensor, ...]:
-        arguments = list(self.values)
-        for place, leaf in zip(self.places, leaves, strict=True):
-            arguments[place] = leaf
-        return _as_tuple(self.func(*arguments))
-
-
-def _function(func: Callable[..., Any], values: tuple[Any, ...]) -> _Filled:
+def _function(func: Callable[..., Any], values: tuple[Any, ...]) -> Function:
+    """Return a function of the leaves alone. What is no leaf stays what it is."""
     places = [index for index, value in enumerate(values) if isinstance(value, Tensor) and value.requires_grad]
-    return _Filled(func, values, tuple(places))
+
+    def filled(*leaves: Tensor) -> tuple[Tensor, ...]:
+        if len(leaves) == len(values):
+            return _as_tuple(func(*leaves))
+        arguments = list(values)
+        for place, leaf in zip(places, leaves, strict=True):
+            arguments[place] = leaf
+        return _as_tuple(func(*arguments))
+
+    return filled
 
 
 def _check_inputs(values: tuple[Any, ...]) -> None:

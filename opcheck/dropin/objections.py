@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from typing import Any
@@ -32,7 +32,8 @@ from opcheck.derivatives.gradients import (
 from opcheck.derivatives.naming import NOT_LINEAR
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.question import Request
-from opcheck.dropin.in_place import restored
+from opcheck.dropin.glance import Claims
+from opcheck.dropin.memory import kept
 
 REPEATS = 3
 """How often backward is repeated at most, to see whether it is random."""
@@ -48,18 +49,6 @@ BREAKING = (
     "existing callers of this function. If this is true for you, you can call this function with "
     '"check_undefined_grad=False" to disable the feature'
 )
-
-
-@dataclass(frozen=True)
-class Claims:
-    """What to check: the parameters of torch's gradcheck whose names begin with `check_`."""
-
-    forward_ad: bool
-    backward_ad: bool
-    undefined_grad: bool
-    grad_dtypes: bool
-    batched_grad: bool
-    batched_forward_grad: bool = False
 
 
 def objections(point: Point, request: Request, claims: Claims) -> Iterator[Disagreement]:
@@ -218,7 +207,7 @@ def _unlike(gradient: Tensor, leaf: Tensor) -> str:
     """Return what torch says about a gradient for cotangents of zeros; empty if it is as it should be."""
     if gradient.layout is not torch.strided:
         return f"grad is incorrect layout ({gradient.layout} is not {leaf.layout})"
-    if not bool(gradient.eq(0).all()):
+    if bool(gradient.any()):
         return f"backward not multiplied by grad_output\nfor cotangents of zeros it gives up to {_most(gradient)}"
     for what, own, expected in (
         ("type", gradient.dtype, leaf.dtype),
@@ -236,14 +225,11 @@ def _most(tensor: Tensor) -> str:
 
 def _batched(point: Point, request: Request, check: str, **flags: Any) -> Disagreement | None:
     """Return why a derivative cannot be vmapped, or None if it can: by `torch.func.vmap`, or by that of gradcheck."""
-    mode: Mode = "reverse" if check == "batched_grad" else "forward"
-    if point.analytical(mode).batched:  # the Jacobian that was compared is itself a vmapped derivative
-        return None
     disagreement = OF_GRADIENTS[check](point, request)
     if disagreement is None:
         return None
     try:
-        with restored(point.leaves), torch.random.fork_rng(devices=()), warnings.catch_warnings():
+        with kept(point.leaves), torch.random.fork_rng(devices=()), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             parameters = {**ALL_OFF, **WITHOUT_JACOBIAN, **flags, f"check_{check}": True}
             torch_gradcheck(point.function, point.leaves, **parameters)

@@ -1,0 +1,377 @@
+"""The common case of `opcheck.gradcheck`: the few calls of a function that show whether its derivatives are right.
+
+A glance tells that all is well, or that a derivative is wrong. It gives no reasons.
+What is unclear is left to others.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from opcheck.derivatives.autodiff import (
+    Differentiable,
+    Primal,
+    Pullback,
+    Pushforward,
+    Tensors,
+    jvp,
+    pushforward,
+    transformed,
+    vjp,
+)
+from opcheck.derivatives.coordinates import (
+    deviation,
+    largest_difference,
+    located,
+    modulus,
+    real_size,
+    rows_of,
+    same,
+    tensors_of,
+    vector,
+)
+from opcheck.derivatives.cotangents import vectors_like, with_gaps
+from opcheck.derivatives.differences import Differences
+from opcheck.derivatives.errors import CERTAIN, FULL, allowed, excess
+from opcheck.derivatives.question import AUTO, Function, Numbers
+from opcheck.dropin import passes
+from opcheck.dropin.memory import elements, kept
+from opcheck.dropin.passes import Kinds, Pass, Passes
+
+FEW_POINTS = 6
+"""Up to how many coordinates are moved by single calls of a function. Above that, a batch takes less time."""
+FEW_PULLBACKS = 3
+"""The same where each call takes a backward pass."""
+FEW_ROWS = 6
+"""Up to how many backward passes, or calls in forward mode, take less time than a batch of them."""
+ROUNDED = 1e4
+"""By how many units of rounding two ways to the same derivative may differ."""
+SMALL = 1e-3
+"""The part of atol that differences may be off by."""
+
+_untyped: Any = torch._C._functions  # what torch's gradcheck uses too: nothing public hands over an undefined cotangent
+
+
+@dataclass(frozen=True)
+class Claims:
+    """What to check: the parameters of torch's gradcheck whose names begin with `check_`."""
+
+    forward_ad: bool
+    backward_ad: bool
+    undefined_grad: bool
+    grad_dtypes: bool
+    batched_grad: bool
+    batched_forward_grad: bool = False
+
+
+def first_order(function: Function, values: Sequence[Any], numbers: Numbers, claims: Claims) -> bool | None:
+    """Return True if all claims hold for a function of the leaves among some values, and False if a Jacobian is wrong.
+
+    None if a glance cannot tell. The values are as before afterwards.
+    """
+
+    def look(base: Primal, leaves: Tensors, outputs: Tensors) -> bool:
+        return Glance(base, leaves, outputs, numbers, claims, FEW_POINTS).verdict()
+
+    return _look(function, values, (), look)
+
+
+def second_order(
+    function: Function, values: Sequence[Any], cotangents: Tensors | None, gaps: bool, numbers: Numbers, claims: Claims
+) -> bool | None:
+    """Return the same for the gradients of a function, as functions of the leaves and of the cotangents.
+
+    cotangents: None for random ones, with gaps in memory if `gaps`. Those that do not require grad are constant.
+    """
+
+    def look(base: Primal, leaves: Tensors, outputs: Tensors) -> bool:
+        vectors, fixed = cotangents, tuple[Tensor | None, ...]()
+        if vectors is None:
+            plain = vectors_like(outputs, 1)
+            vectors = tuple((with_gaps(v) if gaps else v).requires_grad_() for v in plain)
+        else:
+            fixed = tuple(None if v.requires_grad else v for v in vectors)
+        pullback, every = Pullback(base, len(leaves), fixed=fixed), (*leaves, *(v for v in vectors if v.requires_grad))
+        return Glance(pullback, every, pullback(*every), numbers, claims, FEW_PULLBACKS).verdict()
+
+    return _look(function, values, cotangents or (), look)
+
+
+def _look(
+    function: Function, values: Sequence[Any], others: Sequence[Any],
+    look: Callable[[Primal, Tensors, Tensors], bool],
+) -> bool | None:  # fmt: skip
+    """Return what a look at the differentiable outputs tells; None if anything raises, or changes the values."""
+    leaves = tuple(value for value in values if isinstance(value, Tensor) and value.requires_grad)
+    with kept((*values, *others)) as memory:
+        try:
+            outputs = function(*leaves)
+            chosen = tuple(index for index, output in enumerate(outputs) if output.requires_grad)
+            is_usual = bool(chosen) and all(outputs[index].layout is torch.strided for index in chosen)
+            if not is_usual or memory.is_changed():
+                return None
+            verdict = look(Primal(function, chosen), leaves, tuple(outputs[index] for index in chosen))
+            return None if memory.is_changed() else verdict
+        except Exception:  # the full evidence meets it again, where it is reported
+            return None
+
+
+class Unclear(Exception):
+    """A glance cannot tell."""
+
+
+@dataclass
+class Glance:
+    """A function at its leaves, its outputs there, with a graph, and what is claimed of its derivatives."""
+
+    function: Differentiable
+    leaves: Tensors
+    outputs: Tensors
+    numbers: Numbers
+    claims: Claims
+    few: int
+    """Up to how many coordinates single calls move."""
+    can_batch: bool = True
+    """Whether no batch of points has failed."""
+    is_batched: bool = False
+    """Whether any batch was used."""
+
+    def __post_init__(self) -> None:
+        self.of_outputs, self.of_leaves = passes.kinds_of(self.outputs), passes.kinds_of(self.leaves)
+        self.size = sum(passes.sizes_of(self.of_outputs)), sum(passes.sizes_of(self.of_leaves))
+        self.unit = max(torch.finfo(leaf.dtype).eps for leaf in self.leaves)
+
+    def verdict(self) -> bool:
+        """Return whether all claims hold. False: a Jacobian is wrong. Raises Unclear if neither is certain.
+
+        Passes on the exceptions of the function and its derivatives.
+        """
+        if max(self.size) > AUTO.largest:
+            raise Unclear
+        slopes = self._slopes(self.numbers.eps)
+        return (not self.claims.backward_ad or self._of_reverse(slopes)) and (
+            not self.claims.forward_ad or self._of_forward(slopes)
+        )
+
+    # differences
+
+    def _slopes(self, step: float) -> Differences:
+        size, values = self.size[1], None
+        if size > self.few and self.can_batch:
+            values = self._values_of_copies(step)
+            self.can_batch = values is not None
+            self.is_batched |= self.can_batch
+        if values is None:
+            values = self._values_in_place(self._places, step)
+        return Differences(values[:size], values[-1], values[size:-1], step)
+
+    @property
+    def _places(self) -> list[Tensor]:
+        """The memory of each coordinate of the leaves."""
+        return [place for leaf in self.leaves for place in elements(leaf.data)]
+
+    def _values_in_place(self, places: Sequence[Tensor], step: float) -> Tensor:
+        """Move the leaves themselves, as torch does: a function may read them in another way than as its arguments."""
+        size = len(places)
+        batches = [torch.empty((2 * size + 1, *y.shape), dtype=y.dtype, device=y.device) for y in self.outputs]
+        rows = list(zip(*(batch.unbind() for batch in batches), strict=True))
+        for place, up, down in zip(places, rows, rows[size:], strict=False):
+            number = place.item()
+            place.fill_(number + step)
+            _copy(self.function(*self.leaves), up)
+            place.fill_(number - step)
+            _copy(self.function(*self.leaves), down)
+            place.fill_(number)
+        _copy(self.outputs, rows[-1])
+        return rows_of(batches, len(rows))
+
+    def _values_of_copies(self, step: float) -> Tensor | None:
+        """Return the same from a batch of copies; None if there is none, or it is about another function.
+
+        One call on the leaves themselves, moved by a random step, tells.
+        """
+        size = self.size[1]
+        weights, steps = passes.steps(self.of_leaves, step)
+        try:
+            with torch.no_grad(), _quiet():
+                batches = self.function.rows(*map(torch.add, self.leaves, steps))
+        except Exception:  # it cannot be batched
+            return None
+        with kept(self.leaves) as own:
+            for memory, moves in zip(own.memory, steps, strict=True):
+                memory.add_(moves[-1])
+            moved = vector(self.function(*self.leaves))
+        values = rows_of(batches, 2 * size + 1)
+        if not torch.equal(moved, values[-1]):
+            slope = weights.abs() @ (values[:size] - values[size:-1]).abs_()
+            admitted = slope.mul_(5e-7) + values[-1].abs().mul_(32 * self.unit)
+            if not bool(((moved - values[-1]).abs_() <= admitted).all()):
+                return None
+        values[-1] = vector(self.outputs)
+        return values
+
+    # derivatives
+
+    def _of_reverse(self, slopes: Differences) -> bool:
+        outputs, leaves, claims = self.outputs, self.leaves, self.claims
+
+        def pull(own: Pass) -> list[Tensor]:
+            those = [k for k in own.those if outputs[k].requires_grad]
+            chosen = [_undefined(outputs[k]) if k in own.undefined else outputs[k] for k in those]
+            cotangents = [own.vectors[k].clone() for k in those]
+            gradients: Sequence[Tensor | None] = [None] * len(leaves)
+            if those:
+                gradients = torch.autograd.grad(chosen, leaves, cotangents, retain_graph=True, allow_unused=True)
+            return [torch.zeros_like(x) if g is None else g for g, x in zip(gradients, leaves, strict=True)]
+
+        batch = self._batched(lambda *v: vjp(outputs, leaves, v), self.of_outputs, claims.batched_grad)
+        every = passes.backward(self.of_outputs, batch is None, claims.undefined_grad)
+        jacobian, products, directions = _derivatives(pull, every, self.of_leaves, batch)
+        if not self._agrees(jacobian, slopes, lambda row, column: _along(pull, row, outputs)[column]):
+            return False
+        again, zero = deviation(products[0], products[1]), products[2]
+        if not again <= self.numbers.nondeterminism or bool(zero.any()) or (batch is None and claims.batched_grad):
+            raise Unclear
+        self._expect_products(products, directions, jacobian)
+        return True
+
+    def _of_forward(self, slopes: Differences) -> bool:
+        function, points, claims = self.function, tuple(leaf.detach() for leaf in self.leaves), self.claims
+        pushed, nested = pushforward(function), Pushforward(transformed(function), transform=True)
+
+        def push(own: Pass) -> Tensors:
+            tangents = [t.clone() for t in own.vectors]
+            if own.undefined:
+                return jvp(function, points, [None if k in own.undefined else t for k, t in enumerate(tangents)])
+            return pushed(*points, *tangents)
+
+        batch = self._batched(lambda *t: nested(*points, *t), self.of_leaves, claims.batched_forward_grad)
+        every = passes.forward(self.of_leaves, batch is None, claims.undefined_grad)
+        jacobian, products, directions = _derivatives(push, every, self.of_outputs, batch)
+        if not self._agrees(jacobian.T, slopes, lambda row, column: _along(push, column, points)[row]):
+            return False
+        if batch is None and claims.batched_forward_grad:
+            raise Unclear
+        self._expect_products(products, directions, jacobian)
+        return True
+
+    def _batched(self, function: Callable[..., Tensors], kinds: Kinds, is_claimed: bool) -> Tensor | None:
+        """Return the derivatives along all coordinates by vmap; None if it fails, or if they are few and unclaimed."""
+        size = sum(passes.sizes_of(kinds))
+        if size <= FEW_ROWS and not is_claimed:
+            return None
+        directions, batches = passes.units(kinds)
+        try:
+            with _quiet():
+                every = torch.func.vmap(function, randomness="same")(*(batch.clone() for batch in batches))
+            rows = rows_of(every, len(directions))
+            if size == 1:  # nothing else shows that rows are mixed up
+                self._expect_products(rows[1], directions[1], rows[:1])
+        except Exception:
+            return None
+        self.is_batched = True
+        return rows[:size]
+
+    def _agrees(self, jacobian: Tensor, slopes: Differences, alone: Callable[[int, int], Tensor]) -> bool:
+        """Tell whether a Jacobian is the numerical one, up to the errors of differences. `alone` gives single entries.
+
+        Raises Unclear if digits are missing, if there is a kink, if rounding may be what differs, and if only the batch
+        is wrong.
+        """
+        numbers, numerical = self.numbers, slopes.jacobian
+        grid, least = CERTAIN * self.unit / numbers.eps, SMALL * numbers.atol
+        if not jacobian.numel():
+            return True
+        bend = (slopes.above + slopes.below).sub_(slopes.base, alpha=2).abs_().max()
+        if largest_difference(jacobian, numerical) <= min(grid / 2, least) and bend <= numbers.atol * numbers.eps:
+            return True  # as almost always
+        tolerance, rounding = allowed(numerical, self.leaves, numbers), slopes.rounding(CERTAIN * self.unit)
+        off, beyond = (jacobian - numerical).abs(), excess(jacobian, numerical, self.leaves, numbers)
+        certain = beyond > modulus(rounding, self.leaves)
+        if bool(certain.any()):
+            row, column = divmod(int((off * certain).argmax()), len(off.T))
+            if self.is_batched:
+                self._confirm(row, column, alone(row, column), float(tolerance[row, column] + rounding[row, column]))
+            return False
+        if bool((beyond > 0).any()) or not bool((slopes.bend.abs() <= tolerance).all()):
+            raise Unclear
+        size, farthest = numerical.abs(), float(vector(self.leaves).abs().max())
+        largest = float(size.max())
+        small = rounding + least + numbers.rtol * size + ROUNDED * self.unit * largest
+        accurate = size * (grid * farthest) + FULL * largest + grid * max(1.0, farthest)
+        if not bool(((off <= small) & (off <= accurate)).all()):  # rounding inside the function shows between steps
+            noise = CERTAIN * (self._slopes(2 * numbers.eps).jacobian - numerical).abs_()
+            if not bool(((off <= small + noise) & (off <= accurate + noise.max())).all()):
+                raise Unclear
+        return True
+
+    def _confirm(self, row: int, column: int, entry: Tensor, tolerance: float) -> None:
+        """Raise Unclear unless an entry is off where no batch is used."""
+        step = self.numbers.eps
+        above, below, _ = self._values_in_place(self._places[column : column + 1], step)[:, row]
+        slope = (above - below) / (2 * step)
+        if abs(entry - slope) <= tolerance + self.numbers.rtol * abs(slope):
+            raise Unclear
+
+    def _expect_products(self, products: Tensor, directions: Tensor, jacobian: Tensor) -> None:
+        """Raise Unclear if derivatives along some directions are not those of the Jacobian, up to rounding."""
+        rounding, expected = ROUNDED * self.unit, directions @ jacobian
+        if same(products, expected, rounding, rounding):  # as almost always
+            return
+        terms = directions.abs().amax(-1, keepdim=True) * (float(jacobian.abs().max()) * max(jacobian.shape))
+        if not bool(((products - expected).abs() <= rounding * (1 + terms)).all()):  # terms may cancel
+            raise Unclear
+
+
+def _derivatives(
+    of: Callable[[Pass], Sequence[Tensor]], every: Passes, kinds: Kinds, jacobian: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the Jacobian, further derivatives, and their directions. Without a Jacobian, the first passes give it.
+
+    of: makes a pass with copies of its vectors: some operators round by where memory begins, refuse views, or write.
+    Raises Unclear if derivatives are not strided, or not of the dtypes of some kinds.
+    """
+    results = [of(own) for own in every.each]
+    batches = [torch.stack(own) for own in zip(*results, strict=True)]
+    for batch, (_, dtype, _) in zip(batches, kinds, strict=True):
+        if batch.layout is not torch.strided or batch.dtype != dtype:
+            raise Unclear
+    products, directions = rows_of(batches, len(results)), every.directions
+    if jacobian is not None:
+        return jacobian, products, directions
+    count = directions.shape[1]
+    return products[:count], products[count:], directions[count:]
+
+
+def _along(of: Callable[[Pass], Sequence[Tensor]], coordinate: int, like: Tensors) -> Tensor:
+    """Return the derivative along one coordinate, by a call of its own."""
+    direction = torch.zeros(sum(map(real_size, like)), dtype=torch.float64)
+    direction[coordinate] = 1
+    return vector(of(Pass(tensors_of(direction, like), [located(coordinate, like)[0]])))
+
+
+def _copy(outputs: Sequence[Tensor], targets: Sequence[Tensor]) -> None:
+    for output, target in zip(outputs, targets, strict=True):
+        if output.shape != target.shape or output.dtype != target.dtype:
+            raise ValueError("the outputs change where the inputs are moved")
+        target.copy_(output.detach())
+
+
+def _undefined(output: Tensor) -> Tensor:
+    marked: Tensor = _untyped.UndefinedGrad()(output) if output.requires_grad else output
+    return marked
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Do without torch's remark that it has no batching rule for an operator."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="There is a performance drop because we have not yet implemented")
+        yield
