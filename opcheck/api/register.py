@@ -92,7 +92,7 @@ def register_check(
         kind = CheckKind(
             chosen,
             claim or _first_line(judge, chosen),
-            "opcheck.checks.registered:check",
+            "",
             needs=(needs,) if isinstance(needs, str) else tuple(needs),
             dtypes=dtypes,
             every_variant=every_variant,

@@ -1,4 +1,4 @@
-"""The checks, one module each. A check takes a claim and evidence, and gives verdicts."""
+"""What checks are made of. They are in `jacobian`, `behavior` and `values`; `opcheck/spec/checks.py` lists them."""
 
 from opcheck.checks.base import Context, Subject
 from opcheck.checks.judging import per_sample

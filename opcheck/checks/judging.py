@@ -1,4 +1,4 @@
-"""Judges a case sample by sample: who is at fault where a claim cannot be tested, and what is no evidence for it."""
+"""Makes a check of a function that judges one sample: exceptions, refusals and failed prerequisites become verdicts."""
 
 from __future__ import annotations
 

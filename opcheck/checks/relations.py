@@ -1,4 +1,4 @@
-"""Relations between two calls that differ in one respect, and how their results are compared.
+"""Compares two calls that must give the same: for checks that vary one thing about a call.
 
 A relation yields what was varied, what the varied call gave, and what it should have given. The arithmetic is the same,
 perhaps in another order: see `compared`. Where it is that of another implementation, see `agree`; in another dtype or

@@ -1,4 +1,4 @@
-"""Where the exact results come from that results in a coarse dtype are compared with, and first derivatives of both.
+"""Finds what results are compared with: the operator in a finer dtype or on the CPU, or its reference.
 
 Exact results are those of the operator itself in a finer dtype, on its own device or else on the CPU; or those of its
 reference, for operators that do not know double precision, as most Triton kernels do not. The numbers of the sample are

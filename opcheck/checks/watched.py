@@ -1,4 +1,4 @@
-"""Tensors that are watched for changes, whoever makes them."""
+"""Remembers values, shape, strides and `requires_grad` of a tensor, and says what has changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command `opcheck`: one module per subcommand, imported when it is used."""
+"""The command `opcheck`. Each subcommand is the module of its name, imported when it is used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the evidence at a point says against a claim about derivatives, by the name of the claim."""
+"""Tests a claim about derivatives by its name, such as `backward` or `fwd_over_rev`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from opcheck.derivatives.compare import along_one, contradiction
 from opcheck.derivatives.compare import lost_digits as lost_digits_of
 from opcheck.derivatives.coordinates import same
 from opcheck.derivatives.disagreement import Disagreement
-from opcheck.derivatives.errors import excuses_wrong_sign as excused_by
 from opcheck.derivatives.gradients import (
     attributes,
     batched_backward,
@@ -27,6 +26,7 @@ from opcheck.derivatives.gradients import (
 from opcheck.derivatives.point import Point, Step
 from opcheck.derivatives.question import Request
 from opcheck.derivatives.sparse import DependsOnPattern, are_movable, of_elements
+from opcheck.derivatives.uncertainty import excuses_wrong_sign as excused_by
 
 FIRST: dict[str, tuple[tuple[Step, ...], Mode]] = {
     "backward": ((), "reverse"),

@@ -1,7 +1,7 @@
-"""Compares a Jacobian by automatic differentiation with the numerical one, and confirms what it objects to.
+"""Compares a Jacobian by automatic differentiation with the numerical one; single calls confirm what differs.
 
 There is one comparison, entry by entry of what the directions show: see `directions.py`. What an entry that is off
-means, the error of the numerical one decides: see `errors.py`.
+means, the error of the numerical one decides: see `uncertainty.py`.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from opcheck.derivatives.coordinates import index_text, largest_difference, loca
 from opcheck.derivatives.differences import Differences
 from opcheck.derivatives.directions import Directions, Random
 from opcheck.derivatives.disagreement import Disagreement, Names, Pair
-from opcheck.derivatives.errors import ACCURATE, CERTAIN, Measured, beyond_bound
-from opcheck.derivatives.naming import HOW, Objection, entry_of, named, not_linear
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.question import NO_REFUSAL, Numbers, Request
+from opcheck.derivatives.uncertainty import ACCURATE, CERTAIN, Measured, beyond_bound
+from opcheck.derivatives.wrong_entries import HOW, WrongEntries, entry_of, explain, not_linear
 
 CLOSE = 0.01
 """The part of the tolerance that is left to a product with a random direction, which adds up what many entries say."""
@@ -126,8 +126,8 @@ class Comparison:
         bend = self.differences.fine.bend.abs()
         return not bool((bend <= self.differences.tolerance()).all()) and bool(self.differences.kinks().any())
 
-    def objection(self) -> Objection:
-        """Return what there is to object to."""
+    def wrong_entries(self) -> WrongEntries:
+        """Return which entries are wrong, and where the function has a kink."""
         numerical, differences = self.numerical, self.differences
         beyond = numerical.excess(self.analytical)
         wrong = beyond > 0
@@ -139,7 +139,7 @@ class Comparison:
         if not bool((wrong & ~at_kink).any()):  # else it is wrong anyway, and further steps take many calls
             small = numerical.wrong_below_atol(self.analytical) & ~wrong
         beyond = torch.where(small, (self.analytical - numerical.values).abs(), beyond)
-        return Objection(
+        return WrongEntries(
             self.point, self.mode, self.numbers, self.analytical, numerical.values, beyond, wrong | small, small,
             kinky, at_kink, self._off_for_a_sum(),
         )  # fmt: skip
@@ -167,18 +167,18 @@ def contradiction(point: Point, mode: Mode, request: Request) -> Disagreement | 
         disagreement = _worst_confirmed(first, request)
         if disagreement is not None:
             return disagreement
-    objection = first.objection()
-    if objection.any:  # what the batch objects to is confirmed one by one
-        objection = Comparison.of(point, mode, numbers, looped=True).objection()
-    if not objection.any:
+    entries = first.wrong_entries()
+    if entries.any:  # what the batch objects to is confirmed one by one
+        entries = Comparison.of(point, mode, numbers, looped=True).wrong_entries()
+    if not entries.any:
         return _by_reference(point, mode, request)
-    if bool(objection.wrong.any()) or bool(objection.kinky.any()):
-        disagreement = named(objection, request)
+    if bool(entries.wrong.any()) or bool(entries.kinky.any()):
+        disagreement = explain(entries, request)
         if disagreement is None:  # no entry is at fault: the function is not independent along the axes that were found
             point.turn_to(Random(point.size, point.coverage.projections))
             return contradiction(point, mode, request)
         return disagreement
-    return not_linear(point, mode, f"off by up to {objection.nonlinear:.4g} for a sum of them")
+    return not_linear(point, mode, f"off by up to {entries.nonlinear:.4g} for a sum of them")
 
 
 def _worst_confirmed(comparison: Comparison, request: Request) -> Disagreement | None:

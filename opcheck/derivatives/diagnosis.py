@@ -1,4 +1,4 @@
-"""What a disagreement of two Jacobians looks like, and what is seen beside them that explains it.
+"""Says what looks like the cause where two Jacobians differ: a known mistake, randomness, or a cut graph.
 
 A mistake of `mistakes.py` is reported only if it predicts a block (one output by one leaf) within tolerance, and far
 better than the numerical block does. First comes what calls show: that they are random, or that a graph is cut.

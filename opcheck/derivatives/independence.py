@@ -20,8 +20,8 @@ from opcheck.derivatives.coordinates import real_size
 from opcheck.derivatives.cotangents import directions
 from opcheck.derivatives.differences import Differences
 from opcheck.derivatives.directions import Axis, weights
-from opcheck.derivatives.errors import CERTAIN, error_estimate, largest
 from opcheck.derivatives.question import NO_REFUSAL
+from opcheck.derivatives.uncertainty import CERTAIN, error_estimate, largest
 
 
 def independent_axes(

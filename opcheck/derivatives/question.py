@@ -1,4 +1,4 @@
-"""The question to an engine: a function at some leaves, step and tolerances, how much of the Jacobian to compute."""
+"""`Request`: a function, the tensors to differentiate it at, step and tolerances, and how much to compute."""
 
 from __future__ import annotations
 

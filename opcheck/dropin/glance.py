@@ -1,4 +1,4 @@
-"""The common case of `opcheck.gradcheck`: the few calls of a function that show whether its derivatives are right.
+"""The common case of `opcheck.gradcheck`: the few calls that show whether derivatives are right.
 
 A glance tells that all is well, or that a derivative is wrong. It gives no reasons.
 What is unclear is left to others.
@@ -39,8 +39,8 @@ from opcheck.derivatives.coordinates import (
 )
 from opcheck.derivatives.cotangents import vectors_like, with_gaps
 from opcheck.derivatives.differences import Differences
-from opcheck.derivatives.errors import CERTAIN, FULL, allowed, excess
 from opcheck.derivatives.question import AUTO, Function, Numbers
+from opcheck.derivatives.uncertainty import CERTAIN, FULL, allowed, excess
 from opcheck.dropin import passes
 from opcheck.dropin.memory import elements, kept
 from opcheck.dropin.passes import Kinds, Pass, Passes

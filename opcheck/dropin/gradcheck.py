@@ -1,4 +1,4 @@
-"""`gradcheck` and `gradgradcheck` as torch has them, on batched evidence: another import, everything else the same."""
+"""`gradcheck` and `gradgradcheck` with the parameters, results and exceptions of torch's functions."""
 
 from __future__ import annotations
 

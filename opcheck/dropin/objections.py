@@ -1,4 +1,4 @@
-"""What torch's gradcheck would object to, in its order and in its words, each looked at when it is asked for."""
+"""Yields what `opcheck.gradcheck` finds wrong, in the order of torch's gradcheck and with its messages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from opcheck.derivatives.compare import Comparison, contradiction, lost_digits
 from opcheck.derivatives.coordinates import blocks, same, tensors_of, vector
 from opcheck.derivatives.cotangents import probe
 from opcheck.derivatives.disagreement import Disagreement
-from opcheck.derivatives.errors import excess
 from opcheck.derivatives.gradients import (
     attributes,
     is_cancellation,
@@ -29,9 +28,10 @@ from opcheck.derivatives.gradients import (
     undefined_cotangents,
     undefined_tangents,
 )
-from opcheck.derivatives.naming import NOT_LINEAR
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.question import Request
+from opcheck.derivatives.uncertainty import excess
+from opcheck.derivatives.wrong_entries import NOT_LINEAR
 from opcheck.dropin.glance import Claims
 from opcheck.dropin.memory import kept
 

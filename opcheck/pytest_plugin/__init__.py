@@ -1,1 +1,1 @@
-"""A suite of cases in pytest: what the hooks in `opcheck.pytest_plugin.hooks` do."""
+"""The pytest plugin: collects spec files and runs their cases as tests. pytest enters by `hooks`."""

@@ -1,4 +1,4 @@
-"""The hooks of the pytest plugin. `opcheck.pytest_plugin` has what they do."""
+"""The hooks by which pytest enters the plugin."""
 
 from __future__ import annotations
 

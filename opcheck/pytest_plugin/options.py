@@ -1,4 +1,4 @@
-"""The options that say which cases run and how: of commands, of the pytest plugin, and from the one to the other."""
+"""The options that commands of opcheck share with the pytest plugin, and how a command passes them on to pytest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Under which conditions cases ran: by these, runs are told apart, named, and paired to be compared."""
+"""Versions, platform, engine, seed and overrides of a run: by these, reports label runs and pair them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Says once which dtypes an operator does not work in, or that it has no derivative, and what to write in its spec.
+"""Replaces failures by their cause where an operator refuses a dtype, so that the change to its spec is said once.
 
 Without this, each check would say it for each dtype.
 """

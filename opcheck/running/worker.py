@@ -1,4 +1,4 @@
-"""What a worker of `opcheck run` does to its own process, which only runs cases."""
+"""A worker process of `opcheck run`: redirects its output, records what it does, ends when a case takes too long."""
 
 from __future__ import annotations
 

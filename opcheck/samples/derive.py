@@ -1,4 +1,4 @@
-"""The samples that a written sample stands for: other sizes, ranks, keywords and layouts of memory.
+"""Derives further samples from a written one: other sizes, ranks, keywords and layouts of memory.
 
 A size that occurs in a sample is one symbol, wherever it occurs. One respect is varied at a time. What a spec states is
 the author's word: explicit values, bounds and structures stay as they are.

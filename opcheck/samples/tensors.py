@@ -1,4 +1,4 @@
-"""Makes leaves, of recipes and of tensors from Python, each with the map from it to what the operator gets."""
+"""Makes a leaf of a recipe, or of a tensor from Python, with the map from it to what the operator gets."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ class CheckKind:
     claim: str
     """What a pass means, in one line."""
     implementation: str
-    """`package.module:function`."""
+    """`package.module:function`; empty for a check with a `judge`."""
     torch_parameter: str = ""
     """The parameter of torch's gradcheck or gradgradcheck that corresponds to it."""
     needs: tuple[str, ...] = ()

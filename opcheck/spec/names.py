@@ -1,4 +1,4 @@
-"""What a spec may name: the allow-list, and what the text of a dotted path tells by it.
+"""Which dotted paths a spec may name: the allow-list, and the checks that need only the text of a path.
 
 `opcheck/samples/resolve.py` follows a path that is acceptable as text, and has a test for each kind of object in the
 list. docs/security.md has the reasons.

@@ -9,7 +9,7 @@ from opcheck.derivatives.batching import sweep
 from opcheck.derivatives.coordinates import vector
 from opcheck.derivatives.cotangents import directions, probe, steps
 from opcheck.derivatives.differences import differences, looped
-from opcheck.derivatives.errors import error_estimate, kinks
+from opcheck.derivatives.uncertainty import error_estimate, kinks
 
 REAL, COMPLEX = torch.float64, torch.complex128
 STEP = 1e-6

@@ -6,9 +6,9 @@ from operators import faulty
 
 from opcheck.derivatives import Coverage, Request
 from opcheck.derivatives.claims import objection
-from opcheck.derivatives.errors import excuses_wrong_sign
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.question import DOUBLE, Numbers
+from opcheck.derivatives.uncertainty import excuses_wrong_sign
 
 BOTH = pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=["real", "complex"])
 LARGE = 1e6

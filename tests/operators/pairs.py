@@ -1,8 +1,8 @@
 """Two Jacobians as the comparison hands them to those who look for their differences."""
 
 from opcheck.derivatives.disagreement import Names, Pair
-from opcheck.derivatives.errors import excess
 from opcheck.derivatives.question import DOUBLE
+from opcheck.derivatives.uncertainty import excess
 
 
 def pair(numerical, analytical, outputs, leaves, numbers=DOUBLE, names=None):

@@ -114,14 +114,14 @@ def _is_available(autocast: Surroundings) -> bool:
 @contextmanager
 def _deterministic() -> Iterator[None]:
     """Turn deterministic mode on. Operators that have no deterministic form warn, and run."""
-    before, warns = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
-    torch.use_deterministic_algorithms(True, warn_only=True)
+    before = torch.get_deterministic_debug_mode()
+    torch.set_deterministic_debug_mode("warn")  # use_deterministic_algorithms() also imports torch's compiler
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        torch.use_deterministic_algorithms(before, warn_only=warns)
+        torch.set_deterministic_debug_mode(before)
 
 
 @contextmanager

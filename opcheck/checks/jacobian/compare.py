@@ -1,4 +1,4 @@
-"""Jacobians of any order and mode equal numerical ones, as the name of the check says: `fwd_over_rev`.
+"""The checks that compare Jacobians with differences (`backward`, `fwd_over_rev`, ...), and those beside them.
 
 Gradients can be batched, and undefined cotangents are zeros: other claims that the same evidence tells.
 """

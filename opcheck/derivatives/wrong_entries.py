@@ -1,4 +1,4 @@
-"""Says which entries of a Jacobian are wrong, by ordinary calls for each where a direction adds up many of them."""
+"""Turns a failed comparison of Jacobians into words: which entries are wrong, or which inputs lie on a kink."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from opcheck.derivatives.diagnosis import Seen, diagnose
 from opcheck.derivatives.differences import Differences
 from opcheck.derivatives.directions import Colors
 from opcheck.derivatives.disagreement import Disagreement, Entry, Finding, Mismatch, Names, Pair
-from opcheck.derivatives.errors import excess
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.question import Numbers, Request
+from opcheck.derivatives.uncertainty import excess
 
 NAMED = 5
 """How many wrong entries are named."""
@@ -32,7 +32,7 @@ NOT_LINEAR: dict[Mode, str] = {
 
 
 @dataclass(frozen=True)
-class Objection:
+class WrongEntries:
     """Which entries of a comparison are wrong, as masks of its form."""
 
     point: Point
@@ -70,15 +70,15 @@ class Objection:
         return replace(self.numbers, atol=min(self.numbers.atol, 1e-3 * float(self.numerical.abs().max())))
 
 
-def named(objection: Objection, request: Request) -> Disagreement | None:
+def explain(entries: WrongEntries, request: Request) -> Disagreement | None:
     """Return the disagreement with the entries that are wrong, or the inputs at a kink; None if none is at fault."""
-    names = Names.of(objection.point.function, request)
-    directions = objection.point.directions
-    if bool(objection.kinky.any()) and not bool((objection.wrong & ~objection.at_kink).any()):
-        return _at_kink(objection, names)
+    names = Names.of(entries.point.function, request)
+    directions = entries.point.directions
+    if bool(entries.kinky.any()) and not bool((entries.wrong & ~entries.at_kink).any()):
+        return _at_kink(entries, names)
     if isinstance(directions, Colors):
-        return _of_slices(objection, directions, names)
-    return _of_products(objection, names) if directions.sums else _of_whole(objection, names)
+        return _of_slices(entries, directions, names)
+    return _of_products(entries, names) if directions.sums else _of_whole(entries, names)
 
 
 def not_linear(point: Point, mode: Mode, how: str) -> Disagreement:
@@ -88,9 +88,9 @@ def not_linear(point: Point, mode: Mode, how: str) -> Disagreement:
     return Disagreement(random or f"the {NOT_LINEAR[mode]}: right for each {each}, {how}")
 
 
-def _at_kink(objection: Objection, names: Names) -> Disagreement:
-    point, places = objection.point, []
-    columns = point.directions.inputs_of(objection.kinky)
+def _at_kink(entries: WrongEntries, names: Names) -> Disagreement:
+    point, places = entries.point, []
+    columns = point.directions.inputs_of(entries.kinky)
     for column in columns[:8]:
         leaf, own = located(column, point.leaves)
         place = index_text(*split(own, point.leaves[leaf]))
@@ -98,38 +98,38 @@ def _at_kink(objection: Objection, names: Names) -> Disagreement:
     more = f" and {len(columns) - 8} more" if len(columns) > 8 else ""
     away = f"\nmove the sample away from {', '.join(places)}{more}" if places else ""
     text = KINK.format("here, and no derivative" if places else "near here") + away
-    mismatch = _pair(objection, names).mismatch() if point.extent == "full" else None
-    return Disagreement(text, "inconclusive", mismatch, agrees=not bool(objection.wrong.any()))
+    mismatch = _pair(entries, names).mismatch() if point.extent == "full" else None
+    return Disagreement(text, "inconclusive", mismatch, agrees=not bool(entries.wrong.any()))
 
 
-def _pair(objection: Objection, names: Names) -> Pair:
+def _pair(entries: WrongEntries, names: Names) -> Pair:
     return Pair(
-        objection.numerical, objection.analytical, objection.beyond, objection.point.outputs,
-        objection.point.leaves, names,
+        entries.numerical, entries.analytical, entries.beyond, entries.point.outputs,
+        entries.point.leaves, names,
     )  # fmt: skip
 
 
-def _of_whole(objection: Objection, names: Names) -> Disagreement:
-    pair = _pair(objection, names)
-    findings = tuple(diagnose(pair, objection.numbers_to_diagnose, Seen.of(objection.point, objection.mode)))
-    return _shown(objection, pair.mismatch(), findings, pair.worst(), pair)
+def _of_whole(entries: WrongEntries, names: Names) -> Disagreement:
+    pair = _pair(entries, names)
+    findings = tuple(diagnose(pair, entries.numbers_to_diagnose, Seen.of(entries.point, entries.mode)))
+    return _shown(entries, pair.mismatch(), findings, pair.worst(), pair)
 
 
 def _shown(
-    objection: Objection, mismatch: Mismatch | None, findings: tuple[Finding, ...], worst: Sequence[Entry],
+    entries: WrongEntries, mismatch: Mismatch | None, findings: tuple[Finding, ...], worst: Sequence[Entry],
     pair: Pair | None,
 ) -> Disagreement:  # fmt: skip
-    text, below_atol = "the Jacobians differ", objection.below_atol
+    text, below_atol = "the Jacobians differ", entries.below_atol
     result = Disagreement(text, "wrong", mismatch, findings, tuple(worst), pair, below_atol=below_atol)
     return replace(result, text=result.shown())
 
 
-def _of_products(objection: Objection, names: Names) -> Disagreement:
-    a, n, point, wrong = objection.analytical, objection.numerical, objection.point, objection.wrong
+def _of_products(entries: WrongEntries, names: Names) -> Disagreement:
+    a, n, point, wrong = entries.analytical, entries.numerical, entries.point, entries.wrong
     row, column = divmod(int((a - n).abs().nan_to_num(nan=float("inf")).argmax()), n.shape[1])
     numbers = f"is {float(n[row, column]):.8g} numerically, {float(a[row, column]):.8g} analytically, for random"
-    how = Seen.of(point, objection.mode).random or HOW
-    if objection.mode == "reverse":
+    how = Seen.of(point, entries.mode).random or HOW
+    if entries.mode == "reverse":
         return Disagreement(
             f"v J u {numbers} directions {row} and {column}\n{int(wrong.sum())} of {wrong.numel()} such projections of "
             f"a Jacobian of shape {tuple(point.size)} differ\n{how}"
@@ -145,27 +145,27 @@ def _of_products(objection: Objection, names: Names) -> Disagreement:
 # what directions of slices object to may be of any entry that they add up: one of the slice itself, or a leak
 
 
-def _of_slices(objection: Objection, colors: Colors, names: Names) -> Disagreement | None:
-    search = Search(objection.point, colors, objection.mode, objection.numbers, names)
-    ranked = torch.where(objection.at_kink, 0.0, objection.beyond).flatten()
+def _of_slices(entries: WrongEntries, colors: Colors, names: Names) -> Disagreement | None:
+    search = Search(entries.point, colors, entries.mode, entries.numbers, names)
+    ranked = torch.where(entries.at_kink, 0.0, entries.beyond).flatten()
     slots = [slot for slot in ranked.argsort(descending=True)[: 2 * NAMED].tolist() if ranked[slot] > 0]
-    off, width = (objection.analytical - objection.numerical).abs(), objection.analytical.shape[1]
-    entries: dict[tuple[int, int], Entry] = {}
+    off, width = (entries.analytical - entries.numerical).abs(), entries.analytical.shape[1]
+    known: dict[tuple[int, int], Entry] = {}
     culprits: dict[tuple[int, int], Entry] = {}
     for slot in slots:
         place, least = search.culprit(slot // width, slot % width, float(off.flatten()[slot]))
-        if place is not None and place not in entries and len(culprits) < NAMED:
-            entry = entries[place] = search.entry(*place)
+        if place is not None and place not in known and len(culprits) < NAMED:
+            entry = known[place] = search.entry(*place)
             if not abs(entry.analytical - entry.numerical) < least / 4:  # weights are less than 2
                 culprits[place] = entry
     if not culprits:
-        return not_linear(objection.point, objection.mode, "wrong for sums of them") if entries else None
+        return not_linear(entries.point, entries.mode, "wrong for sums of them") if known else None
     worst = _one_of_each(culprits.values())
     place = next(place for place, entry in culprits.items() if entry is worst[0])
-    mismatch, findings, pair = search.around(*place, worst[0], objection.numbers_to_diagnose)
-    columns = colors.columns_of(objection.mode)
-    own = objection.wrong[:, [located(n, columns)[0] == worst[0].leaf for n in range(width)]]
-    return _shown(objection, replace(mismatch, wrong=int(own.sum()), entries=own.numel()), findings, worst, pair)
+    mismatch, findings, pair = search.around(*place, worst[0], entries.numbers_to_diagnose)
+    columns = colors.columns_of(entries.mode)
+    own = entries.wrong[:, [located(n, columns)[0] == worst[0].leaf for n in range(width)]]
+    return _shown(entries, replace(mismatch, wrong=int(own.sum()), entries=own.numel()), findings, worst, pair)
 
 
 def _one_of_each(entries: Iterable[Entry]) -> list[Entry]:

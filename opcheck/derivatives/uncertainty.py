@@ -1,4 +1,4 @@
-"""What a numerical derivative is worth, and what an analytical one may be called because of it.
+"""How accurate a numerical derivative is, and so when an analytical one is wrong or lacks digits.
 
 A number by differences comes with an error E: the rounding of the values that were subtracted, and truncation, which
 shows between steps. An analytical entry that is off by d, where the tolerance allows t, is
