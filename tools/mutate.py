@@ -194,12 +194,11 @@ BESIDES = {
     "coordinates": ("shared_memory", "projected"),
     "disagreement": ("diagnosis",),
     "dtypes": ("too_large",),
-    "expectations": ("judge",),
     "gradients": ("guards",),
-    "lifeline": ("watchdog",),
     "point": ("guards", "fallbacks", "question"),
     "process_state": ("runner",),
     "session": ("runner",),
+    "worker": ("watchdog",),
     "unsupported": ("disclaimed_in_part", "too_large"),
     "vmap": ("values",),
 }
