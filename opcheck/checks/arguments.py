@@ -71,7 +71,7 @@ def _has_out(overload: torch._ops.OpOverload) -> bool:
     return any(argument.is_out or argument.name == "out" for argument in overload._schema.arguments)
 
 
-def called(path: Sequence[int | str], names: Sequence[str]) -> str:
+def argument_label(path: Sequence[int | str], names: Sequence[str]) -> str:
     """Return what to call the argument at a path such as ("args", 0, 2), as in `tensors[2]`.
 
     names: those of the positional parameters, as far as they are known.

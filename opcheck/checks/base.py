@@ -12,12 +12,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from opcheck.checks.arguments import called, names_of
+from opcheck.checks.arguments import argument_label, names_of
 from opcheck.checks.tolerances import wider_numbers, wider_values
 from opcheck.checks.verdict import one_line
 from opcheck.derivatives import Coverage, Disagreement, Numbers, Request, TooLarge, by_torch, default_numbers
 from opcheck.derivatives.claims import objection
-from opcheck.derivatives.disagreement import called as named
+from opcheck.derivatives.disagreement import output_label
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.question import Function
 from opcheck.planning.case import Case
@@ -386,14 +386,14 @@ class Subject:
     def output_names(self) -> tuple[str, ...]:
         """What messages call the outputs under test."""
         names = self.function.names(self.result)
-        return tuple(named(index, names[index] if names else "") for index in range(len(self.outputs)))
+        return tuple(output_label(index, names[index] if names else "") for index in range(len(self.outputs)))
 
     @property
     def leaf_names(self) -> tuple[str, ...]:
         """What messages call the leaves: as the operator calls its arguments, where its signature tells."""
         context = self.context
         names = context.memo.once("parameters", lambda: names_of(context.operator, context.case.variant.path))
-        return tuple(called(slot.path, names) for slot in self.inputs.slots)
+        return tuple(argument_label(slot.path, names) for slot in self.inputs.slots)
 
     @property
     def fits_in_place(self) -> bool:

@@ -17,7 +17,7 @@ from opcheck.checks.calls import Result, ordinary, result, tried
 from opcheck.checks.judging import PerSample, per_sample
 from opcheck.checks.verdict import HOLDS, Verdict, blocked, fails, untested
 from opcheck.derivatives.coordinates import largest_difference
-from opcheck.derivatives.disagreement import called
+from opcheck.derivatives.disagreement import output_label
 
 ROUNDING = 1e4
 """How many rounding units two calls may differ by that do the same in another order."""
@@ -133,7 +133,7 @@ def agree(
                 g, e, rtol=tolerance.rtol, atol=tolerance.atol, equal_nan=True, check_dtype=check_dtype
             )
         except AssertionError as error:
-            output = called(index, names[index] if names else "")
+            output = output_label(index, names[index] if names else "")
             return fails(f"{check}: {output} is not that of {whose}", str(error))
     return HOLDS
 

@@ -106,7 +106,7 @@ class Disagreement:
         return "\n".join(lines)
 
 
-def called(output: int, name: str) -> str:
+def output_label(output: int, name: str) -> str:
     """Return what to call an output: `output 0`, or `output.loss` if it has a name."""
     return f"output{name}" if name else f"output {output}"
 
@@ -128,7 +128,7 @@ class Names:
         """Return the names for the function of a request, or for a derivative of it."""
         if isinstance(function, Primal):
             names = request.names
-            above = tuple(called(k, names[k] if names else "") for k in function.chosen)
+            above = tuple(output_label(k, names[k] if names else "") for k in function.chosen)
             below = request.leaf_names or tuple(f"input {k}" for k in range(len(request.leaves)))
             return cls(above, below)
         if isinstance(function, GradientSum):

@@ -4,7 +4,7 @@ import pytest
 import torch
 from operators import diagnosed, faulty
 
-from opcheck.checks.arguments import called, names_of
+from opcheck.checks.arguments import argument_label, names_of
 
 
 class OldStyle(torch.autograd.Function):
@@ -40,7 +40,7 @@ def test_names_of_positional_parameters(operator, names):
     ],
 )
 def test_what_an_argument_is_called(path, name):
-    assert called(path, ("x",)) == name
+    assert argument_label(path, ("x",)) == name
 
 
 def test_names_of_custom_operators():

@@ -9,7 +9,7 @@ from opcheck.checks.calls import direction_of, slope
 from opcheck.checks.judging import per_sample
 from opcheck.checks.verdict import HOLDS, Verdict, fails
 from opcheck.derivatives.coordinates import parts, real_size
-from opcheck.derivatives.disagreement import called
+from opcheck.derivatives.disagreement import output_label
 from opcheck.samples.results import differentiable
 
 
@@ -22,9 +22,11 @@ def judge(subject: Subject) -> Verdict:
         claimed = claim is True or (claim is not False and (index in claim or name in claim))
         if output.requires_grad:
             if not claimed:
-                return fails(f"detached: {called(index, name)} requires grad, and supports.outputs leaves it out")
+                return fails(f"detached: {output_label(index, name)} requires grad, and supports.outputs leaves it out")
         elif claimed and differentiable((output,)) and output.numel() and (evidence := _depends(subject, index)):
-            return fails(f"detached: {called(index, name)} does not require grad, but depends on the inputs", evidence)
+            return fails(
+                f"detached: {output_label(index, name)} does not require grad, but depends on the inputs", evidence
+            )
     return HOLDS
 
 
