@@ -275,10 +275,6 @@ class Point:
                 yield "points", self._batched  # dual numbers do not nest
             yield "directions", self._vmapped
 
-    def _size_of(self, mode: Mode) -> int:
-        """Return the number of coordinates of a direction in a mode."""
-        return self.size[0 if mode == "reverse" else 1]
-
     def _batched(self, mode: Mode) -> Tensor:
         """Return the vjps or jvps of all directions, from a batch of points. Passes on the exceptions of batching.
 
