@@ -6,9 +6,10 @@ from operators import faulty
 from operators.closed_forms import leaf, real_jacobian
 
 from opcheck.derivatives import Request
-from opcheck.derivatives.claims import objection, steps_of
+from opcheck.derivatives.by_torch import CannotAsk
+from opcheck.derivatives.claims import excuses_wrong_sign, objection, steps_of
 from opcheck.derivatives.point import Point
-from opcheck.derivatives.question import DOUBLE
+from opcheck.derivatives.question import DOUBLE, Numbers
 
 COMPLEX = torch.complex128
 JACOBIANS = ("backward", "forward_ad", "rev_over_rev", "fwd_over_rev")
@@ -119,3 +120,26 @@ def test_evidence_serves_all_claims_but_what_needs_a_graph_makes_its_own():
         costs.append(function.calls - before)
     assert costs[0] > 3
     assert costs[1:] == [1, 1]
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, COMPLEX], ids=["real", "complex"])
+@pytest.mark.parametrize("fast_mode", [False, True])
+def test_the_memory_of_cotangents_belongs_to_backward_alone(dtype, fast_mode):
+    function, x = faulty.wrong_for_noncontiguous_cotangents, leaf(2, 3, dtype=dtype)
+    asked = Request(lambda x: (function(x),), (x,), DOUBLE, fast_mode=fast_mode)
+    assert "depends on the memory of the cotangent" in objection("backward", asked).text
+    assert objection("masked", asked) is None
+    assert objection("nondeterminism", asked) is None
+
+
+def test_what_torch_cannot_be_asked_about_tensors_that_cannot_be_moved_is_said():
+    x = torch.rand(2, 3).to_mkldnn().requires_grad_()
+    with pytest.raises(CannotAsk):
+        objection("rev_over_fwd", Request(lambda x: (x.to_dense(),), (x,), DOUBLE))
+
+
+def test_a_wide_tolerance_excuses_jacobians_alone():
+    wide = Request(lambda x: (x.sin(),), (leaf(3),), Numbers(1e-6, 100.0, 100.0))
+    assert excuses_wrong_sign("backward", wide, Point.of(wide)) is True
+    assert excuses_wrong_sign("grad_dtypes", wide, Point.of(wide)) is False
+    assert excuses_wrong_sign("backward", wide.with_(numbers=DOUBLE), Point.of(wide)) is False

@@ -7,10 +7,11 @@ from operators.closed_forms import leaf, numbers, real_jacobian
 from operators.faulty import not_batchable, not_batchable_forward, wrong_batching_rule
 from operators.right import Square
 
-from opcheck.derivatives import Coverage
+from opcheck.derivatives import Coverage, Request
 from opcheck.derivatives.autodiff import Primal, Pullback, pushforward
 from opcheck.derivatives.cotangents import directions, probe
 from opcheck.derivatives.point import Point
+from opcheck.derivatives.question import DOUBLE
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*jit.script:DeprecationWarning")
 
@@ -441,3 +442,9 @@ def test_an_ordinary_pass_that_says_otherwise_shows():
     found = evidence(lambda x: (FewAreRight.apply(x),), leaf(4)).analytical("reverse")
     torch.testing.assert_close(found.jacobian, 2 * torch.eye(4, dtype=REAL))
     assert not found.holds(1e-6)
+
+
+@pytest.mark.parametrize("dtype", [REAL, COMPLEX])
+def test_without_a_graph_all_that_could_have_a_derivative_is_compared(dtype):
+    constants = torch.ones(2, dtype=dtype), torch.ones(2, dtype=torch.int64)
+    assert Point.of(Request(lambda x: constants, (leaf(3, dtype=dtype),), DOUBLE)).function.chosen == (0,)
