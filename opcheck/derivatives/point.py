@@ -278,34 +278,36 @@ class Point:
     def _batched(self, mode: Mode) -> Tensor:
         """Return the vjps or jvps of all directions, from a batch of points. Passes on the exceptions of batching.
 
-        All modes share a batch, unless it fails, or has dual numbers already, which do not nest.
+        Each row has a tangent and a cotangent. All modes share a batch, unless it fails, or has dual numbers already,
+        which do not nest.
         """
-        shared = mode in self.modes and len(self.modes) > 1 and not has_forward(self.function)
-        if shared and self._swept is None:
+        shared = self._swept is not False and mode in self.modes and not has_forward(self.function)
+        modes = self.modes if shared else (mode,)
+        swept = self._swept if shared else None
+        if not swept:
+            rows = max(map(self.directions.count, modes))
+            tangents, cotangents = (  # zeros for what is not needed
+                functional.pad(own, (0, 0, 0, rows - len(own))) if side in modes else None
+                for side, own in ((side, self.directions.of(side)) for side in ("forward", "reverse"))
+            )
             try:
-                self._swept = self._sweep(self.modes)
+                swept = sweep(
+                    self.function, self.leaves, self.coordinates.repeat(rows, 1), batch=self.chunk, tangents=tangents,
+                    cotangents=cotangents, outputs=self.outputs,
+                )  # fmt: skip
             except Exception:
+                if len(modes) == 1:
+                    raise
                 self._swept = False
-        swept = (shared and self._swept) or self._sweep((mode,))
-        rows = swept.gradients if mode == "reverse" else swept.tangents
-        assert rows is not None
-        return rows[: self.directions.count(mode)]
+                return self._batched(mode)
+            self._swept = swept if shared else self._swept
+        products = swept.gradients if mode == "reverse" else swept.tangents
+        assert products is not None
+        return products[: self.directions.count(mode)]
 
     def _vmapped(self, mode: Mode) -> Tensor:
         """Return vjps or jvps of all directions at one point, which may decide control flow. Raises as vmap does."""
         return (self.vjp_vmapped if mode == "reverse" else self.jvp_vmapped)(self.directions.of(mode))
-
-    def _sweep(self, modes: Collection[Mode]) -> Sweep:
-        """Evaluate at the point, with a tangent and a cotangent in each row. Passes on the exceptions of batching."""
-        rows = max(map(self.directions.count, modes))
-        tangents, cotangents = (  # zeros for what is not needed
-            functional.pad(own, (0, 0, 0, rows - len(own))) if mode in modes else None
-            for mode, own in ((mode, self.directions.of(mode)) for mode in ("forward", "reverse"))
-        )
-        return sweep(
-            self.function, self.leaves, self.coordinates.repeat(rows, 1), batch=self.chunk, tangents=tangents,
-            cotangents=cotangents, outputs=self.outputs,
-        )  # fmt: skip
 
     def ordinary(self, mode: Mode) -> Tensor:
         """Return the gradient of shape (N,), or the tangent of shape (M,), by an ordinary call for the `probe`."""
