@@ -24,7 +24,7 @@ from opcheck.derivatives.gradients import (
     undefined_vectors,
 )
 from opcheck.derivatives.point import Point, Step
-from opcheck.derivatives.question import Request
+from opcheck.derivatives.question import Extent, Request
 from opcheck.derivatives.sparse import DependsOnPattern, are_movable, of_elements
 from opcheck.derivatives.uncertainty import excuses_wrong_sign as excused_by
 
@@ -44,6 +44,10 @@ OF_GRADIENTS: dict[str, Callable[[Point, Request], Disagreement | None]] = {
     "nondeterminism": nondeterminism,
 }
 """How each claim about gradients beside their values is tested."""
+
+
+LEFT_OUT_BY_TORCH = {"backward": memory_of_cotangents, "grad_dtypes": attributes}
+"""What torch's functions leave out of a claim."""
 
 
 @lru_cache(maxsize=64)
@@ -71,7 +75,7 @@ def objection(name: str, request: Request, point: Point | None = None) -> Disagr
     movable = are_movable(request.leaves)
     if request.fast_mode or not movable:
         try:
-            return _by_torch(name, request, point or Point.of(request))
+            return _by_torch(name, request, point)
         except CannotAsk:
             if not movable:
                 raise
@@ -80,12 +84,9 @@ def objection(name: str, request: Request, point: Point | None = None) -> Disagr
         if name in OF_GRADIENTS:
             # A sparse tensor has no tangent.
             return OF_GRADIENTS[name](of_movable(point) if name == "batched_forward_grad" else point, request)
-        place = steps_of(name)
-        assert place is not None, name
-        steps, mode = place
-        if steps == ("rev",):
+        derivative, mode = jacobian_of(name, point)
+        if _is_of_pullback(name):
             return _of_pullback(of_movable(point), request, mode)
-        derivative = of_movable(point).derived(*steps)
         if request.along_one(name) and all(leaf.layout is torch.strided for leaf in request.leaves):
             one = along_one(derivative, mode, request.numbers)
             if one.holds_closely:
@@ -114,6 +115,22 @@ def jacobian_of(name: str, point: Point) -> tuple[Point, Mode]:
     place = steps_of(name)
     assert place is not None, name
     return of_movable(point).derived(*place[0]), place[1]
+
+
+def extent_compared(name: str, point: Point) -> Extent | None:
+    """Return how much of a Jacobian has been compared; None if none of it has, but along one direction."""
+    if steps_of(name) is None or point.elements is None:
+        return None
+    extent = jacobian_of(name, point)[0].compared
+    if extent is None and _is_of_pullback(name):
+        return point.elements.derived("rev with gaps").compared
+    return extent
+
+
+def _is_of_pullback(name: str) -> bool:
+    """Tell whether a name stands for a Jacobian of the pullback, which is taken for several kinds of cotangents."""
+    place = steps_of(name)
+    return place is not None and place[0] == ("rev",)
 
 
 def lost_digits(name: str, request: Request, point: Point) -> Disagreement | None:
@@ -158,11 +175,7 @@ def _agree(one: Point, other: Point) -> bool:
     return same(values, other.value, rounding, rounding) and same(got, expected, rounding, rounding * size)
 
 
-def _by_torch(name: str, request: Request, point: Point) -> Disagreement | None:
+def _by_torch(name: str, request: Request, point: Point | None) -> Disagreement | None:
     """Ask torch, and add what its functions leave out of a claim."""
-    disagreement = by_torch.objection(name, request)
-    if disagreement is None and name == "backward":
-        return memory_of_cotangents(point, request)
-    if disagreement is None and name == "grad_dtypes":
-        return attributes(point, request)
-    return disagreement
+    disagreement, left_out = by_torch.objection(name, request), LEFT_OUT_BY_TORCH.get(name)
+    return disagreement if disagreement or left_out is None else left_out(point or Point.of(request), request)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from opcheck.derivatives.coordinates import real_size, tensors_of
+from opcheck.derivatives.coordinates import parts, real_size, tensors_of
 
 Side = Literal["inputs", "outputs"]
+
+_untyped: Any = torch._C._functions  # what torch's gradcheck uses too: nothing public hands over an undefined cotangent
 
 
 def probe(size: int, number: int = 0) -> Tensor:
@@ -55,6 +57,18 @@ def _directions(size: int, count: int, side: Side) -> Tensor:
 
 
 _few_directions = lru_cache(maxsize=256)(_directions)
+
+
+def without(direction: Tensor, missing: Collection[int], sizes: Iterable[int]) -> Tensor:
+    """Return a direction with zeros for some of the tensors whose real sizes are given."""
+    pieces = parts(direction, sizes)
+    return torch.cat([piece * 0 if index in missing else piece for index, piece in enumerate(pieces)])
+
+
+def undefined(output: Tensor) -> Tensor:
+    """Return an output whose backward pass gets an undefined cotangent."""
+    marked: Tensor = _untyped.UndefinedGrad()(output) if output.requires_grad else output
+    return marked
 
 
 def steps(along: Tensor, step: float) -> Tensor:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,13 +12,12 @@ from opcheck.derivatives.coordinates import (
     deviation,
     largest_difference,
     located,
-    parts,
     real_size,
     same,
     tensors_of,
     vector,
 )
-from opcheck.derivatives.cotangents import directions, probe, with_gaps
+from opcheck.derivatives.cotangents import directions, probe, undefined, with_gaps, without
 from opcheck.derivatives.disagreement import Disagreement, Names
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.question import NO_REFUSAL, Request
@@ -27,8 +25,6 @@ from opcheck.text import class_of, message_of
 
 REPEATS = 7
 """How often backward is repeated to see whether it is random. What differs once in ten times shows in most samples."""
-
-_untyped: Any = torch._C._functions  # what torch's gradcheck uses too: nothing public hands over an undefined cotangent
 
 
 def undefined_cotangents(point: Point, request: Request) -> Disagreement | None:
@@ -55,7 +51,7 @@ def undefined_cotangents(point: Point, request: Request) -> Disagreement | None:
                 gradient, torch.zeros_like(gradient), point
             )  # whatever the formula makes of zeros (0 * inf, say)
         else:
-            zeroed = _without(probe(point.size[0]), missing, sizes)
+            zeroed = without(probe(point.size[0]), missing, sizes)
             holds = _as_for_zeros(gradient, zeroed, point.vjp_by_jacobian, point.vjp, point)
         if not holds:
             said = "the gradient is not that of zeros in its place"
@@ -91,7 +87,7 @@ def undefined_tangents(point: Point, request: Request) -> Disagreement | None:
         if len(leaves) == 1:
             holds = _close(tangent, torch.zeros_like(tangent), point)
         else:
-            zeroed = _without(direction, [missing], sizes)
+            zeroed = without(direction, [missing], sizes)
             holds = _as_for_zeros(tangent, zeroed, point.jvp_by_jacobian, point.jvp, point)
         if not holds:
             name = Names.of(point.function, request).leaves[missing]
@@ -130,19 +126,8 @@ def is_cancellation(derivative: Tensor, expected: Tensor, otherwise: Tensor, poi
 def _vjp_without(point: Point, missing: Sequence[int]) -> Tensor:
     """Return the gradients for the probe, with undefined cotangents for some outputs."""
     outputs = point.graph()
-    marked = tuple(_undefined(y) if index in missing else y for index, y in enumerate(outputs))
+    marked = tuple(undefined(y) if index in missing else y for index, y in enumerate(outputs))
     return vector(vjp(marked, point.leaves, tensors_of(probe(point.size[0]), outputs)))
-
-
-def _without(direction: Tensor, missing: Sequence[int], sizes: Sequence[int]) -> Tensor:
-    """Return a direction with zeros for some of the tensors whose real sizes are given."""
-    pieces = parts(direction, sizes)
-    return torch.cat([piece * 0 if index in missing else piece for index, piece in enumerate(pieces)])
-
-
-def _undefined(output: Tensor) -> Tensor:
-    marked: Tensor = _untyped.UndefinedGrad()(output) if output.requires_grad else output
-    return marked
 
 
 def _close(one: Tensor, other: Tensor, point: Point) -> bool:

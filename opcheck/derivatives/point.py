@@ -232,9 +232,10 @@ class Point:
 
     def looped_differences(self, along: Tensor, step: float) -> Differences:
         """Return the differences for directions of shape (K, N), by one call for each point."""
-        points = stencil_points(self.coordinates, along, step, with_base=not self._is_first_look)
-        values = looped(self.function, self.leaves, points, 2 * len(along) + (not self._is_first_look))
-        return differences(torch.cat([values, self.value.unsqueeze(0)]) if self._is_first_look else values, step)
+        count, needs_base = len(along), not self._is_first_look
+        points = stencil_points(self.coordinates, along, step, with_base=needs_base)
+        values = looped(self.function, self.leaves, points, 2 * count + needs_base)
+        return Differences(values[:count], values[-1] if needs_base else self.value, values[count : 2 * count], step)
 
     def analytical(self, mode: Mode, *, looped: bool = False) -> Analytical:
         """Return the products of the directions by one of the modes. Passes on the exceptions of the derivative."""

@@ -37,7 +37,7 @@ from opcheck.derivatives.coordinates import (
     tensors_of,
     vector,
 )
-from opcheck.derivatives.cotangents import vectors_like, with_gaps
+from opcheck.derivatives.cotangents import undefined, vectors_like, with_gaps
 from opcheck.derivatives.differences import Differences
 from opcheck.derivatives.question import AUTO, Function, Numbers
 from opcheck.derivatives.uncertainty import CERTAIN, FULL, allowed, excess
@@ -55,8 +55,6 @@ ROUNDED = 1e4
 """By how many units of rounding two ways to the same derivative may differ."""
 SMALL = 1e-3
 """The part of atol that differences may be off by."""
-
-_untyped: Any = torch._C._functions  # what torch's gradcheck uses too: nothing public hands over an undefined cotangent
 
 
 @dataclass(frozen=True)
@@ -200,7 +198,7 @@ class Glance:
         size = self.size[1]
         weights, steps = passes.steps(self.of_leaves, step)
         try:
-            with torch.no_grad(), _quiet():
+            with torch.no_grad(), quiet():
                 batches = self.function.rows(*map(torch.add, self.leaves, steps))
         except Exception:  # it cannot be batched
             return None
@@ -224,7 +222,7 @@ class Glance:
 
         def pull(own: Pass) -> list[Tensor]:
             those = [k for k in own.those if outputs[k].requires_grad]
-            chosen = [_undefined(outputs[k]) if k in own.undefined else outputs[k] for k in those]
+            chosen = [undefined(outputs[k]) if k in own.undefined else outputs[k] for k in those]
             cotangents = [own.vectors[k].clone() for k in those]
             gradients: Sequence[Tensor | None] = [None] * len(leaves)
             if those:
@@ -269,7 +267,7 @@ class Glance:
             return None
         directions, batches = passes.units(kinds)
         try:
-            with _quiet():
+            with quiet():
                 every = torch.func.vmap(function, randomness="same")(*(batch.clone() for batch in batches))
             rows = rows_of(every, len(directions))
             if size == 1:  # nothing else shows that rows are mixed up
@@ -364,13 +362,8 @@ def _copy(outputs: Sequence[Tensor], targets: Sequence[Tensor]) -> None:
         target.copy_(output.detach())
 
 
-def _undefined(output: Tensor) -> Tensor:
-    marked: Tensor = _untyped.UndefinedGrad()(output) if output.requires_grad else output
-    return marked
-
-
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Do without torch's remark that it has no batching rule for an operator."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="There is a performance drop because we have not yet implemented")

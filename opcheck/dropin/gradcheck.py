@@ -16,7 +16,7 @@ from opcheck.derivatives.disagreement import Disagreement
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.question import Function, Numbers, Request
 from opcheck.dropin import glance
-from opcheck.dropin.glance import Claims
+from opcheck.dropin.glance import Claims, quiet
 from opcheck.dropin.in_place import OutputsChange, first_order, second_order
 from opcheck.dropin.memory import kept
 from opcheck.dropin.objections import is_remark, objections
@@ -208,8 +208,7 @@ class ChangedOutputsError(GradcheckError, AssertionError):
 
 def _verdict(objections: Iterator[Disagreement], raise_exception: bool) -> bool:
     """Raise or return what the first objection is that torch would not pass, and warn of those before it."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="There is a performance drop because we have not yet implemented")
+    with quiet():
         try:
             for objection in objections:
                 if is_remark(objection):

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from opcheck.derivatives.autodiff import Tensors
-from opcheck.derivatives.coordinates import parts, tensors_of
-from opcheck.derivatives.cotangents import probe
+from opcheck.derivatives.coordinates import tensors_of
+from opcheck.derivatives.cotangents import probe, without
 
 SMALL = 64
 """Up to how many coordinates directions are kept."""
@@ -77,7 +77,7 @@ def backward(outputs: Kinds, looped: bool, undefined: bool) -> Passes:
     missing = [every, *single, *(others if len(outputs) > 2 else [])] if undefined else []
     direction = probe(sum(sizes_of(outputs)))
     zeroed = [[], [], every, *(others if alone else []), *missing]
-    directions = [_without(direction, own, outputs) for own in zeroed]
+    directions = [without(direction, own, sizes_of(outputs)) for own in zeroed]
     takes_part = [*[(every, ())] * 3, *((own, ()) for own in alone), *((every, own) for own in missing)]
     return _passes(directions, takes_part, outputs, looped)
 
@@ -91,7 +91,7 @@ def forward(leaves: Kinds, looped: bool, undefined: bool) -> Passes:
     every = range(len(leaves))
     missing = [[index] for index in every] if undefined else []
     direction = probe(sum(sizes_of(leaves)))
-    directions = [direction, *(_without(direction, own, leaves) for own in missing)]
+    directions = [direction, *(without(direction, own, sizes_of(leaves)) for own in missing)]
     return _passes(directions, [(every, ()), *((every, own) for own in missing)], leaves, looped)
 
 
@@ -118,12 +118,6 @@ def steps(leaves: Kinds, eps: float) -> tuple[Tensor, Tensors]:
 
 def _plain(kinds: Kinds) -> Tensors:
     return tuple(torch.empty(shape, dtype=dtype, device=device) for shape, dtype, device in kinds)
-
-
-def _without(direction: Tensor, missing: Collection[int], kinds: Kinds) -> Tensor:
-    """Return a direction with zeros for some of the tensors."""
-    pieces = parts(direction, sizes_of(kinds))
-    return torch.cat([piece * 0 if index in missing else piece for index, piece in enumerate(pieces)])
 
 
 def _passes(

@@ -176,7 +176,7 @@ class RunSession:
         return rerun_command(case.operator.document.file, case.id, engine, seed, options)
 
     def make_room(self, case: Case) -> None:
-        """Free what torch, and this session, keep in the memory of the device of a case. It may be full."""
+        """Free what torch, and the session, keep in the memory of the device of a case. It may be full."""
         self.cache = Cache()
         free_caches(self.device(case.device).string)
 

@@ -7,7 +7,7 @@ from operators.closed_forms import leaf, real_jacobian
 
 from opcheck.derivatives import Request
 from opcheck.derivatives.by_torch import CannotAsk
-from opcheck.derivatives.claims import excuses_wrong_sign, objection, steps_of
+from opcheck.derivatives.claims import excuses_wrong_sign, extent_compared, objection, steps_of
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.question import DOUBLE, Numbers
 
@@ -143,3 +143,21 @@ def test_a_wide_tolerance_excuses_jacobians_alone():
     assert excuses_wrong_sign("backward", wide, Point.of(wide)) is True
     assert excuses_wrong_sign("grad_dtypes", wide, Point.of(wide)) is False
     assert excuses_wrong_sign("backward", wide.with_(numbers=DOUBLE), Point.of(wide)) is False
+
+
+@pytest.mark.parametrize("gaps", [(False,), (True,), (False, True)])
+def test_how_much_was_compared_is_known_for_each_kind_of_cotangents(gaps):
+    asked = Request(lambda x: (x.sin(),), (leaf(3),), DOUBLE, non_contiguous=gaps)
+    point = Point.of(asked)
+    assert extent_compared("rev_over_rev", point) is None
+    assert objection("rev_over_rev", asked, point) is None
+    assert extent_compared("rev_over_rev", point) == "full"
+    assert extent_compared("grad_dtypes", point) is None
+
+
+def test_to_say_how_much_was_compared_takes_no_call():
+    calls = []
+    x = torch.rand(2, 3).to_mkldnn().requires_grad_()
+    point = Point.of(Request(lambda x: calls.append(x) or (x.to_dense(),), (x,), DOUBLE))
+    assert extent_compared("backward", point) is None
+    assert len(calls) == 1

@@ -16,7 +16,7 @@ from opcheck.checks.judging import per_sample
 from opcheck.checks.truth import by_reference
 from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, inapplicable, out_of_reach, refused, untested
 from opcheck.derivatives import Disagreement
-from opcheck.derivatives.claims import excuses_wrong_sign, jacobian_of, steps_of
+from opcheck.derivatives.claims import excuses_wrong_sign, extent_compared, steps_of
 from opcheck.derivatives.disagreement import Mismatch
 from opcheck.derivatives.question import Function
 from opcheck.samples import Unresolved
@@ -46,11 +46,10 @@ def compared(subject: Subject) -> Verdict:
     contradiction = subject.objection(check, _reference(subject) if check == "backward" else None)
     if contradiction is None and not outputs.differentiable:
         return untested("the outputs that have a derivative are empty")
-    if contradiction is not None and check == "rev_over_rev" and contradiction.kind not in ("inconclusive", "refused"):
+    if contradiction is not None and check == "rev_over_rev" and contradiction.kind != "inconclusive":
         differentiate_twice(subject)  # the exception of one that refuses says more than zeros do
     verdict = HOLDS if contradiction is None else _contradicted(subject, contradiction)
-    is_jacobian = steps_of(check) is not None and not subject.context.by_torch
-    extent = jacobian_of(check, subject.point)[0].compared if is_jacobian else None
+    extent = None if subject.context.by_torch else extent_compared(check, subject.point)
     if extent not in ("structured", "projected"):
         return verdict
     return replace(verdict, fields={**verdict.fields, "jacobian": extent})
