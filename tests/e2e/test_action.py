@@ -110,6 +110,7 @@ def finished(ran, tmp_path):
     return action
 
 
+@pytest.mark.nightly
 def test_a_project_gets_matrix_summary_and_annotations(finished):
     reports = sorted(path.name for path in (finished.folder / "opcheck-reports").iterdir())
     assert reports == ["cpu-float64-1of2.json", "cpu-float64-2of2.json"]

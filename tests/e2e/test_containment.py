@@ -214,6 +214,7 @@ def test_a_crash_that_the_spec_expects_is_no_failure_and_another_end_is_one(in_t
     assert outcomes["ends.crashes::vmap[cpu-float64]"] == "error"
 
 
+@pytest.mark.nightly
 def test_an_import_that_ends_the_process_is_told_and_no_success(shared):
     def run(project):
         project.write("leaves_early.py", "import os\nos._exit(0)\n")

@@ -101,7 +101,8 @@ class TestWhatIsLeftOut:
         assert run.err == "opcheck: the request selects no case\nopcheck: left out on npu: 1 case (deny)\n"
         assert run.code == 2
 
-    @pytest.mark.parametrize("processes", [0, pytest.param(2, marks=NIGHTLY)])
+    @pytest.mark.nightly
+    @pytest.mark.parametrize("processes", [0, 2])
     def test_plain_pytest_counts_it(self, project, processes):
         written(project, self.FINE + DENIED)
         options = [option.replace("--", "--opcheck-") for option in (*self.OPTIONS, *REPORT)]
@@ -184,6 +185,7 @@ class TestADeviceThatAnOperatorBreaks:
         assert len(run.records) == COUNT
         assert run.code == 1
 
+    @pytest.mark.nightly
     def test_in_one_process_later_cases_are_not_run(self, project):
         written(project, many())
         options = [option.replace("--", "--opcheck-") for option in (*self.OPTIONS, *REPORT)]

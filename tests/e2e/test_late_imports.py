@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 OPERATOR = '''
 import sys
 
@@ -28,6 +30,7 @@ samples  = [{ args = [{ shape = [3] }] }]
 CHECKS = "--check=backward,forward_ad,batched_grad,vmap,fwd_over_rev,fwd_over_fwd,nondeterminism,accuracy,purity"
 
 
+@pytest.mark.nightly
 def test_no_case_is_charged_for_imports_of_torch(project):
     project.write("late.py", OPERATOR)
     project.write("late.toml", SPEC)

@@ -86,6 +86,7 @@ class TestWarnings:
         assert record["reason"] == "the operator refuses the sample: UserWarning: mind this"
         assert "Traceback" not in run.out + run.err
 
+    @pytest.mark.nightly
     def test_what_opcheck_itself_does_is_no_warning(self, shared):
         def run(project):
             project.write("pytest.ini", "[pytest]\nfilterwarnings = error\n")

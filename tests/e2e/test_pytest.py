@@ -240,6 +240,7 @@ class TestParts:
         phases = [line.split()[1] for line in lines if re.match(r"[\d.]+s (setup|call|teardown)", line)]
         assert sorted(phases) == ["call"] * 3 + ["setup"] * 3 + ["teardown"] * 3
 
+    @pytest.mark.nightly
     def test_a_case_runs_whatever_pytests_own_plugins_are_called(self, project):
         project.write("renaming.py", RENAMED)
         run = project.run("python", "-m", "pytest", "-p", "renaming", *self.OPTIONS)
@@ -367,6 +368,7 @@ def test_plain_pytest_says_what_it_cannot_contain(plain_pytest):
     assert "opcheck: cases run" not in plain_pytest("tests").out
 
 
+@pytest.mark.nightly
 def test_no_warnings_of_torch_about_its_own_code(project):
     # In a process of its own, since torch imports that code once. The rule of vmap for forward mode uses torch.jit.
     run = project.run("pytest", "specs/good.toml", "--opcheck-check", "batched_forward_grad", "-p", "no:cacheprovider")

@@ -81,6 +81,7 @@ def test_a_right_one_passes(opcheck):
     assert opcheck(spec("double"), *RUN, "--check", "memory")[0] == 0
 
 
+@pytest.mark.nightly
 def test_the_row_brings_a_key_of_supports_whose_claim_is_tested_both_ways(opcheck):
     status, output = opcheck(spec("by_address", "false"), *RUN, "--check", "unsupported")
     assert status == 0, output

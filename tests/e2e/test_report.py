@@ -65,7 +65,7 @@ class TestHeader:
         assert done.header["seconds"] > 0
         assert done.header["started"].endswith("+00:00")
 
-    @pytest.mark.parametrize("options", [(), ("-n2",)], ids=["alone", "xdist"])
+    @pytest.mark.parametrize("options", [(), pytest.param(("-n2",), marks=pytest.mark.nightly)], ids=["alone", "xdist"])
     def test_plain_pytest_says_the_same(self, project, options):
         done = project.run("pytest", "specs", "--opcheck-check=vmap", "--opcheck-report-json=report.json", *options)
         assert done.header["command"][:2] == ["pytest", "specs"]
@@ -294,6 +294,7 @@ class TestAgainst:
         assert "gone (not there any more): 3 cases" in done.out
         assert done.code == 1
 
+    @pytest.mark.nightly
     def test_workers_do_the_same_and_write_the_report(self, kept, project):
         kept("old.json")
         done = project.run("opcheck", *RUN, "-n2", "--against=old.json")

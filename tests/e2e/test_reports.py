@@ -216,6 +216,7 @@ def test_a_report_that_finds_no_room_costs_nothing_else(shared, way):
     assert done.code == 1
 
 
+@pytest.mark.nightly
 def test_a_full_disk_under_the_output_costs_neither_the_run_nor_its_report(shared):
     command = "opcheck run specs/good.toml --check=backward,variants --report-json=report.json > /dev/full"
 
