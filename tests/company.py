@@ -77,7 +77,7 @@ def operators() -> list[Operator]:
     """Return each operator of the collections, right or wrong, and some of the library."""
     found = [Operator(name, _spec(name)) for kind in COLLECTIONS for name in _of(kind)]
     found += _further()
-    found += [_of_corpus(entry) for entry in (*corpus.FAULTS, *corpus.LOW_ACCURACY)]
+    found += [of_corpus(entry) for entry in (*corpus.FAULTS, *corpus.LOW_ACCURACY)]
     files = sorted((ROOT / "specs").rglob("*.toml"))
     homes = {name: file for file in files for name in re.findall(r'(?m)^name\s*=\s*"([^"]+)"', file.read_text("utf-8"))}
     return [one for one in found if one.name != COUNTING] + [Operator(name, homes[name]) for name in LIBRARY]
@@ -128,7 +128,8 @@ def _further() -> list[Operator]:
     return found + [Operator(name, scaled.spec_of(name.split(".")[2].split("_")[0]), COARSE) for name in kinds]
 
 
-def _of_corpus(entry: corpus.Entry) -> Operator:
+def of_corpus(entry: corpus.Entry) -> Operator:
+    """Return an entry of the corpus with the shortest spec."""
     layouts = [str(leaf.layout).removeprefix("torch.") for leaf in entry.leaves(entry.dtypes[0])]
     special = ["" if layout == "strided" else f', layout = "{layout}"' for layout in layouts]
     shapes = [list(leaf.shape) for leaf in entry.leaves(entry.dtypes[0])]
