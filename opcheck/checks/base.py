@@ -91,6 +91,13 @@ class Context:
         own: Callable[..., Any] = self.memo.once((path, sample.name), lambda: self.resolve(path, sample))
         return own
 
+    def surrogate_at(self, sample: Sample, path: str) -> Callable[..., Any]:
+        """Return the surrogate for a sample: of a module, a module constructed in the same way. Raises Unresolved."""
+        if path == self.case.variant.path:
+            return self.operator_at(sample)
+        own: Callable[..., Any] = self.memo.once((path, sample.name), lambda: self.resolve(path, sample))
+        return own
+
     def resolve(self, path: str, sample: Sample | None = None) -> Callable[..., Any]:
         """Return the callable that a dotted path names, modules constructed. Raises Unresolved.
 
@@ -223,9 +230,11 @@ class Context:
         seed = zlib.crc32(self.case.seed(sample).encode()) if spec.reseed else None
         inplace = self.case.variant.kind == "inplace"
         operator = self.operator_at(sample)
+        surrogate = None if spec.surrogate is None else self.surrogate_at(sample, spec.surrogate)
         return TestedFunction(
-            operator, inputs, spec.outputs, inplace, seed, spec.masked_semantics, self.device, self.case.device.seed
-        )
+            operator, inputs, spec.outputs, inplace, seed, spec.masked_semantics, self.device, self.case.device.seed,
+            surrogate,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from opcheck.derivatives.disagreement import Mismatch
 from opcheck.derivatives.question import Function
 from opcheck.samples import Unresolved
 
+REMEDY = 'if the gradient is meant to differ from the derivative, write surrogate = "..." with a function that has it'
 OF_SPARSE = ("backward", "forward_ad", "rev_over_rev", "fwd_over_rev")
 """The derivatives that are taken of sparse inputs, too."""
 NOT_ASKED = "torch cannot take the jvp of the jvp of an autograd.Function: it gives zeros, or wants setup_context"
@@ -101,7 +102,8 @@ def _contradicted(subject: Subject, contradiction: Disagreement) -> Verdict:
     title = f"{kind.name}: {random or _headline(kind.name, kind.claim)}"
     if any(finding.kind == "nan" for finding in contradiction.findings):
         title += f": {contradiction.worst[0].describe()}" if contradiction.worst else ""
-    return fails(title, f"{contradiction.shown()}\n{allowed}", **_fields(contradiction.mismatch, contradiction))
+    lines = [contradiction.shown(), allowed, *([] if subject.function.stands_in else [REMEDY])]
+    return fails(title, "\n".join(lines), **_fields(contradiction.mismatch, contradiction))
 
 
 def _headline(check: str, claim: str) -> str:
