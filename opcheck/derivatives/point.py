@@ -181,8 +181,9 @@ class Point:
 
     @cached_property
     def unit(self) -> float:
-        """The rounding unit of the function's arithmetic: that of the coarsest leaf."""
-        return max((torch.finfo(leaf.dtype).eps for leaf in self.leaves), default=0.0)
+        """The rounding unit of the function's arithmetic: that of the coarsest leaf or output."""
+        tensors = (*self.leaves, *self.outputs)
+        return max((torch.finfo(t.dtype).eps for t in tensors if t.is_floating_point() or t.is_complex()), default=0.0)
 
     @property
     def chunk(self) -> int:

@@ -1,7 +1,7 @@
 """A function whose derivative is what an operator's gradient should be, where that is not the operator's derivative.
 
-What such a function detaches is held constant, as autograd does: its differences are then those of `x + (round(x) -
-x).detach()`, say, as a straight-through estimator is written.
+What such a function detaches, or computes under `torch.no_grad()`, is held constant, as autograd does. So its differences
+are those that are meant by `x + (round(x) - x).detach()`, say, as a straight-through estimator is written.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ class Unlike(Exception):
 
 
 class Held:
-    """A function in which what it detaches is as at the first call, whatever the arguments are."""
+    """A function in which what carries no gradient is as at the first call, whatever the arguments are."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
         self.constants: list[Tensor] | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the result for some arguments. Raises Unlike if it detaches other tensors than at first."""
-        with _Holding(self.constants) as holding:
+        """Return the result for some arguments. Raises Unlike if other tensors carry no gradient than at first."""
+        with torch.enable_grad(), _Holding(self.constants) as holding:
             result = self.function(*args, **kwargs)
         if self.constants is None:
             self.constants = holding.seen
@@ -38,27 +38,47 @@ class Held:
         return result
 
 
-OTHERS = "the surrogate detaches other tensors for other values: what is to be held constant is not known"
+OTHERS = "the surrogate detaches other tensors for other values: what it holds constant is not known"
 
 
 class _Holding(TorchFunctionMode):
-    """Puts constants in place of what is detached, in the order of calls; None: there are none yet."""
+    """Puts constants in place of what carries no gradient, in the order of calls; None: there are none yet.
+
+    A backward function written in Python runs its forward without grad mode, which is no matter of the surrogate: only
+    a change of grad mode that is seen counts.
+    """
 
     def __init__(self, constants: Sequence[Tensor] | None) -> None:
         super().__init__()
         self.constants = constants
         self.seen: list[Tensor] = []
+        self.without_grad = False
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        before = torch.is_grad_enabled()
         result = func(*args, **(kwargs or {}))
-        if func not in DETACHING:
+        if torch.is_grad_enabled() is not before:
+            self.without_grad = before
+        elif self.without_grad or (before and func in DETACHING):
+            return self._held(result, args)
+        return result
+
+    def _held(self, result: Any, args: Sequence[Any]) -> Any:
+        """Return the constants for what a call has returned. What it has written to is set to them."""
+        if isinstance(result, (list, tuple)):
+            return type(result)([self._held(part, args) for part in result])
+        if not isinstance(result, Tensor):
             return result
+        constant = self._constant(result)
+        return result.copy_(constant) if any(result is arg for arg in args) else constant
+
+    def _constant(self, value: Tensor) -> Tensor:
         if self.constants is not None:
             number = len(self.seen)
-            if number >= len(self.constants) or self.constants[number].shape != result.shape:
+            if number >= len(self.constants) or self.constants[number].shape != value.shape:
                 raise Unlike(OTHERS)
-            result = self.constants[number]
-        self.seen.append(result.clone())
+            value = self.constants[number]
+        self.seen.append(value.detach().clone())
         return self.seen[-1].clone()  # which the function may write to
 
 
