@@ -1,7 +1,7 @@
 """A function whose derivative is what an operator's gradient should be, where that is not the operator's derivative.
 
-What such a function detaches, or computes under `torch.no_grad()`, is held constant, as autograd does. So its differences
-are those that are meant by `x + (round(x) - x).detach()`, say, as a straight-through estimator is written.
+What such a function detaches, or computes under `torch.no_grad()`, is held constant, as autograd does. So its
+differences are those that are meant by `x + (round(x) - x).detach()`, say, as a straight-through estimator is written.
 """
 
 from __future__ import annotations

@@ -109,6 +109,40 @@ def test_data_is_held_as_well_and_may_be_written_to():
     assert torch.equal(held(2 * x), 3 * x + 1)
 
 
+def test_what_is_computed_without_grad_mode_is_held():
+    buffer = torch.zeros(())
+
+    def function(x):
+        with torch.no_grad():
+            largest, _ = x.max(-1)
+            buffer.lerp_(x.mean(), 0.5)
+            count = x.numel()
+        return x * largest + buffer, count
+
+    held, x = Held(function), torch.tensor([1.0, 3.0])
+    assert torch.equal(held(x)[0], torch.tensor([4.0, 10.0]))
+    for _ in range(2):
+        values, count = held(2 * x)
+        assert torch.equal(values, torch.tensor([7.0, 19.0]))
+        assert (float(buffer), count) == (1.0, 2)
+
+
+def test_the_inside_of_an_autograd_function_is_not():
+    class Square(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            with torch.no_grad():
+                return x.detach() * x
+
+        @staticmethod
+        def backward(ctx, v):
+            return v
+
+    held, x = Held(Square.apply), torch.ones(2)
+    held(x)
+    assert torch.equal(held(3 * x), 9 * x)
+
+
 def test_what_is_detached_must_be_the_same_each_time():
     held, x = Held(surrogates.detaches_more_and_more), torch.ones(2)
     held(x)

@@ -126,7 +126,7 @@ def clip_by_norm(x, limit: float = 1.0):
     """By a hook."""
     y = x * 1
     if y.requires_grad:
-        y.register_hook(lambda v: v * (limit / v.norm().clamp(min=limit)))
+        y.register_hook(lambda v: None if v is None else v * (limit / v.norm().clamp(min=limit)))
     return y
 
 
@@ -359,7 +359,7 @@ class RunningMean(nn.Module):
         if self.training:
             with torch.no_grad():
                 self.steps += 1
-                self.mean.lerp_(x.mean(0), 0.1)
+                self.mean.lerp_(x.detach().mean(0), 0.1)
         return (x - self.mean) * self.weight
 
 
@@ -372,12 +372,12 @@ class SpectralLinear(nn.Module):
         self.register_buffer("u", nn.functional.normalize(torch.randn(outputs), dim=0))
 
     def forward(self, x):
-        with torch.no_grad():
-            v = nn.functional.normalize(self.weight.T @ self.u, dim=0)
-            u = nn.functional.normalize(self.weight @ v, dim=0)
-            if self.training:
-                self.u.copy_(u)
-        sigma = u.clone() @ self.weight @ v
+        weight = self.weight.detach()
+        v = nn.functional.normalize(weight.T @ self.u, dim=0)
+        u = nn.functional.normalize(weight @ v, dim=0)
+        if self.training:
+            self.u.copy_(u)
+        sigma = u @ self.weight @ v
         return x @ (self.weight / sigma).T
 
 
@@ -440,11 +440,7 @@ def frozen_prefix(x, count: int = 1):
 
 
 def padding_has_no_gradient(index, table, padding: int = 0):
-    return nn.functional.embedding(index, table, padding)
-
-
-def padding_held(index, table, padding: int = 0):
-    """What the gradient of an embedding with padding is of."""
+    """An embedding, one row of which is no parameter."""
     rows = torch.arange(len(table)).unsqueeze(-1)
     return torch.where(rows == padding, table.detach(), table)[index]
 
@@ -492,9 +488,28 @@ def summed_as(x, dtype=None):
     return x.sum(-1, dtype=dtype)
 
 
-def mean_in_single(x, keep: bool = False):
-    y = x.float().mean(-1)
-    return y if not keep else y.to(x.dtype)
+def mean_in_single(x):
+    return x.to(torch.complex64 if x.is_complex() else torch.float32).mean(-1)
+
+
+class Cast(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, dtype, scale):
+        ctx.dtype, ctx.scale = x.dtype, scale
+        return x.to(dtype)
+
+    @staticmethod
+    def backward(ctx, v):
+        return v.to(ctx.dtype) * ctx.scale, None, None
+
+
+def cast_by_hand(x, dtype):
+    return Cast.apply(x, dtype, 1)
+
+
+def wrong_cast(x, dtype):
+    """This one is wrong."""
+    return Cast.apply(x, dtype, 1.1)
 
 
 # -- registered ---------------------------------------------------------------------------------------------------
