@@ -91,6 +91,13 @@ class Context:
         own: Callable[..., Any] = self.memo.once((path, sample.name), lambda: self.resolve(path, sample))
         return own
 
+    def surrogate_at(self, sample: Sample, path: str) -> Callable[..., Any]:
+        """Return the surrogate for a sample: of a module, a module constructed in the same way. Raises Unresolved."""
+        if path == self.case.variant.path:
+            return self.operator_at(sample)
+        own: Callable[..., Any] = self.memo.once((path, sample.name), lambda: self.resolve(path, sample))
+        return own
+
     def resolve(self, path: str, sample: Sample | None = None) -> Callable[..., Any]:
         """Return the callable that a dotted path names, modules constructed. Raises Unresolved.
 
@@ -135,7 +142,11 @@ class Context:
     @cached_property
     def numbers(self) -> Numbers | None:
         """The step and the tolerances for derivatives; None if the dtype is too coarse for finite differences."""
-        base = default_numbers(self.dtype)
+        return self.numbers_in(self.dtype)
+
+    def numbers_in(self, dtype: torch.dtype) -> Numbers | None:
+        """Return the step and the tolerances where outputs have a dtype, which may be another one."""
+        base = default_numbers(dtype)
         if base is None:
             return None
         own = dict(self.case.claims.tolerance(self.case.check, self.case.dtype).numbers())
@@ -223,9 +234,16 @@ class Context:
         seed = zlib.crc32(self.case.seed(sample).encode()) if spec.reseed else None
         inplace = self.case.variant.kind == "inplace"
         operator = self.operator_at(sample)
+        surrogate = None if spec.surrogate is None else self.surrogate_at(sample, spec.surrogate)
         return TestedFunction(
-            operator, inputs, spec.outputs, inplace, seed, spec.masked_semantics, self.device, self.case.device.seed
-        )
+            operator, inputs, spec.outputs, inplace, seed, spec.masked_semantics, self.device, self.case.device.seed,
+            surrogate,
+        )  # fmt: skip
+
+
+def unit_of(dtype: torch.dtype) -> float:
+    """Return the rounding unit of a dtype; 0 if it is exact."""
+    return torch.finfo(dtype).eps if dtype.is_floating_point or dtype.is_complex else 0.0
 
 
 @dataclass(frozen=True)
@@ -242,6 +260,8 @@ class OutputInfo:
     """Whether any output has a floating or complex dtype, even an empty one."""
     requires_grad: bool
     """Whether any output has a backward pass."""
+    dtype: torch.dtype
+    """The coarsest dtype of those that have a derivative, if it is coarser than that of the case."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -330,6 +350,7 @@ class Subject:
             sum(output.numel() for output in smooth),
             bool(smooth),
             any(output.requires_grad for output in smooth),
+            max((self.context.dtype, *(output.dtype for output in smooth)), key=unit_of),
         )
 
     @property
@@ -337,17 +358,23 @@ class Subject:
         """The outputs under test that require grad."""
         return with_gradient(self.outputs)
 
+    @property
+    def numbers(self) -> Numbers | None:
+        """The step and the tolerances for derivatives; None if an output is too coarse for finite differences."""
+        return self.context.numbers_in(self.output_info.dtype)
+
     @cached_property
     def request(self) -> Request:
         """The function and its leaves, and how the check compares its derivatives."""
         context, settings = self.context, self.case.operator.spec.gradcheck
-        assert context.numbers is not None
+        numbers = self.numbers or context.numbers
+        assert numbers is not None
         generated = settings.gen_non_contig_grad_outputs
         overrides = context.overrides
         return Request(
             self.function,
             self.leaves,
-            context.numbers,
+            numbers,
             grad_outputs=self.inputs.grad_outputs,
             masked=self.function.masked,
             forward_ad=self.supports.forward_ad,

@@ -165,10 +165,12 @@ def _ordinary(subject: Subject) -> Result:
 
 
 def slope(subject: Subject, direction: Tensor, step: float) -> Tensor:
-    """Return the derivative of the outputs along a direction by central differences, of shape (M,)."""
+    """Return the derivative that is meant along a direction by central differences, of shape (M,)."""
     leaves = tuple(leaf.detach() for leaf in subject.leaves)
     point = vector(leaves)
-    above, below = (Call.of(subject, tensors_of(point + h * direction, leaves)).values for h in (step, -step))
+    function = subject.function.surrogate or subject.function
+    moved = (tensors_of(point + h * direction, leaves) for h in (step, -step))
+    above, below = (vector(differentiable(function(*at))) for at in moved)
     return (above - below) / (2 * step)
 
 

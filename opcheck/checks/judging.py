@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from opcheck.checks.base import Context, Subject
+from opcheck.checks.calls import tried
 from opcheck.checks.expected import covers
 from opcheck.checks.verdict import (
     HOLDS,
@@ -30,6 +31,7 @@ from opcheck.derivatives.by_torch import CannotAsk
 from opcheck.planning.expectations import about
 from opcheck.planning.kinds import check_kinds
 from opcheck.samples.results import WHAT_IS_TESTED, Untestable
+from opcheck.samples.surrogate import Unlike
 from opcheck.spec.checks import CheckKind
 from opcheck.spec.library import Sample
 from opcheck.text import class_of
@@ -149,7 +151,14 @@ def prepared(context: Context, sample: Sample, derivative: bool, refusal: Refusa
     except Exception as error:
         verdict = refusal(f"the operator refuses the sample: {one_line(error)}")
         return with_sample(replace(verdict, cause=error), sample, subject)
+    unusable = tried(lambda: subject.function.surrogate) if derivative else None
+    if isinstance(unusable, Exception):
+        what = str(unusable) if isinstance(unusable, Unlike) else f"the surrogate raised {one_line(unusable)}"
+        return with_sample(replace(cannot(what, WHAT_A_SURROGATE_IS), cause=unusable), sample, subject)
     return subject
+
+
+WHAT_A_SURROGATE_IS = "expected a function of the same arguments, with outputs of the same shapes and dtypes"
 
 
 def answer(subject: Subject, judge: Judge) -> Verdict:

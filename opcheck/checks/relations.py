@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import torch
 from torch import Tensor
 
-from opcheck.checks.base import Subject
+from opcheck.checks.base import Subject, unit_of
 from opcheck.checks.calls import Result, ordinary, result, tried
 from opcheck.checks.judging import PerSample, per_sample
 from opcheck.checks.verdict import HOLDS, Verdict, blocked, fails, untested
@@ -83,7 +83,8 @@ def compared(subject: Subject, what: str, got: Tensor, expected: Tensor) -> Verd
         again = result(subject)
         if off_by(subject, again.values, here.values) or off_by(subject, again.gradient, here.gradient):
             return blocked("nondeterminism", f"{subject.check}: ordinary calls do not give the same each time")
-    return fails(f"{subject.check}: {what} differ from those of an ordinary call", f"by up to {off:.4g}")
+    lines = [f"by up to {off:.4g}", *([kind.remedy] if (kind := subject.case.kind).feature else [])]
+    return fails(f"{kind.name}: {what} differ from those of an ordinary call", "\n".join(lines))
 
 
 def off_by(subject: Subject, got: Tensor, expected: Tensor) -> float:
@@ -97,7 +98,7 @@ def off_by(subject: Subject, got: Tensor, expected: Tensor) -> float:
         return float("inf")
     context = subject.context
     finite = expected[expected.isfinite()].abs()
-    rounding = ROUNDING * torch.finfo(context.dtype).eps * (1.0 + (float(finite.max()) if finite.numel() else 0.0))
+    rounding = ROUNDING * unit_of(subject.output_info.dtype) * (1.0 + (float(finite.max()) if finite.numel() else 0.0))
     random = context.case.claims.tolerance("nondeterminism", context.case.dtype).nondeterminism or 0.0
     if torch.allclose(got, expected, 0.0, max(rounding, random), equal_nan=True):
         return 0.0

@@ -16,7 +16,7 @@ import torch
 import torch.autograd.forward_ad as fwad
 from torch import Tensor
 
-from opcheck.derivatives.question import Function
+from opcheck.derivatives.question import Function, surrogate_of
 
 Tensors = tuple[Tensor, ...]
 Mode = Literal["reverse", "forward"]
@@ -96,6 +96,11 @@ class Primal:
 
     function: Function
     chosen: tuple[int, ...]
+
+    def surrogate(self) -> Primal:
+        """Return what stands in for the function where differences are taken; itself, if nothing does."""
+        own = surrogate_of(self.function)
+        return self if own is None else replace(self, function=own)
 
     def __call__(self, *arguments: Tensor) -> Tensors:
         """Return the chosen outputs."""
@@ -215,6 +220,19 @@ def layers(function: Differentiable, arguments: Tensors) -> list[tuple[Different
     else:
         return [(function, arguments)]
     return [*layers(inner, arguments[:count]), (function, arguments)]
+
+
+def of_primal(function: Differentiable, change: Callable[[Primal], Primal]) -> Differentiable:
+    """Return the same derivative of another function: of what `change` makes of the one that it is of."""
+    if isinstance(function, Primal):
+        return change(function)
+    if isinstance(function, GradientSum):
+        pullback = of_primal(function.pullback, change)
+        return function if pullback is function.pullback else replace(function, pullback=pullback)  # type: ignore[arg-type]
+    if isinstance(function, (Pullback, Pushforward)):
+        inner = of_primal(function.inner, change)
+        return function if inner is function.inner else replace(function, inner=inner)
+    return function
 
 
 def gradient_sum(function: Differentiable, outputs: Tensors, count: int) -> GradientSum:

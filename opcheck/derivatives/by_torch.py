@@ -17,7 +17,7 @@ from torch.autograd import gradcheck, gradgradcheck
 from torch.autograd.gradcheck import GradcheckError
 
 from opcheck.derivatives.disagreement import Disagreement
-from opcheck.derivatives.question import Request
+from opcheck.derivatives.question import Request, surrogate_of
 
 SPARSE = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 
@@ -80,6 +80,8 @@ def objection(name: str, request: Request) -> Disagreement | None:
     question = QUESTIONS.get(name)
     if question is None:
         raise CannotAsk(f"torch's gradcheck and gradgradcheck do not test {name}")
+    if surrogate_of(request.function) is not None and not question.claim:
+        raise CannotAsk("torch's gradcheck compares with differences of the operator itself, not of its surrogate")
     parameters = _parameters(name, question, request)
     if not question.second_order:
         return _put(gradcheck, request, question, parameters)

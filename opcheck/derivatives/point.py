@@ -17,7 +17,16 @@ from torch import Tensor
 from torch.nn import functional
 
 from opcheck.derivatives import autodiff
-from opcheck.derivatives.autodiff import Differentiable, Mode, Primal, Pullback, Tensors, has_forward, pushforward
+from opcheck.derivatives.autodiff import (
+    Differentiable,
+    Mode,
+    Primal,
+    Pullback,
+    Tensors,
+    has_forward,
+    of_primal,
+    pushforward,
+)
 from opcheck.derivatives.batching import FEW, Analytical, Batched, Sweep, by_vmap, sweep
 from opcheck.derivatives.coordinates import same, tensors_of, vector
 from opcheck.derivatives.cotangents import probe, steps, vectors_like, with_gaps
@@ -172,8 +181,9 @@ class Point:
 
     @cached_property
     def unit(self) -> float:
-        """The rounding unit of the function's arithmetic: that of the coarsest leaf."""
-        return max((torch.finfo(leaf.dtype).eps for leaf in self.leaves), default=0.0)
+        """The rounding unit of the function's arithmetic: that of the coarsest leaf or output."""
+        tensors = (*self.leaves, *self.outputs)
+        return max((torch.finfo(t.dtype).eps for t in tensors if t.is_floating_point() or t.is_complex()), default=0.0)
 
     @property
     def chunk(self) -> int:
@@ -205,10 +215,20 @@ class Point:
         self.directions, self._numerical, self._analytical, self._swept = directions, {}, {}, None
 
     def at(self, leaves: Tensors) -> Tensors:
-        """Return the outputs at other leaves, without a graph."""
+        """Return the values that differences are taken of at other leaves, without a graph."""
         self._graph = None
         with torch.no_grad():
-            return self.function(*leaves)
+            return self.surrogate(*leaves)
+
+    @cached_property
+    def surrogate(self) -> Differentiable:
+        """The function that differences are taken of: the function itself, if nothing stands in for it."""
+        return of_primal(self.function, Primal.surrogate)
+
+    @cached_property
+    def base(self) -> Tensor:
+        """The values that differences are taken of, at the leaves."""
+        return self.value if self.surrogate is self.function else vector(self.at(self.leaves))
 
     def numerical(self, step: float, *, looped: bool = False) -> Differences:
         """Return the differences along the directions."""
@@ -225,17 +245,17 @@ class Point:
             return None
         points = self.coordinates + steps(along, step)
         try:
-            slopes = differences(sweep(self.function, self.leaves, points, batch=self.chunk).values, step)
+            slopes = differences(sweep(self.surrogate, self.leaves, points, batch=self.chunk).values, step)
         except Exception:  # it cannot be batched
             return None
-        return slopes if same(slopes.base, self.value, 1e-6, 1e-6) else None
+        return slopes if same(slopes.base, self.base, 1e-6, 1e-6) else None
 
     def looped_differences(self, along: Tensor, step: float) -> Differences:
         """Return the differences for directions of shape (K, N), by one call for each point."""
         count, needs_base = len(along), not self._is_first_look
         points = stencil_points(self.coordinates, along, step, with_base=needs_base)
-        values = looped(self.function, self.leaves, points, 2 * count + needs_base)
-        return Differences(values[:count], values[-1] if needs_base else self.value, values[count : 2 * count], step)
+        values = looped(self.surrogate, self.leaves, points, 2 * count + needs_base)
+        return Differences(values[:count], values[-1] if needs_base else self.base, values[count : 2 * count], step)
 
     def analytical(self, mode: Mode, *, looped: bool = False) -> Analytical:
         """Return the products of the directions by one of the modes. Passes on the exceptions of the derivative."""

@@ -10,7 +10,14 @@ import torch
 from torch import Tensor
 
 Function = Callable[..., tuple[Tensor, ...]]
-"""Leaves in, outputs out, both tensors of any shape."""
+"""Leaves in, outputs out, both tensors of any shape. Its attribute `surrogate`, if it has one, is the function that
+differences are taken of in its place: the one whose derivative it is meant to have."""
+
+
+def surrogate_of(function: Function) -> Function | None:
+    """Return the function that differences are taken of in place of another one; None: there is none."""
+    own: Function | None = getattr(function, "surrogate", None)
+    return own
 
 
 @dataclass(frozen=True)

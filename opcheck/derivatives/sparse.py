@@ -16,12 +16,12 @@ import torch
 from torch import Tensor
 
 from opcheck.derivatives import autodiff
-from opcheck.derivatives.autodiff import Differentiable, GradientSum, Primal, Pullback, Pushforward, layers, tangent_of
+from opcheck.derivatives.autodiff import Primal, layers, of_primal, tangent_of
 from opcheck.derivatives.batching import Batched
 from opcheck.derivatives.cotangents import steps
 from opcheck.derivatives.differences import Differences, differences, looped
 from opcheck.derivatives.point import Point
-from opcheck.derivatives.question import Function, Request
+from opcheck.derivatives.question import Function, Request, surrogate_of
 
 LAYOUTS = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 
@@ -194,6 +194,12 @@ class OfElements:
             return _apply(_Sparse, elements, pattern, self.masked)
         return pattern.of_elements(elements)
 
+    @property
+    def surrogate(self) -> OfElements | None:
+        """The same of what stands in for the function; None: nothing does."""
+        own = surrogate_of(self.function)
+        return None if own is None else replace(self, function=own)
+
     @cached_property
     def everywhere(self) -> OfElements:
         """The same function, called with sparse tensors that have all elements specified."""
@@ -256,14 +262,14 @@ class OfSparse(Point):
 
     def looped_differences(self, along: Tensor, step: float) -> Differences:
         """Return the differences for directions of shape (K, N), by one call for each point."""
-        primal = layers(self.function, self.leaves)[0][0]
+        primal = layers(self.surrogate, self.leaves)[0][0]
         assert isinstance(primal, Primal)
         assert isinstance(primal.function, OfElements)
         own = primal.function
         points = self.coordinates + steps(along, step)
         if not own.masked:
             own.expect_same_shapes()
-            function = _with_primal(self.function, replace(primal, function=own.everywhere))
+            function = of_primal(self.surrogate, lambda primal: replace(primal, function=own.everywhere))
             return differences(looped(function, self.leaves, points, len(points)), step)
         fixed = own.fixed
         points[:, : len(fixed)] = torch.where(fixed, self.coordinates[: len(fixed)], points[:, : len(fixed)])
@@ -271,7 +277,7 @@ class OfSparse(Point):
         distinct, place = (
             torch.unique(points, dim=0, return_inverse=True) if all(points.shape) else (points, slice(None))
         )
-        return differences(looped(self.function, self.leaves, distinct, len(distinct))[place], step)
+        return differences(looped(self.surrogate, self.leaves, distinct, len(distinct))[place], step)
 
     def _batches_for(self, mode: autodiff.Mode) -> Iterator[tuple[Batched, Callable[[autodiff.Mode], Tensor]]]:
         return iter(())  # torch has a loop inside of vmap for nearly all that makes or takes sparse tensors
@@ -286,13 +292,3 @@ def of_elements(request: Request) -> Point:
     """Return the point of the same function as one of strided tensors. The leaves of the request may be sparse."""
     function = OfElements(request.function, request.leaves, request.masked)
     return OfSparse.of(request.with_(function=function, leaves=function.elements))
-
-
-def _with_primal(function: Differentiable, primal: Primal) -> Differentiable:
-    """Return the same derivative of another function."""
-    if isinstance(function, GradientSum):
-        pulled = function.pullback
-        return replace(function, pullback=replace(pulled, inner=_with_primal(pulled.inner, primal)))
-    if isinstance(function, (Pullback, Pushforward)):
-        return replace(function, inner=_with_primal(function.inner, primal))
-    return primal

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from opcheck.samples.inputs import Inputs, mapped, parts
 from opcheck.samples.layouts import writable
 from opcheck.samples.results import names, select
 from opcheck.samples.seeding import seed_device
+from opcheck.samples.surrogate import Held, expect_alike
 from opcheck.spec.claims import Outputs
 
 
@@ -35,6 +38,8 @@ class TestedFunction:
     """torch's device string, for the random generator."""
     seeded_by: str | None = None
     """The function that seeds the device, if its profile names one."""
+    stands_in: Callable[..., Any] | None = None
+    """What the spec names as surrogate: its derivative is what the gradient should be."""
 
     def __call__(self, *leaves: Tensor) -> tuple[Tensor, ...]:
         """Return the outputs to test for leaves with the shapes and dtypes of the sample."""
@@ -60,6 +65,21 @@ class TestedFunction:
         self.reseed()
         returned = self.operator(*args, **kwargs)
         return args[0] if in_place and returned is None else returned
+
+    @cached_property
+    def surrogate(self) -> TestedFunction | None:
+        """The function that differences are taken of in place of this one; None: there is none.
+
+        What it detaches is held constant, as at the sample. Raises Unlike if its outputs are not like those of the
+        operator, and passes on its exceptions.
+        """
+        if self.stands_in is None:
+            return None
+        other = replace(self, operator=Held(self.stands_in), stands_in=None, inplace=False)
+        with torch.no_grad():
+            own, others = (function(*map(torch.clone, self.inputs.leaves)) for function in (self, other))
+        expect_alike(own, others)
+        return other
 
     def reseed(self) -> None:
         """Reset the random generator, if the operator is random."""

@@ -199,6 +199,8 @@ BUILTIN = (
         "derivatives are linear in cotangents and tangents, large, small, negative, lazily conjugated or negated",
         "opcheck.checks.behavior.linearity:check",
         needs=("backward",),
+        feature="derivatives that are linear in cotangents and tangents",
+        may_be_wrong=True,
         rests_on=(*BASIC, "context"),
         every_variant=False,
     ),

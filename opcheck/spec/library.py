@@ -175,9 +175,11 @@ class Operator:
 
     @property
     def has_differentiable_reference(self) -> bool:
-        """Whether autograd differentiates its reference."""
+        """Whether autograd differentiates its reference, to the gradient that is meant."""
         reference = self.spec.reference_in_full
-        return reference is not None and reference.is_differentiable
+        if reference is None or (self.spec.surrogate is not None and reference.differentiable is None):
+            return False
+        return reference.is_differentiable
 
     @cached_property
     def has_sparse_samples(self) -> bool:

@@ -290,6 +290,11 @@ class OperatorSpec(Claims):
     )
     aliases: Frozen[Dotted] = Field(default=(), description="other names of the same operator")
     reference: Dotted | Reference | None = Field(default=None, description="a callable that returns the same values")
+    surrogate: Dotted | None = Field(
+        default=None,
+        description="a function of the same arguments whose derivative the gradient is meant to be, where that is not "
+        "the operator's own; what it detaches is held constant",
+    )
     errors: list[ErrorClaim] = Field(default_factory=list, description="inputs that the operator must refuse")
 
     @model_validator(mode="after")

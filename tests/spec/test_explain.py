@@ -59,8 +59,8 @@ class TestUnknownKeys:
         assert line == (
             '3:3: unknown key "reseeds"; expected one of imports, variants, dtypes, devices, per_device, per_torch, '
             "samples, supports, outputs, tolerance, gradcheck, reseed, jacobian, orders, registered, layouts, masked, "
-            "check_sparse_nnz, vary, expect, tags, notes, name, target, variant, module, aliases, reference, errors; "
-            'did you mean "reseed"?'
+            "check_sparse_nnz, vary, expect, tags, notes, name, target, variant, module, aliases, reference, "
+            'surrogate, errors; did you mean "reseed"?'
         )
 
     def test_of_an_inline_table(self, about: About) -> None:

@@ -41,6 +41,8 @@ def _judged(subject: Subject, rtol: float) -> Verdict:
     """Return the verdict on a sample, where derivatives may be off by `rtol` of their largest entry."""
     if not are_movable(subject.leaves):
         return inapplicable("the digits of derivatives are known for strided and sparse inputs only")
+    if subject.numbers is None:
+        return inapplicable("an output is too coarse for differences")
     if not subject.output_info.requires_grad:
         return untested("no output requires grad: there is no backward pass")
     if not subject.output_info.differentiable:

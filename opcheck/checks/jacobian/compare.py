@@ -21,6 +21,7 @@ from opcheck.derivatives.disagreement import Mismatch
 from opcheck.derivatives.question import Function
 from opcheck.samples import Unresolved
 
+REMEDY = 'if the gradient is meant to differ from the derivative, write surrogate = "..." with a function that has it'
 OF_SPARSE = ("backward", "forward_ad", "rev_over_rev", "fwd_over_rev")
 """The derivatives that are taken of sparse inputs, too."""
 NOT_ASKED = "torch cannot take the jvp of the jvp of an autograd.Function: it gives zeros, or wants setup_context"
@@ -37,6 +38,8 @@ def compared(subject: Subject) -> Verdict:
             return inapplicable("derivatives of higher order are taken of dense inputs only")
         if check == "fwd_over_fwd" and functions_of(subject.differentiable_outputs):
             return out_of_reach(NOT_ASKED)
+    if steps_of(check) is not None and subject.numbers is None:
+        return inapplicable(f"an output in {str(outputs.dtype).removeprefix('torch.')} is too coarse for differences")
     if not outputs.has_derivative:
         return untested("no output is of a floating or complex dtype")
     if not outputs.requires_grad and check not in WITHOUT_A_GRAPH:
@@ -101,7 +104,8 @@ def _contradicted(subject: Subject, contradiction: Disagreement) -> Verdict:
     title = f"{kind.name}: {random or _headline(kind.name, kind.claim)}"
     if any(finding.kind == "nan" for finding in contradiction.findings):
         title += f": {contradiction.worst[0].describe()}" if contradiction.worst else ""
-    return fails(title, f"{contradiction.shown()}\n{allowed}", **_fields(contradiction.mismatch, contradiction))
+    lines = [contradiction.shown(), allowed, *([] if subject.function.stands_in else [REMEDY])]
+    return fails(title, "\n".join(lines), **_fields(contradiction.mismatch, contradiction))
 
 
 def _headline(check: str, claim: str) -> str:

@@ -1,0 +1,93 @@
+"""A function whose derivative is what an operator's gradient should be, where that is not the operator's derivative.
+
+What such a function detaches, or computes under `torch.no_grad()`, is held constant, as autograd does. So its
+differences are those that are meant by `x + (round(x) - x).detach()`, say, as a straight-through estimator is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+DETACHING = (torch.detach, Tensor.detach, Tensor.data.__get__)  # type: ignore[attr-defined]
+
+
+class Unlike(Exception):
+    """A surrogate is no surrogate of the operator. The text says why."""
+
+
+class Held:
+    """A function in which what carries no gradient is as at the first call, whatever the arguments are."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        self.constants: list[Tensor] | None = None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the result for some arguments. Raises Unlike if other tensors carry no gradient than at first."""
+        with torch.enable_grad(), _Holding(self.constants) as holding:
+            result = self.function(*args, **kwargs)
+        if self.constants is None:
+            self.constants = holding.seen
+        elif len(holding.seen) < len(self.constants):
+            raise Unlike(OTHERS)
+        return result
+
+
+OTHERS = "the surrogate detaches other tensors for other values: what it holds constant is not known"
+
+
+class _Holding(TorchFunctionMode):
+    """Puts constants in place of what carries no gradient, in the order of calls; None: there are none yet.
+
+    A backward function written in Python runs its forward without grad mode, which is no matter of the surrogate: only
+    a change of grad mode that is seen counts.
+    """
+
+    def __init__(self, constants: Sequence[Tensor] | None) -> None:
+        super().__init__()
+        self.constants = constants
+        self.seen: list[Tensor] = []
+        self.without_grad = False
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        before = torch.is_grad_enabled()
+        result = func(*args, **(kwargs or {}))
+        if torch.is_grad_enabled() is not before:
+            self.without_grad = before
+        elif self.without_grad or (before and func in DETACHING):
+            return self._held(result, args)
+        return result
+
+    def _held(self, result: Any, args: Sequence[Any]) -> Any:
+        """Return the constants for what a call has returned. What it has written to is set to them."""
+        if isinstance(result, (list, tuple)):
+            return type(result)([self._held(part, args) for part in result])
+        if not isinstance(result, Tensor):
+            return result
+        constant = self._constant(result)
+        return result.copy_(constant) if any(result is arg for arg in args) else constant
+
+    def _constant(self, value: Tensor) -> Tensor:
+        if self.constants is not None:
+            number = len(self.seen)
+            if number >= len(self.constants) or self.constants[number].shape != value.shape:
+                raise Unlike(OTHERS)
+            value = self.constants[number]
+        self.seen.append(value.detach().clone())
+        return self.seen[-1].clone()  # which the function may write to
+
+
+def expect_alike(own: Iterable[Tensor], others: Iterable[Tensor]) -> None:
+    """Raise Unlike if the outputs of a surrogate differ from those of the operator in number, shapes or dtypes."""
+    expected, got = (", ".join(map(_described, outputs)) for outputs in (own, others))
+    if expected != got:
+        raise Unlike(f"the surrogate returns {got or 'no tensors'}, the operator {expected}")
+
+
+def _described(tensor: Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"

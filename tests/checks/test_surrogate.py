@@ -1,0 +1,195 @@
+"""A gradient that is meant to differ from the derivative is held against that of a surrogate."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from operators import surrogates
+
+from opcheck.derivatives.autodiff import Primal, Pullback, Pushforward, gradient_sum, of_primal
+from opcheck.samples.surrogate import Held, Unlike
+
+ONE = "samples = [{ args = [{ shape = [2, 3], low = 0.3, high = 1.4 }] }]"
+TWO = "samples = [{ args = [{ shape = [3], low = 0.3, high = 1.4 }, { shape = [3], low = 0.3, high = 1.4 }] }]"
+BOTH = pytest.mark.parametrize("dtype", ["float64", "complex128"])
+JACOBIANS = ("backward", "forward_ad", "rev_over_rev", "fwd_over_rev", "rev_over_fwd", "accuracy", "context")
+
+RIGHT = {
+    "through": "identity",
+    "as_written": "as_written",
+    "reversal": "negated",
+    "smooth": "torch.sin",
+    "product": "product_as_written",
+}
+WRONG = {
+    "through_scaled": ("identity", ("backward", "forward_ad")),
+    "reversal_forgotten": ("negated", ("backward", "forward_ad")),
+    "smooth_scaled": ("torch.sin", ("backward", "forward_ad")),
+    "smooth_at_first": ("torch.sin", ("rev_over_rev",)),
+    "product_forgets": ("product_as_written", ("backward", "forward_ad")),
+}
+
+
+def spec(name, surrogate="", keys=""):
+    samples = TWO if name.startswith("product") else ONE
+    path = surrogate if "." in surrogate else f"operators.surrogates.{surrogate}"
+    key = f'surrogate = "{path}"\n' if surrogate else ""
+    return f'[[operator]]\nname = "operators.surrogates.{name}"\n{key}{keys}\n{samples}\n'
+
+
+def failing(found):
+    return {outcome.check for outcome in found.values() if outcome.outcome == "failed"}
+
+
+@BOTH
+@pytest.mark.parametrize("name", RIGHT)
+def test_the_gradient_that_is_meant_passes(outcomes, name, dtype):
+    found = outcomes(spec(name, RIGHT[name]), dtypes=(dtype,))
+    assert {id: one.message for id, one in found.items() if one.outcome not in ("passed", "skipped")} == {}
+    assert {"backward", "forward_ad", "rev_over_rev", "fwd_over_rev"} <= {one.check for one in found.values()}
+
+
+@BOTH
+@pytest.mark.parametrize("name", WRONG)
+def test_another_gradient_does_not(outcomes, name, dtype):
+    surrogate, checks = WRONG[name]
+    found = outcomes(spec(name, surrogate), checks=JACOBIANS, dtypes=(dtype,))
+    assert failing(found) >= set(checks)
+    assert not failing(found) - {*checks, "context"}
+
+
+@BOTH
+@pytest.mark.parametrize("name", RIGHT)
+def test_without_a_surrogate_the_message_names_the_key(outcomes, name, dtype):
+    found = outcomes(spec(name), checks=("backward",), dtypes=(dtype,))
+    (outcome,) = found.values()
+    assert outcome.outcome == "failed"
+    assert "write surrogate = " in outcome.message
+
+
+@pytest.mark.parametrize(
+    ("surrogate", "words"),
+    [
+        ("of_another_shape", "the surrogate returns float64[], the operator float64[2, 3]"),
+        ("of_another_dtype", "the surrogate returns float32[2, 3], the operator float64[2, 3]"),
+        ("of_two_outputs", "the surrogate returns float64[2, 3], float64[2, 3], the operator float64[2, 3]"),
+        ("raising", "the surrogate raised ValueError: not for me"),
+    ],
+)
+def test_a_surrogate_that_is_none_is_an_error(outcomes, surrogate, words):
+    (outcome,) = outcomes(spec("through", surrogate), checks=("backward",), dtypes=("float64",)).values()
+    assert outcome.outcome == "error"
+    assert words in outcome.message
+    assert "expected a function of the same arguments" in outcome.message
+
+
+def test_a_surrogate_is_an_allowed_name(outcomes):
+    from opcheck.spec.problems import SpecError
+
+    with pytest.raises(SpecError, match=r"spec.toml:3:\d+.*os.system"):
+        outcomes(spec("through", "os.system"))
+
+
+def test_what_is_detached_is_held_constant():
+    x = torch.linspace(0.3, 1.4, 5, dtype=torch.float64)
+    held = Held(surrogates.as_written)
+    assert torch.equal(held(x), surrogates.rounded(x).double())
+    assert torch.allclose(held(x + 0.01) - held(x), torch.full_like(x, 0.01))
+    rows = torch.func.vmap(held)(torch.stack([x, x + 1]))
+    assert torch.allclose(rows[1] - rows[0], torch.ones_like(x))
+
+
+def test_data_is_held_as_well_and_may_be_written_to():
+    def function(x):
+        constant = x.data
+        return x + constant.mul_(2)
+
+    held, x = Held(function), torch.ones(2)
+    assert torch.equal(held(x.clone()), 3 * x)
+    assert torch.equal(held(2 * x), 3 * x + 1)
+
+
+def test_what_is_computed_without_grad_mode_is_held():
+    buffer = torch.zeros(())
+
+    def function(x):
+        with torch.no_grad():
+            largest, _ = x.max(-1)
+            buffer.lerp_(x.mean(), 0.5)
+            count = x.numel()
+        return x * largest + buffer, count
+
+    held, x = Held(function), torch.tensor([1.0, 3.0])
+    assert torch.equal(held(x)[0], torch.tensor([4.0, 10.0]))
+    for _ in range(2):
+        values, count = held(2 * x)
+        assert torch.equal(values, torch.tensor([7.0, 19.0]))
+        assert (float(buffer), count) == (1.0, 2)
+
+
+def test_the_inside_of_an_autograd_function_is_not():
+    class Square(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            with torch.no_grad():
+                return x.detach() * x
+
+        @staticmethod
+        def backward(ctx, v):
+            return v
+
+    held, x = Held(Square.apply), torch.ones(2)
+    held(x)
+    assert torch.equal(held(3 * x), 9 * x)
+
+
+def test_what_is_detached_must_be_the_same_each_time():
+    held, x = Held(surrogates.detaches_more_and_more), torch.ones(2)
+    held(x)
+    with pytest.raises(Unlike, match="detaches other tensors"):
+        held(x)
+
+
+@BOTH
+def test_large_samples_are_compared_along_directions(outcomes, dtype):
+    samples = "samples = [{ args = [{ shape = [40, 30], low = 0.3, high = 1.4 }] }]"
+    for name, surrogate, expected in (("smooth", "torch.sin", set()), ("smooth_scaled", "torch.sin", {"backward"})):
+        text = spec(name, surrogate).replace(ONE, samples)
+        assert failing(outcomes(text, checks=("backward",), dtypes=(dtype,))) == expected
+
+
+@pytest.mark.parametrize(("name", "passes"), [("QuantizedLinear", True), ("WrongLinear", False)])
+def test_the_surrogate_of_a_module_is_a_module(outcomes, name, passes):
+    text = spec(name, "QuantizedLinear", "module = {}\ndtypes = ['float64']")
+    found = outcomes(text, checks=("backward", "rev_over_rev"))
+    assert (failing(found) == set()) is passes
+
+
+@pytest.mark.parametrize(("name", "passes"), [("through", True), ("through_scaled", False)])
+def test_derived_samples_know_it(outcomes, name, passes):
+    found = outcomes(spec(name, "identity"), checks=("derived",), dtypes=("float64",))
+    (outcome,) = found.values()
+    assert (outcome.outcome == "passed") is passes, outcome.message
+
+
+def test_torch_is_not_asked_about_it(outcomes):
+    from opcheck.derivatives.by_torch import CannotAsk, objection
+    from opcheck.derivatives.question import DOUBLE, Request
+
+    def function(x):
+        return (x.clone(),)
+
+    function.surrogate = function
+    request = Request(function, (torch.ones(2, dtype=torch.float64, requires_grad=True),), DOUBLE)
+    with pytest.raises(CannotAsk, match="surrogate"):
+        objection("backward", request)
+    assert objection("undefined_grad", request) is None
+
+
+def test_a_derivative_of_a_surrogate_is_a_derivative_of_the_same_kind():
+    primal, other = Primal(torch.sin, (0,)), Primal(torch.cos, (0,))
+    for function in (primal, Pullback(primal, 1), Pushforward(Pullback(primal, 1)), gradient_sum(primal, (), 1)):
+        assert of_primal(function, lambda one: one) is function
+        changed = of_primal(function, lambda one: other)
+        assert type(changed) is type(function)
+        assert "cos" in repr(changed)
