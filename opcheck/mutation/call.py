@@ -82,10 +82,15 @@ class Call:
     def broadcasts(self) -> bool:
         """Whether an input has fewer elements than what it is combined with, as in broadcasting."""
         try:
-            shape = torch.broadcast_shapes(*(x.shape for x in self.inputs))
+            shape = torch.broadcast_shapes(*(x.shape for x in self.inputs))  # type: ignore[no-untyped-call]
         except RuntimeError:
             return False
         return any(x.shape != shape for x in self.inputs)
+
+    @property
+    def repeats_an_index(self) -> bool:
+        """Whether a tensor of whole numbers has one of them twice."""
+        return any(len(set(x.flatten().tolist())) < x.numel() for x in self.indices)
 
 
 def called(context: Context, sample: Sample, signature: Signature) -> Call | None:

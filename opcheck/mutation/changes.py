@@ -73,7 +73,9 @@ def larger(count: int) -> Change:
                 if recipe.shape is not None and times and rest:
                     size = int((count / rest) ** (1 / times)) + 1
                     yield _resized(sample, {symbol: max(size, symbol)})
-        yield from _each_and_all(sample, lambda recipe: _shaped(recipe, count // max(recipe.numel, 1) + 1, *recipe.sizes))
+        yield from _each_and_all(
+            sample, lambda recipe: _shaped(recipe, count // max(recipe.numel, 1) + 1, *recipe.sizes)
+        )
 
     return change
 

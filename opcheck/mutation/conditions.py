@@ -59,7 +59,7 @@ CONDITIONS = (
         changes.odd_last_dim,
     ),
     Condition("rank 0", "for rank 0", lambda call: any(x.dim() == 0 for x in call.inputs), changes.rank_0),
-    Condition("a rank above 3", "for a rank above 3", lambda call: any(x.dim() > 3 for x in call.inputs), changes.rank_4),
+    Condition("rank above 3", "for a rank above 3", lambda call: any(x.dim() > 3 for x in call.inputs), changes.rank_4),
     Condition(
         "a non-contiguous input",
         "for a non-contiguous input",
@@ -82,7 +82,7 @@ CONDITIONS = (
     Condition(
         "a repeated index",
         "for a repeated index",
-        lambda call: any(x.numel() > len(x.unique()) for x in call.indices),
+        lambda call: call.repeats_an_index,
         changes.repeated_index,
     ),
     Condition(

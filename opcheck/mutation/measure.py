@@ -13,7 +13,7 @@ from opcheck.checks.judging import PerSample, implementation
 from opcheck.mutation.call import Call, Signature, called, tells_of_derivatives
 from opcheck.mutation.conditions import Condition, conditions
 from opcheck.planning.case import Case
-from opcheck.planning.expectations import samples_to_run
+from opcheck.planning.expectations import about, samples_to_run
 from opcheck.planning.planner import plan
 from opcheck.planning.selection import Selection
 from opcheck.running.session import RunSession
@@ -149,7 +149,8 @@ class Samples:
     def counted(self, derive: str) -> Iterator[tuple[str, Call]]:
         """Yield the calls that are checked, with the names of their samples: all written ones first."""
         for context, sample in self.own:
-            call = called(context, sample, self.signature)
+            is_judged = not any(about(expect, sample.name) for expect in context.case.expectations)
+            call = called(context, sample, self.signature) if is_judged else None
             if call is not None:
                 yield sample.name, call
         if derive != "none":
