@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import warnings
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -49,7 +50,8 @@ def run(options: argparse.Namespace) -> int:
     if more:
         raise RequestError(["samples are measured on one device at a time: name one by --device"])
     operators = [operator for operator in library if chosen.takes_operator(operator)]
-    with terminated_as_interrupt():
+    with terminated_as_interrupt(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # those of operators: a run shows them
         return _measured(operators, device, chosen.derive, options, settings)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -99,8 +98,7 @@ def called(context: Context, sample: Sample, signature: Signature) -> Call | Non
         inputs = context.realize(sample)
         function = context.function(sample, inputs)
         args, kwargs = inputs.fill()
-        with warnings.catch_warnings(), torch.enable_grad():
-            warnings.simplefilter("ignore")
+        with torch.enable_grad():
             outputs = differentiable(function.tested(function.called(args, kwargs)))
     except TooLarge:
         return None

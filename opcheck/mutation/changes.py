@@ -183,13 +183,19 @@ def empty(sample: Sample, others: tuple[Sample, ...]) -> Iterator[Sample]:
         yield _resized(sample, {symbol: 0})
 
 
-def keyword(name: str) -> Change:
-    """Return what sets a keyword: as other samples do, or by flipping a flag."""
+def keyword(name: str, default: Any) -> Change:
+    """Return what sets a keyword: as other samples do, or to another value of the type of its default."""
 
     def change(sample: Sample, others: tuple[Sample, ...]) -> Iterator[Sample]:
         values = [other.kwargs[name] for other in others if name in other.kwargs]
-        for value in [*values, True, False, 1, 0.5]:
+        for value in (*values, *_other_than(default)):
             if name not in sample.kwargs or sample.kwargs[name] != value:
                 yield replace(sample, kwargs={**sample.kwargs, name: value})
 
     return change
+
+
+def _other_than(default: Any) -> tuple[Any, ...]:
+    if isinstance(default, bool):
+        return (not default,)
+    return (default + 1, default - 1) if isinstance(default, (int, float)) else ()

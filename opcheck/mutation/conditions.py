@@ -164,9 +164,10 @@ def conditions(samples: Iterable[Sample], signature: Signature, dtypes: Iterable
     yield from CONDITIONS
     yield from REGISTERED.values()
     names = list(_keywords(samples, signature))
-    yield from (_keyword(name) for name in names)
-    if len(names) > 1:
-        yield _two_keywords(names)
+    each = [_keyword(name, signature.defaults.get(name)) for name in names]
+    yield from each
+    if len(each) > 1:
+        yield _two_of(each)
     for dtype in dtypes:
         yield Condition(
             f"dtype {dtype}", f"in {dtype}", _always, checks=("backward", "low_precision_grad"), dtype=dtype
@@ -189,18 +190,18 @@ def _is_tensor(value: Any) -> bool:
     return hasattr(value, "shape")
 
 
-def _keyword(name: str) -> Condition:
+def _keyword(name: str, default: Any) -> Condition:
     words = f"for {name} other than its default"
-    return Condition(f"{name} set", words, lambda call: call.sets(name), changes.keyword(name))
+    return Condition(f"{name} set", words, lambda call: call.sets(name), changes.keyword(name, default))
 
 
-def _two_keywords(names: list[str]) -> Condition:
+def _two_of(keywords: list[Condition]) -> Condition:
     def holds(call: Call) -> bool:
-        return sum(call.sets(name) for name in names) > 1
+        return sum(keyword.holds(call) for keyword in keywords) > 1
 
     def change(sample: Sample, others: tuple[Sample, ...]) -> Iterator[Sample]:
-        for first, second in combinations(names, 2):
-            for once in (sample, *changes.keyword(first)(sample, others)):
-                yield from changes.keyword(second)(once, others)
+        for first, second in combinations(keywords, 2):
+            for once in (sample, *first.change(sample, others)):
+                yield from second.change(once, others)
 
     return Condition("two keywords set", "for two keywords other than their defaults at once", holds, change)
