@@ -70,8 +70,7 @@ def _indent(text: str, at: int) -> str:
 
 def _line_end(text: str, at: int) -> int:
     end = text.find("\n", at)
-    end = len(text) if end < 0 else end
-    return end - 1 if text[end - 1 : end] == "\r" else end
+    return len(text) if end < 0 else end
 
 
 def write(operators: Sequence[tuple[Operator, Sequence[str]]]) -> list[Path]:
@@ -81,7 +80,9 @@ def write(operators: Sequence[tuple[Operator, Sequence[str]]]) -> list[Path]:
         by_file.setdefault(Path(operator.document.file), []).append((operator, samples))
     for path, several in by_file.items():
         text = path.read_bytes().decode("utf-8")
+        ends = "\r\n" if text.count("\r\n") == text.count("\n") else "\n"
+        text = text.replace(ends, "\n")
         for operator, samples in sorted(several, key=lambda one: one[0].index, reverse=True):
             text = with_samples(text, operator, samples)  # from the end, so that positions above stay
-        path.write_bytes(text.encode("utf-8"))
+        path.write_bytes(text.replace("\n", ends).encode("utf-8"))
     return list(by_file)

@@ -44,8 +44,6 @@ def test_a_survivor_says_what_to_add(tmp_path):
     assert state(one, "a repeated index") == "unreachable"
     assert state(one, "one input alone requires grad") == "unreachable"
     assert {answer.by for answer in one.those("met")} == {"backward", "low_precision_grad"}
-        "samples[0]"
-    }
 
 
 def test_derived_samples_count_where_they_are_wanted(tmp_path):

@@ -34,10 +34,6 @@ LAYOUTS = {
         "  [[operator.samples]]\n  args = [{ shape = [257] }]\n  kwargs = { dim = 0 }\n\n"
         "[[operator]]\nname = 'torch.sin'\nsamples = [{ use = 'unary' }]\n",
     ),
-    "windows": (
-        "samples = [\r\n  { args = [{ shape = [3] }] },\r\n]\r\n",
-        f"samples = [\r\n  {{ args = [{{ shape = [3] }}] }},\n  {NEW},\r\n]\r\n",
-    ),
 }
 
 
@@ -69,3 +65,11 @@ def test_samples_of_the_defaults_are_copied_for_the_operator_alone(tmp_path):
     assert [sample.toml() for sample in more.samples[-2:]] == [NEW, NEW.replace("257", "258")]
     assert len(same.samples) == len(sqrt.samples)
     assert "# natural\nsamples = [\n" in path.read_text()
+
+
+def test_lines_end_as_before(tmp_path):
+    path = tmp_path / "spec.toml"
+    path.write_bytes((HEAD + LAYOUTS["lines with a comma"][0]).replace("\n", "\r\n").encode())
+    (operator,) = load([path])
+    assert write([(operator, [NEW])]) == [path]
+    assert path.read_bytes().decode() == (HEAD + LAYOUTS["lines with a comma"][1]).replace("\n", "\r\n")
