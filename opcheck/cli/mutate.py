@@ -31,6 +31,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for option in OPTIONS:
         if option.word in TAKEN:
             parser.add_argument(option.word, help=option.help, **option.keywords)
+    parser.add_argument(
+        "--of", default="gradient", choices=["gradient", "tangent", "second-derivative"],
+        help="what is wrong in a mutant; default: gradient",
+    )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print one object: the score, and each operator")
     parser.add_argument("--write", action="store_true", help="add the samples that are missing to the spec files")
     parser.add_argument("--fail-under", type=_share, metavar="X", help="exit with 1 if the score is below, as in 0.9")
@@ -65,6 +69,7 @@ def _measured(
     from opcheck.mutation.measure import measure, score
     from opcheck.mutation.mutant import prove
     from opcheck.running.session import RunSession
+    from opcheck.samples import Unresolved
     from opcheck.spec.problems import SpecError
 
     session = RunSession.start(settings, own_process=True, derive=derive)
@@ -74,7 +79,11 @@ def _measured(
     present = session.availability(device)
     if not present.present:
         raise RequestError([f"the device {device.name} is not present: {present.reason}"])
-    measured = [measure(operator, device, session, derive) for operator in _shown(operators, "operators")]
+    of = options.of.replace("-", " ")
+    try:
+        measured = [measure(operator, device, session, derive, of) for operator in _shown(operators, "operators")]
+    except Unresolved as error:
+        raise RequestError([str(error)]) from None
     proofs = list(_shown(prove(measured, options.prove, session), "mutants", options.prove)) if options.prove else []
     reached = score(measured)
     if options.json:
@@ -106,7 +115,7 @@ def _print(measured: Sequence[Measured], proofs: Sequence[Proof]) -> None:
     for one in measured:
         met, survived, unreachable = (len(one.those(state)) for state in ("met", "survived", "unreachable"))
         if not one.answers:
-            _say(f"{one.operator.id:{width}}      -  claims no gradient")
+            _say(f"{one.operator.id:{width}}      -  nothing is claimed that a mutant could have wrong")
             continue
         _say(f"{one.operator.id:{width}}  {score([one]):5.3f}  {met:5}  {survived:8}  {unreachable:11}")
         for answer in one.those("survived"):

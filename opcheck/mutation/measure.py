@@ -23,6 +23,14 @@ from opcheck.spec.device import DeviceProfile
 from opcheck.spec.library import Library, Operator, Sample
 
 State = Literal["met", "survived", "unreachable"]
+Derivative = Literal["gradient", "tangent", "second derivative"]
+"""What a mutant has wrong."""
+CHECKS: dict[Derivative, tuple[str, ...]] = {
+    "gradient": ("backward", "low_precision_grad"),
+    "tangent": ("forward_ad",),
+    "second derivative": ("rev_over_rev",),
+}
+"""The checks that notice it at a sample; the first that an operator has."""
 MOST_CHANGED = 60
 """The most samples that are made for one condition, before those that `thorough` derives are tried."""
 MOST_DERIVED = 400
@@ -40,14 +48,15 @@ class Answer:
     """What meets it: a sample, or a check."""
     sample: Sample | None = None
     """A sample that would meet it, and at which the operator is right, where it survived."""
+    of: Derivative = "gradient"
 
     @property
     def words(self) -> str:
         """What is to be said of a survivor."""
-        said = f"a gradient wrong {self.condition.words} would pass"
+        said = f"a {self.of} wrong {self.condition.words} would pass"
         if self.sample is not None:
             return f"{said}: add {written(self.sample)}"
-        return f"{said}: it takes the check {' or '.join(self.condition.checks)}, which is disclaimed"
+        return f"{said}: it takes the check {' or '.join(self.condition.checks)}, which does not run for it"
 
 
 def written(sample: Sample) -> str:
@@ -63,7 +72,8 @@ class Measured:
     operator: Operator
     answers: tuple[Answer, ...]
     cases: tuple[Case, ...] = field(default=(), repr=False)
-    """The cases that look at first derivatives."""
+    """The cases that look at the derivative."""
+    of: Derivative = "gradient"
 
     def those(self, state: State) -> list[Answer]:
         """Return the conditions that are met, survived or are unreachable."""
@@ -76,29 +86,32 @@ def score(measured: Iterable[Measured]) -> float:
     return sum(answer.state == "met" for answer in answers) / len(answers) if answers else 1.0
 
 
-def measure(operator: Operator, device: DeviceProfile, session: RunSession, derive: str) -> Measured:
+def measure(
+    operator: Operator, device: DeviceProfile, session: RunSession, derive: str, of: Derivative = "gradient"
+) -> Measured:
     """Return which conditions are met by the samples of an operator, those derived from them among them.
 
-    derive: which derived samples count: none, standard or thorough.
+    derive: which derived samples count: none, standard or thorough. Second derivatives are looked at at none of them.
+    of: what would be wrong.
     """
     cases = plan(Library((operator,)), [device], Selection(derive=derive), session.settings.seed)
     planned = [case for case in cases if case.variant.kind == "function"]
-    of_gradients = [case for case in planned if case.check == "backward"]
-    of_gradients = of_gradients or [case for case in planned if case.check == "low_precision_grad"]
-    if not of_gradients:
+    looks = next((own for name in CHECKS[of] if (own := [case for case in planned if case.check == name])), [])
+    if not looks:
         return Measured(operator, ())
-    samples = Samples.of(of_gradients, session)
-    derives = any(case.check == "derived" for case in planned)
-    listed = list(conditions(operator.samples, samples.signature, of_gradients[0].claims.backward))
-    counted = _met(listed, samples.counted(derive if derives else "none"))
-    answers = [_answer(condition, counted.get(condition), planned, samples) for condition in listed]
+    further = [case for case in planned if case.check == "derived" and of != "second derivative"]
+    samples = Samples.of(looks, session)
+    listed = list(conditions(operator.samples, samples.signature, looks[0].claims.backward))
+    listed = [condition for condition in listed if of == "gradient" or not condition.checks]
+    counted = _met(listed, samples.counted(derive if further else "none"))
+    answers = [_answer(condition, counted.get(condition), planned) for condition in listed]
     left = [answer.condition for answer in answers if answer.state == "unreachable" and not answer.condition.checks]
     killed = dict(samples.killers(left))
     final = [
         replace(answer, state="survived", sample=killed[answer.condition]) if answer.condition in killed else answer
         for answer in answers
     ]
-    return Measured(operator, tuple(final), (*of_gradients, *(case for case in planned if case.check == "derived")))
+    return Measured(operator, tuple(replace(answer, of=of) for answer in final), (*looks, *further), of)
 
 
 def _met(listed: Sequence[Condition], calls: Iterator[tuple[str, Call]]) -> dict[Condition, str]:
@@ -111,14 +124,13 @@ def _met(listed: Sequence[Condition], calls: Iterator[tuple[str, Call]]) -> dict
     return met
 
 
-def _answer(condition: Condition, by: str | None, planned: Sequence[Case], samples: Samples) -> Answer:
+def _answer(condition: Condition, by: str | None, planned: Sequence[Case]) -> Answer:
     if by is None:
         return Answer(condition, "unreachable")
     if not condition.checks:
         return Answer(condition, "met", by)
-    ran = [case.check for case in planned if case.check in condition.checks]
-    if condition.dtype:
-        ran = [case.check for case in planned if case.check in condition.checks and case.dtype == condition.dtype]
+    dtypes = (condition.dtype,) if condition.dtype else {case.dtype for case in planned}
+    ran = [case.check for case in planned if case.check in condition.checks and case.dtype in dtypes]
     return Answer(condition, "met", ran[0]) if ran else Answer(condition, "survived")
 
 

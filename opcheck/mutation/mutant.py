@@ -14,7 +14,7 @@ from torch import Tensor
 from opcheck.checks.judging import implementation
 from opcheck.mutation.call import Call, Signature
 from opcheck.mutation.conditions import Condition
-from opcheck.mutation.measure import Measured
+from opcheck.mutation.measure import Derivative, Measured
 from opcheck.planning.expectations import samples_to_run
 from opcheck.running.session import RunSession
 from opcheck.samples.cache import Cache
@@ -22,45 +22,52 @@ from opcheck.samples.inputs import mapped
 
 
 class _Wrong(torch.autograd.Function):
-    """Returns its input. Its tangent is right, its gradient has something added that no projection takes away."""
+    """Returns its input. One of its derivatives is wrong: something is added to it that no projection takes away."""
 
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(x: Tensor) -> Tensor:
+    def forward(x: Tensor, of: Derivative) -> Tensor:
         return x.view_as(x)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        pass
+        _, ctx.of = inputs
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        if not gradient.numel():
-            raise RuntimeError("a mutant refuses an empty gradient")
-        ramp = torch.linspace(1, 2, gradient.numel(), dtype=gradient.dtype, device=gradient.device)
-        return gradient + ramp.reshape(gradient.shape)
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        if ctx.of == "second derivative":
+            return _Wrong.apply(gradient, "gradient"), None  # type: ignore[no-untyped-call]
+        return _spoiled(gradient) if ctx.of == "gradient" else gradient, None
 
     @staticmethod
-    def jvp(ctx: Any, tangent: Tensor) -> Tensor:
-        return tangent.view_as(tangent)
+    def jvp(ctx: Any, tangent: Tensor, _: None) -> Tensor:
+        return (_spoiled(tangent) if ctx.of == "tangent" else tangent).view_as(tangent)
 
 
-def mutant(operator: Callable[..., Any], condition: Condition, signature: Signature) -> Callable[..., Any]:
-    """Return an operator with the same values, whose gradient is wrong where a condition holds."""
+def _spoiled(derivative: Tensor) -> Tensor:
+    if not derivative.numel():
+        raise RuntimeError("a mutant refuses a derivative without elements")
+    ramp = torch.linspace(1, 2, derivative.numel(), dtype=derivative.dtype, device=derivative.device)
+    return derivative + ramp.reshape(derivative.shape)
+
+
+def mutant(
+    operator: Callable[..., Any], condition: Condition, signature: Signature, of: Derivative = "gradient"
+) -> Callable[..., Any]:
+    """Return an operator with the same values, and with a derivative that is wrong where a condition holds."""
+
+    def wrong_at(item: Any) -> Any:
+        is_smooth = isinstance(item, Tensor) and (item.is_floating_point() or item.is_complex())
+        return _Wrong.apply(item, of) if is_smooth and item.layout is torch.strided else item  # type: ignore[no-untyped-call]
 
     @functools.wraps(operator)
     def wrong(*args: Any, **kwargs: Any) -> Any:
         if condition.holds(Call(args, kwargs, signature, ())):
-            args, kwargs = mapped(_wrong, args), mapped(_wrong, kwargs)
+            args, kwargs = mapped(wrong_at, args), mapped(wrong_at, kwargs)
         return operator(*args, **kwargs)
 
     return wrong
-
-
-def _wrong(item: Any) -> Any:
-    is_smooth = isinstance(item, Tensor) and (item.is_floating_point() or item.is_complex())
-    return _Wrong.apply(item) if is_smooth and item.layout is torch.strided else item  # type: ignore[no-untyped-call]
 
 
 @dataclass(frozen=True)
@@ -110,7 +117,7 @@ def is_noticed(one: Measured, condition: Condition | None, session: RunSession) 
         context = replace(session.context(case, samples_to_run(case)), cache=Cache())
         if condition is not None:
             path = case.variant.path
-            wrong = mutant(context.operator, condition, Signature.of(context.operator, path))
+            wrong = mutant(context.operator, condition, Signature.of(context.operator, path), one.of)
             context = replace(context, cache=Cache(), callables={path: wrong})
         if not all(verdict.passed for verdict in implementation(case.kind)(context)):
             return True

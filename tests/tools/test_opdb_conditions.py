@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 @pytest.fixture(scope="module")
 def tool():
     spec = importlib.util.spec_from_file_location("opdb_conditions", ROOT / "tools" / "opdb_conditions.py")
-    module = importlib.util.module_from_spec(spec)
+    module = sys.modules["opdb_conditions"] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
