@@ -7,6 +7,7 @@
 # make torch-free  what needs no torch, under PYTHON=python3.13 for example
 # make lint        ruff and mypy
 # make mutants     which small changes of a module no test notices: ARGS=opcheck/checks/vmap.py
+# make samples     which wrong gradients the samples of the shipped specs would not notice; SPECS=specs/nn for a part
 # make bench       what derivative evidence costs, beside torch's own functions
 # make docs        writes the reference tables of docs anew, and draws the run that README.md shows
 # make site        builds the documentation site in site/; a broken link is an error
@@ -24,7 +25,7 @@ JOBS    ?= auto
 SPECS   ?= specs
 ARGS    ?=
 
-.PHONY: run test test-all browser floors torch-free lint mutants bench clean docs site
+.PHONY: run samples test test-all browser floors torch-free lint mutants bench clean docs site
 .DEFAULT_GOAL := run
 
 # A stamp is newer than what it was installed from; a change of either installs again. torch comes first and exactly as
@@ -46,6 +47,9 @@ $(VENV)/.developing: $(VENV)/.installed
 
 run: $(VENV)/.installed
 	$(BIN)/opcheck run $(SPECS) --device cpu -n $(JOBS) $(ARGS)
+
+samples: $(VENV)/.installed
+	$(BIN)/opcheck mutate $(SPECS) $(ARGS)
 
 # What tests, Ray and Hypothesis put into temporary folders goes with this one. Its path is short: sockets have no room for a long one.
 CLEANLY = folder=$$(mktemp -d /tmp/opcheck.XXXXXX) && trap 'rm -rf "$$folder"' EXIT \

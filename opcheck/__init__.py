@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from opcheck.checks.base import Subject
     from opcheck.checks.verdict import Verdict
     from opcheck.dropin.gradcheck import GradcheckError, gradcheck, gradgradcheck
+    from opcheck.mutation.conditions import register_condition
     from opcheck.planning.case import Case
     from opcheck.pytest_plugin.cases import cases
     from opcheck.running.outcome import Outcome
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Case", "CheckError", "CheckReport", "GradcheckError", "Outcome", "SpecError", "Subject", "Verdict", "__version__",
-    "cases", "check", "gradcheck", "gradgradcheck", "load", "plan", "register_check", "run",
+    "cases", "check", "gradcheck", "gradgradcheck", "load", "plan", "register_check", "register_condition",
+    "run",
 ]  # fmt: skip
 __version__ = "0.1.0"
 
@@ -44,6 +46,7 @@ HOMES = {
     "load": "opcheck.api.library",
     "plan": "opcheck.api.library",
     "register_check": "opcheck.api.register",
+    "register_condition": "opcheck.mutation.conditions",
     "run": "opcheck.api.check",
 }
 """The module that defines each public name. It is imported on first use, so that `import opcheck` is cheap."""

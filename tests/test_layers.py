@@ -20,7 +20,7 @@ PACKAGE = Path(__file__).resolve().parent.parent / "opcheck"
 
 LAYERS = (
     "text", "spec", "matrix", "settings", "devices", "planning", "samples", "derivatives", "dropin", "checks",
-    "running", "report",
+    "running", "mutation", "report",
     "api", "draft", "pytest_plugin", "__init__", "cli", "__main__",
 )  # fmt: skip
 """The parts of the package, in order. Each imports only from itself and from those before it."""

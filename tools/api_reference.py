@@ -16,7 +16,7 @@ import opcheck
 
 ORDER = (
     "check", "CheckReport", "CheckError", "register_check", "Subject", "Verdict", "gradcheck", "gradgradcheck",
-    "GradcheckError", "cases", "load", "plan", "run", "Case", "Outcome", "SpecError",
+    "GradcheckError", "cases", "load", "plan", "run", "Case", "Outcome", "SpecError", "register_condition",
 )  # fmt: skip
 """The public names, as a reader wants them."""
 

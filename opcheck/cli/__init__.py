@@ -14,6 +14,7 @@ COMMANDS = {
     "validate": "check specs for mistakes, without running anything",
     "list": "list the cases of specs",
     "show": "show the claims, samples and cases of an operator",
+    "mutate": "measure which wrong gradients the samples of specs would not notice",
     "report": "merge, compare and show reports",
     "matrix": "print the jobs of a CI service",
     "schema": "print the JSON Schema of spec files or of reports, or install that of spec files",

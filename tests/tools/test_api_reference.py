@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import opcheck
+from opcheck.mutation import conditions
 from opcheck.planning.kinds import REGISTERED, check_kinds
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -23,10 +24,11 @@ SECTIONS = dict(re.findall(r"^### `opcheck\.(\w+)`\n(.*?)(?=^### |^<!-- end)", P
 @pytest.fixture
 def registry() -> Iterator[None]:
     """Take out again what an example registers."""
-    before = dict(REGISTERED)
+    before, of_calls = dict(REGISTERED), dict(conditions.REGISTERED)
     yield
-    REGISTERED.clear()
-    REGISTERED.update(before)
+    for registry, entries in ((REGISTERED, before), (conditions.REGISTERED, of_calls)):
+        registry.clear()
+        registry.update(entries)
     check_kinds.cache_clear()
 
 
@@ -48,7 +50,8 @@ def test_the_examples_run(name, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "name", ["check", "register_check", "gradcheck", "gradgradcheck", "cases", "load", "plan", "run"]
+    "name",
+    ["check", "register_check", "gradcheck", "gradgradcheck", "cases", "load", "plan", "run", "register_condition"],
 )
 def test_functions_have_their_arguments_results_and_errors_described(name):
     for title in ("Arguments", "Returns", "Raises"):

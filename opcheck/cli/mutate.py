@@ -1,0 +1,205 @@
+"""`opcheck mutate`: measures which wrong gradients the samples of specs would not notice."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import warnings
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from opcheck.cli.output import terminated_as_interrupt
+from opcheck.cli.selecting import RequestError, add_paths, devices, loaded, selection, settings_of
+from opcheck.pytest_plugin.options import OPTIONS, add_options, seed
+from opcheck.settings import Settings
+from opcheck.spec import Operator
+from opcheck.spec.device import DeviceProfile
+from opcheck.text import printable
+
+if TYPE_CHECKING:
+    from opcheck.mutation.measure import Answer, Measured
+    from opcheck.mutation.mutant import Proof
+
+TAKEN = ("--device", "--operator", "--tag", "--derive")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    add_paths(parser)
+    add_options(parser, "profiles")
+    for option in OPTIONS:
+        if option.word in TAKEN:
+            parser.add_argument(option.word, help=option.help, **option.keywords)
+    parser.add_argument(
+        "--of", default="gradient", choices=["gradient", "tangent", "second-derivative"],
+        help="what is wrong in a mutant; default: gradient",
+    )  # fmt: skip
+    parser.add_argument("--json", action="store_true", help="print one object: the score, and each operator")
+    parser.add_argument("--write", action="store_true", help="add the samples that are missing to the spec files")
+    parser.add_argument("--fail-under", type=_share, metavar="X", help="exit with 1 if the score is below, as in 0.9")
+    parser.add_argument(
+        "--prove", type=seed, default=0, metavar="N", help="run N mutants, to show that measuring is enough"
+    )
+    parser.set_defaults(device=["cpu"], check=[], dtype=[])
+
+
+def run(options: argparse.Namespace) -> int:
+    """Measure, and print a table. Return 1 if the score is too low or a proof fails. Raises SpecError."""
+    settings = settings_of(options)
+    settings.put_on_path()
+    library = loaded(options.paths, settings)
+    chosen = selection(options, settings, library)
+    (device, *more) = devices(options, settings)
+    if more:
+        raise RequestError(["samples are measured on one device at a time: name one by --device"])
+    operators = [operator for operator in library if chosen.takes_operator(operator)]
+    with terminated_as_interrupt(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # those of operators: a run shows them
+        return _measured(operators, device, chosen.derive, options, settings)
+
+
+def _measured(
+    operators: Sequence[Operator],
+    device: DeviceProfile,
+    derive: str,
+    options: argparse.Namespace,
+    settings: Settings,
+) -> int:
+    from opcheck.mutation.measure import measure, score
+    from opcheck.mutation.mutant import prove
+    from opcheck.running.session import RunSession
+    from opcheck.samples import Unresolved
+    from opcheck.spec.problems import SpecError
+
+    session = RunSession.start(settings, own_process=True, derive=derive)
+    problems = session.prepare(operators, [device])
+    if problems:
+        raise SpecError(problems)
+    present = session.availability(device)
+    if not present.present:
+        raise RequestError([f"the device {device.name} is not present: {present.reason}"])
+    of = options.of.replace("-", " ")
+    try:
+        measured = [measure(operator, device, session, derive, of) for operator in _shown(operators, "operators")]
+    except Unresolved as error:
+        raise RequestError([str(error)]) from None
+    proofs = list(_shown(prove(measured, options.prove, session), "mutants", options.prove)) if options.prove else []
+    reached = score(measured)
+    if options.json:
+        print(json.dumps(_record(measured, proofs, derive), indent=1))
+    else:
+        _print(measured, proofs)
+    if options.write:
+        _write(measured, quiet=options.json)
+    too_low = options.fail_under is not None and reached < options.fail_under
+    if too_low:
+        print(f"opcheck: the score {reached:.3f} is below {options.fail_under:g}", file=sys.stderr)
+    return int(too_low or not all(proof.agrees for proof in proofs))
+
+
+def _shown(items: Iterable[Any], what: str, total: int | None = None) -> Iterable[Any]:
+    """Return the same with a progress bar on stderr, if that is a terminal."""
+    from rich.console import Console
+    from rich.progress import track
+
+    console = Console(stderr=True)
+    return track(items, what, total, console=console, transient=True, disable=not console.is_terminal)
+
+
+def _print(measured: Sequence[Measured], proofs: Sequence[Proof]) -> None:
+    from opcheck.mutation.measure import score
+
+    width = max((len(one.operator.id) for one in measured), default=0)
+    _say(f"{'operator':{width}}  score    met  survived  unreachable")
+    for one in measured:
+        met, survived, unreachable = (len(one.those(state)) for state in ("met", "survived", "unreachable"))
+        if not one.answers:
+            _say(f"{one.operator.id:{width}}      -  nothing is claimed that a mutant could have wrong")
+            continue
+        _say(f"{one.operator.id:{width}}  {score([one]):5.3f}  {met:5}  {survived:8}  {unreachable:11}")
+        for answer in one.those("survived"):
+            _say(f"  {answer.words}")
+    for proof in proofs:
+        if not proof.agrees:
+            is_met, is_noticed = (("" if yes else "not ") for yes in (proof.is_met, proof.is_noticed))
+            _say(
+                f"DISAGREES: {proof.operator}: {proof.condition.name} is {is_met}met by a sample, "
+                f"and its mutant is {is_noticed}noticed"
+            )
+    if proofs:
+        _say(f"{sum(proof.agrees for proof in proofs)} of {len(proofs)} mutants were noticed exactly where measured")
+    met, survived = (sum(len(one.those(state)) for one in measured) for state in ("met", "survived"))
+    _say(f"score {score(measured):.3f}: {met:,} of {met + survived:,} conditions are met by a sample or a check")
+
+
+def _record(measured: Sequence[Measured], proofs: Sequence[Proof], derive: str) -> dict[str, Any]:
+    from opcheck.mutation.measure import score
+
+    record: dict[str, Any] = {
+        "score": score(measured),
+        "derive": derive,
+        "operators": [
+            {
+                "operator": one.operator.id,
+                "file": one.operator.document.file,
+                "line": one.operator.line,
+                "score": score([one]) if one.answers else None,
+                "conditions": [_answer_record(answer) for answer in one.answers],
+            }
+            for one in measured
+        ],
+    }
+    if proofs:
+        record["proofs"] = [
+            {
+                "operator": proof.operator,
+                "condition": proof.condition.name,
+                "met": proof.is_met,
+                "noticed": proof.is_noticed,
+            }
+            for proof in proofs
+        ]
+    return record
+
+
+def _answer_record(answer: Answer) -> dict[str, Any]:
+    from opcheck.mutation.measure import written
+
+    record: dict[str, Any] = {"condition": answer.condition.name, "state": answer.state}
+    if answer.state == "met":
+        record["by"] = answer.by
+    elif answer.state == "survived":
+        record["words"] = answer.words
+        record["add"] = None if answer.sample is None else written(answer.sample)
+    return record
+
+
+def _write(measured: Sequence[Measured], *, quiet: bool) -> None:
+    """Add one sample for each survivor that has one; those that are the same are added once."""
+    from opcheck.mutation.measure import written
+    from opcheck.mutation.writing import write
+
+    missing = [
+        (one.operator, list(dict.fromkeys(written(each.sample) for each in one.those("survived") if each.sample)))
+        for one in measured
+    ]
+    added = [(operator, samples) for operator, samples in missing if samples]
+    for path in write(added):
+        if not quiet:
+            own = sum(len(samples) for operator, samples in added if operator.document.file == str(path))
+            _say(f"{path}: {own} samples added")
+
+
+def _share(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f'"{text}" is no share; expected a number from 0 to 1')
+    return value
+
+
+def _say(line: str) -> None:
+    print(printable(line, most=10_000))

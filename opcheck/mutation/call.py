@@ -1,0 +1,117 @@
+"""One call of an operator, as conditions see it: its arguments by name, its tensors and its outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from opcheck.checks.arguments import names_of
+from opcheck.checks.base import Context
+from opcheck.checks.jacobian.derived import keywords
+from opcheck.samples.inputs import parts
+from opcheck.samples.results import differentiable
+from opcheck.spec.library import Sample
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What is known of the parameters of an operator."""
+
+    names: tuple[str, ...]
+    """Those that can be passed by position, in order."""
+    defaults: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, operator: Callable[..., Any], path: str) -> Signature:
+        """Return the signature of what a dotted path names."""
+        return cls(names_of(operator, path), dict(keywords(operator, path)))
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """A call: what it passes, and what comes back."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    signature: Signature
+    outputs: tuple[Tensor, ...]
+    """Those of a floating or complex dtype."""
+
+    @cached_property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """The tensors among the arguments."""
+        return tuple(part for part in parts([list(self.args), self.kwargs]) if isinstance(part, Tensor))
+
+    @cached_property
+    def inputs(self) -> tuple[Tensor, ...]:
+        """The tensors of a floating or complex dtype among the arguments, with strides."""
+        return tuple(x for x in differentiable(self.tensors) if x.layout is torch.strided)
+
+    @cached_property
+    def indices(self) -> tuple[Tensor, ...]:
+        """The tensors of whole numbers among the arguments."""
+        return tuple(x for x in self.tensors if not (x.is_floating_point() or x.is_complex() or x.dtype is torch.bool))
+
+    @cached_property
+    def arguments(self) -> dict[str, Any]:
+        """The arguments by name, as far as the names are known."""
+        return {**dict(zip(self.signature.names, self.args, strict=False)), **self.kwargs}
+
+    def sets(self, keyword: str) -> bool:
+        """Tell whether a keyword is passed, with a value other than its default."""
+        if keyword not in self.arguments:
+            return False
+        value, default = self.arguments[keyword], self.signature.defaults.get(keyword)
+        if isinstance(value, Tensor) or isinstance(default, Tensor):
+            return value is not default
+        return type(value) is not type(default) or bool(value != default)
+
+    @property
+    def has_numbers(self) -> bool:
+        """Whether inputs and outputs have elements, so that there is something to compare."""
+        return any(x.numel() for x in self.inputs) and any(output.numel() for output in self.outputs)
+
+    @property
+    def broadcasts(self) -> bool:
+        """Whether an input has fewer elements than what it is combined with, as in broadcasting."""
+        try:
+            shape = torch.broadcast_shapes(*(x.shape for x in self.inputs))  # type: ignore[no-untyped-call]
+        except RuntimeError:
+            return False
+        return any(x.shape != shape for x in self.inputs)
+
+    @property
+    def repeats_an_index(self) -> bool:
+        """Whether a tensor of whole numbers has one of them twice."""
+        return any(len(set(x.flatten().tolist())) < x.numel() for x in self.indices)
+
+
+def called(context: Context, sample: Sample, signature: Signature) -> Call | None:
+    """Call the operator at a sample. Return None if it cannot be called, refuses, or gives nothing to differentiate."""
+    try:
+        inputs = context.realize(sample)
+        function = context.function(sample, inputs)
+        args, kwargs = inputs.fill()
+        with torch.enable_grad():
+            outputs = differentiable(function.tested(function.called(args, kwargs)))
+    except Exception:  # whatever it is, nothing is noticed there
+        return None
+    is_whole = sum(output.numel() for output in outputs) <= context.settings.max_outputs
+    if not (is_whole and any(output.requires_grad for output in outputs)):
+        return None
+    return Call(args, kwargs, signature, outputs)
+
+
+def tells_of_derivatives(call: Call, most: Sequence[float]) -> bool:
+    """Tell whether a look at derivatives says something: outputs are not empty, finite, and of a size.
+
+    most: the largest number, and the most elements.
+    """
+    tested = [output.detach() for output in call.outputs if output.requires_grad and output.numel()]
+    few = sum(output.numel() for output in call.outputs) <= most[1]
+    return bool(tested) and few and all(bool((output.abs() <= most[0]).all()) for output in tested)

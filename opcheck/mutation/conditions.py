@@ -1,0 +1,207 @@
+"""The table of conditions: under each of them alone, a gradient might be wrong. Needs no torch to be imported."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+from opcheck.mutation import changes
+from opcheck.mutation.changes import Change
+from opcheck.spec.library import Sample
+
+if TYPE_CHECKING:
+    from opcheck.mutation.call import Call, Signature
+
+Predicate = Callable[["Call"], bool]
+
+
+@dataclass(frozen=True)
+class Condition:
+    """Something that a call of an operator may be like."""
+
+    name: str
+    words: str
+    """As in "a gradient wrong ... would pass"."""
+    holds: Predicate
+    """Tells whether a call meets it; with `checks`, whether a check could."""
+    change: Change = changes.nothing
+    """Makes samples of a written one that may meet it."""
+    checks: tuple[str, ...] = ()
+    """The checks each of which meets it by itself, where a sample alone does not."""
+    dtype: str = ""
+    """The dtype in which these checks run. Empty: any."""
+    of_nothing: bool = False
+    """Whether a call without a number to compare can meet it: its gradient has no elements, but backward may raise."""
+
+    def met_by(self, call: Call) -> bool:
+        """Tell whether a call meets it, so that a gradient that is wrong under it is wrong there."""
+        return (self.of_nothing or call.has_numbers) and self.holds(call)
+
+
+def _elements(count: int) -> Condition:
+    return Condition(
+        f"more than {count} elements",
+        f"for more than {count} elements",
+        lambda call: any(x.numel() > count for x in call.inputs),
+        changes.larger(count),
+    )
+
+
+CONDITIONS = (
+    Condition("a dim of 1", "where a dim is 1", lambda call: any(1 in x.shape for x in call.inputs), changes.dims_of_1),
+    *map(_elements, (16, 32, 256)),
+    Condition(
+        "a last dim that is no multiple of 4",
+        "where the last dim is no multiple of 4",
+        lambda call: any(x.dim() > 0 and x.shape[-1] % 4 != 0 for x in call.inputs),
+        changes.odd_last_dim,
+    ),
+    Condition("rank 0", "for rank 0", lambda call: any(x.dim() == 0 for x in call.inputs), changes.rank_0),
+    Condition("rank above 3", "for a rank above 3", lambda call: any(x.dim() > 3 for x in call.inputs), changes.rank_4),
+    Condition(
+        "a non-contiguous input",
+        "for a non-contiguous input",
+        lambda call: any(not x.is_contiguous() for x in call.inputs),
+        changes.with_gaps,
+    ),
+    Condition("a broadcast input", "for a broadcast input", lambda call: call.broadcasts, changes.broadcast),
+    Condition(
+        "an element that is 0",
+        "where an element is exactly 0",
+        lambda call: any(x.numel() > 0 and bool((x == 0).any()) for x in call.inputs),
+        changes.with_a_zero,
+    ),
+    Condition(
+        "an element beyond 10",
+        "where an element exceeds 10 in magnitude",
+        lambda call: any(x.numel() > 0 and bool((x.abs() > 10).any()) for x in call.inputs),
+        changes.beyond_10,
+    ),
+    Condition(
+        "a repeated index",
+        "for a repeated index",
+        lambda call: call.repeats_an_index,
+        changes.repeated_index,
+    ),
+    Condition(
+        "an empty input",
+        "for an empty input",
+        lambda call: any(x.numel() == 0 for x in call.inputs),
+        changes.empty,
+        of_nothing=True,
+    ),
+    Condition(
+        "an expanded cotangent",
+        "for an expanded cotangent",
+        lambda call: any(output.numel() > 1 for output in call.outputs),
+        checks=("backward",),
+    ),
+    Condition(
+        "one input alone requires grad",
+        "where one input alone requires grad",
+        lambda call: sum(x.requires_grad for x in call.inputs) > 1,
+        checks=("needs_input_grad",),
+    ),
+    Condition(
+        "one output alone",
+        "where the loss depends on one output alone",
+        lambda call: sum(output.requires_grad for output in call.outputs) > 1,
+        checks=("undefined_grad",),
+    ),
+)  # fmt: skip
+"""Those that do not depend on the operator."""
+
+REGISTERED: dict[str, Condition] = {}
+"""Those registered in this process, by name."""
+OF_NO_DERIVATIVE = {
+    "out", "inplace", "generator", "dtype", "layout", "device", "pin_memory", "requires_grad", "memory_format",
+    "train", "training",
+}  # fmt: skip
+"""Keywords that say where results go, not what they are, or which operator it is."""
+
+
+def register_condition(words: str, name: str = "") -> Callable[[Predicate], Predicate]:
+    """Register a function as a condition, for `opcheck mutate`.
+
+    The function gets a `Call`: its `inputs` are the tensors of a floating or complex dtype that are passed, `indices`
+    those of whole numbers, `arguments` all arguments by name, `outputs` what comes back. It returns whether a gradient
+    that is wrong under the condition would be wrong there. Put it into a module that `[tool.opcheck] plugins` lists.
+
+    Args:
+        words: What the condition is, as in "a gradient wrong `for more than 4,096 columns` would pass".
+        name: The name of the condition. Default: that of the function, with blanks for underscores.
+
+    Returns:
+        A decorator that returns the function.
+
+    Raises:
+        ValueError: opcheck itself has a condition of that name.
+
+    Example:
+        >>> import opcheck
+        >>> @opcheck.register_condition("for more than 100 rows")
+        ... def more_than_100_rows(call):
+        ...     return any(x.dim() == 2 and len(x) > 100 for x in call.inputs)
+    """
+
+    def decorate(holds: Predicate) -> Predicate:
+        chosen = name or str(getattr(holds, "__name__", "condition")).replace("_", " ")
+        if chosen in {condition.name for condition in CONDITIONS}:
+            raise ValueError(f'the condition "{chosen}" is one of opcheck itself; give yours another name')
+        REGISTERED[chosen] = Condition(chosen, words, holds)
+        return holds
+
+    return decorate
+
+
+def conditions(samples: Iterable[Sample], signature: Signature, dtypes: Iterable[str]) -> Iterator[Condition]:
+    """Yield the conditions of an operator: a fixed list.
+
+    dtypes: those that its backward pass is claimed for.
+    """
+    yield from CONDITIONS
+    yield from REGISTERED.values()
+    names = list(_keywords(samples, signature))
+    each = [_keyword(name, signature.defaults.get(name)) for name in names]
+    yield from each
+    if len(each) > 1:
+        yield _two_of(each)
+    for dtype in dtypes:
+        yield Condition(
+            f"dtype {dtype}", f"in {dtype}", _always, checks=("backward", "low_precision_grad"), dtype=dtype
+        )
+
+
+def _always(call: Call) -> bool:
+    return True
+
+
+def _keywords(samples: Iterable[Sample], signature: Signature) -> Iterator[str]:
+    """Yield the keywords that have a default, and those that samples pass, but for tensors."""
+    passed = {name: value for sample in samples for name, value in sample.kwargs.items()}
+    for name in dict.fromkeys([*signature.defaults, *passed]):
+        if name not in OF_NO_DERIVATIVE and (name in signature.defaults or not _is_tensor(passed[name])):
+            yield name
+
+
+def _is_tensor(value: Any) -> bool:
+    return hasattr(value, "shape")
+
+
+def _keyword(name: str, default: Any) -> Condition:
+    words = f"for {name} other than its default"
+    return Condition(f"{name} set", words, lambda call: call.sets(name), changes.keyword(name, default))
+
+
+def _two_of(keywords: list[Condition]) -> Condition:
+    def holds(call: Call) -> bool:
+        return sum(keyword.holds(call) for keyword in keywords) > 1
+
+    def change(sample: Sample, others: tuple[Sample, ...]) -> Iterator[Sample]:
+        for first, second in combinations(keywords, 2):
+            for once in (sample, *first.change(sample, others)):
+                yield from second.change(once, others)
+
+    return Condition("two keywords set", "for two keywords other than their defaults at once", holds, change)

@@ -1,0 +1,65 @@
+"""`opcheck mutate` in a project of somebody."""
+
+from __future__ import annotations
+
+import json
+
+SPEC = """
+# What the project is for.
+[defaults]
+dtypes   = { forward = ["float64"] }
+supports = { out = false }
+
+[[operator]]
+name    = "demo.double"
+samples = [
+  { args = [{ shape = [2] }] },  # small
+]
+"""
+
+
+def test_survivors_are_said_written_and_gone(project):
+    project.write("specs/good.toml", SPEC)
+    done = project.run("opcheck", "mutate", "specs/good.toml", "--prove", "5")
+    assert done.code == 0
+    assert "a gradient wrong for more than 256 elements would pass: add { args = [{ shape = [257] }] }" in done.out
+    assert "5 of 5 mutants were noticed exactly where measured" in done.out
+    before = json.loads(project.run("opcheck", "mutate", "specs/good.toml", "--json").out)
+    assert before["score"] < 0.7
+    assert before["derive"] == "none"
+    (operator,) = before["operators"]
+    states = {condition["state"] for condition in operator["conditions"]}
+    assert states == {"met", "survived", "unreachable"}
+    assert {c["condition"]: c for c in operator["conditions"]}["rank above 3"]["add"].startswith("{ args = [{ shape")
+
+    wrote = project.run("opcheck", "mutate", "specs/good.toml", "--write")
+    assert "specs/good.toml: " in wrote.out
+    text = (project.folder / "specs/good.toml").read_text()
+    assert "# What the project is for.\n" in text
+    assert "{ args = [{ shape = [2] }] },  # small\n" in text
+    after = project.run("opcheck", "mutate", "specs/good.toml", "--json", "--fail-under", "1")
+    assert after.code == 0
+    assert json.loads(after.out)["score"] == 1
+    assert project.run("opcheck", "run", "specs/good.toml").code == 0
+
+
+def test_a_score_may_be_wanted(project):
+    project.write("specs/good.toml", SPEC)
+    low = project.run("opcheck", "mutate", "specs/good.toml", "--fail-under", "0.99", "--json")
+    assert low.code == 1
+    assert "is below 0.99" in low.err
+    standard = project.run("opcheck", "mutate", "specs/good.toml", "--derive", "standard", "--json")
+    assert json.loads(standard.out)["score"] > json.loads(low.out)["score"]
+
+
+def test_mistakes_are_answered_by_what_was_meant(project):
+    wrong = project.run("opcheck", "mutate", "specs/good.toml", "--operator", "demo.doubel")
+    assert (wrong.code, wrong.out) == (2, "")
+    assert 'no operator matches "demo.doubel"; did you mean "demo.double"?' in wrong.err
+    share = project.run("opcheck", "mutate", "--fail-under", "95")
+    assert share.code == 2
+    assert '"95" is no share; expected a number from 0 to 1' in share.err
+    project.write("specs/bad.toml", SPEC.replace("demo.double", "demo.doubel"))
+    missing = project.run("opcheck", "mutate", "specs/bad.toml")
+    assert missing.code == 2
+    assert 'did you mean "demo.double"' in missing.err

@@ -1,0 +1,146 @@
+"""A condition is met by a sample that counts, or one is suggested; and a mutant is noticed exactly where it is met."""
+
+from __future__ import annotations
+
+import pytest
+
+from opcheck.mutation.measure import Measured, measure, score, written
+from opcheck.mutation.mutant import is_noticed, prove
+from opcheck.planning import load
+from opcheck.running.session import RunSession
+from opcheck.settings import Settings
+from opcheck.spec.device import DeviceProfile
+
+CPU = DeviceProfile(name="cpu")
+
+
+def measured(tmp_path, text, derive="none", of="gradient"):
+    path = tmp_path / "spec.toml"
+    path.write_text(f"[[operator]]\n{text}\n")
+    settings = Settings(modules=("torch", "operators"), derive=derive)
+    session = RunSession.start(settings, derive=derive)
+    (operator,) = load([path], settings)
+    return measure(operator, CPU, session, derive, of), session
+
+
+def state(one: Measured, name: str) -> str:
+    return next(answer.state for answer in one.answers if answer.condition.name == name)
+
+
+def survivor(one: Measured, name: str) -> str:
+    return next(answer.words for answer in one.those("survived") if answer.condition.name == name)
+
+
+SIN = 'name = "torch.sin"\nsamples = [{ args = [{ shape = [3, 4] }] }]'
+
+
+def test_a_survivor_says_what_to_add(tmp_path):
+    one, _ = measured(tmp_path, SIN)
+    assert state(one, "rank above 3") == "survived"
+    assert survivor(one, "more than 256 elements") == (
+        "a gradient wrong for more than 256 elements would pass: add { args = [{ shape = [3, 86] }] }"
+    )
+    assert state(one, "a last dim that is no multiple of 4") == "survived"
+    assert state(one, "a repeated index") == "unreachable"
+    assert state(one, "one input alone requires grad") == "unreachable"
+    assert {answer.by for answer in one.those("met")} == {"backward", "low_precision_grad"}
+
+
+def test_derived_samples_count_where_they_are_wanted(tmp_path):
+    written_only, standard = measured(tmp_path, SIN)[0], measured(tmp_path, SIN, "standard")[0]
+    assert state(standard, "a dim of 1") == "met"
+    assert state(standard, "more than 256 elements") == "met"
+    assert score([written_only]) < score([standard])
+
+
+def test_the_samples_that_are_said_kill_all_survivors(tmp_path):
+    one, _ = measured(tmp_path, SIN)
+    added = ", ".join(written(answer.sample) for answer in one.those("survived"))
+    again, _ = measured(tmp_path, f"{SIN[:-1]}, {added}]")
+    assert again.those("survived") == []
+    assert score([again]) == 1
+
+
+def test_a_disclaimed_check_lets_its_condition_survive(tmp_path):
+    text = 'name = "torch.aminmax"\noutputs = {}\nsamples = [{ args = [{ shape = [3] }] }]\n'
+    claimed, _ = measured(tmp_path, text)
+    disclaimed, _ = measured(tmp_path, f"{text}supports = {{ undefined_grad = false }}")
+    assert state(claimed, "one output alone") == "met"
+    assert survivor(disclaimed, "one output alone").endswith(
+        "it takes the check undefined_grad, which does not run for it"
+    )
+
+
+def test_bounds_are_the_authors_word(tmp_path):
+    one, _ = measured(tmp_path, 'name = "torch.log"\nsamples = [{ args = [{ shape = [3], low = 0.5 }] }]')
+    assert state(one, "an element that is 0") == "unreachable"
+    assert state(one, "an element beyond 10") == "unreachable"
+
+
+def test_where_the_operator_has_no_derivative_nothing_is_suggested(tmp_path):
+    one, _ = measured(tmp_path, 'name = "torch.abs"\nsamples = [{ args = [{ shape = [3] }] }]')
+    assert state(one, "an element that is 0") == "unreachable"  # a kink
+
+
+def test_an_operator_without_gradient_has_no_conditions(tmp_path):
+    one, _ = measured(tmp_path, f"{SIN}\nsupports = {{ backward = false }}")
+    assert one.answers == ()
+    assert score([one]) == 1
+
+
+PROVED = {
+    "sin": 'name = "torch.sin"\nsamples = [{ args = [{ shape = [3, 4] }] }, { args = [{ shape = [0] }] }]',
+    "mul": 'name = "torch.mul"\nsamples = [{ args = [{ shape = [2, 3] }, { shape = [3] }] }]',
+    "matmul": 'name = "torch.matmul"\n'
+    'samples = [{ args = [{ shape = [2, 4], memory = "noncontiguous" }, { shape = [4] }] }]',
+    "index_select": 'name = "torch.index_select"\n'
+    'samples = [{ args = [{ shape = [5] }, 0, { values = [0, 2, 0], dtype = "int64" }] }]',
+    "sum": 'name = "torch.sum"\nsamples = [{ args = [{ shape = [2, 3] }], kwargs = { dim = 1 } }]',
+    "scaled": 'name = "operators.varied.scaled"\n'
+    'samples = [{ args = [{ shape = [2, 3] }], kwargs = { factor = 3.0 } }]',
+    "elu": 'name = "torch.nn.functional.elu"\nsamples = [{ args = [{ shape = [17] }] }]\n'
+    'dtypes = { forward = ["floating"] }',
+}  # fmt: skip
+
+
+BY_NIGHT = {"sum", "scaled", "elu"}
+
+
+@pytest.mark.parametrize(
+    ("name", "of"),
+    [
+        *(pytest.param(name, "gradient", marks=[pytest.mark.nightly] * (name in BY_NIGHT)) for name in PROVED),
+        ("mul", "tangent"),
+        ("mul", "second derivative"),
+    ],
+)
+def test_every_mutant_is_noticed_exactly_where_its_condition_is_met(tmp_path, name, of):
+    one, session = measured(tmp_path, PROVED[name], of=of)
+    assert not is_noticed(one, None, session)
+    tried = [a for a in one.answers if not a.condition.checks]
+    assert {answer.condition.name: is_noticed(one, answer.condition, session) for answer in tried} == {
+        answer.condition.name: answer.state == "met" for answer in tried
+    }
+    assert {answer.state for answer in tried} >= {"met", "survived"}
+
+
+def test_mutants_are_noticed_at_derived_samples(tmp_path):
+    one, session = measured(tmp_path, SIN, "standard")
+    proofs = list(prove([one], 6, session))
+    assert len(proofs) == 6
+    assert [proof for proof in proofs if not proof.agrees] == []
+    assert any(proof.is_met for proof in proofs)
+
+
+def test_the_same_mutants_are_drawn_each_time(tmp_path):
+    one, session = measured(tmp_path, SIN)
+    first, second = (list(prove([one], 3, session)) for _ in range(2))
+    assert [proof.condition.name for proof in first] == [proof.condition.name for proof in second]
+    assert len(first) == 3
+
+
+def test_second_derivatives_are_looked_at_at_written_samples_alone(tmp_path):
+    first, second = (measured(tmp_path, SIN, "standard", of)[0] for of in ("tangent", "second derivative"))
+    assert state(first, "a dim of 1") == "met"
+    assert survivor(second, "a dim of 1").startswith("a second derivative wrong where a dim is 1 would pass: add {")
+    assert not any(answer.condition.checks for answer in (*first.answers, *second.answers))
