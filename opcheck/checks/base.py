@@ -20,6 +20,7 @@ from opcheck.derivatives.claims import objection
 from opcheck.derivatives.disagreement import output_label
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.question import Function
+from opcheck.derivatives.rounding import rounding_unit
 from opcheck.planning.case import Case
 from opcheck.planning.kinds import check_kinds
 from opcheck.samples import Inputs, TestedFunction, Unresolved, realize
@@ -241,11 +242,6 @@ class Context:
         )  # fmt: skip
 
 
-def unit_of(dtype: torch.dtype) -> float:
-    """Return the rounding unit of a dtype; 0 if it is exact."""
-    return torch.finfo(dtype).eps if dtype.is_floating_point or dtype.is_complex else 0.0
-
-
 @dataclass(frozen=True)
 class OutputInfo:
     """What is known about the outputs under test without keeping them."""
@@ -350,7 +346,7 @@ class Subject:
             sum(output.numel() for output in smooth),
             bool(smooth),
             any(output.requires_grad for output in smooth),
-            max((self.context.dtype, *(output.dtype for output in smooth)), key=unit_of),
+            max((self.context.dtype, *(output.dtype for output in smooth)), key=rounding_unit),
         )
 
     @property

@@ -12,14 +12,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import torch
 from torch import Tensor
 
-from opcheck.checks.base import Subject, unit_of
+from opcheck.checks.base import Subject
 from opcheck.checks.calls import Result, ordinary, result, tried
 from opcheck.checks.judging import PerSample, per_sample
 from opcheck.checks.verdict import HOLDS, Verdict, blocked, fails, untested
 from opcheck.derivatives.coordinates import largest_difference
 from opcheck.derivatives.disagreement import output_label
+from opcheck.derivatives.rounding import rounding_unit
 
-ROUNDING = 1e4
+ROUNDING = 2e4
 """How many rounding units two calls may differ by that do the same in another order."""
 REPEATS = 3
 """How many ordinary calls must agree before another call is accused of giving something else."""
@@ -98,7 +99,9 @@ def off_by(subject: Subject, got: Tensor, expected: Tensor) -> float:
         return float("inf")
     context = subject.context
     finite = expected[expected.isfinite()].abs()
-    rounding = ROUNDING * unit_of(subject.output_info.dtype) * (1.0 + (float(finite.max()) if finite.numel() else 0.0))
+    rounding = (
+        ROUNDING * rounding_unit(subject.output_info.dtype) * (1.0 + (float(finite.max()) if finite.numel() else 0.0))
+    )
     random = context.case.claims.tolerance("nondeterminism", context.case.dtype).nondeterminism or 0.0
     if torch.allclose(got, expected, 0.0, max(rounding, random), equal_nan=True):
         return 0.0
