@@ -193,3 +193,26 @@ def test_a_derivative_of_a_surrogate_is_a_derivative_of_the_same_kind():
         changed = of_primal(function, lambda one: other)
         assert type(changed) is type(function)
         assert "cos" in repr(changed)
+
+
+@BOTH
+@pytest.mark.parametrize("masked", ["true", "false"])
+@pytest.mark.parametrize(("name", "passes"), [("through_sparse", True), ("through_sparse_scaled", False)])
+def test_inputs_may_be_sparse(outcomes, name, passes, masked, dtype):
+    sparse = "{ shape = [2, 3], low = 0.3, high = 1.4, layout = 'sparse_coo' }"
+    samples = f"samples = [{{ args = [{sparse}, {masked}] }}]"
+    text = spec(name, "dense", f"masked = {masked}").replace(ONE, samples)
+    (outcome,) = outcomes(text, checks=("backward",), dtypes=(dtype,)).values()
+    assert (outcome.outcome == "passed") is passes, outcome.message
+
+
+def test_a_surrogate_that_is_missing_is_a_mistake_at_its_place(write):
+    from opcheck.planning import load
+    from opcheck.running.session import RunSession
+    from opcheck.settings import Settings
+
+    path = write('[[operator]]\nname = "torch.round"\nsurrogate = "torch.nn.functional.hardtan"\n' + ONE)
+    settings = Settings()
+    (problem,) = RunSession.start(settings).prepare(load([path], settings))
+    assert "spec.toml:3:" in str(problem)
+    assert 'did you mean "torch.nn.functional.hardtanh"' in str(problem)

@@ -420,9 +420,10 @@ def best(x):
 
 
 def quantized_with_scale(x):
-    """Whole numbers and the scale that they are in."""
-    scale = x.abs().amax(-1, keepdim=True) / 127
-    return torch.round(x / scale).to(torch.int8), scale
+    """Whole numbers and the scale that they are in, computed in single precision at least."""
+    wide = x.to(torch.promote_types(x.dtype, torch.float32))
+    scale = wide.abs().amax(-1, keepdim=True) / 127
+    return torch.round(wide / scale).clamp(-127, 127).to(torch.int8), scale.to(x.dtype)
 
 
 def routed(x, weight, k: int = 1):

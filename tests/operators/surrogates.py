@@ -189,3 +189,15 @@ class WrongLinear(QuantizedLinear):
 
     def forward(self, x):
         return x @ rounded(self.weight).T + 0 * self.weight.sum()
+
+
+def through_sparse(x, masked):
+    return through(dense(x, masked))
+
+
+def through_sparse_scaled(x, masked):
+    return through_scaled(dense(x, masked))
+
+
+def dense(x, masked):
+    return x.to_dense(masked_grad=masked)
