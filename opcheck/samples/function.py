@@ -61,10 +61,10 @@ class TestedFunction:
         returned = self.operator(*args, **kwargs)
         return args[0] if in_place and returned is None else returned
 
-    def reseed(self) -> None:
+    def reseed(self, elsewhere: int = 0) -> None:
         """Reset the random generator, if the operator is random."""
         if self.seed is not None:
-            seed_device(self.seed, self.device, self.seeded_by)
+            seed_device(self.seed + elsewhere, self.device, self.seeded_by)
 
 
 def with_own_first(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
