@@ -75,3 +75,29 @@ class TestKernels:
         found = outcomes(text, checks=CHECKS, dtypes=(dtype,))
         assert len(found) >= len(CHECKS) - 1
         assert {case: outcome.reason for case, outcome in found.items() if outcome.outcome != "passed"} == {}
+
+
+THOROUGH = [
+    ("shares_memory_among_threads", "of several threads at once"),
+    ("saves_more_every_other_time", "CheckpointError"),
+]
+
+
+@pytest.mark.parametrize("dtype", ["float64", "complex128"])
+class TestThorough:
+    def verdict(self, outcomes, name, dtype, derive):
+        samples = "samples = [{ args = [{ shape = [2, 3], low = 0.5 }] }]"
+        text = f'[[operator]]\nname = "operators.kernels.{name}"\n{samples}\n'
+        (outcome,) = outcomes(text, checks=("context",), dtypes=(dtype,), overrides={"derive": derive}).values()
+        return outcome
+
+    @pytest.mark.parametrize(("name", "words"), THOROUGH)
+    def test_what_is_dear_is_tested_where_much_is_wanted(self, outcomes, name, words, dtype):
+        outcome = self.verdict(outcomes, name, dtype, "thorough")
+        assert outcome.outcome == "failed"
+        assert words in outcome.reason
+        assert self.verdict(outcomes, name, dtype, "none").outcome == "passed"
+
+    @pytest.mark.parametrize("name", ["right", "keeps_nothing_among_threads"])
+    def test_a_right_one_passes(self, outcomes, name, dtype):
+        assert self.verdict(outcomes, name, dtype, "thorough").outcome == "passed"

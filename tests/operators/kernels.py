@@ -5,6 +5,7 @@ Each wrong operator is right for the call that everybody writes first. The twins
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import torch
@@ -435,15 +436,25 @@ def sum_of_a_list(tensors):
     return tensors[0] + 2 * tensors[1] + 3 * tensors[2]
 
 
-# Threads at once.
+# Calls of several threads at once, and calls that backward repeats.
 
 SHARED: dict[str, Tensor] = {}
 
 
 def shares_memory_among_threads(x):
     """Keep an intermediate result in a global place."""
-    import time
-
     SHARED["x"] = x
+    time.sleep(1e-3)
+    return SHARED["x"] * x
+
+
+def keeps_nothing_among_threads(x):
+    """Keep an intermediate result in a local place."""
     time.sleep(1e-4)
-    return SHARED.pop("x", x) * SHARED.get("x", x)
+    return x * x
+
+
+def saves_more_every_other_time(x):
+    """Save a number of tensors that depends on the calls before."""
+    KEPT[:] = [] if KEPT else [0]
+    return x * x if KEPT else (x + 0 * x.exp()) * x

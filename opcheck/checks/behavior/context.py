@@ -2,13 +2,15 @@
 
 That is: not on grad mode, inference mode, autocast, deterministic mode or the number of threads, around the forward or
 the backward pass; not on calls before it, or between its forward and its backward pass; not on what the same tensor
-held before; not on where the random generator is when backward runs, nor on whether the graph is retained.
+held before; not on where the random generator is when backward runs, nor on whether the graph is retained. Where as
+many samples as possible are derived: not on calls of other threads at the same time, nor on torch.utils.checkpoint.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from typing import Any
@@ -21,8 +23,11 @@ from opcheck.checks.calls import Call, Result, Tensors, copies, direction_of, is
 from opcheck.checks.relations import Row, at_once, both, relation
 from opcheck.checks.verdict import HOLDS, Verdict, fails
 from opcheck.derivatives.coordinates import vector
+from opcheck.samples.modules import ModuleCall
 
 Surroundings = Callable[[], AbstractContextManager[Any]]
+AT_ONCE = 20
+"""How many calls each of several threads makes."""
 
 
 def rows(subject: Subject, here: Result) -> Iterator[Row | Verdict]:
@@ -30,6 +35,9 @@ def rows(subject: Subject, here: Result) -> Iterator[Row | Verdict]:
     yield from _without_grad(subject, here)
     yield from _surrounded(subject, here)
     yield from _among_others(subject, here)
+    if subject.context.is_thorough:
+        yield from _checkpointed(subject, here)
+        yield from _at_once(subject)
 
 
 def _without_grad(subject: Subject, here: Result) -> Iterator[Row]:
@@ -204,6 +212,41 @@ def _right_elsewhere(subject: Subject, other: Subject, cotangents: Tensor, gradi
     if wrong is None or wrong.kind != "wrong" or subject.objection("backward") is not None:
         return HOLDS  # a gradient that is wrong here as well is no matter of the point
     return fails("context: the gradient is wrong at another point of the same sample", wrong.text)
+
+
+def _checkpointed(subject: Subject, here: Result) -> Iterator[Row]:
+    """Compare a call that backward repeats, as torch.utils.checkpoint has it, with one whose graph is kept."""
+    from torch.utils.checkpoint import checkpoint
+
+    leaves = copies(subject.leaves)
+    call = Call(leaves, checkpoint(subject.function.__call__, *leaves, use_reentrant=False))
+    if call.has_graph and subject.supports.backward:
+        yield "the gradients under torch.utils.checkpoint", _last(call), here.gradient
+
+
+def _at_once(subject: Subject) -> Iterator[Row]:
+    """Compare calls of several threads at once, each at its own point, with calls one after the other.
+
+    A random generator is one for all threads, and so are the parameters that a module holds during a call.
+    """
+    if subject.function.seed is not None or isinstance(subject.function.operator, ModuleCall):
+        return
+    points = [subject.elsewhere() if number else subject for number in range(2)]
+    alone = [result(point) for point in points]
+
+    def work(number: int) -> Result:
+        """Return the first result that differs, or the last one."""
+        for _ in range(AT_ONCE):
+            got = result(points[number])
+            if not (
+                torch.equal(got.values, alone[number].values) and torch.equal(got.gradient, alone[number].gradient)
+            ):
+                break
+        return got
+
+    with ThreadPoolExecutor(len(points)) as pool:
+        for got, expected in zip(pool.map(work, range(len(points))), alone, strict=True):
+            yield from both("of several threads at once", got, expected)
 
 
 check = relation(rows)
