@@ -26,7 +26,7 @@ Tensors = tuple[Tensor, ...]
 
 @dataclass(frozen=True, eq=False)
 class Call:
-    """A call with leaves that nobody else has. Its graph is retained."""
+    """A call with leaves that nobody else has. Its graph is retained, unless a backward pass uses it up."""
 
     leaves: Tensors
     results: Tensors
@@ -55,11 +55,13 @@ class Call:
             return vectors_like(self.outputs)
         return tuple(torch.ones_like(output) for output in self.outputs)
 
-    def gradients(self, cotangents: Iterable[Tensor] | None = None, *, create_graph: bool = False) -> Tensors:
+    def gradients(
+        self, cotangents: Iterable[Tensor] | None = None, *, create_graph: bool = False, retain_graph: bool = True
+    ) -> Tensors:
         """Return the gradients of all leaves by one backward pass."""
         vectors = self.cotangents if cotangents is None else cotangents
         alike = [v.to(output) for v, output in zip(vectors, self.outputs, strict=True)]
-        return vjp(self.outputs, self.leaves, alike, create_graph=create_graph)
+        return vjp(self.outputs, self.leaves, alike, create_graph=create_graph, retain_graph=retain_graph)
 
     @property
     def values(self) -> Tensor:

@@ -26,9 +26,10 @@ dual_level = fwad.dual_level
 
 
 def vjp(
-    outputs: Sequence[Tensor], leaves: Sequence[Tensor], cotangents: Sequence[Tensor], *, create_graph: bool = False
-) -> Tensors:
-    """Return J^T v for each leaf by one backward pass, zeros for unused leaves. The graph is retained.
+    outputs: Sequence[Tensor], leaves: Sequence[Tensor], cotangents: Sequence[Tensor], *,
+    create_graph: bool = False, retain_graph: bool = True,
+) -> Tensors:  # fmt: skip
+    """Return J^T v for each leaf by one backward pass, zeros for unused leaves.
 
     A gradient g that torch returns for a cotangent v satisfies Re<v, J dx> = Re<g, dx>, so that in real coordinates
     g = J^T v for complex tensors too (https://pytorch.org/docs/stable/notes/autograd.html, complex autograd).
@@ -38,7 +39,7 @@ def vjp(
         return tuple(torch.zeros_like(leaf) for leaf in leaves)
     gradients = torch.autograd.grad(
         [output for output, _ in pairs], leaves, [v for _, v in pairs],
-        retain_graph=True, create_graph=create_graph, allow_unused=True,
+        retain_graph=retain_graph, create_graph=create_graph, allow_unused=True,
     )  # fmt: skip
     return tuple(torch.zeros_like(leaf) if g is None else g for g, leaf in zip(gradients, leaves, strict=True))
 

@@ -80,3 +80,8 @@ def steps(along: Tensor, step: float) -> Tensor:
 def with_gaps(tensor: Tensor) -> Tensor:
     """Return the same values with gaps between them in memory."""
     return torch.stack((torch.zeros_like(tensor), tensor), dim=-1)[..., 1]
+
+
+def expanded(tensor: Tensor, dim: int) -> Tensor:
+    """Return the first numbers along a dim, expanded to all of it: with stride 0. A tensor of rank 0 stays as it is."""
+    return tensor.narrow(dim, 0, min(1, tensor.shape[dim])).expand(tensor.shape) if tensor.dim() else tensor

@@ -17,7 +17,7 @@ from opcheck.derivatives.coordinates import (
     tensors_of,
     vector,
 )
-from opcheck.derivatives.cotangents import directions, probe, undefined, with_gaps, without
+from opcheck.derivatives.cotangents import directions, expanded, probe, undefined, with_gaps, without
 from opcheck.derivatives.disagreement import Disagreement, Names
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.question import NO_REFUSAL, Request
@@ -138,19 +138,21 @@ def _close(one: Tensor, other: Tensor, point: Point) -> bool:
 def memory_of_cotangents(point: Point, request: Request) -> Disagreement | None:
     """Return which gradient depends on the memory layout of the cotangent, or None if none does.
 
-    Cotangents have gaps, or are a single number expanded, as in the backward pass of sum(). Nothing is known of a
-    backward pass that is random: two ordinary calls differ as well.
+    Cotangents have gaps, or are expanded, as in the backward pass of sum(): a single number, or along one dim. Nothing
+    is known of a backward pass that is random: two ordinary calls differ as well.
     """
     if not any(y.requires_grad for y in point.outputs):
         return None
     outputs = point.graph()
-    gaps = tuple(with_gaps(v) for v in tensors_of(probe(point.size[0]), outputs))
+    cotangents = tensors_of(probe(point.size[0]), outputs)
     one = tuple(torch.ones((), dtype=y.dtype, device=y.device).expand(y.shape) for y in outputs)
-    for memory, special, plain in (
-        ("a non-contiguous", gaps, point.ordinary("reverse")),
-        ("an expanded (stride 0)", one, point.vjp_by_jacobian(vector(one))),
-    ):
+    memories = {"a non-contiguous": tuple(map(with_gaps, cotangents)), "an expanded (stride 0)": one}
+    if any(y.dim() > 1 for y in outputs):
+        for where, dim in (("first", 0), ("last", -1)):
+            memories[f"an expanded (stride 0 in the {where} dim)"] = tuple(expanded(v, dim) for v in cotangents)
+    for memory, special in memories.items():
         values = vector(special)  # before somebody writes to it
+        plain = point.ordinary("reverse") if memory == "a non-contiguous" else point.vjp_by_jacobian(values)
         gradient = vector(vjp(outputs, point.leaves, special))
         if _close(gradient, plain, point) or _close(gradient, again := point.vjp(values), point):
             continue

@@ -81,10 +81,10 @@ class TestedFunction:
         expect_alike(own, others)
         return other
 
-    def reseed(self) -> None:
-        """Reset the random generator, if the operator is random."""
+    def reseed(self, elsewhere: int = 0) -> None:
+        """Reset the random generator, if the operator is random; elsewhere: by how much another seed differs."""
         if self.seed is not None:
-            seed_device(self.seed, self.device, self.seeded_by)
+            seed_device(self.seed + elsewhere, self.device, self.seeded_by)
 
 
 def with_own_first(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:

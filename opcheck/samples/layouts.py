@@ -43,6 +43,16 @@ def noncontiguous(dense: Tensor) -> Tensor:
     return torch.stack((torch.zeros_like(dense), dense), dim=-1)[..., 1]
 
 
+def permuted(dense: Tensor) -> Tensor:
+    """Return the same values in memory without gaps, but in another order: channels last where there are channels."""
+    return in_memory(dense, "channels_last" if dense.dim() in CHANNELS_LAST else "transposed")
+
+
+def behind_others(dense: Tensor) -> Tensor:
+    """Return the same values, contiguous, behind other numbers in memory."""
+    return torch.cat([dense.new_full((2,), 7), dense.reshape(-1)])[2:].view(dense.shape)
+
+
 def conjugated_view(x: Tensor) -> Tensor:
     """Return the conjugate as a lazily conjugated view. Real tensors are returned unchanged."""
     return x.conj() if x.is_complex() else x

@@ -2,13 +2,15 @@
 
 That is: not on grad mode, inference mode, autocast, deterministic mode or the number of threads, around the forward or
 the backward pass; not on calls before it, or between its forward and its backward pass; not on what the same tensor
-held before.
+held before; not on where the random generator is when backward runs, nor on whether the graph is retained. Where as
+many samples as possible are derived: not on calls of other threads at the same time, nor on torch.utils.checkpoint.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from typing import Any
@@ -21,8 +23,11 @@ from opcheck.checks.calls import Call, Result, Tensors, copies, direction_of, is
 from opcheck.checks.relations import Row, at_once, both, relation
 from opcheck.checks.verdict import HOLDS, Verdict, fails
 from opcheck.derivatives.coordinates import vector
+from opcheck.samples.modules import ModuleCall
 
 Surroundings = Callable[[], AbstractContextManager[Any]]
+AT_ONCE = 20
+"""How many calls each of several threads makes."""
 
 
 def rows(subject: Subject, here: Result) -> Iterator[Row | Verdict]:
@@ -30,6 +35,9 @@ def rows(subject: Subject, here: Result) -> Iterator[Row | Verdict]:
     yield from _without_grad(subject, here)
     yield from _surrounded(subject, here)
     yield from _among_others(subject, here)
+    if subject.context.is_thorough:
+        yield from _checkpointed(subject, here)
+        yield from _at_once(subject)
 
 
 def _without_grad(subject: Subject, here: Result) -> Iterator[Row]:
@@ -77,15 +85,21 @@ def _result_in(subject: Subject, *surroundings: Surroundings, recorded: bool = F
 
     recorded: whether the backward pass is, where second order is claimed. That this raises, others say.
     """
-    with ExitStack() as stack:
-        for enter in surroundings:
-            stack.enter_context(enter())
+    with _all(surroundings):
         call = Call.of(subject)
         if recorded and subject.supports.backward and subject.supports.second_order:
             values, gradient = call.values, tried(lambda: call.gradient(create_graph=True))
             if isinstance(gradient, Tensor):
                 return Result(values, gradient, call.has_graph)
         return result(subject, call)
+
+
+@contextmanager
+def _all(surroundings: Iterable[Surroundings]) -> Iterator[None]:
+    with ExitStack() as stack:
+        for enter in surroundings:
+            stack.enter_context(enter())
+        yield
 
 
 def _surroundings(subject: Subject) -> dict[str, Surroundings]:
@@ -137,19 +151,45 @@ def _more_threads() -> Iterator[None]:
 def _among_others(subject: Subject, here: Result) -> Iterator[Row | Verdict]:
     """Compare two calls that overlap, and one of the tensors of the second, changed in place to those of the first."""
     other = subject.elsewhere()
-    first, second = Call.of(other), Call.of(subject)
+    around = _surroundings(subject)
+    with _all(around.values()):
+        first = Call.of(other)
+    second = Call.of(subject)
+    yield from both("of a call that follows another one", Result(second.values, here.gradient, here.has_graph), here)
+    yield from _used_up(subject, second, here)
+    subject.function.reseed(1)
     there = result(other, first)
-    yield from both("of a call that follows another one", result(subject, second), here)
     in_place = _in_place(second.leaves, other) if is_strided(subject) else result(other)
 
     def each() -> Iterator[Row]:
         alone = result(other)
+        for name, enter in around.items():
+            with enter():
+                call = Call.of(other)
+            yield from both(f"under {name} in forward alone", result(other, call), alone)
+        call = Call.of(other)
+        other.function.reseed(1)
+        yield from both("with the random generator elsewhere in backward", result(other, call), alone)
         yield from both("of a call with another one before its backward pass", there, alone)
         yield from both("of a call with tensors that have changed in place since the last one", in_place, alone)
 
     yield from at_once(subject, lambda: both("of calls that follow another one", there, in_place), each)
     if is_strided(subject) and subject.supports.backward:
         yield _right_elsewhere(subject, other, vector(first.cotangents), there.gradient)
+
+
+def _used_up(subject: Subject, call: Call, here: Result) -> Iterator[Row]:
+    """Run backward as loss.backward() does, without retain_graph, and again: it raises, or gives the same."""
+    if not subject.supports.backward:
+        return
+    yield "the gradients of a call that follows another one, without retain_graph", _last(call), here.gradient
+    again = tried(lambda: _last(call))
+    if isinstance(again, Tensor):
+        yield "the gradients of a graph that is used up", again, here.gradient
+
+
+def _last(call: Call) -> Tensor:
+    return vector(call.gradients(retain_graph=False))
 
 
 def _in_place(leaves: Tensors, other: Subject) -> Result:
@@ -174,6 +214,41 @@ def _right_elsewhere(subject: Subject, other: Subject, cotangents: Tensor, gradi
     if wrong is None or wrong.kind != "wrong" or subject.objection("backward") is not None:
         return HOLDS  # a gradient that is wrong here as well is no matter of the point
     return fails("context: the gradient is wrong at another point of the same sample", wrong.text)
+
+
+def _checkpointed(subject: Subject, here: Result) -> Iterator[Row]:
+    """Compare a call that backward repeats, as torch.utils.checkpoint has it, with one whose graph is kept."""
+    from torch.utils.checkpoint import checkpoint
+
+    leaves = copies(subject.leaves)
+    call = Call(leaves, checkpoint(subject.function.__call__, *leaves, use_reentrant=False))
+    if call.has_graph and subject.supports.backward:
+        yield "the gradients under torch.utils.checkpoint", _last(call), here.gradient
+
+
+def _at_once(subject: Subject) -> Iterator[Row]:
+    """Compare calls of several threads at once, each at its own point, with calls one after the other.
+
+    A random generator is one for all threads, and so are the parameters that a module holds during a call.
+    """
+    if subject.function.seed is not None or isinstance(subject.function.operator, ModuleCall):
+        return
+    points = [subject.elsewhere() if number else subject for number in range(2)]
+    alone = [result(point) for point in points]
+
+    def work(number: int) -> Result:
+        """Return the first result that differs, or the last one."""
+        for _ in range(AT_ONCE):
+            got = result(points[number])
+            if not (
+                torch.equal(got.values, alone[number].values) and torch.equal(got.gradient, alone[number].gradient)
+            ):
+                break
+        return got
+
+    with ThreadPoolExecutor(len(points)) as pool:
+        for got, expected in zip(pool.map(work, range(len(points))), alone, strict=True):
+            yield from both("of several threads at once", got, expected)
 
 
 check = relation(rows)

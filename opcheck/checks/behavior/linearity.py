@@ -1,4 +1,7 @@
-"""Gradients are linear in cotangents, tangents of outputs in those of inputs, whatever their size and memory."""
+"""Gradients are linear in cotangents, tangents of outputs in those of inputs, whatever their size and memory.
+
+Their memory is permuted, behind others, lazily conjugated or negated.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +15,15 @@ from opcheck.checks.calls import Call, Result, Tensors, is_strided, push, tangen
 from opcheck.checks.relations import NO_GRAPH, Row, at_once, relation
 from opcheck.checks.verdict import Blocked, Verdict, one_line
 from opcheck.derivatives.coordinates import vector
-from opcheck.samples.layouts import conjugated_view, negated_view
+from opcheck.samples.layouts import behind_others, conjugated_view, negated_view, permuted
 
+View = Callable[[Tensor], Tensor]
 LARGE, SMALL = -1e3, 1e-3
 """The first is that of loss scaling and of a loss that is maximized, the second that of averages over many elements."""
 
 
 def rows(subject: Subject, here: Result) -> Iterator[Row | Verdict]:
-    """Compare both derivatives for scaled, lazily conjugated and lazily negated vectors with those for plain ones."""
+    """Compare both derivatives for vectors of other sizes and in other memory with those for plain ones."""
     if not here.has_graph:
         yield NO_GRAPH
     call = Call.of(subject)
@@ -37,22 +41,33 @@ def _linear(
 ) -> Iterator[Row]:
     may_be_negated = _may_be_negated(subject)
 
-    def of(factor: float, view: Callable[[Tensor], Tensor] = Tensor.clone) -> Tensor:
-        return derivative(tuple(view(v * factor) for v in vectors)) / factor
+    def of(factor: float, view: View = _same, memory: View = _same) -> Tensor:
+        moved = (view(v * factor).resolve_conj().resolve_neg() for v in vectors)
+        return derivative(tuple(view(memory(v)) for v in moved)) / factor
 
     def together() -> Iterator[Row]:
-        yield f"the {results} for large {what}", of(LARGE, _negated if may_be_negated else Tensor.clone), plain
-        yield f"the {results} for small {what}", of(SMALL, _conjugated), plain
+        yield f"the {results} for large {what}", of(LARGE, negated_view if may_be_negated else _same, permuted), plain
+        yield f"the {results} for small {what}", of(SMALL, conjugated_view, behind_others), plain
 
     def each() -> Iterator[Row]:
         for factor in (LARGE, SMALL):
             yield f"the {results} for {what} times {factor:g}, divided by it,", of(factor), plain
         if any(v.is_complex() for v in vectors):
-            yield f"the {results} for lazily conjugated {what}", of(1.0, _conjugated), plain
+            yield f"the {results} for lazily conjugated {what}", of(1.0, conjugated_view), plain
         if may_be_negated:
-            yield f"the {results} for lazily negated {what} (as after x.conj().imag)", of(1.0, _negated), plain
+            yield f"the {results} for lazily negated {what} (as after x.conj().imag)", of(1.0, negated_view), plain
+        yield (
+            f"the {results} for {what} in permuted memory (transposed, channels last)",
+            of(1.0, memory=permuted),
+            plain,
+        )
+        yield f"the {results} for {what} that lie behind others in memory", of(1.0, memory=behind_others), plain
 
     return at_once(subject, together, each)
+
+
+def _same(v: Tensor) -> Tensor:
+    return v
 
 
 def _may_be_negated(subject: Subject) -> bool:
@@ -64,16 +79,6 @@ def _may_be_negated(subject: Subject) -> bool:
     return any(name.startswith("complex") for name in claimed) or any(
         leaf.is_neg() or leaf.is_conj() for leaf in subject.leaves if leaf.layout is torch.strided
     )
-
-
-def _conjugated(v: Tensor) -> Tensor:
-    """Return the same numbers as the lazy conjugate of their conjugates."""
-    return conjugated_view(v.conj().resolve_conj().clone())
-
-
-def _negated(v: Tensor) -> Tensor:
-    """Return the same numbers as the lazy negative of their negatives."""
-    return negated_view(-v)
 
 
 check = relation(rows)

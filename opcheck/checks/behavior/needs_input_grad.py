@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 
+import torch
 from torch import Tensor
 
 from opcheck.checks.base import Subject
-from opcheck.checks.calls import Call, Result, copies
+from opcheck.checks.calls import Call, Result, Tensors, copies, tried
 from opcheck.checks.relations import Row, relation
 from opcheck.checks.verdict import Verdict, fails
 from opcheck.derivatives.autodiff import nodes_of
@@ -20,7 +22,7 @@ def rows(subject: Subject, here: Result) -> Iterator[Row | Verdict]:
     held = {id(tensor): name for name, tensor in captured(subject.function.operator) if tensor.requires_grad}
     if held:
         yield _untested(held.values())
-    call, whose = _with_grad(subject, None), "no input requires grad"
+    call, whose = _with_grad(subject), "no input requires grad"
     yield f"the values where {whose}", call.values, here.values
     if call.has_graph:
         yield _untested(f"a tensor of shape {list(tensor.shape)}" for tensor in _ends(call.results))
@@ -30,12 +32,58 @@ def rows(subject: Subject, here: Result) -> Iterator[Row | Verdict]:
         yield f"the values where {whose}", call.values, here.values
         alone = Call((call.leaves[index],), call.results)
         yield f"the gradient where {whose}", alone.gradient(), expected
+    if len(slices) > 2:
+        yield from _all_but_one(subject, slices)
+    if len(slices) > 1 and subject.supports.second_order:
+        yield from _second_order(subject)
 
 
-def _with_grad(subject: Subject, index: int | None) -> Call:
-    """Call the operator at leaves of which none requires grad but that at an index."""
+def _all_but_one(subject: Subject, slices: Sequence[Tensor]) -> Iterator[Row]:
+    """Compare the gradients where one leaf requires none, as one tensor of a list."""
+    for index in range(len(slices)):
+        others = [number for number in range(len(slices)) if number != index]
+        call = _with_grad(subject, *others)
+        some = Call(tuple(call.leaves[number] for number in others), call.results)
+        whose = f"all inputs but {subject.leaf_names[index]} require grad"
+        yield f"the gradients where {whose}", some.gradient(), torch.cat([slices[number] for number in others])
+
+
+def _second_order(subject: Subject) -> Iterator[Row]:
+    """Compare the second derivative by each leaf alone with that of a call where all leaves require grad.
+
+    That there is none, others say.
+    """
+    together = tried(lambda: _again(Call.of(subject)))
+    if isinstance(together, Exception):
+        return
+    for index, name in enumerate(subject.leaf_names):
+        expected = tried(partial(_of_gradient, together, index))
+        alone = tried(partial(_of_one, subject, index))
+        if isinstance(alone, Tensor) and isinstance(expected, Tensor):
+            yield f"the second derivative where only {name} requires grad", alone, expected
+
+
+def _again(call: Call) -> tuple[Tensors, Tensors]:
+    """Return the leaves of a call and the gradients of those that require grad, zeros for others, in a graph."""
+    wanted = [leaf for leaf in call.leaves if leaf.requires_grad]
+    gradients = iter(Call(tuple(wanted), call.results).gradients(create_graph=True))
+    return call.leaves, tuple(next(gradients) if leaf.requires_grad else leaf for leaf in call.leaves)
+
+
+def _of_one(subject: Subject, index: int) -> Tensor:
+    return _of_gradient(_again(_with_grad(subject, index)), index)
+
+
+def _of_gradient(again: tuple[Tensors, Tensors], index: int) -> Tensor:
+    """Return the gradient by one leaf of its own gradient, for fixed cotangents."""
+    leaves, gradients = again
+    return Call((leaves[index],), (gradients[index],)).gradient()
+
+
+def _with_grad(subject: Subject, *indices: int) -> Call:
+    """Call the operator at leaves of which none requires grad but those at some indices."""
     leaves = copies(subject.leaves)
-    return Call.of(subject, [leaf.requires_grad_(number == index) for number, leaf in enumerate(leaves)])
+    return Call.of(subject, [leaf.requires_grad_(number in indices) for number, leaf in enumerate(leaves)])
 
 
 def _untested(names: Iterable[str]) -> Verdict:

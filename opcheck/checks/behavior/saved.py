@@ -1,7 +1,9 @@
-"""What forward keeps for backward is guarded: a change in between makes backward raise, or does not matter."""
+"""What forward keeps for backward is guarded against changes in between, and let go when the graph is gone."""
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,19 +11,27 @@ import torch
 from torch import Tensor
 
 from opcheck.checks.base import Subject
-from opcheck.checks.calls import Call, Result, copies, tensors_among
+from opcheck.checks.calls import Call, Result, copies, tensors_among, tried
 from opcheck.checks.relations import NO_GRAPH, compared, relation
-from opcheck.checks.verdict import Verdict, fails
+from opcheck.checks.verdict import HOLDS, Verdict, fails
 from opcheck.samples.inputs import built, parts
+
+TRIES = 5
+"""How many pairs of calls to make at most until the garbage collector has not run in between."""
+
+References = dict[str, "weakref.ref[Tensor]"]
 
 
 def rows(subject: Subject, here: Result) -> Iterator[Verdict]:
     """Change one argument or output at a time in place after forward, and run backward.
 
-    Raising is right, and so are the gradients of an ordinary call.
+    Raising is right, and so are the gradients of an ordinary call. In the end, nothing keeps those calls alive.
     """
+    collections = _collections()
     call, tensors = _called(subject)
-    for number, (name, _) in enumerate(tensors):
+    kept = _references(call)
+    names = [name for name, _ in tensors]
+    for number, name in enumerate(names):
         if not here.has_graph:
             yield NO_GRAPH
         if number:
@@ -38,6 +48,48 @@ def rows(subject: Subject, here: Result) -> Iterator[Verdict]:
             hint = "save tensors by ctx.save_for_backward, which notices a change"
             verdict = fails(f"saved: {title}", f"off {verdict.detail}\n{hint}")
         yield verdict
+    if len(names) > 1:  # several calls: a cache of one is not what grows
+        del call, tensors
+        yield _let_go(subject, kept, collections)
+
+
+def _let_go(subject: Subject, kept: References, collections: int) -> Verdict:
+    """Return whether a call with its graph is gone after others.
+
+    collections: how often the garbage collector had run before it: where it has run since, a call tells nothing.
+    """
+    for _ in range(TRIES):
+        if any(reference() is not None for reference in kept.values()) or collections == _collections():
+            break
+        collections = _collections()
+        kept = _references(_backward(subject))
+        _backward(subject)
+    alive = [name for name, reference in kept.items() if reference() is not None]
+    if not alive:
+        return HOLDS
+    gc.collect()
+    title = f"saved: {alive[0]} of a call stays in memory after it and its graph are gone: memory grows with each call"
+    if any(reference() is not None for reference in kept.values()):
+        return fails(title, "something global refers to it")
+    hint = "until Python's garbage collector runs: it is part of a reference cycle"
+    return fails(title, f"{hint}\nkeep outputs by ctx.save_for_backward, not as attributes of ctx")
+
+
+def _backward(subject: Subject) -> Call:
+    call = Call.of(subject)
+    tried(call.gradient)
+    return call
+
+
+def _references(call: Call) -> References:
+    named = [(f"leaf {k}", leaf) for k, leaf in enumerate(call.leaves)]
+    named += [(f"output {k}", output) for k, output in enumerate(call.results)]
+    return {name: weakref.ref(tensor) for name, tensor in named}
+
+
+def _collections() -> int:
+    """Return how often Python's garbage collector has run."""
+    return sum(int(generation["collections"]) for generation in gc.get_stats())
 
 
 def _called(subject: Subject) -> tuple[Call, list[tuple[str, Tensor]]]:

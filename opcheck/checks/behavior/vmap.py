@@ -1,4 +1,4 @@
-"""Vmapping the operator equals looping over it: all inputs, and each one alone; along other dimensions; nested."""
+"""Vmapping the operator equals looping over it: all inputs, and each one alone; one row; other dimensions; nested."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ def judge(subject: Subject) -> Iterator[Verdict]:
         rows = [[_in_batch(leaf, n) if k in chosen else leaf for k, leaf in enumerate(leaves)] for n in range(BATCH)]
         looped = [subject.function(*(leaf.clone() for leaf in row)) for row in rows]
         yield _along(subject, chosen, rows, looped, 0)
+        if len(chosen) == len(leaves):
+            yield _along(subject, chosen, rows[:1], looped[:1], 0)
         if len(chosen) == len(leaves) and _has_other_batches(subject, (*leaves, *looped[0])):
             yield _along_the_last(subject, chosen, rows, looped)
             yield _nested(subject, rows, looped)
@@ -60,7 +62,8 @@ def _along(subject: Subject, chosen: Sequence[int], rows: Rows, looped: Rows, di
     in_dims = tuple(dim if index in chosen else None for index in range(len(batched)))
     function = torch.func.vmap(subject.function.__call__, in_dims=in_dims, out_dims=dim, randomness="same")
     expected = [torch.stack(outputs, dim) for outputs in zip(*looped, strict=True)]
-    whose = f"the loop, batched over inputs {list(chosen)}" + (" along the last dimension" if dim else "")
+    whose = "the loop, in a batch of one" if len(rows) == 1 else f"the loop, batched over inputs {list(chosen)}"
+    whose += " along the last dimension" if dim else ""
     return agree(subject, function(*batched), expected, whose, names=subject.output_info.names)
 
 

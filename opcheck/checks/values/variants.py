@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from opcheck.checks.arguments import takes_out
 from opcheck.checks.base import Subject
+from opcheck.checks.calls import tried
 from opcheck.checks.judging import of_values
 from opcheck.checks.relations import agree
 from opcheck.checks.verdict import HOLDS, Verdict, fails, one_line, remedy
@@ -81,7 +83,29 @@ def _out(subject: Subject, expected: Tensors) -> Verdict:
     if stated and not claimed:
         hint = "take supports.out out of the spec"
         return fails("variants: out= is disclaimed, but accepted", hint, **remedy("supports.out", True))
-    return _same(subject, buffers, expected, "out=")
+    verdict = _same(subject, buffers, expected, "out=")
+    return _out_in_other_memory(subject, expected) if verdict.passed else verdict
+
+
+def _out_in_other_memory(subject: Subject, expected: Tensors) -> Verdict:
+    """Pass slices of larger buffers as out=, whose other numbers stay; then empty buffers, to be resized or refused."""
+    operator = subject.context.operator
+    if not expected or any(tensor.layout is not torch.strided for tensor in expected):
+        return HOLDS
+    larger = [torch.stack((_with_other_values(tensor),) * 2, -1) for tensor in expected]
+    before = [whole[..., 1].clone() for whole in larger]
+    slices = tuple(whole[..., 0] for whole in larger)
+    empty = tuple(tensor.new_empty(0) for tensor in expected)
+    for buffers, way in ((slices, "out= a slice of a larger buffer"), (empty, "out= an empty buffer")):
+        error = tried(partial(_call, subject, operator, out=buffers if len(buffers) > 1 else buffers[0]))
+        if isinstance(error, Exception):
+            continue  # such a buffer may be refused
+        verdict = _same(subject, buffers, expected, way)
+        if not verdict.passed:
+            return verdict
+    if all(map(torch.equal, before, (whole[..., 1] for whole in larger))):
+        return HOLDS
+    return fails("variants: out= writes beside the slice of a larger buffer that it is given")
 
 
 def _with_other_values(tensor: Tensor) -> Tensor:

@@ -1,0 +1,103 @@
+"""Where kernels fail: each wrong operator fails under the right check, and its twin passes all of these checks."""
+
+import pytest
+
+ALONE = "supports = { forward_ad = false, batched_grad = false, vmap = false }"
+FUNCTION = "supports = { batched_forward_grad = false, vmap = false }"
+RANDOM = f"{ALONE}\nreseed = true"
+LIST = "samples = [{ args = [[{ shape = [2, 3] }, { shape = [2, 3] }, { shape = [2, 3] }]] }]"
+TWO = "samples = [{ args = [{ shape = [2, 3] }, { shape = [2, 3] }] }]"
+
+WRONG = [
+    # operator, check, keys, samples, what is said
+    ("unwritten_integers", "context", ALONE, "", "the values under deterministic mode"),
+    ("cotangent_expanded_in_one_dim", "backward", FUNCTION, "", "depends on the memory of the cotangent"),
+    ("cotangent_transposed", "linearity", FUNCTION, "", "in permuted memory"),
+    ("cotangent_behind_others", "linearity", FUNCTION, "", "that lie behind others in memory"),
+    ("out_by_address", "variants", "", "", "out= a slice of a larger buffer"),
+    ("out_beside", "variants", "", "", "writes beside the slice"),
+    ("out_of_its_shape", "variants", "", "", "out= an empty buffer"),
+    ("drops_by_initial_seed", "context", RANDOM, "", "with the random generator elsewhere in backward"),
+    ("expects_autocast_in_backward", "context", FUNCTION, "", "under torch.autocast in forward alone"),
+    ("keeps_its_inputs", "saved", "", "", "leaf 0 of a call stays in memory"),
+    ("keeps_in_a_cycle", "saved", "", "", "leaf 0 of a call stays in memory"),
+    ("keeps_output_on_ctx", "saved", FUNCTION, "", "of a call stays in memory"),
+    ("writes_grad", "purity", FUNCTION, "", "has a gradient in .grad"),
+    ("uses_up_its_graph", "context", ALONE, "", "of a graph that is used up"),
+    ("wrong_without_retain_graph", "context", ALONE, "", "without retain_graph"),
+    ("batch_of_one", "vmap", "", "", "the loop, in a batch of one"),
+    ("second_order_of_one_input", "needs_input_grad", ALONE, TWO, "the second derivative where only x requires grad"),
+    ("all_but_one_of_a_list", "needs_input_grad", ALONE, LIST, "all inputs but tensors[1] require grad"),
+]
+RIGHT = [
+    ("right", FUNCTION, ""),
+    ("written_in_backward", ALONE, ""),
+    ("written_in_forward", ALONE, ""),
+    ("written_integers", ALONE, ""),
+    ("cotangent_contiguous", FUNCTION, ""),
+    ("out_right", "", ""),
+    ("drops_by_saved_state", RANDOM, ""),
+    ("keeps_one_of_its_shape", "", ""),
+    ("any_batch", "", ""),
+    ("second_order_of_both_inputs", "", TWO),
+    ("sum_of_a_list", "", LIST),
+]
+CHECKS = (
+    "backward",
+    "context",
+    "linearity",
+    "variants",
+    "saved",
+    "purity",
+    "vmap",
+    "needs_input_grad",
+    "nondeterminism",
+)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "complex128"])
+class TestKernels:
+    @pytest.mark.parametrize(("name", "check", "keys", "samples", "words"), WRONG, ids=[row[0] for row in WRONG])
+    def test_a_wrong_one_is_caught(self, verdict_of, name, check, keys, samples, words, dtype):
+        outcome = verdict_of(f"operators.kernels.{name}", check, dtype, keys, samples)
+        assert outcome.outcome == "failed"
+        assert words in outcome.reason
+
+    @pytest.mark.parametrize("name", ["unwritten_in_backward", "unwritten_in_forward"])
+    def test_memory_never_written_is_no_pass(self, verdict_of, name, dtype):
+        """Memory is what it is: where two ordinary calls differ, that is what is said."""
+        assert verdict_of(f"operators.kernels.{name}", "context", dtype, ALONE).outcome in ("failed", "blocked")
+
+    @pytest.mark.parametrize(("name", "keys", "samples"), RIGHT, ids=[row[0] for row in RIGHT])
+    def test_a_right_one_passes(self, outcomes, name, keys, samples, dtype):
+        samples = samples or "samples = [{ args = [{ shape = [2, 3], low = 0.5 }] }]"
+        text = f'[[operator]]\nname = "operators.kernels.{name}"\n{keys}\n{samples}\n'
+        found = outcomes(text, checks=CHECKS, dtypes=(dtype,))
+        assert len(found) >= len(CHECKS) - 1
+        assert {case: outcome.reason for case, outcome in found.items() if outcome.outcome != "passed"} == {}
+
+
+THOROUGH = [
+    ("shares_memory_among_threads", "of several threads at once"),
+    ("saves_more_every_other_time", "CheckpointError"),
+]
+
+
+@pytest.mark.parametrize("dtype", ["float64", "complex128"])
+class TestThorough:
+    def verdict(self, outcomes, name, dtype, derive):
+        samples = "samples = [{ args = [{ shape = [2, 3], low = 0.5 }] }]"
+        text = f'[[operator]]\nname = "operators.kernels.{name}"\n{samples}\n'
+        (outcome,) = outcomes(text, checks=("context",), dtypes=(dtype,), overrides={"derive": derive}).values()
+        return outcome
+
+    @pytest.mark.parametrize(("name", "words"), THOROUGH)
+    def test_what_is_dear_is_tested_where_much_is_wanted(self, outcomes, name, words, dtype):
+        outcome = self.verdict(outcomes, name, dtype, "thorough")
+        assert outcome.outcome == "failed"
+        assert words in outcome.reason
+        assert self.verdict(outcomes, name, dtype, "none").outcome == "passed"
+
+    @pytest.mark.parametrize("name", ["right", "keeps_nothing_among_threads"])
+    def test_a_right_one_passes(self, outcomes, name, dtype):
+        assert self.verdict(outcomes, name, dtype, "thorough").outcome == "passed"
