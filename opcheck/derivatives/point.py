@@ -49,8 +49,6 @@ class Point:
     """The question that it was made for; None for a derivative."""
     elements: Point | None = None
     """The point of the elements of sparse leaves, once it is made."""
-    lay: Callable[[Tensor], Tensor] | None = None
-    """What arranges the cotangents of ordinary backward passes in memory; None: they lie there plainly."""
     _is_first_look = False
     """Whether what it objects to is looked at again, so that differences need no call of their own for its values."""
 
@@ -338,8 +336,7 @@ class Point:
         """Return V J for cotangents V of shape (K, M), by an ordinary backward pass for each, all on one graph."""
         outputs = self.graph()
         rows = zip(*(own.unbind() for own in tensors_of(cotangents, outputs)), strict=True)
-        lay = self.lay or (lambda v: v)
-        return _stacked([self.pulled(outputs, tuple(map(lay, row))) for row in rows], self.size[1])
+        return _stacked([self.pulled(outputs, row) for row in rows], self.size[1])
 
     def jvp_looped(self, tangents: Tensor) -> Tensor:
         """Return U J^T for tangents U of shape (K, N), by an ordinary call in forward mode for each."""
