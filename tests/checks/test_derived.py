@@ -40,7 +40,7 @@ JOINED = "samples = [{ args = [{ shape = [3, 2] }, { shape = [4, 2] }] }]"
 FURTHER = {
     "wrong_if_empty": ("size 3 -> 0", "{ args = [{ shape = [0, 1] }, { shape = [1, 1] }] }", JOINED),
     "wrong_at_zero": ("tensor 0 = 0", "{ args = [{ shape = [1, 1], mean = 0.0, std = 0.0 }] }", ONE),
-    "wrong_for_ties": ("tensor 0 = 0", "{ args = [{ shape = [1, 2], mean = 0.0, std = 0.0 }] }", ONE),
+    "wrong_for_ties": ("tensor 0 = 0", "{ args = [{ shape = [2, 1], mean = 0.0, std = 0.0 }] }", ONE),
     "wrong_for_large": ("tensor 0 = 30", "{ args = [{ shape = [1, 1], mean = 11.0, std = 0.0 }] }", ONE),
     "wrong_for_repeated": ("tensor 1 = 0", '{ values = [0, 0], dtype = "int64" }] }', INDEXED),
     "wrong_without_any": ("tensor 1 = false", '[false, false, false]], dtype = "bool" }] }', MASKED),
@@ -54,7 +54,7 @@ FURTHER = {
     "wrong_for_large_only": ("size 1002 -> 1001", "{ args = [{ shape = [1, 1001] }] }", LARGE),
     "wrong_if_untied": (
         "size 3 -> 17 in dim 0 of tensor 0",
-        "{ args = [{ shape = [17, 1] }, { shape = [3, 1] }] }",
+        "{ args = [{ shape = [17, 1] }, { shape = [1, 1] }] }",
         SQUARE,
     ),
 }
@@ -137,7 +137,7 @@ def test_cotangents_lie_in_memory_in_other_ways(tmp_path, memory, dtype):
     found = outcome_of(tmp_path, name, dtype, keys=NO_FORWARD)
     assert found.outcome == "failed"
     assert "the gradient depends on the memory of the cotangent" in found.reason
-    assert f"{memory} cotangent" in found.message
+    assert f"a cotangent that is {memory} gives another one" in found.message
 
 
 @BOTH
@@ -218,7 +218,7 @@ def test_where_differences_say_nothing_nobody_is_accused(tmp_path, name, derive)
 def test_a_function_of_memory_is_not_accused_for_gaps_in_it(outcomes):
     samples = "samples = [{ args = [{ shape = [3, 4] }, [4], [3], 1], vary = ['layout'] }]"
     found = outcomes(f'[[operator]]\nname = "torch.as_strided"\n{samples}\n', checks=("derived",), dtypes=("float64",))
-    assert [one.fields["derived"] for one in found.values()] == [{"untold": 1, "hold": 1}]
+    assert [one.fields["derived"] for one in found.values()] == [{"untold": 2, "hold": 2, "refused in backward": 1}]
 
 
 def test_a_sample_may_keep_what_must_not_vary(tmp_path):

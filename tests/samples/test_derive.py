@@ -114,7 +114,7 @@ def test_numbers_vary_where_nothing_is_said_of_them(sample_of):
     found = varied(sample)
     assert [*found] == [f"tensor 0 = {number:g}" for number in FEW_NUMBERS]
     assert found["tensor 0 = 30"].sample.toml() == (
-        "{ args = [{ shape = [2], mean = 30.0, std = 0.0 }, { shape = [3], low = 0 }] }"
+        "{ args = [{ shape = [2], mean = 30.0, std = 0.0 }, { shape = [3], low = 0.0 }] }"
     )
     assert len(varied(sample, thorough=True)) > len(found)
 

@@ -1,9 +1,9 @@
 """Derivatives hold at samples that are derived from the written ones: see samples/derive/.
 
-Each gets a look: both modes along one random direction on each side, by ordinary calls; every third one also the
-gradient for a cotangent that lies in memory in another way. What a look objects to is made as small as it stays wrong,
-and then judged like a written sample. A look says nothing where the operator refuses the sample, as a user would find
-out, or where differences say nothing: at kinks, for random functions, for numbers that are too large to be told apart.
+Each gets a look: both modes along one random direction on each side, by ordinary calls; one of them also the
+gradients for cotangents that lie in memory in other ways. What a look objects to is made as small as it stays wrong, and
+then judged like a written sample. A look says nothing where the operator refuses the sample, as a user would find out,
+or where differences say nothing: at kinks, for random functions, for numbers that are too large to be told apart.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ SLOW = 0.25
 """The most seconds of a call for a look to go on."""
 MODES: dict[Answer, Mode] = {"backward": "reverse", "forward_ad": "forward"}
 COTANGENTS = ("noncontiguous", "transposed", "expanded", "offset", "channels_last")
-"""How cotangents lie in memory, by turns, beside plain ones."""
+"""How cotangents lie in memory, beside plain ones."""
 
 
 @dataclass(frozen=True)
@@ -64,10 +64,10 @@ class Look:
 def judge(subject: Subject) -> Verdict:
     """Look at each derived sample. The first one that fails is made smaller, and judged."""
     counts, notes = Counter[str](), []
-    for one, memory, said in _looks(subject):
+    for one, said in _looks(subject):
         answer = said.answer
         if answer in WRONG:
-            verdict = _judged(subject.context, subject.sample, one, memory, answer)
+            verdict = _judged(subject.context, subject.sample, one, said)
             if verdict is not None:
                 return verdict
             answer = "untold"
@@ -82,28 +82,36 @@ def _listed(counts: Counter[str]) -> str:
     return ", ".join(f"{count} {answer}" for answer, count in counts.items())
 
 
-def _looks(subject: Subject) -> Iterator[tuple[Derived, str, Look]]:
-    """Yield each derived sample, with the memory of its cotangents and what a look says.
+def _looks(subject: Subject) -> Iterator[tuple[Derived, Look]]:
+    """Yield each derived sample, with what a look says.
 
-    What is refused is replaced by what changes one by one. What is written is looked at anyway.
+    What is refused is replaced by what changes one by one. What is written is looked at anyway. The first sample at
+    which memory makes a difference is looked at with cotangents that lie there in all ways.
     """
     context, sample = subject.context, subject.sample
     written = context.memo.once("written", lambda: {one.toml() for one in context.case.operator.samples})
-    ones = derived(sample, _defaults(context), context.is_thorough, _choices(context))
-    for number, one in enumerate(ones):
+    memories: Sequence[str] = COTANGENTS
+    for one in derived(sample, _defaults(context), context.is_thorough, _choices(context)):
         if one.sample.toml() in written:
             continue
-        memory = "plain" if number % 3 else COTANGENTS[number // 3 % len(COTANGENTS)]
-        said = look(context, one.sample, memory)
-        yield one, memory, said
+        own = memories if _has_strides(one.sample) else ()
+        said = look(context, one.sample, own)
+        memories = () if own and said.answer == "hold" else memories
+        yield one, said
         for other in one.apart() if said.answer == "refused" else ():
-            yield other, memory, look(context, other.sample, memory)
+            yield other, look(context, other.sample)
 
 
-def look(context: Context, sample: Sample, memory: str = "plain") -> Look:
+def _has_strides(sample: Sample) -> bool:
+    """Tell whether the largest tensor has two dims, if it has any, with more than one element."""
+    sizes = max(sample.tensors(), key=lambda recipe: recipe.numel).sizes
+    return sum(size > 1 for size in sizes) >= min(2, len(sizes))
+
+
+def look(context: Context, sample: Sample, memories: Sequence[str] = ()) -> Look:
     """Return what one direction on each side says about the derivatives at a sample.
 
-    memory: how the cotangents lie in memory.
+    memories: how cotangents lie in memory, beside plain ones.
     """
     began = perf_counter()
     try:
@@ -127,14 +135,14 @@ def look(context: Context, sample: Sample, memory: str = "plain") -> Look:
         return Look("untold")
     point = Point(Primal(function, chosen), inputs.leaves, outputs=tested)
     try:
-        return _compared(context, point, memory)
+        return _compared(context, point, memories)
     except NO_REFUSAL:
         raise
     except Exception as error:
         return Look("refused in backward", f"refused in backward: {one_line(error)}")
 
 
-def _compared(context: Context, point: Point, memory: str) -> Look:
+def _compared(context: Context, point: Point, memories: Sequence[str]) -> Look:
     numbers = context.numbers
     assert numbers is not None
     for check, mode in MODES.items() if context.case.claims.supports.forward_ad else [*MODES.items()][:1]:
@@ -149,7 +157,8 @@ def _compared(context: Context, point: Point, memory: str) -> Look:
                 return Look(check)
             is_nan = bool(comparison.analytical.isnan().any()) and bool(comparison.numerical.values.isfinite().all())
             return Look("untold", f"{check} is nan at a kink" if is_nan else "")
-    return Look("hold" if memory == "plain" or _is_free_of(point, memory) else "cotangent")
+    bad = next((memory for memory in memories if not _is_free_of(point, memory)), None)
+    return Look("hold") if bad is None else Look("cotangent", bad)
 
 
 def _is_free_of(point: Point, memory: str) -> bool:
@@ -162,25 +171,25 @@ def _is_free_of(point: Point, memory: str) -> bool:
 
 
 def _laid(v: Tensor, memory: str) -> Tensor:
-    if memory == "expanded":  # with equal numbers along a dim
-        return v[:1].expand(v.shape) if v.dim() else v
-    return in_memory(v, memory)
+    if memory != "expanded":
+        return in_memory(v, memory)
+    dim = next((dim for dim, size in enumerate(v.shape) if size > 1), None)  # along which numbers are equal
+    return v if dim is None else v.narrow(dim, 0, 1).expand(v.shape)
 
 
-def _judged(context: Context, written: Sample, one: Derived, memory: str, answer: Answer) -> Verdict | None:
+def _judged(context: Context, written: Sample, one: Derived, said: Look) -> Verdict | None:
     """Return what the check says at the smallest sample that is wrong; None if it does not object after all."""
-    sample, words = smallest(one, written, lambda other: look(context, other, memory).answer, answer)
+    answer, memories = said.answer, [said.note] if said.answer == "cotangent" else []
+    sample, words = smallest(one, written, lambda other: look(context, other, memories).answer, answer)
     for candidate in (sample, one.sample):  # which have one name, so that they cannot share a cache
         shown = [
             *([f"{', '.join(words)}"] if words and candidate is sample else []),
             f"add this sample: {candidate.toml()}",
         ]
-        if answer == "cotangent":
+        if memories:
             title = f"derived: {one.what}: the gradient depends on the memory of the cotangent"
-            return fails(
-                title,
-                "\n".join([*shown, f"a {memory} cotangent gives another one than the same numbers in plain memory"]),
-            )
+            why = f"a cotangent that is {said.note} gives another one than the same numbers in plain memory"
+            return fails(title, "\n".join([*shown, why]))
         verdict = PerSample(jacobian).verdict(replace(context.under(answer), cache=Cache()), candidate)
         if verdict.is_failure:
             title = f"derived: {one.what}: {answer}: {verdict.title.removeprefix(f'{answer}: ')}"
