@@ -1,9 +1,9 @@
 """Derivatives hold at samples that are derived from the written ones: see samples/derive/.
 
 Each gets a look: both modes along one random direction on each side, by ordinary calls; one of them also the
-gradients for cotangents that lie in memory in other ways. What a look objects to is made as small as it stays wrong, and
-then judged like a written sample. A look says nothing where the operator refuses the sample, as a user would find out,
-or where differences say nothing: at kinks, for random functions, for numbers that are too large to be told apart.
+gradients for cotangents that lie in memory in other ways. What a look objects to is made as small as it stays wrong,
+and then judged like a written sample. A look says nothing where the operator refuses the sample, as a user would find
+out, or where differences say nothing: at kinks, for random functions, for numbers that are too large to be told apart.
 """
 
 from __future__ import annotations
