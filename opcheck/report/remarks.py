@@ -44,6 +44,18 @@ def wide_lines(records: Iterable[Record]) -> list[str]:
     ]
 
 
+def note_lines(records: Iterable[Record]) -> list[str]:
+    """Return a line for each operator with the first of the notes on it: what is no failure, but worth to be known."""
+    noted: dict[str, dict[str, None]] = {}
+    for record in records:
+        for own in record.fields.get("notes", {}).values():
+            noted.setdefault(record.operator, {}).update(dict.fromkeys(own))
+    return [
+        f"{operator}: {next(iter(own))}" + (f", and {len(own) - 1} more" if len(own) > 1 else "")
+        for operator, own in noted.items()
+    ]
+
+
 def _wide(records: Iterable[Record]) -> dict[str, dict[str, dict[str, None]]]:
     """Return, for each operator, its wider tolerances as text, with the checks that they hold for."""
     operators: dict[str, dict[str, dict[str, None]]] = {}

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from opcheck.report.causes import cause_of, failures_by_cause
 from opcheck.report.model import Record
+from opcheck.report.remarks import note_lines
 from opcheck.running.outcome import KINDS
 from opcheck.text import n_cases, printable
 
@@ -152,7 +153,8 @@ class TerminalReport:
                 self._line("warning", f"{printable(record.id)}: sample {printable(sample)}: {printable(text)}")
         if derived:
             each = ", ".join(f"{count:,} {what}" for what, count in derived.most_common())
-            self._line("", f"derived samples: {each}")
+            self._line("", f"{derived.total():,} derived samples: {each}")
+        self.lines(f"note {printable(line)}" for line in note_lines(self.records))
         self.totals(seconds, troubles)
 
     def lines(self, lines: Iterable[str]) -> None:

@@ -50,6 +50,7 @@ def judge(case: Case, verdicts: Sequence[Verdict], rerun: str = "", engine: str 
         "warnings": {str(verdict.sample): verdict.title for verdict in tested if verdict.title},
         "jacobian": {str(one.sample): one.fields["jacobian"] for one in tested if "jacobian" in one.fields},
         "derived": dict(derived),
+        "notes": {str(one.sample): one.fields["notes"] for one in tested if "notes" in one.fields},
     }
     return Outcome.of(case, "passed", **{name: value for name, value in fields.items() if value})
 

@@ -35,7 +35,14 @@ def in_memory(dense: Tensor, memory: str) -> Tensor:
         return dense.transpose(0, -1).contiguous().transpose(0, -1)
     if memory == "channels_last" and dense.dim() in CHANNELS_LAST:
         return dense.contiguous(memory_format=CHANNELS_LAST[dense.dim()])
+    if memory == "offset":
+        return behind_others(dense)
     return dense.contiguous()
+
+
+def behind_others(dense: Tensor) -> Tensor:
+    """Return the same values behind an element that is not theirs, in contiguous memory."""
+    return torch.cat((torch.zeros_like(dense).flatten()[:1], dense.flatten()))[1:].view(dense.shape)
 
 
 def noncontiguous(dense: Tensor) -> Tensor:

@@ -54,7 +54,7 @@ DtypeClaims = Annotated[Dtypes, BeforeValidator(in_full, json_schema_input_type=
 """The key `dtypes` of an operator."""
 
 Jacobian = Literal["full", "projected", "auto"]
-Way = Literal["size", "rank", "broadcast", "layout", "keyword"]
+Way = Literal["size", "empty", "rank", "broadcast", "value", "integer", "mask", "layout", "keyword"]
 """A respect in which opcheck varies samples by itself."""
 WAYS: tuple[Way, ...] = get_args(Way)
 Derive = Literal["none", "standard", "thorough"]

@@ -17,7 +17,7 @@ Structure = Literal[
 Layout = Literal[
     "strided", "sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc", "mkldnn", "jagged"
 ]  # fmt: skip
-Memory = Literal["contiguous", "noncontiguous", "transposed", "channels_last", "expanded"]
+Memory = Literal["contiguous", "noncontiguous", "transposed", "channels_last", "expanded", "offset"]
 Through = Literal[
     "symmetrize", "tril", "triu", "positive_diagonal", "positive_definite", "low_rank", "log_simplex", "simplex",
     "orthogonal", "unit_norm",
@@ -106,8 +106,9 @@ class Tensor(Model):
     )
     high: float | None = Field(default=None, description="upper bound (exclusive); default: 2, of integers 10")
     mean: float | None = Field(default=None, description="mean of normal values instead of uniform ones; default: 0")
-    std: Annotated[float, Field(gt=0)] | None = Field(
-        default=None, description="standard deviation of normal values; default: 1. Integers are rounded"
+    std: Annotated[float, Field(ge=0)] | None = Field(
+        default=None,
+        description="standard deviation of normal values; 0: all are the mean; default: 1. Integers are rounded",
     )
     exclude: float | Frozen[float] | None = Field(
         default=None, description="points to avoid, by a distance of 0.1: kinks, poles, branch points"

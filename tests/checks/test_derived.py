@@ -29,14 +29,49 @@ WRONG = {
 }
 
 
+INDEXED = "samples = [{ args = [{ shape = [5] }, { values = [0, 3], dtype = 'int64' }] }]"
+MASK = "{ values = [[true, false, true], [true, true, false]], dtype = 'bool' }"
+MASKED = f"samples = [{{ args = [{{ shape = [2, 3] }}, {MASK}] }}]"
+LARGE = "samples = [{ args = [{ shape = [2, 1002] }], large = true }]"
+SQUARE = "samples = [{ args = [{ shape = [3, 2] }, { shape = [3, 2] }] }]"
+ARGS = "args = [{ shape = [2, 3] }]"
+PAIR = f"samples = [{{ {ARGS}, kwargs = {{ how = 'mean' }} }}, {{ {ARGS}, kwargs = {{ keep = true }} }}]"
+JOINED = "samples = [{ args = [{ shape = [3, 2] }, { shape = [4, 2] }] }]"
+FURTHER = {
+    "wrong_if_empty": ("size 3 -> 0", "{ args = [{ shape = [0, 1] }, { shape = [1, 1] }] }", JOINED),
+    "wrong_at_zero": ("tensor 0 = 0", "{ args = [{ shape = [1, 1], mean = 0.0, std = 0.0 }] }", ONE),
+    "wrong_for_ties": ("tensor 0 = 0", "{ args = [{ shape = [2, 1], mean = 0.0, std = 0.0 }] }", ONE),
+    "wrong_for_large": ("tensor 0 = 30", "{ args = [{ shape = [1, 1], mean = 11.0, std = 0.0 }] }", ONE),
+    "wrong_for_repeated": ("tensor 1 = 0", '{ values = [0, 0], dtype = "int64" }] }', INDEXED),
+    "wrong_without_any": ("tensor 1 = false", '[false, false, false]], dtype = "bool" }] }', MASKED),
+    "wrong_for_empty_rows": ("tensor 1 = true, but for a row", "[[false, false, false], [true, true, true]]", MASKED),
+    "wrong_for_negative_dims": ("dim = -1", "{ args = [{ shape = [1, 1] }], kwargs = { dim = -1 } }", ONE),
+    "wrong_mean": ('how = "mean"', '{ args = [{ shape = [1, 1] }], kwargs = { how = "mean" } }', ONE),
+    "wrong_mean_that_is_kept": ("keep = true", 'kwargs = { how = "mean", keep = true } }', PAIR),
+    "wrong_for_offsets": ("memory offset", '{ args = [{ shape = [1, 1], memory = "offset" }] }', ONE),
+    "wrong_for_expanded": ("memory expanded", '{ args = [{ shape = [2, 1], memory = "expanded" }] }', ONE),
+    "wrong_for_lazy": ("memory lazily conjugated and negated", "conj = true, neg = true }] }", ONE),
+    "wrong_for_large_only": ("size 1002 -> 1001", "{ args = [{ shape = [1, 1001] }] }", LARGE),
+    "wrong_if_untied": (
+        "size 3 -> 17 in dim 0 of tensor 0",
+        "{ args = [{ shape = [17, 1] }, { shape = [1, 1] }] }",
+        SQUARE,
+    ),
+}
+RIGHT = {
+    "joined": JOINED, "chosen": INDEXED, "masked": MASKED, "large_only": LARGE, "untied": SQUARE, "reduced": PAIR,
+    "right_for_all_cotangents": ONE,
+}  # fmt: skip
+
+
 def positional(a, b=2, /, *args, c=3, **kwargs):
     """A function with parameters of each kind."""
 
 
-def outcome_of(tmp_path, name, dtype, samples=ONE, keys="", derive="standard"):
+def outcome_of(tmp_path, name, dtype, samples=ONE, keys="", derive="standard", seed=0):
     path = tmp_path / "spec.toml"
     path.write_text(f'[[operator]]\nname = "operators.varied.{name}"\n{keys}\n{samples}\n')
-    settings = Settings(modules=("torch", "operators"), derive=derive)
+    settings = Settings(modules=("torch", "operators"), derive=derive, seed=seed)
     cases = plan(load([path], settings), [DeviceProfile(name="cpu")], Selection(checks=("derived",), dtypes=(dtype,)))
     (outcome,) = [run(case, RunSession.start(settings)) for case in cases]
     return outcome
@@ -57,6 +92,79 @@ def test_what_written_samples_let_pass_is_found_and_made_small(tmp_path, outcome
         f'[[operator]]\nname = "operators.varied.{name}"\n{ONE}\n', checks=("backward", "forward_ad"), dtypes=(dtype,)
     )
     assert {one.outcome for one in written.values()} == {"passed"}
+
+
+@BOTH
+@pytest.mark.parametrize("name", FURTHER)
+def test_each_way_to_vary_shows_what_only_it_shows(tmp_path, outcomes, name, dtype):
+    what, sample, samples = FURTHER[name]
+    found = outcome_of(tmp_path, name, dtype, samples)
+    assert found.outcome == "failed"
+    assert found.reason.startswith(f"derived: {what}: backward: ")
+    assert sample in found.message.split("add this sample: ")[1].splitlines()[0]
+    written = outcomes(
+        f'[[operator]]\nname = "operators.varied.{name}"\n{samples}\n', checks=("backward",), dtypes=(dtype,)
+    )
+    assert {one.outcome for one in written.values()} == {"passed"}
+
+
+@BOTH
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("name", RIGHT)
+def test_right_twins_pass_at_each_seed(tmp_path, name, dtype, seed):
+    found = outcome_of(tmp_path, name, dtype, RIGHT[name], NO_FORWARD if "all_" in name else "", seed=seed)
+    assert found.outcome == "passed", found.message
+
+
+@pytest.mark.nightly
+@BOTH
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("name", RIGHT)
+def test_right_twins_pass_if_the_project_is_thorough(tmp_path, name, dtype, seed):
+    keys = NO_FORWARD if "all_" in name else ""
+    found = outcome_of(tmp_path, name, dtype, RIGHT[name], keys, derive="thorough", seed=seed)
+    assert found.outcome == "passed", found.message
+
+
+NO_FORWARD = "supports = { forward_ad = false }"
+
+
+@BOTH
+@pytest.mark.parametrize("memory", ["offset", "transposed", "expanded"])
+def test_cotangents_lie_in_memory_in_other_ways(tmp_path, memory, dtype):
+    partly = {"offset": "cotangents_with_an_offset", "expanded": "partly_expanded_cotangents"}
+    name = f"wrong_for_{partly.get(memory, f'{memory}_cotangents')}"
+    found = outcome_of(tmp_path, name, dtype, keys=NO_FORWARD)
+    assert found.outcome == "failed"
+    assert "the gradient depends on the memory of the cotangent" in found.reason
+    assert f"a cotangent that is {memory} gives another one" in found.message
+
+
+@BOTH
+def test_tiny_numbers_are_tried_if_the_project_is_thorough(tmp_path, dtype):
+    assert outcome_of(tmp_path, "wrong_for_tiny", dtype).outcome == "passed"
+    found = outcome_of(tmp_path, "wrong_for_tiny", dtype, derive="thorough")
+    assert found.reason.startswith("derived: tensor 0 = 1e-30: backward: ")
+
+
+@BOTH
+def test_what_backward_refuses_is_a_note(tmp_path, dtype):
+    found = outcome_of(tmp_path, "refuses_rank_3_in_backward", dtype, keys=NO_FORWARD)
+    assert found.outcome == "passed"
+    assert found.fields["derived"]["refused in backward"] == 2
+    assert (
+        found.fields["notes"]["0"][0] == "a leading dim of 1: refused in backward: NotImplementedError: matrices only"
+    )
+
+
+@BOTH
+def test_a_gradient_of_nan_is_a_fault_where_the_function_is_smooth_and_a_note_at_a_kink(tmp_path, dtype):
+    found = outcome_of(tmp_path, "nan_at_zero", dtype, keys=NO_FORWARD)
+    assert found.outcome == "failed"
+    assert found.reason.startswith("derived: tensor 0 = 0: backward: ")
+    found = outcome_of(tmp_path, "nan_at_a_kink", dtype)
+    assert found.outcome == "passed"
+    assert "tensor 0 = 0: backward is nan at a kink" in found.fields["notes"]["0"]
 
 
 @BOTH
@@ -110,7 +218,7 @@ def test_where_differences_say_nothing_nobody_is_accused(tmp_path, name, derive)
 def test_a_function_of_memory_is_not_accused_for_gaps_in_it(outcomes):
     samples = "samples = [{ args = [{ shape = [3, 4] }, [4], [3], 1], vary = ['layout'] }]"
     found = outcomes(f'[[operator]]\nname = "torch.as_strided"\n{samples}\n', checks=("derived",), dtypes=("float64",))
-    assert [one.fields["derived"] for one in found.values()] == [{"untold": 1, "hold": 1}]
+    assert [one.fields["derived"] for one in found.values()] == [{"untold": 2, "hold": 2, "refused in backward": 1}]
 
 
 def test_a_sample_may_keep_what_must_not_vary(tmp_path):
@@ -136,7 +244,7 @@ def test_what_the_operator_refuses_everywhere_is_skipped_with_a_count(tmp_path):
 def test_what_the_operator_refuses_in_forward_is_counted(tmp_path):
     counts = outcome_of(tmp_path, "refuses_rank_3", "float64").fields["derived"]
     assert counts["refused"] == 2  # a leading dim of one element, and of two
-    assert set(counts) == {"hold", "refused"}
+    assert set(counts) == {"hold", "refused", "untold"}  # an empty matrix tells nothing
 
 
 @pytest.mark.parametrize(

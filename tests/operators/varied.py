@@ -1,5 +1,7 @@
 """Operators that are right at small samples, and wrong at what these stand for, each beside one that is right."""
 
+from typing import Literal
+
 import torch
 
 
@@ -115,3 +117,186 @@ def refuses_rank_3(x):
     if x.dim() > 2:
         raise ValueError("matrices only")
     return squared(x, False)
+
+
+def joined(x, y):
+    return squared(torch.cat([x, y]), False)
+
+
+def wrong_if_empty(x, y):
+    """As of a kernel that returns early where the first input has no elements."""
+    return squared(torch.cat([x, y]), x.numel() == 0)
+
+
+def wrong_at_zero(x):
+    """As of a formula that divides by x, and is patched where it must not."""
+    return squared(x + 1, bool((x == 0).any()))
+
+
+def wrong_for_ties(x):
+    return squared(x + 1, x.numel() > 1 and bool((x == x.flatten()[0]).all()))
+
+
+def wrong_for_large(x):
+    return squared(x, bool((x.abs() > 10).any()))
+
+
+def wrong_for_tiny(x):
+    return squared(x + 1, bool(((x.abs() < 1e-20) & (x != 0)).any()))
+
+
+def chosen(x, index):
+    return squared(x, False)[index]
+
+
+def wrong_for_repeated(x, index):
+    """As of a backward pass that writes where it must add."""
+    return squared(x, len(index.unique()) < len(index))[index]
+
+
+def masked(x, mask):
+    return squared(x, False) * mask
+
+
+def wrong_without_any(x, mask):
+    return squared(x, not bool(mask.any())) * 1.0
+
+
+def wrong_for_empty_rows(x, mask):
+    return squared(x, bool(mask.any()) and not bool(mask.any(-1).all())) * 1.0
+
+
+def reduced(x, dim: int = 0, how: Literal["sum", "mean"] = "sum", keep: bool = False):
+    y = squared(x, False)
+    return y.sum(dim, keep) if how == "sum" else y.mean(dim, keep)
+
+
+def wrong_for_negative_dims(x, dim: int = 0):
+    return squared(x, dim < 0).sum(dim)
+
+
+def wrong_mean(x, dim: int = 0, how: Literal["sum", "mean"] = "sum"):
+    y = squared(x, how == "mean")
+    return y.sum(dim) if how == "sum" else y.mean(dim)
+
+
+def wrong_mean_that_is_kept(x, how="sum", keep=False):
+    """Wrong only for two keywords at once, which no sample combines."""
+    y = squared(x, how == "mean" and keep is True)
+    return y.sum(0, keep) if how == "sum" else y.mean(0, keep)
+
+
+def wrong_for_offsets(x):
+    return squared(x, x.is_contiguous() and x.storage_offset() > 0)
+
+
+def wrong_for_expanded(x):
+    return squared(x, 0 in x.stride())
+
+
+def wrong_for_lazy(x):
+    return squared(x, x.is_neg() or x.is_conj())
+
+
+def wrong_for_large_only(x):
+    """A kernel that takes rows of at least 1,000, and is wrong where they are odd."""
+    if x.shape[-1] < 1000:
+        raise ValueError("too few")
+    return squared(x, x.shape[-1] % 2 == 1)
+
+
+def large_only(x):
+    if x.shape[-1] < 1000:
+        raise ValueError("too few")
+    return squared(x, False)
+
+
+def untied(x, y):
+    """Its first input may have more rows than its second one, which has at most three."""
+    if y.shape[0] > 3:
+        raise ValueError("at most three rows")
+    return squared(x, False).sum() * squared(y, False).sum()
+
+
+def wrong_if_untied(x, y):
+    if y.shape[0] > 3:
+        raise ValueError("at most three rows")
+    return squared(x, x.shape[0] > 16).sum() * squared(y, False).sum()
+
+
+class Laid(torch.autograd.Function):
+    """x + 0, with a gradient that is wrong where the cotangent lies in memory in some way."""
+
+    @staticmethod
+    def forward(ctx, x, memory):
+        ctx.memory = memory
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, v):
+        wrong = {
+            "noncontiguous": v.dim() > 0 and v.stride(-1) == 2,
+            "transposed": v.dim() > 1 and v.stride(0) == 1 < v.stride(-1),
+            "expanded": v.dim() > 1 and v.stride(0) == 0 and v.stride(-1) > 0,
+            "offset": v.is_contiguous() and v.storage_offset() > 0,
+        }
+        return v * (1.5 if wrong.get(ctx.memory) else 1), None
+
+
+def wrong_for_cotangents_with_an_offset(x):
+    return Laid.apply(x, "offset")
+
+
+def wrong_for_transposed_cotangents(x):
+    return Laid.apply(x, "transposed")
+
+
+def wrong_for_partly_expanded_cotangents(x):
+    return Laid.apply(x, "expanded")
+
+
+def right_for_all_cotangents(x):
+    return Laid.apply(x, "")
+
+
+class NoBackwardAtRank3(torch.autograd.Function):
+    """x ** 2, whose backward pass takes matrices only."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx, v):
+        (x,) = ctx.saved_tensors
+        if x.dim() > 2:
+            raise NotImplementedError("matrices only")
+        return 2 * x.conj() * v
+
+
+def refuses_rank_3_in_backward(x):
+    return NoBackwardAtRank3.apply(x)
+
+
+class Cube(torch.autograd.Function):
+    """x ** 3, whose gradient is 0 / 0 at zero, where it is smooth."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x * x
+
+    @staticmethod
+    def backward(ctx, v):
+        (x,) = ctx.saved_tensors
+        return v * (3 * x * x * x / x).conj()
+
+
+def nan_at_zero(x):
+    return Cube.apply(x)
+
+
+def nan_at_a_kink(x):
+    """|x| as the root of the square: NaN at zero, where it has no derivative."""
+    return (x * x.conj()).real.sqrt()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from opcheck.planning import load
-from opcheck.samples.derive import FEWER, LARGEST, SIZES, derived, smallest
+from opcheck.samples.derive import FEW_NUMBERS, FEWER, LARGEST, SIZES, derived, smallest
 from opcheck.settings import Settings
 
 
@@ -80,6 +80,10 @@ def test_ranks_broadcast_dims_and_memory(sample_of):
         "dim 1 of tensor 0 -> 1": [(2, 1), (3,)],
         "dim 0 of tensor 1 -> 1": [(2, 3), (1,)],
     }
+    assert [*found][-5:] == [
+        "memory noncontiguous", "memory transposed", "memory offset", "memory expanded",
+        "memory lazily conjugated and negated",
+    ]  # fmt: skip
     assert [recipe.memory for recipe in found["memory noncontiguous"].sample.tensors()] == ["noncontiguous"] * 2
     assert [recipe.memory for recipe in found["memory transposed"].sample.tensors()] == ["transposed", "contiguous"]
 
@@ -93,8 +97,83 @@ def test_keywords_of_the_sample_and_defaults_of_the_signature(sample_of):
         "flag = false": {"flag": False, "beta": 2.0, "dim": 0},
         "beta = 1.0": {"flag": True, "beta": 1.0, "dim": 0},
         "beta = 6.0": {"flag": True, "beta": 6.0, "dim": 0},
+        "dim = 1": {"flag": True, "beta": 2.0, "dim": 1},
+        "dim = -1": {"flag": True, "beta": 2.0, "dim": -1},
         "other = true": {"flag": True, "beta": 2.0, "dim": 0, "other": True},
     }
+
+
+def test_keywords_have_the_values_that_others_pass(sample_of):
+    sample = sample_of("{ args = [{ shape = [2] }], kwargs = { how = 'sum' }, vary = ['keyword'] }")
+    found = {one.what: one.sample.kwargs for one in derived(sample, {}, False, {"how": ["sum", "mean"], "p": [2]})}
+    assert found == {'how = "mean"': {"how": "mean"}, "p = 2": {"how": "sum", "p": 2}}
+
+
+def test_numbers_vary_where_nothing_is_said_of_them(sample_of):
+    sample = sample_of("{ args = [{ shape = [2] }, { shape = [3], low = 0 }], vary = ['value'] }")
+    found = varied(sample)
+    assert [*found] == [f"tensor 0 = {number:g}" for number in FEW_NUMBERS]
+    assert found["tensor 0 = 30"].sample.toml() == (
+        "{ args = [{ shape = [2], mean = 30.0, std = 0.0 }, { shape = [3], low = 0.0 }] }"
+    )
+    assert len(varied(sample, thorough=True)) > len(found)
+
+
+def test_whole_numbers_are_those_that_are_written(sample_of):
+    sample = sample_of(
+        "{ args = [{ shape = [4] }, { values = [0, 3, 1], dtype = 'int64' }, { values = 2, dtype = 'int64' }], "
+        "vary = ['integer'] }"
+    )
+    assert {what: one.sample.tensors()[1].values for what, one in varied(sample).items()} == {
+        "tensor 1 = 0": (0, 0, 0),
+        "tensor 1 = 3": (3, 3, 3),
+        "tensor 1 reversed": (1, 3, 0),
+    }
+
+
+def test_masks_are_full_empty_and_without_a_row(sample_of):
+    sample = sample_of("{ args = [{ shape = [2, 2], dtype = 'bool' }], vary = ['mask'] }")
+    found = varied(sample)
+    assert {what: one.sample.tensors()[0].values for what, one in found.items()} == {
+        "tensor 0 = true": ((True, True), (True, True)),
+        "tensor 0 = false": ((False, False), (False, False)),
+        "tensor 0 = true, but for a row": ((False, False), (True, True)),
+    }
+    assert "shape" not in found["tensor 0 = true"].sample.toml()
+
+
+def test_sizes_are_empty_and_a_place_alone_where_all_are_refused(sample_of):
+    sample = sample_of("{ args = [{ shape = [4, 3] }, { shape = [3] }], vary = ['empty'] }")
+    found = varied(sample)
+    assert {what: shapes(one) for what, one in found.items()} == {
+        "size 3 -> 0": [(4, 0), (0,)],
+        "size 4 -> 0": [(0, 3), (3,)],
+    }
+    assert [(one.what, shapes(one)) for one in found["size 3 -> 0"].apart()] == [
+        ("size 3 -> 0 in dim 1 of tensor 0", [(4, 0), (3,)]),
+        ("size 3 -> 0 in dim 0 of tensor 1", [(4, 3), (0,)]),
+    ]
+    assert all(one.sample.name.startswith("0~size 3 -> 0 in") for one in found["size 3 -> 0"].apart())
+    assert not [*found["size 4 -> 0"].apart()]
+
+
+def test_a_size_beyond_all_that_are_tried_gets_smaller_too(sample_of):
+    found = varied(sample_of("{ args = [{ shape = [30000] }], large = true, vary = ['size'] }"))
+    assert {"size 30000 -> 29999", "size 30000 -> 15000", "size 30000 -> 1"} <= set(found)
+
+
+def test_values_become_simple_and_go_where_they_do_not_matter(sample_of):
+    sample = sample_of("{ args = [{ shape = [2] }, { shape = [2] }] }")
+    one = varied(sample)["tensor 0 = 30"]
+
+    def look(other):
+        return "backward" if (other.tensors()[0].mean or 0) > 10 else "hold"
+
+    found, words = smallest(one, sample, look, "backward")
+    assert found.toml() == "{ args = [{ shape = [1], mean = 11.0, std = 0.0 }, { shape = [1] }] }"
+    assert words == ["10 holds where 11 fails"]
+    found, _ = smallest(one, sample, lambda other: "backward", "backward")
+    assert found.toml() == "{ args = [{ shape = [1] }, { shape = [1] }] }"
 
 
 def test_tensors_inside_lists_tuples_mappings_and_calls_vary_too(sample_of):

@@ -1,128 +1,228 @@
-"""Derivatives hold at samples that are derived from the written ones: see samples/derive.py.
+"""Derivatives hold at samples that are derived from the written ones: see samples/derive/.
 
-Each gets a look: both modes along one random direction on each side, by ordinary calls. What a look objects to is made
-as small as it stays wrong, and then judged like a written sample. A look says nothing where the operator refuses the
-sample, as a user would find out, or where differences say nothing: at kinks, for random functions, for numbers that are
-too large to be told apart.
+Each gets a look: both modes along one random direction on each side, by ordinary calls; one of them also the
+gradients for cotangents that lie in memory in other ways. What a look objects to is made as small as it stays wrong,
+and then judged like a written sample. A look says nothing where the operator refuses the sample, as a user would find
+out, or where differences say nothing: at kinks, for random functions, for numbers that are too large to be told apart.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import replace
-from functools import partial
-from typing import Any, Literal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from time import perf_counter
+from typing import Any, Literal, get_args, get_origin
 
 import torch
+from torch import Tensor
 
 from opcheck.checks.arguments import parameters, schema_of
 from opcheck.checks.base import Context, Subject
 from opcheck.checks.jacobian.compare import compared as jacobian
 from opcheck.checks.judging import PerSample, per_sample
-from opcheck.checks.verdict import HOLDS, Verdict, fails, out_of_reach
+from opcheck.checks.verdict import HOLDS, Verdict, fails, one_line, out_of_reach
 from opcheck.derivatives import NO_REFUSAL, TooLarge
 from opcheck.derivatives.autodiff import Mode, Primal
 from opcheck.derivatives.compare import Comparison
-from opcheck.derivatives.coordinates import same
+from opcheck.derivatives.coordinates import same, tensors_of
+from opcheck.derivatives.cotangents import probe
 from opcheck.derivatives.differences import looped
 from opcheck.derivatives.point import Point
 from opcheck.samples.cache import Cache
-from opcheck.samples.derive import LARGEST, Derived, derived, smallest
+from opcheck.samples.derive import Derived, derived, room_of, smallest
+from opcheck.samples.layouts import in_memory
 from opcheck.spec.library import Sample
+from opcheck.spec.render import render
+from opcheck.spec.values import NoneValue
 
-Answer = Literal["hold", "refused", "too large", "untold", "backward", "forward_ad"]
-"""What a look says. The last two are checks whose claims do not hold; of those in the middle it knows nothing."""
-WRONG: tuple[Answer, ...] = ("backward", "forward_ad")
+Answer = Literal[
+    "hold", "refused", "too large", "slow", "untold", "refused in backward", "cotangent", "backward", "forward_ad"
+]
+"""What a look says. The last two are checks whose claims do not hold, the one before them says that a gradient depends
+on the memory of the cotangent; of those in the middle it knows nothing."""
+WRONG: tuple[Answer, ...] = ("cotangent", "backward", "forward_ad")
 HUGE = 1e6
 """The largest output at which differences are told apart from rounding: infinity and NaN are not."""
+SLOW = 0.25
+"""The most seconds of a call for a look to go on."""
 MODES: dict[Answer, Mode] = {"backward": "reverse", "forward_ad": "forward"}
+COTANGENTS = ("noncontiguous", "transposed", "expanded", "offset", "channels_last")
+"""How cotangents lie in memory, beside plain ones."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """What one direction on each side says about the derivatives at a sample."""
+
+    answer: Answer
+    note: str = ""
+    """What is worth to be known, though it is no failure."""
 
 
 def judge(subject: Subject) -> Verdict:
     """Look at each derived sample. The first one that fails is made smaller, and judged."""
-    context, counts = subject.context, Counter[str]()
-    for one in derived(subject.sample, _defaults(context), context.is_thorough):
-        answer = look(context, one.sample)
+    counts, notes = Counter[str](), []
+    for one, said in _looks(subject):
+        answer = said.answer
         if answer in WRONG:
-            verdict = _judged(context, subject.sample, one, answer)
+            verdict = _judged(subject.context, subject.sample, one, said)
             if verdict is not None:
                 return verdict
             answer = "untold"
         counts[answer] += 1
+        notes += [f"{one.what}: {said.note}"] if said.note else []
     if not counts["hold"]:
         return out_of_reach("no derived sample tells anything: " + (_listed(counts) or "nothing can be varied"))
-    return replace(HOLDS, fields={"derived": dict(counts)})
+    return replace(HOLDS, fields={"derived": dict(counts), **({"notes": notes} if notes else {})})
 
 
 def _listed(counts: Counter[str]) -> str:
     return ", ".join(f"{count} {answer}" for answer, count in counts.items())
 
 
-def look(context: Context, sample: Sample) -> Answer:
-    """Return what one direction on each side says about the derivatives at a sample."""
+def _looks(subject: Subject) -> Iterator[tuple[Derived, Look]]:
+    """Yield each derived sample, with what a look says.
+
+    What is refused is replaced by what changes one by one. What is written is looked at anyway. The first sample at
+    which memory makes a difference is looked at with cotangents that lie there in all ways.
+    """
+    context, sample = subject.context, subject.sample
+    written = context.memo.once("written", lambda: {one.toml() for one in context.case.operator.samples})
+    memories: Sequence[str] = COTANGENTS
+    for one in derived(sample, _defaults(context), context.is_thorough, _choices(context)):
+        if one.sample.toml() in written:
+            continue
+        own = memories if _has_strides(one.sample) else ()
+        said = look(context, one.sample, own)
+        memories = () if own and said.answer == "hold" else memories
+        yield one, said
+        for other in one.apart() if said.answer == "refused" else ():
+            yield other, look(context, other.sample)
+
+
+def _has_strides(sample: Sample) -> bool:
+    """Tell whether the largest tensor has two dims, if it has any, with more than one element."""
+    sizes = max(sample.tensors(), key=lambda recipe: recipe.numel).sizes
+    return sum(size > 1 for size in sizes) >= min(2, len(sizes))
+
+
+def look(context: Context, sample: Sample, memories: Sequence[str] = ()) -> Look:
+    """Return what one direction on each side says about the derivatives at a sample.
+
+    memories: how cotangents lie in memory, beside plain ones.
+    """
+    began = perf_counter()
     try:
         inputs = context.realize(sample)
         function = context.function(sample, inputs)
         with torch.enable_grad():
             outputs = function(*inputs.leaves)
     except TooLarge:
-        return "too large"
+        return Look("too large")
     except NO_REFUSAL:
         raise
     except Exception:
-        return "refused"
+        return Look("refused")
+    if perf_counter() - began > SLOW:
+        return Look("slow")
     chosen = tuple(index for index, output in enumerate(outputs) if output.requires_grad and output.numel())
     tested = tuple(outputs[index] for index in chosen)
-    if sum(output.numel() for output in outputs) > LARGEST:
-        return "too large"
+    if sum(output.numel() for output in outputs) > room_of(sample):
+        return Look("too large")
     if not tested or not all(bool((output.abs() <= HUGE).all()) for output in tested):
-        return "untold"
+        return Look("untold")
     point = Point(Primal(function, chosen), inputs.leaves, outputs=tested)
-    along = point.along_one
     try:
-        return _compared(context, along)
+        return _compared(context, point, memories)
     except NO_REFUSAL:
         raise
-    except Exception:
-        return "untold"  # a derivative refuses what forward accepts
+    except Exception as error:
+        return Look("refused in backward", f"refused in backward: {one_line(error)}")
 
 
-def _compared(context: Context, along: Point) -> Answer:
+def _compared(context: Context, point: Point, memories: Sequence[str]) -> Look:
     numbers = context.numbers
     assert numbers is not None
     for check, mode in MODES.items() if context.case.claims.supports.forward_ad else [*MODES.items()][:1]:
+        along = point.along_one
         comparison = Comparison.of(along, mode, numbers, looped=True)
         if not comparison.holds_closely:
             # Differences of a random function never settle. Of one that reads what is between elements in memory they
             # do, but its values at copies are others.
             (again,) = looped(along.function, along.leaves, [along.coordinates], 1)
             of_numbers = same(again, along.value, 1e-6, 1e-6)
-            return check if of_numbers and comparison.is_settled else "untold"
-    return "hold"
+            if of_numbers and comparison.is_settled:
+                return Look(check)
+            is_nan = bool(comparison.analytical.isnan().any()) and bool(comparison.numerical.values.isfinite().all())
+            return Look("untold", f"{check} is nan at a kink" if is_nan else "")
+    bad = next((memory for memory in memories if not _is_free_of(point, memory)), None)
+    return Look("hold") if bad is None else Look("cotangent", bad)
 
 
-def _judged(context: Context, written: Sample, one: Derived, check: Answer) -> Verdict | None:
+def _is_free_of(point: Point, memory: str) -> bool:
+    """Tell whether the gradient is the same for a cotangent that lies in memory in some way; or if it is random."""
+    outputs = point.graph()
+    laid = tuple(_laid(v, memory) for v in tensors_of(probe(point.size[0]), outputs))
+    plain = tuple(v.clone(memory_format=torch.contiguous_format) for v in laid)
+    one, other, again = (point.pulled(outputs, own) for own in (plain, laid, plain))
+    return same(one, other, 1e-6, 1e-6) or not same(one, again, 1e-6, 1e-6)
+
+
+def _laid(v: Tensor, memory: str) -> Tensor:
+    if memory != "expanded":
+        return in_memory(v, memory)
+    dim = next((dim for dim, size in enumerate(v.shape) if size > 1), None)  # along which numbers are equal
+    return v if dim is None else v.narrow(dim, 0, 1).expand(v.shape)
+
+
+def _judged(context: Context, written: Sample, one: Derived, said: Look) -> Verdict | None:
     """Return what the check says at the smallest sample that is wrong; None if it does not object after all."""
-    sample, words = smallest(one, written, partial(look, context), check)
+    answer, memories = said.answer, [said.note] if said.answer == "cotangent" else []
+    sample, words = smallest(one, written, lambda other: look(context, other, memories).answer, answer)
     for candidate in (sample, one.sample):  # which have one name, so that they cannot share a cache
-        verdict = PerSample(jacobian).verdict(replace(context.under(check), cache=Cache()), candidate)
+        shown = [
+            *([f"{', '.join(words)}"] if words and candidate is sample else []),
+            f"add this sample: {candidate.toml()}",
+        ]
+        if memories:
+            title = f"derived: {one.what}: the gradient depends on the memory of the cotangent"
+            why = f"a cotangent that is {said.note} gives another one than the same numbers in plain memory"
+            return fails(title, "\n".join([*shown, why]))
+        verdict = PerSample(jacobian).verdict(replace(context.under(answer), cache=Cache()), candidate)
         if verdict.is_failure:
-            title = verdict.title.removeprefix(f"{check}: ")
-            shown = [
-                *([f"in sizes, {', '.join(words)}"] if words and candidate is sample else []),
-                f"add this sample: {candidate.toml()}",
-                f"realized: {verdict.realized}",
-            ]
-            title = f"derived: {one.what}: {check}: {title}"
-            return fails(title, "\n".join([*shown, verdict.detail]), **verdict.fields)
+            title = f"derived: {one.what}: {answer}: {verdict.title.removeprefix(f'{answer}: ')}"
+            shown += [f"realized: {verdict.realized}", verdict.detail]
+            return fails(title, "\n".join(shown), **verdict.fields)
     return None
 
 
 def _defaults(context: Context) -> dict[str, Any]:
     """Return the keywords of the operator with their defaults, as far as a signature or a schema tells."""
     return context.memo.once("defaults", lambda: dict(keywords(context.operator, context.case.variant.path)))
+
+
+def _choices(context: Context) -> Mapping[str, Sequence[Any]]:
+    """Return further values of keywords: those of the annotations, and those of all samples of the operator."""
+    return context.memo.once("choices", lambda: choices(context.operator, context.case.operator.samples))
+
+
+def choices(operator: Callable[..., Any], samples: Sequence[Sample]) -> dict[str, list[Any]]:
+    """Return the values of keywords that an annotation lists (`Literal`), or that any of some samples passes."""
+    listed: dict[str, dict[str, Any]] = {}
+    try:
+        annotated = inspect.signature(operator, eval_str=True).parameters.values()
+    except Exception:  # no signature, or annotations that cannot be evaluated
+        annotated = {}.values()
+    for parameter in annotated:
+        if get_origin(parameter.annotation) is Literal and parameter.kind not in KEYWORDLESS:
+            listed[parameter.name] = {render(value): value for value in get_args(parameter.annotation)}
+    for sample in samples:
+        for name, value in sample.kwargs.items():
+            if isinstance(value, (bool, int, float, str, NoneValue)):
+                listed.setdefault(name, {})[render(value)] = value
+    return {name: [*values.values()] for name, values in listed.items()}
 
 
 def keywords(operator: Callable[..., Any], path: str) -> Iterator[tuple[str, Any]]:

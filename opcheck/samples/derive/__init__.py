@@ -1,0 +1,97 @@
+"""Derives further samples from a written one: other sizes, ranks, values, keywords and layouts of memory.
+
+A size that occurs in a sample is one symbol, wherever it occurs. One respect is varied at a time. What a spec states is
+the author's word: explicit values, bounds and structures stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
+from random import Random
+from typing import Any
+
+from opcheck.samples.derive.change import Derived, Scope
+from opcheck.samples.derive.keywords import by_keyword
+from opcheck.samples.derive.layouts import by_layout
+from opcheck.samples.derive.shrink import smallest
+from opcheck.samples.derive.sizes import TOGETHER, by_broadcast, by_emptiness, by_rank, by_size
+from opcheck.samples.derive.values import by_integer, by_mask, by_value
+from opcheck.spec.claims import Way
+from opcheck.spec.library import Sample
+
+__all__ = ["FEWER", "LARGEST", "SIZES", "Derived", "derived", "room_of", "smallest"]
+
+SIZES = (1, 2, 16, 17, 33, 64, 130, 520)
+"""On both sides of the blocks that kernels work in, and of the multiples that vector instructions take."""
+FEWER = (1, 17, 130)
+"""Those that are tried as a standard."""
+NUMBERS = (0.0, 1.0, -1.0, 10.0, 30.0, -30.0, 1e3, -1e3, 1e-30, 5e-310)
+"""What tensors are filled with: exact numbers, which are all ties, large, tiny and subnormal ones."""
+FEW_NUMBERS = (0.0, 30.0)
+"""Those that are tried as a standard."""
+LARGEST = 1 << 14
+"""The most elements of all tensors of a derived sample, if it is not the written one that is larger."""
+PAIRS = 200
+"""How many pairs of variations are tried where all of them would be too many."""
+
+WAYS: dict[Way, Callable[[Sample, Scope], Iterator[Derived]]] = {
+    "size": by_size,
+    "empty": by_emptiness,
+    "rank": by_rank,
+    "broadcast": by_broadcast,
+    "value": by_value,
+    "integer": by_integer,
+    "mask": by_mask,
+    "layout": by_layout,
+    "keyword": by_keyword,
+}
+
+
+def derived(
+    sample: Sample,
+    defaults: Mapping[str, Any],
+    thorough: bool = False,
+    choices: Mapping[str, Sequence[Any]] | None = None,
+) -> Iterator[Derived]:
+    """Yield the samples derived from a written one, the same ones each time, but for those that are too large.
+
+    defaults: the keywords that a call may have, with their defaults.
+    thorough: whether there are more sizes and values, and pairs of variations, drawn by the name of the sample.
+    choices: further values of keywords.
+    """
+    if not all(recipe.layout == "strided" for recipe in sample.tensors()):
+        return
+    sizes, numbers = (SIZES, NUMBERS) if thorough else (FEWER, FEW_NUMBERS)
+    scope = Scope(sizes, numbers, defaults, choices or {})
+    ones = list(_varied(sample, scope))
+    pairs = _paired(sample, ones, scope) if thorough and ones else ()
+    room = room_of(sample)
+    for one in chain(ones, pairs):
+        if _elements(one.sample) <= room:
+            yield one.called(sample.name)
+
+
+def room_of(sample: Sample) -> int:
+    """Return the most elements that a sample derived from it may have."""
+    return max(LARGEST, _elements(sample))
+
+
+def _elements(sample: Sample) -> int:
+    return sum(recipe.numel for recipe in sample.tensors())
+
+
+def _varied(sample: Sample, scope: Scope) -> Iterator[Derived]:
+    for way in sample.vary:
+        yield from WAYS[way](sample, scope)
+
+
+def _paired(sample: Sample, ones: Sequence[Derived], scope: Scope) -> Iterator[Derived]:
+    draw, together = Random(sample.name), replace(scope, sizes=TOGETHER)
+    for _ in range(PAIRS):
+        first = draw.choice(ones)
+        seconds = list(_varied(first.sample, together))
+        if seconds:
+            second = draw.choice(seconds)
+            yield Derived(f"{first.what}, {second.what}", second.sample)

@@ -1,0 +1,75 @@
+"""A sample that was derived from another one, and how its recipes and keywords are changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from opcheck.spec.library import Sample
+from opcheck.spec.recipe import Tensor
+from opcheck.spec.values import with_tensors
+
+
+@dataclass(frozen=True)
+class Derived:
+    """A sample that was derived from a written one."""
+
+    what: str
+    """What was varied, as in "size 3 -> 17"."""
+    sample: Sample
+    apart: Callable[[], Iterator[Derived]] = field(default=lambda: iter(()), repr=False, compare=False)
+    """What to try where the operator refuses it: what changes together changes one by one."""
+
+    def called(self, name: str) -> Derived:
+        """Return the same with a name of its own, after that of the written sample."""
+        return replace(
+            self,
+            sample=replace(self.sample, name=f"{name}~{self.what}"),
+            apart=lambda: (one.called(name) for one in self.apart()),
+        )
+
+
+@dataclass(frozen=True)
+class Scope:
+    """How far samples are varied."""
+
+    sizes: Sequence[int]
+    numbers: Sequence[float]
+    defaults: Mapping[str, Any]
+    """The keywords that a call may have, with their defaults."""
+    choices: Mapping[str, Sequence[Any]]
+    """Further values of keywords."""
+
+
+def changed(sample: Sample, change: Callable[[Tensor], Tensor]) -> Sample:
+    """Return a sample with a function applied to its recipes."""
+    args, kwargs = with_tensors(sample.args, change), with_tensors(sample.kwargs, change)
+    return replace(sample, args=args, kwargs=kwargs, grad_outputs=None)
+
+
+def updated(recipe: Tensor, **update: Any) -> Tensor:
+    """Return a recipe with some keys changed. None takes a key out."""
+    keys = {key: getattr(recipe, key) for key in recipe.model_fields_set} | update
+    return type(recipe).model_construct(**{key: value for key, value in keys.items() if value is not None})
+
+
+def with_one(sample: Sample, recipe: Tensor, **update: Any) -> Sample:
+    """Return a sample with one of its recipes updated. See `updated`."""
+    return changed(sample, lambda other: updated(other, **update) if other is recipe else other)
+
+
+def with_keyword(sample: Sample, name: str, value: Any) -> Sample:
+    """Return a sample with one keyword more, or of another value."""
+    return replace(sample, kwargs={**sample.kwargs, name: value})
+
+
+def has_indices(sample: Sample) -> bool:
+    """Tell whether there are whole numbers, which may be indices: then no size gets smaller."""
+    return any(is_integer(recipe) or recipe.shape is None for recipe in sample.tensors())
+
+
+def is_integer(recipe: Tensor) -> bool:
+    """Tell whether a recipe is about whole numbers, whatever the dtype of the case."""
+    name = recipe.dtype
+    return name is not None and (name == "integer" or name.startswith(("int", "uint")))

@@ -1,0 +1,74 @@
+"""Makes a derived sample that is wrong as small as it stays wrong: sizes, then values, then keywords."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from opcheck.samples.derive.change import Derived, has_indices, with_one
+from opcheck.samples.derive.sizes import resized, symbols
+from opcheck.spec.library import Sample
+
+SIMPLE = (0, 1, 2, 3, 5, 10, 11, 20, 30, 100)
+"""Numbers that are tried in place of larger ones."""
+
+Look = Callable[[Sample], str]
+"""Says what a sample is like: the name of what is wrong, "hold", or something else."""
+
+
+def smallest(one: Derived, written: Sample, look: Look, wrong: str) -> tuple[Sample, list[str]]:
+    """Return a derived sample as small as it stays wrong, and what is known of its sizes and values, in words.
+
+    Each size in turn is the smallest one that is wrong, then each value the simplest, and then keywords go that are not
+    needed.
+    """
+    sample, words = _smaller(one.sample, written, look, wrong)
+    sample, more = _simpler(sample, look, wrong)
+    for name in sample.kwargs:
+        fewer = replace(sample, kwargs={key: value for key, value in sample.kwargs.items() if key != name})
+        if look(fewer) == wrong:
+            sample = fewer
+    return sample, words + more
+
+
+def _smaller(sample: Sample, written: Sample, look: Look, wrong: str) -> tuple[Sample, list[str]]:
+    words = []
+    for symbol in sorted(symbols(sample), reverse=True):
+        least = max((size for size in symbols(written) if size <= symbol), default=1) if has_indices(sample) else 1
+        last = ""
+        for size in range(least, symbol + 1):
+            smaller = resized(sample, {symbol: size})
+            said = look(smaller) if size < symbol else wrong
+            if said == wrong:
+                sample = smaller
+                words += [f"{size - 1} holds where {size} fails"] if last == "hold" and size > 2 else []
+                break
+            last = said
+    return sample, words
+
+
+def _simpler(sample: Sample, look: Look, wrong: str) -> tuple[Sample, list[str]]:
+    """Return the sample with random values for those that do not matter, and simple ones for those that do."""
+    words = []
+    for number in range(len(sample.tensors())):
+        recipe = sample.tensors()[number]
+        if recipe.std != 0:
+            continue
+        last = ""
+        for simpler in (with_one(sample, recipe, mean=None, std=None), *_filled(sample, number)):
+            said = look(simpler)
+            own, before = simpler.tensors()[number].mean, last
+            if said == wrong:
+                sample = simpler
+                words += [f"{before} holds where {own:g} fails"] if own is not None and before else []
+                break
+            last = f"{own:g}" if said == "hold" and own is not None else ""
+    return sample, words
+
+
+def _filled(sample: Sample, number: int) -> Iterator[Sample]:
+    recipe = sample.tensors()[number]
+    value = recipe.mean or 0.0
+    for simple in SIMPLE:
+        if simple < abs(value):
+            yield with_one(sample, recipe, mean=float(simple if value > 0 else -simple))

@@ -1,0 +1,88 @@
+"""Varies sizes: each size that occurs in a sample, empty tensors, ranks, and dims that are broadcast."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from opcheck.samples.derive.change import Derived, Scope, changed, has_indices, updated, with_one
+from opcheck.spec.library import Sample
+from opcheck.spec.recipe import Tensor
+
+TOGETHER = (17, 33)
+"""Where all sizes of a sample change at once, the first of them; the others are larger by one each."""
+
+
+def symbols(sample: Sample) -> set[int]:
+    """Return the sizes that are varied: those of tensors without explicit values, above 1."""
+    return {size for recipe in sample.tensors() if recipe.shape is not None for size in recipe.sizes} - {0, 1}
+
+
+def resized(sample: Sample, sizes: Mapping[int, int]) -> Sample:
+    """Return a sample with each size that is a key replaced, wherever it occurs. Explicit values stay."""
+    return _shaped(sample, lambda own: tuple(sizes.get(size, size) for size in own))
+
+
+def _shaped(sample: Sample, change: Callable[[tuple[int, ...]], tuple[int, ...]]) -> Sample:
+    def shaped(recipe: Tensor) -> Tensor:
+        return recipe if recipe.shape is None else updated(recipe, shape=change(recipe.shape))
+
+    return changed(sample, shaped)
+
+
+def by_size(sample: Sample, scope: Scope) -> Iterator[Derived]:
+    """Yield each size changed alone, then all of them changed to different odd ones.
+
+    A size that is larger than all that are tried is also one smaller, and half as large.
+    """
+    own, grows = sorted(symbols(sample)), has_indices(sample)
+    for symbol in own:
+        further = (symbol - 1, symbol // 2) if symbol > max(scope.sizes) else ()
+        for size in (*scope.sizes, *further):
+            if size > symbol or (size < symbol and not grows):
+                yield _changed_size(sample, symbol, size)
+    for first in TOGETHER if len(own) > 1 else ():
+        together = {symbol: max(first, symbol * grows) + index for index, symbol in enumerate(own)}
+        yield Derived(f"sizes {', '.join(f'{a} -> {b}' for a, b in together.items())}", resized(sample, together))
+
+
+def _changed_size(sample: Sample, symbol: int, size: int) -> Derived:
+    what = f"size {symbol} -> {size}"
+    return Derived(what, resized(sample, {symbol: size}), lambda: _one_by_one(sample, symbol, size, what))
+
+
+def _one_by_one(sample: Sample, symbol: int, size: int, what: str) -> Iterator[Derived]:
+    """Yield the change of a size at each of its places alone, if there are several."""
+    places = [
+        (number, recipe, dim)
+        for number, recipe in enumerate(sample.tensors())
+        if recipe.shape is not None
+        for dim, own in enumerate(recipe.shape)
+        if own == symbol
+    ]
+    for number, recipe, dim in places if len(places) > 1 else ():
+        shape = (*recipe.sizes[:dim], size, *recipe.sizes[dim + 1 :])
+        yield Derived(f"{what} in dim {dim} of tensor {number}", with_one(sample, recipe, shape=shape))
+
+
+def by_emptiness(sample: Sample, scope: Scope) -> Iterator[Derived]:
+    """Yield each size changed to 0."""
+    for symbol in sorted(symbols(sample)) if not has_indices(sample) else ():
+        yield _changed_size(sample, symbol, 0)
+
+
+def by_rank(sample: Sample, scope: Scope) -> Iterator[Derived]:
+    """Yield a leading dim more, of one element and of two; rank 0."""
+    for size in (1, 2):
+        yield Derived(f"a leading dim of {size}", _shaped(sample, lambda own, n=size: (n, *own)))  # type: ignore[misc]
+    if any(recipe.shape and len(recipe.shape) == 1 for recipe in sample.tensors()):
+        yield Derived("rank 0", _shaped(sample, lambda own: own[1:]))
+
+
+def by_broadcast(sample: Sample, scope: Scope) -> Iterator[Derived]:
+    """Yield each dim of each of several tensors reduced to one element."""
+    recipes = [recipe for recipe in sample.tensors() if recipe.shape is not None]
+    for number, recipe in enumerate(recipes if len(recipes) > 1 else ()):
+        for dim, size in enumerate(recipe.sizes):
+            if size > 1:
+                shape = (*recipe.sizes[:dim], 1, *recipe.sizes[dim + 1 :])
+                yield Derived(f"dim {dim} of tensor {number} -> 1", with_one(sample, recipe, shape=shape))
