@@ -85,6 +85,8 @@ def _measured(
     except Unresolved as error:
         raise RequestError([str(error)]) from None
     proofs = list(_shown(prove(measured, options.prove, session), "mutants", options.prove)) if options.prove else []
+    if options.prove and not proofs:
+        raise RequestError(["no mutant can be run: each operator is a module, or does not pass as it is"])
     reached = score(measured)
     if options.json:
         print(json.dumps(_record(measured, proofs, derive), indent=1))

@@ -198,4 +198,5 @@ def keyword(name: str, default: Any) -> Change:
 def _other_than(default: Any) -> tuple[Any, ...]:
     if isinstance(default, bool):
         return (not default,)
-    return (default + 1, default - 1) if isinstance(default, (int, float)) else ()
+    # One more, not one less: some kernels divide by a stride or a number of groups of 0, and end the process.
+    return (default + 1,) if isinstance(default, (int, float)) else ()

@@ -52,6 +52,12 @@ def test_a_score_may_be_wanted(project):
     assert json.loads(standard.out)["score"] > json.loads(low.out)["score"]
 
 
+def test_a_proof_needs_an_operator_that_passes(project):
+    done = project.run("opcheck", "mutate", "specs/bad.toml", "--prove", "3")
+    assert done.code == 2
+    assert "no mutant can be run" in done.err
+
+
 def test_mistakes_are_answered_by_what_was_meant(project):
     wrong = project.run("opcheck", "mutate", "specs/good.toml", "--operator", "demo.doubel")
     assert (wrong.code, wrong.out) == (2, "")
