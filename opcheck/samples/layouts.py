@@ -40,11 +40,6 @@ def in_memory(dense: Tensor, memory: str) -> Tensor:
     return dense.contiguous()
 
 
-def behind_others(dense: Tensor) -> Tensor:
-    """Return the same values behind an element that is not theirs, in contiguous memory."""
-    return torch.cat((torch.zeros_like(dense).flatten()[:1], dense.flatten()))[1:].view(dense.shape)
-
-
 def noncontiguous(dense: Tensor) -> Tensor:
     """Return the same values with gaps in memory: every second element of a larger tensor."""
     return torch.stack((torch.zeros_like(dense), dense), dim=-1)[..., 1]
