@@ -80,7 +80,7 @@ SAMPLES = {
     "nn.functional.interpolate.nearest-exact": 'mode = "nearest-exact"',
     "nn.functional.interpolate.trilinear": 'mode = "trilinear"',
     "nn.functional.linear_cross_entropy.chunked": "LinearCrossEntropyOptions",
-    "nn.functional.linear_cross_entropy.chunked_none": 'LinearCrossEntropyOptions.*reduction = "none"',
+    "nn.functional.linear_cross_entropy.chunked_none": '(?=.*LinearCrossEntropyOptions).*reduction = "none"',
     "nn.functional.pad.circular": 'mode = "circular"',
     "nn.functional.pad.constant": "^(?!.*mode)|constant",
     "nn.functional.pad.reflect": 'mode = "reflect"',
@@ -103,7 +103,7 @@ SAMPLES = {
     "var.unbiased": r"\}, (0, )?(true|false)|unbiased",
     "var_mean.unbiased": r"\}, (0, )?(true|false)|unbiased",
     **{f"_segment_reduce.{by}": f"{by} = " for by in ("lengths", "offsets")},
-    **{f"polygamma.polygamma_n_{n}": rf"args = \[{n}," for n in range(5)},
+    **{f"polygamma.polygamma_n_{n}": rf"args = \[{n},|\}}, {n}\]" for n in range(5)},
     **{f"scatter_reduce.{how}": f'"{how}"' for how in ("amax", "amin", "mean", "prod", "sum")},
 }
 """What a sample must say, as a regular expression, to be one of an entry that has a variant."""
@@ -173,7 +173,7 @@ def covering(entry: Any, named: dict[str, list[Operator]]) -> list[Operator]:
     """Return the specs that cover an entry. Raises KeyError for a variant that the tables here do not know."""
     own = NAMES.get(entry.name)
     names = [own] if own else [f"torch.{entry.name}", f"torch.Tensor.{entry.name}"]
-    specs = [operator for name in names for operator in named.get(name, ())]
+    specs = list(dict.fromkeys(operator for name in names for operator in named.get(name, ())))
     if not entry.variant_test_name or entry.full_name in ANY_SAMPLE:
         return specs
     says = re.compile(SAMPLES[entry.full_name])
