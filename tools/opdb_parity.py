@@ -13,6 +13,7 @@ import sys
 import unittest
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -138,7 +139,7 @@ class Comparison(NamedTuple):
 
 def differentiable() -> list[Any]:
     """Return the entries of op_db that have a backward pass on the CPU."""
-    if "expecttest" not in sys.modules:  # torch's own tests need it, its database does not
+    if find_spec("expecttest") is None:  # torch's own tests need it, its database does not
         stub = ModuleType("expecttest")
         stub.TestCase = unittest.TestCase  # type: ignore[attr-defined]
         sys.modules["expecttest"] = stub
@@ -236,8 +237,8 @@ def compare(entry: Any, specs: Sequence[Operator]) -> Iterator[Comparison]:
 def parity(specs: str | Path = SPECS) -> dict[str, Any]:
     """Return what `--json` prints."""
     named, entries = by_name(opcheck.load(Path(specs).resolve())), differentiable()
-    covered = {entry.full_name: (entry, specs) for entry in entries if (specs := covering(entry, named))}
-    compared = [one for entry, specs in covered.values() for one in compare(entry, specs)]
+    covered = {entry.full_name: (entry, by) for entry in entries if (by := covering(entry, named))}
+    compared = [one for entry, by in covered.values() for one in compare(entry, by)]
     counts = Counter(one.verdict for one in compared)
     weaker = [
         {"entry": one.entry, "aspect": one.aspect, "lacks": sorted(one.theirs - one.ours), "where": one.where}
