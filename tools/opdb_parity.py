@@ -1,0 +1,274 @@
+"""What the shipped library covers of PyTorch's own operator database, op_db: `python tools/opdb_parity.py [--json]`.
+
+An entry is covered by a spec of its name, and one that differs from another by a keyword, only by a sample with that
+keyword. Claims are then compared, aspect by aspect: what op_db says of the CPU, and what the specs that cover it say.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+import unittest
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import torch
+
+import opcheck
+from opcheck.spec.dtypes import expand
+from opcheck.spec.library import Operator
+
+SPECS = Path(__file__).resolve().parent.parent / "specs"
+
+KNOWN = frozenset(expand(["all"]))
+"""The dtypes that claims are compared in: op_db also lists complex32 and those of eight bits."""
+
+NAMES = {
+    "T": "torch.Tensor.T",
+    "_batch_norm_with_update": "torch.ops.aten._batch_norm_with_update.default",
+    "_native_batch_norm_legit": "torch.ops.aten._native_batch_norm_legit.default",
+    "_segment_reduce": "torch.segment_reduce",
+    "_softmax_backward_data": "torch.ops.aten._softmax_backward_data.default",
+    "_unsafe_masked_index": "torch.ops.aten._unsafe_masked_index.default",
+    "_unsafe_masked_index_put_accumulate": "torch.ops.aten._unsafe_masked_index_put_accumulate.default",
+    "_upsample_bilinear2d_aa": "torch.ops.aten._upsample_bilinear2d_aa.default",
+    "mH": "torch.adjoint",
+    "max_pool2d_with_indices_backward": "torch.ops.aten.max_pool2d_with_indices_backward.default",
+    "native_dropout_backward": "torch.ops.aten.native_dropout_backward.default",
+    "slice": "torch.ops.aten.slice.Tensor",
+    "torch.ops.aten._safe_softmax.default": "torch.ops.aten._safe_softmax.default",
+}
+"""What an entry is called, where that is neither `torch.NAME` nor `torch.Tensor.NAME`."""
+
+SECOND_IS_A_TENSOR = r"^\{ args = \[\{[^}]*\}, \{ (shape|values)"
+SAMPLES = {
+    "as_strided.partial_views": 'memory = "noncontiguous"',
+    "div.floor_rounding": 'rounding_mode = "floor"',
+    "div.no_rounding_mode": "^(?!.*rounding_mode)",
+    "div.trunc_rounding": 'rounding_mode = "trunc"',
+    "index_reduce.amax": '"amax"',
+    "index_reduce.amin": '"amin"',
+    "index_reduce.mean": '"mean"',
+    "index_reduce.prod": '"prod"',
+    "linalg.norm.subgradients_at_zero": r"values = \[?\[?0",
+    "linalg.pinv.hermitian": "hermitian = true",
+    "linalg.pinv.singular": "low_rank",
+    "log_softmax.with_dtype": "dtype = { dtype",
+    "max.binary": SECOND_IS_A_TENSOR,
+    "max.reduction_no_dim": r"^\{ args = \[\{[^}]*\}\] \}$",
+    "max.reduction_with_dim": r"dim = |\}, -?\d",
+    "meshgrid.list_of_tensors": r"args = \[\[",
+    "meshgrid.variadic_tensors": r"args = \[\{",
+    "min.binary": SECOND_IS_A_TENSOR,
+    "min.reduction_no_dim": r"^\{ args = \[\{[^}]*\}\] \}$",
+    "min.reduction_with_dim": r"dim = |\}, -?\d",
+    "mvlgamma.mvlgamma_p_1": "p = 1|, 1]",
+    "mvlgamma.mvlgamma_p_3": "p = 3|, 3]",
+    "mvlgamma.mvlgamma_p_5": "p = 5|, 5]",
+    "nn.functional.feature_alpha_dropout.with_train": "training = true",
+    "nn.functional.feature_alpha_dropout.without_train": "^(?!.*training = true)",
+    "nn.functional.interpolate.area": 'mode = "area"',
+    "nn.functional.interpolate.bicubic": 'mode = "bicubic"',
+    "nn.functional.interpolate.bilinear": 'mode = "bilinear"',
+    "nn.functional.interpolate.linear": 'mode = "linear"',
+    "nn.functional.interpolate.nearest": 'mode = "nearest"',
+    "nn.functional.interpolate.nearest-exact": 'mode = "nearest-exact"',
+    "nn.functional.interpolate.trilinear": 'mode = "trilinear"',
+    "nn.functional.linear_cross_entropy.chunked": "LinearCrossEntropyOptions",
+    "nn.functional.linear_cross_entropy.chunked_none": '(?=.*LinearCrossEntropyOptions).*reduction = "none"',
+    "nn.functional.pad.circular": 'mode = "circular"',
+    "nn.functional.pad.constant": "^(?!.*mode)|constant",
+    "nn.functional.pad.reflect": 'mode = "reflect"',
+    "nn.functional.pad.replicate": 'mode = "replicate"',
+    "nn.functional.pad.replicate_negative": r'\[[^\[\]{}]*-\d[^\[\]{}]*\].*mode = "replicate"',
+    "nn.functional.softmin.with_dtype": "dtype = { dtype",
+    "norm.fro": '"fro"',
+    "norm.inf": r"\binf\b",
+    "norm.nuc": '"nuc"',
+    "normal.number_mean": r"args = \[-?\d",
+    "round.decimals_0": "decimals = 0",
+    "round.decimals_3": "decimals = 3",
+    "round.decimals_neg_3": "decimals = -3",
+    "softmax.with_dtype": "dtype = { dtype",
+    "sparse.mm.reduce": r'"(sum|mean|amax|amin)"',
+    "split.list_args": r"\}, \[",
+    "squeeze.multiple": "tuple",
+    "std.unbiased": r"\}, (0, )?(true|false)|unbiased",
+    "std_mean.unbiased": r"\}, (0, )?(true|false)|unbiased",
+    "var.unbiased": r"\}, (0, )?(true|false)|unbiased",
+    "var_mean.unbiased": r"\}, (0, )?(true|false)|unbiased",
+    **{f"_segment_reduce.{by}": f"{by} = " for by in ("lengths", "offsets")},
+    **{f"polygamma.polygamma_n_{n}": rf"args = \[{n},|\}}, {n}\]" for n in range(5)},
+    **{f"scatter_reduce.{how}": f'"{how}"' for how in ("amax", "amin", "mean", "prod", "sum")},
+}
+"""What a sample must say, as a regular expression, to be one of an entry that has a variant."""
+
+ANY_SAMPLE = frozenset({
+    "addmm.decomposed",  # the same function, written as mm and add
+    "linalg.lstsq.grad_oriented",
+    "nn.functional.max_unpool1d.grad",
+    "nn.functional.max_unpool2d.grad",
+    "nn.functional.max_unpool3d.grad",
+    "special.polygamma.special_polygamma_n_0",
+})  # fmt: skip
+"""Entries with a variant that is none of the operator, but of the samples that op_db draws."""
+
+
+class Comparison(NamedTuple):
+    """One aspect of one entry: what op_db claims and what the specs do."""
+
+    entry: str
+    aspect: str
+    theirs: frozenset[str]
+    ours: frozenset[str]
+    where: str
+
+    @property
+    def verdict(self) -> str:
+        """Whether the specs claim less than op_db, the same or more."""
+        if self.theirs - self.ours:
+            return "weaker"
+        return "stronger" if self.ours - self.theirs else "equal"
+
+
+def differentiable() -> list[Any]:
+    """Return the entries of op_db that have a backward pass on the CPU."""
+    if find_spec("expecttest") is None:  # torch's own tests need it, its database does not
+        stub = ModuleType("expecttest")
+        stub.TestCase = unittest.TestCase  # type: ignore[attr-defined]
+        sys.modules["expecttest"] = stub
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    return [entry for entry in op_db if entry.supports_autograd and entry.supported_backward_dtypes("cpu")]
+
+
+def tested(entry: Any, test: str) -> bool:
+    """Return whether PyTorch's gradient suites run a test of an entry, and expect it to pass: no claim otherwise."""
+    for one in entry.decorators:
+        if getattr(one, "cls_name", None) not in ("TestBwdGradients", "TestFwdGradients"):
+            continue
+        off = any(re.match("skip|expectedFailure", getattr(each, "__qualname__", "")) for each in one.decorators)
+        here = one.device_type in (None, "cpu") and (one.dtypes is None or torch.float64 in one.dtypes)
+        if off and here and one.test_name in (None, test):
+            return False
+    return True
+
+
+def by_name(operators: Iterable[Operator]) -> dict[str, list[Operator]]:
+    """Return the specs under all the names that they call their operator by."""
+    named = defaultdict(list)
+    for operator in operators:
+        ways = (variant.path for variant in operator.variants)
+        for name in dict.fromkeys([operator.spec.name, *operator.spec.aliases, *ways]):
+            named[name].append(operator)
+    return named
+
+
+def covering(entry: Any, named: dict[str, list[Operator]]) -> list[Operator]:
+    """Return the specs that cover an entry. Raises KeyError for a variant that the tables here do not know."""
+    own = NAMES.get(entry.name)
+    names = [own] if own else [f"torch.{entry.name}", f"torch.Tensor.{entry.name}"]
+    specs = list(dict.fromkeys(operator for name in names for operator in named.get(name, ())))
+    if not entry.variant_test_name or entry.full_name in ANY_SAMPLE:
+        return specs
+    says = re.compile(SAMPLES[entry.full_name])
+    return [operator for operator in specs if any(says.search(sample.toml()) for sample in operator.samples)]
+
+
+def compare(entry: Any, specs: Sequence[Operator]) -> Iterator[Comparison]:
+    """Yield what op_db and the specs that cover an entry claim about it."""
+
+    def named(dtypes: Iterable[torch.dtype]) -> frozenset[str]:
+        return frozenset(str(dtype).removeprefix("torch.") for dtype in dtypes) & KNOWN
+
+    def either(claims: Iterable[bool]) -> frozenset[str]:
+        return frozenset(["yes"] if any(claims) else [])
+
+    supports = [operator.spec.supports for operator in specs]
+    dtypes = [operator.spec.dtypes for operator in specs]
+    both = [each for each in supports if each.forward_ad and each.second_order]
+    aspects = {
+        "forward": (
+            named(entry.supported_dtypes("cpu")),
+            frozenset(name for each in dtypes for name in each.forward_names()),
+        ),
+        "backward": (
+            named(entry.supported_backward_dtypes("cpu")),
+            frozenset(
+                name
+                for each, claims in zip(dtypes, supports, strict=True)
+                if claims.backward is not False
+                for name in each.backward_names()
+            ),
+        ),
+        "forward_ad": (either([entry.supports_forward_ad]), either(each.forward_ad for each in supports)),
+        "second_order": (
+            either([entry.supports_gradgrad and tested(entry, "test_fn_gradgrad")]),
+            either(each.second_order for each in supports),
+        ),
+        "fwd_over_rev": (
+            either([entry.supports_fwgrad_bwgrad and tested(entry, "test_fn_fwgrad_bwgrad")]),
+            either(each.fwd_over_rev for each in both),
+        ),
+        "batched_grad": (
+            either([entry.check_batched_grad and tested(entry, "test_fn_grad")]),
+            either(each.batched_grad for each in supports),
+        ),
+        "batched_forward_grad": (
+            either([entry.check_batched_forward_grad]),
+            either(each.forward_ad and each.batched_forward_grad for each in supports),
+        ),
+        "inplace": (
+            either([entry.inplace_variant is not None and tested(entry, "test_inplace_grad")]),
+            either(variant.kind == "inplace" for operator in specs for variant in operator.variants),
+        ),
+    }
+    where = ", ".join(sorted({f"{Path(operator.document.file).name}:{operator.line}" for operator in specs}))
+    for aspect, (theirs, ours) in aspects.items():
+        yield Comparison(entry.full_name, aspect, theirs, ours, where)
+
+
+def parity(specs: str | Path = SPECS) -> dict[str, Any]:
+    """Return what `--json` prints."""
+    named, entries = by_name(opcheck.load(Path(specs).resolve())), differentiable()
+    covered = {entry.full_name: (entry, by) for entry in entries if (by := covering(entry, named))}
+    compared = [one for entry, by in covered.values() for one in compare(entry, by)]
+    counts = Counter(one.verdict for one in compared)
+    weaker = [
+        {"entry": one.entry, "aspect": one.aspect, "lacks": sorted(one.theirs - one.ours), "where": one.where}
+        for one in compared
+        if one.verdict == "weaker"
+    ]
+    missing = [entry.full_name for entry in entries if entry.full_name not in covered]
+    return {
+        "torch": torch.__version__,
+        "entries": {"covered": len(covered), "total": len(entries), "missing": missing},
+        "claims": {"equal": counts["equal"], "stronger": counts["stronger"], "weaker": weaker},
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", action="store_true", help="print all as JSON")
+    options = parser.parse_args(arguments)
+    result = parity()
+    if options.json:
+        print(json.dumps(result, indent=2))
+        return 0
+    entries, claims = result["entries"], result["claims"]
+    print(f"torch {result['torch']}: {entries['covered']} of {entries['total']} differentiable entries are covered")
+    print(*(f"  missing: {name}" for name in entries["missing"]), sep="\n")
+    print(f"claims: {len(claims['weaker'])} weaker, {claims['equal']} equal, {claims['stronger']} stronger")
+    for one in claims["weaker"]:
+        print(f"  weaker: {one['entry']} {one['aspect']}, lacks {', '.join(one['lacks'])} ({one['where']})")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
