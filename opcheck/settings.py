@@ -9,7 +9,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from opcheck.matrix import Matrix
-from opcheck.spec.claims import Derive, Jacobian
+from opcheck.spec.checks import Derive
+from opcheck.spec.claims import Jacobian
 from opcheck.spec.device import DeviceProfile, profiles
 from opcheck.spec.document import PROJECT, Document, read_bytes
 from opcheck.spec.explain import validated

@@ -14,6 +14,7 @@ from opcheck.cli.selecting import RequestError, add_paths, devices, loaded, sele
 from opcheck.pytest_plugin.options import OPTIONS, add_options, seed
 from opcheck.settings import Settings
 from opcheck.spec import Operator
+from opcheck.spec.checks import Derive
 from opcheck.spec.device import DeviceProfile
 from opcheck.text import printable
 
@@ -62,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
 def _measured(
     operators: Sequence[Operator],
     device: DeviceProfile,
-    derive: str,
+    derive: Derive,
     options: argparse.Namespace,
     settings: Settings,
 ) -> int:

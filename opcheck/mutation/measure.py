@@ -19,6 +19,7 @@ from opcheck.planning.selection import Selection
 from opcheck.running.session import RunSession
 from opcheck.samples.cache import Cache
 from opcheck.samples.derive import LARGEST, derived
+from opcheck.spec.checks import Derive
 from opcheck.spec.device import DeviceProfile
 from opcheck.spec.library import Library, Operator, Sample
 
@@ -87,7 +88,7 @@ def score(measured: Iterable[Measured]) -> float:
 
 
 def measure(
-    operator: Operator, device: DeviceProfile, session: RunSession, derive: str, of: Derivative = "gradient"
+    operator: Operator, device: DeviceProfile, session: RunSession, derive: Derive, of: Derivative = "gradient"
 ) -> Measured:
     """Return which conditions are met by the samples of an operator, those derived from them among them.
 

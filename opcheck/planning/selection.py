@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from opcheck.planning.kinds import check_kinds
-from opcheck.spec.checks import CheckKind
+from opcheck.spec.checks import CheckKind, Derive
 from opcheck.spec.dtypes import GROUPS, expand, known
 from opcheck.spec.library import Library, Operator
 from opcheck.spec.problems import listing, suggestion
@@ -24,8 +24,8 @@ class Selection:
     checks: tuple[str, ...] = ()
     dtypes: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
-    derive: str = "none"
-    """How many samples to derive: "none" leaves out checks of derived samples, unless they are named."""
+    derive: Derive = "none"
+    """How many samples to derive. It leaves out checks that are worth it for more only, unless they are named."""
 
     def takes_operator(self, operator: Operator) -> bool:
         """Tell whether cases of an operator are selected."""
@@ -34,7 +34,7 @@ class Selection:
 
     def takes(self, kind: CheckKind, dtype: str) -> bool:
         """Tell whether a check is selected in a dtype, for a selected operator."""
-        if not (kind.name in self.checks if self.checks else self.derive != "none" or not kind.derives):
+        if not (kind.name in self.checks if self.checks else kind.is_wanted(self.derive)):
             return False
         return not self.dtypes or dtype in expand(self.dtypes)
 

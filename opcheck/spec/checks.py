@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 DtypeRule = Literal["derivative", "coarse", "values", "every", "one"]
 """derivative: the most precise real and complex dtypes of backward; coarse: those of backward below double precision;
 values: those of forward, and int64; every: all dtypes that the spec makes a claim about; one: the first of `values`."""
+
+Derive = Literal["none", "standard", "thorough"]
+"""How many samples opcheck derives from each written one: thorough takes ten times as long, with dear checks."""
+EFFORTS: tuple[Derive, ...] = get_args(Derive)
 
 
 @dataclass(frozen=True)
@@ -44,8 +48,8 @@ class CheckKind:
     """Whether an operator whose spec disclaims it may be silently wrong: nothing has to raise."""
     beside_cpu: bool = False
     """Whether it compares a device with the CPU, and so makes no case on the CPU itself."""
-    derives: bool = False
-    """Whether it is about samples that opcheck derives, so that it runs only if the project, or somebody, wants any."""
+    least: Derive = "none"
+    """How much `derive` has to ask for, so that it runs without being named."""
     judge: Callable[[Any], Any] | None = None
     """The function that `opcheck.register_check` registered; None for other checks."""
 
@@ -72,6 +76,10 @@ class CheckKind:
     def runs_on(self, device: Any) -> bool:
         """Tell whether it makes cases on a device."""
         return not self.beside_cpu or device.device_string.partition(":")[0] != "cpu"
+
+    def is_wanted(self, derive: Derive) -> bool:
+        """Tell whether it runs without being named, where a project wants so many derived samples."""
+        return EFFORTS.index(derive) >= EFFORTS.index(self.least)
 
     @property
     def remedy(self) -> str:
@@ -120,7 +128,7 @@ BUILTIN = (
         rests_on=(*SOUND, "backward", "forward_ad"),
         every_variant=False,
         applies=lambda operator: operator.has_varied_samples,
-        derives=True,
+        least="standard",
     ),
     CheckKind(
         "batched_grad",
@@ -345,6 +353,16 @@ BUILTIN = (
         needs=("vmap",),
         rests_on=("device_consistency",),
         every_variant=False,
+    ),
+    CheckKind(
+        "compile",
+        "compiled by torch.compile, the operator gives the same values and gradients",
+        "opcheck.checks.behavior.compile:check",
+        feature="the same values and gradients under torch.compile",
+        may_be_wrong=True,
+        rests_on=(*BASIC, "context"),
+        every_variant=False,
+        least="thorough",
     ),
     CheckKind(
         "errors",

@@ -57,8 +57,6 @@ Jacobian = Literal["full", "projected", "auto"]
 Way = Literal["size", "empty", "rank", "broadcast", "value", "integer", "mask", "layout", "keyword"]
 """A respect in which opcheck varies samples by itself."""
 WAYS: tuple[Way, ...] = get_args(Way)
-Derive = Literal["none", "standard", "thorough"]
-"""How many samples opcheck derives from each written one: thorough takes ten times as long."""
 Order = Literal["rev_over_fwd", "fwd_over_fwd", "scalarized_second_order", "rev_over_rev_over_rev"]
 
 

@@ -2,6 +2,10 @@
 
 import pytest
 
+from opcheck.planning import Selection, load, plan
+from opcheck.settings import Settings
+from opcheck.spec.device import profiles
+
 ALONE = "supports = { forward_ad = false, batched_grad = false, vmap = false }"
 FUNCTION = "supports = { batched_forward_grad = false, vmap = false }"
 RANDOM = f"{ALONE}\nreseed = true"
@@ -10,7 +14,6 @@ TWO = "samples = [{ args = [{ shape = [2, 3] }, { shape = [2, 3] }] }]"
 
 WRONG = [
     # operator, check, keys, samples, what is said
-    ("unwritten_integers", "context", ALONE, "", "the values under deterministic mode"),
     ("cotangent_expanded_in_one_dim", "backward", FUNCTION, "", "depends on the memory of the cotangent"),
     ("cotangent_transposed", "linearity", FUNCTION, "", "in permuted memory"),
     ("cotangent_behind_others", "linearity", FUNCTION, "", "that lie behind others in memory"),
@@ -63,7 +66,7 @@ class TestKernels:
         assert outcome.outcome == "failed"
         assert words in outcome.reason
 
-    @pytest.mark.parametrize("name", ["unwritten_in_backward", "unwritten_in_forward"])
+    @pytest.mark.parametrize("name", ["unwritten_in_backward", "unwritten_in_forward", "unwritten_integers"])
     def test_memory_never_written_is_no_pass(self, verdict_of, name, dtype):
         """Memory is what it is: where two ordinary calls differ, that is what is said."""
         assert verdict_of(f"operators.kernels.{name}", "context", dtype, ALONE).outcome in ("failed", "blocked")
@@ -79,16 +82,16 @@ class TestKernels:
 
 THOROUGH = [
     ("shares_memory_among_threads", "of several threads at once"),
-    ("saves_more_every_other_time", "CheckpointError"),
+    ("saves_more_every_other_time", "heckpoint"),
 ]
 
 
 @pytest.mark.parametrize("dtype", ["float64", "complex128"])
 class TestThorough:
-    def verdict(self, outcomes, name, dtype, derive):
+    def verdict(self, outcomes, name, dtype, derive, check="context"):
         samples = "samples = [{ args = [{ shape = [2, 3], low = 0.5 }] }]"
         text = f'[[operator]]\nname = "operators.kernels.{name}"\n{samples}\n'
-        (outcome,) = outcomes(text, checks=("context",), dtypes=(dtype,), overrides={"derive": derive}).values()
+        (outcome,) = outcomes(text, checks=(check,), dtypes=(dtype,), overrides={"derive": derive}).values()
         return outcome
 
     @pytest.mark.parametrize(("name", "words"), THOROUGH)
@@ -101,3 +104,23 @@ class TestThorough:
     @pytest.mark.parametrize("name", ["right", "keeps_nothing_among_threads"])
     def test_a_right_one_passes(self, outcomes, name, dtype):
         assert self.verdict(outcomes, name, dtype, "thorough").outcome == "passed"
+
+    @pytest.mark.filterwarnings("ignore")  # of torch about its own compiler
+    def test_a_branch_for_compilers_alone_is_found(self, outcomes, dtype):
+        wrong = self.verdict(outcomes, "while_compiling", dtype, "thorough", "compile")
+        assert wrong.outcome == "failed"
+        assert "the values under torch.compile differ from those of an ordinary call" in wrong.reason
+        assert self.verdict(outcomes, "right", dtype, "thorough", "compile").outcome == "passed"
+
+
+def test_a_dear_check_runs_where_much_is_wanted_or_it_is_named(write):
+    path = write('[[operator]]\nname = "operators.kernels.right"\nsamples = [{ args = [{ shape = [2] }] }]\n')
+    library = load([path], Settings(modules=("operators",)))
+
+    def checks(**selection):
+        return {case.check for case in plan(library, [profiles()["cpu"]], Selection(**selection))}
+
+    assert "compile" not in checks()
+    assert "compile" not in checks(derive="standard")
+    assert "compile" in checks(derive="thorough")
+    assert checks(checks=("compile",)) == {"compile"}

@@ -84,6 +84,7 @@ class TestChecks:
             "buffers",
             "device_consistency",
             "derived",
+            "compile",
         }
         assert set(checks_of(planned(SIN))) == {name for name in check_kinds() if name not in conditional}
 

@@ -24,7 +24,7 @@ from opcheck.checks.jacobian.compare import compared as jacobian
 from opcheck.checks.judging import PerSample, per_sample
 from opcheck.checks.verdict import HOLDS, Verdict, fails, one_line, out_of_reach
 from opcheck.derivatives import NO_REFUSAL, TooLarge
-from opcheck.derivatives.autodiff import Mode, Primal
+from opcheck.derivatives.autodiff import Mode, Primal, vjp
 from opcheck.derivatives.compare import Comparison
 from opcheck.derivatives.coordinates import same, tensors_of
 from opcheck.derivatives.cotangents import probe
@@ -33,6 +33,7 @@ from opcheck.derivatives.point import Point
 from opcheck.samples.cache import Cache
 from opcheck.samples.derive import Derived, derived, room_of, smallest
 from opcheck.samples.layouts import in_memory
+from opcheck.samples.results import with_gradient
 from opcheck.spec.library import Sample
 from opcheck.spec.render import render
 from opcheck.spec.values import NoneValue
@@ -131,15 +132,23 @@ def look(context: Context, sample: Sample, memories: Sequence[str] = ()) -> Look
     tested = tuple(outputs[index] for index in chosen)
     if sum(output.numel() for output in outputs) > room_of(sample):
         return Look("too large")
-    if not tested or not all(bool((output.abs() <= HUGE).all()) for output in tested):
+    if not all(bool((output.abs() <= HUGE).all()) for output in tested):
         return Look("untold")
-    point = Point(Primal(function, chosen), inputs.leaves, outputs=tested)
     try:
-        return _compared(context, point, memories)
+        if not tested:
+            return _empty(inputs.leaves, outputs)
+        return _compared(context, Point(Primal(function, chosen), inputs.leaves, outputs=tested), memories)
     except NO_REFUSAL:
         raise
     except Exception as error:
         return Look("refused in backward", f"refused in backward: {one_line(error)}")
+
+
+def _empty(leaves: Sequence[Tensor], outputs: Sequence[Tensor]) -> Look:
+    """Run a backward pass of outputs without elements: it may raise, or give what is not zero."""
+    smooth = with_gradient(outputs)
+    gradients = vjp(smooth, leaves, [torch.ones_like(output) for output in smooth]) if smooth else ()
+    return Look("hold" if smooth and not any(bool(gradient.any()) for gradient in gradients) else "untold")
 
 
 def _compared(context: Context, point: Point, memories: Sequence[str]) -> Look:

@@ -64,7 +64,7 @@ def derived(
     if not all(recipe.layout == "strided" for recipe in sample.tensors()):
         return
     sizes, numbers = (SIZES, NUMBERS) if thorough else (FEWER, FEW_NUMBERS)
-    scope = Scope(sizes, numbers, defaults, choices or {})
+    scope = Scope(sizes, numbers, defaults, choices or {}, thorough)
     ones = list(_varied(sample, scope))
     pairs = _paired(sample, ones, scope) if thorough and ones else ()
     room = room_of(sample)

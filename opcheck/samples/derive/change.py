@@ -40,6 +40,7 @@ class Scope:
     """The keywords that a call may have, with their defaults."""
     choices: Mapping[str, Sequence[Any]]
     """Further values of keywords."""
+    is_thorough: bool = False
 
 
 def changed(sample: Sample, change: Callable[[Tensor], Tensor]) -> Sample:

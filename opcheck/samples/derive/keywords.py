@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 from opcheck.samples.derive.change import Derived, Scope, with_keyword
@@ -20,7 +21,8 @@ def by_keyword(sample: Sample, scope: Scope) -> Iterator[Derived]:
         if name in UNVARIED:
             continue
         value = own.get(name)
-        others = {render(other): other for other in (*_near(name, value), *scope.choices.get(name, ()))}
+        near = islice(_near(name, value), None if scope.is_thorough or _is_dim(name) else 1)
+        others = {render(other): other for other in (*near, *scope.choices.get(name, ()))}
         for text, other in others.items():
             if name not in own or text != _text(value):
                 yield Derived(f"{name} = {text}", with_keyword(sample, name, other))
@@ -31,11 +33,11 @@ def _text(value: Any) -> str:
 
 
 def _near(name: str, value: Any) -> Iterator[bool | float]:
-    """Yield a flag flipped; half and three times a number; the next whole numbers, and of a dim its negative."""
+    """Yield a flag flipped; three times a number, and half; the next whole numbers, and of a dim its negative."""
     if isinstance(value, bool):
         yield not value
     elif isinstance(value, float):
-        yield from (value / 2, value * 3) if value else (0.5, -0.5)
+        yield from (value * 3, value / 2) if value else (0.5, -0.5)
     elif isinstance(value, int):
         counts_from_the_end = _is_dim(name)
         yield value + 1

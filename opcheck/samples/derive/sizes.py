@@ -40,7 +40,7 @@ def by_size(sample: Sample, scope: Scope) -> Iterator[Derived]:
         for size in (*scope.sizes, *further):
             if size > symbol or (size < symbol and not grows):
                 yield _changed_size(sample, symbol, size)
-    for first in TOGETHER if len(own) > 1 else ():
+    for first in (TOGETHER if scope.is_thorough else TOGETHER[:1]) if len(own) > 1 else ():
         together = {symbol: max(first, symbol * grows) + index for index, symbol in enumerate(own)}
         yield Derived(f"sizes {', '.join(f'{a} -> {b}' for a, b in together.items())}", resized(sample, together))
 
