@@ -39,10 +39,14 @@ NASTY = (*NASTY_NUMBERS, *NASTY_STRINGS, *NASTY_TABLES, *NASTY_LINES, *"[]{}=,.\
 
 @cache
 def operators() -> tuple[str, ...]:
-    """Return specs of one operator each: those of the library, with the defaults of their files."""
+    """Return specs of one operator each: those of the library that need no template of their folder, with defaults."""
     found = []
-    for file in sorted((ROOT / "specs").rglob("*.toml")):
-        head, *entries = re.split(r"(?m)^(?=\[\[operator\]\])", file.read_text(encoding="utf-8"))
+    texts = {file: file.read_text(encoding="utf-8") for file in sorted((ROOT / "specs").rglob("*.toml"))}
+    with_templates = {file.parent for file, text in texts.items() if "[template]" in text}
+    for file, text in texts.items():
+        if file.parent in with_templates:
+            continue
+        head, *entries = re.split(r"(?m)^(?=\[\[operator\]\])", text)
         found += [head + entry for entry in entries]
     return tuple(found)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from opcheck.mutation import changes
 from opcheck.mutation.changes import Change
+from opcheck.spec.claims import Way
 from opcheck.spec.library import Sample
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ class Condition:
     """Tells whether a call meets it; with `checks`, whether a check could."""
     change: Change = changes.nothing
     """Makes samples of a written one that may meet it."""
+    way: Way = "size"
+    """The respect in which these differ. Samples that must not vary in it are not changed."""
     checks: tuple[str, ...] = ()
     """The checks each of which meets it by itself, where a sample alone does not."""
     dtype: str = ""
@@ -58,38 +61,38 @@ CONDITIONS = (
         lambda call: any(x.dim() > 0 and x.shape[-1] % 4 != 0 for x in call.inputs),
         changes.odd_last_dim,
     ),
-    Condition("rank 0", "for rank 0", lambda call: any(x.dim() == 0 for x in call.inputs), changes.rank_0),
-    Condition("rank above 3", "for a rank above 3", lambda call: any(x.dim() > 3 for x in call.inputs), changes.rank_4),
+    Condition("rank 0", "for rank 0", lambda call: any(x.dim() == 0 for x in call.inputs), changes.rank_0, way="rank"),
+    Condition("rank above 3", "for a rank above 3", lambda call: any(x.dim() > 3 for x in call.inputs), changes.rank_4, way="rank"),
     Condition(
         "a non-contiguous input",
         "for a non-contiguous input",
         lambda call: any(not x.is_contiguous() for x in call.inputs),
-        changes.with_gaps,
+        changes.with_gaps, way="layout",
     ),
-    Condition("a broadcast input", "for a broadcast input", lambda call: call.broadcasts, changes.broadcast),
+    Condition("a broadcast input", "for a broadcast input", lambda call: call.broadcasts, changes.broadcast, way="broadcast"),
     Condition(
         "an element that is 0",
         "where an element is exactly 0",
         lambda call: any(x.numel() > 0 and bool((x == 0).any()) for x in call.inputs),
-        changes.with_a_zero,
+        changes.with_a_zero, way="value",
     ),
     Condition(
         "an element beyond 10",
         "where an element exceeds 10 in magnitude",
         lambda call: any(x.numel() > 0 and bool((x.abs() > 10).any()) for x in call.inputs),
-        changes.beyond_10,
+        changes.beyond_10, way="value",
     ),
     Condition(
         "a repeated index",
         "for a repeated index",
         lambda call: call.repeats_an_index,
-        changes.repeated_index,
+        changes.repeated_index, way="integer",
     ),
     Condition(
         "an empty input",
         "for an empty input",
         lambda call: any(x.numel() == 0 for x in call.inputs),
-        changes.empty,
+        changes.empty, way="empty",
         of_nothing=True,
     ),
     Condition(
@@ -192,7 +195,7 @@ def _is_tensor(value: Any) -> bool:
 
 def _keyword(name: str, default: Any) -> Condition:
     words = f"for {name} other than its default"
-    return Condition(f"{name} set", words, lambda call: call.sets(name), changes.keyword(name, default))
+    return Condition(f"{name} set", words, lambda call: call.sets(name), changes.keyword(name, default), "keyword")
 
 
 def _two_of(keywords: list[Condition]) -> Condition:
@@ -204,4 +207,4 @@ def _two_of(keywords: list[Condition]) -> Condition:
             for once in (sample, *first.change(sample, others)):
                 yield from second.change(once, others)
 
-    return Condition("two keywords set", "for two keywords other than their defaults at once", holds, change)
+    return Condition("two keywords set", "for two keywords other than their defaults at once", holds, change, "keyword")

@@ -202,7 +202,8 @@ class Samples:
     def _killers_made_for(self, condition: Condition) -> Iterator[Sample]:
         own = list(self.own)
         others = tuple(sample for _, sample in own)
-        made = ((context, one) for context, sample in own for one in condition.change(sample, others))
+        varied = [(context, sample) for context, sample in own if condition.way in sample.vary]
+        made = ((context, one) for context, sample in varied for one in condition.change(sample, others))
         for number, (context, sample) in enumerate(islice(made, MOST_CHANGED)):
             one = replace(sample, name=f"{sample.name}~{condition.name}~{number}")  # no two share a cache
             call = called(context, one, self.signature)

@@ -196,7 +196,7 @@ BUILTIN = (
     ),
     CheckKind(
         "needs_input_grad",
-        "each input alone requiring grad, and all of them, give the same gradients; nothing else requires grad",
+        "each input alone requiring grad, all but one, and all, give the same gradients; nothing else requires grad",
         "opcheck.checks.behavior.needs_input_grad:check",
         needs=("backward",),
         rests_on=(*BASIC, "context"),
@@ -204,7 +204,7 @@ BUILTIN = (
     ),
     CheckKind(
         "linearity",
-        "derivatives are linear in cotangents and tangents, large, small, negative, lazily conjugated or negated",
+        "derivatives are linear in cotangents and tangents, large, small, negative, lazy, wherever they lie in memory",
         "opcheck.checks.behavior.linearity:check",
         needs=("backward",),
         feature="derivatives that are linear in cotangents and tangents",
@@ -214,7 +214,7 @@ BUILTIN = (
     ),
     CheckKind(
         "saved",
-        "a tensor changed in place between forward and backward makes backward raise, or does not matter",
+        "a tensor changed in place between forward and backward makes backward raise, or does not matter; none is kept",
         "opcheck.checks.behavior.saved:check",
         needs=("backward",),
         feature="what is kept for backward is guarded against changes in place",

@@ -237,7 +237,6 @@ class Laid(torch.autograd.Function):
         wrong = {
             "noncontiguous": v.dim() > 0 and v.stride(-1) == 2,
             "transposed": v.dim() > 1 and v.stride(0) == 1 < v.stride(-1),
-            "expanded": v.dim() > 1 and v.stride(0) == 0 and v.stride(-1) > 0,
             "offset": v.is_contiguous() and v.storage_offset() > 0,
         }
         return v * (1.5 if wrong.get(ctx.memory) else 1), None
@@ -249,10 +248,6 @@ def wrong_for_cotangents_with_an_offset(x):
 
 def wrong_for_transposed_cotangents(x):
     return Laid.apply(x, "transposed")
-
-
-def wrong_for_partly_expanded_cotangents(x):
-    return Laid.apply(x, "expanded")
 
 
 def right_for_all_cotangents(x):

@@ -283,6 +283,7 @@ class TestViews:
         "transposed": (1, 4, 2, 12),
         "channels_last": (12, 1, 6, 3),
         "expanded": (0, 4, 2, 1),
+        "offset": (12, 4, 2, 1),
     }
     SHAPE = "[2, 3, 2, 2]"
 

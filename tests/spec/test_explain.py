@@ -19,7 +19,7 @@ TENSOR_KEYS = (
 SUPPORTS_KEYS = (
     "one of backward, forward_ad, batched_grad, batched_forward_grad, second_order, fwd_over_rev, rev_over_fwd, "
     "fwd_over_fwd, third_order, inplace_backward, undefined_grad, out, masked, vmap, outputs, purity, "
-    "context, saved, aliasing"
+    "context, linearity, saved, aliasing, compile"
 )
 
 
