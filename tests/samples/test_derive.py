@@ -170,7 +170,7 @@ def test_values_become_simple_and_go_where_they_do_not_matter(sample_of):
 
     found, words = smallest(one, sample, look, "backward")
     assert found.toml() == "{ args = [{ shape = [1], mean = 11.0, std = 0.0 }, { shape = [1] }] }"
-    assert words == ["10 holds where 11 fails"]
+    assert words == ["the number 10 holds where 11 fails"]
     found, _ = smallest(one, sample, lambda other: "backward", "backward")
     assert found.toml() == "{ args = [{ shape = [1] }, { shape = [1] }] }"
 
@@ -212,7 +212,7 @@ def test_a_wrong_sample_becomes_as_small_as_it_stays_wrong(sample_of):
     found, words = smallest(one, sample, look, "backward")
     assert found.tensors()[0].sizes == (1, 21)
     assert found.kwargs == {"needed": True}
-    assert words == ["20 holds where 21 fails"]
+    assert words == ["a size of 20 holds where 21 fails"]
     _, words = smallest(one, sample, lambda other: look(other).replace("hold", "refused"), "backward")
     assert words == []  # whether smaller ones hold, nobody knows
 

@@ -41,7 +41,7 @@ def _smaller(sample: Sample, written: Sample, look: Look, wrong: str) -> tuple[S
             said = look(smaller) if size < symbol else wrong
             if said == wrong:
                 sample = smaller
-                words += [f"{size - 1} holds where {size} fails"] if last == "hold" and size > 2 else []
+                words += [f"a size of {size - 1} holds where {size} fails"] if last == "hold" and size > 2 else []
                 break
             last = said
     return sample, words
@@ -60,7 +60,7 @@ def _simpler(sample: Sample, look: Look, wrong: str) -> tuple[Sample, list[str]]
             own, before = simpler.tensors()[number].mean, last
             if said == wrong:
                 sample = simpler
-                words += [f"{before} holds where {own:g} fails"] if own is not None and before else []
+                words += [f"the number {before} holds where {own:g} fails"] if own is not None and before else []
                 break
             last = f"{own:g}" if said == "hold" and own is not None else ""
     return sample, words
