@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 SPEC = """
 # What the project is for.
 [defaults]
@@ -43,6 +45,7 @@ def test_survivors_are_said_written_and_gone(project):
     assert project.run("opcheck", "run", "specs/good.toml").code == 0
 
 
+@pytest.mark.nightly
 def test_a_score_may_be_wanted(project):
     project.write("specs/good.toml", SPEC)
     low = project.run("opcheck", "mutate", "specs/good.toml", "--fail-under", "0.99", "--json")
@@ -52,6 +55,7 @@ def test_a_score_may_be_wanted(project):
     assert json.loads(standard.out)["score"] > json.loads(low.out)["score"]
 
 
+@pytest.mark.nightly
 def test_a_proof_needs_an_operator_that_passes(project):
     done = project.run("opcheck", "mutate", "specs/bad.toml", "--prove", "3")
     assert done.code == 2
