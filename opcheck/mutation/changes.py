@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from math import prod
 from typing import Any
 
+from opcheck.samples.derive.change import changed, with_keyword
 from opcheck.spec.library import Sample
 from opcheck.spec.recipe import Tensor
-from opcheck.spec.values import with_tensors
 
 Change = Callable[[Sample, tuple[Sample, ...]], Iterator[Sample]]
 """From a written sample, and all written samples of its operator, to others."""
@@ -28,12 +27,7 @@ def _each_and_all(sample: Sample, change: Recipe) -> Iterator[Sample]:
         new = [(recipe, change(recipe)) for recipe in chosen]
         if any(one is not other for one, other in new):
             ids = {id(one): other for one, other in new}
-            yield _changed(sample, lambda recipe, ids=ids: ids.get(id(recipe), recipe))  # type: ignore[misc]
-
-
-def _changed(sample: Sample, change: Recipe) -> Sample:
-    args, kwargs = with_tensors(sample.args, change), with_tensors(sample.kwargs, change)
-    return replace(sample, args=args, kwargs=kwargs, grad_outputs=None)
+            yield changed(sample, lambda recipe, ids=ids: ids.get(id(recipe), recipe))  # type: ignore[misc]
 
 
 def _shaped(recipe: Tensor, *sizes: int) -> Tensor:
@@ -48,7 +42,7 @@ def _resized(sample: Sample, sizes: dict[int, int]) -> Sample:
             return recipe
         return _shaped(recipe, *(sizes.get(size, size) for size in recipe.shape))
 
-    return _changed(sample, resized)
+    return changed(sample, resized)
 
 
 def _symbols(sample: Sample) -> list[int]:
@@ -170,7 +164,7 @@ def repeated_index(sample: Sample, others: tuple[Sample, ...]) -> Iterator[Sampl
         values = _flat(recipe.values) if recipe.values is not None else []
         if len(values) > 1 and all(type(value) is int for value in values):
             same = recipe.model_copy(update={"values": _nested([values[0]] * len(values), recipe.sizes)})
-            yield _changed(sample, lambda one, recipe=recipe, same=same: same if one is recipe else one)  # type: ignore[misc]
+            yield changed(sample, lambda one, recipe=recipe, same=same: same if one is recipe else one)  # type: ignore[misc]
 
 
 def _flat(values: Any) -> list[Any]:
@@ -190,7 +184,7 @@ def keyword(name: str, default: Any) -> Change:
         values = [other.kwargs[name] for other in others if name in other.kwargs]
         for value in (*values, *_other_than(default)):
             if name not in sample.kwargs or sample.kwargs[name] != value:
-                yield replace(sample, kwargs={**sample.kwargs, name: value})
+                yield with_keyword(sample, name, value)
 
     return change
 

@@ -172,11 +172,8 @@ class RunSession:
         seed = case.base_seed if case.base_seed or self.settings.seed else None
         options = self.device(case.device).option
         derive = self.overrides.get("derive")
-        options = (
-            f"--derive {derive} {options}".strip()
-            if (derive and case.kind.least != "none") or derive == "thorough"
-            else options
-        )
+        if derive and (derive == "thorough" or case.kind.least != "none"):
+            options = f"--derive {derive} {options}".strip()
         return rerun_command(case.operator.document.file, case.id, engine, seed, options)
 
     def make_room(self, case: Case) -> None:

@@ -27,7 +27,7 @@ from opcheck.derivatives import NO_REFUSAL, TooLarge
 from opcheck.derivatives.autodiff import Mode, Primal, vjp
 from opcheck.derivatives.compare import Comparison
 from opcheck.derivatives.coordinates import same, tensors_of
-from opcheck.derivatives.cotangents import probe
+from opcheck.derivatives.cotangents import expanded, probe
 from opcheck.derivatives.differences import looped
 from opcheck.derivatives.point import Point
 from opcheck.samples.cache import Cache
@@ -183,7 +183,7 @@ def _laid(v: Tensor, memory: str) -> Tensor:
     if memory != "expanded":
         return in_memory(v, memory)
     dim = next((dim for dim, size in enumerate(v.shape) if size > 1), None)  # along which numbers are equal
-    return v if dim is None else v.narrow(dim, 0, 1).expand(v.shape)
+    return v if dim is None else expanded(v, dim)
 
 
 def _judged(context: Context, written: Sample, one: Derived, said: Look) -> Verdict | None:
