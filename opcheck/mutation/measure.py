@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Literal
 
 from opcheck.checks.base import Context
-from opcheck.checks.jacobian.derived import HUGE
+from opcheck.checks.jacobian.derived import HUGE, variations
 from opcheck.checks.judging import PerSample, implementation
 from opcheck.mutation.call import Call, Signature, called, tells_of_derivatives
 from opcheck.mutation.conditions import Condition, conditions
@@ -18,7 +18,7 @@ from opcheck.planning.planner import plan
 from opcheck.planning.selection import Selection
 from opcheck.running.session import RunSession
 from opcheck.samples.cache import Cache
-from opcheck.samples.derive import LARGEST, derived
+from opcheck.samples.derive import LARGEST
 from opcheck.spec.checks import Derive
 from opcheck.spec.device import DeviceProfile
 from opcheck.spec.library import Library, Operator, Sample
@@ -175,7 +175,7 @@ class Samples:
     def derived(self, thorough: bool) -> Iterator[tuple[Context, Sample]]:
         """Yield the samples derived from the written ones."""
         for context, sample in self.own:
-            for one in derived(sample, self.signature.defaults, thorough):
+            for one in variations(context, sample, thorough):
                 yield context, one.sample
 
     def killers(self, wanted: Sequence[Condition]) -> Iterator[tuple[Condition, Sample]]:

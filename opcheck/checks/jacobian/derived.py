@@ -92,7 +92,7 @@ def _looks(subject: Subject) -> Iterator[tuple[Derived, Look]]:
     context, sample = subject.context, subject.sample
     written = context.memo.once("written", lambda: {one.toml() for one in context.case.operator.samples})
     memories: Sequence[str] = COTANGENTS
-    for one in derived(sample, _defaults(context), context.is_thorough, _choices(context)):
+    for one in variations(context, sample, context.is_thorough):
         if one.sample.toml() in written:
             continue
         own = memories if _has_strides(one.sample) else ()
@@ -205,6 +205,11 @@ def _judged(context: Context, written: Sample, one: Derived, said: Look) -> Verd
             shown += [f"realized: {verdict.realized}", verdict.detail]
             return fails(title, "\n".join(shown), **verdict.fields)
     return None
+
+
+def variations(context: Context, sample: Sample, thorough: bool) -> Iterator[Derived]:
+    """Yield the samples derived from a written one, by what is known of the keywords of its operator."""
+    return derived(sample, _defaults(context), thorough, _choices(context))
 
 
 def _defaults(context: Context) -> dict[str, Any]:
