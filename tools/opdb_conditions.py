@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import warnings
 from collections import defaultdict
@@ -23,8 +24,9 @@ import torch
 
 from opcheck.mutation.call import Call, Signature
 from opcheck.mutation.conditions import Condition, conditions
-from opcheck.mutation.measure import measure
+from opcheck.mutation.measure import Target, measure
 from opcheck.planning import load
+from opcheck.running.apart import Ended, apart
 from opcheck.running.session import RunSession
 from opcheck.samples.inputs import parts
 from opcheck.samples.resolve import resolve_operator
@@ -77,7 +79,8 @@ def compare(
     listed = [one for one in conditions(samples, signature, ()) if not one.checks]
     device, ours = DeviceProfile(name="cpu"), set[str]()
     for operator in operators:
-        ours |= {answer.condition.name for answer in measure(operator, device, session, derive).those("met")}
+        target = Target(operator, device, session, derive)
+        ours |= {answer.condition for answer in measure(target).those("met")}
     return Comparison(name, frozenset(ours), frozenset(met(listed, (c for e in entries for c in calls(e, signature)))))
 
 
@@ -125,15 +128,21 @@ def main(arguments: list[str] | None = None) -> int:
     operators = list(load(options.specs, settings))
     session.prepare(operators)
     both = by_name(operators, op_db)
-    compared = [compare(name, *both[name], session, options.derive) for name in sorted(both)]
+    answers = apart(lambda name: compare(name, *both[name], session, options.derive), sorted(both), os.cpu_count() or 1)
+    named = dict(zip(sorted(both), answers, strict=True))
+    compared = [one for one in named.values() if not isinstance(one, Ended)]
+    lost = {name: one.why for name, one in named.items() if isinstance(one, Ended)}
     behind = [one for one in compared if one.missing]
     if options.json:
-        print(json.dumps({"both": len(compared), "behind": {one.name: one.missing for one in behind}}, indent=1))
-        return 0
+        missing = {one.name: one.missing for one in behind}
+        print(json.dumps({"both": len(both), "behind": missing, "not_measured": lost}, indent=1))
+        return int(bool(lost))
     for one in behind:
         print(f"{one.name}: {', '.join(one.missing)}")
-    print(f"{len(compared)} operators that both have; for {len(behind)}, only op_db meets some condition")
-    return 0
+    for name, why in lost.items():
+        print(f"{name}: NOT MEASURED: {why}")
+    print(f"{len(both)} operators that both have; for {len(behind)}, only op_db meets some condition")
+    return int(bool(lost))
 
 
 if __name__ == "__main__":

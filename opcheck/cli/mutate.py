@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from opcheck.cli.output import terminated_as_interrupt
@@ -19,9 +22,11 @@ from opcheck.spec.device import DeviceProfile
 from opcheck.text import printable
 
 if TYPE_CHECKING:
-    from opcheck.mutation.measure import Answer, Measured
+    from opcheck.mutation.measure import Answer, Measured, Target
     from opcheck.mutation.mutant import Proof
+    from opcheck.running.session import RunSession
 
+TIMEOUT = 120.0
 TAKEN = ("--device", "--operator", "--tag", "--derive")
 
 
@@ -41,6 +46,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--fail-under", type=_share, metavar="X", help="exit with 1 if the score is below, as in 0.9")
     parser.add_argument(
         "--prove", type=seed, default=0, metavar="N", help="run N mutants, to show that measuring is enough"
+    )
+    parser.add_argument(
+        "--timeout", type=float, default=TIMEOUT, metavar="SECONDS", help=f"for an operator; default: {TIMEOUT:g}"
+    )
+    parser.add_argument(
+        "-n", type=int, default=os.cpu_count() or 1, metavar="PROCESSES", help="default: one for each core"
     )
     parser.set_defaults(device=["cpu"], check=[], dtype=[])
 
@@ -67,41 +78,61 @@ def _measured(
     options: argparse.Namespace,
     settings: Settings,
 ) -> int:
-    from opcheck.mutation.measure import measure, score
-    from opcheck.mutation.mutant import prove
+    from opcheck.mutation.measure import Target, measure, score
+    from opcheck.mutation.mutant import drawn, prove
+    from opcheck.running.apart import Ended
     from opcheck.running.session import RunSession
-    from opcheck.samples import Unresolved
-    from opcheck.spec.problems import SpecError
 
     session = RunSession.start(settings, own_process=True, derive=derive)
+    _prepare(session, operators, device)
+    own = {one.id: Target(one, device, session, derive, options.of.replace("-", " ")) for one in operators}
+    each = _each(options, device)
+    answers = list(_shown(each(lambda one: measure(own[one.id]), operators), "operators", len(operators)))
+    measured = [one for one in answers if not isinstance(one, Ended)]
+    lost = {one.id: answer.why for one, answer in zip(operators, answers, strict=True) if isinstance(answer, Ended)}
+    mutants = drawn(measured, settings.seed) if options.prove else []
+    proved = each(lambda pair: prove(own[pair[0]], pair[1]), mutants)
+    proofs = list(_shown(islice(filter(None, proved), options.prove), "mutants", options.prove))
+    if options.prove and not proofs:
+        raise RequestError(["no mutant can be run: each operator is a module, or does not pass as it is"])
+    if options.json:
+        print(json.dumps(_record(own, measured, lost, proofs, derive), indent=1))
+    else:
+        _print(measured, lost, proofs)
+    if options.write:
+        _write(own, measured, quiet=options.json)
+    reached = score(measured)
+    too_low = options.fail_under is not None and reached < options.fail_under
+    if too_low:
+        print(f"opcheck: the score {reached:.3f} is below {options.fail_under:g}", file=sys.stderr)
+    return int(too_low or bool(lost) or not all(proof.agrees for proof in proofs))
+
+
+def _prepare(session: RunSession, operators: Sequence[Operator], device: DeviceProfile) -> None:
+    """Import what specs name. Raises SpecError, and RequestError for a device that is not there."""
+    from opcheck.spec.problems import SpecError
+
     problems = session.prepare(operators, [device])
     if problems:
         raise SpecError(problems)
     present = session.availability(device)
     if not present.present:
         raise RequestError([f"the device {device.name} is not present: {present.reason}"])
-    of = options.of.replace("-", " ")
-    try:
-        measured = [measure(operator, device, session, derive, of) for operator in _shown(operators, "operators")]
-    except Unresolved as error:
-        raise RequestError([str(error)]) from None
-    proofs = list(_shown(prove(measured, options.prove, session), "mutants", options.prove)) if options.prove else []
-    if options.prove and not proofs:
-        raise RequestError(["no mutant can be run: each operator is a module, or does not pass as it is"])
-    reached = score(measured)
-    if options.json:
-        print(json.dumps(_record(measured, proofs, derive), indent=1))
-    else:
-        _print(measured, proofs)
-    if options.write:
-        _write(measured, quiet=options.json)
-    too_low = options.fail_under is not None and reached < options.fail_under
-    if too_low:
-        print(f"opcheck: the score {reached:.3f} is below {options.fail_under:g}", file=sys.stderr)
-    return int(too_low or not all(proof.agrees for proof in proofs))
 
 
-def _shown(items: Iterable[Any], what: str, total: int | None = None) -> Iterable[Any]:
+def _each(options: argparse.Namespace, device: DeviceProfile) -> Callable[..., Iterator[Any]]:
+    """Return what calls a function for each of several items: in processes of their own, where that is possible.
+
+    A device other than the CPU does not survive a fork.
+    """
+    from opcheck.running.apart import apart, can_fork
+
+    if device.device_string != "cpu" or not can_fork():
+        return map
+    return partial(apart, processes=options.n, seconds=options.timeout)
+
+
+def _shown(items: Iterable[Any], what: str, total: int) -> Iterable[Any]:
     """Return the same with a progress bar on stderr, if that is a terminal."""
     from rich.console import Console
     from rich.progress import track
@@ -110,24 +141,26 @@ def _shown(items: Iterable[Any], what: str, total: int | None = None) -> Iterabl
     return track(items, what, total, console=console, transient=True, disable=not console.is_terminal)
 
 
-def _print(measured: Sequence[Measured], proofs: Sequence[Proof]) -> None:
+def _print(measured: Sequence[Measured], lost: Mapping[str, str], proofs: Sequence[Proof]) -> None:
     from opcheck.mutation.measure import score
 
-    width = max((len(one.operator.id) for one in measured), default=0)
+    width = max((len(name) for name in (*lost, *(one.operator for one in measured))), default=0)
     _say(f"{'operator':{width}}  score    met  survived  unreachable")
     for one in measured:
         met, survived, unreachable = (len(one.those(state)) for state in ("met", "survived", "unreachable"))
         if not one.answers:
-            _say(f"{one.operator.id:{width}}      -  nothing is claimed that a mutant could have wrong")
+            _say(f"{one.operator:{width}}      -  nothing is claimed that a mutant could have wrong")
             continue
-        _say(f"{one.operator.id:{width}}  {score([one]):5.3f}  {met:5}  {survived:8}  {unreachable:11}")
+        _say(f"{one.operator:{width}}  {score([one]):5.3f}  {met:5}  {survived:8}  {unreachable:11}")
         for answer in one.those("survived"):
             _say(f"  {answer.words}")
+    for name, why in lost.items():
+        _say(f"{name:{width}}  NOT MEASURED: {why}")
     for proof in proofs:
         if not proof.agrees:
             is_met, is_noticed = (("" if yes else "not ") for yes in (proof.is_met, proof.is_noticed))
             _say(
-                f"DISAGREES: {proof.operator}: {proof.condition.name} is {is_met}met by a sample, "
+                f"DISAGREES: {proof.operator}: {proof.condition} is {is_met}met by a sample, "
                 f"and its mutant is {is_noticed}noticed"
             )
     if proofs:
@@ -136,7 +169,13 @@ def _print(measured: Sequence[Measured], proofs: Sequence[Proof]) -> None:
     _say(f"score {score(measured):.3f}: {met:,} of {met + survived:,} conditions are met by a sample or a check")
 
 
-def _record(measured: Sequence[Measured], proofs: Sequence[Proof], derive: str) -> dict[str, Any]:
+def _record(
+    own: Mapping[str, Target],
+    measured: Sequence[Measured],
+    lost: Mapping[str, str],
+    proofs: Sequence[Proof],
+    derive: str,
+) -> dict[str, Any]:
     from opcheck.mutation.measure import score
 
     record: dict[str, Any] = {
@@ -144,20 +183,21 @@ def _record(measured: Sequence[Measured], proofs: Sequence[Proof], derive: str) 
         "derive": derive,
         "operators": [
             {
-                "operator": one.operator.id,
-                "file": one.operator.document.file,
-                "line": one.operator.line,
+                "operator": one.operator,
+                "file": own[one.operator].operator.document.file,
+                "line": own[one.operator].operator.line,
                 "score": score([one]) if one.answers else None,
                 "conditions": [_answer_record(answer) for answer in one.answers],
             }
             for one in measured
         ],
+        "not_measured": dict(lost),
     }
     if proofs:
         record["proofs"] = [
             {
                 "operator": proof.operator,
-                "condition": proof.condition.name,
+                "condition": proof.condition,
                 "met": proof.is_met,
                 "noticed": proof.is_noticed,
             }
@@ -167,31 +207,28 @@ def _record(measured: Sequence[Measured], proofs: Sequence[Proof], derive: str) 
 
 
 def _answer_record(answer: Answer) -> dict[str, Any]:
-    from opcheck.mutation.measure import written
-
-    record: dict[str, Any] = {"condition": answer.condition.name, "state": answer.state}
+    record: dict[str, Any] = {"condition": answer.condition, "state": answer.state}
     if answer.state == "met":
         record["by"] = answer.by
     elif answer.state == "survived":
         record["words"] = answer.words
-        record["add"] = None if answer.sample is None else written(answer.sample)
+        record["add"] = answer.add or None
     return record
 
 
-def _write(measured: Sequence[Measured], *, quiet: bool) -> None:
+def _write(own: Mapping[str, Target], measured: Sequence[Measured], *, quiet: bool) -> None:
     """Add one sample for each survivor that has one; those that are the same are added once."""
-    from opcheck.mutation.measure import written
     from opcheck.mutation.writing import write
 
     missing = [
-        (one.operator, list(dict.fromkeys(written(each.sample) for each in one.those("survived") if each.sample)))
+        (own[one.operator].operator, list(dict.fromkeys(each.add for each in one.those("survived") if each.add)))
         for one in measured
     ]
     added = [(operator, samples) for operator, samples in missing if samples]
     for path in write(added):
         if not quiet:
-            own = sum(len(samples) for operator, samples in added if operator.document.file == str(path))
-            _say(f"{path}: {own} samples added")
+            count = sum(len(samples) for operator, samples in added if operator.document.file == str(path))
+            _say(f"{path}: {count} samples added")
 
 
 def _share(text: str) -> float:

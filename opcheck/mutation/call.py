@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -11,11 +11,9 @@ import torch
 from torch import Tensor
 
 from opcheck.checks.arguments import names_of
-from opcheck.checks.base import Context
-from opcheck.checks.jacobian.derived import keywords
+from opcheck.checks.jacobian.derived import Attempt, keywords
 from opcheck.samples.inputs import parts
 from opcheck.samples.results import differentiable
-from opcheck.spec.library import Sample
 
 
 @dataclass(frozen=True)
@@ -41,6 +39,14 @@ class Call:
     signature: Signature
     outputs: tuple[Tensor, ...]
     """Those of a floating or complex dtype."""
+
+    @classmethod
+    def of(cls, attempt: Attempt, signature: Signature) -> Call | None:
+        """Return the call of an attempt; None if it was refused, or gives nothing to differentiate."""
+        if attempt.inputs is None or not any(output.requires_grad for output in attempt.outputs):
+            return None
+        args, kwargs = attempt.inputs.fill()
+        return cls(args, kwargs, signature, differentiable(attempt.outputs))
 
     @cached_property
     def tensors(self) -> tuple[Tensor, ...]:
@@ -89,29 +95,3 @@ class Call:
     def repeats_an_index(self) -> bool:
         """Whether a tensor of whole numbers has one of them twice."""
         return any(len(set(x.flatten().tolist())) < x.numel() for x in self.indices)
-
-
-def called(context: Context, sample: Sample, signature: Signature) -> Call | None:
-    """Call the operator at a sample. Return None if it cannot be called, refuses, or gives nothing to differentiate."""
-    try:
-        inputs = context.realize(sample)
-        function = context.function(sample, inputs)
-        args, kwargs = inputs.fill()
-        with torch.enable_grad():
-            outputs = differentiable(function.tested(function.called(args, kwargs)))
-    except Exception:  # whatever it is, nothing is noticed there
-        return None
-    is_whole = sum(output.numel() for output in outputs) <= context.settings.max_outputs
-    if not (is_whole and any(output.requires_grad for output in outputs)):
-        return None
-    return Call(args, kwargs, signature, outputs)
-
-
-def tells_of_derivatives(call: Call, most: Sequence[float]) -> bool:
-    """Tell whether a look at derivatives says something: outputs are not empty, finite, and of a size.
-
-    most: the largest number, and the most elements.
-    """
-    tested = [output.detach() for output in call.outputs if output.requires_grad and output.numel()]
-    few = sum(output.numel() for output in call.outputs) <= most[1]
-    return bool(tested) and few and all(bool((output.abs() <= most[0]).all()) for output in tested)

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
-from opcheck.mutation import changes
-from opcheck.mutation.changes import Change
-from opcheck.spec.claims import Way
+from opcheck.spec.claims import WAYS, Way
 from opcheck.spec.library import Sample
 
 if TYPE_CHECKING:
@@ -27,10 +24,8 @@ class Condition:
     """As in "a gradient wrong ... would pass"."""
     holds: Predicate
     """Tells whether a call meets it; with `checks`, whether a check could."""
-    change: Change = changes.nothing
-    """Makes samples of a written one that may meet it."""
-    way: Way = "size"
-    """The respect in which these differ. Samples that must not vary in it are not changed."""
+    ways: tuple[Way, ...]
+    """In which ways samples vary that may meet it, where the written ones do not."""
     checks: tuple[str, ...] = ()
     """The checks each of which meets it by itself, where a sample alone does not."""
     dtype: str = ""
@@ -48,86 +43,72 @@ def _elements(count: int) -> Condition:
         f"more than {count} elements",
         f"for more than {count} elements",
         lambda call: any(x.numel() > count for x in call.inputs),
-        changes.larger(count),
+        ("size", "rank"),
     )
 
 
 CONDITIONS = (
-    Condition("a dim of 1", "where a dim is 1", lambda call: any(1 in x.shape for x in call.inputs), changes.dims_of_1),
+    Condition(
+        "a dim of 1",
+        "where a dim is 1",
+        lambda call: any(1 in x.shape for x in call.inputs),
+        ("size", "rank", "broadcast"),
+    ),
     *map(_elements, (16, 32, 256)),
     Condition(
         "a last dim that is no multiple of 4",
         "where the last dim is no multiple of 4",
         lambda call: any(x.dim() > 0 and x.shape[-1] % 4 != 0 for x in call.inputs),
-        changes.odd_last_dim,
+        ("size",),
     ),
-    Condition("rank 0", "for rank 0", lambda call: any(x.dim() == 0 for x in call.inputs), changes.rank_0, "rank"),
-    Condition(
-        "rank above 3",
-        "for a rank above 3",
-        lambda call: any(x.dim() > 3 for x in call.inputs),
-        changes.rank_4,
-        "rank",
-    ),
+    Condition("rank 0", "for rank 0", lambda call: any(x.dim() == 0 for x in call.inputs), ("rank",)),
+    Condition("rank above 3", "for a rank above 3", lambda call: any(x.dim() > 3 for x in call.inputs), ("rank",)),
     Condition(
         "a non-contiguous input",
         "for a non-contiguous input",
         lambda call: any(not x.is_contiguous() for x in call.inputs),
-        changes.with_gaps,
-        "layout",
+        ("layout",),
     ),
-    Condition(
-        "a broadcast input",
-        "for a broadcast input",
-        lambda call: call.broadcasts,
-        changes.broadcast,
-        "broadcast",
-    ),
+    Condition("a broadcast input", "for a broadcast input", lambda call: call.broadcasts, ("broadcast", "rank")),
     Condition(
         "an element that is 0",
         "where an element is exactly 0",
         lambda call: any(x.numel() > 0 and bool((x == 0).any()) for x in call.inputs),
-        changes.with_a_zero,
-        "value",
+        ("value",),
     ),
     Condition(
         "an element beyond 10",
         "where an element exceeds 10 in magnitude",
         lambda call: any(x.numel() > 0 and bool((x.abs() > 10).any()) for x in call.inputs),
-        changes.beyond_10,
-        "value",
+        ("value",),
     ),
-    Condition(
-        "a repeated index",
-        "for a repeated index",
-        lambda call: call.repeats_an_index,
-        changes.repeated_index,
-        "integer",
-    ),
+    Condition("a repeated index", "for a repeated index", lambda call: call.repeats_an_index, ("integer",)),
     Condition(
         "an empty input",
         "for an empty input",
         lambda call: any(x.numel() == 0 for x in call.inputs),
-        changes.empty,
-        "empty",
+        ("empty",),
         of_nothing=True,
     ),
     Condition(
         "an expanded cotangent",
         "for an expanded cotangent",
         lambda call: any(output.numel() > 1 for output in call.outputs),
+        (),
         checks=("backward",),
     ),
     Condition(
         "one input alone requires grad",
         "where one input alone requires grad",
         lambda call: sum(x.requires_grad for x in call.inputs) > 1,
+        (),
         checks=("needs_input_grad",),
     ),
     Condition(
         "one output alone",
         "where the loss depends on one output alone",
         lambda call: sum(output.requires_grad for output in call.outputs) > 1,
+        (),
         checks=("undefined_grad",),
     ),
 )  # fmt: skip
@@ -170,7 +151,7 @@ def register_condition(words: str, name: str = "") -> Callable[[Predicate], Pred
         chosen = name or str(getattr(holds, "__name__", "condition")).replace("_", " ")
         if chosen in {condition.name for condition in CONDITIONS}:
             raise ValueError(f'the condition "{chosen}" is one of opcheck itself; give yours another name')
-        REGISTERED[chosen] = Condition(chosen, words, holds)
+        REGISTERED[chosen] = Condition(chosen, words, holds, WAYS)
         return holds
 
     return decorate
@@ -184,13 +165,13 @@ def conditions(samples: Iterable[Sample], signature: Signature, dtypes: Iterable
     yield from CONDITIONS
     yield from REGISTERED.values()
     names = list(_keywords(samples, signature))
-    each = [_keyword(name, signature.defaults.get(name)) for name in names]
+    each = [_keyword(name) for name in names]
     yield from each
     if len(each) > 1:
         yield _two_of(each)
     for dtype in dtypes:
         yield Condition(
-            f"dtype {dtype}", f"in {dtype}", _always, checks=("backward", "low_precision_grad"), dtype=dtype
+            f"dtype {dtype}", f"in {dtype}", _always, (), checks=("backward", "low_precision_grad"), dtype=dtype
         )
 
 
@@ -210,18 +191,12 @@ def _is_tensor(value: Any) -> bool:
     return hasattr(value, "shape")
 
 
-def _keyword(name: str, default: Any) -> Condition:
-    words = f"for {name} other than its default"
-    return Condition(f"{name} set", words, lambda call: call.sets(name), changes.keyword(name, default), "keyword")
+def _keyword(name: str) -> Condition:
+    return Condition(f"{name} set", f"for {name} other than its default", lambda call: call.sets(name), ("keyword",))
 
 
 def _two_of(keywords: list[Condition]) -> Condition:
     def holds(call: Call) -> bool:
         return sum(keyword.holds(call) for keyword in keywords) > 1
 
-    def change(sample: Sample, others: tuple[Sample, ...]) -> Iterator[Sample]:
-        for first, second in combinations(keywords, 2):
-            for once in (sample, *first.change(sample, others)):
-                yield from second.change(once, others)
-
-    return Condition("two keywords set", "for two keywords other than their defaults at once", holds, change, "keyword")
+    return Condition("two keywords set", "for two keywords other than their defaults at once", holds, ("keyword",))

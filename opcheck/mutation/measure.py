@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import islice
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal
 
 from opcheck.checks.base import Context
-from opcheck.checks.jacobian.derived import HUGE, variations
+from opcheck.checks.jacobian.derived import Attempt, attempt, attempts
 from opcheck.checks.judging import PerSample, implementation
-from opcheck.mutation.call import Call, Signature, called, tells_of_derivatives
+from opcheck.mutation.call import Call, Signature
 from opcheck.mutation.conditions import Condition, conditions
 from opcheck.planning.case import Case
 from opcheck.planning.expectations import about, samples_to_run
@@ -18,7 +18,6 @@ from opcheck.planning.planner import plan
 from opcheck.planning.selection import Selection
 from opcheck.running.session import RunSession
 from opcheck.samples.cache import Cache
-from opcheck.samples.derive import LARGEST
 from opcheck.spec.checks import Derive
 from opcheck.spec.device import DeviceProfile
 from opcheck.spec.library import Library, Operator, Sample
@@ -32,49 +31,36 @@ CHECKS: dict[Derivative, tuple[str, ...]] = {
     "second derivative": ("rev_over_rev",),
 }
 """The checks that notice it at a sample; the first that an operator has."""
-MOST_CHANGED = 60
-"""The most samples that are made for one condition, before those that `thorough` derives are tried."""
-MOST_DERIVED = 400
-"""The most samples of `thorough` that are tried for one operator."""
+Tried = Iterator[tuple[Context, Sample, Attempt]]
 
 
 @dataclass(frozen=True)
 class Answer:
     """What became of one condition of an operator."""
 
-    condition: Condition
+    condition: str
+    """Its name."""
     state: State
-    """survived: no sample that counts meets it, but one could; unreachable: none of those tried does."""
+    """survived: no sample that counts meets it, but one that `thorough` derives does, or a check that does not run;
+    unreachable: none of those does."""
+    words: str = ""
+    """What is to be said of a survivor."""
     by: str = ""
     """What meets it: a sample, or a check."""
-    sample: Sample | None = None
-    """A sample that would meet it, and at which the operator is right, where it survived."""
-    of: Derivative = "gradient"
-
-    @property
-    def words(self) -> str:
-        """What is to be said of a survivor."""
-        said = f"a {self.of} wrong {self.condition.words} would pass"
-        if self.sample is not None:
-            return f"{said}: add {written(self.sample)}"
-        return f"{said}: it takes the check {' or '.join(self.condition.checks)}, which does not run for it"
-
-
-def written(sample: Sample) -> str:
-    """Return a sample as TOML, with the dtypes that it is meant for."""
-    shown = sample.toml()
-    return shown if sample.dtypes is None else f"{shown[:-2]}, dtypes = {list(sample.dtypes)} }}".replace("'", '"')
+    add: str = ""
+    """A sample that would meet it, as TOML, and at which the operator is right, where it survived."""
+    is_of_samples: bool = True
+    """Whether a sample meets it, not a check by itself."""
 
 
 @dataclass(frozen=True)
 class Measured:
     """What became of all conditions of an operator."""
 
-    operator: Operator
+    operator: str
+    """Its id."""
     answers: tuple[Answer, ...]
-    cases: tuple[Case, ...] = field(default=(), repr=False)
-    """The cases that look at the derivative."""
-    of: Derivative = "gradient"
+    """Empty: nothing is claimed that a mutant could have wrong."""
 
     def those(self, state: State) -> list[Answer]:
         """Return the conditions that are met, survived or are unreachable."""
@@ -87,132 +73,146 @@ def score(measured: Iterable[Measured]) -> float:
     return sum(answer.state == "met" for answer in answers) / len(answers) if answers else 1.0
 
 
-def measure(
-    operator: Operator, device: DeviceProfile, session: RunSession, derive: Derive, of: Derivative = "gradient"
-) -> Measured:
-    """Return which conditions are met by the samples of an operator, those derived from them among them.
+@dataclass(frozen=True)
+class Target:
+    """An operator of which mutants are made."""
 
-    derive: which derived samples count: none, standard or thorough. Second derivatives are looked at at none of them.
-    of: what would be wrong.
-    """
-    cases = plan(Library((operator,)), [device], Selection(derive=derive), session.settings.seed)
-    planned = [case for case in cases if case.variant.kind == "function"]
-    looks = next((own for name in CHECKS[of] if (own := [case for case in planned if case.check == name])), [])
-    if not looks:
-        return Measured(operator, ())
-    further = [case for case in planned if case.check == "derived" and of != "second derivative"]
-    samples = Samples.of(looks, session)
-    listed = list(conditions(operator.samples, samples.signature, looks[0].claims.backward))
-    listed = [condition for condition in listed if of == "gradient" or not condition.checks]
-    counted = _met(listed, samples.counted(derive if further else "none"))
-    answers = [_answer(condition, counted.get(condition), planned) for condition in listed]
-    left = [answer.condition for answer in answers if answer.state == "unreachable" and not answer.condition.checks]
-    killed = dict(samples.killers(left))
-    final = [
-        replace(answer, state="survived", sample=killed[answer.condition]) if answer.condition in killed else answer
-        for answer in answers
-    ]
-    return Measured(operator, tuple(replace(answer, of=of) for answer in final), (*looks, *further), of)
+    operator: Operator
+    device: DeviceProfile
+    session: RunSession
+    derive: Derive
+    """Which derived samples count. Second derivatives are looked at at none of them."""
+    of: Derivative = "gradient"
+    """What is wrong in a mutant."""
+
+    @cached_property
+    def planned(self) -> list[Case]:
+        """The cases of the operator."""
+        library, selection = Library((self.operator,)), Selection(derive=self.derive)
+        cases = plan(library, [self.device], selection, self.session.settings.seed)
+        return [case for case in cases if case.variant.kind == "function"]
+
+    @cached_property
+    def looks(self) -> list[Case]:
+        """The cases that look at the derivative at written samples."""
+        return next((own for name in CHECKS[self.of] if (own := self._of_check(name))), [])
+
+    @cached_property
+    def further(self) -> list[Case]:
+        """The cases that look at it at derived ones."""
+        return self._of_check("derived") if self.of != "second derivative" else []
+
+    def _of_check(self, name: str) -> list[Case]:
+        return [case for case in self.planned if case.check == name]
+
+    @cached_property
+    def signature(self) -> Signature:
+        """The signature of the operator. Raises Unresolved."""
+        case = self.looks[0]
+        return Signature.of(self.session.context(case, ()).operator, case.variant.path)
+
+    @cached_property
+    def conditions(self) -> list[Condition]:
+        """The conditions under which the derivative may be wrong."""
+        listed = conditions(self.operator.samples, self.signature, self.looks[0].claims.backward)
+        return [condition for condition in listed if self.of == "gradient" or not condition.checks]
+
+    @cached_property
+    def own(self) -> list[tuple[Context, Sample]]:
+        """The written samples, each in the first dtype that it is meant for."""
+        contexts = [self.session.context(case, samples_to_run(case)) for case in self.looks]
+        pairs = [(context, sample) for context in contexts for sample in context.samples]
+        return [*{sample.name: (context, sample) for context, sample in reversed(pairs)}.values()][::-1]
+
+    def written(self) -> Tried:
+        """Yield the written samples that are judged."""
+        for context, sample in self.own:
+            if not any(about(expect, sample.name) for expect in context.case.expectations):
+                yield context, sample, attempt(context, sample)
+
+    def derived(self, wanted: Collection[Condition], *, thorough: bool) -> Tried:
+        """Yield the samples derived from the written ones that may meet some conditions."""
+        ways = {way for condition in wanted for way in condition.ways}
+        for context, sample in self.own:
+            for one, tried in attempts(context, sample, thorough, ways):
+                yield context, one.sample, tried
 
 
-def _met(listed: Sequence[Condition], calls: Iterator[tuple[str, Call]]) -> dict[Condition, str]:
-    """Return the name of the first sample that meets each condition. Ends when all are met."""
-    met: dict[Condition, str] = {}
-    for name, call in calls:
-        met |= {condition: name for condition in listed if condition not in met and condition.met_by(call)}
-        if len(met) == len(listed):
-            break
+def measure(target: Target) -> Measured:
+    """Return which conditions are met by the samples of an operator, those derived from them among them."""
+    if not target.looks:
+        return Measured(target.operator.id, ())
+    met = _meeting(target, target.conditions, target.written(), lambda *_: True)
+    if target.further and target.derive != "none":
+        left = _without(target.conditions, met)
+        met |= _meeting(target, left, target.derived(left, thorough=target.derive == "thorough"), _holds)
+    other: dict[Condition, Sample] = {}
+    if target.derive != "thorough":
+        left = _without(target.conditions, met)
+        other = _meeting(
+            target, left, target.derived(left, thorough=True), lambda *tried: _holds(*tried) and _passes(*tried)
+        )
+    answers = (_answer(one, met.get(one), other.get(one), target) for one in target.conditions)
+    return Measured(target.operator.id, tuple(answers))
+
+
+def _without(conditions: Iterable[Condition], met: Collection[Condition]) -> list[Condition]:
+    return [condition for condition in conditions if condition not in met]
+
+
+def _meeting(
+    target: Target,
+    wanted: Collection[Condition],
+    tried: Tried,
+    counts: Callable[[Context, Sample, Attempt], bool],
+) -> dict[Condition, Sample]:
+    """Return the first sample that meets each condition, and counts. Ends when all are met."""
+    met: dict[Condition, Sample] = {}
+    for context, sample, one in tried if wanted else ():
+        call = Call.of(one, target.signature)
+        new = [condition for condition in _without(wanted, met) if call is not None and condition.met_by(call)]
+        if new and counts(context, sample, one):
+            met |= dict.fromkeys(new, sample)
+            if len(met) == len(wanted):
+                break
     return met
 
 
-def _answer(condition: Condition, by: str | None, planned: Sequence[Case]) -> Answer:
-    if by is None:
-        return Answer(condition, "unreachable")
-    if not condition.checks:
-        return Answer(condition, "met", by)
-    dtypes = (condition.dtype,) if condition.dtype else {case.dtype for case in planned}
-    ran = [case.check for case in planned if case.check in condition.checks and case.dtype in dtypes]
-    return Answer(condition, "met", ran[0]) if ran else Answer(condition, "survived")
+def _holds(context: Context, sample: Sample, tried: Attempt) -> bool:
+    return tried.look().answer == "hold"
 
 
-@dataclass(frozen=True)
-class Samples:
-    """The samples of an operator, as they are called in the dtypes in which gradients are checked."""
-
-    contexts: tuple[Context, ...]
-    signature: Signature
-
-    @classmethod
-    def of(cls, cases: Sequence[Case], session: RunSession) -> Samples:
-        """Return the samples of the cases of one check. Raises Unresolved."""
-        contexts = tuple(session.context(case, samples_to_run(case)) for case in cases)
-        path = cases[0].variant.path
-        return cls(contexts, Signature.of(contexts[0].operator, path))
-
-    @property
-    def own(self) -> Iterator[tuple[Context, Sample]]:
-        """The written samples, each in the first dtype that it is meant for."""
-        seen = set()
-        for context in self.contexts:
-            for sample in context.samples:
-                if sample.name not in seen:
-                    seen.add(sample.name)
-                    yield context, sample
-
-    def counted(self, derive: str) -> Iterator[tuple[str, Call]]:
-        """Yield the calls that are checked, with the names of their samples: all written ones first."""
-        for context, sample in self.own:
-            is_judged = not any(about(expect, sample.name) for expect in context.case.expectations)
-            call = called(context, sample, self.signature) if is_judged else None
-            if call is not None:
-                yield sample.name, call
-        if derive != "none":
-            for context, sample in self.derived(thorough=derive == "thorough"):
-                call = called(context, sample, self.signature)
-                if call is not None and tells_of_derivatives(call, (HUGE, LARGEST)):
-                    yield sample.name, call
-
-    def derived(self, thorough: bool) -> Iterator[tuple[Context, Sample]]:
-        """Yield the samples derived from the written ones."""
-        for context, sample in self.own:
-            for one in variations(context, sample, thorough):
-                yield context, one.sample
-
-    def killers(self, wanted: Sequence[Condition]) -> Iterator[tuple[Condition, Sample]]:
-        """Yield a sample for each condition that it takes to notice a gradient wrong under it, where there is one.
-
-        Each is accepted, meets the condition, and passes the check of gradients.
-        """
-        left = []
-        for condition in wanted:
-            sample = next(self._killers_made_for(condition), None)
-            if sample is None:
-                left.append(condition)
-            else:
-                yield condition, sample
-        for context, sample in islice(self.derived(thorough=True), MOST_DERIVED) if left else ():
-            call = called(context, sample, self.signature)
-            met = [condition for condition in left if call is not None and condition.met_by(call)]
-            if met and _passes(context, sample):
-                yield from ((condition, sample) for condition in met)
-                left = [condition for condition in left if condition not in met]
-            if not left:
-                break
-
-    def _killers_made_for(self, condition: Condition) -> Iterator[Sample]:
-        own = list(self.own)
-        others = tuple(sample for _, sample in own)
-        varied = [(context, sample) for context, sample in own if condition.way in sample.vary]
-        made = ((context, one) for context, sample in varied for one in condition.change(sample, others))
-        for number, (context, sample) in enumerate(islice(made, MOST_CHANGED)):
-            one = replace(sample, name=f"{sample.name}~{condition.name}~{number}")  # no two share a cache
-            call = called(context, one, self.signature)
-            if call is not None and condition.met_by(call) and _passes(context, one):
-                yield one
-
-
-def _passes(context: Context, sample: Sample) -> bool:
+def _passes(context: Context, sample: Sample, tried: Attempt) -> bool:
     """Tell whether the operator, as it is, passes at a sample. Empty ones are not compared, and do."""
     check: PerSample = implementation(context.case.kind)
     verdict = check.verdict(replace(context, cache=Cache()), sample)
     return verdict.passed or verdict.untested
+
+
+def _answer(condition: Condition, by: Sample | None, other: Sample | None, target: Target) -> Answer:
+    name, said = condition.name, f"a {target.of} wrong {condition.words} would pass"
+    if condition.checks:
+        ran = _running(condition, target.planned) if by is not None else ()
+        if by is None:
+            return Answer(name, "unreachable", is_of_samples=False)
+        if ran:
+            return Answer(name, "met", by=ran[0], is_of_samples=False)
+        words = f"{said}: it takes the check {' or '.join(condition.checks)}, which does not run for it"
+        return Answer(name, "survived", words, is_of_samples=False)
+    if by is not None:
+        return Answer(name, "met", by=by.name)
+    if other is None:
+        return Answer(name, "unreachable")
+    add = _written(other)
+    return Answer(name, "survived", f"{said}: add {add}", add=add)
+
+
+def _running(condition: Condition, planned: Sequence[Case]) -> list[str]:
+    """Return the checks that run, of those that meet a condition by themselves."""
+    return [case.check for case in planned if case.check in condition.checks and condition.dtype in ("", case.dtype)]
+
+
+def _written(sample: Sample) -> str:
+    """Return a sample as TOML, with the dtypes that it is meant for."""
+    shown = sample.toml()
+    return shown if sample.dtypes is None else f"{shown[:-2]}, dtypes = {list(sample.dtypes)} }}".replace("'", '"')

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
@@ -14,9 +14,8 @@ from torch import Tensor
 from opcheck.checks.judging import implementation
 from opcheck.mutation.call import Call, Signature
 from opcheck.mutation.conditions import Condition
-from opcheck.mutation.measure import Derivative, Measured
+from opcheck.mutation.measure import Answer, Derivative, Measured, Target
 from opcheck.planning.expectations import samples_to_run
-from opcheck.running.session import RunSession
 from opcheck.samples.cache import Cache
 from opcheck.samples.inputs import mapped
 
@@ -75,11 +74,11 @@ class Proof:
     """What the checks say of one mutant."""
 
     operator: str
-    condition: Condition
+    condition: str
     is_met: bool
     """Whether a sample meets its condition, as measured."""
     is_noticed: bool
-    """Whether a check fails."""
+    """Whether the checks say something else of it than of the operator as it is."""
 
     @property
     def agrees(self) -> bool:
@@ -87,38 +86,41 @@ class Proof:
         return self.is_met == self.is_noticed
 
 
-def prove(measured: Sequence[Measured], count: int, session: RunSession) -> Iterator[Proof]:
-    """Run some mutants, drawn by the seed of the project, by the checks that look at gradients.
-
-    Left out are modules, which are no functions that can be wrapped, and operators that do not pass as they are.
-    """
-    draw = Random(session.settings.seed)
+def drawn(measured: Sequence[Measured], seed: int) -> list[tuple[str, Answer]]:
+    """Return the operators and conditions of all mutants that can be run, in the order of a seed."""
     pool = [
-        (one, answer)
+        (one.operator, answer)
         for one in measured
         for answer in one.answers
-        if one.operator.spec.module is None and answer.state != "unreachable" and not answer.condition.checks
+        if answer.is_of_samples and answer.state != "unreachable"
     ]
-    passing: dict[str, bool] = {}
-    for one, answer in draw.sample(pool, len(pool)):
-        if count <= 0:
-            break
-        name = one.operator.id
-        if name not in passing:
-            passing[name] = not is_noticed(one, None, session)
-        if passing[name]:
-            count -= 1
-            yield Proof(name, answer.condition, answer.state == "met", is_noticed(one, answer.condition, session))
+    return Random(seed).sample(pool, len(pool))
 
 
-def is_noticed(one: Measured, condition: Condition | None, session: RunSession) -> bool:
-    """Tell whether a check of gradients fails for a mutant; without a condition, for the operator as it is."""
-    for case in one.cases:
-        context = replace(session.context(case, samples_to_run(case)), cache=Cache())
+def prove(target: Target, answer: Answer) -> Proof | None:
+    """Run a mutant by the checks that look at gradients. Return None if the operator does not pass as it is.
+
+    Nor is there a mutant of a module, which is no function that can be wrapped.
+    """
+    if target.operator.spec.module is not None:
+        return None
+    plain = said(target, None)
+    if not all(passed for passed, _ in plain):
+        return None
+    (condition,) = (one for one in target.conditions if one.name == answer.condition)
+    return Proof(target.operator.id, answer.condition, answer.state == "met", said(target, condition) != plain)
+
+
+def said(target: Target, condition: Condition | None) -> list[tuple[bool, int]]:
+    """Return what the checks say of a mutant: of each verdict whether it passes, and how many notes it has.
+
+    condition: when its derivative is wrong; None: the operator as it is.
+    """
+    verdicts = []
+    for case in (*target.looks, *target.further):
+        context = replace(target.session.context(case, samples_to_run(case)), cache=Cache())
         if condition is not None:
-            path = case.variant.path
-            wrong = mutant(context.operator, condition, Signature.of(context.operator, path), one.of)
-            context = replace(context, cache=Cache(), callables={path: wrong})
-        if not all(verdict.passed for verdict in implementation(case.kind)(context)):
-            return True
-    return False
+            wrong = mutant(context.operator, condition, target.signature, target.of)
+            context = replace(context, cache=Cache(), callables={case.variant.path: wrong})
+        verdicts += [*implementation(case.kind)(context)]
+    return [(verdict.passed, len(verdict.fields.get("notes", ()))) for verdict in verdicts]

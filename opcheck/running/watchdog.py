@@ -188,13 +188,18 @@ def _ending(pid: int) -> str:
             time.sleep(0.02)
     if status is None:
         return "the process closed its connection"
-    number = status.si_status
-    if status.si_code == os.CLD_EXITED:
-        return f"the process exited, with status {number}"
-    if number == signal.SIGKILL:
+    has_exited = status.si_code == os.CLD_EXITED
+    return ending(status.si_status if has_exited else -status.si_status)
+
+
+def ending(status: int) -> str:
+    """Return how a process has ended, in words. status: its exit status; that of a signal is negative."""
+    if status >= 0:
+        return f"the process exited, with status {status}"
+    if -status == signal.SIGKILL:
         return "the process was killed (SIGKILL), as by a system that runs out of memory"
-    known = number in signal.Signals._value2member_map_
-    return f"the process crashed ({signal.Signals(number).name if known else f'signal {number}'})"
+    known = -status in signal.Signals._value2member_map_
+    return f"the process crashed ({signal.Signals(-status).name if known else f'signal {-status}'})"
 
 
 def default_memory(workers: int) -> int:

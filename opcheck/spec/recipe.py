@@ -113,6 +113,9 @@ class Tensor(Model):
     exclude: float | Frozen[float] | None = Field(
         default=None, description="points to avoid, by a distance of 0.1: kinks, poles, branch points"
     )
+    contains: Frozen[float] | None = Field(
+        default=None, min_length=1, description="numbers that are its first elements, whatever the others are"
+    )
     structure: Structure | None = Field(default=None, description="the kind of matrix, vector or index")
     layout: Layout = Field(default="strided", description="the layout of the leaf")
     nnz: Count | None = Field(
@@ -161,8 +164,14 @@ class Tensor(Model):
             yield f"{square[0]} needs square matrices, not the shape {list(self.sizes)}", "two equal last dimensions"
         if self.normal and written & {"low", "high"}:
             yield "low and high do not go with mean and std", "either bounds, or mean and std"
+        if "contains" in written and self.dtype == "bool":
+            yield "contains does not apply to masks", "explicit values"
+        if "contains" in written and self.structure is not None:
+            yield f"contains would spoil the structure {self.structure}", "either contains or structure"
+        if self.contains is not None and len(self.contains) > self.numel:
+            yield f"{len(self.contains)} numbers do not fit into a tensor of {self.numel} elements", "a larger shape"
         if "values" in written:
-            for key in ("low", "high", "exclude", "mean", "std"):
+            for key in ("low", "high", "exclude", "contains", "mean", "std"):
                 if key in written:
                     yield f"{key} does not apply to explicit values", f"either values or {key}"
             if self.structure in ("distinct", "permutation", "one_hot"):

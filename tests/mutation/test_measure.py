@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from opcheck.mutation.measure import Measured, measure, score, written
-from opcheck.mutation.mutant import is_noticed, prove
+from opcheck.mutation.measure import Measured, Target, measure, score
+from opcheck.mutation.mutant import drawn, prove
 from opcheck.planning import load
 from opcheck.running.session import RunSession
 from opcheck.settings import Settings
@@ -14,31 +14,36 @@ from opcheck.spec.device import DeviceProfile
 CPU = DeviceProfile(name="cpu")
 
 
-def measured(tmp_path, text, derive="none", of="gradient"):
+def target_of(tmp_path, text, derive="none", of="gradient"):
     path = tmp_path / "spec.toml"
     path.write_text(f"[[operator]]\n{text}\n")
     settings = Settings(modules=("torch", "operators"), derive=derive)
     session = RunSession.start(settings, derive=derive)
     (operator,) = load([path], settings)
-    return measure(operator, CPU, session, derive, of), session
+    return Target(operator, CPU, session, derive, of)
+
+
+def measured(tmp_path, text, derive="none", of="gradient"):
+    return measure(target_of(tmp_path, text, derive, of))
 
 
 def state(one: Measured, name: str) -> str:
-    return next(answer.state for answer in one.answers if answer.condition.name == name)
+    return next(answer.state for answer in one.answers if answer.condition == name)
 
 
 def survivor(one: Measured, name: str) -> str:
-    return next(answer.words for answer in one.those("survived") if answer.condition.name == name)
+    return next(answer.words for answer in one.those("survived") if answer.condition == name)
 
 
+SCALED = "samples = [{ args = [{ shape = [2, 3] }], kwargs = { flip = true } }]"
 SIN = 'name = "torch.sin"\nsamples = [{ args = [{ shape = [3, 4] }] }]'
 
 
 def test_a_survivor_says_what_to_add(tmp_path):
-    one, _ = measured(tmp_path, SIN)
+    one = measured(tmp_path, SIN)
     assert state(one, "rank above 3") == "survived"
     assert survivor(one, "more than 256 elements") == (
-        "a gradient wrong for more than 256 elements would pass: add { args = [{ shape = [3, 86] }] }"
+        "a gradient wrong for more than 256 elements would pass: add { args = [{ shape = [130, 4] }] }"
     )
     assert state(one, "a last dim that is no multiple of 4") == "survived"
     assert state(one, "a repeated index") == "unreachable"
@@ -47,24 +52,24 @@ def test_a_survivor_says_what_to_add(tmp_path):
 
 
 def test_derived_samples_count_where_they_are_wanted(tmp_path):
-    written_only, standard = measured(tmp_path, SIN)[0], measured(tmp_path, SIN, "standard")[0]
+    written_only, standard = measured(tmp_path, SIN), measured(tmp_path, SIN, "standard")
     assert state(standard, "a dim of 1") == "met"
     assert state(standard, "more than 256 elements") == "met"
     assert score([written_only]) < score([standard])
 
 
 def test_the_samples_that_are_said_kill_all_survivors(tmp_path):
-    one, _ = measured(tmp_path, SIN)
-    added = ", ".join(written(answer.sample) for answer in one.those("survived"))
-    again, _ = measured(tmp_path, f"{SIN[:-1]}, {added}]")
+    one = measured(tmp_path, SIN)
+    added = ", ".join(answer.add for answer in one.those("survived"))
+    again = measured(tmp_path, f"{SIN[:-1]}, {added}]")
     assert again.those("survived") == []
     assert score([again]) == 1
 
 
 def test_a_disclaimed_check_lets_its_condition_survive(tmp_path):
     text = 'name = "torch.aminmax"\noutputs = {}\nsamples = [{ args = [{ shape = [3] }] }]\n'
-    claimed, _ = measured(tmp_path, text)
-    disclaimed, _ = measured(tmp_path, f"{text}supports = {{ undefined_grad = false }}")
+    claimed = measured(tmp_path, text)
+    disclaimed = measured(tmp_path, f"{text}supports = {{ undefined_grad = false }}")
     assert state(claimed, "one output alone") == "met"
     assert survivor(disclaimed, "one output alone").endswith(
         "it takes the check undefined_grad, which does not run for it"
@@ -72,18 +77,18 @@ def test_a_disclaimed_check_lets_its_condition_survive(tmp_path):
 
 
 def test_bounds_are_the_authors_word(tmp_path):
-    one, _ = measured(tmp_path, 'name = "torch.log"\nsamples = [{ args = [{ shape = [3], low = 0.5 }] }]')
+    one = measured(tmp_path, 'name = "torch.log"\nsamples = [{ args = [{ shape = [3], low = 0.5 }] }]')
     assert state(one, "an element that is 0") == "unreachable"
     assert state(one, "an element beyond 10") == "unreachable"
 
 
 def test_where_the_operator_has_no_derivative_nothing_is_suggested(tmp_path):
-    one, _ = measured(tmp_path, 'name = "torch.abs"\nsamples = [{ args = [{ shape = [3] }] }]')
+    one = measured(tmp_path, 'name = "torch.abs"\nsamples = [{ args = [{ shape = [3] }] }]')
     assert state(one, "an element that is 0") == "unreachable"  # a kink
 
 
 def test_an_operator_without_gradient_has_no_conditions(tmp_path):
-    one, _ = measured(tmp_path, f"{SIN}\nsupports = {{ backward = false }}")
+    one = measured(tmp_path, f"{SIN}\nsupports = {{ backward = false }}")
     assert one.answers == ()
     assert score([one]) == 1
 
@@ -115,32 +120,36 @@ BY_NIGHT = {"sum", "scaled", "elu"}
     ],
 )
 def test_every_mutant_is_noticed_exactly_where_its_condition_is_met(tmp_path, name, of):
-    one, session = measured(tmp_path, PROVED[name], of=of)
-    assert not is_noticed(one, None, session)
-    tried = [a for a in one.answers if not a.condition.checks]
-    assert {answer.condition.name: is_noticed(one, answer.condition, session) for answer in tried} == {
-        answer.condition.name: answer.state == "met" for answer in tried
-    }
-    assert {answer.state for answer in tried} >= {"met", "survived"}
+    target = target_of(tmp_path, PROVED[name], of=of)
+    tried = [answer for _, answer in drawn([measure(target)], 0)]
+    proofs = [prove(target, answer) for answer in tried]
+    assert [proof for proof in proofs if proof is None or not proof.agrees] == []
+    assert {answer.state for answer in tried} == {"met", "survived"}
 
 
 def test_mutants_are_noticed_at_derived_samples(tmp_path):
-    one, session = measured(tmp_path, SIN, "standard")
-    proofs = list(prove([one], 6, session))
-    assert len(proofs) == 6
+    target = target_of(tmp_path, SIN, "standard")
+    proofs = [prove(target, answer) for _, answer in drawn([measure(target)], 0)]
     assert [proof for proof in proofs if not proof.agrees] == []
     assert any(proof.is_met for proof in proofs)
 
 
 def test_the_same_mutants_are_drawn_each_time(tmp_path):
-    one, session = measured(tmp_path, SIN)
-    first, second = (list(prove([one], 3, session)) for _ in range(2))
-    assert [proof.condition.name for proof in first] == [proof.condition.name for proof in second]
-    assert len(first) == 3
+    one = measured(tmp_path, SIN)
+    first, second, other = drawn([one], 0), drawn([one], 0), drawn([one], 1)
+    assert first == second
+    assert sorted(str(own) for own in first) == sorted(str(own) for own in other)
+    assert first != other
+
+
+def test_no_mutant_is_made_of_an_operator_that_does_not_pass(tmp_path):
+    target = target_of(tmp_path, 'name = "operators.varied.wrong_flipped"\n' + SCALED)
+    (_, answer), *_ = drawn([measure(target)], 0)
+    assert prove(target, answer) is None
 
 
 def test_second_derivatives_are_looked_at_at_written_samples_alone(tmp_path):
-    first, second = (measured(tmp_path, SIN, "standard", of)[0] for of in ("tangent", "second derivative"))
+    first, second = (measured(tmp_path, SIN, "standard", of) for of in ("tangent", "second derivative"))
     assert state(first, "a dim of 1") == "met"
     assert survivor(second, "a dim of 1").startswith("a second derivative wrong where a dim is 1 would pass: add {")
-    assert not any(answer.condition.checks for answer in (*first.answers, *second.answers))
+    assert not any(not answer.is_of_samples for answer in (*first.answers, *second.answers))

@@ -61,6 +61,24 @@ def wrong_for_rank_3(x):
     return squared(x, x.dim() > 2)
 
 
+def wrong_for_rank_4(x):
+    """As of a kernel that folds three dims into its grid."""
+    return squared(x, x.dim() > 3)
+
+
+def wrong_for_rank_4_beside_a_matrix(x, y):
+    """Only the first takes leading dims."""
+    if y.dim() > 2:
+        raise ValueError("the second is a matrix")
+    return squared(x, x.dim() > 3) + y
+
+
+def untied_ranks(x, y):
+    if y.dim() > 2:
+        raise ValueError("the second is a matrix")
+    return squared(x, False) + y
+
+
 def wrong_for_rank_0(x):
     return squared(x, x.dim() == 0)
 
@@ -97,6 +115,46 @@ def wrong_scaled(x, flip: bool = False, factor: float = 1.0):
 def wrong_for_pairs(x, flip: bool = False):
     """Only beyond 16 and flipped at once."""
     return squared(-x if flip else x, flip and max(x.shape, default=0) > 16)
+
+
+def wrong_if_scaled_and_flipped(x, flip: bool = False, factor: float = 1.0):
+    """Right for each of the keywords alone."""
+    return squared(-x if flip else x, flip and factor != 1) * factor
+
+
+def wrong_at_one_zero(x):
+    """As of a product that divides by its factors: right where all of them are 0."""
+    return squared(x + 1, 0 < int((x == 0).sum()) < x.numel())
+
+
+def wrong_for_one_large(x):
+    return squared(x, 0 < int((x.abs() > 10).sum()) < x.numel())
+
+
+class Taken(torch.autograd.Function):
+    """Elements of a vector by their indices. The gradient is memory that nobody has written where there are none."""
+
+    @staticmethod
+    def forward(ctx, x, index, clears):
+        ctx.save_for_backward(index)
+        ctx.sizes, ctx.clears = x.shape, clears
+        return x[index]
+
+    @staticmethod
+    def backward(ctx, v):
+        (index,) = ctx.saved_tensors
+        if not (index.numel() or ctx.clears):
+            return torch.full(ctx.sizes, 3.0, dtype=v.dtype), None, None  # as a dirty block
+        return torch.zeros(ctx.sizes, dtype=v.dtype).index_add(0, index, v), None, None
+
+
+def leaves_memory_if_empty(x, y):
+    """x at the first places, as many as y has elements."""
+    return Taken.apply(x, torch.arange(y.numel()) % max(x.numel(), 1), False)
+
+
+def clears_memory_if_empty(x, y):
+    return Taken.apply(x, torch.arange(y.numel()) % max(x.numel(), 1), True)
 
 
 def kinked(x):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from opcheck.planning import load
-from opcheck.samples.derive import FEW_NUMBERS, FEWER, LARGEST, SIZES, derived, smallest
+from opcheck.samples.derive import FEW_ELEMENTS, FEW_NUMBERS, FEWER, LARGEST, SIZES, derived, smallest
 from opcheck.settings import Settings
 
 
@@ -62,9 +62,9 @@ def test_a_size_that_is_there_is_not_tried_again(sample_of):
 
 
 def test_the_largest_size_is_allowed(sample_of):
-    found = varied(sample_of("{ args = [{ shape = [64, 128] }], large = true, vary = ['rank'] }"))
+    found = varied(sample_of("{ args = [{ shape = [64, 1, 128] }], large = true, vary = ['rank'] }"))
     assert sum(recipe.numel for recipe in found["a leading dim of 2"].sample.tensors()) == LARGEST
-    found = varied(sample_of("{ args = [{ shape = [65, 128] }], large = true, vary = ['rank'] }"))
+    found = varied(sample_of("{ args = [{ shape = [65, 1, 128] }], large = true, vary = ['rank'] }"))
     assert "a leading dim of 2" not in found
 
 
@@ -74,8 +74,8 @@ def test_ranks_broadcast_dims_and_memory(sample_of):
     )
     assert {what: shapes(one) for what, one in found.items() if "memory" not in what} == {
         "a leading dim of 1": [(1, 2, 3), (1, 3)],
-        "a leading dim of 2": [(2, 2, 3), (2, 3)],
-        "rank 0": [(3,), ()],
+        "leading dims of 2, 1": [(2, 1, 2, 3), (2, 1, 3)],
+        "rank 0": [(), ()],
         "dim 0 of tensor 0 -> 1": [(1, 3), (3,)],
         "dim 1 of tensor 0 -> 1": [(2, 1), (3,)],
         "dim 0 of tensor 1 -> 1": [(2, 3), (1,)],
@@ -86,6 +86,29 @@ def test_ranks_broadcast_dims_and_memory(sample_of):
     ]  # fmt: skip
     assert [recipe.memory for recipe in found["memory noncontiguous"].sample.tensors()] == ["noncontiguous"] * 2
     assert [recipe.memory for recipe in found["memory transposed"].sample.tensors()] == ["transposed", "contiguous"]
+
+
+def test_where_a_rank_is_refused_there_are_less_and_one_tensor_alone(sample_of):
+    found = varied(sample_of("{ args = [{ shape = [2, 3] }, { shape = [3] }], vary = ['rank'] }"))
+    apart = {what: [(one.what, shapes(one)) for one in one.apart()] for what, one in found.items()}
+    assert apart == {
+        "a leading dim of 1": [
+            ("a leading dim of 1 of tensor 0", [(1, 2, 3), (3,)]),
+            ("a leading dim of 1 of tensor 1", [(2, 3), (1, 3)]),
+        ],
+        "leading dims of 2, 1": [
+            ("a leading dim of 2", [(2, 2, 3), (2, 3)]),
+            ("leading dims of 2, 1 of tensor 0", [(2, 1, 2, 3), (3,)]),
+            ("leading dims of 2, 1 of tensor 1", [(2, 3), (2, 1, 3)]),
+        ],
+        "rank 0": [("a dim less", [(3,), ()])],
+    }
+    assert "a leading dim of 2" in varied(sample_of("{ args = [{ shape = [1, 2, 1, 2] }] }"))
+
+
+def test_a_sample_without_elements_has_no_other_sizes(sample_of):
+    found = varied(sample_of("{ args = [{ shape = [0, 3] }], vary = ['size', 'empty', 'broadcast', 'value'] }"))
+    assert found == {}
 
 
 def test_keywords_of_the_sample_and_defaults_of_the_signature(sample_of):
@@ -99,19 +122,32 @@ def test_keywords_of_the_sample_and_defaults_of_the_signature(sample_of):
         "dim = 1": {"flag": True, "beta": 2.0, "dim": 1},
         "dim = -1": {"flag": True, "beta": 2.0, "dim": -1},
         "other = true": {"flag": True, "beta": 2.0, "dim": 0, "other": True},
+        "flag = false, other = true": {"flag": False, "beta": 2.0, "dim": 0, "other": True},
+        "other = true, beta = 6.0": {"flag": True, "beta": 6.0, "dim": 0, "other": True},
+        "beta = 6.0, dim = 1": {"flag": True, "beta": 6.0, "dim": 1},
     }
 
 
 def test_keywords_have_the_values_that_others_pass(sample_of):
     sample = sample_of("{ args = [{ shape = [2] }], kwargs = { how = 'sum' }, vary = ['keyword'] }")
     found = {one.what: one.sample.kwargs for one in derived(sample, {}, False, {"how": ["sum", "mean"], "p": [2]})}
-    assert found == {'how = "mean"': {"how": "mean"}, "p = 2": {"how": "sum", "p": 2}}
+    assert found == {
+        'how = "mean"': {"how": "mean"},
+        "p = 2": {"how": "sum", "p": 2},
+        'how = "mean", p = 2': {"how": "mean", "p": 2},
+    }
 
 
 def test_numbers_vary_where_nothing_is_said_of_them(sample_of):
     sample = sample_of("{ args = [{ shape = [2] }, { shape = [3], low = 0 }], vary = ['value'] }")
     found = varied(sample)
-    assert [*found] == [f"tensor 0 = {number:g}" for number in FEW_NUMBERS]
+    assert [*found] == [
+        *(f"tensor 0 = {number:g}" for number in FEW_NUMBERS),
+        *(f"an element of tensor 0 = {number:g}" for number in FEW_ELEMENTS),
+    ]
+    assert found["an element of tensor 0 = 12"].sample.toml() == (
+        "{ args = [{ shape = [2], contains = [12.0] }, { shape = [3], low = 0.0 }] }"
+    )
     assert found["tensor 0 = 30"].sample.toml() == (
         "{ args = [{ shape = [2], mean = 30.0, std = 0.0 }, { shape = [3], low = 0.0 }] }"
     )
@@ -173,6 +209,20 @@ def test_values_become_simple_and_go_where_they_do_not_matter(sample_of):
     assert words == ["the number 10 holds where 11 fails"]
     found, _ = smallest(one, sample, lambda other: "backward", "backward")
     assert found.toml() == "{ args = [{ shape = [1] }, { shape = [1] }] }"
+
+
+def test_an_element_becomes_simple_and_goes_where_it_does_not_matter(sample_of):
+    sample = sample_of("{ args = [{ shape = [2] }] }")
+    one = varied(sample)["an element of tensor 0 = 12"]
+
+    def look(other):
+        return "backward" if max(other.tensors()[0].contains or (0,)) > 10 else "hold"
+
+    found, words = smallest(one, sample, look, "backward")
+    assert found.toml() == "{ args = [{ shape = [1], contains = [11.0] }] }"
+    assert words == ["the number 10 holds where 11 fails"]
+    found, _ = smallest(one, sample, lambda other: "backward", "backward")
+    assert found.toml() == "{ args = [{ shape = [1] }] }"
 
 
 def test_tensors_inside_lists_tuples_mappings_and_calls_vary_too(sample_of):

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from pydantic import ValidationError
 
 from opcheck.samples.values import MARGIN, draw
 from opcheck.spec.recipe import Tensor
@@ -237,6 +238,34 @@ class TestDistinctValues:
     def test_rank_0_and_empty_tensors_are_distinct(self, dtype: torch.dtype, shape: tuple[int, ...]) -> None:
         values = drawn(dtype, shape, structure="distinct")
         assert (values.shape, values.dtype) == (shape, dtype)
+
+
+class TestContainedValues:
+    @pytest.mark.parametrize("dtype", [torch.float64, torch.complex128, torch.int64])
+    def test_they_are_the_first_elements_of_random_ones(self, dtype: torch.dtype) -> None:
+        torch.manual_seed(0)
+        values = drawn(dtype, (3, 4), contains=[0, 12])
+        torch.manual_seed(0)
+        plain = drawn(dtype, (3, 4))
+        assert values[0, :2].tolist() == [0, 12]
+        assert torch.equal(values.flatten()[2:], plain.flatten()[2:])
+
+    def test_points_that_others_avoid_may_be_among_them(self) -> None:
+        values = drawn(torch.float64, (40,), contains=[0.0], exclude=0.0)
+        assert (values == 0).sum() == 1
+
+    @pytest.mark.parametrize(
+        ("keys", "why"),
+        [
+            ({"shape": [2, 2], "structure": "hermitian"}, "contains would spoil the structure hermitian"),
+            ({"shape": []}, "2 numbers do not fit into a tensor of 1 elements"),
+            ({"values": [1, 2]}, "contains does not apply to explicit values"),
+            ({"shape": [2], "dtype": "bool"}, "contains does not apply to masks"),
+        ],
+    )
+    def test_where_they_cannot_stand_they_are_refused(self, keys: dict[str, Any], why: str) -> None:
+        with pytest.raises(ValidationError, match=why):
+            Tensor.model_validate({**keys, "contains": [0, 12]})
 
 
 class TestExplicitValues:

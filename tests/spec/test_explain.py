@@ -13,8 +13,8 @@ MARKS = "letters, digits and any of _ . + -, no leading _; not one of and, not, 
 ANOTHER = "expected another name"
 SAMPLES = 'samples = [{ use = "unary" }]\n'
 TENSOR_KEYS = (
-    "one of shape, values, dtype, grad, low, high, mean, std, exclude, structure, layout, nnz, blocksize, dense_dim, "
-    "memory, conj, neg, through"
+    "one of shape, values, dtype, grad, low, high, mean, std, exclude, contains, structure, layout, nnz, blocksize, "
+    "dense_dim, memory, conj, neg, through"
 )
 SUPPORTS_KEYS = (
     "one of backward, forward_ad, batched_grad, batched_forward_grad, second_order, fwd_over_rev, rev_over_fwd, "

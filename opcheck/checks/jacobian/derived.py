@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any, Literal, get_args, get_origin
@@ -32,18 +32,26 @@ from opcheck.derivatives.differences import looped
 from opcheck.derivatives.point import Point
 from opcheck.samples.cache import Cache
 from opcheck.samples.derive import Derived, derived, room_of, smallest
+from opcheck.samples.function import TestedFunction
+from opcheck.samples.inputs import Inputs
 from opcheck.samples.layouts import in_memory
 from opcheck.samples.results import with_gradient
+from opcheck.spec.claims import WAYS, Way
 from opcheck.spec.library import Sample
 from opcheck.spec.render import render
 from opcheck.spec.values import NoneValue
 
 Answer = Literal[
-    "hold", "refused", "too large", "slow", "untold", "refused in backward", "cotangent", "backward", "forward_ad"
-]
-"""What a look says. The last two are checks whose claims do not hold, the one before them says that a gradient depends
-on the memory of the cotangent; of those in the middle it knows nothing."""
-WRONG: tuple[Answer, ...] = ("cotangent", "backward", "forward_ad")
+    "hold", "refused", "too large", "slow", "untold", "refused in backward",
+    "cotangent", "nothing", "backward", "forward_ad",
+]  # fmt: skip
+"""What a look says. The last two are checks whose claims do not hold; in the middle are those that tell nothing."""
+PLAIN: dict[Answer, str] = {
+    "cotangent": "the gradient depends on the memory of the cotangent",
+    "nothing": "the gradient of outputs without elements is not zero",
+}
+"""What is wrong as it stands, without a comparison with differences."""
+WRONG: tuple[Answer, ...] = (*PLAIN, "backward", "forward_ad")
 HUGE = 1e6
 """The largest output at which differences are told apart from rounding: infinity and NaN are not."""
 SLOW = 0.25
@@ -59,7 +67,9 @@ class Look:
 
     answer: Answer
     note: str = ""
-    """What is worth to be known, though it is no failure."""
+    """What is worth to be known, be it a failure or not."""
+    memory: str = ""
+    """How a cotangent lies in memory for which the gradient is another one."""
 
 
 def judge(subject: Subject) -> Verdict:
@@ -86,21 +96,30 @@ def _listed(counts: Counter[str]) -> str:
 def _looks(subject: Subject) -> Iterator[tuple[Derived, Look]]:
     """Yield each derived sample, with what a look says.
 
-    What is refused is replaced by what changes one by one. What is written is looked at anyway. The first sample at
-    which memory makes a difference is looked at with cotangents that lie there in all ways.
+    The first sample at which memory makes a difference is looked at with cotangents that lie there in all ways.
     """
-    context, sample = subject.context, subject.sample
-    written = context.memo.once("written", lambda: {one.toml() for one in context.case.operator.samples})
     memories: Sequence[str] = COTANGENTS
-    for one in variations(context, sample, context.is_thorough):
-        if one.sample.toml() in written:
-            continue
+    for one, attempt in attempts(subject.context, subject.sample, subject.context.is_thorough):
         own = memories if _has_strides(one.sample) else ()
-        said = look(context, one.sample, own)
+        said = attempt.look(own)
         memories = () if own and said.answer == "hold" else memories
         yield one, said
-        for other in one.apart() if said.answer == "refused" else ():
-            yield other, look(context, other.sample)
+
+
+def attempts(
+    context: Context, sample: Sample, thorough: bool, ways: Collection[Way] = WAYS
+) -> Iterator[tuple[Derived, Attempt]]:
+    """Yield the samples derived from a written one in some ways, each with what becomes of a call.
+
+    What is refused is followed by what changes one by one. What is written is left out: it is looked at anyway.
+    """
+    written = context.memo.once("written", lambda: {one.toml() for one in context.case.operator.samples})
+    for one in derived(sample, _defaults(context), thorough, _choices(context), ways):
+        if one.sample.toml() not in written:
+            whole = attempt(context, one.sample)
+            yield one, whole
+            for other in one.apart() if whole.answer == "refused" else ():
+                yield other, attempt(context, other.sample)
 
 
 def _has_strides(sample: Sample) -> bool:
@@ -109,11 +128,42 @@ def _has_strides(sample: Sample) -> bool:
     return sum(size > 1 for size in sizes) >= min(2, len(sizes))
 
 
-def look(context: Context, sample: Sample, memories: Sequence[str] = ()) -> Look:
-    """Return what one direction on each side says about the derivatives at a sample.
+@dataclass(frozen=True, eq=False)
+class Attempt:
+    """A call of the operator at a sample."""
 
-    memories: how cotangents lie in memory, beside plain ones.
-    """
+    answer: Answer | None
+    """Why nothing can be said of its derivatives; None if a look may say something."""
+    context: Context
+    inputs: Inputs | None = None
+    function: TestedFunction | None = None
+    outputs: tuple[Tensor, ...] = ()
+    """Those that have a derivative, if the operator takes the sample."""
+
+    def look(self, memories: Sequence[str] = ()) -> Look:
+        """Return what one direction on each side says about the derivatives.
+
+        memories: how cotangents lie in memory, beside plain ones.
+        """
+        if self.answer is not None:
+            return Look(self.answer)
+        assert self.inputs is not None
+        assert self.function is not None
+        leaves, outputs = self.inputs.leaves, self.outputs
+        chosen = _chosen(outputs)
+        try:
+            if not chosen:
+                return _empty(leaves, outputs)
+            tested = tuple(outputs[index] for index in chosen)
+            return _compared(self.context, Point(Primal(self.function, chosen), leaves, outputs=tested), memories)
+        except NO_REFUSAL:
+            raise
+        except Exception as error:
+            return Look("refused in backward", f"refused in backward: {one_line(error)}")
+
+
+def attempt(context: Context, sample: Sample) -> Attempt:
+    """Call the operator at a sample."""
     began = perf_counter()
     try:
         inputs = context.realize(sample)
@@ -121,34 +171,33 @@ def look(context: Context, sample: Sample, memories: Sequence[str] = ()) -> Look
         with torch.enable_grad():
             outputs = function(*inputs.leaves)
     except TooLarge:
-        return Look("too large")
+        return Attempt("too large", context)
     except NO_REFUSAL:
         raise
     except Exception:
-        return Look("refused")
+        return Attempt("refused", context)
+    answer: Answer | None = None
     if perf_counter() - began > SLOW:
-        return Look("slow")
-    chosen = tuple(index for index, output in enumerate(outputs) if output.requires_grad and output.numel())
-    tested = tuple(outputs[index] for index in chosen)
-    if sum(output.numel() for output in outputs) > room_of(sample):
-        return Look("too large")
-    if not all(bool((output.abs() <= HUGE).all()) for output in tested):
-        return Look("untold")
-    try:
-        if not tested:
-            return _empty(inputs.leaves, outputs)
-        return _compared(context, Point(Primal(function, chosen), inputs.leaves, outputs=tested), memories)
-    except NO_REFUSAL:
-        raise
-    except Exception as error:
-        return Look("refused in backward", f"refused in backward: {one_line(error)}")
+        answer = "slow"
+    elif sum(output.numel() for output in outputs) > room_of(sample):
+        answer = "too large"
+    elif not all(bool((outputs[index].abs() <= HUGE).all()) for index in _chosen(outputs)):
+        answer = "untold"
+    return Attempt(answer, context, inputs, function, outputs)
+
+
+def _chosen(outputs: Sequence[Tensor]) -> tuple[int, ...]:
+    """Return which outputs have elements, and a derivative."""
+    return tuple(index for index, output in enumerate(outputs) if output.requires_grad and output.numel())
 
 
 def _empty(leaves: Sequence[Tensor], outputs: Sequence[Tensor]) -> Look:
-    """Run a backward pass of outputs without elements: it may raise, or give what is not zero."""
+    """Run a backward pass of outputs without elements: it may raise, or give memory that nobody has written."""
     smooth = with_gradient(outputs)
     gradients = vjp(smooth, leaves, [torch.ones_like(output) for output in smooth]) if smooth else ()
-    return Look("hold" if smooth and not any(bool(gradient.any()) for gradient in gradients) else "untold")
+    if any(bool(gradient.any()) for gradient in gradients):
+        return Look("nothing", "backward has to give zeros, as it does for a cotangent of zeros")
+    return Look("hold" if smooth else "untold")
 
 
 def _compared(context: Context, point: Point, memories: Sequence[str]) -> Look:
@@ -167,7 +216,9 @@ def _compared(context: Context, point: Point, memories: Sequence[str]) -> Look:
             is_nan = bool(comparison.analytical.isnan().any()) and bool(comparison.numerical.values.isfinite().all())
             return Look("untold", f"{check} is nan at a kink" if is_nan else "")
     bad = next((memory for memory in memories if not _is_free_of(point, memory)), None)
-    return Look("hold") if bad is None else Look("cotangent", bad)
+    if bad is None:
+        return Look("hold")
+    return Look("cotangent", f"a cotangent that is {bad} gives another one than the same numbers in plain memory", bad)
 
 
 def _is_free_of(point: Point, memory: str) -> bool:
@@ -188,28 +239,21 @@ def _laid(v: Tensor, memory: str) -> Tensor:
 
 def _judged(context: Context, written: Sample, one: Derived, said: Look) -> Verdict | None:
     """Return what the check says at the smallest sample that is wrong; None if it does not object after all."""
-    answer, memories = said.answer, [said.note] if said.answer == "cotangent" else []
-    sample, words = smallest(one, written, lambda other: look(context, other, memories).answer, answer)
+    answer, memories = said.answer, [said.memory] if said.memory else []
+    sample, words = smallest(one, written, lambda other: attempt(context, other).look(memories).answer, answer)
     for candidate in (sample, one.sample):  # which have one name, so that they cannot share a cache
         shown = [
             *([f"{', '.join(words)}"] if words and candidate is sample else []),
             f"add this sample: {candidate.toml()}",
         ]
-        if memories:
-            title = f"derived: {one.what}: the gradient depends on the memory of the cotangent"
-            why = f"a cotangent that is {said.note} gives another one than the same numbers in plain memory"
-            return fails(title, "\n".join([*shown, why]))
+        if answer in PLAIN:
+            return fails(f"derived: {one.what}: {PLAIN[answer]}", "\n".join([*shown, said.note]))
         verdict = PerSample(jacobian).verdict(replace(context.under(answer), cache=Cache()), candidate)
         if verdict.is_failure:
             title = f"derived: {one.what}: {answer}: {verdict.title.removeprefix(f'{answer}: ')}"
             shown += [f"realized: {verdict.realized}", verdict.detail]
             return fails(title, "\n".join(shown), **verdict.fields)
     return None
-
-
-def variations(context: Context, sample: Sample, thorough: bool) -> Iterator[Derived]:
-    """Yield the samples derived from a written one, by what is known of the keywords of its operator."""
-    return derived(sample, _defaults(context), thorough, _choices(context))
 
 
 def _defaults(context: Context) -> dict[str, Any]:

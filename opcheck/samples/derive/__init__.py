@@ -6,7 +6,7 @@ the author's word: explicit values, bounds and structures stay as they are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from random import Random
@@ -27,10 +27,12 @@ SIZES = (1, 2, 16, 17, 33, 64, 130, 520)
 """On both sides of the blocks that kernels work in, and of the multiples that vector instructions take."""
 FEWER = (1, 17, 130)
 """Those that are tried as a standard."""
-NUMBERS = (0.0, 1.0, -1.0, 10.0, 30.0, -30.0, 1e3, -1e3, 1e-30, 5e-310)
+NUMBERS = (0.0, 1.0, -1.0, 12.0, 30.0, -30.0, 1e3, -1e3, 1e-30, 5e-310)
 """What tensors are filled with: exact numbers, which are all ties, large, tiny and subnormal ones."""
 FEW_NUMBERS = (0.0, 30.0)
 """Those that are tried as a standard."""
+FEW_ELEMENTS = (0.0, 12.0)
+"""What one element is then: of larger ones, most functions that grow fast make numbers that tell nothing."""
 LARGEST = 1 << 14
 """The most elements of all tensors of a derived sample, if it is not the written one that is larger."""
 PAIRS = 200
@@ -54,21 +56,24 @@ def derived(
     defaults: Mapping[str, Any],
     thorough: bool = False,
     choices: Mapping[str, Sequence[Any]] | None = None,
+    ways: Collection[Way] = tuple(WAYS),
 ) -> Iterator[Derived]:
     """Yield the samples derived from a written one, the same ones each time, but for those that are too large.
 
     defaults: the keywords that a call may have, with their defaults.
     thorough: whether there are more sizes and values, and pairs of variations, drawn by the name of the sample.
     choices: further values of keywords.
+    ways: in which of the ways of the sample they vary, the second of a pair of variations or both.
     """
     if not all(recipe.layout == "strided" for recipe in sample.tensors()):
         return
-    sizes, numbers = (SIZES, NUMBERS) if thorough else (FEWER, FEW_NUMBERS)
-    scope = Scope(sizes, numbers, defaults, choices or {}, thorough)
-    ones = list(_varied(sample, scope))
-    pairs = _paired(sample, ones, scope) if thorough and ones else ()
+    sizes, numbers, elements = (SIZES, NUMBERS, NUMBERS) if thorough else (FEWER, FEW_NUMBERS, FEW_ELEMENTS)
+    scope = Scope(sizes, numbers, elements, defaults, choices or {}, thorough)
+    ones = {way: list(WAYS[way](sample, scope)) for way in sample.vary}
+    wanted = [one for way in sample.vary if way in ways for one in ones[way]]
+    pairs = _paired(sample, ones, scope, ways) if thorough and wanted else ()
     room = room_of(sample)
-    for one in chain(ones, pairs):
+    for one in chain(wanted, pairs):
         if _elements(one.sample) <= room:
             yield one.called(sample.name)
 
@@ -82,16 +87,15 @@ def _elements(sample: Sample) -> int:
     return sum(recipe.numel for recipe in sample.tensors())
 
 
-def _varied(sample: Sample, scope: Scope) -> Iterator[Derived]:
-    for way in sample.vary:
-        yield from WAYS[way](sample, scope)
-
-
-def _paired(sample: Sample, ones: Sequence[Derived], scope: Scope) -> Iterator[Derived]:
+def _paired(
+    sample: Sample, ones: Mapping[Way, Sequence[Derived]], scope: Scope, ways: Collection[Way]
+) -> Iterator[Derived]:
     draw, together = Random(sample.name), replace(scope, sizes=TOGETHER)
+    firsts = [one for own in ones.values() for one in own]
+    seconds = [way for way, own in ones.items() if own]
     for _ in range(PAIRS):
-        first = draw.choice(ones)
-        seconds = list(_varied(first.sample, together))
-        if seconds:
-            second = draw.choice(seconds)
+        first, way = draw.choice(firsts), draw.choice(seconds)
+        others = list(WAYS[way](first.sample, together)) if way in ways else []
+        if others:
+            second = draw.choice(others)
             yield Derived(f"{first.what}, {second.what}", second.sample)

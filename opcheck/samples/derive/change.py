@@ -36,6 +36,9 @@ class Scope:
 
     sizes: Sequence[int]
     numbers: Sequence[float]
+    """What tensors are filled with."""
+    elements: Sequence[float]
+    """What one of their elements is."""
     defaults: Mapping[str, Any]
     """The keywords that a call may have, with their defaults."""
     choices: Mapping[str, Sequence[Any]]

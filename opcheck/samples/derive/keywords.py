@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import islice
+from collections.abc import Iterator, Mapping
+from itertools import islice, pairwise
 from typing import Any
 
 from opcheck.samples.derive.change import Derived, Scope, with_keyword
@@ -15,17 +15,35 @@ UNVARIED = ("inplace", "out", "training", "train", "generator")
 
 
 def by_keyword(sample: Sample, scope: Scope) -> Iterator[Derived]:
-    """Yield each keyword with other values: of the sample, of the signature, and those that only others pass."""
+    """Yield each keyword with other values: of the sample, of the signature, and those that only others pass.
+
+    Then each but the last at once with the next one: code that two keywords reach together is rarely tested.
+    """
     own = {**scope.defaults, **sample.kwargs}
+    firsts: list[tuple[str, Any]] = []
     for name in dict.fromkeys((*own, *scope.choices)):
-        if name in UNVARIED:
-            continue
-        value = own.get(name)
-        near = islice(_near(name, value), None if scope.is_thorough or _is_dim(name) else 1)
-        others = {render(other): other for other in (*near, *scope.choices.get(name, ()))}
-        for text, other in others.items():
-            if name not in own or text != _text(value):
-                yield Derived(f"{name} = {text}", with_keyword(sample, name, other))
+        others = [] if name in UNVARIED else list(_others(name, own, scope))
+        firsts += [(name, other) for other in others[:1]]
+        for other in others:
+            yield _with(sample, (name, other))
+    for one, other in pairwise(firsts):
+        yield _with(sample, one, other)
+
+
+def _with(sample: Sample, *keywords: tuple[str, Any]) -> Derived:
+    for name, value in keywords:
+        sample = with_keyword(sample, name, value)
+    return Derived(", ".join(f"{name} = {render(value)}" for name, value in keywords), sample)
+
+
+def _others(name: str, own: Mapping[str, Any], scope: Scope) -> Iterator[Any]:
+    """Yield other values of a keyword: some near its own, and those that other samples pass."""
+    value = own.get(name)
+    near = islice(_near(name, value), None if scope.is_thorough or _is_dim(name) else 1)
+    others = {render(other): other for other in (*near, *scope.choices.get(name, ()))}
+    for text, other in others.items():
+        if name not in own or text != _text(value):
+            yield other
 
 
 def _text(value: Any) -> str:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 from opcheck.samples.derive.change import Derived, has_indices, with_one
 from opcheck.samples.derive.sizes import resized, symbols
 from opcheck.spec.library import Sample
+from opcheck.spec.recipe import Tensor
 
 SIMPLE = (0, 1, 2, 3, 5, 10, 11, 20, 30, 100)
 """Numbers that are tried in place of larger ones."""
@@ -51,13 +53,10 @@ def _simpler(sample: Sample, look: Look, wrong: str) -> tuple[Sample, list[str]]
     """Return the sample with random values for those that do not matter, and simple ones for those that do."""
     words = []
     for number in range(len(sample.tensors())):
-        recipe = sample.tensors()[number]
-        if recipe.std != 0:
-            continue
         last = ""
-        for simpler in (with_one(sample, recipe, mean=None, std=None), *_filled(sample, number)):
-            said = look(simpler)
-            own, before = simpler.tensors()[number].mean, last
+        for own, keys in _simple(sample.tensors()[number]):
+            simpler = with_one(sample, sample.tensors()[number], **keys)
+            said, before = look(simpler), last
             if said == wrong:
                 sample = simpler
                 words += [f"the number {before} holds where {own:g} fails"] if own is not None and before else []
@@ -66,9 +65,15 @@ def _simpler(sample: Sample, look: Look, wrong: str) -> tuple[Sample, list[str]]
     return sample, words
 
 
-def _filled(sample: Sample, number: int) -> Iterator[Sample]:
-    recipe = sample.tensors()[number]
-    value = recipe.mean or 0.0
-    for simple in SIMPLE:
-        if simple < abs(value):
-            yield with_one(sample, recipe, mean=float(simple if value > 0 else -simple))
+def _simple(recipe: Tensor) -> Iterator[tuple[float | None, dict[str, Any]]]:
+    """Yield keys for random values, then for simpler numbers in place of that which fills a tensor or is an element."""
+    if recipe.std == 0:
+        yield None, {"mean": None, "std": None}
+        yield from ((number, {"mean": number}) for number in _below(recipe.mean or 0.0))
+    elif recipe.contains is not None and len(recipe.contains) == 1:
+        yield None, {"contains": None}
+        yield from ((number, {"contains": (number,)}) for number in _below(recipe.contains[0]))
+
+
+def _below(value: float) -> Iterator[float]:
+    yield from (float(number if value > 0 else -number) for number in SIMPLE if number < abs(value))

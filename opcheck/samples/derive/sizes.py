@@ -13,8 +13,8 @@ TOGETHER = (17, 33)
 
 
 def symbols(sample: Sample) -> set[int]:
-    """Return the sizes that are varied: those of tensors without explicit values, above 1."""
-    return {size for recipe in sample.tensors() if recipe.shape is not None for size in recipe.sizes} - {0, 1}
+    """Return the sizes that are varied: those above 1 of tensors that have elements, but no explicit values."""
+    return {size for recipe in sample.tensors() if recipe.shape and recipe.numel for size in recipe.shape} - {1}
 
 
 def resized(sample: Sample, sizes: Mapping[int, int]) -> Sample:
@@ -71,18 +71,35 @@ def by_emptiness(sample: Sample, scope: Scope) -> Iterator[Derived]:
 
 
 def by_rank(sample: Sample, scope: Scope) -> Iterator[Derived]:
-    """Yield a leading dim more, of one element and of two; rank 0."""
-    for size in (1, 2):
-        yield Derived(f"a leading dim of {size}", _shaped(sample, lambda own, n=size: (n, *own)))  # type: ignore[misc]
-    if any(recipe.shape and len(recipe.shape) == 1 for recipe in sample.tensors()):
-        yield Derived("rank 0", _shaped(sample, lambda own: own[1:]))
+    """Yield a leading dim of 1; leading dims up to rank 4, or beyond; rank 0, or where that is refused a dim less."""
+    ranks = {len(recipe.shape) for recipe in sample.tensors() if recipe.shape is not None}
+    if ranks:
+        yield _led(sample, (1,))
+        yield _led(sample, (2, 1, 2, 1)[: max(4 - max(ranks), 1)])
+    if ranks - {0} and not has_indices(sample):
+        less = Derived("a dim less", _shaped(sample, lambda own: own[1:]))
+        yield Derived("rank 0", _shaped(sample, lambda own: ()), lambda: iter([less] if ranks - {0, 1} else ()))
+
+
+def _led(sample: Sample, dims: tuple[int, ...]) -> Derived:
+    """Return a change that puts dims in front: in front of all tensors, else one of them, or in front of one tensor."""
+    what = f"leading dims of {', '.join(map(str, dims))}" if len(dims) > 1 else f"a leading dim of {dims[0]}"
+
+    def apart() -> Iterator[Derived]:
+        if len(dims) > 1:
+            yield _led(sample, dims[:1])
+        recipes = [recipe for recipe in sample.tensors() if recipe.shape is not None]
+        for number, recipe in enumerate(recipes if len(recipes) > 1 else ()):
+            yield Derived(f"{what} of tensor {number}", with_one(sample, recipe, shape=(*dims, *recipe.sizes)))
+
+    return Derived(what, _shaped(sample, lambda own: (*dims, *own)), apart)
 
 
 def by_broadcast(sample: Sample, scope: Scope) -> Iterator[Derived]:
     """Yield each dim of each of several tensors reduced to one element."""
     recipes = [recipe for recipe in sample.tensors() if recipe.shape is not None]
     for number, recipe in enumerate(recipes if len(recipes) > 1 else ()):
-        for dim, size in enumerate(recipe.sizes):
+        for dim, size in enumerate(recipe.sizes if recipe.numel else ()):
             if size > 1:
                 shape = (*recipe.sizes[:dim], 1, *recipe.sizes[dim + 1 :])
                 yield Derived(f"dim {dim} of tensor {number} -> 1", with_one(sample, recipe, shape=shape))

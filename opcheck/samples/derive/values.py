@@ -9,7 +9,7 @@ from opcheck.samples.derive.change import Derived, Scope, is_integer, with_one
 from opcheck.spec.library import Sample
 from opcheck.spec.recipe import Tensor
 
-STATED = {"values", "low", "high", "mean", "std", "exclude", "structure", "through"}
+STATED = {"values", "low", "high", "mean", "std", "exclude", "contains", "structure", "through"}
 """What a recipe says of its numbers."""
 
 
@@ -19,10 +19,13 @@ def is_free(recipe: Tensor) -> bool:
 
 
 def by_value(sample: Sample, scope: Scope) -> Iterator[Derived]:
-    """Yield each tensor filled with one number."""
+    """Yield each tensor filled with one number, and with one element that is one."""
     for number, recipe in enumerate(sample.tensors()):
-        for value in scope.numbers if is_free(recipe) else ():
-            yield Derived(f"tensor {number} = {value:g}", with_one(sample, recipe, mean=value, std=0.0))
+        if is_free(recipe) and recipe.numel:
+            for value in scope.numbers:
+                yield Derived(f"tensor {number} = {value:g}", with_one(sample, recipe, mean=value, std=0.0))
+            for value in scope.elements if recipe.numel > 1 else set(scope.elements) - set(scope.numbers):
+                yield Derived(f"an element of tensor {number} = {value:g}", with_one(sample, recipe, contains=(value,)))
 
 
 def by_integer(sample: Sample, scope: Scope) -> Iterator[Derived]:

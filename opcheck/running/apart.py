@@ -1,0 +1,109 @@
+"""Calls a function for each of several items in a process of its own: one that crashes or hangs costs one answer."""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from typing import Any, Generic, TypeVar
+
+from opcheck.checks.verdict import one_line
+from opcheck.running.watchdog import ending
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+PERIOD = 1.0
+"""Seconds between two looks at how long processes have run."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """Why there is no answer for an item."""
+
+    why: str
+
+
+def can_fork() -> bool:
+    """Tell whether processes can be forked here."""
+    return "fork" in multiprocessing.get_all_start_methods()
+
+
+def apart(
+    work: Callable[[Item], Result], items: Sequence[Item], processes: int, seconds: float | None = None
+) -> Iterator[Result | Ended]:
+    """Yield what a function returns for each item, in the order of the items.
+
+    The processes are forked from this one, which has imported everything and computed nothing: torch's threads do not
+    survive a fork. Only what the function returns is pickled.
+
+    Args:
+        work: The function.
+        items: What it is called with.
+        processes: How many calls run at the same time.
+        seconds: How long one may take. None: as long as it likes.
+    """
+    running: dict[Connection, _Running[Result]] = {}
+    left, answers, number = list(enumerate(items))[::-1], dict[int, Result | Ended](), 0
+    try:
+        while number < len(items):
+            while left and len(running) < processes:
+                begun = _Running.begin(*left.pop(), work)
+                running[begun.pipe] = begun
+            ready = wait(list(running), PERIOD)
+            for pipe, one in list(running.items()):
+                if pipe in ready:
+                    answers[one.number] = one.answer()
+                elif seconds and time.monotonic() - one.since > seconds:
+                    answers[one.number] = Ended(f"it takes longer than {seconds:g} s")
+                else:
+                    continue
+                running.pop(pipe).end()
+            while number in answers:
+                yield answers.pop(number)
+                number += 1
+    finally:
+        for one in running.values():
+            one.end()
+
+
+@dataclass(frozen=True)
+class _Running(Generic[Result]):
+    number: int
+    process: Any
+    pipe: Connection
+    since: float
+
+    @classmethod
+    def begin(cls, number: int, item: Any, work: Callable[[Any], Result]) -> _Running[Result]:
+        """Fork a process that calls a function."""
+        context = multiprocessing.get_context("fork")
+        pipe, other = context.Pipe(duplex=False)
+        process = context.Process(target=_call, args=(work, item, other), daemon=True)
+        process.start()
+        other.close()
+        return cls(number, process, pipe, time.monotonic())
+
+    def answer(self) -> Result | Ended:
+        """Return what the process has sent, or how it has ended."""
+        try:
+            answer: Result | Ended = self.pipe.recv()
+            return answer
+        except EOFError:
+            self.process.join()
+            return Ended(ending(self.process.exitcode))
+
+    def end(self) -> None:
+        """End the process, if it still runs."""
+        self.process.kill()
+        self.process.join()
+        self.pipe.close()
+
+
+def _call(work: Callable[[Any], Any], item: Any, pipe: Connection) -> None:
+    try:
+        answer = work(item)
+    except Exception as error:
+        answer = Ended(one_line(error))
+    pipe.send(answer)

@@ -1,0 +1,59 @@
+"""Each item has an answer, or a reason why it has none, whatever becomes of the process of another one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import pytest
+
+from opcheck.running.apart import Ended, apart
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be forked here")
+
+
+def work(item):
+    what, number = item
+    if what == "crash":
+        os.kill(os.getpid(), signal.SIGSEGV)
+    if what == "exit":
+        os._exit(3)
+    if what == "raise":
+        raise ValueError(f"{number} is odd")
+    if what == "hang":
+        time.sleep(60)
+    if what == "slow":
+        time.sleep(0.3)
+    return number, os.getpid()
+
+
+def test_answers_come_in_order_from_processes_of_their_own():
+    items = [("slow", 0), ("plain", 1), ("plain", 2), ("slow", 3), ("plain", 4)]
+    answers = list(apart(work, items, 2))
+    assert [number for number, _ in answers] == [0, 1, 2, 3, 4]
+    assert len({process for _, process in answers} | {os.getpid()}) == 6
+
+
+@pytest.mark.parametrize("processes", [1, 3])
+def test_what_ends_a_process_costs_one_answer(processes):
+    items = [("crash", 0), ("plain", 1), ("exit", 2), ("raise", 3), ("hang", 4), ("plain", 5)]
+    one, two, three, four, five, six = apart(work, items, processes, seconds=1.0)
+    assert (one, three) == (
+        Ended("the process crashed (SIGSEGV)"),
+        Ended("the process exited, with status 3"),
+    )
+    assert (four, five) == (Ended("ValueError: 3 is odd"), Ended("it takes longer than 1 s"))
+    assert (two[0], six[0]) == (1, 5)
+
+
+def test_who_wants_no_more_leaves_no_process():
+    begun = time.monotonic()
+    answers = apart(work, [("plain", 0), ("hang", 1), ("hang", 2)], 2)
+    assert next(answers)[0] == 0
+    answers.close()
+    assert time.monotonic() - begun < 10
+
+
+def test_nothing_is_called_for_nothing():
+    assert list(apart(work, [], 2)) == []
