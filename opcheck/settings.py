@@ -49,7 +49,7 @@ class Settings(Located):
     batch_memory: Annotated[int, Field(ge=1)] = Field(
         256, description="MiB that a batch of evaluations, or a Jacobian wanted in full, may take"
     )
-    derive: Derive = Field(default="none", description="how many samples to derive from each written one")
+    derive: Derive = Field(default="standard", description="how many samples to derive from each written one")
     timeout: Annotated[float, Field(gt=0)] | None = Field(default=None, description="seconds that a case may take")
     memory: Annotated[int, Field(ge=1)] | None = Field(
         default=None, description="MiB that the process of a case may take in `opcheck run`"

@@ -24,7 +24,7 @@ class Selection:
     checks: tuple[str, ...] = ()
     dtypes: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
-    derive: Derive = "none"
+    derive: Derive = "standard"
     """How many samples to derive. It leaves out checks that are worth it for more only, unless they are named."""
 
     def takes_operator(self, operator: Operator) -> bool:

@@ -22,11 +22,11 @@ samples = [
 
 def test_survivors_are_said_written_and_gone(project):
     project.write("specs/good.toml", SPEC)
-    done = project.run("opcheck", "mutate", "specs/good.toml", "--prove", "5")
+    done = project.run("opcheck", "mutate", "specs/good.toml", "--derive", "none", "--prove", "5")
     assert done.code == 0
     assert "a gradient wrong for more than 256 elements would pass: add { args = [{ shape = [520] }] }" in done.out
     assert "5 of 5 mutants were noticed exactly where measured" in done.out
-    before = json.loads(project.run("opcheck", "mutate", "specs/good.toml", "--json").out)
+    before = json.loads(project.run("opcheck", "mutate", "specs/good.toml", "--derive", "none", "--json").out)
     assert before["score"] < 0.7
     assert before["derive"] == "none"
     (operator,) = before["operators"]
@@ -34,12 +34,12 @@ def test_survivors_are_said_written_and_gone(project):
     assert states == {"met", "survived", "unreachable"}
     assert {c["condition"]: c for c in operator["conditions"]}["rank above 3"]["add"].startswith("{ args = [{ shape")
 
-    wrote = project.run("opcheck", "mutate", "specs/good.toml", "--write")
+    wrote = project.run("opcheck", "mutate", "specs/good.toml", "--derive", "none", "--write")
     assert "specs/good.toml: " in wrote.out
     text = (project.folder / "specs/good.toml").read_text()
     assert "# What the project is for.\n" in text
     assert "{ args = [{ shape = [2] }] },  # small\n" in text
-    after = project.run("opcheck", "mutate", "specs/good.toml", "--json", "--fail-under", "1")
+    after = project.run("opcheck", "mutate", "specs/good.toml", "--derive", "none", "--json", "--fail-under", "1")
     assert after.code == 0
     assert json.loads(after.out)["score"] == 1
     assert project.run("opcheck", "run", "specs/good.toml").code == 0
@@ -48,10 +48,10 @@ def test_survivors_are_said_written_and_gone(project):
 @pytest.mark.nightly
 def test_a_score_may_be_wanted(project):
     project.write("specs/good.toml", SPEC)
-    low = project.run("opcheck", "mutate", "specs/good.toml", "--fail-under", "0.99", "--json")
+    low = project.run("opcheck", "mutate", "specs/good.toml", "--derive", "none", "--fail-under", "0.99", "--json")
     assert low.code == 1
     assert "is below 0.99" in low.err
-    standard = project.run("opcheck", "mutate", "specs/good.toml", "--derive", "standard", "--json")
+    standard = project.run("opcheck", "mutate", "specs/good.toml", "--json")
     assert json.loads(standard.out)["score"] > json.loads(low.out)["score"]
 
 

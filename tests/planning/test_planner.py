@@ -83,7 +83,6 @@ class TestChecks:
             "scalarized_second_order",
             "buffers",
             "device_consistency",
-            "derived",
             "compile",
         }
         assert set(checks_of(planned(SIN))) == {name for name in check_kinds() if name not in conditional}
