@@ -115,7 +115,7 @@ OPTIONS = (
     ),
     Option("--engine", "run", "what computes derivative evidence", {"choices": ["batched", "torch"]}),
     Option(
-        "--derive", "derivatives", "how many samples to derive from each written one; default: the project's, else standard",
+        "--derive", "derivatives", "how many samples to derive from each written one; default: standard",
         {"choices": ["none", "standard", "thorough"]},
     ),
     Option("--eps", "derivatives", "the step of differences, for all derivatives", _NUMBER),
