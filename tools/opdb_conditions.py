@@ -1,7 +1,7 @@
 """Counts the operators for which PyTorch's op_db would notice a wrong gradient, and the shipped specs would not.
 
 For each operator that both have: the conditions of `opcheck mutate` that a sample of op_db meets, and none of ours, be
-it written or derived. Needs the package expecttest.
+it written or derived.
 
     python tools/opdb_conditions.py                        # the whole library: minutes
     python tools/opdb_conditions.py specs/linalg --json
@@ -14,13 +14,14 @@ import json
 import os
 import sys
 import warnings
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from opdb_parity import by_name, covering
+from opdb_parity import differentiable as of_op_db
 
 from opcheck.mutation.call import Call, Signature
 from opcheck.mutation.conditions import Condition, conditions
@@ -54,21 +55,16 @@ class Comparison:
         return sorted(self.theirs - self.ours)
 
 
-def spec_names(entry: Any) -> tuple[str, ...]:
-    """Return what a spec may call the operator of an entry of op_db: its dotted name, or that of a method."""
-    return f"torch.{entry.name}", f"torch.Tensor.{entry.name}"
-
-
-def by_name(operators: Sequence[Operator], entries: Sequence[Any]) -> dict[str, tuple[list[Operator], list[Any]]]:
-    """Return the operators that both have, with all specs and all entries of a name."""
-    specs, both = defaultdict(list), dict[str, tuple[list[Operator], list[Any]]]()
-    for operator in operators:
-        specs[operator.spec.name].append(operator)
-    for entry in entries:
-        name = next((name for name in spec_names(entry) if name in specs), None)
-        if name is not None and entry.supports_autograd:
-            both.setdefault(name, (specs[name], []))[1].append(entry)
-    return both
+def both(operators: Iterable[Operator]) -> dict[str, tuple[list[Operator], list[Any]]]:
+    """Return the operators that both have, by name, with the specs and the entries of each."""
+    named, pairs = by_name(operators), dict[str, tuple[list[Operator], list[Any]]]()
+    for entry in of_op_db():
+        specs = covering(entry, named)
+        if specs:
+            own, entries = pairs.setdefault(specs[0].spec.name, ([], []))
+            own += [operator for operator in specs if operator not in own]
+            entries.append(entry)
+    return pairs
 
 
 def compare(
@@ -84,9 +80,9 @@ def compare(
     return Comparison(name, frozenset(ours), frozenset(met(listed, (c for e in entries for c in calls(e, signature)))))
 
 
-def met(listed: Sequence[Condition], of_op_db: Iterator[Call]) -> set[str]:
+def met(listed: Sequence[Condition], theirs: Iterator[Call]) -> set[str]:
     names = set()
-    for call in of_op_db:
+    for call in theirs:
         names |= {condition.name for condition in listed if condition.name not in names and condition.met_by(call)}
     return names
 
@@ -119,29 +115,25 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", help="print one object")
     options = parser.parse_args(arguments)
     warnings.simplefilter("ignore")
-    try:
-        from torch.testing._internal.common_methods_invocations import op_db
-    except ImportError as error:
-        parser.error(f"PyTorch's database cannot be loaded: {error}. It needs the package expecttest")
     settings = Settings(derive=options.derive)
     session = RunSession.start(settings, derive=options.derive, own_process=True)
     operators = list(load(options.specs, settings))
     session.prepare(operators)
-    both = by_name(operators, op_db)
-    answers = apart(lambda name: compare(name, *both[name], session, options.derive), sorted(both), os.cpu_count() or 1)
-    named = dict(zip(sorted(both), answers, strict=True))
+    pairs = both(operators)
+    answers = apart(lambda name: compare(name, *pairs[name], session, options.derive), list(pairs), os.cpu_count() or 1)
+    named = dict(zip(pairs, answers, strict=True))
     compared = [one for one in named.values() if not isinstance(one, Ended)]
     lost = {name: one.why for name, one in named.items() if isinstance(one, Ended)}
     behind = [one for one in compared if one.missing]
     if options.json:
         missing = {one.name: one.missing for one in behind}
-        print(json.dumps({"both": len(both), "behind": missing, "not_measured": lost}, indent=1))
+        print(json.dumps({"both": len(pairs), "behind": missing, "not_measured": lost}, indent=1))
         return int(bool(lost))
     for one in behind:
         print(f"{one.name}: {', '.join(one.missing)}")
     for name, why in lost.items():
         print(f"{name}: NOT MEASURED: {why}")
-    print(f"{len(both)} operators that both have; for {len(behind)}, only op_db meets some condition")
+    print(f"{len(pairs)} operators that both have; for {len(behind)}, only op_db meets some condition")
     return int(bool(lost))
 
 
