@@ -63,7 +63,7 @@ class TestedFunction:
         if in_place:
             args, kwargs = with_own_first(args, kwargs)
         self.reseed()
-        returned = self.operator(*args, **kwargs)
+        returned = call(self.operator, args, kwargs)
         return args[0] if in_place and returned is None else returned
 
     @cached_property
@@ -85,6 +85,14 @@ class TestedFunction:
         """Reset the random generator, if the operator is random; elsewhere: by how much another seed differs."""
         if self.seed is not None:
             seed_device(self.seed + elsewhere, self.device, self.seeded_by)
+
+
+def call(operator: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Return what an operator returns. NotImplemented, by which Python's operators refuse arguments, raises TypeError."""
+    returned = operator(*args, **kwargs)
+    if returned is NotImplemented:
+        raise TypeError("it returned NotImplemented")
+    return returned
 
 
 def with_own_first(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:

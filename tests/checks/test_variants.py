@@ -64,6 +64,15 @@ def test_a_disclaimed_out_that_exists_fails(verdict_of):
     assert "out= is disclaimed, but accepted" in outcome.reason
 
 
+@BOTH
+def test_an_out_that_is_answered_by_not_implemented_is_refused(verdict_of, dtype):
+    samples = "samples = [{ args = [{ shape = [2, 3] }, { shape = [3] }] }]"
+    assert verdict_of("torch.Tensor.__radd__", "variants", dtype, NO_OUT, samples).outcome == "passed"
+    outcome = verdict_of("torch.Tensor.__radd__", "variants", dtype, "supports = { out = true }", samples)
+    assert outcome.outcome == "failed"
+    assert "out= raised TypeError: it returned NotImplemented" in outcome.message
+
+
 @pytest.mark.parametrize("dtype", ["float64", "complex128", "int64"])
 @pytest.mark.parametrize("values", ["[[0, 1], [2, 1]]", "[[1, 1], [1, 1]]", "[[0, 0], [0, 0]]"])
 @pytest.mark.parametrize("operator", ["ignores_out", "writes_half_of_out"])

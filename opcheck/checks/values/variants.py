@@ -16,7 +16,7 @@ from opcheck.checks.judging import of_values
 from opcheck.checks.relations import agree
 from opcheck.checks.verdict import HOLDS, Verdict, fails, one_line, remedy
 from opcheck.samples import Unresolved
-from opcheck.samples.function import with_own_first
+from opcheck.samples.function import call, with_own_first
 from opcheck.samples.results import flatten, named, names_among
 
 Tensors = tuple[Tensor, ...]
@@ -47,7 +47,7 @@ def judge(subject: Subject) -> Iterator[Verdict]:
 def _call(subject: Subject, operator: Callable[..., Any], **more: Any) -> Any:
     args, kwargs = subject.inputs.detached().fill()
     subject.function.reseed()
-    return operator(*args, **{**kwargs, **more})
+    return call(operator, args, {**kwargs, **more})
 
 
 def _inplace(
@@ -58,7 +58,7 @@ def _inplace(
     fits = expected[0].shape == target.shape and expected[0].dtype == target.dtype
     subject.function.reseed()
     try:
-        returned = callee(*args, **{**kwargs, **more})
+        returned = call(callee, args, {**kwargs, **more})
     except Exception as error:
         return fails(f"variants: {way} raised {one_line(error)}") if fits else HOLDS
     if not fits:
