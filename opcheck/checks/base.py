@@ -25,7 +25,7 @@ from opcheck.planning.case import Case
 from opcheck.planning.kinds import check_kinds
 from opcheck.samples import Inputs, TestedFunction, Unresolved, realize
 from opcheck.samples.cache import Cache, Memo
-from opcheck.samples.layouts import own
+from opcheck.samples.layouts import own, share_memory
 from opcheck.samples.modules import ModuleCall, ModuleRecipe
 from opcheck.samples.realize import realize_module
 from opcheck.samples.resolve import resolve_module, resolve_operator
@@ -420,7 +420,10 @@ class Subject:
 
     @property
     def fits_in_place(self) -> bool:
-        """Whether the first argument can hold the result of an in-place call: it has the same shape and dtype."""
+        """Whether the first argument can hold the result of an in-place call.
+
+        It has the same shape and dtype; or the result is another view of all that it holds, as of `squeeze_`.
+        """
         return self.memo.once("in place", self._fits_in_place)
 
     def _fits_in_place(self) -> bool:
@@ -430,4 +433,7 @@ class Subject:
         path = self.case.operator.variants[0].path
         self.function.reseed()
         results = flatten(self.context.resolve(path)(*args, **kwargs))
-        return bool(results) and results[0].shape == args[0].shape and results[0].dtype == args[0].dtype
+        if not results or results[0].dtype != args[0].dtype:
+            return False
+        is_view = results[0].numel() == args[0].numel() and share_memory(results[0], args[0])
+        return results[0].shape == args[0].shape or is_view
