@@ -88,7 +88,7 @@ class TestedFunction:
 
 
 def call(operator: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Return what an operator returns. NotImplemented, by which Python's operators refuse arguments, raises TypeError."""
+    """Return what an operator returns. NotImplemented, a refusal by methods behind Python's operators, is a TypeError."""
     returned = operator(*args, **kwargs)
     if returned is NotImplemented:
         raise TypeError("it returned NotImplemented")

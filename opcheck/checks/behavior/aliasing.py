@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from itertools import combinations
 
 import torch
-from torch import Tensor
 
 from opcheck.checks.base import Subject
 from opcheck.checks.calls import Call, Result, Tensors, copies, tried
