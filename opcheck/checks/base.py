@@ -233,7 +233,7 @@ class Context:
         """Return the operator at a sample as a function of its leaves."""
         spec = self.case.operator.spec
         seed = zlib.crc32(self.case.seed(sample).encode()) if spec.reseed else None
-        inplace = self.case.variant.kind == "inplace"
+        inplace = spec.inplace or self.case.variant.kind == "inplace"
         operator = self.operator_at(sample)
         surrogate = None if spec.surrogate is None else self.surrogate_at(sample, spec.surrogate)
         return TestedFunction(
@@ -427,6 +427,8 @@ class Subject:
         return self.memo.once("in place", self._fits_in_place)
 
     def _fits_in_place(self) -> bool:
+        if self.case.operator.spec.inplace:
+            return True
         args, kwargs = self.inputs.fill([own(leaf.detach()) for leaf in self.leaves])
         if not args or not isinstance(args[0], Tensor):
             return False

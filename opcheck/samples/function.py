@@ -75,7 +75,8 @@ class TestedFunction:
         """
         if self.stands_in is None:
             return None
-        other = replace(self, operator=Held(self.stands_in), stands_in=None, inplace=False)
+        inplace = self.inplace and self.stands_in is self.operator
+        other = replace(self, operator=Held(self.stands_in), stands_in=None, inplace=inplace)
         with torch.no_grad():
             own, others = (function(*map(torch.clone, self.inputs.leaves)) for function in (self, other))
         expect_alike(own, others)
@@ -88,7 +89,7 @@ class TestedFunction:
 
 
 def call(operator: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Return what an operator returns. NotImplemented, a refusal by methods behind Python's operators, is a TypeError."""
+    """Return what an operator returns. NotImplemented is how the methods of Python's operators refuse: a TypeError."""
     returned = operator(*args, **kwargs)
     if returned is NotImplemented:
         raise TypeError("it returned NotImplemented")

@@ -231,6 +231,7 @@ class Claims(Model):
         "default: the project setting",
     )
     orders: Frozen[Order] = Field(default=(), description="derivatives of higher order to test as a whole")
+    inplace: bool = Field(default=False, description="the operator changes its first argument: it gets a clone")
     registered: bool | None = Field(
         default=None,
         description="whether torch.library registers it; default: if the target starts with torch.ops",

@@ -226,6 +226,12 @@ def square_other_values_(x: Tensor) -> Tensor:
     return x.mul_(x).add_(1)
 
 
+def zeroed_behind_autograd_(x: Tensor) -> Tensor:
+    """In-place, zero, with the gradient of the identity."""
+    x.data.zero_()
+    return x
+
+
 def turned_negated_(x: Tensor) -> Tensor:
     """In-place, with the shape of `torch.t`, and other values."""
     return x.t_().neg_()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -27,7 +28,8 @@ def judge(subject: Subject) -> Iterator[Verdict]:
     operator = subject.case.operator
     expected = flatten(_call(subject, subject.function.operator))
     ways: list[tuple[str, str, dict[str, Any]]]
-    ways = [(variant.kind, variant.path, dict(variant.kwargs)) for variant in operator.variants[1:]]
+    ways = [("inplace", operator.variants[0].path, {})] if operator.spec.inplace else []
+    ways += [(variant.kind, variant.path, dict(variant.kwargs)) for variant in operator.variants[1:]]
     ways += [("alias", path, {}) for path in operator.spec.aliases]
     for kind, path, more in ways:
         try:
@@ -46,8 +48,7 @@ def judge(subject: Subject) -> Iterator[Verdict]:
 
 def _call(subject: Subject, operator: Callable[..., Any], **more: Any) -> Any:
     args, kwargs = subject.inputs.detached().fill()
-    subject.function.reseed()
-    return call(operator, args, {**kwargs, **more})
+    return replace(subject.function, operator=operator).called(args, {**kwargs, **more})
 
 
 def _inplace(
