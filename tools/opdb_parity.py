@@ -226,7 +226,10 @@ def compare(entry: Any, specs: Sequence[Operator]) -> Iterator[Comparison]:
         ),
         "inplace": (
             either([entry.inplace_variant is not None and tested(entry, "test_inplace_grad")]),
-            either(variant.kind == "inplace" for operator in specs for variant in operator.variants),
+            either(
+                operator.spec.inplace or any(variant.kind == "inplace" for variant in operator.variants)
+                for operator in specs
+            ),
         ),
     }
     where = ", ".join(sorted({f"{Path(operator.document.file).name}:{operator.line}" for operator in specs}))
