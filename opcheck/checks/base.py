@@ -147,13 +147,11 @@ class Context:
 
     def numbers_in(self, dtype: torch.dtype) -> Numbers | None:
         """Return the step and the tolerances where outputs have a dtype, which may be another one."""
-        base = default_numbers(dtype)
-        if base is None:
-            return None
         own = dict(self.case.claims.tolerance(self.case.check, self.case.dtype).numbers())
         changes = {key: value for key, value in own.items() if value is not None}
         changes |= {key: value for key, value in self.overrides.items() if key in TOLERANCES}
-        return replace(base, **changes) if changes else base
+        base = default_numbers(dtype, changes.get("eps"))
+        return replace(base, **changes) if base and changes else base
 
     @cached_property
     def wide(self) -> dict[str, float]:

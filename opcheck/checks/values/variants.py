@@ -18,6 +18,7 @@ from opcheck.checks.relations import agree
 from opcheck.checks.verdict import HOLDS, Verdict, fails, one_line, remedy
 from opcheck.samples import Unresolved
 from opcheck.samples.function import call, with_own_first
+from opcheck.samples.layouts import equal
 from opcheck.samples.results import flatten, named, names_among
 
 Tensors = tuple[Tensor, ...]
@@ -103,7 +104,7 @@ def _out_in_other_memory(subject: Subject, expected: Tensors) -> Verdict:
         verdict = _same(subject, buffers, expected, way)
         if not verdict.passed:
             return verdict
-    if all(map(torch.equal, before, (whole[..., 1] for whole in larger))):
+    if all(map(equal, before, (whole[..., 1] for whole in larger))):
         return HOLDS
     return fails("variants: out= writes beside the slice of a larger buffer that it is given")
 
