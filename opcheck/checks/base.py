@@ -233,10 +233,10 @@ class Context:
         seed = zlib.crc32(self.case.seed(sample).encode()) if spec.reseed else None
         inplace = spec.inplace or self.case.variant.kind == "inplace"
         operator = self.operator_at(sample)
-        surrogate = None if spec.surrogate is None else self.surrogate_at(sample, spec.surrogate)
+        surrogate = None if spec.surrogate_path is None else self.surrogate_at(sample, spec.surrogate_path)
         return TestedFunction(
             operator, inputs, spec.outputs, inplace, seed, spec.masked_semantics, self.device, self.case.device.seed,
-            surrogate,
+            surrogate, spec.surrogate == "constant",
         )  # fmt: skip
 
 

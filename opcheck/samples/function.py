@@ -40,6 +40,8 @@ class TestedFunction:
     """The function that seeds the device, if its profile names one."""
     stands_in: Callable[..., Any] | None = None
     """What the spec names as surrogate: its derivative is what the gradient should be."""
+    constant: bool = False
+    """Whether the gradient should be zero, wherever the values move."""
 
     def __call__(self, *leaves: Tensor) -> tuple[Tensor, ...]:
         """Return the outputs to test for leaves with the shapes and dtypes of the sample."""
@@ -67,12 +69,16 @@ class TestedFunction:
         return args[0] if in_place and returned is None else returned
 
     @cached_property
-    def surrogate(self) -> TestedFunction | None:
+    def surrogate(self) -> Callable[..., tuple[Tensor, ...]] | None:
         """The function that differences are taken of in place of this one; None: there is none.
 
         What it detaches is held constant, as at the sample. Raises Unlike if its outputs are not like those of the
         operator, and passes on its exceptions.
         """
+        if self.constant:
+            with torch.no_grad():
+                values = self(*map(torch.clone, self.inputs.leaves))
+            return lambda *_: values
         if self.stands_in is None:
             return None
         inplace = self.inplace and self.stands_in is self.operator
