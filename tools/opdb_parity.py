@@ -266,7 +266,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     entries, claims = result["entries"], result["claims"]
     print(f"torch {result['torch']}: {entries['covered']} of {entries['total']} differentiable entries are covered")
-    print(*(f"  missing: {name}" for name in entries["missing"]), sep="\n")
+    for name in entries["missing"]:
+        print(f"  missing: {name}")
     print(f"claims: {len(claims['weaker'])} weaker, {claims['equal']} equal, {claims['stronger']} stronger")
     for one in claims["weaker"]:
         print(f"  weaker: {one['entry']} {one['aspect']}, lacks {', '.join(one['lacks'])} ({one['where']})")

@@ -13,6 +13,7 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import is_dataclass
 from functools import cache, lru_cache, partial
 from inspect import getattr_static
 from types import (
@@ -321,6 +322,7 @@ def _on_tensors(schema: Any) -> bool:
 _IS: dict[Kind, Callable[[Any], bool]] = {
     "array function": _is_array_function,
     "class of modules": lambda value: isinstance(value, type) and issubclass(value, torch.nn.Module),
+    "class of options": lambda value: isinstance(value, type) and is_dataclass(value),
     "constant": lambda value: isinstance(value, _CONSTANTS),
     "distribution": _is_distribution,
     "function of numbers": lambda value: isinstance(value, BuiltinFunctionType),

@@ -18,8 +18,8 @@ Words = tuple[str, str, str]
 """What is wrong, what was expected, the nearest valid name."""
 
 Kind = Literal[
-    "array function", "class of modules", "constant", "distribution", "function of numbers", "function of SciPy",
-    "maker of arrays", "method", "operator", "operator of the dispatcher", "operator on tensors",
+    "array function", "class of modules", "class of options", "constant", "distribution", "function of numbers",
+    "function of SciPy", "maker of arrays", "method", "operator", "operator of the dispatcher", "operator on tensors",
 ]  # fmt: skip
 """What an object is: `opcheck/samples/resolve.py` has the test for each."""
 
@@ -66,7 +66,7 @@ PARTS = {
     "torch.linalg": Part(("operator",)),
     "torch.masked": Part(("operator",)),
     "torch.nested": Part(("operator",)),
-    "torch.nn": Part(("class of modules",)),
+    "torch.nn": Part(("class of modules", "class of options")),
     "torch.signal.windows": Part(("operator",)),
     "torch.sparse": Part(("operator",), ("as_sparse_gradcheck",)),
     "torch.special": Part(("operator",)),

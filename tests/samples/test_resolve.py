@@ -652,3 +652,13 @@ def test_each_kind_of_the_list_has_a_test() -> None:
     for part, listed in (*PARTS.items(), ("torch.ops.mylib", REGISTERED)):
         assert listed.kinds
         assert not is_member(part, "what", object())
+
+
+def test_of_the_classes_of_torch_nn_modules_and_options_may_be_named() -> None:
+    classes = {name for name, value in inspect.getmembers(torch.nn) if isinstance(value, type)}
+    modules = {name for name in classes if issubclass(getattr(torch.nn, name), torch.nn.Module)}
+    options = {"LinearCrossEntropyOptions"} & classes  # since torch 2.13
+    assert classes & set(nameable("torch.nn")) == modules | options
+    for name in options:
+        with pytest.raises(Unresolved, match="calling it creates an object; name a function"):
+            resolve_operator(f"torch.nn.{name}", ("torch",))
