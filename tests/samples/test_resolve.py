@@ -391,7 +391,7 @@ class TestOutside:
             *((f"torch.{name}", "no operator and no constant") for name in ("load", "save", "manual_seed", "Size")),
             ("torch.Tensor.grad", "no method"),
             ("torch.linalg.LinAlgError", "no operator"),
-            ("torch.nn.factory_kwargs", "no class of modules"),
+            ("torch.nn.factory_kwargs", "no class of modules and no class of options"),
             ("torch.distributions.identity_transform", "no distribution"),
             ("torch.ops.aten.len", "no operator on tensors"),
         ],
