@@ -18,8 +18,9 @@ Words = tuple[str, str, str]
 """What is wrong, what was expected, the nearest valid name."""
 
 Kind = Literal[
-    "array function", "class of modules", "class of options", "constant", "distribution", "function of numbers",
-    "function of SciPy", "maker of arrays", "method", "operator", "operator of the dispatcher", "operator on tensors",
+    "array function", "attribute", "class of modules", "class of options", "constant", "distribution",
+    "function of numbers", "function of SciPy", "maker of arrays", "method", "operator",
+    "operator of the dispatcher", "operator on tensors",
 ]  # fmt: skip
 """What an object is: `opcheck/samples/resolve.py` has the test for each."""
 
@@ -56,7 +57,7 @@ _SPECIAL = (
 
 PARTS = {
     "torch": Part(("operator", "constant"), ("from_file", "frombuffer"), ("_foreach_*",)),  # these are documented
-    "torch.Tensor": Part(("method",), (
+    "torch.Tensor": Part(("method", "attribute"), (
         "apply_", "backward", "const_data_ptr", "data_ptr", "map2_", "map_", "module_load", "record_stream",
         "register_hook", "register_post_accumulate_grad_hook", "set_", "share_memory_", "storage", "untyped_storage",
     ), _SPECIAL),
