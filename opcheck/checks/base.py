@@ -29,7 +29,7 @@ from opcheck.samples.layouts import own, share_memory
 from opcheck.samples.modules import ModuleCall, ModuleRecipe
 from opcheck.samples.realize import realize_module
 from opcheck.samples.resolve import resolve_module, resolve_operator
-from opcheck.samples.results import differentiable, flatten, with_gradient
+from opcheck.samples.results import Untestable, differentiable, flatten, with_gradient
 from opcheck.settings import Settings
 from opcheck.spec.claims import Jacobian, Supports, Tolerance
 from opcheck.spec.library import Sample
@@ -240,6 +240,10 @@ class Context:
         )  # fmt: skip
 
 
+def _has_numbers(output: Tensor) -> bool:
+    return not output.numel() or bool(output.isfinite().any())
+
+
 @dataclass(frozen=True)
 class OutputInfo:
     """What is known about the outputs under test without keeping them."""
@@ -322,6 +326,8 @@ class Subject:
         exceptions.
         """
         outputs = self.function.tested(self.result)
+        if self.function.outputs.apply == "finite" and not any(map(_has_numbers, flatten(self.result))):
+            raise Untestable('no output is finite anywhere: outputs.apply = "finite" leaves nothing to test')
         count, most = sum(output.numel() for output in outputs), self.context.settings.max_outputs
         if count > most:
             raise TooLarge(
