@@ -46,3 +46,9 @@ def test_the_message_says_which_key_is_missing(outcomes):
 def test_an_in_place_operator_of_the_dispatcher_is_registered_rightly(outcomes):
     (outcome,) = outcomes(spec("torch.ops.aten.zero_.default"), checks=("registration",), dtypes=("float64",)).values()
     assert outcome.outcome == "passed", outcome.message
+
+
+def test_a_batch_is_written_only_into_what_has_a_batch(outcomes):
+    text = spec("torch.Tensor.eq_").replace("[2, 3] }]", "[2, 3] }, { shape = [3] }]", 1)
+    (outcome,) = outcomes(text, checks=("vmap",), dtypes=("float64",)).values()
+    assert outcome.outcome == "passed", outcome.message
