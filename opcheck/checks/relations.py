@@ -92,8 +92,9 @@ def compared(subject: Subject, what: str, got: Tensor, expected: Tensor) -> Verd
 
 
 def off_by(subject: Subject, got: Tensor, expected: Tensor) -> float:
-    """Return by how much two vectors differ; 0 if they agree up to rounding, or up to what the spec allows two calls.
+    """Return by how much two vectors differ; 0 if they agree up to rounding, or up to what the spec allows.
 
+    It may allow two calls something (`tolerance.nondeterminism`), or the check (`tolerance.check`).
     NaN agrees with NaN, and an infinity with itself.
     """
     if torch.equal(got, expected):
@@ -107,7 +108,8 @@ def off_by(subject: Subject, got: Tensor, expected: Tensor) -> float:
     share = min(ROUNDING * unit, max(LEAST * unit, COARSE))
     rounding = share * (1.0 + (float(finite.max()) if finite.numel() else 0.0))
     random = context.case.claims.tolerance("nondeterminism", context.case.dtype).nondeterminism or 0.0
-    if torch.allclose(got, expected, 0.0, max(rounding, random), equal_nan=True):
+    own = context.value_tolerance()
+    if torch.allclose(got, expected, own.rtol or 0.0, max(rounding, random, own.atol or 0.0), equal_nan=True):
         return 0.0
     difference = largest_difference(got, expected)
     return difference if difference == difference else float("inf")
