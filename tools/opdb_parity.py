@@ -226,7 +226,10 @@ def compare(entry: Any, specs: Sequence[Operator]) -> Iterator[Comparison]:
         ),
         "inplace": (
             either([entry.inplace_variant is not None and tested(entry, "test_inplace_grad")]),
-            either(variant.kind == "inplace" for operator in specs for variant in operator.variants),
+            either(
+                operator.spec.inplace or any(variant.kind == "inplace" for variant in operator.variants)
+                for operator in specs
+            ),
         ),
     }
     where = ", ".join(sorted({f"{Path(operator.document.file).name}:{operator.line}" for operator in specs}))
@@ -263,7 +266,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     entries, claims = result["entries"], result["claims"]
     print(f"torch {result['torch']}: {entries['covered']} of {entries['total']} differentiable entries are covered")
-    print(*(f"  missing: {name}" for name in entries["missing"]), sep="\n")
+    for name in entries["missing"]:
+        print(f"  missing: {name}")
     print(f"claims: {len(claims['weaker'])} weaker, {claims['equal']} equal, {claims['stronger']} stronger")
     for one in claims["weaker"]:
         print(f"  weaker: {one['entry']} {one['aspect']}, lacks {', '.join(one['lacks'])} ({one['where']})")

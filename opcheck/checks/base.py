@@ -25,11 +25,11 @@ from opcheck.planning.case import Case
 from opcheck.planning.kinds import check_kinds
 from opcheck.samples import Inputs, TestedFunction, Unresolved, realize
 from opcheck.samples.cache import Cache, Memo
-from opcheck.samples.layouts import own
+from opcheck.samples.layouts import own, share_memory
 from opcheck.samples.modules import ModuleCall, ModuleRecipe
 from opcheck.samples.realize import realize_module
 from opcheck.samples.resolve import resolve_module, resolve_operator
-from opcheck.samples.results import differentiable, flatten, with_gradient
+from opcheck.samples.results import Untestable, differentiable, flatten, with_gradient
 from opcheck.settings import Settings
 from opcheck.spec.claims import Jacobian, Supports, Tolerance
 from opcheck.spec.library import Sample
@@ -147,13 +147,11 @@ class Context:
 
     def numbers_in(self, dtype: torch.dtype) -> Numbers | None:
         """Return the step and the tolerances where outputs have a dtype, which may be another one."""
-        base = default_numbers(dtype)
-        if base is None:
-            return None
         own = dict(self.case.claims.tolerance(self.case.check, self.case.dtype).numbers())
         changes = {key: value for key, value in own.items() if value is not None}
         changes |= {key: value for key, value in self.overrides.items() if key in TOLERANCES}
-        return replace(base, **changes) if changes else base
+        base = default_numbers(dtype, changes.get("eps"))
+        return replace(base, **changes) if base and changes else base
 
     @cached_property
     def wide(self) -> dict[str, float]:
@@ -233,13 +231,17 @@ class Context:
         """Return the operator at a sample as a function of its leaves."""
         spec = self.case.operator.spec
         seed = zlib.crc32(self.case.seed(sample).encode()) if spec.reseed else None
-        inplace = self.case.variant.kind == "inplace"
+        inplace = spec.inplace or self.case.variant.kind == "inplace"
         operator = self.operator_at(sample)
-        surrogate = None if spec.surrogate is None else self.surrogate_at(sample, spec.surrogate)
+        surrogate = None if spec.surrogate_path is None else self.surrogate_at(sample, spec.surrogate_path)
         return TestedFunction(
             operator, inputs, spec.outputs, inplace, seed, spec.masked_semantics, self.device, self.case.device.seed,
-            surrogate,
+            surrogate, spec.surrogate == "constant",
         )  # fmt: skip
+
+
+def _has_numbers(output: Tensor) -> bool:
+    return not output.numel() or bool(output.isfinite().any())
 
 
 @dataclass(frozen=True)
@@ -324,6 +326,8 @@ class Subject:
         exceptions.
         """
         outputs = self.function.tested(self.result)
+        if self.function.outputs.apply == "finite" and not any(map(_has_numbers, flatten(self.result))):
+            raise Untestable('no output is finite anywhere: outputs.apply = "finite" leaves nothing to test')
         count, most = sum(output.numel() for output in outputs), self.context.settings.max_outputs
         if count > most:
             raise TooLarge(
@@ -420,14 +424,22 @@ class Subject:
 
     @property
     def fits_in_place(self) -> bool:
-        """Whether the first argument can hold the result of an in-place call: it has the same shape and dtype."""
+        """Whether the first argument can hold the result of an in-place call.
+
+        It has the same shape and dtype; or the result is another view of all that it holds, as of `squeeze_`.
+        """
         return self.memo.once("in place", self._fits_in_place)
 
     def _fits_in_place(self) -> bool:
+        if self.case.operator.spec.inplace:
+            return True
         args, kwargs = self.inputs.fill([own(leaf.detach()) for leaf in self.leaves])
         if not args or not isinstance(args[0], Tensor):
             return False
         path = self.case.operator.variants[0].path
         self.function.reseed()
         results = flatten(self.context.resolve(path)(*args, **kwargs))
-        return bool(results) and results[0].shape == args[0].shape and results[0].dtype == args[0].dtype
+        if not results or results[0].dtype != args[0].dtype:
+            return False
+        is_view = results[0].numel() == args[0].numel() and share_memory(results[0], args[0])
+        return results[0].shape == args[0].shape or is_view

@@ -19,9 +19,12 @@ from opcheck.checks.verdict import HOLDS, Verdict, blocked, fails, untested
 from opcheck.derivatives.coordinates import largest_difference
 from opcheck.derivatives.disagreement import output_label
 from opcheck.derivatives.rounding import rounding_unit
+from opcheck.samples.layouts import equal
 
 ROUNDING = 2e4
 """How many rounding units two calls may differ by that do the same in another order."""
+LEAST, COARSE = 16, 0.01
+"""The bound in coarse dtypes, where so many units are all of a number: how many of them, or which share of it."""
 REPEATS = 3
 """How many ordinary calls must agree before another call is accused of giving something else."""
 NO_GRAPH = untested("no output requires grad: there is no backward pass")
@@ -89,8 +92,9 @@ def compared(subject: Subject, what: str, got: Tensor, expected: Tensor) -> Verd
 
 
 def off_by(subject: Subject, got: Tensor, expected: Tensor) -> float:
-    """Return by how much two vectors differ; 0 if they agree up to rounding, or up to what the spec allows two calls.
+    """Return by how much two vectors differ; 0 if they agree up to rounding, or up to what the spec allows.
 
+    It may allow two calls something (`tolerance.nondeterminism`), or the check (`tolerance.check`).
     NaN agrees with NaN, and an infinity with itself.
     """
     if torch.equal(got, expected):
@@ -99,11 +103,13 @@ def off_by(subject: Subject, got: Tensor, expected: Tensor) -> float:
         return float("inf")
     context = subject.context
     finite = expected[expected.isfinite()].abs()
-    rounding = (
-        ROUNDING * rounding_unit(subject.output_info.dtype) * (1.0 + (float(finite.max()) if finite.numel() else 0.0))
-    )
+    dtypes = (subject.output_info.dtype, *(leaf.dtype for leaf in subject.leaves))  # gradients have that of their leaf
+    unit = max(map(rounding_unit, dtypes))
+    share = min(ROUNDING * unit, max(LEAST * unit, COARSE))
+    rounding = share * (1.0 + (float(finite.max()) if finite.numel() else 0.0))
     random = context.case.claims.tolerance("nondeterminism", context.case.dtype).nondeterminism or 0.0
-    if torch.allclose(got, expected, 0.0, max(rounding, random), equal_nan=True):
+    own = context.value_tolerance()
+    if torch.allclose(got, expected, own.rtol or 0.0, max(rounding, random, own.atol or 0.0), equal_nan=True):
         return 0.0
     difference = largest_difference(got, expected)
     return difference if difference == difference else float("inf")
@@ -153,4 +159,4 @@ def _are_near(one: Tensor, other: Tensor, tolerance: float) -> bool:
     if one.dtype != other.dtype or one.device != other.device:
         return False
     is_double = one.dtype in (torch.float64, torch.complex128)
-    return torch.equal(one, other) or (is_double and torch.allclose(one, other, tolerance, tolerance, equal_nan=True))
+    return equal(one, other) or (is_double and torch.allclose(one, other, tolerance, tolerance, equal_nan=True))

@@ -165,7 +165,7 @@ def _not_finite(block: Block, seen: Seen) -> Look:
             as_in = "" if bad.numel() == 1 else f" in {fields[name]} of {bad.numel()} entries"
             says.append(f"the {name} Jacobian is NaN or infinite{as_in}, as at {first}")
     if not seen.finite:
-        says.append("the function itself is, at the sample")
+        says.append('the function itself is, at the sample; if it is meant to be, write outputs = { apply = "finite" }')
     elif fields["numerical"]:
         says.append("the function is finite at the sample, not a step away: move the sample into the domain")
     else:

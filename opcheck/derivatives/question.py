@@ -47,9 +47,26 @@ BY_PRECISION = {
 }
 
 
-def default_numbers(dtype: torch.dtype) -> Numbers | None:
-    """Return the defaults for a dtype, or None if it is too coarse for finite differences (half precision)."""
-    return BY_PRECISION.get(dtype)
+COARSEST = 0.1
+"""The largest tolerance at which a derivative of order one is still told from another one."""
+
+
+def default_numbers(dtype: torch.dtype, eps: float | None = None) -> Numbers | None:
+    """Return the defaults for a dtype, or None if it is too coarse for finite differences (half precision).
+
+    eps: the step that is stated. One that half precision resolves leaves tolerances that say something.
+    """
+    if eps is None or dtype in BY_PRECISION or not (dtype.is_floating_point or dtype.is_complex):
+        return BY_PRECISION.get(dtype)
+    rounding = 4 * torch.finfo(dtype).eps / eps  # that of values of order one
+    return Numbers(eps, rounding, rounding) if rounding <= COARSEST else None
+
+
+def too_coarse_output(dtype: torch.dtype) -> str:
+    """Return that differences of an output in a dtype say nothing, and at which step they would."""
+    step = 8 * torch.finfo(dtype).eps / COARSEST
+    name = str(dtype).removeprefix("torch.")
+    return f"an output in {name} is too coarse for differences at a step (tolerance.eps) below {step:.1g}"
 
 
 MATRICES = 32

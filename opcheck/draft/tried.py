@@ -15,6 +15,7 @@ from opcheck.derivatives.autodiff import pushed
 from opcheck.draft.draft import MISTAKES
 from opcheck.samples import realize
 from opcheck.samples.inputs import Inputs
+from opcheck.samples.layouts import equal
 from opcheck.samples.modules import ModuleCall, ModuleRecipe
 from opcheck.samples.realize import realize_module
 from opcheck.samples.results import flatten
@@ -89,7 +90,7 @@ def differs_in_evaluation(recipe: ModuleRecipe, sample: dict[str, Any], modules:
     torch.random.set_rng_state(state)
     call.module.eval()
     second = _called(call, inputs)
-    return len(first) != len(second) or not all(map(torch.equal, first, second))
+    return len(first) != len(second) or not all(map(equal, first, second))
 
 
 def _tried(operator: Callable[..., Any], inputs: Inputs, sample: dict[str, Any]) -> Tried | str:
@@ -98,7 +99,7 @@ def _tried(operator: Callable[..., Any], inputs: Inputs, sample: dict[str, Any])
     outputs, again = _called(operator, inputs), _called(operator, inputs)
     if not all(bool(torch.isfinite(one).all()) for one in outputs):
         return "the result is not finite"
-    random = not all(torch.equal(one, other) for one, other in zip(outputs, again, strict=True))
+    random = not all(equal(one, other) for one, other in zip(outputs, again, strict=True))
     gradients = _gradients(outputs, inputs)
     if not all(bool(torch.isfinite(one).all()) for one in gradients):
         return "the gradient is not finite"

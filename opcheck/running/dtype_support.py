@@ -12,6 +12,7 @@ from typing import Any, Literal
 import torch
 
 from opcheck.checks.base import Context, Subject
+from opcheck.checks.calls import tried
 from opcheck.checks.verdict import one_line
 from opcheck.derivatives import NO_REFUSAL
 from opcheck.derivatives.autodiff import pushed
@@ -39,6 +40,8 @@ class Support:
     answer: Answer
     has_tangent: bool = False
     """Whether an output has a tangent, though it has no graph."""
+    in_place: bool = False
+    """Whether it returns its first argument, so that inputs that require grad are refused."""
     why: str = ""
     """The exception of the operator."""
 
@@ -89,11 +92,15 @@ def _cause(context: Context) -> str:
         if case.claims.exact:
             dtypes["exact"] = True
         entries["dtypes"] = dtypes
-    if bare and not pulled:
+    if bare and not pulled and support_of[bare[0]].in_place:
+        entries["inplace"] = True
+    elif bare and not pulled:
         has_tangent = any(support_of[dtype].has_tangent for dtype in bare)
         entries["supports"] = {"backward": False} if has_tangent else {"backward": False, "forward_ad": False}
     reasons = [f"it refuses {', '.join(refused)} ({support_of[refused[0]].why})"] if refused else []
-    if bare:
+    if "inplace" in entries:
+        reasons.append("it returns its first argument, and refuses one that requires grad")
+    elif bare:
         reasons.append("no output requires grad" + (f" in {', '.join(bare)}" if pulled else ""))
     document, span = case.operator.document, case.operator.span
     place = f"{document.file}:{span.line}:{span.column}: " if document.text else ""
@@ -129,7 +136,8 @@ def _support(context: Context, dtype: str) -> Support:
             continue
         if not differentiable or _has_graph(replace(context, requires_grad=True), sample):
             return Support("works")
-        support = Support("has no graph", support.has_tangent or _has_tangent(subject))
+        has_tangent = support.has_tangent or _has_tangent(subject)
+        support = Support("has no graph", has_tangent, in_place=_returns_first(subject))
     return support
 
 
@@ -140,6 +148,12 @@ def _has_graph(context: Context, sample: Sample) -> bool:
         return not subject.leaves or subject.output_info.requires_grad
     except Exception:
         return False
+
+
+def _returns_first(subject: Subject) -> bool:
+    args, kwargs = subject.inputs.fill([leaf.detach().clone() for leaf in subject.leaves])
+    returned = tried(lambda: subject.function.called(args, kwargs))
+    return isinstance(returned, torch.Tensor) and any(returned is arg for arg in args[:1])
 
 
 def _has_tangent(subject: Subject) -> bool:

@@ -193,7 +193,7 @@ def unresolved(operator: Operator, settings: Settings) -> list[Problem]:
     named: list[tuple[KeyPath, str]] = [((own,), operator.variants[0].path)]
     named += [(("variants", i), variant.path) for i, variant in enumerate(operator.variants[1:])]
     named += [(("aliases", i), path) for i, path in enumerate(operator.spec.aliases)]
-    named += [(("surrogate",), operator.spec.surrogate)] if operator.spec.surrogate else []
+    named += [(("surrogate",), operator.spec.surrogate_path)] if operator.spec.surrogate_path else []
     problems = []
     for index, module in enumerate(operator.spec.imports):
         try:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from opcheck.samples.inputs import Inputs
-from opcheck.samples.layouts import parts
+from opcheck.samples.layouts import equal, parts
 
 T = TypeVar("T")
 
@@ -104,7 +104,7 @@ def _is_as(now: Tensor, before: Tensor) -> bool:
     if now.grad is not None or now.requires_grad != before.requires_grad:
         return False
     if now.layout is before.layout is torch.strided:
-        return torch.equal(now, before)
+        return equal(now, before)
     kinds = [(x.layout, x.shape, x.layout is torch.sparse_coo and x.is_coalesced()) for x in (now, before)]
     if kinds[0] != kinds[1]:
         return False

@@ -40,6 +40,8 @@ class TestedFunction:
     """The function that seeds the device, if its profile names one."""
     stands_in: Callable[..., Any] | None = None
     """What the spec names as surrogate: its derivative is what the gradient should be."""
+    constant: bool = False
+    """Whether the gradient should be zero, wherever the values move."""
 
     def __call__(self, *leaves: Tensor) -> tuple[Tensor, ...]:
         """Return the outputs to test for leaves with the shapes and dtypes of the sample."""
@@ -63,19 +65,24 @@ class TestedFunction:
         if in_place:
             args, kwargs = with_own_first(args, kwargs)
         self.reseed()
-        returned = self.operator(*args, **kwargs)
+        returned = call(self.operator, args, kwargs)
         return args[0] if in_place and returned is None else returned
 
     @cached_property
-    def surrogate(self) -> TestedFunction | None:
+    def surrogate(self) -> Callable[..., tuple[Tensor, ...]] | None:
         """The function that differences are taken of in place of this one; None: there is none.
 
         What it detaches is held constant, as at the sample. Raises Unlike if its outputs are not like those of the
         operator, and passes on its exceptions.
         """
+        if self.constant:
+            with torch.no_grad():
+                values = self(*map(torch.clone, self.inputs.leaves))
+            return lambda *_: values
         if self.stands_in is None:
             return None
-        other = replace(self, operator=Held(self.stands_in), stands_in=None, inplace=False)
+        inplace = self.inplace and self.stands_in is self.operator
+        other = replace(self, operator=Held(self.stands_in), stands_in=None, inplace=inplace)
         with torch.no_grad():
             own, others = (function(*map(torch.clone, self.inputs.leaves)) for function in (self, other))
         expect_alike(own, others)
@@ -85,6 +92,14 @@ class TestedFunction:
         """Reset the random generator, if the operator is random; elsewhere: by how much another seed differs."""
         if self.seed is not None:
             seed_device(self.seed + elsewhere, self.device, self.seeded_by)
+
+
+def call(operator: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Return what an operator returns. NotImplemented is how the methods of Python's operators refuse: a TypeError."""
+    returned = operator(*args, **kwargs)
+    if returned is NotImplemented:
+        raise TypeError("it returned NotImplemented")
+    return returned
 
 
 def with_own_first(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:

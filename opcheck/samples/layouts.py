@@ -27,6 +27,20 @@ def parts(tensor: Tensor) -> tuple[Tensor, ...] | None:
     return None
 
 
+def equal(one: Tensor, other: Tensor) -> bool:
+    """Tell whether two strided tensors have the same shape and elements: `torch.equal`, which lacks complex32."""
+    if torch.complex32 in (one.dtype, other.dtype):
+        return one.shape == other.shape and bool((one == other).all())
+    return torch.equal(one, other)
+
+
+def share_memory(one: Tensor, other: Tensor) -> bool:
+    """Tell whether two tensors have elements in the same storage. Only strided ones are looked at."""
+    if not one.layout is other.layout is torch.strided or not one.numel() or not other.numel():
+        return False
+    return one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()
+
+
 def in_memory(dense: Tensor, memory: str) -> Tensor:
     """Return a tensor with the same values in another memory format. `expanded` is a view: see `leaf_of`."""
     if memory == "noncontiguous":

@@ -13,12 +13,14 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import is_dataclass
 from functools import cache, lru_cache, partial
 from inspect import getattr_static
 from types import (
     BuiltinFunctionType,
     ClassMethodDescriptorType,
     FunctionType,
+    GetSetDescriptorType,
     MethodDescriptorType,
     MethodType,
     MethodWrapperType,
@@ -39,6 +41,10 @@ _PYTHON_HOMES = (
     "torch.masked.maskedtensor.creation", "torch.nested", "torch.signal.windows.windows", "torch.sparse",
     "torch.sparse.semi_structured",
 )  # fmt: skip
+_VIEWS: tuple[Any, ...] = (
+    torch.Tensor.T, torch.Tensor.H, torch.Tensor.mT, torch.Tensor.mH, torch.Tensor.real, torch.Tensor.imag,
+)  # fmt: skip
+"""The attributes of a tensor that are functions of it, and no state."""
 _CONSTANTS = (torch.dtype, torch.layout, torch.memory_format, torch.qscheme, float)
 _HAS_VALUES = frozenset(
     ("Tensor", "number", "int", "float", "complex", "bool", "str", "List", "Optional", "Device", "Generator")
@@ -133,7 +139,16 @@ def _of_library(path: str, dotted: str, part: str) -> Any:
         if not is_member(part, parts[index], target):
             kinds = " and no ".join(PARTS.get(part, REGISTERED).kinds)
             raise Unresolved(f'"{path}" may not be named in a spec: it is no {kinds}')
-    return target
+    return _reading(target) if isinstance(target, GetSetDescriptorType) else target
+
+
+def _reading(attribute: GetSetDescriptorType) -> Callable[..., Any]:
+    """Return a function that reads an attribute of a tensor, such as `torch.Tensor.T`."""
+
+    def read(input: torch.Tensor) -> Any:
+        return attribute.__get__(input)
+
+    return read
 
 
 def _part(part: str) -> tuple[Any, Callable[[Any, str], Any]]:
@@ -320,7 +335,9 @@ def _on_tensors(schema: Any) -> bool:
 
 _IS: dict[Kind, Callable[[Any], bool]] = {
     "array function": _is_array_function,
+    "attribute": lambda value: any(value is one for one in _VIEWS),
     "class of modules": lambda value: isinstance(value, type) and issubclass(value, torch.nn.Module),
+    "class of options": lambda value: isinstance(value, type) and is_dataclass(value),
     "constant": lambda value: isinstance(value, _CONSTANTS),
     "distribution": _is_distribution,
     "function of numbers": lambda value: isinstance(value, BuiltinFunctionType),

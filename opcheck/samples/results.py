@@ -118,6 +118,7 @@ def select(result: Any, spec: Outputs, masked: bool = False) -> tuple[Tensor, ..
         "real": lambda output: output.real if output.is_complex() else output,
         # Eigenvectors and singular vectors have phases; eigenvalues, which have one dimension less, have none.
         "gauge_invariant": lambda output: _abs(output) if output.dim() == most else output,
+        "finite": _finite,
         "to_dense": lambda output: output if _is_strided(output) else output.to_dense(masked_grad=masked),
         "values": _values,
     }
@@ -140,6 +141,17 @@ def _chosen(outputs: Sequence[T], positions: Sequence[int]) -> tuple[T, ...]:
 
 def _abs(output: Tensor) -> Tensor:
     return output if output.dtype is torch.bool else output.abs()
+
+
+def _finite(output: Tensor) -> Tensor:
+    """Put a number each in place of NaN and both infinities: equal ones agree, and have a derivative of zero."""
+    if output.is_complex():
+        return torch.view_as_complex(_finite(torch.view_as_real(output.resolve_conj())))
+    if not output.is_floating_point():
+        return output
+    for number, instead in ((torch.inf, 1.375), (-torch.inf, -1.375)):
+        output = torch.where(output == number, instead, output)
+    return torch.where(output.isnan(), 0.375, output)  # torch.nan_to_num keeps tangents that are NaN
 
 
 def _values(output: Tensor) -> Tensor:

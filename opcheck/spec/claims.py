@@ -165,9 +165,9 @@ class Outputs(Model):
     select: Frozen[int] | None = Field(
         default=None, description="positions of the outputs to test; default: all tensors"
     )
-    apply: Literal["abs", "real", "gauge_invariant", "to_dense", "values"] | None = Field(
+    apply: Literal["abs", "real", "gauge_invariant", "finite", "to_dense", "values"] | None = Field(
         default=None,
-        description="a map applied to outputs that are sparse or defined only up to a phase",
+        description="a map applied to outputs that are sparse, defined only up to a phase, or infinite by definition",
     )
 
     @model_validator(mode="after")

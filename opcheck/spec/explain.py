@@ -38,7 +38,7 @@ BOUNDS = {
     "less_than": ("lt", "a number below"),
     "less_than_equal": ("le", "a number of at most"),
 }
-MOST = 30
+MOST = 40
 """The most names that a message lists."""
 
 

@@ -43,8 +43,8 @@ class Limits:
         if reference is not None:
             place = ("reference",) if isinstance(spec.reference, str) else ("reference", "target")
             yield from _refused(place, reference.target, (*self.modules, *REFERENCE_MODULES))
-        if spec.surrogate is not None:
-            yield from _refused(("surrogate",), spec.surrogate, self.modules)
+        if spec.surrogate_path is not None:
+            yield from _refused(("surrogate",), spec.surrogate_path, self.modules)
         for index, module in enumerate(spec.imports):
             words = not_importable(module, self.modules)
             if words:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Literal
 
 from opcheck.spec.problems import nearest
@@ -17,8 +18,9 @@ Words = tuple[str, str, str]
 """What is wrong, what was expected, the nearest valid name."""
 
 Kind = Literal[
-    "array function", "class of modules", "constant", "distribution", "function of numbers", "function of SciPy",
-    "maker of arrays", "method", "operator", "operator of the dispatcher", "operator on tensors",
+    "array function", "attribute", "class of modules", "class of options", "constant", "distribution",
+    "function of numbers", "function of SciPy", "maker of arrays", "method", "operator",
+    "operator of the dispatcher", "operator on tensors",
 ]  # fmt: skip
 """What an object is: `opcheck/samples/resolve.py` has the test for each."""
 
@@ -31,29 +33,49 @@ class Part:
     """What it must be: any of these."""
     never: tuple[str, ...] = ()
     """Names that would be one of these and must not be called: files, raw memory, hooks, callbacks, process state."""
+    also: tuple[str, ...] = ()
+    """Private names that may be named all the same, as patterns."""
+
+    def lists(self, name: str) -> bool:
+        """Return whether a name is public, or one of the private ones that may be named."""
+        return not name.startswith("_") or any(fnmatchcase(name, one) for one in self.also)
 
 
 _SCIPY = (
     "scipy.linalg", "scipy.ndimage", "scipy.signal", "scipy.signal.windows", "scipy.spatial.distance", "scipy.special",
     "scipy.stats",
 )  # fmt: skip
+_BINARY = (
+    "add", "and", "div", "eq", "floordiv", "ge", "gt", "le", "lshift", "lt", "matmul", "mod", "mul", "ne", "or", "pow",
+    "rshift", "sub", "truediv", "xor",
+)  # fmt: skip
+_SPECIAL = (
+    *(f"__{prefix}{name}__" for prefix in ("", "r", "i") for name in _BINARY),
+    *(f"__{name}__" for name in ("abs", "getitem", "invert", "neg", "pos", "setitem")),
+)
+"""Methods that implement Python's operators, such as `torch.Tensor.__add__`."""
+
 PARTS = {
-    "torch": Part(("operator", "constant"), ("from_file", "frombuffer")),
-    "torch.Tensor": Part(("method",), (
+    "torch": Part(("operator", "constant"), ("from_file", "frombuffer"), ("_foreach_*",)),  # these are documented
+    "torch.Tensor": Part(("method", "attribute"), (
         "apply_", "backward", "const_data_ptr", "data_ptr", "map2_", "map_", "module_load", "record_stream",
         "register_hook", "register_post_accumulate_grad_hook", "set_", "share_memory_", "storage", "untyped_storage",
-    )),
+    ), _SPECIAL),
     "torch.nn.functional": Part(("operator",)),
     "torch.distributions": Part(("distribution",)),
     "torch.fft": Part(("operator",)),
     "torch.linalg": Part(("operator",)),
     "torch.masked": Part(("operator",)),
     "torch.nested": Part(("operator",)),
-    "torch.nn": Part(("class of modules",)),
+    "torch.nn": Part(("class of modules", "class of options")),
     "torch.signal.windows": Part(("operator",)),
     "torch.sparse": Part(("operator",), ("as_sparse_gradcheck",)),
     "torch.special": Part(("operator",)),
-    "torch.ops.aten": Part(("operator on tensors",)),
+    # Private: what PyTorch's own tests differentiate. Others, such as _reshape_alias, take sizes and strides on trust.
+    "torch.ops.aten": Part(("operator on tensors",), (), (
+        "_batch_norm_with_update", "_native_batch_norm_legit", "_safe_softmax", "_softmax_backward_data",
+        "_unsafe_masked_index", "_unsafe_masked_index_put_accumulate", "_upsample_bilinear2d_aa",
+    )),
     "torch.ops.prims": Part(("operator on tensors",)),
     "numpy": Part(
         ("array function", "maker of arrays", "constant"), ("save", "savetxt", "savez", "savez_compressed")
@@ -73,13 +95,6 @@ REGISTERED = Part(("operator of the dispatcher",))
 """A namespace of `torch.ops` that the project opens: what is registered there is the project's own."""
 
 _LIBRARIES = frozenset(part.partition(".")[0] for part in PARTS)
-_BINARY = (
-    "add", "and", "div", "eq", "floordiv", "ge", "gt", "le", "lshift", "lt", "matmul", "mod", "mul", "ne", "or", "pow",
-    "rshift", "sub", "truediv", "xor",
-)  # fmt: skip
-_SPECIAL = {f"__{prefix}{name}__" for prefix in ("", "r", "i") for name in _BINARY}
-_SPECIAL |= {f"__{name}__" for name in ("abs", "getitem", "invert", "neg", "pos", "setitem")}
-"""Methods that implement Python's operators, such as `torch.Tensor.__add__`."""
 
 
 def refused(path: str, modules: Sequence[str]) -> Words | None:
@@ -109,23 +124,21 @@ def part_of(dotted: str, modules: Sequence[str]) -> str:
         return ""
     if dotted in (*PARTS, DISPATCHER):
         return ""
-    if not name.startswith("_"):
-        return part
-    # The documented operators on lists of tensors, and the methods behind Python's operators.
-    listed = name.startswith("_foreach_") if part == "torch" else part == "torch.Tensor" and name in _SPECIAL
-    return part if listed else ""
+    return part if PARTS[part].lists(name) else ""
 
 
 def _namespace_of(dotted: str, modules: Sequence[str]) -> str:
     """Return the namespace of `torch.ops.<namespace>.<operator>[.<overload>]`, if it is open and the names are public.
 
-    Open are torch's own namespaces, those named like a package of the project, and those that the project lists.
+    Open are torch's own namespaces, those named like a package of the project, and those that the project lists. Of one
+    that it lists, private names may be named too.
     """
     _, _, namespace, *names = dotted.split(".")
     path = f"{DISPATCHER}.{namespace}"
     if len(names) not in (1, 2) or not _is_open(path, modules) or any(name.startswith("__") for name in names):
         return ""
-    return "" if path in PARTS and names[0].startswith("_") else path
+    is_listed = path not in PARTS or path in modules or PARTS[path].lists(names[0])
+    return path if is_listed else ""
 
 
 def _is_open(namespace: str, modules: Sequence[str]) -> bool:
@@ -181,7 +194,10 @@ def _not_registered(path: str, dotted: str, modules: Sequence[str]) -> Words:
         return f'"{path}" is a module', "", ""
     namespace = ".".join(parts[:3])
     if _is_open(namespace, modules):
-        return f'"{path}" is not a public operator', "torch.ops.<namespace>.<operator>[.<overload>]", ""
+        expected = "torch.ops.<namespace>.<operator>[.<overload>]"
+        if parts[3].startswith("_") and not parts[3].startswith("__"):
+            expected += f'; to allow private ones, write modules = [..., "{namespace}"] under [tool.opcheck]'
+        return f'"{path}" is not a public operator', expected, ""
     what = f'"{path}": the operators of "{parts[2]}" are outside the allowed modules'
     return what, f'"{namespace}" among the modules of [tool.opcheck]', ""
 

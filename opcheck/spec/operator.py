@@ -231,6 +231,7 @@ class Claims(Model):
         "default: the project setting",
     )
     orders: Frozen[Order] = Field(default=(), description="derivatives of higher order to test as a whole")
+    inplace: bool = Field(default=False, description="the operator changes its first argument: it gets a clone")
     registered: bool | None = Field(
         default=None,
         description="whether torch.library registers it; default: if the target starts with torch.ops",
@@ -290,10 +291,10 @@ class OperatorSpec(Claims):
     )
     aliases: Frozen[Dotted] = Field(default=(), description="other names of the same operator")
     reference: Dotted | Reference | None = Field(default=None, description="a callable that returns the same values")
-    surrogate: Dotted | None = Field(
+    surrogate: Literal["constant"] | Dotted | None = Field(
         default=None,
         description="a function of the same arguments whose derivative the gradient is meant to be, where that is not "
-        "the operator's own; what it detaches is held constant",
+        "the operator's own; what it detaches is held constant; constant: the gradient is meant to be zero",
     )
     errors: list[ErrorClaim] = Field(default_factory=list, description="inputs that the operator must refuse")
 
@@ -317,6 +318,11 @@ class OperatorSpec(Claims):
     def reference_in_full(self) -> Reference | None:
         """The reference, with all its keys."""
         return Reference(target=self.reference) if isinstance(self.reference, str) else self.reference
+
+    @property
+    def surrogate_path(self) -> str | None:
+        """The dotted path of the surrogate, if it names one."""
+        return None if self.surrogate == "constant" else self.surrogate
 
     @property
     def is_registered(self) -> bool:

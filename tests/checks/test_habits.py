@@ -116,6 +116,14 @@ def test_a_gradient_that_is_wrong_everywhere_is_left_to_backward(verdict_of, che
     assert verdict_of("operators.faulty.wrong_sign", check, keys=keys).outcome == "passed"
 
 
+@pytest.mark.parametrize(("atol", "expected"), [("1e-9", "failed"), ("10.0", "passed")])
+def test_a_tolerance_of_the_check_is_heeded(verdict_of, atol, expected):
+    keys = f"supports = {{ forward_ad = false, vmap = false }}\ntolerance = {{ check.linearity = {{ atol = {atol} }} }}"
+    samples = "samples = [{ args = [{ shape = [2, 3], low = 0.1, high = 0.2 }] }]"
+    outcome = verdict_of("operators.habits.Clips.apply", "linearity", keys=keys, samples=samples)
+    assert outcome.outcome == expected, outcome.message
+
+
 class TestOutputs:
     """`supports.outputs` says which outputs have a derivative, and is held to it."""
 

@@ -34,7 +34,8 @@ def spec(name, surrogate="", keys=""):
     samples = TWO if name.startswith("product") else ONE
     path = surrogate if "." in surrogate else f"operators.surrogates.{surrogate}"
     key = f'surrogate = "{path}"\n' if surrogate else ""
-    return f'[[operator]]\nname = "operators.surrogates.{name}"\n{key}{keys}\n{samples}\n'
+    own = name if "." in name else f"operators.surrogates.{name}"
+    return f'[[operator]]\nname = "{own}"\n{key}{keys}\n{samples}\n'
 
 
 def failing(found):
@@ -56,6 +57,37 @@ def test_another_gradient_does_not(outcomes, name, dtype):
     found = outcomes(spec(name, surrogate), checks=JACOBIANS, dtypes=(dtype,))
     assert failing(found) >= set(checks)
     assert not failing(found) - {*checks, "context"}
+
+
+CONSTANT = 'surrogate = "constant"'
+
+
+@BOTH
+@pytest.mark.parametrize("name", ["constant", "constant_in_part"])
+def test_a_gradient_that_is_meant_to_be_zero_passes(outcomes, name, dtype):
+    found = outcomes(spec(name, keys=CONSTANT), checks=JACOBIANS, dtypes=(dtype,))
+    assert {id: one.message for id, one in found.items() if one.is_bad} == {}
+    assert "backward" in {one.check for one in found.values()}
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("name", "check"), [("constant_but_for_a_part", "backward"), ("constant_at_first", "rev_over_rev")]
+)
+def test_one_that_is_not_zero_is_caught(outcomes, name, check, dtype):
+    found = outcomes(spec(name, keys=CONSTANT), checks=(check,), dtypes=(dtype,))
+    assert failing(found) == {check}
+
+
+def test_what_is_drawn_at_random_may_be_a_constant(outcomes):
+    text = (
+        '[[operator]]\nname = "torch.normal"\nreseed = true\nKEY\nsupports = { vmap = false }\ndtypes = ["float64"]\n'
+        + TWO
+    )
+    found = outcomes(text.replace("KEY", CONSTANT), checks=JACOBIANS)
+    assert {id: one.message for id, one in found.items() if one.is_bad} == {}
+    found = outcomes(text.replace("KEY", ""), checks=("backward",))
+    assert failing(found) == {"backward"}
 
 
 @BOTH

@@ -97,6 +97,13 @@ def test_an_input_that_is_accepted_fails(outcomes):
     assert "the input is accepted" in outcome.reason
 
 
+def test_of_several_overloads_the_message_asks_for_one(verdict_of):
+    outcome = verdict_of("torch.ops.aten.sinc", "registration")
+    assert outcome.outcome == "failed"
+    assert 'name one of them, such as "torch.ops.aten.sinc.default"' in outcome.message
+    assert verdict_of("torch.ops.aten.sinc.default", "registration").outcome == "passed"
+
+
 @pytest.mark.parametrize(("operator", "expected"), [("right_half", "passed"), ("wrong_fake", "failed")])
 def test_registration_is_put_to_torch_library(verdict_of, operator, expected):
     keys = 'registered = true\ndtypes = { forward = ["float32", "float64"] }'

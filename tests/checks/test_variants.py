@@ -40,6 +40,39 @@ def test_a_right_inplace_variant_passes(verdict_of, dtype):
 def test_an_inplace_call_that_cannot_hold_the_result_must_be_refused(verdict_of):
     samples = "samples = [{ args = [{ shape = [1] }, { shape = [3] }] }]"
     assert verdict_of("torch.add", "variants", keys='variants = ["inplace"]', samples=samples).outcome == "passed"
+    keys = 'variants = [{ kind = "inplace", target = "operators.faulty.add_resized_" }]'
+    outcome = verdict_of("torch.add", "variants", keys=keys, samples=samples)
+    assert outcome.outcome == "failed"
+    assert "accepts an input that cannot hold the result" in outcome.message
+
+
+@BOTH
+def test_an_inplace_call_may_change_the_shape_where_the_function_returns_a_view(verdict_of, dtype):
+    assert verdict_of("torch.t", "variants", dtype, inplace("right.turned_")).outcome == "passed"
+    for wrong in ("turned_negated_", "turned_flat_"):
+        outcome = verdict_of("torch.t", "variants", dtype, inplace(f"faulty.{wrong}"))
+        assert outcome.outcome == "failed"
+        assert f"is not that of the function, called by operators.faulty.{wrong}" in outcome.message
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("target", "expected"), [("right.turned_", "passed"), ("faulty.turned_of_twice_the_gradient_", "failed")]
+)
+def test_derivatives_of_an_inplace_call_that_changes_the_shape_are_checked(outcomes, target, expected, dtype):
+    text = f'[[operator]]\nname = "torch.t"\n{inplace(target)}\nsamples = [{{ args = [{{ shape = [2, 3] }}] }}]\n'
+    found = outcomes(text, checks=("backward",), dtypes=(dtype,))
+    assert found[f"torch.t[inplace]::backward[cpu-{dtype}]"].outcome == expected
+
+
+def test_an_empty_tensor_may_take_another_shape_in_place_or_refuse_it(verdict_of):
+    samples = "samples = [{ args = [{ shape = [0] }, 1] }, { args = [{ shape = [2] }, 1] }]"
+    keys = f'{NO_OUT}\nvariants = ["inplace"]'
+    assert verdict_of("torch.unsqueeze", "variants", keys=keys, samples=samples).outcome == "passed"
+    samples = (
+        "samples = [{ args = [{ shape = [0] }, { shape = [1, 0] }] }, { args = [{ shape = [2] }, { shape = [2] }] }]"
+    )
+    assert verdict_of("torch.add", "variants", keys='variants = ["inplace"]', samples=samples).outcome == "passed"
 
 
 def test_an_alias_with_other_values_is_caught(verdict_of):
@@ -62,6 +95,15 @@ def test_a_disclaimed_out_that_exists_fails(verdict_of):
     outcome = verdict_of("torch.sin", "variants", keys=NO_OUT)
     assert outcome.outcome == "failed"
     assert "out= is disclaimed, but accepted" in outcome.reason
+
+
+@BOTH
+def test_an_out_that_is_answered_by_not_implemented_is_refused(verdict_of, dtype):
+    samples = "samples = [{ args = [{ shape = [2, 3] }, { shape = [3] }] }]"
+    assert verdict_of("torch.Tensor.__radd__", "variants", dtype, NO_OUT, samples).outcome == "passed"
+    outcome = verdict_of("torch.Tensor.__radd__", "variants", dtype, "supports = { out = true }", samples)
+    assert outcome.outcome == "failed"
+    assert "out= raised TypeError: it returned NotImplemented" in outcome.message
 
 
 @pytest.mark.parametrize("dtype", ["float64", "complex128", "int64"])

@@ -170,3 +170,97 @@ def refuses_forward_mode_in_half(x: Tensor) -> Tensor:
 def place_and_triple_wrongly_in_half(x: Tensor) -> tuple[Tensor, Tensor]:
     """Where the largest element is, and 3x, but 3.5x in half precision."""
     return x.argmax(), tripled_wrongly_in_half(x)
+
+
+def in_half(x: Tensor) -> Tensor:
+    """x in half precision, rounded."""
+    return x.chalf() if x.is_complex() else x.half()
+
+
+class InHalf(torch.autograd.Function):
+    """The same, with a gradient that is a method of its own: `pulled`."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x):
+        return in_half(x)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.dtype = inputs[0].dtype
+
+    @staticmethod
+    def pulled(v):
+        return v
+
+    @classmethod
+    def backward(cls, ctx, v):
+        return cls.pulled(v.to(ctx.dtype))
+
+    @staticmethod
+    def jvp(ctx, t):
+        return in_half(t)
+
+
+class InHalfDoubled(InHalf):
+    """With twice the gradient."""
+
+    @staticmethod
+    def pulled(v):
+        return 2 * v
+
+
+class InHalfOff(InHalf):
+    """With a gradient that is off by a fifth."""
+
+    @staticmethod
+    def pulled(v):
+        return 0.8 * v
+
+
+class InHalfClipped(InHalf):
+    """With a gradient that is clipped: right for small cotangents."""
+
+    @staticmethod
+    def pulled(v):
+        return torch.where(v.abs() < 50, v, 50 * v.sgn())
+
+
+class InHalfForward(InHalf):
+    """With a tangent of zero."""
+
+    @staticmethod
+    def jvp(ctx, t):
+        return in_half(0 * t)
+
+
+def in_half_right(x: Tensor) -> Tensor:
+    return InHalf.apply(x)
+
+
+def in_half_doubled(x: Tensor) -> Tensor:
+    return InHalfDoubled.apply(x)
+
+
+def in_half_off(x: Tensor) -> Tensor:
+    return InHalfOff.apply(x)
+
+
+def in_half_clipped(x: Tensor) -> Tensor:
+    return InHalfClipped.apply(x)
+
+
+def in_half_forward(x: Tensor) -> Tensor:
+    return InHalfForward.apply(x)
+
+
+class Clipped(Product):
+    """x * y, with gradients that are clipped."""
+
+    @staticmethod
+    def backward(ctx, v):
+        return tuple(gradient.clamp(-50, 50) for gradient in Product.backward(ctx, v))
+
+
+clipped = Clipped.apply

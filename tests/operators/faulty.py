@@ -226,6 +226,36 @@ def square_other_values_(x: Tensor) -> Tensor:
     return x.mul_(x).add_(1)
 
 
+def zeroed_behind_autograd_(x: Tensor) -> Tensor:
+    """In-place, zero, with the gradient of the identity."""
+    x.data.zero_()
+    return x
+
+
+def turned_negated_(x: Tensor) -> Tensor:
+    """In-place, with the shape of `torch.t`, and other values."""
+    return x.t_().neg_()
+
+
+def turned_flat_(x: Tensor) -> Tensor:
+    """In-place, with the values of `torch.t`, and another shape."""
+    return x.t_().unsqueeze_(0)
+
+
+def turned_of_twice_the_gradient_(x: Tensor) -> Tensor:
+    """In-place, as `torch.t`, with twice its gradient."""
+    x.t_()
+    if x.requires_grad:
+        x.register_hook(lambda gradient: 2 * gradient)
+    return x
+
+
+def add_resized_(x: Tensor, y: Tensor) -> Tensor:
+    """In-place, in a tensor that grows where it cannot hold the sum."""
+    total = x + y
+    return x.resize_(total.shape).copy_(total)
+
+
 def ignores_out(x: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Takes an out= that it does not write to."""
     return x * x

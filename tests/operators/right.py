@@ -37,6 +37,10 @@ def square_(x: Tensor) -> Tensor:
     return x.mul_(x)
 
 
+def turned_(x: Tensor) -> Tensor:
+    return x.t_()
+
+
 class FirstOrderOnly(torch.autograd.Function):
     """x * x, honest about having neither a second derivative nor forward mode nor a vmap rule."""
 

@@ -54,6 +54,24 @@ def as_written(x):
     return x + (rounded(x) - x).detach()
 
 
+# A gradient of zero, wherever the values move.
+def constant(x):
+    return Replaced.apply(x, torch.sin, torch.zeros_like, 1)
+
+
+def constant_in_part(x):
+    return x * 0 + torch.sin(x).detach()
+
+
+def constant_but_for_a_part(x):
+    return Replaced.apply(x, torch.sin, lambda x: 0.01 * torch.ones_like(x), 1)
+
+
+def constant_at_first(x):
+    """Its derivative is zero at a point, and moves."""
+    return Replaced.apply(x, torch.sin, lambda x: x - x.detach(), 1)
+
+
 # A reversed gradient.
 def reversal(x):
     return Replaced.apply(x, torch.clone, torch.ones_like, -1)

@@ -389,9 +389,9 @@ class TestOutside:
         ("path", "what"),
         [
             *((f"torch.{name}", "no operator and no constant") for name in ("load", "save", "manual_seed", "Size")),
-            ("torch.Tensor.grad", "no method"),
+            *((f"torch.Tensor.{name}", "no method and no attribute") for name in ("grad", "data", "grad_fn", "shape")),
             ("torch.linalg.LinAlgError", "no operator"),
-            ("torch.nn.factory_kwargs", "no class of modules"),
+            ("torch.nn.factory_kwargs", "no class of modules and no class of options"),
             ("torch.distributions.identity_transform", "no distribution"),
             ("torch.ops.aten.len", "no operator on tensors"),
         ],
@@ -652,3 +652,19 @@ def test_each_kind_of_the_list_has_a_test() -> None:
     for part, listed in (*PARTS.items(), ("torch.ops.mylib", REGISTERED)):
         assert listed.kinds
         assert not is_member(part, "what", object())
+
+
+@pytest.mark.parametrize("name", ["T", "H", "mT", "mH", "real", "imag"])
+def test_an_attribute_that_is_a_function_of_a_tensor_is_read(name: str) -> None:
+    x = torch.randn(2, 2, dtype=torch.complex64, requires_grad=True)
+    assert torch.equal(resolve_operator(f"torch.Tensor.{name}", ("torch",))(x), getattr(x, name))
+
+
+def test_of_the_classes_of_torch_nn_modules_and_options_may_be_named() -> None:
+    classes = {name for name, value in inspect.getmembers(torch.nn) if isinstance(value, type)}
+    modules = {name for name in classes if issubclass(getattr(torch.nn, name), torch.nn.Module)}
+    options = {"LinearCrossEntropyOptions"} & classes  # since torch 2.13
+    assert classes & set(nameable("torch.nn")) == modules | options
+    for name in options:
+        with pytest.raises(Unresolved, match="calling it creates an object; name a function"):
+            resolve_operator(f"torch.nn.{name}", ("torch",))

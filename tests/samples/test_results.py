@@ -130,6 +130,16 @@ class TestMaps:
         assert x.tolist() == [5, 1]
         assert y.tolist() == [True]
 
+    @pytest.mark.parametrize("dtype", [torch.float64, torch.complex128, torch.float16])
+    def test_finite_puts_a_number_each_in_place_of_nan_and_infinities(self, dtype: torch.dtype) -> None:
+        x = torch.tensor([2.0, torch.inf, -torch.inf, torch.nan], dtype=dtype, requires_grad=True)
+        y, whole = seen((x, torch.tensor([1])), apply="finite")
+        assert y.isfinite().all()
+        assert len(set(y.tolist())) == 4
+        assert whole.tolist() == [1]
+        (gradient,) = torch.autograd.grad(y, x, torch.ones_like(y))
+        assert gradient.tolist() == [1, 0, 0, 0]
+
     def test_real_gives_real_parts(self) -> None:
         x, y = seen((torch.tensor([3 + 4j]), torch.tensor([-2.0])), apply="real")
         assert (x.tolist(), y.tolist()) == ([3], [-2])

@@ -60,6 +60,16 @@ def test_a_refusal_says_what_was_expected(path: str, what: str, expected: str, n
     assert words[2].endswith(nearest) if nearest else words[2] == ""
 
 
+def test_some_private_operators_may_be_named_and_all_where_the_project_opens_the_namespace() -> None:
+    for path in ("torch.ops.aten._safe_softmax", "torch.ops.aten._safe_softmax.default", "torch._foreach_add"):
+        assert refused(path, ("torch",)) is None
+    for path in ("torch.ops.aten._softmax", "torch.ops.aten._softmax.default"):
+        assert refused(path, ("torch",)) is not None
+        assert refused(path, ("torch", "torch.ops.aten")) is None
+    assert refused("torch.ops.aten.__class__", ("torch", "torch.ops.aten")) is not None
+    assert refused("torch.ops.prims._softmax", ("torch", "torch.ops.aten")) is not None
+
+
 def test_a_library_is_closed_where_the_project_does_not_allow_it() -> None:
     for path in ("torch.sin", "numpy.sin", "torch.ops.aten.sin"):
         assert "outside the allowed modules" in str(refused(path, ("mylib",)))

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from itertools import combinations
 
 import torch
-from torch import Tensor
 
 from opcheck.checks.base import Subject
 from opcheck.checks.calls import Call, Result, Tensors, copies, tried
 from opcheck.checks.relations import Row, relation
 from opcheck.checks.verdict import Verdict, fails
 from opcheck.derivatives.coordinates import parts, real_size, vector
+from opcheck.samples.layouts import share_memory
 from opcheck.samples.results import differentiable
 
 
@@ -24,7 +24,12 @@ def rows(subject: Subject, here: Result) -> Iterator[Row | Verdict]:
     _, inputs, outputs = _with_copies(subject)
     for index, output in enumerate(outputs):
         for number, tensor in enumerate(inputs):
-            if output.requires_grad and _share(tensor, output) and not _is_known(subject, index, number):
+            if (
+                output.requires_grad
+                and tensor is not output
+                and share_memory(tensor, output)
+                and not _is_known(subject, index, number)
+            ):
                 yield fails(
                     f"aliasing: output {index} shares memory with {subject.leaf_names[number]} behind autograd's back",
                     "a write to the output changes the input, but not its gradient; return a view that autograd knows, "
@@ -54,12 +59,6 @@ def _with_copies(subject: Subject) -> tuple[Tensors, Tensors, Tensors]:
     leaves = copies(subject.leaves)
     cloned = tuple(leaf.clone() for leaf in leaves)
     return leaves, cloned, differentiable(subject.function(*cloned))
-
-
-def _share(one: Tensor, other: Tensor) -> bool:
-    if one is other or not one.layout is other.layout is torch.strided or not one.numel() or not other.numel():
-        return False
-    return one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()
 
 
 def _is_known(subject: Subject, index: int, number: int) -> bool:

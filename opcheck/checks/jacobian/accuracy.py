@@ -14,6 +14,7 @@ from opcheck.checks.judging import PerSample, blamed
 from opcheck.checks.verdict import HOLDS, Verdict, blocked, fails, inapplicable, untested
 from opcheck.derivatives import NO_REFUSAL
 from opcheck.derivatives.claims import lost_digits
+from opcheck.derivatives.question import too_coarse_output
 from opcheck.derivatives.sparse import are_movable
 from opcheck.spec.claims import Supports
 
@@ -42,7 +43,7 @@ def _judged(subject: Subject, rtol: float) -> Verdict:
     if not are_movable(subject.leaves):
         return inapplicable("the digits of derivatives are known for strided and sparse inputs only")
     if subject.numbers is None:
-        return inapplicable("an output is too coarse for differences")
+        return inapplicable(too_coarse_output(subject.output_info.dtype))
     if not subject.output_info.requires_grad:
         return untested("no output requires grad: there is no backward pass")
     if not subject.output_info.differentiable:

@@ -18,7 +18,7 @@ from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, inapplicable, 
 from opcheck.derivatives import Disagreement
 from opcheck.derivatives.claims import excuses_wrong_sign, extent_compared, steps_of
 from opcheck.derivatives.disagreement import Mismatch
-from opcheck.derivatives.question import Function
+from opcheck.derivatives.question import Function, too_coarse_output
 from opcheck.samples import Unresolved
 
 REMEDY = 'if the gradient is meant to differ from the derivative, write surrogate = "..." with a function that has it'
@@ -39,7 +39,7 @@ def compared(subject: Subject) -> Verdict:
         if check == "fwd_over_fwd" and functions_of(subject.differentiable_outputs):
             return out_of_reach(NOT_ASKED)
     if steps_of(check) is not None and subject.numbers is None:
-        return inapplicable(f"an output in {str(outputs.dtype).removeprefix('torch.')} is too coarse for differences")
+        return inapplicable(too_coarse_output(outputs.dtype))
     if not outputs.has_derivative:
         return untested("no output is of a floating or complex dtype")
     if not outputs.requires_grad and check not in WITHOUT_A_GRAPH:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -16,7 +17,8 @@ from opcheck.checks.judging import of_values
 from opcheck.checks.relations import agree
 from opcheck.checks.verdict import HOLDS, Verdict, fails, one_line, remedy
 from opcheck.samples import Unresolved
-from opcheck.samples.function import with_own_first
+from opcheck.samples.function import call, with_own_first
+from opcheck.samples.layouts import equal
 from opcheck.samples.results import flatten, named, names_among
 
 Tensors = tuple[Tensor, ...]
@@ -27,7 +29,8 @@ def judge(subject: Subject) -> Iterator[Verdict]:
     operator = subject.case.operator
     expected = flatten(_call(subject, subject.function.operator))
     ways: list[tuple[str, str, dict[str, Any]]]
-    ways = [(variant.kind, variant.path, dict(variant.kwargs)) for variant in operator.variants[1:]]
+    ways = [("inplace", operator.variants[0].path, {})] if operator.spec.inplace else []
+    ways += [(variant.kind, variant.path, dict(variant.kwargs)) for variant in operator.variants[1:]]
     ways += [("alias", path, {}) for path in operator.spec.aliases]
     for kind, path, more in ways:
         try:
@@ -46,22 +49,20 @@ def judge(subject: Subject) -> Iterator[Verdict]:
 
 def _call(subject: Subject, operator: Callable[..., Any], **more: Any) -> Any:
     args, kwargs = subject.inputs.detached().fill()
-    subject.function.reseed()
-    return operator(*args, **{**kwargs, **more})
+    return replace(subject.function, operator=operator).called(args, {**kwargs, **more})
 
 
 def _inplace(
     subject: Subject, callee: Callable[..., Any], more: dict[str, Any], expected: Tensors, way: str
 ) -> Verdict:
     args, kwargs = with_own_first(*subject.inputs.detached().fill())
-    target = args[0]
-    fits = expected[0].shape == target.shape and expected[0].dtype == target.dtype
+    target, fits = args[0], subject.fits_in_place
     subject.function.reseed()
     try:
-        returned = callee(*args, **{**kwargs, **more})
+        returned = call(callee, args, {**kwargs, **more})
     except Exception as error:
         return fails(f"variants: {way} raised {one_line(error)}") if fits else HOLDS
-    if not fits:
+    if not fits and target.numel():  # an empty tensor may become one of another shape
         return fails(f"variants: {way} accepts an input that cannot hold the result", "it should raise an error")
     if returned is not target:
         return fails(f"variants: {way} does not return its first argument")
@@ -103,7 +104,7 @@ def _out_in_other_memory(subject: Subject, expected: Tensors) -> Verdict:
         verdict = _same(subject, buffers, expected, way)
         if not verdict.passed:
             return verdict
-    if all(map(torch.equal, before, (whole[..., 1] for whole in larger))):
+    if all(map(equal, before, (whole[..., 1] for whole in larger))):
         return HOLDS
     return fails("variants: out= writes beside the slice of a larger buffer that it is given")
 

@@ -1,0 +1,72 @@
+"""Outputs in half precision: their derivatives are told by differences at a step that is stated, and no other."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from opcheck.derivatives import default_numbers
+from opcheck.samples.layouts import equal
+
+BOTH = pytest.mark.parametrize("dtype", ["float64", "complex128"])
+STEP = "tolerance = { eps = 1 }\nsupports = { out = false }"
+JACOBIANS = ("backward", "forward_ad", "rev_over_rev", "fwd_over_rev")
+
+
+def spec(name, keys=STEP):
+    path = name if "." in name else f"operators.coarse.{name}"
+    return f'[[operator]]\nname = "{path}"\n{keys}\nsamples = [{{ args = [{{ shape = [2, 3] }}] }}]\n'
+
+
+@BOTH
+@pytest.mark.parametrize("name", ["in_half", "in_half_right"])
+def test_a_right_cast_passes(outcomes, name, dtype):
+    found = outcomes(spec(name), dtypes=(dtype,))
+    assert {id: one.message for id, one in found.items() if one.outcome not in ("passed", "skipped")} == {}
+    assert set(JACOBIANS) <= {one.check for one in found.values()}
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("name", "check"),
+    [
+        ("in_half_doubled", "backward"),
+        ("in_half_off", "backward"),
+        ("in_half_clipped", "linearity"),
+        ("in_half_forward", "forward_ad"),
+    ],
+)
+def test_a_wrong_one_is_caught(outcomes, name, check, dtype):
+    (outcome,) = outcomes(spec(name), checks=(check,), dtypes=(dtype,)).values()
+    assert outcome.outcome == "failed", outcome.message
+
+
+@BOTH
+@pytest.mark.parametrize("keys", ["", "tolerance = { eps = 1e-3 }"])
+def test_without_a_step_that_the_output_resolves_nothing_is_tested(outcomes, keys, dtype):
+    (outcome,) = outcomes(spec("in_half", keys), checks=("backward",), dtypes=(dtype,)).values()
+    assert outcome.outcome == "error"
+    assert "is too coarse for differences at a step (tolerance.eps) below 0.08" in outcome.message
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.complex32])
+def test_tolerances_tell_a_derivative_from_another_one(dtype):
+    assert default_numbers(dtype) is None
+    assert default_numbers(dtype, 0.01) is None
+    numbers = default_numbers(dtype, 1.0)
+    assert numbers is not None
+    assert numbers.atol + numbers.rtol < 0.1
+    assert default_numbers(torch.int64, 1.0) is None
+
+
+@pytest.mark.parametrize(("name", "expected"), [("torch.mul", "passed"), ("operators.coarse.clipped", "failed")])
+def test_gradients_of_a_coarser_leaf_are_linear_up_to_its_rounding(verdict_of, name, expected):
+    samples = 'samples = [{ args = [{ shape = [3] }, { shape = [3], dtype = "float32", grad = true }] }]'
+    assert verdict_of(name, "linearity", samples=samples).outcome == expected
+
+
+def test_complex_numbers_in_half_precision_are_compared():
+    x = torch.tensor([1 + 2j, 3j]).chalf()
+    assert equal(x, x.clone())
+    assert not equal(x, x.conj())
+    assert not equal(x, x[:1])

@@ -1,0 +1,41 @@
+"""Operators with outputs that are infinite or NaN by definition, right and wrong. Real and complex."""
+
+import torch
+from torch import Tensor
+
+from operators import faulty
+
+
+def _kept(x: Tensor) -> Tensor:
+    return torch.tensor([True, False, True])
+
+
+def masked(x: Tensor) -> Tensor:
+    """x * x, and -inf in the second column."""
+    return torch.where(_kept(x), x * x, -torch.inf)
+
+
+def masked_by_nan(x: Tensor) -> Tensor:
+    """x * x, and NaN in the second column."""
+    return torch.where(_kept(x), x * x, torch.nan)
+
+
+def masked_with_nan_in_backward(x: Tensor) -> Tensor:
+    """x * x, and an infinity in the second column whose gradient is 0 * inf."""
+    return x * x * torch.where(_kept(x), 1.0, torch.inf)
+
+
+def masked_wrong_elsewhere(x: Tensor) -> Tensor:
+    """x * x, and -inf in the second column, with one entry of the Jacobian that is wrong."""
+    return torch.where(_kept(x), faulty.one_wrong_entry(x), -torch.inf)
+
+
+def infinite_on_one_side(x: Tensor) -> Tensor:
+    """x * x, and -inf where the second column moves to the right."""
+    edge = x.detach().real > 0.5
+    return torch.where(edge & ~_kept(x), -torch.inf, x * x)
+
+
+def nowhere_finite(x: Tensor) -> Tensor:
+    """NaN."""
+    return x * torch.nan
