@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -144,6 +144,11 @@ class Context:
     def numbers(self) -> Numbers | None:
         """The step and the tolerances for derivatives; None if the dtype is too coarse for finite differences."""
         return self.numbers_in(self.dtype)
+
+    def coarsest(self, outputs: Iterable[Tensor]) -> torch.dtype:
+        """Return the coarsest dtype of some outputs, if it is coarser than that of the case."""
+        dtypes: list[torch.dtype] = [self.dtype, *(output.dtype for output in outputs)]
+        return max(dtypes, key=rounding_unit)
 
     def numbers_in(self, dtype: torch.dtype) -> Numbers | None:
         """Return the step and the tolerances where outputs have a dtype, which may be another one."""
@@ -350,7 +355,7 @@ class Subject:
             sum(output.numel() for output in smooth),
             bool(smooth),
             any(output.requires_grad for output in smooth),
-            max((self.context.dtype, *(output.dtype for output in smooth)), key=rounding_unit),
+            self.context.coarsest(smooth),
         )
 
     @property
