@@ -254,7 +254,6 @@ def test_a_sample_may_keep_what_must_not_vary(tmp_path):
 def test_where_nothing_may_vary_there_is_no_case(outcomes):
     text = f'[[operator]]\nname = "operators.varied.square"\nvary = false\n{ONE}\n'
     assert not outcomes(text, checks=("derived",))
-    assert not outcomes(text.replace("vary = false", "reseed = true"), checks=("derived",))
 
 
 def test_what_the_operator_refuses_everywhere_is_skipped_with_a_count(tmp_path):

@@ -101,7 +101,11 @@ def test_where_a_rank_is_refused_there_are_less_and_one_tensor_alone(sample_of):
             ("leading dims of 2, 1 of tensor 0", [(2, 1, 2, 3), (3,)]),
             ("leading dims of 2, 1 of tensor 1", [(2, 3), (2, 1, 3)]),
         ],
-        "rank 0": [("a dim less", [(3,), ()])],
+        "rank 0": [
+            ("a dim less", [(3,), ()]),
+            ("rank 0 of tensor 0", [(), (3,)]),
+            ("rank 0 of tensor 1", [(2, 3), ()]),
+        ],
     }
     assert "a leading dim of 2" in varied(sample_of("{ args = [{ shape = [1, 2, 1, 2] }] }"))
 

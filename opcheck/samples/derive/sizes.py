@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from opcheck.samples.derive.change import Derived, Scope, changed, has_indices, updated, with_one
 from opcheck.spec.library import Sample
@@ -77,8 +77,17 @@ def by_rank(sample: Sample, scope: Scope) -> Iterator[Derived]:
         yield _led(sample, (1,))
         yield _led(sample, (2, 1, 2, 1)[: max(4 - max(ranks), 1)])
     if ranks - {0} and not has_indices(sample):
-        less = Derived("a dim less", _shaped(sample, lambda own: own[1:]))
-        yield Derived("rank 0", _shaped(sample, lambda own: ()), lambda: iter([less] if ranks - {0, 1} else ()))
+        yield Derived("rank 0", _shaped(sample, lambda own: ()), lambda: _less(sample, ranks))
+
+
+def _less(sample: Sample, ranks: Collection[int]) -> Iterator[Derived]:
+    """Yield all tensors with a dim less, and each alone of rank 0."""
+    if max(ranks) > 1:
+        yield Derived("a dim less", _shaped(sample, lambda own: own[1:]))
+    recipes = [recipe for recipe in sample.tensors() if recipe.shape is not None]
+    for number, recipe in enumerate(recipes if len(recipes) > 1 else ()):
+        if recipe.shape:
+            yield Derived(f"rank 0 of tensor {number}", with_one(sample, recipe, shape=()))
 
 
 def _led(sample: Sample, dims: tuple[int, ...]) -> Derived:
