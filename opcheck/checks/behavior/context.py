@@ -11,8 +11,9 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from functools import partial
+from threading import Barrier, BrokenBarrierError
 from typing import Any
 
 import torch
@@ -235,16 +236,20 @@ def _at_once(subject: Subject) -> Iterator[Row]:
         return
     points = [subject.elsewhere() if number else subject for number in range(2)]
     alone = [result(point) for point in points]
+    together = Barrier(len(points))  # or else threads may take turns: one calls while the other does not
 
     def work(number: int) -> Result:
         """Return the first result that differs, or the last one."""
-        for _ in range(AT_ONCE):
-            got = result(points[number])
-            if not (
-                torch.equal(got.values, alone[number].values) and torch.equal(got.gradient, alone[number].gradient)
-            ):
-                break
-        return got
+        try:
+            for _ in range(AT_ONCE):
+                with suppress(BrokenBarrierError):  # the other one has finished
+                    together.wait()
+                got, own = result(points[number]), alone[number]
+                if not (torch.equal(got.values, own.values) and torch.equal(got.gradient, own.gradient)):
+                    break
+            return got
+        finally:
+            together.abort()
 
     with ThreadPoolExecutor(len(points)) as pool:
         for got, expected in zip(pool.map(work, range(len(points))), alone, strict=True):
