@@ -8,7 +8,7 @@ its inputs. C is measured, by moving the inputs of the exact computation. Whole 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Generic, TypeVar
 
@@ -18,13 +18,15 @@ from torch import Tensor
 from opcheck.derivatives.coordinates import index_text, located, real_size, split, vector
 from opcheck.derivatives.question import NO_REFUSAL
 
-NUDGES = (0, 2, 8)
-"""How many times inputs are moved at random: not at all, and more where a result is then beyond the bound.
-
-An entry that depends on a single input moves as far each time."""
 ROUNDINGS = 5
 """How many times as far as one random rounding of each input moves a result it may be off. By Hoeffding's inequality,
 a sum of independent roundings exceeds five times its standard deviation with a probability below 1e-5."""
+NUDGES = ((0, 1), (2, 1), (8, 1), (8, ROUNDINGS))
+"""How many times inputs are moved at random, and by how many roundings: not at all, and more where a result is then
+beyond the bound.
+
+An entry that depends on a single input moves as far each time. What jumps, as where a comparison decides, may do so
+only as far away as the bound allows."""
 HALF = 1e-4
 """The rounding unit of half precision is larger, that of single precision smaller."""
 FUNCTIONS = 64
@@ -100,7 +102,7 @@ class Computation(Generic[T]):
     def stays_finite(self, part: Callable[[T], Tensors]) -> bool:
         """Tell whether any number of a part of the result is finite, also where rounding moves the inputs."""
         unit = rounding_unit(self.dtype)
-        exact = Exact.of(part(self.right), map(part, self.moved(unit, NUDGES[1])), unit)
+        exact = Exact.of(part(self.right), map(part, self.moved(unit, NUDGES[1][0])), unit)
         entries = slice(sum(map(len, exact.units)))  # without the lengths, which are zero where nothing is known
         return bool((exact.value.isfinite() & exact.condition.isfinite())[entries].any())
 
@@ -123,9 +125,9 @@ class Computation(Generic[T]):
         own = [one.dtype for one in got]
         dtypes = [max(self.dtype, dtype, key=rounding_unit) if rounding_unit(dtype) else dtype for dtype in own]
         unit, terms = max(map(rounding_unit, (self.dtype, *own))), self.terms + sum(map(real_size, got))
-        deviation = None
-        for count in NUDGES if unit else NUDGES[:1]:
-            exact = Exact.of(right, map(part, self.moved(unit, count)), unit)
+        deviation, exact = None, Exact.of(right, (), unit)
+        for count, times in NUDGES if unit else NUDGES[:1]:
+            exact = exact.moved_to(map(part, self.moved(times * unit, count)), times * unit)
             if tolerance is None:
                 allowed = self.sides * exact.allowed(dtypes, terms)
             else:
@@ -179,10 +181,14 @@ class Exact:
         """Return a result with what it becomes for inputs that were moved by `unit`."""
         units = tuple(_unit_vector(vector((tensor,))) for tensor in result)
         value = _measured(result, units)
-        condition = torch.zeros_like(value)
+        return cls(tuple(result), value, torch.zeros_like(value), units).moved_to(others, unit)
+
+    def moved_to(self, others: Iterable[Tensors], unit: float) -> Exact:
+        """Return the same result, which is also known to become others for inputs that were moved by `unit`."""
+        condition = self.condition
         for other in others:
-            condition = torch.maximum(condition, (_measured(other, units) - value).abs() / unit)
-        return cls(tuple(result), value, condition.nan_to_num(nan=float("inf")), units)
+            condition = torch.maximum(condition, (self.measured(other) - self.value).abs() / unit)
+        return replace(self, condition=condition.nan_to_num(nan=float("inf")))
 
     def measured(self, result: Tensors) -> Tensor:
         """Return the coordinates of another result, and its products with the unit vectors."""

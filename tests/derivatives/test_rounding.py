@@ -174,7 +174,25 @@ class TestComputation:
         assert self.deviation(sine, x, torch.bfloat16, torch.sin(x).bfloat16()) is None
         assert len(calls) == 1
         assert self.deviation(sine, x, torch.bfloat16, torch.sin(x).bfloat16() + 0.5) is not None
-        assert len(calls) == 1 + 9  # the result, and eight moves
+        assert len(calls) == 1 + 1 + 8 + 8  # the result of each call, eight moves, and eight far ones
+
+    @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+    def test_a_jump_is_excused_as_far_away_as_the_bound_allows(self, dtype):
+        unit = rounding_unit(dtype)
+
+        def signed(x):
+            return x * torch.where(x >= 1, 1.0, -1.0)
+
+        def of(distance, result):
+            x = torch.tensor([1 + distance * unit], dtype=torch.float64)
+            return self.deviation(signed, x, dtype, (result * x).to(dtype))
+
+        for distance in (1, ROUNDINGS - 1):  # decided by a comparison of what was rounded before
+            assert of(distance, 1) is None
+            assert of(distance, -1) is None
+            assert of(distance, 20) is not None
+        assert of(ROUNDINGS + 2, 1) is None
+        assert of(ROUNDINGS + 2, -1) is not None
 
     def test_where_inputs_may_not_be_moved_nothing_is_excused(self):
         def strict(x):
