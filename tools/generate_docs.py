@@ -150,6 +150,14 @@ def api() -> str:
     return f"\n{reference()}\n"
 
 
+def findings() -> str:
+    """The faults of torch that the shipped specs expect."""
+    sys.path.insert(0, str(Path(__file__).resolve().parent))
+    from findings import page
+
+    return f"\n{page()}\n"
+
+
 SECTIONS: dict[str, Callable[[], str]] = {
     "operator": lambda: fields(OperatorSpec),
     "module": lambda: fields(Construction),
@@ -179,6 +187,7 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "matrix": lambda: fields(Matrix),
     "checks": checks,
     "api": api,
+    "findings": findings,
 }
 
 MARK = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
