@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 
+import opcheck
+
 tool = runpy.run_path(str(Path(__file__).resolve().parent.parent.parent / "tools" / "findings.py"))
 FINDINGS = tool["findings"]()
 OTHERS = tool["others"]()
@@ -49,6 +51,16 @@ def test_each_reason_of_an_expectation_belongs_to_a_fault_or_is_listed_once():
     missing = set(tool["expecting"]()) - set(listed)
     assert not missing, "write a finding with a reproduction in findings/, or list it as by design in others.toml"
     assert not set(listed) - set(tool["expecting"]()), "no expectation gives this reason any more"
+
+
+def test_what_is_mended_is_expected_before_that_version_alone():
+    conditions: dict[str, set[str | None]] = {}
+    for operator in opcheck.load("builtin"):
+        for expect in operator.spec.expect:
+            conditions.setdefault(" ".join(expect.reason.split()), set()).add(expect.when.torch)
+    for finding in FINDINGS:
+        for reason in finding.reasons:
+            assert conditions[reason] == {f"<{finding.mended}" if finding.mended else None}, finding.id
 
 
 def test_few_faults_are_without_a_reproduction():
