@@ -51,11 +51,12 @@ def _text(value: Any) -> str:
 
 
 def _near(name: str, value: Any) -> Iterator[bool | float]:
-    """Yield a flag flipped; three times a number, and half; the next whole numbers, and of a dim its negative."""
+    """Yield a flag flipped; three times a number, and half, or the other way round; the next whole numbers, and of a dim its negative."""
     if isinstance(value, bool):
         yield not value
     elif isinstance(value, float):
-        yield from (value * 3, value / 2) if value else (0.5, -0.5)
+        # What is below 1 may be a probability.
+        yield from ((value / 2, value * 3) if 0 < value < 1 else (value * 3, value / 2)) if value else (0.5, -0.5)
     elif isinstance(value, int):
         counts_from_the_end = _is_dim(name)
         yield value + 1
