@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import torch
 import torch.fx.experimental.symbolic_shapes  # at the first gradient, autograd would: once, not in each process
@@ -59,11 +60,16 @@ def formulas(operator: Operator, device: DeviceProfile, session: RunSession) -> 
         warnings.simplefilter("ignore")  # those of operators: a run shows them
         for subject in _subjects(operator, device, session):
             try:
-                for outputs in _orders(subject):
-                    names |= {name_of(node.name()) for node in nodes_of(outputs) if "::" not in node.name()}
+                for outputs in orders(subject.function.result, subject.leaves):
+                    names |= names_in(outputs)
             except Exception:  # what refuses a sample, or a second derivative, is judged by a run
                 continue
     return names
+
+
+def names_in(outputs: Sequence[Tensor]) -> set[str]:
+    """Return the formulas in the graph of some outputs."""
+    return {name_of(node.name()) for node in nodes_of(outputs) if "::" not in node.name()}
 
 
 def name_of(node: str) -> str:
@@ -86,16 +92,14 @@ def _subjects(operator: Operator, device: DeviceProfile, session: RunSession) ->
                 continue
 
 
-def _orders(subject: Subject) -> Iterator[Sequence[Tensor]]:
-    """Yield the outputs, and then their gradients for cotangents that require grad themselves."""
-    leaves = [leaf for leaf in subject.leaves if leaf.requires_grad]
-    outputs = with_gradient(flatten(subject.function.result(*subject.leaves)))
+def orders(function: Callable[..., Any], leaves: Sequence[Tensor]) -> Iterator[Sequence[Tensor]]:
+    """Yield the outputs of a function, and then their gradients for cotangents that require grad themselves."""
+    outputs = with_gradient(flatten(function(*leaves)))
     yield outputs
-    if not outputs or not leaves:
-        return
-    for output in outputs:
+    wanted = [leaf for leaf in leaves if leaf.requires_grad]
+    for output in outputs if wanted else ():
         cotangent = torch.ones_like(output).requires_grad_()
         gradients = torch.autograd.grad(
-            output, leaves, cotangent, create_graph=True, retain_graph=True, allow_unused=True
+            output, wanted, cotangent, create_graph=True, retain_graph=True, allow_unused=True
         )
         yield [gradient for gradient in gradients if gradient is not None]
