@@ -2,18 +2,25 @@
 
 An entry is covered by a spec of its name, and one that differs from another by a keyword, only by a sample with that
 keyword. Claims are then compared, aspect by aspect: what op_db says of the CPU, and what the specs that cover it say.
+Then the autograd formulas that samples reach, at first and second order, out of all in libtorch; by `--op-db-formulas`
+those of op_db's samples, too. `--conditions` takes minutes more: the conditions of `opcheck mutate` that a sample of
+op_db meets, and none of ours, written or derived.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import sys
 import unittest
-from collections import Counter, defaultdict
+import warnings
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -21,10 +28,28 @@ from typing import Any, NamedTuple
 import torch
 
 import opcheck
+from opcheck.draft.coverage import by_path
+from opcheck.mutation.call import Call, Signature
+from opcheck.mutation.conditions import Condition, conditions
+from opcheck.mutation.measure import Target, measure
+from opcheck.running.apart import Ended, apart
+from opcheck.running.formulas import name_of, names_in, orders, reached
+from opcheck.running.session import RunSession
+from opcheck.samples.inputs import parts
+from opcheck.samples.resolve import resolve_operator
+from opcheck.samples.results import differentiable as with_derivative
+from opcheck.settings import Settings
+from opcheck.spec.device import DeviceProfile
 from opcheck.spec.dtypes import expand
 from opcheck.spec.library import Operator
 
 SPECS = Path(__file__).resolve().parent.parent / "specs"
+
+SECONDS = 60.0
+"""How long an operator, or an entry, may take."""
+
+MOST = 200
+"""The most samples of an entry of op_db that are called."""
 
 KNOWN = frozenset(expand(["all"]))
 """The dtypes that claims are compared in: op_db also lists complex32 and those of eight bits."""
@@ -160,16 +185,6 @@ def tested(entry: Any, test: str) -> bool:
     return True
 
 
-def by_name(operators: Iterable[Operator]) -> dict[str, list[Operator]]:
-    """Return the specs under all the names that they call their operator by."""
-    named = defaultdict(list)
-    for operator in operators:
-        ways = (variant.path for variant in operator.variants)
-        for name in dict.fromkeys([operator.spec.name, *operator.spec.aliases, *ways]):
-            named[name].append(operator)
-    return named
-
-
 def covering(entry: Any, named: dict[str, list[Operator]]) -> list[Operator]:
     """Return the specs that cover an entry. Raises KeyError for a variant that the tables here do not know."""
     own = NAMES.get(entry.name)
@@ -237,9 +252,110 @@ def compare(entry: Any, specs: Sequence[Operator]) -> Iterator[Comparison]:
         yield Comparison(entry.full_name, aspect, theirs, ours, where)
 
 
-def parity(specs: str | Path = SPECS) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Conditions:
+    """The conditions of one operator."""
+
+    name: str
+    ours: frozenset[str]
+    theirs: frozenset[str]
+
+    @property
+    def missing(self) -> list[str]:
+        """Those that only op_db meets."""
+        return sorted(self.theirs - self.ours)
+
+
+def both(operators: Iterable[Operator]) -> dict[str, tuple[list[Operator], list[Any]]]:
+    """Return the operators that both have, by name, with the specs and the entries of each."""
+    named, pairs = by_path(operators), dict[str, tuple[list[Operator], list[Any]]]()
+    for entry in differentiable():
+        specs = covering(entry, named)
+        if specs:
+            own, entries = pairs.setdefault(specs[0].spec.name, ([], []))
+            own += [operator for operator in specs if operator not in own]
+            entries.append(entry)
+    return pairs
+
+
+def compare_conditions(
+    name: str, operators: Sequence[Operator], entries: Sequence[Any], session: RunSession, derive: str
+) -> Conditions:
+    signature = Signature.of(resolve_operator(name, session.settings.modules), name)
+    samples = [sample for operator in operators for sample in operator.samples]
+    listed = [one for one in conditions(samples, signature, ()) if not one.checks]
+    device, ours = DeviceProfile(name="cpu"), set[str]()
+    for operator in operators:
+        target = Target(operator, device, session, derive)
+        ours |= {answer.condition for answer in measure(target).those("met")}
+    return Conditions(name, frozenset(ours), frozenset(met(listed, (c for e in entries for c in calls(e, signature)))))
+
+
+def met(listed: Sequence[Condition], theirs: Iterator[Call]) -> set[str]:
+    names = set()
+    for call in theirs:
+        names |= {condition.name for condition in listed if condition.name not in names and condition.met_by(call)}
+    return names
+
+
+def calls(entry: Any, signature: Signature) -> Iterator[Call]:
+    """Yield the calls of an entry whose outputs have a backward pass, in float64."""
+    if torch.float64 not in entry.supported_backward_dtypes("cpu"):
+        return
+    for number, sample in enumerate(entry.sample_inputs("cpu", torch.float64, requires_grad=True)):
+        if number == MOST:
+            break
+        args = (sample.input, *sample.args)
+        try:
+            result = entry.op(*args, **sample.kwargs)
+        except Exception:
+            continue
+        outputs = with_derivative(part for part in parts(_plain(result)) if isinstance(part, torch.Tensor))
+        if any(output.requires_grad for output in outputs):
+            yield Call(args, dict(sample.kwargs), signature, outputs)
+
+
+def _plain(result: Any) -> Any:
+    return [_plain(part) for part in result] if isinstance(result, (tuple, list)) else result
+
+
+def universe() -> set[str]:
+    """Return all autograd formulas, by the names of classes in libtorch: torch lists them nowhere else."""
+    found = find_spec("torch")
+    assert found is not None
+    assert found.origin is not None
+    library = (Path(found.origin).parent / "lib" / "libtorch_cpu.so").read_bytes()
+    names = re.findall(rb"\x00N5torch8autograd9generated(\d+)(\w+)E(?=\x00)", library)
+    own = {name.decode() for size, name in names if len(name) == int(size)}
+    return {name_of(name) for name in own if "Backward" in name}
+
+
+def formulas_of(entry: Any) -> set[str]:
+    """Return the formulas that the samples of an entry reach, in place too."""
+    names = set[str]()
+    warnings.simplefilter("ignore")
+    for dtype in {torch.float64, torch.complex128} & entry.supported_backward_dtypes("cpu"):
+        for sample in islice(entry.sample_inputs("cpu", dtype, requires_grad=True), MOST):
+            args = (sample.input, *sample.args)
+            leaves = [part for part in parts((args, sample.kwargs)) if isinstance(part, torch.Tensor)]
+            for way in filter(None, (entry.op, entry.inplace_variant)):
+                try:
+                    for outputs in orders(lambda *_: _called(way, entry, args, sample.kwargs), leaves):  # noqa: B023
+                        names |= names_in(outputs)
+                except Exception:
+                    continue
+    return names
+
+
+def _called(way: Any, entry: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    first, *others = args
+    return _plain(way(first.clone() if way is entry.inplace_variant else first, *others, **kwargs))
+
+
+def parity(specs: str | Path = SPECS, *, op_db_formulas: bool = False) -> dict[str, Any]:
     """Return what `--json` prints."""
-    named, entries = by_name(opcheck.load(Path(specs).resolve())), differentiable()
+    operators, entries = list(opcheck.load(Path(specs).resolve())), differentiable()
+    named = by_path(operators)
     covered = {entry.full_name: (entry, by) for entry in entries if (by := covering(entry, named))}
     compared = [one for entry, by in covered.values() for one in compare(entry, by)]
     counts = Counter(one.verdict for one in compared)
@@ -252,26 +368,85 @@ def parity(specs: str | Path = SPECS) -> dict[str, Any]:
     return {
         "torch": torch.__version__,
         "entries": {"covered": len(covered), "total": len(entries), "missing": missing},
+        "formulas": formulas(operators, entries if op_db_formulas else None),
         "claims": {"equal": counts["equal"], "stronger": counts["stronger"], "weaker": weaker},
     }
 
 
+def formulas(operators: Sequence[Operator], entries: Sequence[Any] | None) -> dict[str, Any]:
+    """Return how many formulas our samples, and those of entries, reach. Entries None: theirs are not counted."""
+    session = RunSession.start(Settings(), own_process=True)
+    session.prepare(operators)
+    processes, every = os.cpu_count() or 1, universe()
+    ours, lost = reached(operators, session, processes, SECONDS)
+    theirs: set[str] | None = None
+    if entries is not None:
+        answers = zip(entries, apart(formulas_of, entries, processes, SECONDS), strict=True)
+        theirs = set()
+        for entry, answer in answers:
+            if isinstance(answer, Ended):
+                lost[f"op_db: {entry.full_name}"] = answer.why
+            else:
+                theirs |= answer
+    return {
+        "ours": len(ours & every),
+        "op_db": None if theirs is None else len(theirs & every),
+        "universe": len(every),
+        "missing": sorted(every - ours),
+        "not_measured": lost,
+    }
+
+
+def behind(specs: str | Path, derive: str) -> dict[str, Any]:
+    """Return for which operators op_db meets conditions that we do not."""
+    session = RunSession.start(Settings(derive=derive), derive=derive, own_process=True)
+    operators = list(opcheck.load(Path(specs).resolve()))
+    session.prepare(operators)
+    pairs = both(operators)
+
+    def work(name: str) -> Conditions:
+        return compare_conditions(name, *pairs[name], session, derive)
+
+    named = dict(zip(pairs, apart(work, list(pairs), os.cpu_count() or 1), strict=True))
+    compared = [one for one in named.values() if not isinstance(one, Ended)]
+    lost = {name: one.why for name, one in named.items() if isinstance(one, Ended)}
+    missing = {one.name: one.missing for one in compared if one.missing}
+    return {"both": len(pairs), "behind": missing, "not_measured": lost}
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("specs", nargs="?", default=str(SPECS), help="default: the shipped library")
     parser.add_argument("--json", action="store_true", help="print all as JSON")
+    parser.add_argument("--op-db-formulas", action="store_true", help="count those that op_db reaches, too: minutes")
+    parser.add_argument("--conditions", action="store_true", help="compare the conditions that are met, too: minutes")
+    parser.add_argument("--derive", default="standard", choices=["none", "standard", "thorough"], help="for conditions")
     options = parser.parse_args(arguments)
-    result = parity()
+    warnings.simplefilter("ignore")
+    result = parity(options.specs, op_db_formulas=options.op_db_formulas)
+    if options.conditions:
+        result["conditions"] = behind(options.specs, options.derive)
+    lost = {**result["formulas"]["not_measured"], **result.get("conditions", {}).get("not_measured", {})}
     if options.json:
         print(json.dumps(result, indent=2))
-        return 0
-    entries, claims = result["entries"], result["claims"]
+        return int(bool(lost))
+    entries, claims, reach = result["entries"], result["claims"], result["formulas"]
     print(f"torch {result['torch']}: {entries['covered']} of {entries['total']} differentiable entries are covered")
     for name in entries["missing"]:
         print(f"  missing: {name}")
     print(f"claims: {len(claims['weaker'])} weaker, {claims['equal']} equal, {claims['stronger']} stronger")
     for one in claims["weaker"]:
         print(f"  weaker: {one['entry']} {one['aspect']}, lacks {', '.join(one['lacks'])} ({one['where']})")
-    return 0
+    theirs = "" if reach["op_db"] is None else f", op_db {reach['op_db']}"
+    print(f"formulas: {reach['ours']} of {reach['universe']} are reached{theirs}")
+    if options.conditions:
+        conditions_of = result["conditions"]
+        for name, missing in conditions_of["behind"].items():
+            print(f"  {name}: {', '.join(missing)}")
+        print(f"conditions: of {conditions_of['both']}, op_db alone meets some for {len(conditions_of['behind'])}")
+    for name, why in lost.items():
+        print(f"{name}: NOT MEASURED: {why}")
+    return int(bool(lost))
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ COMMANDS = {
     "list": "list the cases of specs",
     "show": "show the claims, samples and cases of an operator",
     "mutate": "measure which wrong gradients the samples of specs would not notice",
+    "coverage": "tell which differentiable functions of a module have a spec",
     "report": "merge, compare and show reports",
     "matrix": "print the jobs of a CI service",
     "schema": "print the JSON Schema of spec files or of reports, or install that of spec files",

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from opcheck.cli.output import terminated_as_interrupt
-from opcheck.cli.selecting import RequestError, add_paths, devices, loaded, selection, settings_of
+from opcheck.cli.selecting import RequestError, add_paths, devices, loaded, selection, settings_of, share_argument
 from opcheck.pytest_plugin.options import OPTIONS, add_options, seed
 from opcheck.settings import Settings
 from opcheck.spec import Operator
@@ -43,7 +43,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print one object: the score, and each operator")
     parser.add_argument("--write", action="store_true", help="add the samples that are missing to the spec files")
-    parser.add_argument("--fail-under", type=_share, metavar="X", help="exit with 1 if the score is below, as in 0.9")
+    parser.add_argument(
+        "--fail-under", type=share_argument, metavar="X", help="exit with 1 if the score is below, as in 0.9"
+    )
     parser.add_argument(
         "--prove", type=seed, default=0, metavar="N", help="run N mutants, to show that measuring is enough"
     )
@@ -229,16 +231,6 @@ def _write(own: Mapping[str, Target], measured: Sequence[Measured], *, quiet: bo
         if not quiet:
             count = sum(len(samples) for operator, samples in added if operator.document.file == str(path))
             _say(f"{path}: {count} samples added")
-
-
-def _share(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value <= 1:
-        raise argparse.ArgumentTypeError(f'"{text}" is no share; expected a number from 0 to 1')
-    return value
 
 
 def _say(line: str) -> None:

@@ -35,6 +35,17 @@ def add_paths(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
+def share_argument(text: str) -> float:
+    """Return the number from 0 to 1 that an argument is. Raises argparse.ArgumentTypeError."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f'"{text}" is no share; expected a number from 0 to 1')
+    return value
+
+
 def settings_of(options: argparse.Namespace) -> Settings:
     """Return the settings of the project, with the device profiles that a command is given. Raises SpecError."""
     return Settings.find(profiles=options.device_profile)

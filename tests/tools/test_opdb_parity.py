@@ -11,6 +11,8 @@ import pytest
 import torch
 
 import opcheck
+from opcheck.running.session import RunSession
+from opcheck.settings import Settings
 
 tool = runpy.run_path(str(Path(__file__).resolve().parent.parent.parent / "tools" / "opdb_parity.py"))
 
@@ -33,7 +35,7 @@ samples = [{ args = [{ shape = [2] }, 2.0] }]
 @pytest.fixture
 def named(tmp_path):
     (tmp_path / "specs.toml").write_text(SPECS, encoding="utf-8")
-    return tool["by_name"](opcheck.load(tmp_path))
+    return tool["by_path"](opcheck.load(tmp_path))
 
 
 def entry(name="div", variant="", **claims):
@@ -106,6 +108,35 @@ class TestComparison:
         assert verdicts([plain], check_batched_grad=True, decorators=(off,))["batched_grad"] == verdict
 
 
+def sampled(name, op, *shapes):
+    def sample_inputs(device, dtype, requires_grad):
+        for shape in shapes:
+            x = torch.rand(shape, dtype=dtype, device=device, requires_grad=requires_grad)
+            yield SimpleNamespace(input=x, args=(), kwargs={})
+
+    return SimpleNamespace(
+        name=name, op=op, inplace_variant=None, sample_inputs=sample_inputs,
+        supported_backward_dtypes=lambda device: {torch.float64},
+    )  # fmt: skip
+
+
+def test_conditions_that_only_op_db_meets(tmp_path):
+    path = tmp_path / "spec.toml"
+    path.write_text('[[operator]]\nname = "torch.sin"\nsamples = [{ args = [{ shape = [2, 3] }] }]\n', encoding="utf-8")
+    (sin,) = opcheck.load(path)
+    entries = [sampled("sin", torch.sin, (2, 3), (), (20, 20)), sampled("sin", torch.Tensor.svd, (2,))]
+    got = tool["compare_conditions"]("torch.sin", [sin], entries, RunSession.start(Settings()), "none")
+    assert got.missing == ["more than 16 elements", "more than 256 elements", "more than 32 elements", "rank 0"]
+    assert "a last dim that is no multiple of 4" in got.ours & got.theirs
+
+
+def test_formulas_of_an_entry_are_those_of_both_orders_and_among_all_of_torch():
+    assert tool["formulas_of"](sampled("sin", torch.sin, (2,))) == {"SinBackward", "CosBackward", "MulBackward"}
+    every = tool["universe"]()
+    assert {"SinBackward", "ForeachAddBackward0List", "CudnnRnnBackward"} <= every
+    assert not any("::" in name or name[-1].isdigit() for name in every)
+
+
 @pytest.mark.nightly
 def test_the_shipped_library_covers_nearly_all_of_op_db(capsys):
     assert tool["main"](["--json"]) == 0
@@ -114,4 +145,5 @@ def test_the_shipped_library_covers_nearly_all_of_op_db(capsys):
     assert entries["covered"] + len(entries["missing"]) == entries["total"] > 500
     assert "clone" not in entries["missing"]
     assert entries["covered"] >= 518
+    assert 480 <= result["formulas"]["ours"] <= result["formulas"]["universe"]
     assert {one["aspect"] for one in claims["weaker"]} <= {"inplace"}

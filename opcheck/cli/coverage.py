@@ -1,0 +1,138 @@
+"""`opcheck coverage MODULE`: which differentiable functions of a module have a spec."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from opcheck.cli.output import terminated_as_interrupt
+from opcheck.cli.selecting import RequestError, loaded, share_argument
+from opcheck.settings import Settings
+from opcheck.spec import Library
+from opcheck.spec.problems import SpecError
+from opcheck.text import printable
+
+if TYPE_CHECKING:
+    from opcheck.draft.coverage import Covered
+
+TIMEOUT = 60.0
+"""The default time limit for what an operator does, in seconds."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    parser.add_argument("module", metavar="MODULE", help="a Python module with functions and classes of modules")
+    parser.add_argument(
+        "paths", nargs="*", metavar="SPEC",
+        help="spec files and folders, or builtin (the shipped library); default: builtin for torch, else those of the "
+        "project",
+    )  # fmt: skip
+    parser.add_argument(
+        "--formulas", action="store_true", help="also call the samples, and list the autograd formulas that they reach"
+    )
+    parser.add_argument("--json", action="store_true", help="print one object")
+    parser.add_argument(
+        "--fail-under", type=share_argument, metavar="X", help="exit with 1 if the share is below, as in 0.9"
+    )
+    parser.add_argument(
+        "--timeout", type=float, default=TIMEOUT, metavar="SECONDS", help=f"for an operator; default: {TIMEOUT:g}"
+    )
+    parser.add_argument(
+        "-n", type=int, default=os.cpu_count() or 1, metavar="PROCESSES", help="default: one for each core"
+    )
+    parser.set_defaults(device_profile=[])
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print what has a spec. Return 1 if the share is too low. Raises SpecError."""
+    from opcheck.draft.author import package_of
+    from opcheck.draft.coverage import cover, modules_of, share
+    from opcheck.draft.probing import Surroundings, Unanswered
+
+    settings = Settings.find()
+    package = package_of(options.module)
+    paths = options.paths or (["builtin"] if package == "torch" else [])
+    modules = tuple(dict.fromkeys((*settings.modules, package)))
+    around = Surroundings(modules, (str(settings.root), os.getcwd()), options.timeout)
+    library = loaded(paths, settings)
+    try:
+        with terminated_as_interrupt():
+            rows = [cover(module, library, around, options.n) for module in modules_of(options.module)]
+    except Unanswered as error:
+        hint = f'; did you mean "{error.hint}"?' if error.hint else ""
+        raise RequestError([f"{error}{hint}"]) from None
+    reached = _formulas(library, options, settings) if options.formulas else None
+    if options.json:
+        print(json.dumps(_record(rows, reached), indent=1))
+    else:
+        _print(rows, reached)
+    total = share(rows)
+    too_low = options.fail_under is not None and total < options.fail_under
+    if too_low:
+        print(f"opcheck: the share {total:.3f} is below {options.fail_under:g}", file=sys.stderr)
+    return int(too_low)
+
+
+def _formulas(library: Library, options: argparse.Namespace, settings: Settings) -> dict[str, Any]:
+    """Return the formulas that the samples of a library reach, and why operators could not be looked at."""
+    from opcheck.running.formulas import reached
+    from opcheck.running.session import RunSession
+
+    session = RunSession.start(settings, own_process=True)
+    problems = session.prepare(library)
+    if problems:
+        raise SpecError(problems)
+    with terminated_as_interrupt():
+        names, lost = reached(list(library), session, options.n, options.timeout)
+    return {"reached": sorted(names), "not_measured": lost}
+
+
+def _print(rows: Sequence[Covered], reached: dict[str, Any] | None) -> None:
+    from opcheck.draft.coverage import share
+
+    width = max(len("module"), *(len(row.module) for row in rows))
+    _say(f"{'module':{width}}  functions  with a spec  without  share")
+    for row in rows:
+        counts = f"{row.total:9}  {len(row.specified):11}  {len(row.without):7}"
+        _say(f"{row.module:{width}}  {counts}  {share([row]):5.3f}")
+    for row in rows:
+        for name, file in row.without.items():
+            untried = f"; no arguments found: {row.untried[name]}" if name in row.untried else ""
+            _say(f"no spec: {name}" + (f" (nearest: {file})" if file else "") + untried)
+    total, specified = sum(row.total for row in rows), sum(len(row.specified) for row in rows)
+    _say(f"share {share(rows):.3f}: {specified:,} of {total:,} differentiable functions have a spec")
+    if reached is not None:
+        for name, why in reached["not_measured"].items():
+            _say(f"{name}: NOT MEASURED: {why}")
+        names = reached["reached"]
+        _say(f"autograd formulas that the samples reach: {len(names):,}" + (f" ({', '.join(names)})" if names else ""))
+
+
+def _record(rows: Sequence[Covered], reached: dict[str, Any] | None) -> dict[str, Any]:
+    from opcheck.draft.coverage import share
+
+    record: dict[str, Any] = {
+        "share": share(rows),
+        "modules": [
+            {
+                "module": row.module,
+                "functions": row.total,
+                "with_spec": list(row.specified),
+                "without": [
+                    {"function": name, "nearest": file or None, "untried": row.untried.get(name)}
+                    for name, file in row.without.items()
+                ],
+                "share": share([row]),
+            }
+            for row in rows
+        ],
+    }
+    return record if reached is None else {**record, "formulas": reached}
+
+
+def _say(line: str) -> None:
+    print(printable(line, most=100_000))

@@ -1,0 +1,72 @@
+"""`opcheck coverage` in a project of somebody."""
+
+from __future__ import annotations
+
+import json
+
+MODULE = """
+import torch
+
+__all__ = ["double", "index", "square"]
+
+def double(x: torch.Tensor) -> torch.Tensor:
+    return 2 * x
+
+def double_(x: torch.Tensor) -> torch.Tensor:
+    return x.mul_(2)
+
+def square(x: torch.Tensor) -> torch.Tensor:
+    return x * x
+
+def index(x: torch.Tensor) -> torch.Tensor:
+    return x.detach().argmax()
+"""
+SPEC = """
+[[operator]]
+name    = "covered.double"
+samples = [{ args = [{ shape = [2] }] }]
+"""
+
+
+def asked(project, *words):
+    project.write("pyproject.toml", '[tool.opcheck]\nmodules = ["torch", "covered"]\nspecs = ["specs/covered.toml"]\n')
+    project.write("covered.py", MODULE)
+    project.write("specs/covered.toml", SPEC)
+    return project.run("opcheck", "coverage", *words)
+
+
+def test_it_says_which_functions_have_no_spec_and_where_one_would_go(project):
+    done = asked(project, "covered", "--formulas")
+    assert done.code == 0
+    assert done.out.splitlines() == [
+        "module   functions  with a spec  without  share",
+        "covered          2            1        1  0.500",
+        "no spec: covered.square (nearest: specs/covered.toml)",
+        "share 0.500: 1 of 2 differentiable functions have a spec",
+        "autograd formulas that the samples reach: 1 (MulBackward)",
+    ]
+
+
+def test_a_share_may_be_wanted(project):
+    low = asked(project, "covered", "specs/covered.toml", "--json", "--fail-under", "0.6")
+    assert low.code == 1
+    assert "the share 0.500 is below 0.6" in low.err
+    result = json.loads(low.out)
+    assert result["share"] == 0.5
+    (module,) = result["modules"]
+    assert (module["module"], module["functions"], module["with_spec"]) == ("covered", 2, ["covered.double"])
+    assert module["without"] == [{"function": "covered.square", "nearest": "specs/covered.toml", "untried": None}]
+    enough = asked(project, "covered", "specs/covered.toml", "--fail-under", "0.5")
+    assert enough.code == 0
+
+
+def test_mistakes_are_answered_by_what_was_meant(project):
+    unknown = asked(project, "covered.doubel", "specs/covered.toml")
+    assert (unknown.code, unknown.out) == (2, "")
+    assert 'did you mean "covered.double"?' in unknown.err
+    missing = asked(project, "nowhere", "specs/covered.toml")
+    assert (missing.code, missing.out) == (2, "")
+    assert "nowhere" in missing.err
+    share = asked(project, "covered", "--fail-under", "95")
+    assert share.code == 2
+    assert '"95" is no share; expected a number from 0 to 1' in share.err
