@@ -51,7 +51,10 @@ def _text(value: Any) -> str:
 
 
 def _near(name: str, value: Any) -> Iterator[bool | float]:
-    """Yield a flag flipped; three times a number, and half, or the other way round; the next whole numbers, and of a dim its negative."""
+    """Yield a flag flipped; three times a number, and half, or the other way round; the next whole numbers.
+
+    Of a dim also its negative.
+    """
     if isinstance(value, bool):
         yield not value
     elif isinstance(value, float):
