@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from opcheck.cli.output import terminated_as_interrupt
-from opcheck.cli.selecting import RequestError, loaded, share_argument
+from opcheck.cli.selecting import RequestError, add_processes, loaded, share_argument
 from opcheck.settings import Settings
 from opcheck.spec import Library
 from opcheck.spec.problems import SpecError
@@ -38,12 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--fail-under", type=share_argument, metavar="X", help="exit with 1 if the share is below, as in 0.9"
     )
-    parser.add_argument(
-        "--timeout", type=float, default=TIMEOUT, metavar="SECONDS", help=f"for an operator; default: {TIMEOUT:g}"
-    )
-    parser.add_argument(
-        "-n", type=int, default=os.cpu_count() or 1, metavar="PROCESSES", help="default: one for each core"
-    )
+    add_processes(parser, "an operator", TIMEOUT)
     parser.set_defaults(device_profile=[])
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -13,7 +12,16 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from opcheck.cli.output import terminated_as_interrupt
-from opcheck.cli.selecting import RequestError, add_paths, devices, loaded, selection, settings_of, share_argument
+from opcheck.cli.selecting import (
+    RequestError,
+    add_paths,
+    add_processes,
+    devices,
+    loaded,
+    selection,
+    settings_of,
+    share_argument,
+)
 from opcheck.pytest_plugin.options import OPTIONS, add_options, seed
 from opcheck.settings import Settings
 from opcheck.spec import Operator
@@ -49,12 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--prove", type=seed, default=0, metavar="N", help="run N mutants, to show that measuring is enough"
     )
-    parser.add_argument(
-        "--timeout", type=float, default=TIMEOUT, metavar="SECONDS", help=f"for an operator; default: {TIMEOUT:g}"
-    )
-    parser.add_argument(
-        "-n", type=int, default=os.cpu_count() or 1, metavar="PROCESSES", help="default: one for each core"
-    )
+    add_processes(parser, "an operator", TIMEOUT)
     parser.set_defaults(device=["cpu"], check=[], dtype=[])
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from opcheck.cli.output import terminated_as_interrupt
-from opcheck.cli.selecting import RequestError
+from opcheck.cli.selecting import RequestError, add_processes
 from opcheck.settings import Settings
 from opcheck.text import printable
 
@@ -39,12 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="run these tests with pytest, and take samples from the calls that they make",
     )  # fmt: skip
     parser.add_argument("--output", metavar="FILE", help="default: <package>.toml in the folder of specs")
-    parser.add_argument(
-        "--timeout", type=float, default=TIMEOUT, metavar="SECONDS", help="for a call or a case; default: 60"
-    )
-    parser.add_argument(
-        "-n", type=int, default=os.cpu_count() or 1, metavar="PROCESSES", help="default: one for each core"
-    )
+    add_processes(parser, "a call or a case", TIMEOUT)
 
 
 def run(options: argparse.Namespace) -> int:

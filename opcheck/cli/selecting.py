@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 
 from opcheck.devices.presence import UnknownDevice, chosen_devices
@@ -44,6 +45,26 @@ def share_argument(text: str) -> float:
     if not 0 <= value <= 1:
         raise argparse.ArgumentTypeError(f'"{text}" is no share; expected a number from 0 to 1')
     return value
+
+
+def add_processes(parser: argparse.ArgumentParser, of: str, seconds: float) -> None:
+    """Add the arguments of a command that calls operators in processes of their own.
+
+    of: what the time limit is for.
+    seconds: the default of that limit.
+    """
+    parser.add_argument(
+        "--timeout", type=float, default=seconds, metavar="SECONDS", help=f"for {of}; default: {seconds:g}"
+    )
+    parser.add_argument(
+        "-n", type=_count, default=os.cpu_count() or 1, metavar="PROCESSES", help="default: one for each core"
+    )
+
+
+def _count(text: str) -> int:
+    if not text.isascii() or not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f'"{text}" is no number of processes; expected a whole number of at least 1')
+    return int(text)
 
 
 def settings_of(options: argparse.Namespace) -> Settings:

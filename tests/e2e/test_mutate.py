@@ -69,6 +69,9 @@ def test_mistakes_are_answered_by_what_was_meant(project):
     share = project.run("opcheck", "mutate", "--fail-under", "95")
     assert share.code == 2
     assert '"95" is no share; expected a number from 0 to 1' in share.err
+    none = project.run("opcheck", "mutate", "-n", "0")
+    assert none.code == 2
+    assert '"0" is no number of processes; expected a whole number of at least 1' in none.err
     project.write("specs/bad.toml", SPEC.replace("demo.double", "demo.doubel"))
     missing = project.run("opcheck", "mutate", "specs/bad.toml")
     assert missing.code == 2
