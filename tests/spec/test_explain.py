@@ -272,7 +272,7 @@ class TestWrongNames:
             ),
             (
                 'outputs.apply = "gauge"',
-                '17: unknown apply "gauge"; expected one of abs, real, gauge_invariant, to_dense, values',
+                '17: unknown apply "gauge"; expected one of abs, real, gauge_invariant, finite, to_dense, values',
             ),
             (
                 'gradcheck.gen_non_contig_grad_outputs = "bot"',
