@@ -32,7 +32,7 @@ from opcheck.draft.coverage import by_path
 from opcheck.mutation.call import Call, Signature
 from opcheck.mutation.conditions import Condition, conditions
 from opcheck.mutation.measure import Target, measure
-from opcheck.running.apart import Ended, apart
+from opcheck.running.apart import apart, parted
 from opcheck.running.formulas import name_of, names_in, orders, reached
 from opcheck.running.session import RunSession
 from opcheck.samples.inputs import parts
@@ -381,13 +381,10 @@ def formulas(operators: Sequence[Operator], entries: Sequence[Any] | None) -> di
     ours, lost = reached(operators, session, processes, SECONDS)
     theirs: set[str] | None = None
     if entries is not None:
-        answers = zip(entries, apart(formulas_of, entries, processes, SECONDS), strict=True)
-        theirs = set()
-        for entry, answer in answers:
-            if isinstance(answer, Ended):
-                lost[f"op_db: {entry.full_name}"] = answer.why
-            else:
-                theirs |= answer
+        answers = apart(formulas_of, entries, processes, SECONDS)
+        by_entry, lost_of_op_db = parted((f"op_db: {entry.full_name}" for entry in entries), answers)
+        theirs = set[str]().union(*by_entry.values())
+        lost |= lost_of_op_db
     return {
         "ours": len(ours & every),
         "op_db": None if theirs is None else len(theirs & every),
@@ -407,10 +404,8 @@ def behind(specs: str | Path, derive: str) -> dict[str, Any]:
     def work(name: str) -> Conditions:
         return compare_conditions(name, *pairs[name], session, derive)
 
-    named = dict(zip(pairs, apart(work, list(pairs), os.cpu_count() or 1), strict=True))
-    compared = [one for one in named.values() if not isinstance(one, Ended)]
-    lost = {name: one.why for name, one in named.items() if isinstance(one, Ended)}
-    missing = {one.name: one.missing for one in compared if one.missing}
+    compared, lost = parted(pairs, apart(work, list(pairs), os.cpu_count() or 1))
+    missing = {name: one.missing for name, one in compared.items() if one.missing}
     return {"both": len(pairs), "behind": missing, "not_measured": lost}
 
 

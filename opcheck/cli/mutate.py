@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -85,16 +85,17 @@ def _measured(
 ) -> int:
     from opcheck.mutation.measure import Target, measure, score
     from opcheck.mutation.mutant import drawn, prove
-    from opcheck.running.apart import Ended
+    from opcheck.running.apart import apart, parted
     from opcheck.running.session import RunSession
 
     session = RunSession.start(settings, own_process=True, derive=derive)
     _prepare(session, operators, device)
     own = {one.id: Target(one, device, session, derive, options.of.replace("-", " ")) for one in operators}
-    each = _each(options, device)
-    answers = list(_shown(each(lambda one: measure(own[one.id]), operators), "operators", len(operators)))
-    measured = [one for one in answers if not isinstance(one, Ended)]
-    lost = {one.id: answer.why for one, answer in zip(operators, answers, strict=True) if isinstance(answer, Ended)}
+    forks = device.device_string == "cpu"
+    each = partial(apart, processes=options.n, seconds=options.timeout, forks=forks)
+    answers = each(lambda name: measure(own[name]), list(own))
+    by_name, lost = parted(own, _shown(answers, "operators", len(own)))
+    measured = list(by_name.values())
     mutants = drawn(measured, settings.seed) if options.prove else []
     proved = each(lambda pair: prove(own[pair[0]], pair[1]), mutants)
     proofs = list(_shown(islice(filter(None, proved), options.prove), "mutants", options.prove))
@@ -123,18 +124,6 @@ def _prepare(session: RunSession, operators: Sequence[Operator], device: DeviceP
     present = session.availability(device)
     if not present.present:
         raise RequestError([f"the device {device.name} is not present: {present.reason}"])
-
-
-def _each(options: argparse.Namespace, device: DeviceProfile) -> Callable[..., Iterator[Any]]:
-    """Return what calls a function for each of several items: in processes of their own, where that is possible.
-
-    A device other than the CPU does not survive a fork.
-    """
-    from opcheck.running.apart import apart, can_fork
-
-    if device.device_string != "cpu" or not can_fork():
-        return map
-    return partial(apart, processes=options.n, seconds=options.timeout)
 
 
 def _shown(items: Iterable[Any], what: str, total: int) -> Iterable[Any]:

@@ -120,9 +120,12 @@ class Target:
     @cached_property
     def own(self) -> list[tuple[Context, Sample]]:
         """The written samples, each in the first dtype that it is meant for."""
-        contexts = [self.session.context(case, samples_to_run(case)) for case in self.looks]
-        pairs = [(context, sample) for context in contexts for sample in context.samples]
-        return [*{sample.name: (context, sample) for context, sample in reversed(pairs)}.values()][::-1]
+        own: dict[str, tuple[Context, Sample]] = {}
+        for case in self.looks:
+            context = self.session.context(case, samples_to_run(case))
+            for sample in context.samples:
+                own.setdefault(sample.name, (context, sample))
+        return list(own.values())
 
     def written(self) -> Tried:
         """Yield the written samples that are judged."""
@@ -192,9 +195,9 @@ def _passes(context: Context, sample: Sample, tried: Attempt) -> bool:
 def _answer(condition: Condition, by: Sample | None, other: Sample | None, target: Target) -> Answer:
     name, said = condition.name, f"a {target.of} wrong {condition.words} would pass"
     if condition.checks:
-        ran = _running(condition, target.planned) if by is not None else ()
         if by is None:
             return Answer(name, "unreachable", is_of_samples=False)
+        ran = _running(condition, target.planned)
         if ran:
             return Answer(name, "met", by=ran[0], is_of_samples=False)
         words = f"{said}: it takes the check {' or '.join(condition.checks)}, which does not run for it"

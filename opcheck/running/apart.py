@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Any, Generic, TypeVar
@@ -25,25 +25,29 @@ class Ended:
     why: str
 
 
-def can_fork() -> bool:
-    """Tell whether processes can be forked here."""
-    return "fork" in multiprocessing.get_all_start_methods()
-
-
 def apart(
-    work: Callable[[Item], Result], items: Sequence[Item], processes: int, seconds: float | None = None
+    work: Callable[[Item], Result],
+    items: Sequence[Item],
+    processes: int,
+    seconds: float | None = None,
+    *,
+    forks: bool = True,
 ) -> Iterator[Result | Ended]:
     """Yield what a function returns for each item, in the order of the items.
 
     The processes are forked from this one, which has imported everything and computed nothing: torch's threads do not
-    survive a fork. Only what the function returns is pickled.
+    survive a fork. Only what the function returns is pickled. Where processes cannot be forked, this one does the work.
 
     Args:
         work: The function.
         items: What it is called with.
         processes: How many calls run at the same time.
         seconds: How long one may take. None: as long as it likes.
+        forks: Whether to fork: not where a device is in use, which does not survive it.
     """
+    if not (forks and "fork" in multiprocessing.get_all_start_methods()):
+        yield from (_answer(work, item) for item in items)
+        return
     running: dict[Connection, _Running[Result]] = {}
     left, answers, number = list(enumerate(items))[::-1], dict[int, Result | Ended](), 0
     try:
@@ -102,8 +106,22 @@ class _Running(Generic[Result]):
 
 
 def _call(work: Callable[[Any], Any], item: Any, pipe: Connection) -> None:
+    pipe.send(_answer(work, item))
+
+
+def _answer(work: Callable[[Item], Result], item: Item) -> Result | Ended:
     try:
-        answer = work(item)
+        return work(item)
     except Exception as error:
-        answer = Ended(one_line(error))
-    pipe.send(answer)
+        return Ended(one_line(error))
+
+
+def parted(names: Iterable[str], answers: Iterable[Result | Ended]) -> tuple[dict[str, Result], dict[str, str]]:
+    """Return the answers by name, and why the others have none."""
+    got, lost = dict[str, Result](), dict[str, str]()
+    for name, answer in zip(names, answers, strict=True):
+        if isinstance(answer, Ended):
+            lost[name] = answer.why
+        else:
+            got[name] = answer
+    return got, lost

@@ -13,7 +13,7 @@ from torch import Tensor
 from opcheck.checks.base import Subject
 from opcheck.derivatives.autodiff import nodes_of
 from opcheck.planning.planner import plan
-from opcheck.running.apart import Ended, apart, can_fork
+from opcheck.running.apart import apart, parted
 from opcheck.running.session import RunSession
 from opcheck.samples.results import flatten, with_gradient
 from opcheck.spec.device import DeviceProfile
@@ -38,14 +38,9 @@ def reached(
     def work(operator: Operator) -> set[str]:
         return formulas(operator, cpu, session)
 
-    answers = apart(work, operators, processes, seconds) if can_fork() else map(work, operators)
-    names, lost = set[str](), dict[str, str]()
-    for operator, answer in zip(operators, answers, strict=True):
-        if isinstance(answer, Ended):
-            lost[operator.id] = answer.why
-        else:
-            names |= answer
-    return names, lost
+    answers = apart(work, operators, processes, seconds)
+    by_id, lost = parted((operator.id for operator in operators), answers)
+    return set[str]().union(*by_id.values()), lost
 
 
 def formulas(operator: Operator, device: DeviceProfile, session: RunSession) -> set[str]:

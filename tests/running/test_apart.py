@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from opcheck.running.apart import Ended, apart
+from opcheck.running.apart import Ended, apart, parted
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be forked here")
 
@@ -57,3 +57,16 @@ def test_who_wants_no_more_leaves_no_process():
 
 def test_nothing_is_called_for_nothing():
     assert list(apart(work, [], 2)) == []
+
+
+def test_without_a_fork_this_process_does_the_work():
+    items = [("plain", 0), ("raise", 1), ("plain", 2)]
+    assert list(apart(work, items, 2, forks=False)) == [
+        (0, os.getpid()),
+        Ended("ValueError: 1 is odd"),
+        (2, os.getpid()),
+    ]
+
+
+def test_answers_are_parted_from_what_has_none():
+    assert parted(["a", "b", "c"], [1, Ended("gone"), 3]) == ({"a": 1, "c": 3}, {"b": "gone"})

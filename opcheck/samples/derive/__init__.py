@@ -18,7 +18,7 @@ from opcheck.samples.derive.layouts import by_layout
 from opcheck.samples.derive.shrink import smallest
 from opcheck.samples.derive.sizes import TOGETHER, by_broadcast, by_emptiness, by_rank, by_size
 from opcheck.samples.derive.values import by_integer, by_mask, by_value
-from opcheck.spec.claims import Way
+from opcheck.spec.claims import WAYS, Way
 from opcheck.spec.library import Sample
 
 __all__ = ["FEWER", "LARGEST", "SIZES", "Derived", "derived", "room_of", "smallest"]
@@ -38,7 +38,7 @@ LARGEST = 1 << 14
 PAIRS = 200
 """How many pairs of variations are tried where all of them would be too many."""
 
-WAYS: dict[Way, Callable[[Sample, Scope], Iterator[Derived]]] = {
+BY_WAY: dict[Way, Callable[[Sample, Scope], Iterator[Derived]]] = {
     "size": by_size,
     "empty": by_emptiness,
     "rank": by_rank,
@@ -56,7 +56,7 @@ def derived(
     defaults: Mapping[str, Any],
     thorough: bool = False,
     choices: Mapping[str, Sequence[Any]] | None = None,
-    ways: Collection[Way] = tuple(WAYS),
+    ways: Collection[Way] = WAYS,
 ) -> Iterator[Derived]:
     """Yield the samples derived from a written one, the same ones each time, but for those that are too large.
 
@@ -69,7 +69,7 @@ def derived(
         return
     sizes, numbers, elements = (SIZES, NUMBERS, NUMBERS) if thorough else (FEWER, FEW_NUMBERS, FEW_ELEMENTS)
     scope = Scope(sizes, numbers, elements, defaults, choices or {}, thorough)
-    ones = {way: list(WAYS[way](sample, scope)) for way in sample.vary}
+    ones = {way: list(BY_WAY[way](sample, scope)) for way in sample.vary}
     wanted = [one for way in sample.vary if way in ways for one in ones[way]]
     pairs = _paired(sample, ones, scope, ways) if thorough and wanted else ()
     room = room_of(sample)
@@ -95,7 +95,7 @@ def _paired(
     seconds = [way for way, own in ones.items() if own]
     for _ in range(PAIRS):
         first, way = draw.choice(firsts), draw.choice(seconds)
-        others = list(WAYS[way](first.sample, together)) if way in ways else []
+        others = list(BY_WAY[way](first.sample, together)) if way in ways else []
         if others:
             second = draw.choice(others)
             yield Derived(f"{first.what}, {second.what}", second.sample)

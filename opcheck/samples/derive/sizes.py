@@ -29,6 +29,12 @@ def _shaped(sample: Sample, change: Callable[[tuple[int, ...]], tuple[int, ...]]
     return changed(sample, shaped)
 
 
+def _several(sample: Sample) -> Iterator[tuple[int, Tensor]]:
+    """Yield the tensors without explicit values, with their numbers among these, if there are several."""
+    recipes = [recipe for recipe in sample.tensors() if recipe.shape is not None]
+    yield from enumerate(recipes) if len(recipes) > 1 else ()
+
+
 def by_size(sample: Sample, scope: Scope) -> Iterator[Derived]:
     """Yield each size changed alone, then all of them changed to different odd ones.
 
@@ -84,8 +90,7 @@ def _less(sample: Sample, ranks: Collection[int]) -> Iterator[Derived]:
     """Yield all tensors with a dim less, and each alone of rank 0."""
     if max(ranks) > 1:
         yield Derived("a dim less", _shaped(sample, lambda own: own[1:]))
-    recipes = [recipe for recipe in sample.tensors() if recipe.shape is not None]
-    for number, recipe in enumerate(recipes if len(recipes) > 1 else ()):
+    for number, recipe in _several(sample):
         if recipe.shape:
             yield Derived(f"rank 0 of tensor {number}", with_one(sample, recipe, shape=()))
 
@@ -97,8 +102,7 @@ def _led(sample: Sample, dims: tuple[int, ...]) -> Derived:
     def apart() -> Iterator[Derived]:
         if len(dims) > 1:
             yield _led(sample, dims[:1])
-        recipes = [recipe for recipe in sample.tensors() if recipe.shape is not None]
-        for number, recipe in enumerate(recipes if len(recipes) > 1 else ()):
+        for number, recipe in _several(sample):
             yield Derived(f"{what} of tensor {number}", with_one(sample, recipe, shape=(*dims, *recipe.sizes)))
 
     return Derived(what, _shaped(sample, lambda own: (*dims, *own)), apart)
@@ -106,8 +110,7 @@ def _led(sample: Sample, dims: tuple[int, ...]) -> Derived:
 
 def by_broadcast(sample: Sample, scope: Scope) -> Iterator[Derived]:
     """Yield each dim of each of several tensors reduced to one element."""
-    recipes = [recipe for recipe in sample.tensors() if recipe.shape is not None]
-    for number, recipe in enumerate(recipes if len(recipes) > 1 else ()):
+    for number, recipe in _several(sample):
         for dim, size in enumerate(recipe.sizes if recipe.numel else ()):
             if size > 1:
                 shape = (*recipe.sizes[:dim], 1, *recipe.sizes[dim + 1 :])

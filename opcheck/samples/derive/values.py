@@ -24,7 +24,8 @@ def by_value(sample: Sample, scope: Scope) -> Iterator[Derived]:
         if is_free(recipe) and recipe.numel:
             for value in scope.numbers:
                 yield Derived(f"tensor {number} = {value:g}", with_one(sample, recipe, mean=value, std=0.0))
-            for value in scope.elements if recipe.numel > 1 else set(scope.elements) - set(scope.numbers):
+            # One element alone is what fills the tensor.
+            for value in [one for one in scope.elements if recipe.numel > 1 or one not in scope.numbers]:
                 yield Derived(f"an element of tensor {number} = {value:g}", with_one(sample, recipe, contains=(value,)))
 
 
