@@ -5,12 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from opcheck.cli.output import terminated_as_interrupt
-from opcheck.cli.selecting import RequestError, add_processes, loaded, share_argument
+from opcheck.cli.selecting import RequestError, add_fail_under, add_processes, falls_short, loaded
 from opcheck.settings import Settings
 from opcheck.spec import Library
 from opcheck.spec.problems import SpecError
@@ -35,9 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--formulas", action="store_true", help="also call the samples, and list the autograd formulas that they reach"
     )
     parser.add_argument("--json", action="store_true", help="print one object")
-    parser.add_argument(
-        "--fail-under", type=share_argument, metavar="X", help="exit with 1 if the share is below, as in 0.9"
-    )
+    add_fail_under(parser, "share")
     add_processes(parser, "an operator", TIMEOUT)
     parser.set_defaults(device_profile=[])
 
@@ -65,11 +62,7 @@ def run(options: argparse.Namespace) -> int:
         print(json.dumps(_record(rows, reached), indent=1))
     else:
         _print(rows, reached)
-    total = share(rows)
-    too_low = options.fail_under is not None and total < options.fail_under
-    if too_low:
-        print(f"opcheck: the share {total:.3f} is below {options.fail_under:g}", file=sys.stderr)
-    return int(too_low)
+    return int(falls_short(options, "share", share(rows)))
 
 
 def _formulas(library: Library, options: argparse.Namespace, settings: Settings) -> dict[str, Any]:

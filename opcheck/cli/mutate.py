@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -14,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 from opcheck.cli.output import terminated_as_interrupt
 from opcheck.cli.selecting import (
     RequestError,
+    add_fail_under,
     add_paths,
     add_processes,
     devices,
+    falls_short,
     loaded,
     selection,
     settings_of,
-    share_argument,
 )
 from opcheck.pytest_plugin.options import OPTIONS, add_options, seed
 from opcheck.settings import Settings
@@ -51,9 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print one object: the score, and each operator")
     parser.add_argument("--write", action="store_true", help="add the samples that are missing to the spec files")
-    parser.add_argument(
-        "--fail-under", type=share_argument, metavar="X", help="exit with 1 if the score is below, as in 0.9"
-    )
+    add_fail_under(parser, "score")
     parser.add_argument(
         "--prove", type=seed, default=0, metavar="N", help="run N mutants, to show that measuring is enough"
     )
@@ -107,10 +105,7 @@ def _measured(
         _print(measured, lost, proofs)
     if options.write:
         _write(own, measured, quiet=options.json)
-    reached = score(measured)
-    too_low = options.fail_under is not None and reached < options.fail_under
-    if too_low:
-        print(f"opcheck: the score {reached:.3f} is below {options.fail_under:g}", file=sys.stderr)
+    too_low = falls_short(options, "score", score(measured))
     return int(too_low or bool(lost) or not all(proof.agrees for proof in proofs))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from pathlib import Path
 
 from opcheck.devices.presence import UnknownDevice, chosen_devices
@@ -36,8 +37,21 @@ def add_paths(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def share_argument(text: str) -> float:
-    """Return the number from 0 to 1 that an argument is. Raises argparse.ArgumentTypeError."""
+def add_fail_under(parser: argparse.ArgumentParser, what: str) -> None:
+    """Add the argument of a command that measures something, such as a share."""
+    parser.add_argument("--fail-under", type=_share, metavar="X", help=f"exit with 1 if the {what} is below, as in 0.9")
+
+
+def falls_short(options: argparse.Namespace, what: str, reached: float) -> bool:
+    """Tell whether what is measured is below `--fail-under`, and say so."""
+    least = options.fail_under
+    is_below = least is not None and reached < least
+    if is_below:
+        print(f"opcheck: the {what} {reached:.3f} is below {least:g}", file=sys.stderr)
+    return is_below
+
+
+def _share(text: str) -> float:
     try:
         value = float(text)
     except ValueError:
