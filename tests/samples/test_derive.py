@@ -256,6 +256,16 @@ def test_they_are_the_same_each_time_and_have_names_of_their_own(sample_of):
     assert all(item.sample.name.startswith("0~") for item in one)
 
 
+def test_those_of_some_ways_are_among_those_of_all(sample_of):
+    sample = sample_of("{ args = [{ shape = [2, 3] }, { shape = [3] }], kwargs = { flag = true } }")
+    whole = {one.what: one.sample.toml() for one in derived(sample, {}, thorough=True)}
+    some = {one.what: one.sample.toml() for one in derived(sample, {}, thorough=True, ways=("keyword", "rank"))}
+    assert some.items() <= whole.items()
+    assert {"flag = false", "rank 0"} < set(some)
+    assert any(what.endswith(", flag = false") for what in some)
+    assert not any(what.startswith("size") and "," not in what for what in some)
+
+
 def test_a_wrong_sample_becomes_as_small_as_it_stays_wrong(sample_of):
     sample = sample_of("{ args = [{ shape = [4, 3] }], kwargs = { flag = true, needed = true } }")
     one = varied(sample)["size 3 -> 257"]

@@ -90,10 +90,11 @@ def _elements(sample: Sample) -> int:
 def _paired(
     sample: Sample, ones: Mapping[Way, Sequence[Derived]], scope: Scope, ways: Collection[Way]
 ) -> Iterator[Derived]:
-    draw, together = Random(sample.name), replace(scope, sizes=TOGETHER)
+    together = replace(scope, sizes=TOGETHER)
     firsts = [one for own in ones.values() for one in own]
     seconds = [way for way, own in ones.items() if own]
-    for _ in range(PAIRS):
+    for number in range(PAIRS):
+        draw = Random(f"{sample.name}, {number}")  # each by itself: the same, whichever ways are wanted
         first, way = draw.choice(firsts), draw.choice(seconds)
         others = list(BY_WAY[way](first.sample, together)) if way in ways else []
         if others:
