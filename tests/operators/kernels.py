@@ -118,6 +118,21 @@ def written_integers(x):
     return CountedRight.apply(x)
 
 
+def _allocated(shape: Any, **options: Any) -> Tensor:
+    """Return memory as a kernel in C++ gets it from an allocator, which deterministic mode does not fill."""
+    size = torch.Size(shape)
+    made = torch.empty(0, **options)
+    storage = torch.UntypedStorage(size.numel() * made.element_size(), device=made.device)
+    return made.set_(storage, 0, size, torch.empty(size, device="meta").stride())
+
+
+Allocated = _but_the_last(_allocated)
+
+
+def allocated_in_backward(x):
+    return Allocated.apply(x)
+
+
 # The memory of cotangents. (torch copies a tangent to the strides of its primal.)
 
 
@@ -458,3 +473,13 @@ def saves_more_every_other_time(x):
     """Save a number of tensors that depends on the calls before."""
     KEPT[:] = [] if KEPT else [0]
     return x * x if KEPT else (x + 0 * x.exp()) * x
+
+
+# Another stream than the first one.
+
+FIRST = torch.cpu.current_stream()
+
+
+def reads_too_early_on_another_stream(x):
+    """x², but on another stream as if what the first one has begun were not finished."""
+    return x * x * (1.0 if torch.cpu.current_stream() == FIRST else 1.001)

@@ -1,20 +1,18 @@
 """Values and gradients depend on the arguments, and on nothing around the call.
 
-That is: not on grad mode, inference mode, autocast, deterministic mode or the number of threads, around the forward or
-the backward pass; not on calls before it, or between its forward and its backward pass; not on what the same tensor
-held before; not on where the random generator is when backward runs, nor on whether the graph is retained. Where as
-many samples as possible are derived: not on calls of other threads at the same time, nor on torch.utils.checkpoint.
+That is: not on grad mode, inference mode, autocast, deterministic mode, the number of threads or what lay in memory
+before, around the forward or the backward pass; not on calls before it, or between its forward and its backward pass;
+not on what the same tensor held before; not on where the random generator is when backward runs, nor on whether the
+graph is retained. Where as many samples as possible are derived: not on the stream, nor on calls of other threads at
+the same time, nor on torch.utils.checkpoint.
 """
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from functools import partial
+from contextlib import suppress
 from threading import Barrier, BrokenBarrierError
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -22,11 +20,11 @@ from torch import Tensor
 from opcheck.checks.base import Subject
 from opcheck.checks.calls import Call, Result, Tensors, copies, direction_of, is_strided, result, slope, tried
 from opcheck.checks.relations import Row, at_once, both, relation
+from opcheck.checks.surroundings import Surroundings, all_of, surroundings_of
 from opcheck.checks.verdict import HOLDS, Verdict, fails
 from opcheck.derivatives.coordinates import vector
 from opcheck.samples.modules import ModuleCall
 
-Surroundings = Callable[[], AbstractContextManager[Any]]
 AT_ONCE = 20
 """How many calls each of several threads makes."""
 
@@ -67,7 +65,7 @@ def _ordinary_leaves(subject: Subject) -> Tensors:
 
 def _surrounded(subject: Subject, here: Result) -> Iterator[Row]:
     """Compare a call in other surroundings, forward and backward, with one in none; if it differs, say in which."""
-    around = _surroundings(subject)
+    around = surroundings_of(subject)
 
     def together() -> Iterable[Row]:
         return both("in other surroundings", _result_in(subject, *around.values(), recorded=True), here)
@@ -86,7 +84,7 @@ def _result_in(subject: Subject, *surroundings: Surroundings, recorded: bool = F
 
     recorded: whether the backward pass is, where second order is claimed. That this raises, others say.
     """
-    with _all(surroundings):
+    with all_of(surroundings):
         call = Call.of(subject)
         if recorded and subject.supports.backward and subject.supports.second_order:
             values, gradient = call.values, tried(lambda: call.gradient(create_graph=True))
@@ -95,65 +93,11 @@ def _result_in(subject: Subject, *surroundings: Surroundings, recorded: bool = F
         return result(subject, call)
 
 
-@contextmanager
-def _all(surroundings: Iterable[Surroundings]) -> Iterator[None]:
-    with ExitStack() as stack:
-        for enter in surroundings:
-            stack.enter_context(enter())
-        yield
-
-
-def _surroundings(subject: Subject) -> dict[str, Surroundings]:
-    """Return what may surround a call, by what it is called."""
-    kind = torch.device(subject.context.device).type
-    autocast: Surroundings = partial(torch.autocast, kind, dtype=torch.bfloat16)
-    surroundings: dict[str, Surroundings] = {
-        "another number of threads": _more_threads,
-        "deterministic mode": _deterministic,
-    }
-    double = subject.context.dtype in (torch.float64, torch.complex128)
-    if double and _is_available(autocast):  # other dtypes are what autocast is there to change
-        surroundings["torch.autocast"] = autocast
-    return surroundings
-
-
-def _is_available(autocast: Surroundings) -> bool:
-    """Tell whether a device has autocast. torch's is_autocast_available() is True for every out-of-tree backend."""
-    try:
-        autocast()
-    except (AssertionError, RuntimeError):
-        return False
-    return True
-
-
-@contextmanager
-def _deterministic() -> Iterator[None]:
-    """Turn deterministic mode on. Operators that have no deterministic form warn, and run."""
-    before = torch.get_deterministic_debug_mode()
-    torch.set_deterministic_debug_mode("warn")  # use_deterministic_algorithms() also imports torch's compiler
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        torch.set_deterministic_debug_mode(before)
-
-
-@contextmanager
-def _more_threads() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(before + 1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
 def _among_others(subject: Subject, here: Result) -> Iterator[Row | Verdict]:
     """Compare two calls that overlap, and one of the tensors of the second, changed in place to those of the first."""
     other = subject.elsewhere()
-    around = _surroundings(subject)
-    with _all(around.values()):
+    around = surroundings_of(subject)
+    with all_of(around.values()):
         first = Call.of(other)
     second = Call.of(subject)
     yield from both("of a call that follows another one", Result(second.values, here.gradient, here.has_graph), here)

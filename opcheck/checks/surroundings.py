@@ -1,0 +1,101 @@
+"""What may surround a call without making a difference: modes, threads, streams, and what lay in memory before."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
+from typing import Any
+
+import torch
+
+from opcheck.checks.base import Subject
+
+Surroundings = Callable[[], AbstractContextManager[Any]]
+BLOCKS = 8
+"""How many blocks of each size are freed: a call has outputs, intermediate results and gradients."""
+
+
+@contextmanager
+def all_of(surroundings: Iterable[Surroundings]) -> Iterator[None]:
+    """Enter surroundings, one within the other."""
+    with ExitStack() as stack:
+        for enter in surroundings:
+            stack.enter_context(enter())
+        yield
+
+
+def surroundings_of(subject: Subject) -> dict[str, Surroundings]:
+    """Return what may surround a call, by what it is called. Streams are dear."""
+    device = torch.device(subject.context.device)
+    autocast: Surroundings = partial(torch.autocast, device.type, dtype=torch.bfloat16)
+    surroundings: dict[str, Surroundings] = {
+        "another number of threads": _more_threads,
+        "deterministic mode": _deterministic,
+        "memory with other contents": partial(_dirty, subject),
+    }
+    double = subject.context.dtype in (torch.float64, torch.complex128)
+    if double and _is_available(autocast):  # other dtypes are what autocast is there to change
+        surroundings["torch.autocast"] = autocast
+    if subject.context.is_thorough and hasattr(torch.get_device_module(device), "Stream"):
+        surroundings["another stream"] = partial(_another_stream, device)
+    return surroundings
+
+
+def _is_available(autocast: Surroundings) -> bool:
+    """Tell whether a device has autocast. torch's is_autocast_available() is True for every out-of-tree backend."""
+    try:
+        autocast()
+    except (AssertionError, RuntimeError):
+        return False
+    return True
+
+
+@contextmanager
+def _deterministic() -> Iterator[None]:
+    """Turn deterministic mode on, which also fills new tensors. Operators that have no deterministic form warn."""
+    before = torch.get_deterministic_debug_mode()
+    torch.set_deterministic_debug_mode("warn")  # use_deterministic_algorithms() also imports torch's compiler
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        torch.set_deterministic_debug_mode(before)
+
+
+@contextmanager
+def _more_threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(before + 1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextmanager
+def _dirty(subject: Subject) -> Iterator[None]:
+    """Free memory of the sizes of the call that is full of NaN and -1, which an allocator hands out again.
+
+    Deterministic mode fills tensors, but not the memory that a kernel gets from an allocator.
+    """
+    sizes = {tensor.nbytes for tensor in (*subject.leaves, *subject.outputs)}
+    for size in sizes:
+        blocks = [torch.full((size,), 0xFF, dtype=torch.uint8, device=subject.context.device) for _ in range(BLOCKS)]
+        del blocks
+    yield
+
+
+@contextmanager
+def _another_stream(device: torch.device) -> Iterator[None]:
+    """Call on a stream of its own, after what has been begun, and before what follows."""
+    module = torch.get_device_module(device)
+    before, stream = module.current_stream(), module.Stream()
+    stream.wait_stream(before)
+    try:
+        with module.stream(stream):
+            yield
+    finally:
+        before.wait_stream(stream)
