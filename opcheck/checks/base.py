@@ -31,6 +31,7 @@ from opcheck.samples.realize import realize_module
 from opcheck.samples.resolve import resolve_module, resolve_operator
 from opcheck.samples.results import Untestable, differentiable, flatten, with_gradient
 from opcheck.settings import Settings
+from opcheck.spec.checks import Derive
 from opcheck.spec.claims import Jacobian, Supports, Tolerance
 from opcheck.spec.library import Sample
 
@@ -175,9 +176,15 @@ class Context:
         return Coverage(own or self.settings.jacobian, memory=memory)
 
     @property
+    def derive(self) -> Derive:
+        """How many samples are derived from each written one."""
+        wanted: Derive = self.overrides.get("derive", self.settings.derive)
+        return wanted
+
+    @property
     def is_thorough(self) -> bool:
         """Whether as many samples as possible are derived from each written one."""
-        return bool(self.overrides.get("derive", self.settings.derive) == "thorough")
+        return self.derive == "thorough"
 
     def value_tolerance(self) -> Tolerance:
         """Return rtol and atol for comparing values. Both are None unless the spec sets one for this check."""

@@ -70,7 +70,7 @@ class Comparison:
         return Measured(
             directions.measured(self.slopes, mode), cache(lambda step: directions.measured(at(step), mode)),
             self.numbers, self.point.unit,
-            directions.columns_of(mode), directions.lengths(mode), directions.sums,
+            directions.columns_of(mode), partial(directions.lengths, mode), directions.sums,
         )  # fmt: skip
 
     @cached_property

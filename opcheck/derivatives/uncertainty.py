@@ -112,8 +112,8 @@ class Measured:
     """The rounding unit of the function's arithmetic."""
     leaves: Sequence[Tensor]
     """What the columns are of: the two of a complex element have one modulus. Empty: each column is on its own."""
-    lengths: Tensor | float = 1.0
-    """What atol is multiplied by: the lengths of the directions of an entry."""
+    lengths: Callable[[], Tensor | float] = lambda: 1.0
+    """What atol is multiplied by: the lengths of the directions of an entry. Hardly ever called."""
     sums: bool = False
     """Whether an entry is a sum of many: a small one is then the difference of large numbers."""
 
@@ -133,7 +133,7 @@ class Measured:
 
     def tolerance(self, of: Slopes | None = None) -> Tensor:
         """Return what an analytical entry may be off by."""
-        return self.size((of or self.fine).jacobian).mul(self.numbers.rtol).add(self.numbers.atol * self.lengths)
+        return self.size((of or self.fine).jacobian).mul(self.numbers.rtol).add(self.numbers.atol * self.lengths())
 
     # wrong
 

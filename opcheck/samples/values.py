@@ -56,8 +56,8 @@ def draw(recipe: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Te
     for _ in range(TRIES):
         wrong = [_near(values, point) for point in points] + ([_crowded(values, gap)] if distinct else [])
         if not any(mask.any() for mask in wrong):
-            own = recipe.contains or ()
-            values.view(-1)[: len(own)] = torch.tensor(own, dtype=torch.float64).to(dtype)
+            if recipe.contains:
+                values.view(-1)[: len(recipe.contains)] = torch.tensor(recipe.contains, dtype=torch.float64).to(dtype)
             return values
         values = torch.where(reduce(torch.logical_or, wrong), fresh(), values)
     raise ValueError(f"no values between {low} and {high} keep a distance of {MARGIN} from {points}")

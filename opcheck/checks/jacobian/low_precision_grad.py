@@ -3,19 +3,25 @@
 Both modes are compared with exact results for the same numbers (see truth.py), within a bound that follows from the
 dtype and from the condition of each result (see derivatives/rounding.py). Where a differentiable reference exists, the
 field's own rule holds beside it: the error is at most `times` that of the reference in the same dtype.
+
+Where samples may vary, the same bound holds for the same numbers with all inputs but the first in float32, as
+parameters often are, if the operator takes them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from operator import itemgetter
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from opcheck.checks.base import Context, Subject
 from opcheck.checks.calls import Call, Tensors, as_they_are, push, tried
+from opcheck.checks.jacobian.raw_gradients import raw_gradients
 from opcheck.checks.judging import PerSample
 from opcheck.checks.relations import NO_GRAPH
 from opcheck.checks.truth import (
@@ -74,7 +80,45 @@ def _judge(tally: Tally, subject: Subject) -> Verdict:
     if subject.case.operator.has_differentiable_reference:
         other = by_reference(subject, subject.inputs).subject
         reference = tried(lambda: first_order(other, call.cotangents, tangents))
-    return first_failure(_verdicts(subject, truth, exact, got, reference))
+    verdict = first_failure(_verdicts(subject, truth, exact, got, reference))
+    if not verdict.passed:
+        return verdict
+    others = _mixed(subject)
+    return _beside_float32(others, truth, exact, call.cotangents, tangents) if others else verdict
+
+
+def _mixed(subject: Subject) -> Subject | None:
+    """Return the operator at the same numbers, with all inputs but the first in float32. None if that is no change."""
+
+    def widened(item: Any) -> Any:
+        is_coarse = isinstance(item, Tensor) and item.dtype == subject.context.dtype
+        return item.detach().float().requires_grad_(item.requires_grad) if is_coarse else item
+
+    leaves = (subject.leaves[0], *map(widened, subject.leaves[1:]))
+    varies = (
+        "dtype" in subject.sample.vary and subject.context.derive != "none" and not subject.context.dtype.is_complex
+    )
+    changes = any(one is not other for one, other in zip(leaves, subject.leaves, strict=True))
+    return subject.at(replace(subject.inputs.changed(widened), leaves=leaves)) if varies and changes else None
+
+
+def _beside_float32(
+    subject: Subject, truth: Truth, exact: Computation[Parts], cotangents: Tensors, tangents: Tensors
+) -> Verdict:
+    """Return what is wrong where dtypes are mixed. What the operator refuses is counted."""
+    got = tried(lambda: first_order(subject, cotangents, tangents))
+    if isinstance(got, Exception):
+        return replace(HOLDS, fields={"derived": {"refused": 1}})
+    for raw in raw_gradients(subject.function(*subject.leaves), subject.leaves):
+        if raw.gradient.dtype != raw.dtype == torch.float32:
+            return fails(
+                f"low_precision_grad: beside float32, {raw.function} returns a gradient of {raw.gradient.dtype} for it",
+                f"gradient {raw.position} of the backward function; autograd converts it silently, and digits are lost",
+            )
+    verdict = first_failure(_verdicts(subject, truth, exact, got, None))
+    if verdict.passed:
+        return replace(HOLDS, fields={"derived": {"hold": 1}})
+    return replace(verdict, detail=f"{verdict.detail}\nthe first input is in {subject.case.dtype}, others in float32")
 
 
 def _unknown(subject: Subject) -> Verdict:

@@ -48,6 +48,9 @@ BY_WAY: dict[Way, Callable[[Sample, Scope], Iterator[Derived]]] = {
     "mask": by_mask,
     "layout": by_layout,
     "keyword": by_keyword,
+    "dtype": lambda _sample, _scope: iter(
+        ()
+    ),  # which numbers tell only beside a bound for rounding: low_precision_grad
 }
 
 
