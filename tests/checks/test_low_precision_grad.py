@@ -194,3 +194,36 @@ class TestWhatIsTested:
         samples = 'samples = [{ args = [{ shape = [3, 3], layout = "sparse_coo", nnz = 4 }] }]'
         found = judged(outcomes, "torch.sparse.sum", keys, samples)
         assert {outcome.outcome for outcome in found.values()} == {"passed"}
+
+
+class TestMixedDtypes:
+    SAMPLES = "samples = [{ args = [{ shape = [5, 3] }, { shape = [3], low = 1.5 }] }]"
+    KEYS = "supports = { forward_ad = false }"
+
+    @pytest.mark.parametrize(
+        ("name", "words"),
+        [
+            ("weighed_roundly", "WeighedRoundlyBackward returns a gradient of torch.{dtype} for it"),
+            ("weighed_twice_if_mixed", "others in float32"),
+        ],
+    )
+    @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+    def test_parameters_in_float32_have_gradients_of_their_own(self, verdict_of, name, words, dtype):
+        found = verdict_of(f"operators.coarse.{name}", CHECK, dtype, self.KEYS, self.SAMPLES)
+        assert found.outcome == "failed"
+        assert words.format(dtype=dtype) in found.message
+
+    def test_right_ones_and_those_that_refuse_pass_and_are_counted(self, outcomes):
+        found = judged(outcomes, "operators.coarse.weighed", self.KEYS, self.SAMPLES)
+        assert {outcome.outcome for outcome in found.values()} == {"passed"}
+        assert found["bfloat16"].fields["derived"] == {"hold": 1}
+        assert "derived" not in found["float32"].fields
+        refused = judged(outcomes, "torch.mv", "", "samples = [{ args = [{ shape = [2, 3] }, { shape = [3] }] }]")
+        assert refused["bfloat16"].outcome == "passed"
+        assert refused["bfloat16"].fields["derived"] == {"refused": 1}
+
+    def test_a_sample_may_not_vary_in_it(self, outcomes):
+        samples = self.SAMPLES.replace("}] }", '}], vary = ["size"] }')
+        found = judged(outcomes, "operators.coarse.weighed_twice_if_mixed", self.KEYS, samples)
+        assert {outcome.outcome for outcome in found.values()} == {"passed"}
+        assert "derived" not in found["bfloat16"].fields

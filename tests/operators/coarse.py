@@ -264,3 +264,46 @@ class Clipped(Product):
 
 
 clipped = Clipped.apply
+
+
+class Weighed(torch.autograd.Function):
+    """x times a weight for each column, perhaps in another dtype than x."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x, weight):
+        return (x * weight).to(x.dtype)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx, v):
+        x, weight = ctx.saved_tensors
+        return (v * weight).to(x.dtype), (v.to(weight.dtype) * x).sum(0)
+
+
+class WeighedRoundly(Weighed):
+    """The same, with a gradient of the weight in the dtype of x."""
+
+    @staticmethod
+    def backward(ctx, v):
+        x, weight = ctx.saved_tensors
+        return (v * weight).to(x.dtype), (v * x).sum(0)
+
+
+def weighed(x: Tensor, weight: Tensor) -> Tensor:
+    """x times a weight for each column."""
+    return Weighed.apply(x, weight)
+
+
+def weighed_roundly(x: Tensor, weight: Tensor) -> Tensor:
+    """The same, with a gradient of the weight that is rounded to the dtype of x."""
+    return WeighedRoundly.apply(x, weight)
+
+
+def weighed_twice_if_mixed(x: Tensor, weight: Tensor) -> Tensor:
+    """The same, but with the square of a weight in another dtype."""
+    return x * weight if weight.dtype == x.dtype else x * weight**2

@@ -89,17 +89,18 @@ def _judge(tally: Tally, subject: Subject) -> Verdict:
 
 def _mixed(subject: Subject) -> Subject | None:
     """Return the operator at the same numbers, with all inputs but the first in float32. None if that is no change."""
+    is_half = subject.context.dtype in (torch.float16, torch.bfloat16)
+    if not is_half or "dtype" not in subject.sample.vary or subject.context.derive == "none":
+        return None
 
     def widened(item: Any) -> Any:
         is_coarse = isinstance(item, Tensor) and item.dtype == subject.context.dtype
         return item.detach().float().requires_grad_(item.requires_grad) if is_coarse else item
 
-    leaves = (subject.leaves[0], *map(widened, subject.leaves[1:]))
-    varies = (
-        "dtype" in subject.sample.vary and subject.context.derive != "none" and not subject.context.dtype.is_complex
-    )
-    changes = any(one is not other for one, other in zip(leaves, subject.leaves, strict=True))
-    return subject.at(replace(subject.inputs.changed(widened), leaves=leaves)) if varies and changes else None
+    first, *others = subject.leaves
+    wider = [*map(widened, others)]
+    inputs = replace(subject.inputs.changed(widened), leaves=(first, *wider))
+    return subject.at(inputs) if any(one is not other for one, other in zip(wider, others, strict=True)) else None
 
 
 def _beside_float32(
