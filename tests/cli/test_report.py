@@ -191,3 +191,23 @@ def test_an_action_is_needed(cli):
     done = cli("report")
     assert done.code == 2
     assert "ACTION" in done.err
+
+
+class TestFinding:
+    def test_one_is_printed_with_what_the_installed_torch_does(self, cli):
+        done = cli("report", "finding", "logical-inplace-gradient")
+        assert (done.code, done.err) == (0, "")
+        assert "\nactual = tensor([1., 1.])\nexpected = tensor([0., 0.])\n" in done.out
+        assert "opcheck" not in done.out
+
+    def test_all_are_listed(self, cli):
+        lines = cli("report", "finding").out.splitlines()
+        assert lines[0].startswith("logical-inplace-gradient: logical_and_, ")
+        assert len(lines) > 50
+
+    def test_an_unknown_one_is_an_error(self, cli):
+        done = cli("report", "finding", "logical-inplace-gradients")
+        assert (done.code, done.out) == (2, "")
+        assert done.err == (
+            'opcheck: unknown finding "logical-inplace-gradients"; did you mean "logical-inplace-gradient"?\n'
+        )
