@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 import tomli
+from packaging.version import Version
 
 from opcheck.report.findings import KINDS, Finding, as_markdown, findings, folder
 
@@ -39,15 +40,13 @@ def expecting() -> dict[str, list[str]]:
 
 def is_known_in(finding: Finding, version: str) -> bool:
     """Tell whether a version of torch is known to have the fault."""
-    from packaging.version import Version
-
     mended = finding.mended and Version(version) >= Version(finding.mended)
     return Version(version) >= Version(finding.since) and not mended
 
 
 def page() -> str:
     """Return the findings as Markdown."""
-    parts = [_overview()]
+    parts = [_overview(), *_changes()]
     for kind, title in KINDS.items():
         parts.append(f"## {title}")
         parts += [_section(finding) for finding in findings() if finding.kind == kind]
@@ -61,6 +60,23 @@ def _overview() -> str:
         operators = {operator for finding in of_kind for operator in _operators(finding)}
         rows.append(f"| {title} | {len(of_kind)} | {len(operators)} operators |")
     return "\n".join(rows)
+
+
+def _changes() -> list[str]:
+    """Return a table for each version that has mended faults, or brought some."""
+    oldest = min((finding.since for finding in findings()), key=Version)
+    versions = {version for one in findings() for version in (one.since, one.mended) if version not in ("", oldest)}
+    parts = []
+    for version in sorted(versions, key=Version):
+        rows = [
+            f"| {what} | [{one.id}](#{one.id}) | {as_markdown(one.title)} |"
+            for what, its in (("mended", "mended"), ("new", "since"))
+            for one in findings()
+            if getattr(one, its) == version
+        ]
+        title = f"## What torch {version} mended, and what is new"
+        parts.append("\n".join((title, "", "| | finding | what |", "|---|---|---|", *rows)))
+    return parts
 
 
 def _section(finding: Finding) -> str:

@@ -147,7 +147,11 @@ def _finding(options: argparse.Namespace) -> int:
 
     from opcheck.cli.reproduce import observed
 
-    seen = observed(by_id[options.id])
+    try:
+        seen = observed(by_id[options.id])
+    except Exception as error:  # what a version without the fault refuses, or has no formula for
+        print(f"opcheck: with torch {torch.__version__}, it raises {type(error).__name__}: {error}", file=sys.stderr)
+        return 1
     print(by_id[options.id].text(torch.__version__, seen), end="")
     return int(not seen)
 

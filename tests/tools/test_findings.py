@@ -16,6 +16,7 @@ from opcheck.report.findings import findings
 
 tool = runpy.run_path(str(Path(__file__).resolve().parent.parent.parent / "tools" / "findings.py"))
 FINDINGS = findings()
+OLDEST = "2.13.0"  # the version of torch in which most were seen first: whether they are older is not known
 OTHERS = tool["others"]()
 
 
@@ -23,7 +24,12 @@ OTHERS = tool["others"]()
 @pytest.mark.parametrize("finding", FINDINGS, ids=lambda finding: finding.id)
 def test_a_fault_is_there_in_the_versions_it_is_known_of(finding):
     is_known = tool["is_known_in"](finding, torch.__version__)
-    seen = observed(finding)
+    try:
+        seen = observed(finding)
+    except Exception:
+        if is_known:
+            raise
+        seen = ""  # what a version without the fault refuses, or has no formula for
     assert bool(seen) == is_known, (
         seen
         or f"torch {torch.__version__} is mended: write mended, and `torch` in the expectations whose reasons are\n"
@@ -51,19 +57,20 @@ def test_each_reason_of_an_expectation_belongs_to_a_fault_or_is_listed_once():
     assert not set(listed) - set(tool["expecting"]()), "no expectation gives this reason any more"
 
 
-def test_what_is_mended_is_expected_before_that_version_alone():
+def test_a_fault_is_expected_in_the_versions_that_have_it_alone():
     conditions: dict[str, set[str | None]] = {}
     for operator in opcheck.load("builtin"):
         for expect in operator.spec.expect:
             conditions.setdefault(" ".join(expect.reason.split()), set()).add(expect.when.torch)
     for finding in FINDINGS:
         for reason in finding.reasons:
-            assert conditions[reason] == {f"<{finding.mended}" if finding.mended else None}, finding.id
+            since, mended = finding.since != OLDEST and f">={finding.since}", finding.mended and f"<{finding.mended}"
+            assert conditions[reason] == {",".join(filter(None, (since, mended))) or None}, finding.id
 
 
 def test_few_faults_are_without_a_reproduction():
     assert set(OTHERS) == {"by_design", "without_reproduction"}
-    assert len(OTHERS["without_reproduction"]) <= 5  # it only becomes fewer
+    assert len(OTHERS["without_reproduction"]) <= 1  # it only becomes fewer
 
 
 def test_a_fault_is_known_from_one_version_to_another():
