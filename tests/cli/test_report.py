@@ -205,6 +205,20 @@ class TestFinding:
         assert lines[0].startswith("logical-inplace-gradient: logical_and_, ")
         assert len(lines) > 50
 
+    def test_what_this_torch_refuses_is_no_traceback(self, cli, monkeypatch):
+        def refuse(finding):
+            raise NotImplementedError("there is no formula")
+
+        monkeypatch.setattr("opcheck.cli.reproduce.observed", refuse)
+        done = cli("report", "finding", "pdist-third-derivative")
+        assert (done.code, done.out) == (1, "")
+        assert done.err.endswith(", it raises NotImplementedError: there is no formula\n")
+
+    def test_what_this_torch_does_not_have_exits_with_1(self, cli, monkeypatch):
+        monkeypatch.setattr("opcheck.cli.reproduce.observed", lambda finding: "")
+        done = cli("report", "finding", "pdist-third-derivative")
+        assert (done.code, "not seen in torch" in done.out) == (1, True)
+
     def test_an_unknown_one_is_an_error(self, cli):
         done = cli("report", "finding", "logical-inplace-gradients")
         assert (done.code, done.out) == (2, "")

@@ -77,3 +77,18 @@ def test_a_fault_is_known_from_one_version_to_another():
     finding = replace(FINDINGS[0], since="2.13.0", mended="2.14")
     known = [tool["is_known_in"](finding, version) for version in ("2.12.1", "2.13.0+cpu", "2.13.1", "2.14.1")]
     assert known == [False, True, True, False]
+
+
+def test_a_version_has_a_table_of_what_it_mended_and_what_is_new(monkeypatch):
+    entries = [
+        replace(FINDINGS[0], id=name, title=name, since=since, mended=mended)
+        for name, since, mended in (("old_a", "2.13.0", ""), ("new_b", "2.14", "2.15"), ("gone_c", "2.13.0", "2.14"))
+    ]
+    names = tool["page"].__globals__
+    monkeypatch.setitem(names, "findings", lambda: tuple(entries))
+    first, second = tool["_changes"]()
+    head = "mended, and what is new\n\n| | finding | what |\n|---|---|---|\n"
+    assert first == (
+        f"## What torch 2.14 {head}| mended | [gone_c](#gone_c) | gone\\_c |\n| new | [new_b](#new_b) | new\\_b |"
+    )
+    assert second == f"## What torch 2.15 {head}| mended | [new_b](#new_b) | new\\_b |"
