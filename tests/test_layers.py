@@ -258,6 +258,7 @@ samples  = [{ use = "unary" }]
         "opcheck schema report", "opcheck report markdown report.json", "opcheck report diff report.json report.json",
         "opcheck report merge report.json -o all.json", "opcheck report github-annotations report.json",
         "opcheck report junit report.json -o report.xml", "opcheck report html report.json -o report.html",
+        "opcheck report finding",
         "pytest --collect-only -q spec.toml", "pytest --collect-only -q spec.toml::torch.sin::backward[cpu-float64]",
     ],
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""`opcheck report`: merges, compares and shows the reports that `opcheck run --report-json` writes."""
+"""`opcheck report`: merges, compares and shows the reports that `opcheck run --report-json` writes; faults of torch."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from typing import Any
 from opcheck.report.annotations import MOST, github_annotations
 from opcheck.report.diff import diff
 from opcheck.report.files import is_stream
+from opcheck.report.findings import findings
 from opcheck.report.merge import gaps, merge
 from opcheck.report.model import Report, ReportError
 from opcheck.report.store import read, write
 from opcheck.spec.document import shown
+from opcheck.spec.problems import suggestion
 from opcheck.text import printable
 
 WHY_NOT = (
@@ -61,6 +63,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         one.add_argument("report", type=Path, metavar="REPORT")
     for one in (merging, junit, html):
         one.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="-: standard output")
+    finding = action(
+        _finding, "finding", "print a fault of torch, ready to file, with what the installed torch does",
+        "Exit code 1: the installed torch does not have the fault.",
+    )  # fmt: skip
+    finding.add_argument("id", nargs="?", metavar="ID", help="default: list all")
     for one in (comparing, annotations):
         one.add_argument("--folder", default="", metavar="FOLDER", help="where the project is in its repository")
         one.add_argument("--most", type=int, default=MOST, metavar="N", help=f"most annotations; default: {MOST}")
@@ -125,6 +132,28 @@ def _html(options: argparse.Namespace) -> int:
     write_page: Callable[[Report, Path], None] = import_module("opcheck.report.html").write
     write_page(read(options.report), options.output)
     return 0
+
+
+def _finding(options: argparse.Namespace) -> int:
+    by_id = {finding.id: finding for finding in findings()}
+    if options.id is None:
+        _print(f"{name}: {finding.title}" for name, finding in by_id.items())
+        return 0
+    if options.id not in by_id:
+        words = suggestion(options.id, by_id) or "; `opcheck report finding` lists them"
+        print(f'opcheck: unknown finding "{options.id}"{words}', file=sys.stderr)
+        return 2
+    import torch
+
+    from opcheck.cli.reproduce import observed
+
+    try:
+        seen = observed(by_id[options.id])
+    except Exception as error:  # what a version without the fault refuses, or has no formula for
+        print(f"opcheck: with torch {torch.__version__}, it raises {type(error).__name__}: {error}", file=sys.stderr)
+        return 1
+    print(by_id[options.id].text(torch.__version__, seen), end="")
+    return int(not seen)
 
 
 def _print(lines: Iterable[str]) -> None:

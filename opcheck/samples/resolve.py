@@ -37,9 +37,9 @@ from opcheck.spec.names import PARTS, REGISTERED, Kind
 from opcheck.spec.problems import nearest
 
 _PYTHON_HOMES = (
-    "torch.functional", "torch._lobpcg", "torch._lowrank", "torch.nn.functional", "torch.masked._ops",
-    "torch.masked.maskedtensor.creation", "torch.nested", "torch.signal.windows.windows", "torch.sparse",
-    "torch.sparse.semi_structured",
+    "torch.functional", "torch._linalg_utils", "torch._lobpcg", "torch._lowrank", "torch.nn.functional",
+    "torch.masked._ops", "torch.masked.maskedtensor.creation", "torch.nested", "torch.signal.windows.windows",
+    "torch.sparse", "torch.sparse.semi_structured",
 )  # fmt: skip
 _VIEWS: tuple[Any, ...] = (
     torch.Tensor.T, torch.Tensor.H, torch.Tensor.mT, torch.Tensor.mH, torch.Tensor.real, torch.Tensor.imag,

@@ -191,3 +191,37 @@ def test_an_action_is_needed(cli):
     done = cli("report")
     assert done.code == 2
     assert "ACTION" in done.err
+
+
+class TestFinding:
+    def test_one_is_printed_with_what_the_installed_torch_does(self, cli):
+        done = cli("report", "finding", "logical-inplace-gradient")
+        assert (done.code, done.err) == (0, "")
+        assert "\nactual = tensor([1., 1.])\nexpected = tensor([0., 0.])\n" in done.out
+        assert "opcheck" not in done.out
+
+    def test_all_are_listed(self, cli):
+        lines = cli("report", "finding").out.splitlines()
+        assert lines[0].startswith("logical-inplace-gradient: logical_and_, ")
+        assert len(lines) > 50
+
+    def test_what_this_torch_refuses_is_no_traceback(self, cli, monkeypatch):
+        def refuse(finding):
+            raise NotImplementedError("there is no formula")
+
+        monkeypatch.setattr("opcheck.cli.reproduce.observed", refuse)
+        done = cli("report", "finding", "pdist-third-derivative")
+        assert (done.code, done.out) == (1, "")
+        assert done.err.endswith(", it raises NotImplementedError: there is no formula\n")
+
+    def test_what_this_torch_does_not_have_exits_with_1(self, cli, monkeypatch):
+        monkeypatch.setattr("opcheck.cli.reproduce.observed", lambda finding: "")
+        done = cli("report", "finding", "pdist-third-derivative")
+        assert (done.code, "not seen in torch" in done.out) == (1, True)
+
+    def test_an_unknown_one_is_an_error(self, cli):
+        done = cli("report", "finding", "logical-inplace-gradients")
+        assert (done.code, done.out) == (2, "")
+        assert done.err == (
+            'opcheck: unknown finding "logical-inplace-gradients"; did you mean "logical-inplace-gradient"?\n'
+        )

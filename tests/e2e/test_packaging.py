@@ -127,16 +127,17 @@ def example(tmp_path):
     return shutil.copytree(ROOT / "examples" / "custom_op", tmp_path / "example", ignore=lambda *_: ["__pycache__"])
 
 
-def test_the_wheel_holds_the_package_and_the_library_and_nothing_else(wheel):
+def test_the_wheel_holds_the_package_the_library_and_its_findings_and_nothing_else(wheel):
     own = {name.removeprefix("opcheck/") for name in wheel.namelist() if ".dist-info/" not in name}
-    assert own == sources(ROOT / "opcheck") | {f"library/{name}" for name in sources(ROOT / "specs")}
+    library = {f"library/{name}" for name in sources(ROOT / "specs")}
+    assert own == sources(ROOT / "opcheck") | library | {f"findings/{name}" for name in sources(ROOT / "findings")}
     template, profile = "spec/builtin/templates/unary.toml", "spec/builtin/devices/cpu.toml"
     assert {"py.typed", template, profile, "library/unary/powers.toml"} <= own
 
 
 def test_the_source_distribution_holds_what_is_needed_to_test_and_document_it(sdist):
     own = {name.partition("/")[2] for name in sdist.getnames()}
-    for folder in ("opcheck", "specs", "tests", "docs", "examples", "tools", "action", ".ci", ".github"):
+    for folder in ("opcheck", "specs", "findings", "tests", "docs", "examples", "tools", "action", ".ci", ".github"):
         assert {f"{folder}/{name}" for name in sources(ROOT / folder)} <= own
     assert {
         ".pre-commit-hooks.yaml",
@@ -172,6 +173,7 @@ def test_it_is_used_from_where_it_was_installed(installed, suffix, example):
 def test_the_library_is_inside(installed, suffix, example):
     opcheck = installed(suffix).opcheck
     assert "no mistakes" in well(opcheck, "validate", "builtin", cwd=example)
+    assert "logical-inplace-gradient: " in well(opcheck, "report", "finding", cwd=example)
     listed = well(opcheck, "list", "builtin", "--device", "cpu", cwd=example)
     assert listed == well(sys.executable, "-m", "opcheck", "list", "specs", "--device", "cpu", cwd=ROOT)
 

@@ -576,14 +576,15 @@ LOOKED_AT = """
     can_cast cholesky cudnn_affine_grid_generator cudnn_batch_norm cudnn_convolution cudnn_convolution_add_relu
     cudnn_convolution_relu cudnn_convolution_transpose cudnn_grid_sampler cudnn_is_acceptable eig empty empty_permuted
     empty_quantized empty_strided eye fftfreq fill from_numpy full grouped_mm hamming_window hann_window hardsigmoid
-    hardswish is_vulkan_available kaiser_window linspace logspace lstsq miopen_ctc_loss mkldnn_adaptive_avg_pool2d
-    mkldnn_convolution mkldnn_linear_backward_weights mkldnn_max_pool2d mkldnn_max_pool3d mkldnn_rnn_layer new new_empty
-    new_empty_strided new_full new_ones new_tensor new_zeros normal ones promote_types qr rand rand_like randint
-    randint_like randn randn_like randperm range reinforce result_type rfftfreq scalar_tensor scaled_grouped_mm
-    scaled_mm segment_reduce sigmoid solve sparse_bsc_tensor sparse_bsr_tensor sparse_compressed_tensor
-    sparse_coo_tensor sparse_csc_tensor sparse_csr_tensor stride sym_constrain_range sym_constrain_range_for_size
-    symeig tanh tensor to_padded_tensor to_sparse_bsc to_sparse_bsr to_sparse_coo to_sparse_csc to_sparse_csr
-    tril_indices triu_indices unflatten upsample upsample_bilinear upsample_nearest vander zeros
+    hardswish is_vulkan_available kaiser_window linspace logspace lstsq matrix_rank miopen_ctc_loss
+    mkldnn_adaptive_avg_pool2d mkldnn_convolution mkldnn_linear_backward_weights mkldnn_max_pool2d mkldnn_max_pool3d
+    mkldnn_rnn_layer new new_empty new_empty_strided new_full new_ones new_tensor new_zeros normal ones promote_types qr
+    rand rand_like randint randint_like randn randn_like randperm range reinforce result_type rfftfreq scalar_tensor
+    scaled_grouped_mm scaled_mm segment_reduce sigmoid solve sparse_bsc_tensor sparse_bsr_tensor
+    sparse_compressed_tensor sparse_coo_tensor sparse_csc_tensor sparse_csr_tensor stride sym_constrain_range
+    sym_constrain_range_for_size symeig tanh tensor to_padded_tensor to_sparse_bsc to_sparse_bsr to_sparse_coo
+    to_sparse_csc to_sparse_csr tril_indices triu_indices unflatten upsample upsample_bilinear upsample_nearest vander
+    zeros
 """
 """Functions that may be named, and that torch does not let other classes override: mostly since they take no tensor."""
 

@@ -1,0 +1,45 @@
+"""Runs the reproduction of a finding with the installed torch, and tells what happens instead of what is right."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import warnings
+from typing import Any
+
+from opcheck.report.findings import Finding
+
+
+def observed(finding: Finding) -> str:
+    """Return what happens instead of what is right, or an empty string if the fault is not there.
+
+    Raises what the reproduction raises for another reason than the one that is known.
+    """
+    return _ending(finding) if finding.crashes else _result(finding)
+
+
+def _ending(finding: Finding) -> str:
+    command = [sys.executable, "-c", finding.reproduction]
+    code = subprocess.run(command, capture_output=True, check=False).returncode
+    return f"the process ends by signal {-code}" if code < 0 else ""
+
+
+def _result(finding: Finding) -> str:
+    import torch
+
+    names: dict[str, Any] = {}
+    try:
+        with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
+            warnings.simplefilter("ignore")
+            exec(finding.reproduction, names)
+    except Exception as error:
+        if not finding.raises or finding.raises not in str(error):
+            raise
+        return f"{type(error).__name__}: {error}".strip()
+    if finding.raises:
+        return ""
+    try:
+        torch.testing.assert_close(names["actual"], names["expected"], rtol=1e-3, atol=1e-4, check_dtype=False)
+    except AssertionError:
+        return f"actual = {names['actual']}\nexpected = {names['expected']}"
+    return ""
