@@ -18,7 +18,7 @@ from opcheck.derivatives.coordinates import tensors_of, vector
 from opcheck.derivatives.cotangents import probe, vectors_like
 from opcheck.derivatives.sparse import ones_like
 from opcheck.samples.layouts import own
-from opcheck.samples.results import differentiable, leaves_of
+from opcheck.samples.results import differentiable, leaves_of, plain
 
 T = TypeVar("T")
 Tensors = tuple[Tensor, ...]
@@ -113,7 +113,7 @@ def tensors_among(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[tu
     for index, item in (*enumerate(args), *kwargs.items()):
         for path, part in leaves_of(item):
             if isinstance(part, Tensor):
-                yield f"argument {index}{path}", part
+                yield from plain(f"argument {index}{path}", part)
 
 
 def is_strided(subject: Subject) -> bool:

@@ -38,8 +38,8 @@ from opcheck.spec.problems import nearest
 
 _PYTHON_HOMES = (
     "torch.functional", "torch._linalg_utils", "torch._lobpcg", "torch._lowrank", "torch.nn.functional",
-    "torch.masked._ops", "torch.masked.maskedtensor.creation", "torch.nested", "torch.signal.windows.windows",
-    "torch.sparse", "torch.sparse.semi_structured",
+    "torch.masked._ops", "torch.masked.maskedtensor.creation", "torch.nested", "torch.nn.utils.parametrizations",
+    "torch.nn.utils.rnn", "torch.signal.windows.windows", "torch.sparse", "torch.sparse.semi_structured",
 )  # fmt: skip
 _VIEWS: tuple[Any, ...] = (
     torch.Tensor.T, torch.Tensor.H, torch.Tensor.mT, torch.Tensor.mH, torch.Tensor.real, torch.Tensor.imag,
@@ -344,6 +344,9 @@ _IS: dict[Kind, Callable[[Any], bool]] = {
     "function of SciPy": _is_of_scipy,
     "maker of arrays": _makes_arrays,
     "method": lambda value: isinstance(value, (MethodDescriptorType, WrapperDescriptorType, FunctionType)),
+    "method of a distribution": lambda value: (
+        isinstance(value, FunctionType) and value.__name__ in PARTS["torch.distributions"].methods
+    ),
     "operator": _is_operator,
     "operator of the dispatcher": is_dispatched,
     "operator on tensors": lambda value: is_dispatched(value) and _takes_and_gives_tensors(value),

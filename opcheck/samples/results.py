@@ -30,18 +30,22 @@ PLAIN = (Number, str, bytes, NoneType, torch.dtype, torch.device, torch.layout, 
 
 def flatten(result: Any) -> tuple[Tensor, ...]:
     """Return the tensors of a result, in order. Raises Untestable: see `named`."""
-    return (result,) if isinstance(result, Tensor) else tuple(tensor for _, tensor in named(result))
+    if isinstance(result, Tensor) and not result.is_nested:
+        return (result,)
+    return tuple(tensor for _, tensor in named(result))
 
 
 def named(result: Any) -> list[tuple[str, Tensor]]:
     """Return the tensors of a result with their paths, in order. Numbers, strings and the like are left out.
+
+    A nested tensor counts as those that it consists of, see `plain`.
 
     Raises Untestable if there is no tensor, or if there is an object that may contain one: it would go untested.
     """
     results = []
     for path, part in leaves_of(result):
         if isinstance(part, Tensor):
-            results.append((path, part))
+            results += plain(path, part)
         elif not isinstance(part, PLAIN):
             where = f" at output{path}" if path else ""
             raise Untestable(f"the operator returned {_what(part)}{where}; opcheck cannot look for tensors in it")
@@ -58,6 +62,15 @@ def leaves_of(result: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     else:
         for step, part in parts:
             yield from leaves_of(part, path + step)
+
+
+def plain(path: str, tensor: Tensor) -> list[tuple[str, Tensor]]:
+    """Return a tensor with its path, or what a nested one consists of: the values of a jagged one are one tensor."""
+    if not tensor.is_nested:
+        return [(path, tensor)]
+    if tensor.layout is torch.jagged:  # torch cannot differentiate its parts one by one
+        return [(f"{path}.values()", tensor.values())]
+    return [(f"{path}[{index}]", part) for index, part in enumerate(tensor.unbind())]
 
 
 def _parts(result: Any) -> list[tuple[str, Any]] | None:

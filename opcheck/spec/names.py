@@ -19,7 +19,7 @@ Words = tuple[str, str, str]
 
 Kind = Literal[
     "array function", "attribute", "class of modules", "class of options", "constant", "distribution",
-    "function of numbers", "function of SciPy", "maker of arrays", "method", "operator",
+    "function of numbers", "function of SciPy", "maker of arrays", "method", "method of a distribution", "operator",
     "operator of the dispatcher", "operator on tensors",
 ]  # fmt: skip
 """What an object is: `opcheck/samples/resolve.py` has the test for each."""
@@ -35,6 +35,8 @@ class Part:
     """Names that would be one of these and must not be called: files, raw memory, hooks, callbacks, process state."""
     also: tuple[str, ...] = ()
     """Private names that may be named all the same, as patterns."""
+    methods: tuple[str, ...] = ()
+    """The methods that may be named of its classes."""
 
     def lists(self, name: str) -> bool:
         """Return whether a name is public, or one of the private ones that may be named."""
@@ -62,12 +64,16 @@ PARTS = {
         "register_hook", "register_post_accumulate_grad_hook", "set_", "share_memory_", "storage", "untyped_storage",
     ), _SPECIAL),
     "torch.nn.functional": Part(("operator",)),
-    "torch.distributions": Part(("distribution",)),
+    "torch.distributions": Part(
+        ("distribution", "method of a distribution"), methods=("cdf", "entropy", "icdf", "log_prob", "rsample")
+    ),
     "torch.fft": Part(("operator",)),
     "torch.linalg": Part(("operator",)),
     "torch.masked": Part(("operator",)),
     "torch.nested": Part(("operator",)),
     "torch.nn": Part(("class of modules", "class of options")),
+    "torch.nn.utils.parametrizations": Part(("operator",)),
+    "torch.nn.utils.rnn": Part(("operator",), ("bind",)),
     "torch.signal.windows": Part(("operator",)),
     "torch.sparse": Part(("operator",), ("as_sparse_gradcheck",)),
     "torch.special": Part(("operator",)),
@@ -120,6 +126,8 @@ def part_of(dotted: str, modules: Sequence[str]) -> str:
     part, _, name = dotted.rpartition(".")
     if dotted.startswith(f"{DISPATCHER}."):
         return _namespace_of(dotted, modules)
+    if name in getattr(PARTS.get(part.rpartition(".")[0]), "methods", ()):  # of a class in a part
+        part = part.rpartition(".")[0]
     if part not in PARTS or part.partition(".")[0] not in modules or name in PARTS[part].never:
         return ""
     if dotted in (*PARTS, DISPATCHER):

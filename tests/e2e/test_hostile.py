@@ -103,6 +103,7 @@ HOSTILE = [
     "torch.set_autocast_enabled", "torch.ops.aten.manual_seed", "torch.ops.aten.set_grad_enabled",
     "torch.backends.cuda.enable_flash_sdp", "torch.Tensor.register_hook", "torch.Tensor.backward",
     "torch.distributions.register_kl", "torch.distributions.Distribution.set_default_validate_args",
+    "torch.distributions.rsample.log_prob", "torch.distributions.Normal.rsample.__globals__", "torch.nn.utils.rnn.bind",
     "torch.sparse.check_sparse_tensor_invariants.enable", "torch.nn.Module.register_module",
     # attribute chains
     "torch.sin.__class__", "torch.sin.__self__", "torch.Tensor.__class__", "torch.Tensor.__subclasses__",

@@ -85,6 +85,10 @@ class TestWhatPathsName:
             ("torch.nested.nested_tensor", torch.nested.nested_tensor),
             ("torch.distributions.Normal", torch.distributions.Normal),
             ("torch.distributions.kl_divergence", torch.distributions.kl_divergence),
+            ("torch.distributions.Normal.rsample", torch.distributions.Normal.rsample),
+            ("torch.distributions.LogNormal.rsample", torch.distributions.TransformedDistribution.rsample),
+            ("torch.nn.utils.parametrizations.weight_norm", torch.nn.utils.parametrizations.weight_norm),
+            ("torch.nn.utils.rnn.pack_sequence", torch.nn.utils.rnn.pack_sequence),
             ("torch.ops.prims.sin", torch.ops.prims.sin),
         ],
     )
@@ -392,7 +396,7 @@ class TestOutside:
             *((f"torch.Tensor.{name}", "no method and no attribute") for name in ("grad", "data", "grad_fn", "shape")),
             ("torch.linalg.LinAlgError", "no operator"),
             ("torch.nn.factory_kwargs", "no class of modules and no class of options"),
-            ("torch.distributions.identity_transform", "no distribution"),
+            ("torch.distributions.identity_transform", "no distribution and no method of a distribution"),
             ("torch.ops.aten.len", "no operator on tensors"),
         ],
     )

@@ -196,10 +196,16 @@ class TestMaps:
         (dense,) = seen(torch.ones(2, 3).to_mkldnn(), apply="to_dense")
         assert torch.equal(dense, torch.ones(2, 3))
 
-    def test_values_gives_the_rows_of_jagged_outputs(self) -> None:
+    def test_nested_outputs_are_the_tensors_that_they_consist_of(self) -> None:
+        nested = torch.nested.as_nested_tensor([torch.zeros(1, 2), torch.ones(3, 2)])
+        assert [x.tolist() for x in seen(nested)] == [[[0, 0]], [[1, 1]] * 3]
+        assert [path for path, _ in named({"x": nested})] == ["['x'][0]", "['x'][1]"]
+
+    def test_jagged_outputs_are_their_rows(self) -> None:
         rows = torch.nested.nested_tensor_from_jagged(torch.arange(3.0), torch.tensor([0, 1, 3]))
-        (values,) = seen(rows, apply="values")
+        ((path, values),) = named(rows)
         assert values.tolist() == [0, 1, 2]
+        assert path == ".values()"
 
 
 def test_outputs_of_floating_and_complex_dtypes_are_differentiable() -> None:

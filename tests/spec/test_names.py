@@ -13,7 +13,8 @@ from opcheck.spec.names import not_importable, refused
         "torch.sin", "torch:sin", "torch.nn.functional.relu", "torch.Tensor.sin_", "torch.Tensor.__add__",
         "torch.Tensor.__rsub__", "torch._foreach_add", "torch.ops.aten.sin", "torch.ops.aten.sin.default",
         "torch.ops.mylib._kernel", "torch.ops._C.silu", "torch.utils.checkpoint.checkpoint", "mylib.op",
-        "mylib.sub:Class.apply", "mylib._C.op", "torch.strided", "torch.nn.Linear",
+        "mylib.sub:Class.apply", "mylib._C.op", "torch.strided", "torch.nn.Linear", "torch.distributions.Normal",
+        "torch.distributions.Normal.log_prob",
     ],
 )  # fmt: skip
 def test_nothing_speaks_against_what_the_project_allows(path: str) -> None:
@@ -47,6 +48,8 @@ def test_nothing_speaks_against_what_the_project_allows(path: str) -> None:
         ("torch.ops.aten.sin.default.op", "is not a public operator", "", ""),
         ("torch.ops.inductor.op", 'the operators of "inductor"', '"torch.ops.inductor" among the modules', ""),
         ("torch.ops.mylib.op.__call__", "is not a public operator", "", ""),
+        ("torch.distributions.Normal.sample", "is not in a part of torch that specs may name", "", ""),
+        ("torch.nn.Linear.rsample", "is not in a part of torch that specs may name", "", ""),
         ("torch.linalg", "is a module", "", ""),
         ("torch.Tensor", "is a class", "", ""),
     ],
