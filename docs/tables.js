@@ -14,7 +14,7 @@ function searchable(table) {
     for (const [row, text] of rows) row.hidden = !words.every((word) => text.includes(word));
     count.value = `${rows.filter(([row]) => !row.hidden).length} of ${rows.length} rows`;
   });
-  table.before(field, count);
+  table.closest("article > *").before(field, count);
 }
 
 function searchTables() {

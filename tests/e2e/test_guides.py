@@ -1,4 +1,4 @@
-"""docs/cookbook.md, docs/from-gradcheck.md and docs/library.md: their files make projects, in which commands print what is shown."""
+"""The guides cookbook.md, from-gradcheck.md and library.md: their files make projects, commands print what is shown."""
 
 from __future__ import annotations
 
