@@ -158,6 +158,18 @@ def findings() -> str:
     return f"\n{page()}\n"
 
 
+def library(part: str) -> Callable[[], str]:
+    """A table of the shipped specs."""
+
+    def table() -> str:
+        sys.path.insert(0, str(Path(__file__).resolve().parent))
+        import library
+
+        return {"families": library.overview, "operators": library.operators}[part]()
+
+    return table
+
+
 SECTIONS: dict[str, Callable[[], str]] = {
     "operator": lambda: fields(OperatorSpec),
     "module": lambda: fields(Construction),
@@ -188,6 +200,8 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "checks": checks,
     "api": api,
     "findings": findings,
+    "families": library("families"),
+    "operators": library("operators"),
 }
 
 MARK = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)

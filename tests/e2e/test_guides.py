@@ -1,4 +1,4 @@
-"""docs/cookbook.md and docs/from-gradcheck.md: their files make projects, in which commands print what is shown."""
+"""The guides cookbook.md, from-gradcheck.md and library.md: their files make projects, commands print what is shown."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent.parent
 COOKBOOK = (ROOT / "docs" / "cookbook.md").read_text(encoding="utf-8")
 FROM_GRADCHECK = (ROOT / "docs" / "from-gradcheck.md").read_text(encoding="utf-8")
+LIBRARY = (ROOT / "docs" / "library.md").read_text(encoding="utf-8")
 INTRODUCTION, *SECTIONS = re.split(r"^## ", COOKBOOK, flags=re.MULTILINE)
 RECIPES = {text.partition("\n")[0]: INTRODUCTION + text for text in SECTIONS}
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -78,6 +79,17 @@ def test_a_recipe_prints_what_is_shown(recipe, project, cli):
         check(lines, run.out)
         codes.append(run.code)
     assert codes == ([0, 1] if "```diff" in RECIPES[recipe] else [0])
+
+
+def test_an_operator_is_added_to_the_library_as_is_shown(project, cli):
+    (section,) = re.findall(r"^## Adding an operator.*?(?=^## )", LIBRARY, re.DOTALL | re.MULTILINE)
+    codes = []
+    for files, command, lines in steps(section):
+        written(project, files)
+        run = cli(*command.split()[1:])
+        check(lines, run.out)
+        codes.append(run.code)
+    assert codes == [1, 0, 0]
 
 
 @pytest.mark.nightly

@@ -5,26 +5,19 @@ Each test fails if the page asks for anything but itself, or if the browser comp
 
 from __future__ import annotations
 
-import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+from browser import AXE
 from many_cases import many_cases
 from torch.utils import backend_registration
 
 from opcheck.report.html import rendered
 
-HERE = Path(__file__).resolve().parent
-EXAMPLE = HERE.parent.parent / "examples" / "backend"
-AXE = HERE / "node_modules" / "axe-core" / "axe.min.js"
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-FLAGS = (
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync",
-)  # fmt: skip
+EXAMPLE = Path(__file__).resolve().parent.parent.parent / "examples" / "backend"
 LEVELS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
 VIEWS = ["matrix", "cases", "slowest", "untested", "findings", "runs"]
 PHONE = {"viewport": {"width": 390, "height": 800}, "has_touch": True}
@@ -46,25 +39,6 @@ pytestmark = pytest.mark.skipif(
     not hasattr(backend_registration, "_setup_privateuseone_for_python_backend"),
     reason="this version of torch has no backends in Python",
 )
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    """A browser. Where COMPLETE is set, as in .ci/run, there has to be one."""
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
-        sync_playwright = None
-    missing = {"playwright": sync_playwright, "Chromium": CHROMIUM, "axe-core (make browser)": AXE.exists() or None}
-    absent = [name for name, found in missing.items() if found is None]
-    if absent and os.environ.get("COMPLETE"):
-        pytest.fail(f"not installed: {', '.join(absent)}; `make browser` installs it")
-    if absent:
-        pytest.skip(f"not installed: {', '.join(absent)}")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")
@@ -90,32 +64,6 @@ def real(shared):
         return replace(ran, out=(project.folder / "page.html").read_text(encoding="utf-8"))
 
     return shared("html_report", made).out
-
-
-@pytest.fixture
-def visit(chromium, tmp_path):
-    """Open pages. At the end nothing may have been asked for but these, and the browser may not have complained."""
-    contexts, complaints, asked = [], [], set()
-
-    def do(text, fragment="", **options):
-        file = tmp_path / f"page{len(contexts)}.html"
-        file.write_text(text, encoding="utf-8")
-        context = chromium.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
-        contexts.append(context)
-        page = context.new_page()
-        page.set_default_timeout(20_000)
-        page.on("console", lambda message: complaints.append(message.text))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("request", lambda request: asked.add(request.url.partition("#")[0]))
-        page.goto(file.as_uri() + fragment)
-        return page
-
-    yield do
-    for context in contexts:
-        context.close()
-    own = {(tmp_path / f"page{number}.html").as_uri() for number in range(len(contexts))}
-    assert {url for url in asked if not url.startswith("data:")} == own
-    assert complaints == []
 
 
 def focused(page):

@@ -83,10 +83,12 @@ def run(op: Any, *args: Any, **kwargs: Any) -> Any:
     def to_device(item: Any) -> Any:
         if not isinstance(item, torch.Tensor):
             return item
-        return refreshed(given[id(item)]) if id(item) in given else SimTensor(item)
+        return given[id(item)] if id(item) in given else SimTensor(item)
 
     kernel = KERNELS.get(op.overloadpacket, random if torch.Tag.nondeterministic_seeded in op.tags else call)
     result = kernel(op, *mapped(to_cpu, args), **mapped(to_cpu, kwargs))
+    for tensor in given.values():
+        refresh(tensor)
     if isinstance(result, OnCpu):
         return result[0]
     return mapped(to_device, result) if set(wanted) <= {"sim"} else result
@@ -110,14 +112,13 @@ def numbers_of(tensor: SimTensor) -> torch.Tensor:
     return tensor.held
 
 
-def refreshed(tensor: SimTensor) -> SimTensor:
-    """Return a tensor that has been written to: t_() and out= may change its shape and lazy bits, too."""
+def refresh(tensor: SimTensor) -> None:
+    """Let a tensor that has been written to look so: t_() and out= may change its shape and lazy bits, too."""
     held = tensor.held
     if (tensor.shape, tensor.stride()) != (held.shape, held.stride()):
         tensor.data = SimTensor(held)
     torch._C._set_conj(tensor, held.is_conj())
     torch._C._set_neg(tensor, held.is_neg())
-    return tensor
 
 
 def call(op: Any, *args: Any, **kwargs: Any) -> Any:
