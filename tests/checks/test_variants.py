@@ -122,3 +122,10 @@ def test_derivatives_of_the_inplace_variant_are_checked_on_a_clone(outcomes):
     found = outcomes(text, checks=("backward", "rev_over_rev"), dtypes=("complex128",))
     assert found["torch.sin[inplace]::backward[cpu-complex128]"].outcome == "passed"
     assert found["torch.sin[inplace]::rev_over_rev[cpu-complex128]"].outcome == "passed"
+
+
+def test_an_output_in_the_layout_of_onednn_is_no_obstacle(verdict_of):
+    keys = 'dtypes = ["float32"]\nsupports = { forward_ad = false, out = false }\noutputs = { apply = "to_dense" }'
+    samples = 'samples = [{ args = [{ shape = [2, 3], layout = "mkldnn" }, [3, 2]] }]'
+    outcome = verdict_of("torch.reshape", "variants", "float32", keys=keys, samples=samples)
+    assert outcome.outcome == "passed", outcome.message

@@ -159,3 +159,32 @@ def second_is_wrong(x: Tensor) -> Result:
 def by_numpy(x: Any) -> Result:
     """A reference for `in_dataclass`."""
     return Result(x**3)
+
+
+def doubled_rows(nested: Tensor) -> Tensor:
+    """Return a nested tensor."""
+    return nested * 2
+
+
+def wrongly_doubled_rows(nested: Tensor) -> Tensor:
+    """Return a nested tensor. Its second part has another gradient than its values say."""
+    first, second = nested.unbind()
+    return torch.nested.as_nested_tensor([first * 2, second * 2 + (second - second.detach())])
+
+
+def overwritten_rows(nested: Tensor) -> Tensor:
+    """Return a nested tensor, and write to that which is given."""
+    result = nested * 2
+    with torch.no_grad():
+        nested.detach().unbind()[1].data.zero_()
+    return result
+
+
+def doubled_jagged(x: Tensor) -> Tensor:
+    """Return a jagged tensor."""
+    return x * 2
+
+
+def wrongly_cubed_jagged(x: Tensor) -> Tensor:
+    """Return a jagged tensor, the cubes of the numbers, with the wrong gradient of `Cube`."""
+    return Cube.apply(x)
