@@ -1,6 +1,6 @@
 """What the shipped specs cost, beside PyTorch's own gradient suites in fast mode.
 
-`python tools/bench_suite.py` takes hours of CPU time, `--share 0.1` a tenth of them.
+`python tools/bench_suite.py` takes about forty minutes of CPU time, `--share 0.1` a tenth of them.
 
 Both test the same operators: the entries of op_db that have a backward pass on the CPU and a spec, all or a share of
 them. CPU-seconds of one process each, one after the other, imports included, one thread.
@@ -246,11 +246,13 @@ def _table(result: dict[str, Any]) -> str:
     theirs, ours = result["theirs"], result["ours"]
     sums = {group: sum(times.values()) for group, times in ours["wall_seconds_of_cases"].items()}
     shares = {group: seconds / sum(sums.values()) for group, seconds in sums.items()}
+    run = theirs["tests"] - theirs["skipped"]
+    outcomes = ", ".join(f"{count} {outcome}" for outcome, count in ours["outcomes"].items())
     return "\n".join((
         f"{result['entries']} entries of op_db, CPU-seconds",
-        f"PyTorch's suites {theirs['cpu_seconds']:10.1f}   {theirs['tests'] - theirs['skipped']} tests",
+        f"PyTorch's suites {theirs['cpu_seconds']:10.1f}   {run} tests, {len(theirs['failed'])} failed",
         *(f"  {name:24}{seconds:8.1f}" for name, seconds in theirs["seconds_of_tests"].items()),
-        f"opcheck run      {ours['cpu_seconds']:10.1f}   {ours['cases']} cases of {ours['specs']} specs",
+        f"opcheck run      {ours['cpu_seconds']:10.1f}   {ours['cases']} cases of {ours['specs']} specs: {outcomes}",
         *(f"  {share:4.0%} cases in {group}" for group, share in shares.items()),
         f"ratio            {result['ratio']:10.3f}",
     ))  # fmt: skip
