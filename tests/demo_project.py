@@ -157,12 +157,12 @@ class Project:
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
 
-    def finish(self, process: subprocess.Popen[str]) -> Finished:
-        out, err = process.communicate(timeout=240)
+    def finish(self, process: subprocess.Popen[str], seconds: float = 240) -> Finished:
+        out, err = process.communicate(timeout=seconds)
         return Finished(process.returncode, out, err, self.records(), self.junit(), self.header())
 
-    def run(self, *command: str) -> Finished:
-        return self.finish(self.start(*command))
+    def run(self, *command: str, seconds: float = 240) -> Finished:
+        return self.finish(self.start(*command), seconds)
 
     def lines(self) -> list[dict[str, Any]]:
         """Return the lines of the report."""

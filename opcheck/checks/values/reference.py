@@ -89,8 +89,8 @@ def _as_tuple(result: Any) -> tuple[Any, ...]:
 
 
 def _to_tensor(value: Any) -> Tensor:
-    # A copy, since torch warns about arrays that are not writable.
-    return value if isinstance(value, Tensor) else torch.from_numpy(numpy.array(value, order="C"))
+    # A copy, since torch warns about arrays that are not writable. A reference in torch computes on the device.
+    return value.cpu() if isinstance(value, Tensor) else torch.from_numpy(numpy.array(value, order="C"))
 
 
 check = of_values(judge)
