@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from opcheck.draft.refusal import is_refusal
 from opcheck.spec import dtypes
 
 MAY_BE_REFUSED = (
@@ -14,9 +15,6 @@ MAY_BE_REFUSED = (
 )  # fmt: skip
 """The keys of `supports` that an operator may lack: asked for them, it raises an error. The other keys are about
 numbers and side effects, so a draft leaves their failures to be judged by a person."""
-
-MISTAKES = ("returned an invalid gradient", "returned an incorrect number of gradients")
-"""What torch says of a backward pass whose gradients do not fit: a mistake, and no refusal."""
 
 UNMADE = "cannot be constructed: "
 """What is said of a module whose constructor refuses a dtype."""
@@ -113,15 +111,15 @@ class Draft:
         if works:
             self.supports.pop(key, None)
             self.settled.add(key)
-        elif key not in self.settled and not any(mistake in reason for mistake in MISTAKES):
+        elif key not in self.settled and is_refusal(reason, parameter=key == "out"):
             self.supports.setdefault(key, (False, reason))
 
     def _dtype(self, key: str, entry: str, reason: str) -> None:
         name = entry.removeprefix("-")
-        if entry.startswith("-"):
+        if entry.startswith("-") and (key == "forward" or is_refusal(reason)):
             self.refused[key].setdefault(name, reason)
             self.added[key].discard(name)
-        elif name not in self.refused[key]:
+        elif not entry.startswith("-") and name not in self.refused[key]:
             self.added[key].add(name)
 
 

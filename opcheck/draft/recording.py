@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -10,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from opcheck.draft.probing import Surroundings
+from opcheck.draft.trial import Workplace
 
 MOST_SAMPLES = 6
 """The most samples of one operator to take from tests."""
@@ -22,16 +23,17 @@ Group = list[dict[str, Any]]
 """A call as samples: with shapes only, and with the values."""
 
 
-def recorded(operators: Iterable[str], tests: Sequence[str], around: Surroundings) -> dict[str, list[Group]]:
+def recorded(operators: Iterable[str], tests: Sequence[str], shop: Workplace) -> dict[str, list[Group]]:
     """Run tests, and return the small calls of each operator, those of different kinds first."""
     with tempfile.TemporaryDirectory(prefix="opcheck-") as name:
         request, lines = Path(name, "request.json"), Path(name, "calls")
         lines.touch()
-        question = {"operators": list(operators), "modules": around.modules, "file": str(lines)}
+        question = {"operators": list(operators), "modules": shop.settings.modules, "file": str(lines)}
         request.write_text(json.dumps(question), encoding="utf-8")
         plugins = ["-p", "opcheck.draft.recorder", "-p", "no:cacheprovider"]
         command = [sys.executable, "-m", "pytest", "-q", *plugins, *tests]
-        env = around.environment(**{VARIABLE: str(request)})
+        path = os.pathsep.join(filter(None, (*shop.folders, os.environ.get("PYTHONPATH", ""))))
+        env = {**os.environ, "PYTHONPATH": path, VARIABLE: str(request)}
         subprocess.run(command, env=env, capture_output=True, check=False)
         calls = [json.loads(line) for line in lines.read_text(encoding="utf-8").splitlines()]
     return {

@@ -1,64 +1,205 @@
-"""Runs the cases of a draft by `opcheck run`, in a folder of its own, and reads the report."""
+"""Drafts one operator, in a process of its own: looks for samples, runs its cases, takes back what it refuses."""
 
 from __future__ import annotations
 
-import subprocess
+import os
+import pickle
 import sys
 import tempfile
+import time
+import traceback
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import psutil
+
+from opcheck.checks.verdict import one_line
 from opcheck.draft.draft import Draft
-from opcheck.draft.probing import Surroundings
+from opcheck.draft.guess import SampleData
+from opcheck.draft.search import Search, Wanted
 from opcheck.draft.writing import written
-from opcheck.report.model import ReportError
-from opcheck.report.store import read
+from opcheck.planning.case import Case
+from opcheck.planning.loading import load
+from opcheck.planning.planner import plan
+from opcheck.planning.selection import Selection
+from opcheck.running.runner import run
+from opcheck.running.session import RunSession
+from opcheck.settings import Settings
 from opcheck.spec.render import render
 
-MOST_ROUNDS = 6
 Record = dict[str, Any]
 
+MEMORY = 4096
+"""The MiB that trying an operator may take."""
 
-class Broken(Exception):
-    """A run that gives no report. The text is what it printed."""
-
-
-def tried_out(drafts: Sequence[Draft], around: Surroundings, processes: int) -> list[Record]:
-    """Run the cases of drafts and take back what operators refuse, until a run asks for nothing more.
-
-    Returns the records of the last run. Raises Broken.
-    """
-    left = {draft.id: draft for draft in drafts}
-    final: dict[str, list[Record]] = {}
-    for _ in range(MOST_ROUNDS):
-        records = _run(list(left.values()), around, processes)
-        own = {name: [record for record in records if record["operator"] == name] for name in left}
-        missing = [name for name, has_record in own.items() if not has_record]
-        if missing:
-            raise Broken(f"the run has no case of {', '.join(missing)}")
-        final |= own
-        left = {name: draft for name, draft in left.items() if draft.revise(own[name])}
-        if not left:
-            break
-    return [record for records in final.values() for record in records]
+GUESSING = 0.6
+"""The part of the time for an operator that guesses may take."""
 
 
-def _run(drafts: Sequence[Draft], around: Surroundings, processes: int) -> list[Record]:
-    with tempfile.TemporaryDirectory(prefix="opcheck-") as name:
-        folder = Path(name)
-        settings = f"[tool.opcheck]\nmodules = {render(list(around.modules))}\n"
-        Path(folder, "pyproject.toml").write_text(settings, encoding="utf-8")
-        Path(folder, "draft.toml").write_text(written(drafts), encoding="utf-8")
-        command = [sys.executable, "-m", "opcheck", "run", "draft.toml", "--device", "cpu", "--report-json=report.json"]
-        command += ["-n", str(min(processes, len(drafts))), "--timeout", f"{around.seconds:g}"]
-        done = subprocess.run(
-            command, cwd=folder, env=around.environment(), capture_output=True, text=True, check=False
-        )
-        report = Path(folder, "report.json")
-        if done.returncode not in (0, 1) or not report.exists():
-            raise Broken(done.stderr.strip() or done.stdout.strip() or f"the run ended with status {done.returncode}")
-        try:
-            return [record.model_dump() for run in read(report).runs for record in run.records]
-        except ReportError as error:
-            raise Broken(str(error)) from error
+@dataclass(frozen=True)
+class Workplace:
+    """What the processes that draft operators have in common."""
+
+    settings: Settings
+    folders: tuple[str, ...]
+    """The folders to import from, besides those of the environment."""
+    budget: float
+    """The seconds that an operator may take."""
+    until: float = float("inf")
+    """When the whole draft is to end, by `time.monotonic()`."""
+    journals: Path = Path()
+    """The folder in which processes write what they do."""
+    changes: tuple[str, ...] = ()
+    """What importing the target has changed in the process."""
+
+    def enter(self) -> None:
+        """Let this process import what the drafts name."""
+        sys.path += [folder for folder in self.folders if folder not in sys.path]
+
+    def alone(self) -> None:
+        """Keep this process from printing, and from taking all of the memory."""
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        for stream in (1, 2):
+            os.dup2(nowhere, stream)
+        with suppress(ImportError, OSError, ValueError):  # where there are no such limits
+            import resource
+
+            own = psutil.Process().memory_info().vms + MEMORY * 2**20
+            _, most = resource.getrlimit(resource.RLIMIT_AS)
+            resource.setrlimit(resource.RLIMIT_AS, (own if most < 0 else min(own, most), most))
+
+
+@dataclass
+class Trial:
+    """What is known of an operator: all that there is to know, or as much as there was when its process ended."""
+
+    wanted: Wanted
+    since: float = 0.0
+    """When it began, by `time.monotonic()`. 0: there was no time for it."""
+    call: SampleData | None = None
+    """The call that was about to be made; None: all samples have been looked for."""
+    case: str = ""
+    """The case that was about to run."""
+    refusal: str = ""
+    """Why there is no draft."""
+    drafts: list[Draft] = field(default_factory=list)
+    records: dict[str, Record] = field(default_factory=dict)
+    """What has become of the cases, by id."""
+    left: int = 0
+    """The number of cases for which there was no time."""
+    ended: list[str] = field(default_factory=list)
+    """What has ended its process, or would have."""
+
+    def doing(self) -> str:
+        """Return what was going on, in words."""
+        if self.case:
+            return f"in the case {self.case}"
+        return f"in the call {render(self.call)}" if self.call is not None else "before it was called"
+
+
+def journal_of(name: str, shop: Workplace) -> Path:
+    """Return the file in which a process writes what is known of an operator."""
+    return shop.journals / f"{name.replace(':', '.')}.pickle"
+
+
+def looked_at(wanted: Wanted, shop: Workplace) -> dict[str, Any]:
+    """Return samples that an operator takes and what they show, or why there is none."""
+    shop.enter()
+    shop.alone()
+    return samples(Search(wanted, shop.settings.modules, time.monotonic() + shop.budget))
+
+
+def samples(search: Search) -> dict[str, Any]:
+    """Return samples that an operator takes and what they show, or why there is none."""
+    try:
+        return search.answer()
+    except Exception as error:  # what an operator raises where it is called is among the answers
+        return {"refusal": f"looking for its arguments failed, at {place_of(error)}: {one_line(error)}"}
+
+
+def trial(wanted: Wanted, shop: Workplace) -> Trial:
+    """Return what is known of an operator after a draft of it has been tried."""
+    own = Trial(wanted)
+    now = time.monotonic()
+    if now >= shop.until:
+        return own
+    own.since = now
+    shop.enter()
+    shop.alone()
+    _Trying(own, shop, min(now + shop.budget, shop.until)).all()
+    return own
+
+
+class _Trying:
+    def __init__(self, trial: Trial, shop: Workplace, until: float) -> None:
+        self.trial, self.shop, self.until = trial, shop, until
+        self.journal = journal_of(trial.wanted.name, shop)
+
+    def note(self) -> None:
+        """Write what is known so far, for whoever finds this process gone."""
+        part = self.journal.with_suffix(".part")
+        part.write_bytes(pickle.dumps(self.trial))
+        part.replace(self.journal)
+
+    def all(self) -> None:
+        """Look for samples, then run the cases of each draft."""
+        own = self.trial
+        half = time.monotonic() + GUESSING * (self.until - time.monotonic())
+        search = Search(own.wanted, self.shop.settings.modules, half, self.calling)
+        answer = samples(search)
+        own.call, own.ended, own.refusal = None, search.ended, answer.get("refusal", "")
+        own.drafts = [] if own.refusal else Draft.all_of(own.wanted.name, answer)
+        for draft in own.drafts:
+            self.claims(draft)
+
+    def calling(self, call: SampleData) -> None:
+        """Note the call that is about to be made."""
+        self.trial.call = call
+        self.note()
+
+    def claims(self, draft: Draft) -> None:
+        """Run the cases of a draft, and take back what the operator refuses. Then the cases are others."""
+        own, session = self.trial, RunSession.start(self.shop.settings, own_process=True)
+        if self.shop.changes:
+            session.imports[draft.id] = list(self.shop.changes)
+        cases, records = planned(draft, session), dict[str, Record]()
+        while left := [case for case in cases if case.id not in records]:
+            if time.monotonic() > self.until:
+                own.left += len(left)
+                break
+            own.case = left[0].id
+            self.note()
+            record = run(left[0], session).record()
+            if draft.revise([record]):
+                records = {name: one for name, one in records.items() if holds_on(one)}
+                cases = planned(draft, session)
+            else:
+                records[own.case] = record
+        own.records |= {case.id: records[case.id] for case in cases if case.id in records}
+        own.case = ""
+
+
+def holds_on(record: Record) -> bool:
+    """Tell whether a case that has passed would pass with fewer claims, too."""
+    return bool(record["outcome"] == "passed" and record["check"] != "unsupported")
+
+
+def planned(draft: Draft, session: RunSession) -> Sequence[Case]:
+    """Return the cases of a draft on the CPU. Raises SpecError."""
+    settings = session.settings
+    with tempfile.TemporaryDirectory(prefix="opcheck-") as folder:
+        file = Path(folder, "draft.toml")
+        file.write_text(written([draft]), encoding="utf-8")
+        library = load([file], settings)
+    device = settings.profiles()["cpu"]
+    session.prepare(library, [device])
+    return plan(library, [device], Selection(derive=settings.derive), settings.seed)
+
+
+def place_of(error: Exception) -> str:
+    """Return where an exception was raised."""
+    *_, (frame, line) = traceback.walk_tb(error.__traceback__)
+    return f"{frame.f_code.co_filename}:{line}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from opcheck.checks.verdict import one_line
 from opcheck.derivatives.autodiff import pushed
-from opcheck.draft.draft import MISTAKES
+from opcheck.draft.refusal import is_refusal
 from opcheck.samples import realize
 from opcheck.samples.inputs import Inputs
 from opcheck.samples.layouts import equal
@@ -52,7 +53,28 @@ class Tried:
     """Those of them that alone have no derivative, with what happens if one asks for it."""
 
 
-def tried(operator: Operator, sample: dict[str, Any], modules: Sequence[str]) -> Tried | str:
+@dataclass(frozen=True)
+class Refused:
+    """Why a sample is of no use."""
+
+    why: str
+    depth: int = 0
+    """How far the operator got: the line that raised, of those of its own."""
+    ends_process: bool = False
+    """Whether it raised what ends a process."""
+
+    @classmethod
+    def by(cls, error: BaseException) -> Refused:
+        """Return the refusal that an exception is."""
+        lines = [line for frame, line in traceback.walk_tb(error.__traceback__) if not _is_ours(frame.f_globals)]
+        return cls(one_line(error), lines[0] if lines else 0, not isinstance(error, Exception))
+
+
+def _is_ours(names: dict[str, Any]) -> bool:
+    return str(names.get("__name__", "")).partition(".")[0] in ("opcheck", "torch")
+
+
+def tried(operator: Operator, sample: dict[str, Any], modules: Sequence[str]) -> Tried | Refused:
     """Call an operator with a sample. Return what it shows, or why it is of no use."""
     try:
         with warnings.catch_warnings():
@@ -61,11 +83,11 @@ def tried(operator: Operator, sample: dict[str, Any], modules: Sequence[str]) ->
             for seed in SEEDS:
                 one = _tried(*_made(operator, sample, seed, modules), sample)
                 if isinstance(one, str):
-                    return one
+                    return Refused(one)
                 trials.append(one)
             return replace(trials[0], is_telling=all(one.is_telling for one in trials))
-    except Exception as error:
-        return one_line(error)
+    except BaseException as error:  # nobody interrupts this process but the operator
+        return Refused.by(error)
 
 
 def _made(
@@ -141,7 +163,7 @@ def _each_alone(operator: Callable[..., Any], inputs: Inputs) -> dict[int | str,
             ones = [torch.ones_like(one) for one in outputs]
             torch.autograd.grad(outputs, leaves[index], ones, allow_unused=True)
         except Exception as error:
-            if not any(mistake in str(error) for mistake in MISTAKES):
+            if is_refusal(one_line(error)):
                 refusals[slot.path[1]] = one_line(error)
     return refusals
 

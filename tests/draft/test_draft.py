@@ -19,7 +19,7 @@ def draft(**found):
     return Draft.of("mylib.f", {**FOUND, **found})
 
 
-def record(check="backward", outcome="failed", reason="backward: no", dtype="float64", **fields):
+def record(check="backward", outcome="failed", reason="backward: not implemented", dtype="float64", **fields):
     return {"check": check, "outcome": outcome, "reason": reason, "dtype": dtype, "fields": fields}
 
 
@@ -30,9 +30,9 @@ def lacks(key, **keys):
 class TestRevise:
     def test_a_refusal_becomes_a_disclaimer_with_its_reason(self):
         own = draft()
-        assert own.revise([lacks("forward_ad", reason="forward_ad: no jvp defined")])
-        assert own.supports == {"forward_ad": (False, "no jvp defined")}
-        assert not own.revise([lacks("forward_ad", reason="forward_ad: no jvp defined")])
+        assert own.revise([lacks("forward_ad", reason="forward_ad: RuntimeError: no jvp defined")])
+        assert own.supports == {"forward_ad": (False, "RuntimeError: no jvp defined")}
+        assert not own.revise([lacks("forward_ad", reason="forward_ad: RuntimeError: no jvp defined")])
 
     def test_a_wrong_number_does_not(self):
         own = draft()
