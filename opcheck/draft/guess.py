@@ -48,10 +48,11 @@ def first_samples(parameters: Sequence[Parameter]) -> Iterator[SampleData]:
     """Yield samples with all required parameters, the likeliest first."""
     required = [parameter for parameter in parameters if parameter.required]
     choices = list(islice(product(*(parameter.options for parameter in required)), MOST_CHOICES))
+    hints = [tuple(own.shapes) for own in required]
     for domain in DOMAINS:
         for choice in choices:
-            count = sum(map(_places, choice))
-            for shapes in _shapes(count) if count else ():
+            known = [own for value, own in zip(choice, hints, strict=True) for _ in range(_places(value))]
+            for shapes in _shapes(known) if known else ():
                 if "structure" in domain and not all(len(shape) > 1 and shape[-1] == shape[-2] for shape in shapes):
                     continue
                 yield _sample(required, with_shapes(choice, iter(shapes), domain))
@@ -67,10 +68,13 @@ def _places(value: Data) -> int:
     return sum(map(_places, value)) if isinstance(value, list) else int(isinstance(value, dict) and "tensor" in value)
 
 
-def _shapes(count: int) -> Iterator[tuple[Shape, ...]]:
+def _shapes(known: Sequence[tuple[Shape, ...]]) -> Iterator[tuple[Shape, ...]]:
+    """Yield shapes for some tensors. known: those that their documentation names, which come first."""
+    count = len(known)
+    hinted = islice(product(*(own or COMMON[:4] for own in known)), MOST_SHAPES // 2) if any(known) else ()
     equal = ((shape,) * count for shape in COMMON)
     others = product(COMMON[:5], repeat=count) if count <= 3 else ()
-    yield from dict.fromkeys(islice(chain(equal, TOGETHER.get(count, ()), others), MOST_SHAPES))
+    yield from dict.fromkeys(islice(chain(hinted, equal, TOGETHER.get(count, ()), others), MOST_SHAPES))
 
 
 def _shaped(value: Data, shapes: Iterator[Shape], domain: SampleData) -> Data:

@@ -5,26 +5,36 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from heapq import heappop, heappush
+from itertools import chain, count, islice
 from types import MethodType
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
 from opcheck.checks.arguments import takes_out
-from opcheck.draft.constructions import constructions
+from opcheck.draft.constructions import constructions, parameters_of_constructor
 from opcheck.draft.guess import SampleData, first_samples, further_samples
+from opcheck.draft.hint import Place, completed, repairs
 from opcheck.draft.parameter import INDEX, TENSOR, Parameter
 from opcheck.draft.signature import parameters_of
 from opcheck.draft.target import resolve_either
-from opcheck.draft.tried import Operator, Refused, Tried, differentiable, differs_in_evaluation, tried
+from opcheck.draft.tried import Operator, Refused, Tried, constructed, differentiable, differs_in_evaluation, tried
 from opcheck.samples.modules import ModuleRecipe
 from opcheck.samples.resolve import Unresolved, resolve_operator
 from opcheck.spec.operator import Construction
 from opcheck.spec.render import render
 
-MOST_WITHOUT_GRADIENT = 200
+MOST_WITHOUT_GRADIENT = 60
 """How many more samples to try after one whose gradient is zero, or that has none."""
+
+MOST_IN_VAIN = 400
+"""How many guesses may be refused without one that gets further than those before it."""
+
+MOST_REPAIRS = 64
+"""How many guesses one that was refused leads to."""
+
+T = TypeVar("T")
 
 GIVE_ARGUMENTS = "give arguments by --args"
 CONSTRUCT = "say how to construct it by --module, and give arguments of forward by --args"
@@ -81,18 +91,33 @@ class Search:
     def refusal(self) -> str:
         """Return why there is no sample, in one line."""
         what, advice = ("signature", GIVE_ARGUMENTS) if self.make is None else ("constructor", CONSTRUCT)
-        if not self.count:
-            return f"its {what} shows nothing to try; {advice}"
         for ended in (*self.ended, *self.wanted.ended):
             return ended
+        if not self.count:
+            return f"its {what} shows nothing to try; {advice}"
         guesses = "" if self.wanted.groups else f"{self.count} guesses; the nearest: "
         return f"{guesses}{self.nearest[1]}; {advice}"
 
-    def constructions(self) -> Iterable[SampleData | None]:
-        """Return how to construct a class of modules: as it is given, or guesses; for a function, None."""
-        if self.make is None:
-            return [None]
-        return constructions(self.make) if self.module is None else [self.module]
+    def constructions(self) -> Iterator[SampleData | None]:
+        """Yield ways to construct a class of modules, as it is given or guesses; for a function, None."""
+        if self.make is None or self.module is not None:
+            yield self.module
+            return
+        make = self.make
+
+        def call(construction: SampleData) -> SampleData:
+            return {"module": construction}
+
+        def construct(construction: SampleData) -> SampleData | Refused:
+            refused = constructed(ModuleRecipe(make, Construction.model_validate(construction)), self.modules)
+            return construction if refused is None else refused
+
+        yield from self.taught(
+            constructions(make),
+            construct,
+            parameters_of_constructor(make),
+            call,
+        )
 
     def ways(self, samples: Sequence[Tried]) -> dict[str, Any]:
         """Return the ways to call the operator: for a function `out` and variants, for a module both modes."""
@@ -102,7 +127,7 @@ class Search:
         if self.operator.spec.train and differs_in_evaluation(self.operator, samples[0].sample, self.modules):
             spec = self.operator.spec.model_copy(update={"train": False})
             self.operator = ModuleRecipe(self.operator.make, spec)
-            evaluated = [one for one in self.attempts(one.sample for one in samples) if one is not None]
+            evaluated = list(self.attempts(one.sample for one in samples))
             if evaluated:
                 ways["evaluation"] = {**shown(evaluated), **ways, "module": {**(self.module or {}), "train": False}}
         return ways
@@ -119,50 +144,95 @@ class Search:
     def recorded(self) -> Iterator[Tried]:
         """Yield one sample of each group that was given."""
         for group in self.wanted.groups:
-            yield from islice(filter(None, self.attempts(group)), 1)
+            yield from islice(self.attempts(group), 1)
 
     def guessed(self) -> Iterator[Tried]:
         """Yield a sample, and others that differ from it in one respect."""
         for parameters in self.parameters():
-            main = self.likeliest(first_samples(parameters))
+            main = self.likeliest(parameters)
             if main is None:
                 continue
             yield main
             seen = [main.sample]
             for group in further_samples(main.sample, parameters):
-                attempt = next(filter(None, self.attempts(group)), None)
+                attempt = next(self.attempts(group), None)
                 if attempt is not None and attempt.sample not in seen:
                     seen.append(attempt.sample)
                     yield attempt
             return
 
-    def likeliest(self, samples: Iterator[SampleData]) -> Tried | None:
+    def likeliest(self, parameters: Sequence[Parameter]) -> Tried | None:
         """Return the first sample whose derivatives are neither zero nor infinite; else the first that works at all."""
         fallback: Tried | None = None
-        left = MOST_WITHOUT_GRADIENT
-        for attempt in self.attempts(samples):
-            if attempt is not None and attempt.requires_grad and attempt.is_telling:
+        for number, attempt in enumerate(self.taught(first_samples(parameters), self.called, parameters, self.call_of)):
+            if attempt.requires_grad and attempt.is_telling:
                 return attempt
             fallback = fallback or attempt
-            left -= fallback is not None
-            if not left:
+            if number == MOST_WITHOUT_GRADIENT:
                 break
         return fallback
 
-    def attempts(self, samples: Iterable[SampleData]) -> Iterator[Tried | None]:
-        """Yield for each sample what it shows, or None if the operator does not take it, until the time is over."""
+    def taught(
+        self,
+        guesses: Iterator[SampleData],
+        attempt: Callable[[SampleData], T | Refused],
+        parameters: Sequence[Parameter],
+        call_of: Callable[[SampleData], SampleData],
+    ) -> Iterator[T]:
+        """Yield what the guesses give that are not refused. A guess that is refused teaches what to try next.
+
+        What gets further in the source of the operator than others is repaired first.
+        """
+        required = [one.name for one in parameters if one.required]
+        names: dict[Place, str] = {("args", index): name for index, name in enumerate(required)}
+        optional = [one.name for one in parameters if not one.required]
+        lessons: list[tuple[int, int, SampleData]] = []
+        seen, vain, best, order = set[str](), 0, -1, count()
+        while vain < MOST_IN_VAIN and time.monotonic() < self.until:
+            guess = heappop(lessons)[2] if lessons and self.count % 4 else next(guesses, None)
+            if guess is None and not lessons:
+                return
+            guess = heappop(lessons)[2] if guess is None else guess
+            text = render(guess)
+            call = call_of(guess)
+            if text in seen or call in self.wanted.skip:
+                continue
+            seen.add(text)
+            self.say(call)
+            self.count += 1
+            got = attempt(guess)
+            if not isinstance(got, Refused):
+                yield got
+                continue
+            self.note(call, got)
+            vain = 0 if got.depth > best else vain + 1
+            if got.depth >= best and got.depth > 0:
+                best = got.depth
+                lesson = chain(repairs(guess, got.why, got.source, names), completed(guess, got.why, optional))
+                for repaired in islice(lesson, MOST_REPAIRS):
+                    heappush(lessons, (-got.depth, next(order), repaired))
+
+    def call_of(self, sample: SampleData) -> SampleData:
+        """Return a sample with how its module is constructed, as messages show it."""
+        return {**({} if self.module is None else {"module": self.module}), **sample}
+
+    def called(self, sample: SampleData) -> Tried | Refused:
+        """Return what a call with a sample shows."""
+        return tried(self.operator, sample, self.modules)
+
+    def attempts(self, samples: Iterable[SampleData]) -> Iterator[Tried]:
+        """Yield what the samples show that the operator takes, until the time is over."""
         for sample in samples:
+            call = self.call_of(sample)
             if time.monotonic() > self.until:
                 return
-            call = {**({} if self.module is None else {"module": self.module}), **sample}
             if call in self.wanted.skip:
                 continue
             self.say(call)
             self.count += 1
-            attempt = tried(self.operator, sample, self.modules)
+            attempt = self.called(sample)
             if isinstance(attempt, Refused):
                 self.note(call, attempt)
-                yield None
             else:
                 yield attempt
 

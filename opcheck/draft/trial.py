@@ -50,7 +50,7 @@ class Workplace:
     """The seconds that an operator may take."""
     until: float = float("inf")
     """When the whole draft is to end, by `time.monotonic()`."""
-    journals: Path = Path()
+    journals: Path | None = None
     """The folder in which processes write what they do."""
     changes: tuple[str, ...] = ()
     """What importing the target has changed in the process."""
@@ -102,6 +102,7 @@ class Trial:
 
 def journal_of(name: str, shop: Workplace) -> Path:
     """Return the file in which a process writes what is known of an operator."""
+    assert shop.journals is not None
     return shop.journals / f"{name.replace(':', '.')}.pickle"
 
 
@@ -121,28 +122,32 @@ def samples(search: Search) -> dict[str, Any]:
 
 
 def trial(wanted: Wanted, shop: Workplace) -> Trial:
-    """Return what is known of an operator after a draft of it has been tried."""
-    own = Trial(wanted)
-    now = time.monotonic()
-    if now >= shop.until:
-        return own
-    own.since = now
+    """Draft an operator in this process, which has nothing else to do."""
+    if time.monotonic() >= shop.until:
+        return Trial(wanted)
     shop.enter()
     shop.alone()
-    _Trying(own, shop, min(now + shop.budget, shop.until)).all()
+    return drafted(wanted, shop)
+
+
+def drafted(wanted: Wanted, shop: Workplace) -> Trial:
+    """Return what is known of an operator after a draft of it has been tried."""
+    own = Trial(wanted, time.monotonic())
+    _Trying(own, shop, min(own.since + shop.budget, shop.until)).all()
     return own
 
 
 class _Trying:
     def __init__(self, trial: Trial, shop: Workplace, until: float) -> None:
         self.trial, self.shop, self.until = trial, shop, until
-        self.journal = journal_of(trial.wanted.name, shop)
 
     def note(self) -> None:
         """Write what is known so far, for whoever finds this process gone."""
-        part = self.journal.with_suffix(".part")
-        part.write_bytes(pickle.dumps(self.trial))
-        part.replace(self.journal)
+        if self.shop.journals is not None:
+            journal = journal_of(self.trial.wanted.name, self.shop)
+            part = journal.with_suffix(".part")
+            part.write_bytes(pickle.dumps(self.trial))
+            part.replace(journal)
 
     def all(self) -> None:
         """Look for samples, then run the cases of each draft."""
@@ -152,8 +157,12 @@ class _Trying:
         answer = samples(search)
         own.call, own.ended, own.refusal = None, search.ended, answer.get("refusal", "")
         own.drafts = [] if own.refusal else Draft.all_of(own.wanted.name, answer)
-        for draft in own.drafts:
-            self.claims(draft)
+        try:
+            for draft in own.drafts:
+                self.claims(draft)
+        except Exception as error:  # those of operators are outcomes
+            own.drafts = []
+            own.refusal = f"opcheck itself failed, at {place_of(error)}: {one_line(error)}"
 
     def calling(self, call: SampleData) -> None:
         """Note the call that is about to be made."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import traceback
 import warnings
 from collections.abc import Callable, Sequence
@@ -9,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from pydantic import ValidationError
 from torch import Tensor
 
 from opcheck.checks.verdict import one_line
@@ -53,6 +55,10 @@ class Tried:
     """Those of them that alone have no derivative, with what happens if one asks for it."""
 
 
+NO_GUESS = -1
+"""The depth of what opcheck itself refuses, and no operator."""
+
+
 @dataclass(frozen=True)
 class Refused:
     """Why a sample is of no use."""
@@ -60,14 +66,23 @@ class Refused:
     why: str
     depth: int = 0
     """How far the operator got: the line that raised, of those of its own."""
+    source: str = ""
+    """The lines that raised it, up to three."""
     ends_process: bool = False
     """Whether it raised what ends a process."""
 
     @classmethod
     def by(cls, error: BaseException) -> Refused:
         """Return the refusal that an exception is."""
-        lines = [line for frame, line in traceback.walk_tb(error.__traceback__) if not _is_ours(frame.f_globals)]
-        return cls(one_line(error), lines[0] if lines else 0, not isinstance(error, Exception))
+        frames = [
+            (frame.f_code.co_filename, line)
+            for frame, line in traceback.walk_tb(error.__traceback__) if not _is_ours(frame.f_globals)
+        ]  # fmt: skip
+        if not frames:
+            return cls(one_line(error), ends_process=not isinstance(error, Exception))
+        file, last = frames[-1]
+        source = " ".join(linecache.getline(file, line).strip() for line in range(max(last - 2, 1), last + 1))
+        return cls(one_line(error), frames[0][1], source, not isinstance(error, Exception))
 
 
 def _is_ours(names: dict[str, Any]) -> bool:
@@ -76,6 +91,10 @@ def _is_ours(names: dict[str, Any]) -> bool:
 
 def tried(operator: Operator, sample: dict[str, Any], modules: Sequence[str]) -> Tried | Refused:
     """Call an operator with a sample. Return what it shows, or why it is of no use."""
+    try:
+        SampleSpec.model_validate(sample)
+    except ValidationError:
+        return Refused("this is no sample", NO_GUESS)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -88,6 +107,17 @@ def tried(operator: Operator, sample: dict[str, Any], modules: Sequence[str]) ->
             return replace(trials[0], is_telling=all(one.is_telling for one in trials))
     except BaseException as error:  # nobody interrupts this process but the operator
         return Refused.by(error)
+
+
+def constructed(recipe: ModuleRecipe, modules: Sequence[str]) -> Refused | None:
+    """Return why a module cannot be constructed; None if it can."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            realize_module(recipe, DTYPE, "cpu", SEEDS[0], modules)
+    except BaseException as error:  # nobody interrupts this process but the operator
+        return Refused.by(error)
+    return None
 
 
 def _made(
