@@ -19,16 +19,20 @@ from opcheck.draft.project import allow
 from opcheck.draft.recording import recorded
 from opcheck.draft.search import Wanted
 from opcheck.draft.target import names, package_of
-from opcheck.draft.trial import Record, Trial, Workplace, journal_of, trial
+from opcheck.draft.trial import Record, Trial, Workplace, journal_of, trace_of, trial
 from opcheck.draft.writing import comment, written
 from opcheck.planning.loading import load
 from opcheck.running import process_state
 from opcheck.running.apart import Ended, apart
+from opcheck.running.watchdog import TIMED_OUT
 from opcheck.samples.resolve import Unresolved
 from opcheck.settings import Settings
 from opcheck.spec.document import shown
 
 Say = Callable[[Sequence[str]], None]
+
+MOST_BUDGETS = 5
+"""How many times its budget an operator may take by the clock, whatever it does."""
 
 MOST_RESTARTS = 5
 """How many calls of one operator may end its process before it is given up."""
@@ -100,27 +104,27 @@ class Author:
 
     def _tried(self, wanted: Sequence[Wanted], forks: bool) -> Iterator[Trial]:
         """Yield what is known of each operator. One whose process ends in a call is tried again without that call."""
-        seconds = 2 * self.shop.budget
         while wanted:
             again: list[Wanted] = []
             work = partial(trial, shop=self.shop)
-            for one, answer in zip(
-                wanted, apart(work, wanted, self.processes, seconds, forks=forks, fresh=True), strict=True
-            ):
-                own = self._found(one, answer.why) if isinstance(answer, Ended) else answer
+            answers = apart(work, wanted, self.processes, MOST_BUDGETS * self.shop.budget, forks=forks, fresh=True)
+            for one, answer in zip(wanted, answers, strict=True):
+                own = self._ended(one, answer.why) if isinstance(answer, Ended) else answer
                 own.ended = [*one.ended, *own.ended]
-                spent = time.monotonic() - own.since > self.shop.budget
-                if isinstance(answer, Ended) and own.call is not None and not spent and len(one.skip) < MOST_RESTARTS:
-                    again.append(replace(one, skip=(*one.skip, own.call), ended=tuple(own.ended)))
+                may_go_on = isinstance(answer, Ended) and own.call is not None and not own.hangs
+                if may_go_on and len(one.skip) < MOST_RESTARTS:
+                    again.append(replace(one, skip=(*one.skip, own.call or {}), ended=tuple(own.ended)))
                 else:
                     yield own
             wanted = again
 
-    def _found(self, wanted: Wanted, why: str) -> Trial:
+    def _ended(self, wanted: Wanted, why: str) -> Trial:
         """Return what a process that has ended has written about an operator."""
-        journal = journal_of(wanted.name, self.shop)
-        own: Trial = pickle.loads(journal.read_bytes()) if journal.exists() else Trial(wanted)
-        own.ended.append(f"{why}, {own.doing()}")
+        journal, budget = journal_of(wanted.name, self.shop), self.shop.budget
+        own: Trial = pickle.loads(journal.read_bytes()) if journal.exists() else Trial(wanted, time.monotonic())
+        trace = trace_of(wanted.name, self.shop)
+        own.hangs = trace.exists() and trace.read_text().startswith(TIMED_OUT)
+        own.ended.append(f"{f'it takes longer than {budget:g} s' if own.hangs else why}, {own.doing()}")
         own.refusal = "" if own.drafts else own.ended[-1]
         return own
 

@@ -125,7 +125,9 @@ class Draft:
 
 def what_happened(reason: str) -> str:
     """Return what happened: the reason of a record without the name of its check, and what the check says itself."""
+    if " raised " in reason:
+        return reason.partition(" raised ")[2]
     rest = reason.partition(": ")[2] or reason
-    for start in (" raised ", "but the operator refuses the sample: ", "but is refused: ", UNMADE):
+    for start in ("but the operator refuses the sample: ", "but is refused: ", UNMADE):
         rest = rest.partition(start)[2] or rest
     return rest

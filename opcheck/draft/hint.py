@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any
+
+from opcheck.draft.parameter import Parameter
 
 Shape = tuple[int, ...]
 SampleData = dict[str, Any]
@@ -77,11 +79,13 @@ def documented(doc: str, name: str) -> list[Shape]:
     return shapes_in(match[2]) if match else []
 
 
-def repairs(sample: SampleData, said: str, source: str, names: dict[Place, str]) -> Iterator[SampleData]:
+def lessons_of(sample: SampleData, said: str, source: str, parameters: Sequence[Parameter]) -> Iterator[SampleData]:
     """Yield samples like one that was refused, each with one thing as the error, or the line that raised it, wants it.
 
-    names: what the arguments are called. Those that the error names come first.
+    The arguments that the error names come first.
     """
+    required = [one.name for one in parameters if one.required]
+    names: dict[Place, str] = {("args", index): name for index, name in enumerate(required)}
     text, both = ACTUAL.sub("", said), f"{said} {source}"
     wanted, everywhere = shapes_in(text) or shapes_in(source), shapes_in(said)
     ranks = [int(number) for match in RANKS.findall(f"{text} {source}") for number in match if number]
@@ -93,12 +97,12 @@ def repairs(sample: SampleData, said: str, source: str, names: dict[Place, str])
     for place, value in every:
         if isinstance(value, dict) and "shape" in value:
             own = tuple(value["shape"])
-            shapes: Iterable[Shape] = [
+            better: Iterable[Shape] = [
                 *wanted, *_of_ranks(own, ranks), *everywhere, *_with_sizes(own, numbers), *_longer(own, said),
             ]  # fmt: skip
             yield from (
                 replaced(sample, place, {**value, "shape": list(shape)})
-                for shape in dict.fromkeys(shapes) if shape != own
+                for shape in dict.fromkeys(better) if shape != own
             )  # fmt: skip
             yield from (
                 replaced(sample, place, {"shape": list(own), **kind})
@@ -113,7 +117,11 @@ def repairs(sample: SampleData, said: str, source: str, names: dict[Place, str])
         elif WANTS_TENSOR.search(said) and isinstance(value, (int, float)):
             yield from (replaced(sample, place, {"shape": list(shape)}) for shape in ((2, 3), (3,)))
         elif WANTS_LIST.search(said) and isinstance(value, int):
-            yield from (replaced(sample, place, numbers) for numbers in ([3], [2, 3]))
+            yield from (replaced(sample, place, sizes) for sizes in ([3], [2, 3]))
+    shapes = [value["shape"] for _, value in every if isinstance(value, dict) and "shape" in value]
+    for one in parameters if shapes and "NoneType" in said else ():
+        if not one.required:
+            yield {**sample, "kwargs": {**sample.get("kwargs", {}), one.name: {"shape": shapes[0]}}}
 
 
 def _of_ranks(own: Shape, ranks: Iterable[int]) -> Iterator[Shape]:
@@ -159,11 +167,3 @@ def replaced(container: Any, place: Place, value: Any) -> Any:
     copy = list(container) if isinstance(container, list) else dict(container)
     copy[key] = replaced(container[key], place[1:], value)
     return copy
-
-
-def completed(sample: SampleData, said: str, optional: Iterable[str]) -> Iterator[SampleData]:
-    """Yield samples with a tensor for an optional parameter, where an error says that there is none."""
-    shapes = [value for _, value in places(sample) if isinstance(value, dict) and "shape" in value]
-    if "NoneType" in said and shapes:
-        for name in optional:
-            yield {**sample, "kwargs": {**sample.get("kwargs", {}), name: {"shape": shapes[0]["shape"]}}}

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
-from itertools import chain, count, islice
+from itertools import count, islice
 from types import MethodType
 from typing import Any, TypeVar
 
@@ -15,7 +15,7 @@ import torch
 from opcheck.checks.arguments import takes_out
 from opcheck.draft.constructions import constructions, parameters_of_constructor
 from opcheck.draft.guess import SampleData, first_samples, further_samples
-from opcheck.draft.hint import Place, completed, repairs
+from opcheck.draft.hint import lessons_of
 from opcheck.draft.parameter import INDEX, TENSOR, Parameter
 from opcheck.draft.signature import parameters_of
 from opcheck.draft.target import resolve_either
@@ -40,6 +40,19 @@ GIVE_ARGUMENTS = "give arguments by --args"
 CONSTRUCT = "say how to construct it by --module, and give arguments of forward by --args"
 
 
+class Deadline:
+    """When to stop: after some seconds of computing, or three times as many by the clock, on a machine that is busy."""
+
+    def __init__(self, seconds: float, until: float = float("inf")) -> None:
+        self.computing = time.process_time() + seconds
+        self.clock = min(time.monotonic() + 3 * seconds, until)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether to stop."""
+        return time.process_time() > self.computing or time.monotonic() > self.clock
+
+
 @dataclass(frozen=True)
 class Wanted:
     """An operator to look for samples of."""
@@ -61,8 +74,7 @@ class Search:
 
     wanted: Wanted
     modules: Sequence[str]
-    until: float
-    """When to stop, by `time.monotonic()`."""
+    deadline: Deadline
     say: Callable[[SampleData], None] = lambda call: None
     """What is called with each call that is about to be made."""
     count: int = 0
@@ -102,22 +114,15 @@ class Search:
         """Yield ways to construct a class of modules, as it is given or guesses; for a function, None."""
         if self.make is None or self.module is not None:
             yield self.module
-            return
-        make = self.make
+        else:
+            guesses, parameters = constructions(self.make), parameters_of_constructor(self.make)
+            yield from self.tries(guesses, self.constructed, parameters)
 
-        def call(construction: SampleData) -> SampleData:
-            return {"module": construction}
-
-        def construct(construction: SampleData) -> SampleData | Refused:
-            refused = constructed(ModuleRecipe(make, Construction.model_validate(construction)), self.modules)
-            return construction if refused is None else refused
-
-        yield from self.taught(
-            constructions(make),
-            construct,
-            parameters_of_constructor(make),
-            call,
-        )
+    def constructed(self, construction: SampleData) -> SampleData | Refused:
+        """Return a way to construct a class of modules, if it is one."""
+        assert self.make is not None
+        refused = constructed(ModuleRecipe(self.make, Construction.model_validate(construction)), self.modules)
+        return construction if refused is None else refused
 
     def ways(self, samples: Sequence[Tried]) -> dict[str, Any]:
         """Return the ways to call the operator: for a function `out` and variants, for a module both modes."""
@@ -127,7 +132,7 @@ class Search:
         if self.operator.spec.train and differs_in_evaluation(self.operator, samples[0].sample, self.modules):
             spec = self.operator.spec.model_copy(update={"train": False})
             self.operator = ModuleRecipe(self.operator.make, spec)
-            evaluated = list(self.attempts(one.sample for one in samples))
+            evaluated = list(self.tries((one.sample for one in samples), self.called))
             if evaluated:
                 ways["evaluation"] = {**shown(evaluated), **ways, "module": {**(self.module or {}), "train": False}}
         return ways
@@ -144,7 +149,7 @@ class Search:
     def recorded(self) -> Iterator[Tried]:
         """Yield one sample of each group that was given."""
         for group in self.wanted.groups:
-            yield from islice(self.attempts(group), 1)
+            yield from islice(self.tries(group, self.called), 1)
 
     def guessed(self) -> Iterator[Tried]:
         """Yield a sample, and others that differ from it in one respect."""
@@ -155,7 +160,7 @@ class Search:
             yield main
             seen = [main.sample]
             for group in further_samples(main.sample, parameters):
-                attempt = next(self.attempts(group), None)
+                attempt = next(self.tries(group, self.called), None)
                 if attempt is not None and attempt.sample not in seen:
                     seen.append(attempt.sample)
                     yield attempt
@@ -164,7 +169,7 @@ class Search:
     def likeliest(self, parameters: Sequence[Parameter]) -> Tried | None:
         """Return the first sample whose derivatives are neither zero nor infinite; else the first that works at all."""
         fallback: Tried | None = None
-        for number, attempt in enumerate(self.taught(first_samples(parameters), self.called, parameters, self.call_of)):
+        for number, attempt in enumerate(self.tries(first_samples(parameters), self.called, parameters)):
             if attempt.requires_grad and attempt.is_telling:
                 return attempt
             fallback = fallback or attempt
@@ -172,69 +177,51 @@ class Search:
                 break
         return fallback
 
-    def taught(
+    def tries(
         self,
-        guesses: Iterator[SampleData],
+        guesses: Iterable[SampleData],
         attempt: Callable[[SampleData], T | Refused],
-        parameters: Sequence[Parameter],
-        call_of: Callable[[SampleData], SampleData],
+        parameters: Sequence[Parameter] = (),
     ) -> Iterator[T]:
-        """Yield what the guesses give that are not refused. A guess that is refused teaches what to try next.
+        """Yield what the guesses give that are not refused, until the time is over.
 
-        What gets further in the source of the operator than others is repaired first.
+        One that is refused teaches what to try next. What gets further in the source of the operator is repaired first.
+
+        parameters: what the guesses are arguments for. None: nothing is learned.
         """
-        required = [one.name for one in parameters if one.required]
-        names: dict[Place, str] = {("args", index): name for index, name in enumerate(required)}
-        optional = [one.name for one in parameters if not one.required]
-        lessons: list[tuple[int, int, SampleData]] = []
-        seen, vain, best, order = set[str](), 0, -1, count()
-        while vain < MOST_IN_VAIN and time.monotonic() < self.until:
-            guess = heappop(lessons)[2] if lessons and self.count % 4 else next(guesses, None)
+        left, lessons, order = iter(guesses), list[tuple[int, int, SampleData]](), count()
+        seen, vain, best = set[str](), 0, -1
+        while vain < MOST_IN_VAIN and not self.deadline.is_over:
+            guess = heappop(lessons)[2] if lessons and self.count % 4 else next(left, None)
             if guess is None and not lessons:
                 return
             guess = heappop(lessons)[2] if guess is None else guess
-            text = render(guess)
-            call = call_of(guess)
-            if text in seen or call in self.wanted.skip:
+            call = self.call_of(guess, attempt)
+            if render(guess) in seen or call in self.wanted.skip:
                 continue
-            seen.add(text)
+            seen.add(render(guess))
             self.say(call)
             self.count += 1
-            got = attempt(guess)
-            if not isinstance(got, Refused):
-                yield got
+            result = attempt(guess)
+            if not isinstance(result, Refused):
+                yield result
                 continue
-            self.note(call, got)
-            vain = 0 if got.depth > best else vain + 1
-            if got.depth >= best and got.depth > 0:
-                best = got.depth
-                lesson = chain(repairs(guess, got.why, got.source, names), completed(guess, got.why, optional))
-                for repaired in islice(lesson, MOST_REPAIRS):
-                    heappush(lessons, (-got.depth, next(order), repaired))
+            self.note(call, result)
+            vain = 0 if result.depth > best else vain + 1
+            if parameters and result.depth >= best and result.depth > 0:
+                best = result.depth
+                for repaired in islice(lessons_of(guess, result.why, result.source, parameters), MOST_REPAIRS):
+                    heappush(lessons, (-best, next(order), repaired))
 
-    def call_of(self, sample: SampleData) -> SampleData:
-        """Return a sample with how its module is constructed, as messages show it."""
-        return {**({} if self.module is None else {"module": self.module}), **sample}
+    def call_of(self, guess: SampleData, attempt: object) -> SampleData:
+        """Return a guess with how its module is constructed, as messages show it."""
+        if attempt == self.constructed:
+            return {"module": guess}
+        return {**({} if self.module is None else {"module": self.module}), **guess}
 
     def called(self, sample: SampleData) -> Tried | Refused:
         """Return what a call with a sample shows."""
         return tried(self.operator, sample, self.modules)
-
-    def attempts(self, samples: Iterable[SampleData]) -> Iterator[Tried]:
-        """Yield what the samples show that the operator takes, until the time is over."""
-        for sample in samples:
-            call = self.call_of(sample)
-            if time.monotonic() > self.until:
-                return
-            if call in self.wanted.skip:
-                continue
-            self.say(call)
-            self.count += 1
-            attempt = self.called(sample)
-            if isinstance(attempt, Refused):
-                self.note(call, attempt)
-            else:
-                yield attempt
 
     def note(self, call: SampleData, refused: Refused) -> None:
         """Remember a call that was refused, if it is the one that got furthest, or if it would end the process."""

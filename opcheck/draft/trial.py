@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import pickle
 import sys
@@ -19,7 +20,7 @@ import psutil
 from opcheck.checks.verdict import one_line
 from opcheck.draft.draft import Draft
 from opcheck.draft.guess import SampleData
-from opcheck.draft.search import Search, Wanted
+from opcheck.draft.search import Deadline, Search, Wanted
 from opcheck.draft.writing import written
 from opcheck.planning.case import Case
 from opcheck.planning.loading import load
@@ -79,6 +80,8 @@ class Trial:
     wanted: Wanted
     since: float = 0.0
     """When it began, by `time.monotonic()`. 0: there was no time for it."""
+    hangs: bool = False
+    """Whether its process has been ended since then, for taking too long."""
     call: SampleData | None = None
     """The call that was about to be made; None: all samples have been looked for."""
     case: str = ""
@@ -106,11 +109,16 @@ def journal_of(name: str, shop: Workplace) -> Path:
     return shop.journals / f"{name.replace(':', '.')}.pickle"
 
 
+def trace_of(name: str, shop: Workplace) -> Path:
+    """Return the file in which Python writes where a process was when it took too long."""
+    return journal_of(name, shop).with_suffix(".trace")
+
+
 def looked_at(wanted: Wanted, shop: Workplace) -> dict[str, Any]:
     """Return samples that an operator takes and what they show, or why there is none."""
     shop.enter()
     shop.alone()
-    return samples(Search(wanted, shop.settings.modules, time.monotonic() + shop.budget))
+    return samples(Search(wanted, shop.settings.modules, Deadline(shop.budget)))
 
 
 def samples(search: Search) -> dict[str, Any]:
@@ -133,33 +141,37 @@ def trial(wanted: Wanted, shop: Workplace) -> Trial:
 def drafted(wanted: Wanted, shop: Workplace) -> Trial:
     """Return what is known of an operator after a draft of it has been tried."""
     own = Trial(wanted, time.monotonic())
-    _Trying(own, shop, min(own.since + shop.budget, shop.until)).all()
+    _Trying(own, shop).all()
     return own
 
 
 class _Trying:
-    def __init__(self, trial: Trial, shop: Workplace, until: float) -> None:
-        self.trial, self.shop, self.until = trial, shop, until
+    def __init__(self, trial: Trial, shop: Workplace) -> None:
+        self.trial, self.shop = trial, shop
+        if shop.journals is not None:
+            self.trace = trace_of(trial.wanted.name, shop).open("w")
 
     def note(self) -> None:
-        """Write what is known so far, for whoever finds this process gone."""
+        """Write what is known so far, for whoever finds this process gone. What takes too long now ends it."""
         if self.shop.journals is not None:
             journal = journal_of(self.trial.wanted.name, self.shop)
             part = journal.with_suffix(".part")
             part.write_bytes(pickle.dumps(self.trial))
             part.replace(journal)
+            faulthandler.dump_traceback_later(self.shop.budget, exit=True, file=self.trace)
 
     def all(self) -> None:
         """Look for samples, then run the cases of each draft."""
         own = self.trial
-        half = time.monotonic() + GUESSING * (self.until - time.monotonic())
-        search = Search(own.wanted, self.shop.settings.modules, half, self.calling)
+        deadline = Deadline(self.shop.budget, self.shop.until)
+        guessing = Deadline(GUESSING * self.shop.budget, self.shop.until)
+        search = Search(own.wanted, self.shop.settings.modules, guessing, self.calling)
         answer = samples(search)
         own.call, own.ended, own.refusal = None, search.ended, answer.get("refusal", "")
         own.drafts = [] if own.refusal else Draft.all_of(own.wanted.name, answer)
         try:
             for draft in own.drafts:
-                self.claims(draft)
+                self.claims(draft, deadline)
         except Exception as error:  # those of operators are outcomes
             own.drafts = []
             own.refusal = f"opcheck itself failed, at {place_of(error)}: {one_line(error)}"
@@ -169,14 +181,14 @@ class _Trying:
         self.trial.call = call
         self.note()
 
-    def claims(self, draft: Draft) -> None:
+    def claims(self, draft: Draft, deadline: Deadline) -> None:
         """Run the cases of a draft, and take back what the operator refuses. Then the cases are others."""
         own, session = self.trial, RunSession.start(self.shop.settings, own_process=True)
         if self.shop.changes:
             session.imports[draft.id] = list(self.shop.changes)
         cases, records = planned(draft, session), dict[str, Record]()
         while left := [case for case in cases if case.id not in records]:
-            if time.monotonic() > self.until:
+            if deadline.is_over:
                 own.left += len(left)
                 break
             own.case = left[0].id

@@ -103,6 +103,7 @@ class TestFound:
     [
         ("forward_ad: no jvp", "no jvp"),
         ("vmap: vmap raised RuntimeError: no rule", "RuntimeError: no rule"),
+        ("backward raised IndexError: not supported", "IndexError: not supported"),
         ("dtypes: forward is claimed for int8, but the operator refuses the sample: E: x", "E: x"),
         ("dtypes: backward is claimed for int8, but is refused: E: x", "E: x"),
     ],

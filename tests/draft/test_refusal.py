@@ -37,7 +37,7 @@ SAMPLES = {
     "transposed": [(2, 3), (3, 4)],
     "too_few": [(3,), (3,)],
     "igamma": [(3,), (3,)],
-    "distances": [(2, 3)],
+    "bags": [(2, 3)],
     "factors": [(3, 3)],
 }
 
