@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import pickle
 import shlex
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -16,15 +14,14 @@ import torch
 
 from opcheck.draft.draft import Draft
 from opcheck.draft.project import allow
-from opcheck.draft.recording import recorded
+from opcheck.draft.recorder import recorded
 from opcheck.draft.search import Wanted
 from opcheck.draft.target import names, package_of
-from opcheck.draft.trial import Record, Trial, Workplace, journal_of, trace_of, trial
+from opcheck.draft.trial import Journal, Record, Trial, Workplace, trial
 from opcheck.draft.writing import comment, written
 from opcheck.planning.loading import load
 from opcheck.running import process_state
 from opcheck.running.apart import Ended, apart
-from opcheck.running.watchdog import TIMED_OUT
 from opcheck.samples.resolve import Unresolved
 from opcheck.settings import Settings
 from opcheck.spec.document import shown
@@ -120,10 +117,7 @@ class Author:
 
     def _ended(self, wanted: Wanted, why: str) -> Trial:
         """Return what a process that has ended has written about an operator."""
-        journal, budget = journal_of(wanted.name, self.shop), self.shop.budget
-        own: Trial = pickle.loads(journal.read_bytes()) if journal.exists() else Trial(wanted, time.monotonic())
-        trace = trace_of(wanted.name, self.shop)
-        own.hangs = trace.exists() and trace.read_text().startswith(TIMED_OUT)
+        own, budget = Journal(self.shop, wanted.name).read(wanted), self.shop.budget
         own.ended.append(f"{f'it takes longer than {budget:g} s' if own.hangs else why}, {own.doing()}")
         own.refusal = "" if own.drafts else own.ended[-1]
         return own
@@ -160,7 +154,10 @@ class Author:
         samples = sum(len(draft.samples) for draft in drafts)
         self.say([f"wrote {_count(len(drafts), 'operator')} with {_count(samples, 'sample')} to {shown(self.file)}"])
         for draft in drafts:
-            lacking = [f"{key} ({comment(why)})" for key, (_, why) in draft.supports.items() if key != "out"]
+            lacking = [
+                f"{key} ({comment(why)})" if key == "backward" else key
+                for key, (_, why) in draft.supports.items() if key != "out"
+            ]  # fmt: skip
             self.say([f"  {draft.id} does not support {', '.join(lacking)}"] if lacking else [])
         if self.added:
             self.say([f"added to [tool.opcheck] in pyproject.toml: {'; '.join(self.added)}"])

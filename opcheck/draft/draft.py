@@ -112,7 +112,7 @@ class Draft:
             self.supports.pop(key, None)
             self.settled.add(key)
         elif key not in self.settled and is_refusal(reason, parameter=key == "out"):
-            self.supports.setdefault(key, (False, reason))
+            self.supports.setdefault(key, (False, reason.removeprefix("RuntimeError: ")))
 
     def _dtype(self, key: str, entry: str, reason: str) -> None:
         name = entry.removeprefix("-")

@@ -9,11 +9,12 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import psutil
 
@@ -28,6 +29,7 @@ from opcheck.planning.planner import plan
 from opcheck.planning.selection import Selection
 from opcheck.running.runner import run
 from opcheck.running.session import RunSession
+from opcheck.running.watchdog import TIMED_OUT
 from opcheck.settings import Settings
 from opcheck.spec.render import render
 
@@ -51,7 +53,7 @@ class Workplace:
     """The seconds that an operator may take."""
     until: float = float("inf")
     """When the whole draft is to end, by `time.monotonic()`."""
-    journals: Path | None = None
+    journals: Path = Path()
     """The folder in which processes write what they do."""
     changes: tuple[str, ...] = ()
     """What importing the target has changed in the process."""
@@ -103,15 +105,30 @@ class Trial:
         return f"in the call {render(self.call)}" if self.call is not None else "before it was called"
 
 
-def journal_of(name: str, shop: Workplace) -> Path:
-    """Return the file in which a process writes what is known of an operator."""
-    assert shop.journals is not None
-    return shop.journals / f"{name.replace(':', '.')}.pickle"
+class Journal:
+    """What a process writes about an operator, for whoever finds it gone."""
 
+    def __init__(self, shop: Workplace, name: str) -> None:
+        self.shop, self.file = shop, shop.journals / f"{name.replace(':', '.')}.pickle"
+        self.trace = self.file.with_suffix(".trace")
 
-def trace_of(name: str, shop: Workplace) -> Path:
-    """Return the file in which Python writes where a process was when it took too long."""
-    return journal_of(name, shop).with_suffix(".trace")
+    @cached_property
+    def stream(self) -> IO[str]:
+        """The file, open as long as this process, in which Python writes where it was."""
+        return self.trace.open("w")
+
+    def write(self, trial: Trial) -> None:
+        """Write what is known. What takes too long from now on ends this process."""
+        part = self.file.with_suffix(".part")
+        part.write_bytes(pickle.dumps(trial))
+        part.replace(self.file)
+        faulthandler.dump_traceback_later(self.shop.budget, exit=True, file=self.stream)
+
+    def read(self, wanted: Wanted) -> Trial:
+        """Return what was known last."""
+        own: Trial = pickle.loads(self.file.read_bytes()) if self.file.exists() else Trial(wanted, time.monotonic())
+        own.hangs = self.trace.exists() and self.trace.read_text().startswith(TIMED_OUT)
+        return own
 
 
 def looked_at(wanted: Wanted, shop: Workplace) -> dict[str, Any]:
@@ -135,72 +152,53 @@ def trial(wanted: Wanted, shop: Workplace) -> Trial:
         return Trial(wanted)
     shop.enter()
     shop.alone()
-    return drafted(wanted, shop)
+    return drafted(wanted, shop, Journal(shop, wanted.name).write)
 
 
-def drafted(wanted: Wanted, shop: Workplace) -> Trial:
-    """Return what is known of an operator after a draft of it has been tried."""
+def drafted(wanted: Wanted, shop: Workplace, note: Callable[[Trial], None] = lambda trial: None) -> Trial:
+    """Return what is known of an operator after samples have been looked for, and the cases of its drafts have run.
+
+    note: is called before each step with what is known.
+    """
     own = Trial(wanted, time.monotonic())
-    _Trying(own, shop).all()
+
+    def calling(call: SampleData) -> None:
+        own.call = call
+        note(own)
+
+    deadline, guessing = (Deadline(part * shop.budget, shop.until) for part in (1.0, GUESSING))
+    search = Search(wanted, shop.settings.modules, guessing, calling)
+    answer = samples(search)
+    own.call, own.ended, own.refusal = None, search.ended, answer.get("refusal", "")
+    own.drafts = [] if own.refusal else Draft.all_of(wanted.name, answer)
+    try:
+        for draft in own.drafts:
+            _take_back(own, draft, shop, deadline, note)
+    except Exception as error:  # those of operators are outcomes
+        own.drafts, own.refusal = [], f"opcheck itself failed, at {place_of(error)}: {one_line(error)}"
     return own
 
 
-class _Trying:
-    def __init__(self, trial: Trial, shop: Workplace) -> None:
-        self.trial, self.shop = trial, shop
-        if shop.journals is not None:
-            self.trace = trace_of(trial.wanted.name, shop).open("w")
-
-    def note(self) -> None:
-        """Write what is known so far, for whoever finds this process gone. What takes too long now ends it."""
-        if self.shop.journals is not None:
-            journal = journal_of(self.trial.wanted.name, self.shop)
-            part = journal.with_suffix(".part")
-            part.write_bytes(pickle.dumps(self.trial))
-            part.replace(journal)
-            faulthandler.dump_traceback_later(self.shop.budget, exit=True, file=self.trace)
-
-    def all(self) -> None:
-        """Look for samples, then run the cases of each draft."""
-        own = self.trial
-        deadline = Deadline(self.shop.budget, self.shop.until)
-        guessing = Deadline(GUESSING * self.shop.budget, self.shop.until)
-        search = Search(own.wanted, self.shop.settings.modules, guessing, self.calling)
-        answer = samples(search)
-        own.call, own.ended, own.refusal = None, search.ended, answer.get("refusal", "")
-        own.drafts = [] if own.refusal else Draft.all_of(own.wanted.name, answer)
-        try:
-            for draft in own.drafts:
-                self.claims(draft, deadline)
-        except Exception as error:  # those of operators are outcomes
-            own.drafts = []
-            own.refusal = f"opcheck itself failed, at {place_of(error)}: {one_line(error)}"
-
-    def calling(self, call: SampleData) -> None:
-        """Note the call that is about to be made."""
-        self.trial.call = call
-        self.note()
-
-    def claims(self, draft: Draft, deadline: Deadline) -> None:
-        """Run the cases of a draft, and take back what the operator refuses. Then the cases are others."""
-        own, session = self.trial, RunSession.start(self.shop.settings, own_process=True)
-        if self.shop.changes:
-            session.imports[draft.id] = list(self.shop.changes)
-        cases, records = planned(draft, session), dict[str, Record]()
-        while left := [case for case in cases if case.id not in records]:
-            if deadline.is_over:
-                own.left += len(left)
-                break
-            own.case = left[0].id
-            self.note()
-            record = run(left[0], session).record()
-            if draft.revise([record]):
-                records = {name: one for name, one in records.items() if holds_on(one)}
-                cases = planned(draft, session)
-            else:
-                records[own.case] = record
-        own.records |= {case.id: records[case.id] for case in cases if case.id in records}
-        own.case = ""
+def _take_back(own: Trial, draft: Draft, shop: Workplace, deadline: Deadline, note: Callable[[Trial], None]) -> None:
+    """Run the cases of a draft, and take back what the operator refuses. Then the cases are others."""
+    session = RunSession.start(shop.settings, own_process=True)
+    if shop.changes:
+        session.imports[draft.id] = list(shop.changes)
+    cases, records = planned(draft, session), dict[str, Record]()
+    while left := [case for case in cases if case.id not in records]:
+        if deadline.is_over:
+            own.left += len(left)
+            break
+        own.case = left[0].id
+        note(own)
+        record = run(left[0], session).record()
+        if draft.revise([record]):
+            records = {name: one for name, one in records.items() if holds_on(one)}
+            cases = planned(draft, session)
+        else:
+            records[own.case] = record
+    own.records |= {case.id: records[case.id] for case in cases if case.id in records}
+    own.case = ""
 
 
 def holds_on(record: Record) -> bool:

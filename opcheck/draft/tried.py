@@ -45,7 +45,7 @@ class Tried:
     random: bool
     requires_grad: bool
     is_telling: bool
-    """Whether a gradient is more than zeros, or backward raises; and no tangent is infinite or NaN, as outside of the
+    """Whether a gradient is more than zeros, or backward raises; and no derivative is infinite or NaN, as outside the
     domain of a function that is clamped."""
     has_tangent: bool
     """Whether an output has a tangent, or forward mode raises: then it is not silent."""
@@ -152,11 +152,8 @@ def _tried(operator: Callable[..., Any], inputs: Inputs, sample: dict[str, Any])
     if not all(bool(torch.isfinite(one).all()) for one in outputs):
         return "the result is not finite"
     random = not all(equal(one, other) for one, other in zip(outputs, again, strict=True))
-    gradients = _gradients(outputs, inputs)
-    if not all(bool(torch.isfinite(one).all()) for one in gradients):
-        return "the gradient is not finite"
-    tangents = _tangents(operator, inputs)
-    finite = all(bool(torch.isfinite(one).all()) for one in tangents or ())
+    gradients, tangents = _gradients(outputs, inputs), _tangents(operator, inputs)
+    finite = all(bool(torch.isfinite(one).all()) for one in (*gradients, *(tangents or ())))
     is_telling = finite and (not gradients or any(bool(one.any()) for one in gradients))
     requires_grad = any(output.requires_grad for output in outputs)
     places = tuple(dict.fromkeys(slot.path[1] for slot in inputs.slots))
