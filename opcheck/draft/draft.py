@@ -34,6 +34,8 @@ class Draft:
     """The name of a second entry of the same operator."""
     variants: list[Any] = field(default_factory=list)
     reseed: bool = False
+    inplace: bool = False
+    """Whether it changes its first argument."""
     supports: dict[str, tuple[Any, str]] = field(default_factory=dict)
     """The disclaimers: a value and what happened, by key."""
     refused: dict[str, dict[str, str]] = field(default_factory=lambda: {"forward": {}, "backward": {}})
@@ -57,7 +59,8 @@ class Draft:
     @classmethod
     def of(cls, name: str, answer: Mapping[str, Any], variant: str = "") -> Draft:
         """Return the draft for what calls of an operator have shown."""
-        draft = cls(name, answer["samples"], answer.get("module"), variant, answer["variants"], answer["random"])
+        module, inplace = answer.get("module"), answer["inplace"]
+        draft = cls(name, answer["samples"], module, variant, answer["variants"], answer["random"], inplace)
         if not answer["out"]:
             draft.supports["out"] = (False, "no such parameter")
         if not answer["backward"]:

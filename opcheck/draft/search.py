@@ -247,6 +247,7 @@ def shown(samples: Sequence[Tried]) -> dict[str, Any]:
     return {
         "samples": [one.sample for one in samples],
         "random": any(one.random for one in samples),
+        "inplace": any(one.inplace for one in samples),
         "backward": any(one.requires_grad for one in samples),
         "forward_ad": any(one.has_tangent for one in samples),
         "arguments": differentiable(samples),

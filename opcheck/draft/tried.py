@@ -53,6 +53,8 @@ class Tried:
     """The arguments that are differentiated: positions and names, those of parameters too."""
     refusals: dict[int | str, str]
     """Those of them that alone have no derivative, with what happens if one asks for it."""
+    inplace: bool = False
+    """Whether the operator changes its first argument, so that it gets a clone."""
 
 
 NO_GUESS = -1
@@ -98,15 +100,34 @@ def tried(operator: Operator, sample: dict[str, Any], modules: Sequence[str]) ->
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            trials = []
-            for seed in SEEDS:
-                one = _tried(*_made(operator, sample, seed, modules), sample)
-                if isinstance(one, str):
-                    return Refused(one)
-                trials.append(one)
-            return replace(trials[0], is_telling=all(one.is_telling for one in trials))
+            return _three(operator, sample, modules)
     except BaseException as error:  # nobody interrupts this process but the operator
-        return Refused.by(error)
+        if IN_PLACE not in str(error) or isinstance(operator, ModuleRecipe | _OnClone):
+            return Refused.by(error)
+        other = tried(_OnClone(operator), sample, modules)
+        return replace(other, inplace=True) if isinstance(other, Tried) else other
+
+
+IN_PLACE = "is being used in an in-place operation"
+"""What torch says of an operator that changes a leaf."""
+
+
+@dataclass(frozen=True)
+class _OnClone:
+    operator: Callable[..., Any]
+
+    def __call__(self, first: Tensor, *args: Any, **kwargs: Any) -> Any:
+        return self.operator(first.clone(), *args, **kwargs)
+
+
+def _three(operator: Operator, sample: dict[str, Any], modules: Sequence[str]) -> Tried | Refused:
+    trials = []
+    for seed in SEEDS:
+        one = _tried(*_made(operator, sample, seed, modules), sample)
+        if isinstance(one, str):
+            return Refused(one)
+        trials.append(one)
+    return replace(trials[0], is_telling=all(one.is_telling for one in trials))
 
 
 def constructed(recipe: ModuleRecipe, modules: Sequence[str]) -> Refused | None:

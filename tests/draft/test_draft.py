@@ -10,7 +10,8 @@ from opcheck.draft.writing import comment, written
 from opcheck.spec.dtypes import grouped
 
 FOUND = {
-    "samples": [{"args": [{"shape": [3]}]}], "random": False, "backward": True, "forward_ad": True, "arguments": None,
+    "samples": [{"args": [{"shape": [3]}]}], "random": False, "inplace": False,
+    "backward": True, "forward_ad": True, "arguments": None,
     "out": True, "variants": [],
 }  # fmt: skip
 

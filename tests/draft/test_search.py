@@ -9,6 +9,7 @@ from operators import modules
 from opcheck.draft.constructions import MOST, constructions
 from opcheck.draft.draft import Draft
 from opcheck.draft.search import Deadline, Search, Wanted
+from opcheck.draft.writing import written
 from opcheck.spec.operator import Construction
 
 OURS = ("torch", "operators")
@@ -107,3 +108,15 @@ class TestAnswers:
         monkeypatch.setattr(Strange, "forward", lambda self, x: x)
         found = answer("operators.modules.Strange")
         assert found["refusal"].startswith("its constructor shows nothing to try; say how to construct it by --module")
+
+
+def test_what_changes_its_first_argument_is_tried_with_a_clone(monkeypatch):
+    def accumulate(x, y):
+        return x.add_(y.exp())
+
+    monkeypatch.setattr(modules, "accumulate", accumulate, raising=False)
+    monkeypatch.setattr(accumulate, "__module__", "operators.modules")
+    found = answer("operators.modules.accumulate")
+    assert found["inplace"]
+    assert "inplace = true" in written(Draft.all_of("operators.modules.accumulate", found))
+    assert not answer("torch.sin")["inplace"]
