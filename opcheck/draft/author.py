@@ -28,7 +28,7 @@ from opcheck.spec.document import shown
 
 Say = Callable[[Sequence[str]], None]
 
-MOST_BUDGETS = 5
+MOST_BUDGETS = 7
 """How many times its budget an operator may take by the clock, whatever it does."""
 
 MOST_RESTARTS = 5
@@ -117,8 +117,9 @@ class Author:
 
     def _ended(self, wanted: Wanted, why: str) -> Trial:
         """Return what a process that has ended has written about an operator."""
-        own, budget = Journal(self.shop, wanted.name).read(wanted), self.shop.budget
-        own.ended.append(f"{f'it takes longer than {budget:g} s' if own.hangs else why}, {own.doing()}")
+        journal = Journal(self.shop, wanted.name)
+        own = journal.read(wanted)
+        own.ended.append(f"{f'it takes longer than {journal.patience(own):g} s' if own.hangs else why}, {own.doing()}")
         own.refusal = "" if own.drafts else own.ended[-1]
         return own
 
@@ -165,6 +166,8 @@ class Author:
         unreached = [name for name in self.wanted if name not in reached]
         if unreached:
             self.say([f"not reached: {_count(len(unreached), 'operator')}; the same command goes on with them"])
+        if not drafts:
+            return 1
         file = shlex.quote(shown(self.file))
         self.say([
             "review the claims; then:",
@@ -179,14 +182,14 @@ class Author:
         records = [record for own in self.trials for record in own.records.values()]
         failed = [record for record in records if record["outcome"] == "failed"]
         untested = [record for record in records if record["outcome"] in ("error", "inconclusive")]
-        ended = [f"{own.wanted.name}: {why}" for own in self.trials for why in own.ended if own.drafts]
+        ended = [f"{own.wanted.name}: {why}" for own in self.trials if not own.is_slow for why in own.ended[:1]]
         lines = [f"failed: {line}" for line in [*lines_of(failed), *ended]]
         lines += [f"not tested: {line}" for line in lines_of(untested)]
         lines += [
             f"not tested: {own.wanted.name}: {_count(own.left, 'case')}, in {self.shop.budget:g} s (--budget)"
-            for own in self.trials
-            if own.left
-        ]
+            + (f": {own.ended[-1]}" if own.is_slow else "")
+            for own in self.trials if own.left
+        ]  # fmt: skip
         return lines + [COMPLEX.format(name) for name in wrong_for_complex_only(failed)]
 
     def _left_out(self) -> list[str]:

@@ -114,7 +114,7 @@ class Draft:
         if works:
             self.supports.pop(key, None)
             self.settled.add(key)
-        elif key not in self.settled and is_refusal(reason, parameter=key == "out"):
+        elif key not in self.settled and is_refusal(reason, key):
             self.supports.setdefault(key, (False, reason.removeprefix("RuntimeError: ")))
 
     def _dtype(self, key: str, entry: str, reason: str) -> None:

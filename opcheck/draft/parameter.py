@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from dataclasses import dataclass
 from typing import Any
 
@@ -115,6 +116,8 @@ def _tensors(name: str) -> list[Data]:
 def _required(name: str, annotation: str) -> list[Data]:
     kind = annotation.lower()
     named = _named(name)
+    if "literal[" in kind:
+        return list(ast.literal_eval(annotation[annotation.index("[") :]))
     if "tensor" in kind:
         listed = any(word in kind for word in ("list[", "sequence[", "tuple[", "iterable["))
         return [TENSORS] if listed else _tensors(name)

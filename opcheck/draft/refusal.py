@@ -30,15 +30,19 @@ UNKNOWN = re.compile(r"unexpected keyword argument|got some positional-only|inva
 """What says that there is no such parameter."""
 
 
-def is_refusal(what: str, *, parameter: bool = False) -> bool:
+BATCHED = re.compile(r"doesn't match the broadcast shape")
+"""What says, under vmap, that something unbatched is written to in place."""
+
+
+def is_refusal(what: str, key: str = "") -> bool:
     """Tell whether an exception, as `Class: message`, says that something is not implemented.
 
-    parameter: whether the question was if there is a parameter.
+    key: the key of `supports` that is in question.
     """
     what = " ".join(what.split())
-    if parameter and UNKNOWN.search(what):
+    own = {"out": UNKNOWN, "vmap": BATCHED}.get(key)
+    if own is not None and own.search(what):
         return True
-    kind = what.partition(":")[0]
-    if MISTAKES.search(what) and "NotImplemented" not in kind:
+    if MISTAKES.search(what) and "NotImplemented" not in what.partition(":")[0]:
         return False
     return REFUSALS.search(what) is not None

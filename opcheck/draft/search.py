@@ -40,12 +40,16 @@ GIVE_ARGUMENTS = "give arguments by --args"
 CONSTRUCT = "say how to construct it by --module, and give arguments of forward by --args"
 
 
+BUSY = 3
+"""How many times longer something may take by the clock than it may compute."""
+
+
 class Deadline:
-    """When to stop: after some seconds of computing, or three times as many by the clock, on a machine that is busy."""
+    """When to stop: after some seconds of computing, or a few times as many by the clock, on a machine that is busy."""
 
     def __init__(self, seconds: float, until: float = float("inf")) -> None:
         self.computing = time.process_time() + seconds
-        self.clock = min(time.monotonic() + 3 * seconds, until)
+        self.clock = min(time.monotonic() + BUSY * seconds, until)
 
     @property
     def is_over(self) -> bool:

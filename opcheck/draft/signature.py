@@ -49,7 +49,9 @@ def of_signature(one: inspect.Parameter, *, constructor: bool = False) -> Parame
 
 
 def _text(annotation: Any) -> str:
-    return annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "") or str(annotation)
+    """Return an annotation as it is written."""
+    text = str(annotation)
+    return text if isinstance(annotation, str) or "Literal[" in text else getattr(annotation, "__name__", "") or text
 
 
 def _of_schema(argument: Any) -> Parameter:

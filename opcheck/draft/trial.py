@@ -21,7 +21,7 @@ import psutil
 from opcheck.checks.verdict import one_line
 from opcheck.draft.draft import Draft
 from opcheck.draft.guess import SampleData
-from opcheck.draft.search import Deadline, Search, Wanted
+from opcheck.draft.search import BUSY, Deadline, Search, Wanted
 from opcheck.draft.writing import written
 from opcheck.planning.case import Case
 from opcheck.planning.loading import load
@@ -98,6 +98,11 @@ class Trial:
     ended: list[str] = field(default_factory=list)
     """What has ended its process, or would have."""
 
+    @property
+    def is_slow(self) -> bool:
+        """Whether its process has been ended for a case that took too long. It called the operator many times."""
+        return self.hangs and bool(self.case)
+
     def doing(self) -> str:
         """Return what was going on, in words."""
         if self.case:
@@ -122,7 +127,11 @@ class Journal:
         part = self.file.with_suffix(".part")
         part.write_bytes(pickle.dumps(trial))
         part.replace(self.file)
-        faulthandler.dump_traceback_later(self.shop.budget, exit=True, file=self.stream)
+        faulthandler.dump_traceback_later(self.patience(trial), exit=True, file=self.stream)
+
+    def patience(self, trial: Trial) -> float:
+        """Return the seconds that a step may take. Cases are opcheck's own, and the machine may be busy."""
+        return self.shop.budget * (BUSY if trial.case else 1)
 
     def read(self, wanted: Wanted) -> Trial:
         """Return what was known last."""
@@ -184,12 +193,12 @@ def _take_back(own: Trial, draft: Draft, shop: Workplace, deadline: Deadline, no
     session = RunSession.start(shop.settings, own_process=True)
     if shop.changes:
         session.imports[draft.id] = list(shop.changes)
+    earlier, untested = own.records, own.left
     cases, records = planned(draft, session), dict[str, Record]()
     while left := [case for case in cases if case.id not in records]:
+        own.case, own.left, own.records = left[0].id, untested + len(left), {**earlier, **records}
         if deadline.is_over:
-            own.left += len(left)
             break
-        own.case = left[0].id
         note(own)
         record = run(left[0], session).record()
         if draft.revise([record]):
@@ -197,7 +206,9 @@ def _take_back(own: Trial, draft: Draft, shop: Workplace, deadline: Deadline, no
             cases = planned(draft, session)
         else:
             records[own.case] = record
-    own.records |= {case.id: records[case.id] for case in cases if case.id in records}
+    else:
+        own.left = untested
+    own.records = earlier | {case.id: records[case.id] for case in cases if case.id in records}
     own.case = ""
 
 

@@ -75,7 +75,7 @@ def test_what_is_not_implemented_is_a_refusal(name):
 
 def test_a_parameter_may_be_unknown_where_it_is_the_question():
     what = "TypeError: f() got an unexpected keyword argument 'out'"
-    assert is_refusal(what, parameter=True)
+    assert is_refusal(what, "out")
     assert not is_refusal(what)
 
 
