@@ -6,6 +6,7 @@ import multiprocessing
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Any, Generic, TypeVar
@@ -91,7 +92,8 @@ class _Running(Generic[Result]):
         context: Any = multiprocessing.get_context(start)
         pipe, other = context.Pipe(duplex=False)
         process = context.Process(target=_call, args=(work, item, other), daemon=True)
-        process.start()
+        with _interrupts_held():
+            process.start()
         other.close()
         return cls(number, process, pipe, time.monotonic())
 
@@ -111,8 +113,22 @@ class _Running(Generic[Result]):
         self.pipe.close()
 
 
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Hold back an interrupt: Python drops what is raised in its hooks around a fork."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _call(work: Callable[[Any], Any], item: Any, pipe: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a handler of the process that waits is none of this one's
     pipe.send(_answer(work, item))
 
 
