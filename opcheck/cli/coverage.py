@@ -41,20 +41,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print what has a spec. Return 1 if the share is too low. Raises SpecError."""
-    from opcheck.draft.author import package_of
     from opcheck.draft.coverage import cover, modules_of, share
-    from opcheck.draft.probing import Surroundings, Unanswered
+    from opcheck.draft.target import package_of
+    from opcheck.draft.trial import Workplace
+    from opcheck.samples.resolve import Unresolved
 
     settings = Settings.find()
     package = package_of(options.module)
     paths = options.paths or (["builtin"] if package == "torch" else [])
-    modules = tuple(dict.fromkeys((*settings.modules, package)))
-    around = Surroundings(modules, (str(settings.root), os.getcwd()), options.timeout)
+    allowed = settings.model_copy(update={"modules": tuple(dict.fromkeys((*settings.modules, package)))})
     library = loaded(paths, settings)
+    shop = Workplace(allowed, (str(settings.root), os.getcwd()), options.timeout)
     try:
         with terminated_as_interrupt():
-            rows = [cover(module, library, around, options.n) for module in modules_of(options.module)]
-    except Unanswered as error:
+            rows = [cover(module, library, shop, options.n) for module in modules_of(options.module)]
+    except Unresolved as error:
         hint = f'; did you mean "{error.hint}"?' if error.hint else ""
         raise RequestError([f"{error}{hint}"]) from None
     reached = _formulas(library, options, settings) if options.formulas else None

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
+import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from opcheck.cli.output import terminated_as_interrupt
-from opcheck.cli.selecting import RequestError, add_processes
+from opcheck.cli.selecting import RequestError, add_count, duration
 from opcheck.settings import Settings
 from opcheck.text import printable
 
-TIMEOUT = 60.0
-"""The default time limit for a call and for a case, in seconds."""
+ALONE = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+"""What the environment must say before torch is imported, so that this process can be forked."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,31 +42,41 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="run these tests with pytest, and take samples from the calls that they make",
     )  # fmt: skip
     parser.add_argument("--output", metavar="FILE", help="default: <package>.toml in the folder of specs")
-    add_processes(parser, "a call or a case", TIMEOUT)
+    parser.add_argument(
+        "--budget", type=duration, default="20s", metavar="TIME", help="for each operator; default: 20s"
+    )
+    parser.add_argument("--within", type=duration, metavar="TIME", help="for all of them, as in 10m; default: no limit")
+    add_count(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Write a spec. Return 0 if all of its claims hold, 1 if something fails. Raises SpecError."""
-    from opcheck.draft.author import Author, package_of
-    from opcheck.draft.probing import Surroundings, Unanswered
-    from opcheck.draft.trial import Broken
+    if "torch" not in sys.modules:
+        os.environ |= ALONE
+    from opcheck.draft.author import Author
+    from opcheck.draft.target import package_of
+    from opcheck.draft.trial import Workplace
+    from opcheck.samples.resolve import Unresolved
 
     settings = Settings.find()
     package = package_of(options.target)
-    modules = tuple(dict.fromkeys((*settings.modules, package)))
-    around = Surroundings(modules, (str(settings.root), os.getcwd()), options.timeout)
-    author = Author(options.target, _file(options, settings, package), settings, around, options.n)
+    allowed = settings.model_copy(update={"modules": tuple(dict.fromkeys((*settings.modules, package)))})
+    until = time.monotonic() + (options.within or float("inf"))
     arguments = [[_table("--args", text)] for text in options.args]
     module = None if options.module is None else _table("--module", options.module)
-    try:
-        with terminated_as_interrupt():
-            author.draft(arguments, module, options.from_tests, _say)
-    except Unanswered as error:
-        hint = f'; did you mean "{error.hint}"?' if error.hint else ""
-        raise RequestError([f"{error}{hint}"]) from None
-    except Broken as error:
-        raise RequestError([f"the draft could not be tried: {error}"]) from None
-    return author.report(_say)
+    with tempfile.TemporaryDirectory(prefix="opcheck-") as journals, terminated_as_interrupt():
+        shop = Workplace(allowed, (str(settings.root), os.getcwd()), options.budget, until, Path(journals))
+        author = Author(options.target, _file(options, settings, package), settings, shop, options.n, _say)
+        try:
+            author.draft(arguments, module, options.from_tests)
+        except Unresolved as error:
+            hint = f'; did you mean "{error.hint}"?' if error.hint else ""
+            raise RequestError([f"{error}{hint}"]) from None
+        except KeyboardInterrupt:
+            _say(["interrupted: what is done is written"])
+            author.report()
+            raise
+    return author.report()
 
 
 def _file(options: argparse.Namespace, settings: Settings, package: str) -> Path:

@@ -70,15 +70,39 @@ def add_processes(parser: argparse.ArgumentParser, of: str, seconds: float) -> N
     parser.add_argument(
         "--timeout", type=float, default=seconds, metavar="SECONDS", help=f"for {of}; default: {seconds:g}"
     )
+    add_count(parser)
+
+
+def add_count(parser: argparse.ArgumentParser) -> None:
+    """Add the argument of a command that uses several processes."""
     parser.add_argument(
-        "-n", type=_count, default=os.cpu_count() or 1, metavar="PROCESSES", help="default: one for each core"
+        "-n", type=_count, default=_count("auto"), metavar="PROCESSES", help="default: auto, one for each core"
     )
 
 
 def _count(text: str) -> int:
+    if text == "auto":
+        return os.cpu_count() or 1
     if not text.isascii() or not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f'"{text}" is no number of processes; expected a whole number of at least 1')
+        raise argparse.ArgumentTypeError(
+            f'"{text}" is no number of processes; expected a whole number of at least 1, or auto'
+        )
     return int(text)
+
+
+def duration(text: str) -> float:
+    """Return the seconds that an option such as `20s`, `10m` or `1h` says."""
+    number, unit = (text[:-1], text[-1]) if text[-1:] in UNITS else (text, "s")
+    try:
+        seconds = float(number) * UNITS[unit]
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f'"{text}" is no time; expected one such as 20s, 10m or 1h')
+    return seconds
+
+
+UNITS = {"s": 1, "m": 60, "h": 3600}
 
 
 def settings_of(options: argparse.Namespace) -> Settings:

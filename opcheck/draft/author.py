@@ -1,27 +1,38 @@
-"""Drafts the spec of a target, writes it to a file, and says what is wrong first."""
+"""Drafts the specs of a target, writes each to a file as it is done, and says what is wrong first."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from opcheck.draft.draft import Draft
-from opcheck.draft.probing import Surroundings, Unanswered, names_in, probe
 from opcheck.draft.project import allow
-from opcheck.draft.recording import recorded
-from opcheck.draft.trial import Record, tried_out
+from opcheck.draft.recorder import recorded
+from opcheck.draft.search import Wanted
+from opcheck.draft.target import names, package_of
+from opcheck.draft.trial import Journal, Record, Trial, Workplace, trial
 from opcheck.draft.writing import comment, written
 from opcheck.planning.loading import load
+from opcheck.running import process_state
+from opcheck.running.apart import Ended, apart
+from opcheck.samples.resolve import Unresolved
 from opcheck.settings import Settings
 from opcheck.spec.document import shown
-from opcheck.spec.render import render
 
 Say = Callable[[Sequence[str]], None]
 
-BATCH = 8
-"""How many operators are tried before they are written, so that an interrupt costs little."""
+MOST_BUDGETS = 7
+"""How many times its budget an operator may take by the clock, whatever it does."""
+
+MOST_RESTARTS = 5
+"""How many calls of one operator may end its process before it is given up."""
 
 COMPLEX = '{}: fails for complex numbers only; if they are not meant, write dtypes = {{ forward = ["floating"] }}'
 
@@ -29,94 +40,156 @@ COMPLEX = '{}: fails for complex numbers only; if they are not meant, write dtyp
 class Author:
     """Drafts the operators of one target."""
 
-    def __init__(self, target: str, file: Path, settings: Settings, around: Surroundings, processes: int) -> None:
-        self.target, self.file, self.settings, self.around, self.processes = target, file, settings, around, processes
-        self.drafts: list[Draft] = []
-        self.records: list[Record] = []
+    def __init__(self, target: str, file: Path, settings: Settings, shop: Workplace, processes: int, say: Say) -> None:
+        self.target, self.file, self.settings, self.shop, self.processes = target, file, settings, shop, processes
+        self.say = say
+        self.trials: list[Trial] = []
         self.left_out: dict[str, str] = {}
         """Why there is no draft of an operator."""
-        self.fatal: dict[str, list[dict[str, Any]]] = {}
-        """The samples with which an operator ends the process, or hangs, and how, by operator."""
-        self.said: list[str] = []
+        self.wanted: list[str] = []
+        self.added: list[str] = []
         """What was added to the settings of the project."""
 
     def draft(
-        self, arguments: Sequence[list[dict[str, Any]]], module: dict[str, Any] | None, tests: Sequence[str], say: Say
+        self, arguments: Sequence[list[dict[str, Any]]], module: dict[str, Any] | None, tests: Sequence[str]
     ) -> None:
-        """Draft the operators that the file does not have yet, and write them.
+        """Draft the operators that the file does not have yet, and write each as soon as it is done.
 
         arguments: samples; module: how to construct modules; tests: where calls are recorded. All may be empty.
 
-        Raises Unanswered, Broken, SpecError.
+        Raises Unresolved if there is nothing to draft, and SpecError.
         """
-        names = names_in(self.target, self.around)
-        known = self._known()
-        self.left_out = {name: why for name, why in names.items() if why}
-        wanted = [name for name in names if name not in self.left_out and name not in known]
-        had = sum(name in known for name in names)
-        there = [f"{shown(self.file)} has {_count(had, 'operator')} of {self.target} already"] if had else []
-        if not wanted:
-            why = [*there, *self._left_out()] or [f"{self.target} has no operators"]
-            raise Unanswered("nothing to draft: " + "; ".join(why))
-        say(there)
-        calls = recorded(wanted, tests, self.around) if tests else {}
-        groups = {name: [*arguments, *calls.get(name, [])] for name in wanted}
-        say([f"looking for arguments of {_count(len(wanted), 'operator')}"])
-        answers = probe(groups, self.around, module)
-        self.fatal = {name: own["fatal"] for name, own in answers.items() if own["fatal"]}
-        self.left_out |= {
-            name: "; ".join(filter(None, (own["refusal"], own.get("remedy"))))
-            for name, own in answers.items()
-            if "refusal" in own
-        }
-        kept = [name for name in wanted if name not in self.left_out]
-        self.drafts = [draft for name in kept for draft in Draft.all_of(name, answers[name])]
+        threads = threading.active_count()
+        self.shop.enter()
+        before = process_state.read()
+        all_names = names(self.target, self.shop.settings.modules)
+        changes = process_state.changes(before, process_state.read())
+        process_state.write(before)
+        self.shop = replace(self.shop, changes=tuple(changes))
+        self._choose(all_names)
+        calls = recorded(self.wanted, tests, self.shop) if tests else {}
+        wanted = [Wanted(name, [*arguments, *calls.get(name, [])], module) for name in self.wanted]
+        if len(wanted) > 1:
+            process_state.import_what_is_late()  # else each process would
+        is_safe = threading.active_count() == threads and not torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+        for number, own in enumerate(self._tried(wanted, forks=is_safe), start=1):
+            self._take(own, f"{number:{len(str(len(wanted)))}} of {len(wanted)}: {own.wanted.name}: ")
         if not self.drafts:
-            raise Unanswered("no arguments found: " + "; ".join(self._left_out()))
-        for first in range(0, len(self.drafts), BATCH):
-            batch = self.drafts[first : first + BATCH]
-            say([f"trying what they can do: {', '.join(draft.id for draft in batch)}"])
-            self.records += tried_out(batch, self.around, self.processes)
-            self._write(batch)
+            raise Unresolved("nothing to draft: " + "; ".join(self._left_out()))
+
+    def _choose(self, all_names: dict[str, str]) -> None:
+        """Choose the operators that the file does not have. Raises Unresolved if there are none."""
+        known = self._known()
+        self.left_out = {name: why for name, why in all_names.items() if why}
+        self.wanted = [name for name in all_names if name not in self.left_out and name not in known]
+        had = sum(name in known for name in all_names)
+        there = [f"{shown(self.file)} has {_count(had, 'operator')} of {self.target} already"] if had else []
+        if not self.wanted:
+            why = [*there, *self._left_out()] or [f"{self.target} has no operators"]
+            raise Unresolved("nothing to draft: " + "; ".join(why))
+        self.say(there)
 
     def _known(self) -> set[str]:
-        """Return the operators that the file has. Raises SpecError for a mistake in it, Unanswered for its defaults."""
+        """Return the operators that the file has. Raises SpecError for a mistake in it, Unresolved for its defaults."""
         if not self.file.exists():
             return set()
-        library = load([self.file], self.settings.model_copy(update={"modules": self.around.modules}))
+        library = load([self.file], self.shop.settings)
         if any(operator.document.data.get("defaults") for operator in library):
             what = "has [defaults], which would apply to the draft; choose another file by --output"
-            raise Unanswered(f"{shown(self.file)} {what}")
+            raise Unresolved(f"{shown(self.file)} {what}")
         return {operator.id for operator in library}
+
+    def _tried(self, wanted: Sequence[Wanted], forks: bool) -> Iterator[Trial]:
+        """Yield what is known of each operator. One whose process ends in a call is tried again without that call."""
+        while wanted:
+            again: list[Wanted] = []
+            work = partial(trial, shop=self.shop)
+            answers = apart(work, wanted, self.processes, MOST_BUDGETS * self.shop.budget, forks=forks, fresh=True)
+            for one, answer in zip(wanted, answers, strict=True):
+                own = self._ended(one, answer.why) if isinstance(answer, Ended) else answer
+                own.ended = [*one.ended, *own.ended]
+                may_go_on = isinstance(answer, Ended) and own.call is not None and not own.hangs
+                if may_go_on and len(one.skip) < MOST_RESTARTS:
+                    again.append(replace(one, skip=(*one.skip, own.call or {}), ended=tuple(own.ended)))
+                else:
+                    yield own
+            wanted = again
+
+    def _ended(self, wanted: Wanted, why: str) -> Trial:
+        """Return what a process that has ended has written about an operator."""
+        journal = Journal(self.shop, wanted.name)
+        own = journal.read(wanted)
+        own.ended.append(f"{f'it takes longer than {journal.patience(own):g} s' if own.hangs else why}, {own.doing()}")
+        own.refusal = "" if own.drafts else own.ended[-1]
+        return own
+
+    def _take(self, own: Trial, head: str) -> None:
+        """Write the drafts of an operator, and say what has become of it."""
+        self.trials.append(own)
+        if own.drafts:
+            self._write(own.drafts)
+            samples = sum(len(draft.samples) for draft in own.drafts)
+            failing = sum(record["outcome"] == "failed" for record in own.records.values())
+            self.say([head + _count(samples, "sample") + (f", {_count(failing, 'case')} failed" if failing else "")])
+        elif own.since:
+            self.left_out[own.wanted.name] = own.refusal
+            self.say([f"{head}not drafted"])
+
+    @property
+    def drafts(self) -> list[Draft]:
+        """The drafts that are written."""
+        return [draft for own in self.trials for draft in own.drafts]
 
     def _write(self, drafts: Sequence[Draft]) -> None:
         """Append drafts to the file, and allow the module in the settings of the project."""
-        self.said = self.said or allow(package_of(self.target), self.settings)
+        self.added = self.added or allow(package_of(self.target), self.settings)
         self.file.parent.mkdir(parents=True, exist_ok=True)
         old = self.file.read_text(encoding="utf-8").rstrip("\n") + "\n\n" if self.file.exists() else HEAD
         self.file.write_text(old + written(drafts), encoding="utf-8")
 
-    def report(self, say: Say) -> int:
+    def report(self) -> int:
         """Say what is wrong, then what was written. Return the exit code."""
-        wrong = self._wrong()
-        say(wrong)
-        say([f"not drafted: {line}" for line in self._left_out()])
-        samples = sum(len(draft.samples) for draft in self.drafts)
-        say([f"wrote {_count(len(self.drafts), 'operator')} with {_count(samples, 'sample')} to {shown(self.file)}"])
-        lacking = {draft.id: [key for key in draft.supports if key != "out"] for draft in self.drafts}
-        say([f"  {name} does not support {', '.join(keys)}" for name, keys in lacking.items() if keys])
-        if self.said:
-            say([f"added to [tool.opcheck] in pyproject.toml: {'; '.join(self.said)}"])
-        say([f"review the claims; then run: opcheck run {shlex.quote(shown(self.file))}"])
+        wrong, drafts = self._wrong(), self.drafts
+        self.say(wrong)
+        self.say([f"not drafted: {line}" for line in self._left_out()])
+        samples = sum(len(draft.samples) for draft in drafts)
+        self.say([f"wrote {_count(len(drafts), 'operator')} with {_count(samples, 'sample')} to {shown(self.file)}"])
+        for draft in drafts:
+            lacking = [
+                f"{key} ({comment(why)})" if key == "backward" else key
+                for key, (_, why) in draft.supports.items() if key != "out"
+            ]  # fmt: skip
+            self.say([f"  {draft.id} does not support {', '.join(lacking)}"] if lacking else [])
+        if self.added:
+            self.say([f"added to [tool.opcheck] in pyproject.toml: {'; '.join(self.added)}"])
+        reached = {own.wanted.name for own in self.trials if own.since}
+        unreached = [name for name in self.wanted if name not in reached]
+        if unreached:
+            self.say([f"not reached: {_count(len(unreached), 'operator')}; the same command goes on with them"])
+        if not drafts:
+            return 1
+        file = shlex.quote(shown(self.file))
+        self.say([
+            "review the claims; then:",
+            f"  opcheck run {file}",
+            f"  opcheck show {file}",
+            f"  opcheck mutate {file}",
+        ])  # fmt: skip
         return 1 if wrong else 0
 
     def _wrong(self) -> list[str]:
         """Return what fails: wrong results, crashes, what could not be tested."""
-        failed = [record for record in self.records if record["outcome"] == "failed"]
-        untested = [record for record in self.records if record["outcome"] in ("error", "inconclusive")]
-        crashes = [f"{name} {own[0]['how']}: {render(own[0]['sample'])}" for name, own in self.fatal.items()]
-        lines = [f"failed: {line}" for line in [*lines_of(failed), *crashes]]
+        records = [record for own in self.trials for record in own.records.values()]
+        failed = [record for record in records if record["outcome"] == "failed"]
+        untested = [record for record in records if record["outcome"] in ("error", "inconclusive")]
+        ended = [f"{own.wanted.name}: {why}" for own in self.trials if not own.is_slow for why in own.ended[:1]]
+        lines = [f"failed: {line}" for line in [*lines_of(failed), *ended]]
         lines += [f"not tested: {line}" for line in lines_of(untested)]
+        lines += [
+            f"not tested: {own.wanted.name}: {_count(own.left, 'case')}, in {self.shop.budget:g} s (--budget)"
+            + (f": {own.ended[-1]}" if own.is_slow else "")
+            for own in self.trials if own.left
+        ]  # fmt: skip
         return lines + [COMPLEX.format(name) for name in wrong_for_complex_only(failed)]
 
     def _left_out(self) -> list[str]:
@@ -143,11 +216,6 @@ def wrong_for_complex_only(failed: Sequence[Record]) -> list[str]:
         is_complex = record["dtype"].startswith("complex")
         only_complex[record["operator"]] = only_complex.get(record["operator"], True) and is_complex
     return [name for name, only in only_complex.items() if only]
-
-
-def package_of(target: str) -> str:
-    """Return the package that a target is in."""
-    return target.replace(":", ".").partition(".")[0]
 
 
 def _count(number: int, what: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from torch.nn import Module
 
 from opcheck.draft.guess import with_shapes
-from opcheck.draft.parameter import Parameter
+from opcheck.draft.parameter import TENSOR, Parameter
 from opcheck.draft.signature import of_signature
 
 MOST = 24
@@ -22,15 +22,33 @@ SHAPES = ((3,),) * 8
 
 def constructions(make: type[Module]) -> Iterator[dict[str, Any]]:
     """Yield arguments for a constructor as in `module = { args = [3, 2] }`, the likeliest first."""
-    required = [one for one in _parameters(make) if one.required]
-    for choice in islice(product(*(one.options for one in required)), MOST):
+    required = [one for one in parameters_of_constructor(make) if one.required]
+    inner = _siblings(make)
+    options = [(*one.options, *([[inner[0]], *inner] if inner and not _has_numbers(one) else [])) for one in required]
+    for choice in islice(product(*options), MOST):
         values = with_shapes(choice, iter(SHAPES))
         args = [value for one, value in zip(required, values, strict=True) if not one.keyword]
         kwargs = {one.name: value for one, value in zip(required, values, strict=True) if one.keyword}
         yield {**({"args": args} if args else {}), **({"kwargs": kwargs} if kwargs else {})}
 
 
-def _parameters(make: type[Module]) -> list[Parameter]:
+def _has_numbers(one: Parameter) -> bool:
+    """Tell whether a parameter is known to take numbers: its name says so, or its annotation."""
+    return bool(one.options) and TENSOR not in one.options
+
+
+def _siblings(make: type[Module]) -> list[dict[str, Any]]:
+    """Return modules of the same kind, of those that need no arguments: what a module of modules may consist of."""
+    base = make.__mro__[1]
+    if base is Module or not issubclass(base, Module):
+        return []
+    others = [one for one in base.__subclasses__() if one is not make and one.forward is not base.forward]
+    plain = [one for one in others if not any(own.required for own in parameters_of_constructor(one))]
+    return [{"call": f"{one.__module__}.{one.__qualname__}"} for one in plain[:2]]
+
+
+def parameters_of_constructor(make: type[Module]) -> list[Parameter]:
+    """Return the parameters of a constructor."""
     try:
         parameters = inspect.signature(make).parameters.values()
     except (TypeError, ValueError):

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
-from opcheck.draft.probing import Surroundings, names_in, probe
+from opcheck.draft.search import Wanted
+from opcheck.draft.target import names
+from opcheck.draft.trial import Workplace, looked_at
+from opcheck.running.apart import apart, parted
 from opcheck.spec.device import DeviceProfile
 from opcheck.spec.library import Library, Operator
 from opcheck.spec.names import PARTS
@@ -45,27 +48,26 @@ def modules_of(target: str) -> list[str]:
     return [target, *(part for part in PARTS if part.startswith(f"{target}.") and kinds & {*PARTS[part].kinds})]
 
 
-def cover(module: str, library: Library, around: Surroundings, processes: int) -> Covered:
-    """Return what the specs of a library cover of a module. Raises Unanswered if there is no such module.
+def cover(module: str, library: Library, shop: Workplace, processes: int) -> Covered:
+    """Return what the specs of a library cover of a module. Raises Unresolved if there is no such module.
 
     Functions without a spec are tried with guesses, as `opcheck new` does, and those that have no gradient left out.
     What takes no guess counts: it may be differentiable.
 
     processes: how many functions are tried at the same time.
     """
-    names = [name for name, why in names_in(module, around).items() if not why]
+    shop.enter()
+    known = [name for name, why in names(module, shop.settings.modules).items() if not why]
     specs = by_path(library)
-    missing = [name for name in names if name not in specs]
-    with ThreadPoolExecutor(processes) as pool:
-        parts = [dict.fromkeys(missing[first::processes], ()) for first in range(min(processes, len(missing)))]
-        answers = {
-            name: own for part in pool.map(lambda part: probe(part, around), parts) for name, own in part.items()
-        }
+    missing = [name for name in known if name not in specs]
+    work = partial(looked_at, shop=shop)
+    answers, lost = parted(missing, apart(work, list(map(Wanted, missing)), processes, 2 * shop.budget, fresh=True))
+    untried = {name: answers[name]["refusal"] for name in answers if "refusal" in answers[name]} | lost
     return Covered(
         module,
-        tuple(name for name in names if name in specs and _differentiates(specs[name])),
-        {name: _file_for(name, specs) for name in missing if answers[name].get("backward", True)},
-        {name: answers[name]["refusal"] for name in missing if "refusal" in answers[name]},
+        tuple(name for name in known if name in specs and _differentiates(specs[name])),
+        {name: _file_for(name, specs) for name in missing if name in lost or answers[name].get("backward", True)},
+        untried,
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from opcheck.draft.refusal import is_refusal
 from opcheck.spec import dtypes
 
 MAY_BE_REFUSED = (
@@ -14,9 +15,6 @@ MAY_BE_REFUSED = (
 )  # fmt: skip
 """The keys of `supports` that an operator may lack: asked for them, it raises an error. The other keys are about
 numbers and side effects, so a draft leaves their failures to be judged by a person."""
-
-MISTAKES = ("returned an invalid gradient", "returned an incorrect number of gradients")
-"""What torch says of a backward pass whose gradients do not fit: a mistake, and no refusal."""
 
 UNMADE = "cannot be constructed: "
 """What is said of a module whose constructor refuses a dtype."""
@@ -36,6 +34,8 @@ class Draft:
     """The name of a second entry of the same operator."""
     variants: list[Any] = field(default_factory=list)
     reseed: bool = False
+    inplace: bool = False
+    """Whether it changes its first argument."""
     supports: dict[str, tuple[Any, str]] = field(default_factory=dict)
     """The disclaimers: a value and what happened, by key."""
     refused: dict[str, dict[str, str]] = field(default_factory=lambda: {"forward": {}, "backward": {}})
@@ -59,7 +59,8 @@ class Draft:
     @classmethod
     def of(cls, name: str, answer: Mapping[str, Any], variant: str = "") -> Draft:
         """Return the draft for what calls of an operator have shown."""
-        draft = cls(name, answer["samples"], answer.get("module"), variant, answer["variants"], answer["random"])
+        module, inplace = answer.get("module"), answer["inplace"]
+        draft = cls(name, answer["samples"], module, variant, answer["variants"], answer["random"], inplace)
         if not answer["out"]:
             draft.supports["out"] = (False, "no such parameter")
         if not answer["backward"]:
@@ -113,21 +114,23 @@ class Draft:
         if works:
             self.supports.pop(key, None)
             self.settled.add(key)
-        elif key not in self.settled and not any(mistake in reason for mistake in MISTAKES):
-            self.supports.setdefault(key, (False, reason))
+        elif key not in self.settled and is_refusal(reason, key):
+            self.supports.setdefault(key, (False, reason.removeprefix("RuntimeError: ")))
 
     def _dtype(self, key: str, entry: str, reason: str) -> None:
         name = entry.removeprefix("-")
-        if entry.startswith("-"):
+        if entry.startswith("-") and (key == "forward" or is_refusal(reason)):
             self.refused[key].setdefault(name, reason)
             self.added[key].discard(name)
-        elif name not in self.refused[key]:
+        elif not entry.startswith("-") and name not in self.refused[key]:
             self.added[key].add(name)
 
 
 def what_happened(reason: str) -> str:
     """Return what happened: the reason of a record without the name of its check, and what the check says itself."""
+    if " raised " in reason:
+        return reason.partition(" raised ")[2]
     rest = reason.partition(": ")[2] or reason
-    for start in (" raised ", "but the operator refuses the sample: ", "but is refused: ", UNMADE):
+    for start in ("but the operator refuses the sample: ", "but is refused: ", UNMADE):
         rest = rest.partition(start)[2] or rest
     return rest

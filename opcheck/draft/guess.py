@@ -48,10 +48,11 @@ def first_samples(parameters: Sequence[Parameter]) -> Iterator[SampleData]:
     """Yield samples with all required parameters, the likeliest first."""
     required = [parameter for parameter in parameters if parameter.required]
     choices = list(islice(product(*(parameter.options for parameter in required)), MOST_CHOICES))
+    hints = [tuple(own.shapes) for own in required]
     for domain in DOMAINS:
         for choice in choices:
-            count = sum(map(_places, choice))
-            for shapes in _shapes(count) if count else ():
+            known = [own for value, own in zip(choice, hints, strict=True) for _ in range(_places(value))]
+            for shapes in _shapes(known) if known else ():
                 if "structure" in domain and not all(len(shape) > 1 and shape[-1] == shape[-2] for shape in shapes):
                     continue
                 yield _sample(required, with_shapes(choice, iter(shapes), domain))
@@ -67,10 +68,13 @@ def _places(value: Data) -> int:
     return sum(map(_places, value)) if isinstance(value, list) else int(isinstance(value, dict) and "tensor" in value)
 
 
-def _shapes(count: int) -> Iterator[tuple[Shape, ...]]:
+def _shapes(known: Sequence[tuple[Shape, ...]]) -> Iterator[tuple[Shape, ...]]:
+    """Yield shapes for some tensors. known: those that their documentation names, which come first."""
+    count = len(known)
+    hinted = islice(product(*(own or COMMON[:4] for own in known)), MOST_SHAPES // 2) if any(known) else ()
     equal = ((shape,) * count for shape in COMMON)
     others = product(COMMON[:5], repeat=count) if count <= 3 else ()
-    yield from dict.fromkeys(islice(chain(equal, TOGETHER.get(count, ()), others), MOST_SHAPES))
+    yield from dict.fromkeys(islice(chain(hinted, equal, TOGETHER.get(count, ()), others), MOST_SHAPES))
 
 
 def _shaped(value: Data, shapes: Iterator[Shape], domain: SampleData) -> Data:
@@ -92,56 +96,24 @@ def _sample(required: Sequence[Parameter], values: Sequence[Data]) -> SampleData
 
 
 def further_samples(main: SampleData, parameters: Sequence[Parameter]) -> Iterator[list[SampleData]]:
-    """Yield groups of samples that differ from one that works in one respect. One of each group is enough."""
+    """Yield groups of samples that differ from one that works in one respect. One of each group is enough.
+
+    Other sizes, ranks and layouts are left to derived samples.
+    """
     args, kwargs = main["args"], main.get("kwargs", {})
-    tensors = [arg["shape"] for arg in args if _is_tensor(arg)]
+    tensors = [arg["shape"] for arg in args if isinstance(arg, dict) and "shape" in arg]
     if tensors:
-        yield [_resized(main, lambda shape: shape[-1:])] if all(tensors) else []
-        yield [_resized(main, lambda shape: [2, *shape])]
-        yield [_near_zero(main)]
-    if len(tensors) > 1:
-        yield [_broadcast(main)]
+        yield [{**main, "args": list(map(_near_zero, args))}]
+    shapes = [*tensors[:1], *(shape[-1:] for shape in tensors[:1]), *(shape[:1] for shape in tensors[1:2] if shape)]
     for parameter in parameters:
-        if not parameter.required:
-            shapes = [
-                *tensors[:1],
-                *([shape[-1:] for shape in tensors[:1]]),
-                *([[shape[0]] for shape in tensors[1:2] if shape]),
-            ]
-            options: list[Data] = []
-            for value in parameter.options:
-                options += (
-                    [_shaped(value, iter([tuple(shape)]), {}) for shape in shapes] if value == TENSOR else [value]
-                )
-            yield [
-                {"args": args, "kwargs": {**kwargs, parameter.name: value}} for value in options if not _places(value)
-            ]
+        if not parameter.required and parameter.name not in kwargs:
+            options = [
+                _shaped(value, iter([tuple(shape)]), {})
+                for value in parameter.options for shape in (shapes if value == TENSOR else [()])
+            ]  # fmt: skip
+            yield [{**main, "kwargs": {**kwargs, parameter.name: value}} for value in options]
 
 
-def _is_tensor(value: Data) -> bool:
-    return isinstance(value, dict) and "shape" in value
-
-
-def _resized(sample: SampleData, resize: object) -> SampleData:
-    assert callable(resize)
-    args = [{**arg, "shape": resize(arg["shape"])} if _is_tensor(arg) else arg for arg in sample["args"]]
-    return {**sample, "args": args}
-
-
-def _near_zero(sample: SampleData) -> SampleData:
-    """Return a sample with small numbers, where functions such as sparsemax have another branch."""
-    plain = {"shape"}
-    args = [
-        {**arg, "low": -0.5, "high": 0.5} if _is_tensor(arg) and arg.keys() == plain else arg for arg in sample["args"]
-    ]
-    return {**sample, "args": args}
-
-
-def _broadcast(sample: SampleData) -> SampleData:
-    """Return a sample whose second tensor has only the last dimension of the first."""
-    seen = 0
-    args = []
-    for arg in sample["args"]:
-        seen += _is_tensor(arg)
-        args.append({**arg, "shape": arg["shape"][-1:]} if _is_tensor(arg) and seen == 2 else arg)
-    return {**sample, "args": args}
+def _near_zero(value: Data) -> Data:
+    """Return a tensor of small numbers, where functions such as sparsemax have another branch."""
+    return {**value, "low": -0.5, "high": 0.5} if isinstance(value, dict) and value.keys() == {"shape"} else value

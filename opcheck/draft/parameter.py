@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +34,7 @@ OF_CONSTRUCTORS: dict[str, list[Data]] = {
     "in_features in_channels num_features n_features num_channels channels features": [3, 2, 4],
     "embed_dim embedding_dim d_model hidden_size input_size normalized_shape dim": [3, 2, 4],
     "num_heads n_heads nhead heads": [1, 2],
+    "shape input_shape": [[3], [2, 3]],
 }
 """The same for constructors of modules, where numbers have to fit the shapes of tensors."""
 
@@ -48,6 +50,7 @@ INDICES = (
     "classes",
     "tokens",
     "input_ids",
+    "permutation",
 )
 MASKS = ("mask", "masks", "attn_mask", "attention_mask")
 WORDS = ("type", "kind", "mode", "method", "name", "activation", "convention")
@@ -65,6 +68,8 @@ class Parameter:
     required: bool
     keyword: bool = False
     """Whether it can only be given by keyword."""
+    shapes: tuple[tuple[int, ...], ...] = ()
+    """The shapes that its documentation, or its annotation, names."""
 
     @classmethod
     def of(
@@ -99,7 +104,7 @@ def _of_constructor(name: str, annotation: str) -> list[Data]:
     named = _named(name, OF_CONSTRUCTORS)
     if annotation or name in WORDS:
         return named or _required(name, annotation)
-    return named or _named(name) or [2, 3, 0.5, TENSOR]
+    return named or _named(name) or [*([INDEX] if name.lower() in INDICES else []), 2, 3, 0.5, TENSOR]
 
 
 def _tensors(name: str) -> list[Data]:
@@ -111,6 +116,8 @@ def _tensors(name: str) -> list[Data]:
 def _required(name: str, annotation: str) -> list[Data]:
     kind = annotation.lower()
     named = _named(name)
+    if "literal[" in kind:
+        return list(ast.literal_eval(annotation[annotation.index("[") :]))
     if "tensor" in kind:
         listed = any(word in kind for word in ("list[", "sequence[", "tuple[", "iterable["))
         return [TENSORS] if listed else _tensors(name)

@@ -1,52 +1,90 @@
-"""A pytest plugin that records the calls which tests make to operators: `pytest -p opcheck.draft.recorder`.
-
-The environment variable `OPCHECK_RECORD` names a file (JSON) with the operators, the modules and the file to write.
-"""
+"""Takes samples from an existing suite of tests: runs it in a process of its own, and records calls of operators."""
 
 from __future__ import annotations
 
 import functools
 import json
-import os
 import sys
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
+import pytest
 import torch
 
-from opcheck.draft.recording import VARIABLE
+from opcheck.draft.trial import Workplace
+from opcheck.running.apart import Ended, apart
 from opcheck.samples.resolve import Unresolved, resolve_operator
 
 MOST_ELEMENTS = 36
 """The most elements of a tensor in a call that is worth recording."""
 MOST_CALLS = 200
 """The most calls of one operator to record."""
+MOST_SAMPLES = 6
+"""The most samples of one operator to take from tests."""
+
+Group = list[dict[str, Any]]
+"""A call as samples: with shapes only, and with the values."""
 
 
 class Unwritable(Exception):
     """An argument that a spec cannot state, or that is too large."""
 
 
-def pytest_collection_finish(session: Any) -> None:
-    """Replace the operators wherever they have been imported to."""
-    request = json.loads(Path(os.environ[VARIABLE]).read_text(encoding="utf-8"))
-    recorder = Recorder(Path(request["file"]))
-    operators = {}
-    for path in request["operators"]:
+def recorded(operators: Iterable[str], tests: Sequence[str], shop: Workplace) -> dict[str, list[Group]]:
+    """Run tests, and return the small calls of each operator, those of different kinds first."""
+
+    def run(tests: Sequence[str]) -> dict[str, list[Group]]:
+        shop.alone()
+        recorder = Recorder(list(operators), shop.settings.modules)
+        pytest.main(["-q", "-p", "no:cacheprovider", *tests], plugins=[recorder])
+        return recorder.calls
+
+    (calls,) = apart(run, [tests], 1)
+    return {} if isinstance(calls, Ended) else {path: chosen(groups) for path, groups in calls.items()}
+
+
+class Recorder:
+    """A pytest plugin that remembers each call that a spec can state."""
+
+    def __init__(self, operators: Sequence[str], modules: Sequence[str]) -> None:
+        self.operators, self.modules = operators, modules
+        self.calls: dict[str, list[Group]] = {path: [] for path in operators}
+        self.seen: dict[str, set[str]] = {path: set() for path in operators}
+
+    def pytest_collection_finish(self, session: Any) -> None:
+        """Replace the operators wherever they have been imported to."""
+        wrapped = []
+        for path in self.operators:
+            try:
+                operator = resolve_operator(path, self.modules)
+            except Unresolved:
+                continue
+            wrapped.append((operator, self.wrapped(path, operator)))
+        own = [item.module for item in session.items if getattr(item, "module", None) is not None]
+        for module in {id(module): module for module in [*sys.modules.values(), *own]}.values():
+            _replace(module, wrapped)
+
+    def wrapped(self, path: str, operator: Callable[..., Any]) -> Callable[..., Any]:
+        """Return an operator that records its arguments before it is called."""
+
+        @functools.wraps(operator)
+        def recording(*args: Any, **kwargs: Any) -> Any:
+            self.record(path, args, kwargs)
+            return operator(*args, **kwargs)
+
+        return recording
+
+    def record(self, path: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Record a call, if a spec can state it and none like it has been recorded."""
         try:
-            operators[path] = resolve_operator(path, request["modules"])
-        except Unresolved:
-            continue
-    wrapped = [(operator, recorder.wrapped(path, operator)) for path, operator in operators.items()]
-    modules = {id(module): module for module in [*sys.modules.values(), *(item.module for item in _items(session))]}
-    for module in modules.values():
-        _replace(module, wrapped)
-
-
-def _items(session: Any) -> list[Any]:
-    return [item for item in session.items if getattr(item, "module", None) is not None]
+            group = [_sample(args, kwargs, exact) for exact in (False, True)]
+        except Unwritable:
+            return
+        same = json.dumps(group[0])
+        if same not in self.seen[path] and len(self.seen[path]) < MOST_CALLS:
+            self.seen[path].add(same)
+            self.calls[path].append(group)
 
 
 def _replace(module: Any, wrapped: list[tuple[Any, Any]]) -> None:
@@ -66,37 +104,35 @@ def _is_same(value: Any, operator: Any) -> bool:
     return own is not None and own is getattr(operator, "__self__", None) and value.__name__ == operator.__name__
 
 
-class Recorder:
-    """Writes one line for each call that a spec can state."""
+def chosen(groups: Sequence[Group]) -> list[Group]:
+    """Return one small call of each kind: of numbers of dimensions, and of values of all other arguments."""
+    kinds: dict[str, Group] = {}
+    for group in sorted(groups, key=lambda group: size(group[0])):
+        kinds.setdefault(json.dumps(kind(group[0])), group)
+    return list(kinds.values())[:MOST_SAMPLES]
 
-    def __init__(self, file: Path) -> None:
-        self.file = file
-        self.seen: dict[str, set[str]] = {}
 
-    def wrapped(self, path: str, operator: Callable[..., Any]) -> Callable[..., Any]:
-        """Return an operator that records its arguments before it is called."""
+def size(value: Any) -> int:
+    """Return the number of elements of all tensors in TOML data."""
+    if isinstance(value, dict):
+        if "shape" in value:
+            count = 1
+            for length in value["shape"]:
+                count *= length
+            return count
+        return sum(map(size, value.values()))
+    return sum(map(size, value)) if isinstance(value, list) else 1
 
-        @functools.wraps(operator)
-        def recording(*args: Any, **kwargs: Any) -> Any:
-            self.record(path, args, kwargs)
-            return operator(*args, **kwargs)
 
-        return recording
-
-    def record(self, path: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """Record a call, if a spec can state it and none like it has been recorded."""
-        seen = self.seen.setdefault(path, set())
-        try:
-            group = [_sample(args, kwargs, exact) for exact in (False, True)]
-        except Unwritable:
-            return
-        line = json.dumps({"operator": path, "group": group})
-        kind = json.dumps(group[0])
-        if kind in seen or len(seen) >= MOST_CALLS:
-            return
-        seen.add(kind)
-        with self.file.open("a", encoding="utf-8") as out:
-            out.write(line + "\n")
+def kind(value: Any) -> Any:
+    """Return TOML data with the number of its dimensions in the place of each tensor."""
+    if isinstance(value, dict):
+        if "shape" in value:
+            return len(value["shape"])
+        if "values" in value:
+            return value.get("dtype", "")
+        return {key: kind(part) for key, part in value.items()}
+    return [kind(part) for part in value] if isinstance(value, list) else value
 
 
 def _sample(args: tuple[Any, ...], kwargs: Mapping[str, Any], exact: bool) -> dict[str, Any]:

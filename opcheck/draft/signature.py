@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from opcheck.checks.arguments import parameters, schema_of
+from opcheck.draft.hint import documented, shapes_in
 from opcheck.draft.parameter import TENSOR, Parameter
 
 UNKNOWN = (
@@ -29,7 +31,12 @@ def parameters_of(operator: Callable[..., Any], path: str) -> list[list[Paramete
     starred = any(one.kind is one.VAR_POSITIONAL for one in declared)
     if starred and not any(one.default is one.empty for one in named):
         return list(UNKNOWN)
-    return [list(map(of_signature, named))]
+    doc = inspect.getdoc(operator) or ""
+    return [[replace(own, shapes=_shapes(doc, one)) for one, own in zip(named, map(of_signature, named), strict=True)]]
+
+
+def _shapes(doc: str, one: inspect.Parameter) -> tuple[tuple[int, ...], ...]:
+    return (*shapes_in(str(one.annotation)), *documented(doc, one.name))
 
 
 def of_signature(one: inspect.Parameter, *, constructor: bool = False) -> Parameter:
@@ -42,7 +49,9 @@ def of_signature(one: inspect.Parameter, *, constructor: bool = False) -> Parame
 
 
 def _text(annotation: Any) -> str:
-    return annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "") or str(annotation)
+    """Return an annotation as it is written."""
+    text = str(annotation)
+    return text if isinstance(annotation, str) or "Literal[" in text else getattr(annotation, "__name__", "") or text
 
 
 def _of_schema(argument: Any) -> Parameter:

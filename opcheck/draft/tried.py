@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import linecache
+import traceback
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from pydantic import ValidationError
 from torch import Tensor
 
 from opcheck.checks.verdict import one_line
 from opcheck.derivatives.autodiff import pushed
-from opcheck.draft.draft import MISTAKES
+from opcheck.draft.refusal import is_refusal
 from opcheck.samples import realize
 from opcheck.samples.inputs import Inputs
 from opcheck.samples.layouts import equal
@@ -42,7 +45,7 @@ class Tried:
     random: bool
     requires_grad: bool
     is_telling: bool
-    """Whether a gradient is more than zeros, or backward raises; and no tangent is infinite or NaN, as outside of the
+    """Whether a gradient is more than zeros, or backward raises; and no derivative is infinite or NaN, as outside the
     domain of a function that is clamped."""
     has_tangent: bool
     """Whether an output has a tangent, or forward mode raises: then it is not silent."""
@@ -50,22 +53,92 @@ class Tried:
     """The arguments that are differentiated: positions and names, those of parameters too."""
     refusals: dict[int | str, str]
     """Those of them that alone have no derivative, with what happens if one asks for it."""
+    inplace: bool = False
+    """Whether the operator changes its first argument, so that it gets a clone."""
 
 
-def tried(operator: Operator, sample: dict[str, Any], modules: Sequence[str]) -> Tried | str:
+NO_GUESS = -1
+"""The depth of what opcheck itself refuses, and no operator."""
+
+
+@dataclass(frozen=True)
+class Refused:
+    """Why a sample is of no use."""
+
+    why: str
+    depth: int = 0
+    """How far the operator got: the line that raised, of those of its own."""
+    source: str = ""
+    """The lines that raised it, up to three."""
+    ends_process: bool = False
+    """Whether it raised what ends a process."""
+
+    @classmethod
+    def by(cls, error: BaseException) -> Refused:
+        """Return the refusal that an exception is."""
+        frames = [
+            (frame.f_code.co_filename, line)
+            for frame, line in traceback.walk_tb(error.__traceback__) if not _is_ours(frame.f_globals)
+        ]  # fmt: skip
+        if not frames:
+            return cls(one_line(error), ends_process=not isinstance(error, Exception))
+        file, last = frames[-1]
+        source = " ".join(linecache.getline(file, line).strip() for line in range(max(last - 2, 1), last + 1))
+        return cls(one_line(error), frames[0][1], source, not isinstance(error, Exception))
+
+
+def _is_ours(names: dict[str, Any]) -> bool:
+    return str(names.get("__name__", "")).partition(".")[0] in ("opcheck", "torch")
+
+
+def tried(operator: Operator, sample: dict[str, Any], modules: Sequence[str]) -> Tried | Refused:
     """Call an operator with a sample. Return what it shows, or why it is of no use."""
+    try:
+        SampleSpec.model_validate(sample)
+    except ValidationError:
+        return Refused("this is no sample", NO_GUESS)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            trials = []
-            for seed in SEEDS:
-                one = _tried(*_made(operator, sample, seed, modules), sample)
-                if isinstance(one, str):
-                    return one
-                trials.append(one)
-            return replace(trials[0], is_telling=all(one.is_telling for one in trials))
-    except Exception as error:
-        return one_line(error)
+            return _three(operator, sample, modules)
+    except BaseException as error:  # nobody interrupts this process but the operator
+        if IN_PLACE not in str(error) or isinstance(operator, ModuleRecipe | _OnClone):
+            return Refused.by(error)
+        other = tried(_OnClone(operator), sample, modules)
+        return replace(other, inplace=True) if isinstance(other, Tried) else other
+
+
+IN_PLACE = "is being used in an in-place operation"
+"""What torch says of an operator that changes a leaf."""
+
+
+@dataclass(frozen=True)
+class _OnClone:
+    operator: Callable[..., Any]
+
+    def __call__(self, first: Tensor, *args: Any, **kwargs: Any) -> Any:
+        return self.operator(first.clone(), *args, **kwargs)
+
+
+def _three(operator: Operator, sample: dict[str, Any], modules: Sequence[str]) -> Tried | Refused:
+    trials = []
+    for seed in SEEDS:
+        one = _tried(*_made(operator, sample, seed, modules), sample)
+        if isinstance(one, str):
+            return Refused(one)
+        trials.append(one)
+    return replace(trials[0], is_telling=all(one.is_telling for one in trials))
+
+
+def constructed(recipe: ModuleRecipe, modules: Sequence[str]) -> Refused | None:
+    """Return why a module cannot be constructed; None if it can."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            realize_module(recipe, DTYPE, "cpu", SEEDS[0], modules)
+    except BaseException as error:  # nobody interrupts this process but the operator
+        return Refused.by(error)
+    return None
 
 
 def _made(
@@ -100,11 +173,8 @@ def _tried(operator: Callable[..., Any], inputs: Inputs, sample: dict[str, Any])
     if not all(bool(torch.isfinite(one).all()) for one in outputs):
         return "the result is not finite"
     random = not all(equal(one, other) for one, other in zip(outputs, again, strict=True))
-    gradients = _gradients(outputs, inputs)
-    if not all(bool(torch.isfinite(one).all()) for one in gradients):
-        return "the gradient is not finite"
-    tangents = _tangents(operator, inputs)
-    finite = all(bool(torch.isfinite(one).all()) for one in tangents or ())
+    gradients, tangents = _gradients(outputs, inputs), _tangents(operator, inputs)
+    finite = all(bool(torch.isfinite(one).all()) for one in (*gradients, *(tangents or ())))
     is_telling = finite and (not gradients or any(bool(one.any()) for one in gradients))
     requires_grad = any(output.requires_grad for output in outputs)
     places = tuple(dict.fromkeys(slot.path[1] for slot in inputs.slots))
@@ -141,7 +211,7 @@ def _each_alone(operator: Callable[..., Any], inputs: Inputs) -> dict[int | str,
             ones = [torch.ones_like(one) for one in outputs]
             torch.autograd.grad(outputs, leaves[index], ones, allow_unused=True)
         except Exception as error:
-            if not any(mistake in str(error) for mistake in MISTAKES):
+            if is_refusal(one_line(error)):
                 refusals[slot.path[1]] = one_line(error)
     return refusals
 

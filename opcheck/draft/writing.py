@@ -30,6 +30,8 @@ def _operator(draft: Draft) -> str:
     lines += _dtypes(draft)
     if draft.reseed:
         lines += ["# Two calls with the same arguments give different results.", "reseed = true"]
+    if draft.inplace:
+        lines += ["# It changes its first argument, and gets a clone in each call.", "inplace = true"]
     lines += ["samples = [", *(f"  {render(sample)}," for sample in draft.samples), "]"]
     if draft.supports:
         lines += ["", "  [operator.supports]"]

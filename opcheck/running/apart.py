@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import multiprocessing
+import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Any, Generic, TypeVar
@@ -32,11 +34,13 @@ def apart(
     seconds: float | None = None,
     *,
     forks: bool = True,
+    fresh: bool = False,
 ) -> Iterator[Result | Ended]:
     """Yield what a function returns for each item, in the order of the items.
 
     The processes are forked from this one, which has imported everything and computed nothing: torch's threads do not
-    survive a fork. Only what the function returns is pickled. Where processes cannot be forked, this one does the work.
+    survive a fork. Only what the function returns is pickled. Where processes cannot be forked, this one does the work,
+    or fresh ones do. An interrupt is for this process, which ends the others.
 
     Args:
         work: The function.
@@ -44,16 +48,19 @@ def apart(
         processes: How many calls run at the same time.
         seconds: How long one may take. None: as long as it likes.
         forks: Whether to fork: not where a device is in use, which does not survive it.
+        fresh: Whether the function can be pickled, too, so that fresh processes can be started instead of forks.
     """
-    if not (forks and "fork" in multiprocessing.get_all_start_methods()):
+    forks = forks and "fork" in multiprocessing.get_all_start_methods()
+    if not (forks or fresh):
         yield from (_answer(work, item) for item in items)
         return
+    start = "fork" if forks else "spawn"
     running: dict[Connection, _Running[Result]] = {}
     left, answers, number = list(enumerate(items))[::-1], dict[int, Result | Ended](), 0
     try:
         while number < len(items):
             while left and len(running) < processes:
-                begun = _Running.begin(*left.pop(), work)
+                begun = _Running.begin(start, *left.pop(), work)
                 running[begun.pipe] = begun
             ready = wait(list(running), PERIOD)
             for pipe, one in list(running.items()):
@@ -80,12 +87,13 @@ class _Running(Generic[Result]):
     since: float
 
     @classmethod
-    def begin(cls, number: int, item: Any, work: Callable[[Any], Result]) -> _Running[Result]:
-        """Fork a process that calls a function."""
-        context = multiprocessing.get_context("fork")
+    def begin(cls, start: str, number: int, item: Any, work: Callable[[Any], Result]) -> _Running[Result]:
+        """Start a process that calls a function."""
+        context: Any = multiprocessing.get_context(start)
         pipe, other = context.Pipe(duplex=False)
         process = context.Process(target=_call, args=(work, item, other), daemon=True)
-        process.start()
+        with _interrupts_held():
+            process.start()
         other.close()
         return cls(number, process, pipe, time.monotonic())
 
@@ -105,7 +113,22 @@ class _Running(Generic[Result]):
         self.pipe.close()
 
 
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Hold back an interrupt: Python drops what is raised in its hooks around a fork."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _call(work: Callable[[Any], Any], item: Any, pipe: Connection) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a handler of the process that waits is none of this one's
     pipe.send(_answer(work, item))
 
 

@@ -10,7 +10,8 @@ from opcheck.draft.writing import comment, written
 from opcheck.spec.dtypes import grouped
 
 FOUND = {
-    "samples": [{"args": [{"shape": [3]}]}], "random": False, "backward": True, "forward_ad": True, "arguments": None,
+    "samples": [{"args": [{"shape": [3]}]}], "random": False, "inplace": False,
+    "backward": True, "forward_ad": True, "arguments": None,
     "out": True, "variants": [],
 }  # fmt: skip
 
@@ -19,7 +20,7 @@ def draft(**found):
     return Draft.of("mylib.f", {**FOUND, **found})
 
 
-def record(check="backward", outcome="failed", reason="backward: no", dtype="float64", **fields):
+def record(check="backward", outcome="failed", reason="backward: not implemented", dtype="float64", **fields):
     return {"check": check, "outcome": outcome, "reason": reason, "dtype": dtype, "fields": fields}
 
 
@@ -30,9 +31,9 @@ def lacks(key, **keys):
 class TestRevise:
     def test_a_refusal_becomes_a_disclaimer_with_its_reason(self):
         own = draft()
-        assert own.revise([lacks("forward_ad", reason="forward_ad: no jvp defined")])
+        assert own.revise([lacks("forward_ad", reason="forward_ad: RuntimeError: no jvp defined")])
         assert own.supports == {"forward_ad": (False, "no jvp defined")}
-        assert not own.revise([lacks("forward_ad", reason="forward_ad: no jvp defined")])
+        assert not own.revise([lacks("forward_ad", reason="forward_ad: RuntimeError: no jvp defined")])
 
     def test_a_wrong_number_does_not(self):
         own = draft()
@@ -103,6 +104,7 @@ class TestFound:
     [
         ("forward_ad: no jvp", "no jvp"),
         ("vmap: vmap raised RuntimeError: no rule", "RuntimeError: no rule"),
+        ("backward raised IndexError: not supported", "IndexError: not supported"),
         ("dtypes: forward is claimed for int8, but the operator refuses the sample: E: x", "E: x"),
         ("dtypes: backward is claimed for int8, but is refused: E: x", "E: x"),
     ],

@@ -25,6 +25,8 @@ def options(name, annotation="", default=None, required=True):
         ("alpha", "float", 1.5),
         ("flag", "bool", False),
         ("size", "Tuple[int, int]", [2, 2]),
+        ("mode", "Literal['fast', 'slow']", "fast"),
+        ("mode", "typing.Literal[3]", 3),
         ("dim", "", -1),
     ],
 )

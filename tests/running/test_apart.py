@@ -68,5 +68,19 @@ def test_without_a_fork_this_process_does_the_work():
     ]
 
 
+def test_where_nothing_can_be_forked_fresh_processes_do_the_work():
+    answers = list(apart(work, [("plain", 0), ("crash", 1)], 1, forks=False, fresh=True))
+    assert (answers[0][0], answers[1]) == (0, Ended("the process crashed (SIGSEGV)"))
+    assert answers[0][1] != os.getpid()
+
+
+def test_an_interrupt_is_for_the_process_that_waits():
+    def interrupted(item):
+        os.kill(os.getpid(), signal.SIGINT)
+        return item
+
+    assert list(apart(interrupted, [1], 1)) == [1]
+
+
 def test_answers_are_parted_from_what_has_none():
     assert parted(["a", "b", "c"], [1, Ended("gone"), 3]) == ({"a": 1, "c": 3}, {"b": "gone"})

@@ -6,24 +6,17 @@ import pytest
 import torch
 from operators import modules
 
-from opcheck.draft import probe as probing
 from opcheck.draft.constructions import MOST, constructions
 from opcheck.draft.draft import Draft
-from opcheck.draft.probe import Probe, names, resolve_either
-from opcheck.samples import Unresolved
+from opcheck.draft.search import Deadline, Search, Wanted
+from opcheck.draft.writing import written
 from opcheck.spec.operator import Construction
 
 OURS = ("torch", "operators")
 
 
-@pytest.fixture(autouse=True)
-def silence(monkeypatch):
-    """Keep what a probe tries out of the output of the tests."""
-    monkeypatch.setattr(probing, "say", lambda **answer: None)
-
-
 def answer(path, given=(), module=None):
-    return Probe(path, OURS, given, (), module).answer()
+    return Search(Wanted(path, given, module), OURS, Deadline(60.0)).answer()
 
 
 class Strange(torch.nn.Module):
@@ -114,24 +107,16 @@ class TestAnswers:
         monkeypatch.setattr(Strange, "__module__", "operators.modules")
         monkeypatch.setattr(Strange, "forward", lambda self, x: x)
         found = answer("operators.modules.Strange")
-        assert found["refusal"] == "its constructor shows nothing to try"
-        assert "--module" in found["remedy"]
+        assert found["refusal"].startswith("its constructor shows nothing to try; say how to construct it by --module")
 
 
-def test_functions_and_classes_of_modules_are_listed():
-    found = names("operators.modules", OURS)
-    assert found["operators.modules.Layer"] == ""
-    assert "operators.modules.Linear" not in found  # an autograd.Function, of which apply is the operator
+def test_what_changes_its_first_argument_is_tried_with_a_clone(monkeypatch):
+    def accumulate(x, y):
+        return x.add_(y.exp())
 
-
-def test_a_class_without_forward_is_refused():
-    with pytest.raises(Unresolved, match="has no forward"):
-        resolve_either("torch.nn.ModuleList", OURS)
-
-
-def test_operators_of_the_dispatcher_are_listed_where_they_are_exported(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(str(tmp_path))
-    for name, exports in (("exporting", '__all__ = ["sine"]'), ("importing", "")):
-        (tmp_path / f"{name}.py").write_text(f"import torch\nsine = torch.ops.aten.sin\n{exports}\n")
-    assert names("exporting", ("torch", "exporting")) == {"exporting.sine": ""}
-    assert names("importing", ("torch", "importing")) == {}
+    monkeypatch.setattr(modules, "accumulate", accumulate, raising=False)
+    monkeypatch.setattr(accumulate, "__module__", "operators.modules")
+    found = answer("operators.modules.accumulate")
+    assert found["inplace"]
+    assert "inplace = true" in written(Draft.all_of("operators.modules.accumulate", found))
+    assert not answer("torch.sin")["inplace"]

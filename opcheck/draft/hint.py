@@ -1,0 +1,169 @@
+"""Reads what arguments should be like out of words: of documentation, of annotations, of errors and their source."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from typing import Any
+
+from opcheck.draft.parameter import Parameter
+
+Shape = tuple[int, ...]
+SampleData = dict[str, Any]
+Place = tuple[str | int, ...]
+"""Where a value stands in a sample, as in ("args", 0) or ("kwargs", "weight")."""
+
+SIZE = r"'?(?:\.\.\.|\*|\d+|[A-Z]\w{0,3}|batch(?:_size)?)'?"
+LISTED = re.compile(rf"[(\[]\s*({SIZE}(?:\s*,\s*{SIZE})+|{SIZE}\s*,|'{SIZE}')\s*,?\s*[)\]]")
+CROSSED = re.compile(r"(?<![\w*])((?:[A-Z*]|\d+)(?:\s?x\s?(?:[A-Z*]|\d+))+)(?!\w)")
+TYPED = re.compile(r"""(?:Float|Int|Shaped|Num|Real|Inexact|Complex)\[[^,]+,\s*["']([^"']+)["']""")
+"""Shapes as in `(*, 3, 3)` or `['B', '4']`, as in `Bx3x3`, and as in `Float[Tensor, "batch 3"]`."""
+
+SIZES = {"C": 2, "D": 3, "H": 4, "W": 4, "L": 3, "T": 3, "M": 3, "K": 3}
+"""What letters in shapes mean. Others, such as N and B, are 2."""
+
+RANKS = re.compile(
+    r"\b(\d)[ -]?[dD]\b|\b(\d)[ -]?dim(?:ension(?:al|s)?)?\b|(?:ndim|dim\(\)|ndimension\(\)|\.shape\))\D{0,12}?(\d)\b"
+    r"|in [\[(](\d), (\d)[\])]|to unpack \(expected (\d)"
+)
+"""Numbers of dimensions, as in `4D`, `3 dimensions`, `x.ndim == 3` or `len(x.shape) != 2`."""
+
+OF_RANK: dict[int, Shape] = {0: (), 1: (3,), 2: (2, 3), 3: (2, 3, 3), 4: (1, 2, 4, 4), 5: (1, 2, 4, 4, 4)}
+NUMBERS = re.compile(r"(?<![\w.])-?\d+(?![\w.]*\w)|(?<=\d)x(\d+)|(\d+)(?=x\d)")
+ACTUAL = re.compile(r"\b([Gg]ot|[Aa]ctual|[Rr]eceived|but)\b.*")
+"""What is said of the arguments as they are."""
+MOST_SIZE = 16
+
+KINDS = (
+    (re.compile(r"[Dd]omain|between 0|[Pp]robabilit|[Pp]ositive|[Nn]on-?negative|\[0, 1\]"), {"low": 0.1, "high": 0.9}),
+    (
+        re.compile(r"\b(Long|int64|integer tensors?|indices must|must be long)\b"),
+        {"dtype": "int64", "low": 0, "high": 2},
+    ),
+    (re.compile(r"\b[Bb]ool(ean)?\b|[Mm]ask must be"), {"dtype": "bool"}),
+)
+"""Words for domains and dtypes, and what makes a tensor one of them."""
+WANTS_TENSOR = re.compile(r"must be (a )?(torch\.)?Tensor|not a (torch\.)?Tensor|'(int|float|list|bool)' object", re.I)
+WANTS_NUMBER = re.compile(
+    r"interpreted as an integer|one element tensors|Tensor with more than one|not Tensor|as an int"
+)
+WANTS_MORE = re.compile(r"NoneType")
+WANTS_LIST = re.compile(r"iterable|not subscriptable|has no len")
+OUT_OF_RANGE = re.compile(r"out of (range|bounds)")
+
+
+def shapes_in(text: str) -> list[Shape]:
+    """Return the shapes that a text names, with numbers in the place of letters. A star is one dimension, or none."""
+    parts = [re.split(r"\s*,\s*", match[1].strip(" ,")) for match in LISTED.finditer(text)]
+    parts += [re.split(r"\s?x\s?", match[1]) for match in CROSSED.finditer(text)]
+    parts += [match[1].split() for match in TYPED.finditer(text)]
+    shapes = chain.from_iterable(_concrete([part.strip("'") for part in own]) for own in parts)
+    return list(dict.fromkeys(shape for shape in shapes if max(shape, default=1) <= MOST_SIZE))
+
+
+def _concrete(sizes: list[str]) -> Iterator[Shape]:
+    stars = ("*", "...")
+    yield tuple(2 if size in stars else int(size) if size.isdigit() else SIZES.get(size, 2) for size in sizes)
+    if any(size in stars for size in sizes):
+        yield from _concrete([size for size in sizes if size not in stars])
+
+
+def documented(doc: str, name: str) -> list[Shape]:
+    """Return the shapes that documentation gives for a parameter: what follows its name, up to the next one."""
+    match = re.search(
+        rf"^([ \t]*)(?:[-*:]\s*)?(?:param )?`*{re.escape(name)}`*\s*(?:\([^)]*\))?\s*:(.*(?:\n\1[ \t]+.*|\n\s*)*)",
+        doc,
+        re.MULTILINE,
+    )
+    return shapes_in(match[2]) if match else []
+
+
+def lessons_of(sample: SampleData, said: str, source: str, parameters: Sequence[Parameter]) -> Iterator[SampleData]:
+    """Yield samples like one that was refused, each with one thing as the error, or the line that raised it, wants it.
+
+    The arguments that the error names come first.
+    """
+    required = [one.name for one in parameters if one.required]
+    names: dict[Place, str] = {("args", index): name for index, name in enumerate(required)}
+    text, both = ACTUAL.sub("", said), f"{said} {source}"
+    wanted, everywhere = shapes_in(text) or shapes_in(source), shapes_in(said)
+    ranks = [int(number) for match in RANKS.findall(f"{text} {source}") for number in match if number]
+    numbers = [abs(int(match[0].strip("x"))) for match in NUMBERS.finditer(both)]
+    numbers = [number for number in dict.fromkeys(numbers) if 1 <= number <= MOST_SIZE]
+    every = sorted(
+        places(sample), key=lambda own: not re.search(rf"\b{names.get(own[0][:2], '-')}\b", f"{said} {source}")
+    )
+    for place, value in every:
+        if isinstance(value, dict) and "shape" in value:
+            own = tuple(value["shape"])
+            better: Iterable[Shape] = [
+                *wanted, *_of_ranks(own, ranks), *everywhere, *_with_sizes(own, numbers), *_longer(own, said),
+            ]  # fmt: skip
+            yield from (
+                replaced(sample, place, {**value, "shape": list(shape)})
+                for shape in dict.fromkeys(better) if shape != own
+            )  # fmt: skip
+            yield from (
+                replaced(sample, place, {"shape": list(own), **kind})
+                for words, kind in KINDS if words.search(said) and not kind.items() <= value.items()
+            )  # fmt: skip
+            if OUT_OF_RANGE.search(said) and value.get("high", 0) == 2:
+                yield replaced(sample, place, {**value, "high": 1})
+            if WANTS_NUMBER.search(said):
+                yield from (replaced(sample, place, number) for number in (2, 0.5))
+        elif isinstance(value, list):
+            yield from (replaced(sample, place, (value * 5)[:n]) for n in numbers if n != len(value) and n <= 5)
+        elif WANTS_TENSOR.search(said) and isinstance(value, (int, float)):
+            yield from (replaced(sample, place, {"shape": list(shape)}) for shape in ((2, 3), (3,)))
+        elif WANTS_LIST.search(said) and isinstance(value, int):
+            yield from (replaced(sample, place, sizes) for sizes in ([3], [2, 3]))
+    shapes = [value["shape"] for _, value in every if isinstance(value, dict) and "shape" in value]
+    for one in parameters if shapes and "NoneType" in said else ():
+        if not one.required:
+            yield {**sample, "kwargs": {**sample.get("kwargs", {}), one.name: {"shape": shapes[0]}}}
+
+
+def _of_ranks(own: Shape, ranks: Iterable[int]) -> Iterator[Shape]:
+    """Yield shapes of some ranks: with the sizes that there are, where possible."""
+    for rank in ranks:
+        if rank != len(own) and rank in OF_RANK:
+            yield own[-rank:] if 0 < rank < len(own) else (2,) * (rank - len(own)) + own
+            yield OF_RANK[rank]
+
+
+def _with_sizes(own: Shape, numbers: Iterable[int]) -> Iterator[Shape]:
+    """Yield the same shape with one other size."""
+    for number in numbers:
+        yield from ((*own[:dim], number, *own[dim + 1 :]) for dim in reversed(range(len(own))))
+
+
+def _longer(own: Shape, said: str) -> Iterator[Shape]:
+    if OUT_OF_RANGE.search(said) and len(own) < 4:
+        yield (2, *own)
+
+
+def places(sample: SampleData) -> Iterator[tuple[Place, Any]]:
+    """Yield the values of a sample that may be changed: tensors, numbers, and lists of numbers."""
+    for index, value in enumerate(sample.get("args", ())):
+        yield from _within(("args", index), value)
+    for name, value in sample.get("kwargs", {}).items():
+        yield from _within(("kwargs", name), value)
+
+
+def _within(place: Place, value: Any) -> Iterator[tuple[Place, Any]]:
+    if isinstance(value, list) and any(isinstance(part, dict) for part in value):
+        for index, part in enumerate(value):
+            yield from _within((*place, index), part)
+    else:
+        yield place, value
+
+
+def replaced(container: Any, place: Place, value: Any) -> Any:
+    """Return a sample, or a part of it, with another value in one place."""
+    if not place:
+        return value
+    key: Any = place[0]
+    copy = list(container) if isinstance(container, list) else dict(container)
+    copy[key] = replaced(container[key], place[1:], value)
+    return copy

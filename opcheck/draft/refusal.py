@@ -1,0 +1,48 @@
+"""Tells a refusal, which says that something is not implemented, from a mistake. In doubt, it is a mistake."""
+
+from __future__ import annotations
+
+import re
+
+MISTAKES = re.compile(
+    r"(Assertion|Attribute|Index|Key|Name|UnboundLocal|ZeroDivision|Recursion|Syntax|Import|OS)Error\b|Stop\w+\b"
+    r"|returned an (invalid gradient|incorrect number)|unsupported operand|modified by an inplace operation"
+    r"|can't allocate|out of memory|a second time"
+)
+"""What no refusal begins with, or says: an index out of range, a missing attribute, gradients that do not fit."""
+
+REFUSALS = re.compile(
+    r"NotImplemented\w*\b"
+    r"|not (yet |currently |been )*(implement|support|differentiable)|has(n't| not) been implemented"
+    r"|(does|do|is|are)(n't| not) (yet |currently )?(support|implement|differentiable)"
+    r"|not have (an? )?(vmap|jvp|\w+ kernel)"
+    r"|\b(un|non-?)(supported|implemented|differentiable)\b"
+    r"|\bno (autograd (formula|kernel)|backward|batching rule|derivative|formula|gradient|jvp|kernel|vmap)"
+    r"|kernel was not registered|[mM]ust implement (the|either)|must override the setup_context"
+    r"|once_differentiable|only (supports?|implemented|defined|differentiable|works)"
+    r"|\bvmap: |functorch|functionaliz|data-dependent control flow|\.item\(\) on a Tensor"
+    r"|batched tensors?|BatchedTensor"
+    r"|inside of (a )?vmap|randomness (error )?mode|doesn't have storage|level=\d"
+)
+"""What says that there is no formula, no kernel, no rule, or what torch.func raises where it cannot look inside."""
+
+UNKNOWN = re.compile(r"unexpected keyword argument|got some positional-only|invalid keyword|takes no keyword")
+"""What says that there is no such parameter."""
+
+
+BATCHED = re.compile(r"doesn't match the broadcast shape")
+"""What says, under vmap, that something unbatched is written to in place."""
+
+
+def is_refusal(what: str, key: str = "") -> bool:
+    """Tell whether an exception, as `Class: message`, says that something is not implemented.
+
+    key: the key of `supports` that is in question.
+    """
+    what = " ".join(what.split())
+    own = {"out": UNKNOWN, "vmap": BATCHED}.get(key)
+    if own is not None and own.search(what):
+        return True
+    if MISTAKES.search(what) and "NotImplemented" not in what.partition(":")[0]:
+        return False
+    return REFUSALS.search(what) is not None

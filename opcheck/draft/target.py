@@ -1,0 +1,81 @@
+"""What a target names: an operator, or those that a Python module defines."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from opcheck.checks.verdict import one_line
+from opcheck.samples.resolve import Unresolved, as_operator, is_dispatched, resolve, resolve_module
+
+
+def package_of(target: str) -> str:
+    """Return the package that a target is in."""
+    return target.replace(":", ".").partition(".")[0]
+
+
+def names(target: str, modules: Sequence[str]) -> dict[str, str]:
+    """Return what a target names: a path for each operator, with what keeps it from being one, if anything does.
+
+    Raises Unresolved.
+    """
+    module = _module(target)
+    if module is None:
+        resolve_either(target, modules)
+        return {target: ""}
+    reasons = {}
+    exported = getattr(module, "__all__", ())
+    for name in exported or [name for name in vars(module) if not name.startswith("_")]:
+        item = getattr(module, name, None)
+        if isinstance(item, ModuleType) or not callable(item):
+            continue
+        if not _own(item, module) and not (exported and is_dispatched(item)):  # operators of torch.ops are torch's
+            continue
+        if inspect.isclass(item) and not issubclass(item, torch.nn.Module):
+            continue
+        reasons[f"{target}.{name}"] = _wrong(f"{target}.{name}", modules)
+    # The in-place variant of another operator is tested with that operator.
+    return {path: why for path, why in reasons.items() if not (path.endswith("_") and path[:-1] in reasons)}
+
+
+def _wrong(path: str, modules: Sequence[str]) -> str:
+    """Return why a path is no operator; an empty string if it is one."""
+    try:
+        resolve_either(path, modules)
+    except Unresolved as error:
+        return str(error)
+    return ""
+
+
+def resolve_either(path: str, modules: Sequence[str]) -> Callable[..., Any] | type[torch.nn.Module]:
+    """Return the function, or the class of modules, that a path names. Raises Unresolved."""
+    resolved = resolve(path, modules)
+    if not isinstance(resolved, type) or not issubclass(resolved, torch.nn.Module):
+        return as_operator(resolved, path)
+    if resolved.forward is torch.nn.Module.forward:
+        raise Unresolved(f'"{path}" has no forward')
+    return resolve_module(path, modules)
+
+
+def _module(path: str) -> ModuleType | None:
+    """Return the module with a path; None if there is none. Raises Unresolved if it cannot be imported."""
+    try:
+        return importlib.import_module(path)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (path == error.name or path.startswith(f"{error.name}.")):
+            return None
+        raise Unresolved(f'importing "{path}" failed: {error}') from error
+    except (Exception, SystemExit) as error:
+        raise Unresolved(f'importing "{path}" failed: {one_line(error)}') from error
+
+
+def _own(item: Any, module: ModuleType) -> bool:
+    """Return whether something belongs to the package of a module, and is not just imported there."""
+    owner = getattr(item, "__self__", None)
+    home = getattr(owner if isinstance(owner, type) else item, "__module__", "") or type(item).__module__
+    return str(home).partition(".")[0] == module.__name__.partition(".")[0]

@@ -1,0 +1,72 @@
+"""Words name shapes, ranks and dtypes; a guess that is refused becomes one that is not."""
+
+from __future__ import annotations
+
+import pytest
+
+from opcheck.draft.hint import documented, lessons_of, shapes_in
+from opcheck.draft.parameter import TENSOR, Parameter
+from opcheck.spec.operator import SampleSpec
+
+X = [Parameter("x", (TENSOR,), True), Parameter("context", (), False)]
+
+
+@pytest.mark.parametrize(
+    ("text", "shapes"),
+    [
+        ("a tensor of shape :math:`(*, 3, 3)`", [(2, 3, 3), (3, 3)]),
+        ("must be a Bx2x3 tensor", [(2, 2, 3)]),
+        ("Expected shape: ['B', '4', '4']", [(2, 4, 4)]),
+        ("(B, 3) or (3,)", [(2, 3), (3,)]),
+        ("Float[Tensor, 'batch 3']", [(2, 3)]),
+        ("torch.Size([2, 5])", [(2, 5)]),
+        ("the quaternion (w, x, y, z), see f(x)", []),
+        ("(1000, 1000)", []),
+    ],
+)
+def test_shapes_are_read(text, shapes):
+    assert shapes_in(text) == shapes
+
+
+def test_documentation_belongs_to_its_parameter():
+    doc = "Rotate.\n\nArgs:\n    x: points of shape\n      :math:`(*, 2)`.\n    y: of shape (N, 3).\n\nReturns: (N, 7)"
+    assert documented(doc, "x") == [(2, 2), (2,)]
+    assert documented(doc, "y") == [(2, 3)]
+    assert documented(doc, "z") == []
+
+
+@pytest.mark.parametrize(
+    ("value", "said", "source", "better"),
+    [
+        ({"shape": [3]}, "ValueError: Input must be a (*, 4) tensor. Got torch.Size([3])", "", {"shape": [2, 4]}),
+        ({"shape": [2, 3]}, "ValueError: Expected features = 5, got 3.", "", {"shape": [2, 5]}),
+        ({"shape": [2, 3]}, "RuntimeError: shapes cannot be multiplied (2x3 and 4x2)", "", {"shape": [2, 4]}),
+        ({"shape": [2, 3]}, "RuntimeError: size of tensor a (3) must match b (4)", "", {"shape": [2, 4]}),
+        ({"shape": [2, 3]}, "RuntimeError: expected 3D input", "", {"shape": [2, 2, 3]}),
+        ({"shape": [2, 3]}, "AssertionError", "assert x.dim() == 3", {"shape": [2, 2, 3]}),
+        ({"shape": [2, 3]}, "AssertionError", "assert x.shape[-1] == 7", {"shape": [2, 7]}),
+        ({"shape": [3]}, "IndexError: Dimension out of range", "", {"shape": [2, 3]}),
+        ({"shape": [3]}, "IndexError: tensors used as indices must be long", "",
+         {"shape": [3], "dtype": "int64", "low": 0, "high": 2}),
+        ({"shape": [3]}, "InputOutsideDomain", "", {"shape": [3], "low": 0.1, "high": 0.9}),
+        ([2, 2], "ValueError: not enough values to unpack (expected 3, got 2)", "", [2, 2, 2]),
+        (2, "TypeError: x must be Tensor, not int", "", {"shape": [2, 3]}),
+        ({"shape": [3]}, "TypeError: only one element tensors can be converted", "", 2),
+        (2, "TypeError: Value after * must be an iterable, not int", "", [3]),
+    ],
+)  # fmt: skip
+def test_a_refused_guess_teaches_the_next(value, said, source, better):
+    lessons = list(lessons_of({"args": [value]}, said, source, X))
+    assert {"args": [better]} in lessons
+    for lesson in lessons:
+        SampleSpec.model_validate(lesson)
+
+
+def test_an_optional_tensor_that_is_missing_is_added():
+    said = "TypeError: sigmoid(): argument 'input' must be Tensor, not NoneType"
+    lessons = list(lessons_of({"args": [{"shape": [2]}]}, said, "", X))
+    assert {"args": [{"shape": [2]}], "kwargs": {"context": {"shape": [2]}}} in lessons
+
+
+def test_what_says_nothing_teaches_nothing():
+    assert list(lessons_of({"args": [{"shape": [2, 3]}]}, "RuntimeError: not today", "", X)) == []

@@ -1,0 +1,105 @@
+"""What says that it is not implemented is a refusal; every other exception is a mistake, which no draft hides."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from operators.mistaken import ELSEWHERE, MISTAKEN
+from operators.refusing import REFUSING
+
+from opcheck.checks.verdict import one_line
+from opcheck.draft.refusal import is_refusal
+from opcheck.draft.search import Wanted
+from opcheck.draft.trial import Workplace, drafted
+from opcheck.settings import Settings
+
+
+def backward(operator, *inputs):
+    outputs = operator(*inputs)
+    return torch.autograd.grad(outputs, inputs, torch.ones_like(outputs).requires_grad_(), create_graph=True)
+
+
+def second_order(operator, *inputs):
+    for gradient in backward(operator, *inputs):
+        gradient.sum().backward()
+
+
+def forward_ad(operator, *inputs):
+    torch.func.jvp(operator, inputs, tuple(map(torch.ones_like, inputs)))
+
+
+def vmap(operator, *inputs):
+    torch.func.vmap(operator)(*(torch.stack([one.detach(), one.detach()]) for one in inputs))
+
+
+WAYS = {"backward": backward, "second_order": second_order, "forward_ad": forward_ad, "vmap": vmap}
+SAMPLES = {
+    "transposed": [(2, 3), (3, 4)],
+    "too_few": [(3,), (3,)],
+    "igamma": [(3,), (3,)],
+    "bags": [(2, 3)],
+    "factors": [(3, 3)],
+}
+
+
+def raised(name, operator, way):
+    """Return what an operator raises, as messages show it."""
+    inputs = [torch.rand(shape, dtype=torch.float64, requires_grad=True) for shape in SAMPLES.get(name, [(3,)])]
+    operator(*inputs)  # this works
+    with pytest.raises(Exception) as caught:  # noqa: PT011 - any
+        WAYS[way](operator, *inputs)
+    return one_line(caught.value)
+
+
+def test_the_collections_are_large():
+    assert len(MISTAKEN) + len(ELSEWHERE) >= 30
+    assert len(REFUSING) >= 30
+
+
+@pytest.mark.parametrize("name", MISTAKEN)
+def test_mistakes_are_no_refusals(name):
+    assert not is_refusal(raised(name, MISTAKEN[name], "backward"))
+
+
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_nor_are_those_in_other_derivatives(name):
+    way, operator = ELSEWHERE[name]
+    assert not is_refusal(raised(name, operator, way))
+
+
+@pytest.mark.parametrize("name", [name for name, (way, _) in REFUSING.items() if way in WAYS])
+def test_what_is_not_implemented_is_a_refusal(name):
+    way, operator = REFUSING[name]
+    assert is_refusal(raised(name, operator, way))
+
+
+def test_a_parameter_may_be_unknown_where_it_is_the_question():
+    what = "TypeError: f() got an unexpected keyword argument 'out'"
+    assert is_refusal(what, "out")
+    assert not is_refusal(what)
+
+
+def draft(path):
+    settings = Settings(modules=("torch", "operators"))
+    return drafted(Wanted(path), Workplace(settings, (), 60.0))
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", [*MISTAKEN, *ELSEWHERE])
+def test_no_mistake_is_drafted_away(name):
+    own = draft(f"operators.mistaken.{name}")
+    way = "backward" if name in MISTAKEN else ELSEWHERE[name][0]
+    (one,) = own.drafts
+    assert way not in one.supports
+    assert not one.refused["backward"]
+    assert any(record["outcome"] == "failed" for record in own.records.values())
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", REFUSING)
+def test_nothing_that_refuses_is_accused(name):
+    own = draft(f"operators.refusing.{name}")
+    (one,) = own.drafts
+    key = REFUSING[name][0]
+    assert key in one.supports or key in one.refused["forward"]
+    assert [record["reason"] for record in own.records.values() if record["outcome"] == "failed"] == []

@@ -1,0 +1,29 @@
+"""A target names an operator, or those of a Python module."""
+
+from __future__ import annotations
+
+import pytest
+
+from opcheck.draft.target import names, resolve_either
+from opcheck.samples import Unresolved
+
+OURS = ("torch", "operators")
+
+
+def test_functions_and_classes_of_modules_are_listed():
+    found = names("operators.modules", OURS)
+    assert found["operators.modules.Layer"] == ""
+    assert "operators.modules.Linear" not in found  # an autograd.Function, of which apply is the operator
+
+
+def test_a_class_without_forward_is_refused():
+    with pytest.raises(Unresolved, match="has no forward"):
+        resolve_either("torch.nn.ModuleList", OURS)
+
+
+def test_operators_of_the_dispatcher_are_listed_where_they_are_exported(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for name, exports in (("exporting", '__all__ = ["sine"]'), ("importing", "")):
+        (tmp_path / f"{name}.py").write_text(f"import torch\nsine = torch.ops.aten.sin\n{exports}\n")
+    assert names("exporting", ("torch", "exporting")) == {"exporting.sine": ""}
+    assert names("importing", ("torch", "importing")) == {}
