@@ -51,10 +51,10 @@ def run(options: argparse.Namespace) -> int:
     paths = options.paths or (["builtin"] if package == "torch" else [])
     allowed = settings.model_copy(update={"modules": tuple(dict.fromkeys((*settings.modules, package)))})
     library = loaded(paths, settings)
-    shop = Workplace(allowed, (str(settings.root), os.getcwd()), options.timeout)
+    workplace = Workplace(allowed, (str(settings.root), os.getcwd()), options.timeout)
     try:
         with terminated_as_interrupt():
-            rows = [cover(module, library, shop, options.n) for module in modules_of(options.module)]
+            rows = [cover(module, library, workplace, options.n) for module in modules_of(options.module)]
     except Unresolved as error:
         hint = f'; did you mean "{error.hint}"?' if error.hint else ""
         raise RequestError([f"{error}{hint}"]) from None

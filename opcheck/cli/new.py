@@ -65,8 +65,8 @@ def run(options: argparse.Namespace) -> int:
     arguments = [[_table("--args", text)] for text in options.args]
     module = None if options.module is None else _table("--module", options.module)
     with tempfile.TemporaryDirectory(prefix="opcheck-") as journals, terminated_as_interrupt():
-        shop = Workplace(allowed, (str(settings.root), os.getcwd()), options.budget, until, Path(journals))
-        author = Author(options.target, _file(options, settings, package), settings, shop, options.n, _say)
+        workplace = Workplace(allowed, (str(settings.root), os.getcwd()), options.budget, until, Path(journals))
+        author = Author(options.target, _file(options, settings, package), settings, workplace, options.n, _say)
         try:
             author.draft(arguments, module, options.from_tests)
         except Unresolved as error:

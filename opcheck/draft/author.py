@@ -40,8 +40,16 @@ COMPLEX = '{}: fails for complex numbers only; if they are not meant, write dtyp
 class Author:
     """Drafts the operators of one target."""
 
-    def __init__(self, target: str, file: Path, settings: Settings, shop: Workplace, processes: int, say: Say) -> None:
-        self.target, self.file, self.settings, self.shop, self.processes = target, file, settings, shop, processes
+    def __init__(
+        self, target: str, file: Path, settings: Settings, workplace: Workplace, processes: int, say: Say
+    ) -> None:
+        self.target, self.file, self.settings, self.workplace, self.processes = (
+            target,
+            file,
+            settings,
+            workplace,
+            processes,
+        )
         self.say = say
         self.trials: list[Trial] = []
         self.left_out: dict[str, str] = {}
@@ -60,14 +68,14 @@ class Author:
         Raises Unresolved if there is nothing to draft, and SpecError.
         """
         threads = threading.active_count()
-        self.shop.enter()
+        self.workplace.enter()
         before = process_state.read()
-        all_names = names(self.target, self.shop.settings.modules)
+        all_names = names(self.target, self.workplace.settings.modules)
         changes = process_state.changes(before, process_state.read())
         process_state.write(before)
-        self.shop = replace(self.shop, changes=tuple(changes))
+        self.workplace = replace(self.workplace, changes=tuple(changes))
         self._choose(all_names)
-        calls = recorded(self.wanted, tests, self.shop) if tests else {}
+        calls = recorded(self.wanted, tests, self.workplace) if tests else {}
         wanted = [Wanted(name, [*arguments, *calls.get(name, [])], module) for name in self.wanted]
         if len(wanted) > 1:
             process_state.import_what_is_late()  # else each process would
@@ -93,7 +101,7 @@ class Author:
         """Return the operators that the file has. Raises SpecError for a mistake in it, Unresolved for its defaults."""
         if not self.file.exists():
             return set()
-        library = load([self.file], self.shop.settings)
+        library = load([self.file], self.workplace.settings)
         if any(operator.document.data.get("defaults") for operator in library):
             what = "has [defaults], which would apply to the draft; choose another file by --output"
             raise Unresolved(f"{shown(self.file)} {what}")
@@ -103,8 +111,8 @@ class Author:
         """Yield what is known of each operator. One whose process ends in a call is tried again without that call."""
         while wanted:
             again: list[Wanted] = []
-            work = partial(trial, shop=self.shop)
-            answers = apart(work, wanted, self.processes, MOST_BUDGETS * self.shop.budget, forks=forks, fresh=True)
+            work = partial(trial, workplace=self.workplace)
+            answers = apart(work, wanted, self.processes, MOST_BUDGETS * self.workplace.budget, forks=forks, fresh=True)
             for one, answer in zip(wanted, answers, strict=True):
                 own = self._ended(one, answer.why) if isinstance(answer, Ended) else answer
                 own.ended = [*one.ended, *own.ended]
@@ -117,7 +125,7 @@ class Author:
 
     def _ended(self, wanted: Wanted, why: str) -> Trial:
         """Return what a process that has ended has written about an operator."""
-        journal = Journal(self.shop, wanted.name)
+        journal = Journal(self.workplace, wanted.name)
         own = journal.read(wanted)
         own.ended.append(f"{f'it takes longer than {journal.patience(own):g} s' if own.hangs else why}, {own.doing()}")
         own.refusal = "" if own.drafts else own.ended[-1]
@@ -186,7 +194,7 @@ class Author:
         lines = [f"failed: {line}" for line in [*lines_of(failed), *ended]]
         lines += [f"not tested: {line}" for line in lines_of(untested)]
         lines += [
-            f"not tested: {own.wanted.name}: {_count(own.left, 'case')}, in {self.shop.budget:g} s (--budget)"
+            f"not tested: {own.wanted.name}: {_count(own.left, 'case')}, in {self.workplace.budget:g} s (--budget)"
             + (f": {own.ended[-1]}" if own.is_slow else "")
             for own in self.trials if own.left
         ]  # fmt: skip

@@ -48,7 +48,7 @@ def modules_of(target: str) -> list[str]:
     return [target, *(part for part in PARTS if part.startswith(f"{target}.") and kinds & {*PARTS[part].kinds})]
 
 
-def cover(module: str, library: Library, shop: Workplace, processes: int) -> Covered:
+def cover(module: str, library: Library, workplace: Workplace, processes: int) -> Covered:
     """Return what the specs of a library cover of a module. Raises Unresolved if there is no such module.
 
     Functions without a spec are tried with guesses, as `opcheck new` does, and those that have no gradient left out.
@@ -56,12 +56,14 @@ def cover(module: str, library: Library, shop: Workplace, processes: int) -> Cov
 
     processes: how many functions are tried at the same time.
     """
-    shop.enter()
-    known = [name for name, why in names(module, shop.settings.modules).items() if not why]
+    workplace.enter()
+    known = [name for name, why in names(module, workplace.settings.modules).items() if not why]
     specs = by_path(library)
     missing = [name for name in known if name not in specs]
-    work = partial(looked_at, shop=shop)
-    answers, lost = parted(missing, apart(work, list(map(Wanted, missing)), processes, 2 * shop.budget, fresh=True))
+    work = partial(looked_at, workplace=workplace)
+    answers, lost = parted(
+        missing, apart(work, list(map(Wanted, missing)), processes, 2 * workplace.budget, fresh=True)
+    )
     untried = {name: answers[name]["refusal"] for name in answers if "refusal" in answers[name]} | lost
     return Covered(
         module,

@@ -31,12 +31,12 @@ class Unwritable(Exception):
     """An argument that a spec cannot state, or that is too large."""
 
 
-def recorded(operators: Iterable[str], tests: Sequence[str], shop: Workplace) -> dict[str, list[Group]]:
+def recorded(operators: Iterable[str], tests: Sequence[str], workplace: Workplace) -> dict[str, list[Group]]:
     """Run tests, and return the small calls of each operator, those of different kinds first."""
 
     def run(tests: Sequence[str]) -> dict[str, list[Group]]:
-        shop.alone()
-        recorder = Recorder(list(operators), shop.settings.modules)
+        workplace.alone()
+        recorder = Recorder(list(operators), workplace.settings.modules)
         pytest.main(["-q", "-p", "no:cacheprovider", *tests], plugins=[recorder])
         return recorder.calls
 

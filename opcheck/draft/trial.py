@@ -113,8 +113,8 @@ class Trial:
 class Journal:
     """What a process writes about an operator, for whoever finds it gone."""
 
-    def __init__(self, shop: Workplace, name: str) -> None:
-        self.shop, self.file = shop, shop.journals / f"{name.replace(':', '.')}.pickle"
+    def __init__(self, workplace: Workplace, name: str) -> None:
+        self.workplace, self.file = workplace, workplace.journals / f"{name.replace(':', '.')}.pickle"
         self.trace = self.file.with_suffix(".trace")
 
     @cached_property
@@ -131,7 +131,7 @@ class Journal:
 
     def patience(self, trial: Trial) -> float:
         """Return the seconds that a step may take. Cases are opcheck's own, and the machine may be busy."""
-        return self.shop.budget * (BUSY if trial.case else 1)
+        return self.workplace.budget * (BUSY if trial.case else 1)
 
     def read(self, wanted: Wanted) -> Trial:
         """Return what was known last."""
@@ -140,11 +140,11 @@ class Journal:
         return own
 
 
-def looked_at(wanted: Wanted, shop: Workplace) -> dict[str, Any]:
+def looked_at(wanted: Wanted, workplace: Workplace) -> dict[str, Any]:
     """Return samples that an operator takes and what they show, or why there is none."""
-    shop.enter()
-    shop.alone()
-    return samples(Search(wanted, shop.settings.modules, Deadline(shop.budget)))
+    workplace.enter()
+    workplace.alone()
+    return samples(Search(wanted, workplace.settings.modules, Deadline(workplace.budget)))
 
 
 def samples(search: Search) -> dict[str, Any]:
@@ -155,16 +155,16 @@ def samples(search: Search) -> dict[str, Any]:
         return {"refusal": f"looking for its arguments failed, at {place_of(error)}: {one_line(error)}"}
 
 
-def trial(wanted: Wanted, shop: Workplace) -> Trial:
+def trial(wanted: Wanted, workplace: Workplace) -> Trial:
     """Draft an operator in this process, which has nothing else to do."""
-    if time.monotonic() >= shop.until:
+    if time.monotonic() >= workplace.until:
         return Trial(wanted)
-    shop.enter()
-    shop.alone()
-    return drafted(wanted, shop, Journal(shop, wanted.name).write)
+    workplace.enter()
+    workplace.alone()
+    return drafted(wanted, workplace, Journal(workplace, wanted.name).write)
 
 
-def drafted(wanted: Wanted, shop: Workplace, note: Callable[[Trial], None] = lambda trial: None) -> Trial:
+def drafted(wanted: Wanted, workplace: Workplace, note: Callable[[Trial], None] = lambda trial: None) -> Trial:
     """Return what is known of an operator after samples have been looked for, and the cases of its drafts have run.
 
     note: is called before each step with what is known.
@@ -175,24 +175,26 @@ def drafted(wanted: Wanted, shop: Workplace, note: Callable[[Trial], None] = lam
         own.call = call
         note(own)
 
-    deadline, guessing = (Deadline(part * shop.budget, shop.until) for part in (1.0, GUESSING))
-    search = Search(wanted, shop.settings.modules, guessing, calling)
+    deadline, guessing = (Deadline(part * workplace.budget, workplace.until) for part in (1.0, GUESSING))
+    search = Search(wanted, workplace.settings.modules, guessing, calling)
     answer = samples(search)
     own.call, own.ended, own.refusal = None, search.ended, answer.get("refusal", "")
     own.drafts = [] if own.refusal else Draft.all_of(wanted.name, answer)
     try:
         for draft in own.drafts:
-            _take_back(own, draft, shop, deadline, note)
+            _take_back(own, draft, workplace, deadline, note)
     except Exception as error:  # those of operators are outcomes
         own.drafts, own.refusal = [], f"opcheck itself failed, at {place_of(error)}: {one_line(error)}"
     return own
 
 
-def _take_back(own: Trial, draft: Draft, shop: Workplace, deadline: Deadline, note: Callable[[Trial], None]) -> None:
+def _take_back(
+    own: Trial, draft: Draft, workplace: Workplace, deadline: Deadline, note: Callable[[Trial], None]
+) -> None:
     """Run the cases of a draft, and take back what the operator refuses. Then the cases are others."""
-    session = RunSession.start(shop.settings, own_process=True)
-    if shop.changes:
-        session.imports[draft.id] = list(shop.changes)
+    session = RunSession.start(workplace.settings, own_process=True)
+    if workplace.changes:
+        session.imports[draft.id] = list(workplace.changes)
     earlier, untested = own.records, own.left
     cases, records = planned(draft, session), dict[str, Record]()
     while left := [case for case in cases if case.id not in records]:

@@ -48,8 +48,8 @@ def test_what_is_wrong_with_opcheck_is_said_to_be(monkeypatch):
 
 
 def test_when_the_time_of_all_is_over_nothing_begins():
-    shop = Workplace(SHOP.settings, (), 60.0, until=0.0)
-    assert trial(WANTED, shop) == Trial(WANTED)
+    workplace = Workplace(SHOP.settings, (), 60.0, until=0.0)
+    assert trial(WANTED, workplace) == Trial(WANTED)
 
 
 @pytest.mark.parametrize(
