@@ -55,8 +55,8 @@ class Call:
 
     @cached_property
     def inputs(self) -> tuple[Tensor, ...]:
-        """The tensors of a floating or complex dtype among the arguments, with strides."""
-        return tuple(x for x in differentiable(self.tensors) if x.layout is torch.strided)
+        """The tensors of a floating or complex dtype among the arguments that have one shape, and strides."""
+        return tuple(x for x in differentiable(self.tensors) if x.layout is torch.strided and not x.is_nested)
 
     @cached_property
     def indices(self) -> tuple[Tensor, ...]:
