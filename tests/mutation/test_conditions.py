@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import pytest
 import torch
 
@@ -82,6 +84,14 @@ def test_a_keyword_is_set_where_it_differs_from_its_default_by_name_or_by_positi
 def test_nothing_but_emptiness_is_met_without_a_number():
     assert not named("a last dim that is no multiple of 4").met_by(call(some(0, 3)))
     assert named("an empty input").met_by(call(some(0, 3)))
+
+
+def test_a_nested_tensor_has_no_one_shape():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that nested tensors are a prototype
+        nested = torch.nested.nested_tensor([torch.ones(1, 3), torch.ones(2, 3)])
+    assert call(nested, some(2, 3)).inputs[0].shape == (2, 3)
+    assert not named("a dim of 1").holds(call(nested, some(2, 3)))
 
 
 def test_there_is_one_for_each_dtype():
