@@ -81,7 +81,7 @@ def _dirty(subject: Subject) -> Iterator[None]:
 
     Deterministic mode fills tensors, but not the memory that a kernel gets from an allocator.
     """
-    sizes = {tensor.nbytes for tensor in (*subject.leaves, *subject.outputs)}
+    sizes = {tensor.numel() * tensor.element_size() for tensor in (*subject.leaves, *subject.outputs)}  # of any layout
     for size in sizes:
         blocks = [torch.full((size,), 0xFF, dtype=torch.uint8, device=subject.context.device) for _ in range(BLOCKS)]
         del blocks
