@@ -1,0 +1,68 @@
+"""What specs cover of a module, counted in one whose functions are known."""
+
+from __future__ import annotations
+
+import pytest
+
+from opcheck.draft.coverage import Covered, by_path, cover, modules_of, share
+from opcheck.draft.trial import Workplace
+from opcheck.planning.loading import load
+from opcheck.settings import Settings
+
+MODULE = """
+import torch
+
+__all__ = ["cube", "square", "steps", "untold"]
+
+
+def cube(x):
+    return x**3
+
+
+def square(x):
+    return x * x
+
+
+def steps(x):
+    return x.detach().round()
+
+
+def untold(made_by_hand):
+    raise TypeError("expected a Recipe")
+"""
+
+
+@pytest.fixture
+def covered(write, tmp_path, monkeypatch):
+    (tmp_path / "fewops.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    settings = Settings(modules=("torch", "fewops"))
+    library = load([write('[[operator]]\nname = "fewops.cube"\nsamples = [{ args = [{ shape = [2] }] }]\n')], settings)
+    return cover("fewops", library, Workplace(settings, (str(tmp_path),), 5.0, journals=tmp_path), 1)
+
+
+def test_functions_with_and_without_a_spec_are_told_apart(covered):
+    assert covered.specified == ("fewops.cube",)
+    assert set(covered.without) == {"fewops.square", "fewops.untold"}  # what has no gradient needs no spec
+    assert list(covered.untried) == ["fewops.untold"]
+    assert "expected a Recipe" in covered.untried["fewops.untold"]
+    assert covered.without["fewops.square"].endswith("spec.toml")
+
+
+def test_the_share_is_that_of_the_differentiable_functions(covered):
+    assert covered.total == 3
+    assert share([covered]) == pytest.approx(1 / 3)
+    assert share([covered, Covered("other", ("a", "b", "c"), {}, {})]) == pytest.approx(4 / 6)
+    assert share([]) == 1.0
+
+
+def test_a_spec_counts_under_all_of_its_names(write):
+    text = '[[operator]]\nname = "torch.sin"\naliases = ["torch.Tensor.sin"]\nvariants = ["inplace"]\n'
+    named = by_path(load([write(text + "samples = [{ args = [{ shape = [2] }] }]\n")]))
+    assert {"torch.sin", "torch.Tensor.sin", "torch.Tensor.sin_"} <= set(named)
+
+
+def test_torch_has_parts():
+    assert modules_of("torch")[0] == "torch"
+    assert {"torch.linalg", "torch.nn"} <= set(modules_of("torch"))
+    assert modules_of("fewops") == ["fewops"]
