@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from opcheck.draft.draft import Draft
+from opcheck.draft.draft import Draft, what_happened
 from opcheck.draft.project import allow
 from opcheck.draft.recorder import recorded
 from opcheck.draft.search import Wanted
@@ -208,12 +208,15 @@ HEAD = "# Drafted by `opcheck new`, from what the operators did. Review each cla
 
 
 def lines_of(records: Sequence[Record]) -> list[str]:
-    """Return a line for each thing that goes wrong with an operator: its diagnosis if there is one."""
+    """Return a line for each thing that goes wrong with an operator: its diagnosis if there is one.
+
+    An exception that several checks and dtypes meet is one thing.
+    """
     lines: dict[tuple[str, str], str] = {}
     for record in records:
         findings = record["fields"].get("diagnosis") or []
         text = findings[0]["text"] if findings else record["reason"]
-        lines.setdefault((record["operator"], text), f"{record['id']}: {comment(text)}")
+        lines.setdefault((record["operator"], what_happened(text)), f"{record['id']}: {comment(text)}")
     return list(lines.values())
 
 
