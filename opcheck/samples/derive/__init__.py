@@ -48,10 +48,8 @@ BY_WAY: dict[Way, Callable[[Sample, Scope], Iterator[Derived]]] = {
     "mask": by_mask,
     "layout": by_layout,
     "keyword": by_keyword,
-    "dtype": lambda _sample, _scope: iter(
-        ()
-    ),  # which numbers tell only beside a bound for rounding: low_precision_grad
 }
+"""How samples vary in a way; in dtypes they do where rounding has a bound: see low_precision_grad."""
 
 
 def derived(
@@ -72,8 +70,8 @@ def derived(
         return
     sizes, numbers, elements = (SIZES, NUMBERS, NUMBERS) if thorough else (FEWER, FEW_NUMBERS, FEW_ELEMENTS)
     scope = Scope(sizes, numbers, elements, defaults, choices or {}, thorough)
-    ones = {way: list(BY_WAY[way](sample, scope)) for way in sample.vary}
-    wanted = [one for way in sample.vary if way in ways for one in ones[way]]
+    ones = {way: list(BY_WAY[way](sample, scope)) for way in sample.vary if way in BY_WAY}
+    wanted = [one for way, own in ones.items() if way in ways for one in own]
     pairs = _paired(sample, ones, scope, ways) if thorough and wanted else ()
     room = room_of(sample)
     for one in chain(wanted, pairs):
