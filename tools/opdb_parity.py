@@ -164,7 +164,7 @@ class Comparison(NamedTuple):
 
 def differentiable() -> list[Any]:
     """Return the entries of op_db that have a backward pass on the CPU."""
-    if find_spec("expecttest") is None:  # torch's own tests need it, its database does not
+    if "expecttest" not in sys.modules and find_spec("expecttest") is None:  # torch needs it for tests
         stub = ModuleType("expecttest")
         stub.TestCase = unittest.TestCase  # type: ignore[attr-defined]
         sys.modules["expecttest"] = stub
