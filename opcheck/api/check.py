@@ -184,8 +184,7 @@ def _refuse(function: Any, names: Iterable[str]) -> None:
     try:
         as_operator(function, getattr(function, "__qualname__", reprlib.repr(function)))
     except Unresolved as error:
-        hint = f'; did you mean "{error.hint}"?' if error.hint else ""
-        raise TypeError(f"opcheck.check expects a function: {error}{hint}") from None
+        raise TypeError(f"opcheck.check expects a function: {error.in_full}") from None
     try:
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError):  # of C code

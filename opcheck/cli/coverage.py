@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -49,15 +48,13 @@ def run(options: argparse.Namespace) -> int:
     settings = Settings.find()
     package = package_of(options.module)
     paths = options.paths or (["builtin"] if package == "torch" else [])
-    allowed = settings.model_copy(update={"modules": tuple(dict.fromkeys((*settings.modules, package)))})
     library = loaded(paths, settings)
-    workplace = Workplace(allowed, (str(settings.root), os.getcwd()), options.timeout)
+    workplace = Workplace.of(settings, package, options.timeout)
     try:
         with terminated_as_interrupt():
             rows = [cover(module, library, workplace, options.n) for module in modules_of(options.module)]
     except Unresolved as error:
-        hint = f'; did you mean "{error.hint}"?' if error.hint else ""
-        raise RequestError([f"{error}{hint}"]) from None
+        raise RequestError([error.in_full]) from None
     reached = _formulas(library, options, settings) if options.formulas else None
     if options.json:
         print(json.dumps(_record(rows, reached), indent=1))

@@ -60,18 +60,16 @@ def run(options: argparse.Namespace) -> int:
 
     settings = Settings.find()
     package = package_of(options.target)
-    allowed = settings.model_copy(update={"modules": tuple(dict.fromkeys((*settings.modules, package)))})
     until = time.monotonic() + (options.within or float("inf"))
     arguments = [[_table("--args", text)] for text in options.args]
     module = None if options.module is None else _table("--module", options.module)
     with tempfile.TemporaryDirectory(prefix="opcheck-") as journals, terminated_as_interrupt():
-        workplace = Workplace(allowed, (str(settings.root), os.getcwd()), options.budget, until, Path(journals))
+        workplace = Workplace.of(settings, package, options.budget, until, Path(journals))
         author = Author(options.target, _file(options, settings, package), settings, workplace, options.n, _say)
         try:
             author.draft(arguments, module, options.from_tests)
         except Unresolved as error:
-            hint = f'; did you mean "{error.hint}"?' if error.hint else ""
-            raise RequestError([f"{error}{hint}"]) from None
+            raise RequestError([error.in_full]) from None
         except KeyboardInterrupt:
             _say(["interrupted: what is done is written"])
             author.report()

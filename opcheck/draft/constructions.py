@@ -9,7 +9,7 @@ from typing import Any
 
 from torch.nn import Module
 
-from opcheck.draft.guess import with_shapes
+from opcheck.draft.guess import sample_of, with_shapes
 from opcheck.draft.parameter import TENSOR, Parameter
 from opcheck.draft.signature import of_signature
 
@@ -26,10 +26,8 @@ def constructions(make: type[Module]) -> Iterator[dict[str, Any]]:
     inner = _siblings(make)
     options = [(*one.options, *([[inner[0]], *inner] if inner and not _has_numbers(one) else [])) for one in required]
     for choice in islice(product(*options), MOST):
-        values = with_shapes(choice, iter(SHAPES))
-        args = [value for one, value in zip(required, values, strict=True) if not one.keyword]
-        kwargs = {one.name: value for one, value in zip(required, values, strict=True) if one.keyword}
-        yield {**({"args": args} if args else {}), **({"kwargs": kwargs} if kwargs else {})}
+        arguments = sample_of(required, with_shapes(choice, iter(SHAPES)))
+        yield {key: values for key, values in arguments.items() if values}
 
 
 def _has_numbers(one: Parameter) -> bool:

@@ -55,7 +55,7 @@ def first_samples(parameters: Sequence[Parameter]) -> Iterator[SampleData]:
             for shapes in _shapes(known) if known else ():
                 if "structure" in domain and not all(len(shape) > 1 and shape[-1] == shape[-2] for shape in shapes):
                     continue
-                yield _sample(required, with_shapes(choice, iter(shapes), domain))
+                yield sample_of(required, with_shapes(choice, iter(shapes), domain))
 
 
 def with_shapes(values: Sequence[Data], shapes: Iterator[Shape], domain: SampleData = DOMAINS[0]) -> list[Data]:
@@ -89,7 +89,8 @@ def _shaped(value: Data, shapes: Iterator[Shape], domain: SampleData) -> Data:
     return {"shape": shape, "dtype": "bool"} if value["tensor"] == "mask" else {"shape": shape, **domain}
 
 
-def _sample(required: Sequence[Parameter], values: Sequence[Data]) -> SampleData:
+def sample_of(required: Sequence[Parameter], values: Sequence[Data]) -> SampleData:
+    """Return the values of parameters as the arguments of a call."""
     args = [value for parameter, value in zip(required, values, strict=True) if not parameter.keyword]
     kwargs = {p.name: value for p, value in zip(required, values, strict=True) if p.keyword}
     return {"args": args, **({"kwargs": kwargs} if kwargs else {})}

@@ -7,10 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
+from opcheck.draft.guess import SampleData, Shape
 from opcheck.draft.parameter import Parameter
 
-Shape = tuple[int, ...]
-SampleData = dict[str, Any]
 Place = tuple[str | int, ...]
 """Where a value stands in a sample, as in ("args", 0) or ("kwargs", "weight")."""
 

@@ -58,6 +58,15 @@ class Workplace:
     changes: tuple[str, ...] = ()
     """What importing the target has changed in the process."""
 
+    @classmethod
+    def of(
+        cls, settings: Settings, package: str, budget: float, until: float = float("inf"), journals: Path = Path()
+    ) -> Workplace:
+        """Return that of a project, in which drafts may name a package, too."""
+        modules = tuple(dict.fromkeys((*settings.modules, package)))
+        allowed = settings.model_copy(update={"modules": modules})
+        return cls(allowed, (str(settings.root), os.getcwd()), budget, until, journals)
+
     def enter(self) -> None:
         """Let this process import what the drafts name."""
         sys.path += [folder for folder in self.folders if folder not in sys.path]

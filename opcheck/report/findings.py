@@ -8,6 +8,8 @@ from pathlib import Path
 
 import tomli
 
+from opcheck.spec.load import shipped
+
 KINDS = {
     "wrong": "Silently wrong",
     "crash": "Crashes",
@@ -52,10 +54,8 @@ class Finding:
 
 
 def folder() -> Path:
-    """Return the folder of the findings, inside an installed package or beside it in a checkout."""
-    package = Path(__file__).resolve().parent.parent
-    installed = package / "findings"
-    return installed if installed.is_dir() else package.parent / "findings"
+    """Return the folder of the findings."""
+    return shipped("findings", "findings")
 
 
 @cache

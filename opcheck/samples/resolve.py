@@ -69,6 +69,11 @@ class Unresolved(Exception):
         super().__init__(what)
         self.hint = hint
 
+    @property
+    def in_full(self) -> str:
+        """The message with the hint, in one line."""
+        return f'{self}; did you mean "{self.hint}"?' if self.hint else str(self)
+
 
 def resolve(path: str, modules: Sequence[str]) -> Any:
     """Return the object that `package.module.attribute` (or `package.module:attribute`) names.

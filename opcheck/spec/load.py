@@ -29,10 +29,15 @@ BUILTIN = "builtin"
 
 
 def builtin_folder() -> Path:
-    """Return the folder of the shipped specs, inside an installed package or beside it in a checkout."""
+    """Return the folder of the shipped specs."""
+    return shipped("library", "specs")
+
+
+def shipped(inside: str, beside: str) -> Path:
+    """Return a folder that comes with opcheck, inside an installed package or beside it in a checkout."""
     package = Path(__file__).resolve().parent.parent
-    installed = package / "library"
-    return installed if installed.is_dir() else package.parent / "specs"
+    installed = package / inside
+    return installed if installed.is_dir() else package.parent / beside
 
 
 @dataclass

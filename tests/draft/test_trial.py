@@ -11,7 +11,7 @@ from opcheck.settings import Settings
 
 SAMPLE = {"args": [{"shape": [2], "low": 0.1, "high": 0.9}]}
 WANTED = Wanted("torch.sin", [[SAMPLE]])
-SHOP = Workplace(Settings(modules=("torch",)), (), 60.0)
+PLAIN = Workplace(Settings(modules=("torch",)), (), 60.0)
 
 
 def test_without_time_no_case_is_tested(monkeypatch):
@@ -30,7 +30,7 @@ def drafted_cases(monkeypatch, over_after):
 
     original = trials.run
     monkeypatch.setattr(trials, "run", run)
-    own = drafted(WANTED, SHOP)
+    own = drafted(WANTED, PLAIN)
     assert own.left > 10
     assert own.drafts
     return own.records
@@ -41,14 +41,14 @@ def test_what_is_wrong_with_opcheck_is_said_to_be(monkeypatch):
         raise ValueError("a defect")
 
     monkeypatch.setattr(trials, "planned", planned)
-    own = drafted(WANTED, SHOP)
+    own = drafted(WANTED, PLAIN)
     assert own.drafts == []
     assert own.refusal.startswith("opcheck itself failed, at ")
     assert own.refusal.endswith("ValueError: a defect")
 
 
 def test_when_the_time_of_all_is_over_nothing_begins():
-    workplace = Workplace(SHOP.settings, (), 60.0, until=0.0)
+    workplace = Workplace(PLAIN.settings, (), 60.0, until=0.0)
     assert trial(WANTED, workplace) == Trial(WANTED)
 
 
@@ -66,7 +66,7 @@ def test_what_was_going_on_is_said(own, words):
 
 def test_a_journal_tells_what_was_known(tmp_path, monkeypatch):
     monkeypatch.setattr(trials.faulthandler, "dump_traceback_later", lambda *args, **kwargs: None)
-    journal = Journal(Workplace(SHOP.settings, (), 60.0, journals=tmp_path), "torch:sin")
+    journal = Journal(Workplace(PLAIN.settings, (), 60.0, journals=tmp_path), "torch:sin")
     assert journal.read(WANTED).wanted == WANTED
     journal.write(Trial(WANTED, call=SAMPLE))
     assert (journal.read(WANTED).call, journal.read(WANTED).hangs) == (SAMPLE, False)

@@ -21,7 +21,7 @@ def _raw_gradients(subject: Subject) -> Verdict | None:
         if raw.gradient.dtype != raw.dtype:
             return fails(
                 f"grad_dtypes: {raw.function} returns a gradient of {raw.gradient.dtype} for an input of {raw.dtype}",
-                f"gradient {raw.position} of the backward function; autograd converts it silently, and digits are lost",
+                raw.converted,
             )
         if raw.gradient.device != raw.device:
             return fails(

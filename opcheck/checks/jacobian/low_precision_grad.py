@@ -114,7 +114,7 @@ def _beside_float32(
         if raw.gradient.dtype != raw.dtype == torch.float32:
             return fails(
                 f"low_precision_grad: beside float32, {raw.function} returns a gradient of {raw.gradient.dtype} for it",
-                f"gradient {raw.position} of the backward function; autograd converts it silently, and digits are lost",
+                raw.converted,
             )
     verdict = first_failure(_verdicts(subject, truth, exact, got, None))
     if verdict.passed:

@@ -24,6 +24,11 @@ class RawGradient:
     dtype: torch.dtype
     device: torch.device
 
+    @property
+    def converted(self) -> str:
+        """What happens to one of another dtype than that of its input."""
+        return f"gradient {self.position} of the backward function; autograd converts it silently, and digits are lost"
+
 
 def functions_of(outputs: tuple[Tensor, ...]) -> list[Any]:
     """Return the nodes of autograd functions written in Python in the graph of some outputs."""
