@@ -9,7 +9,7 @@ the same time, nor on torch.utils.checkpoint.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from threading import Barrier, BrokenBarrierError
@@ -32,8 +32,9 @@ AT_ONCE = 20
 def rows(subject: Subject, here: Result) -> Iterator[Row | Verdict]:
     """Compare calls in different surroundings with an ordinary one."""
     yield from _without_grad(subject, here)
-    yield from _surrounded(subject, here)
-    yield from _among_others(subject, here)
+    around = surroundings_of(subject)
+    yield from _surrounded(subject, here, around)
+    yield from _among_others(subject, here, around)
     if subject.context.is_thorough:
         yield from _checkpointed(subject, here)
         yield from _at_once(subject)
@@ -63,9 +64,8 @@ def _ordinary_leaves(subject: Subject) -> Tensors:
         return copies(subject.leaves)
 
 
-def _surrounded(subject: Subject, here: Result) -> Iterator[Row]:
+def _surrounded(subject: Subject, here: Result, around: Mapping[str, Surroundings]) -> Iterator[Row]:
     """Compare a call in other surroundings, forward and backward, with one in none; if it differs, say in which."""
-    around = surroundings_of(subject)
 
     def together() -> Iterable[Row]:
         return both("in other surroundings", _result_in(subject, *around.values(), recorded=True), here)
@@ -93,10 +93,9 @@ def _result_in(subject: Subject, *surroundings: Surroundings, recorded: bool = F
         return result(subject, call)
 
 
-def _among_others(subject: Subject, here: Result) -> Iterator[Row | Verdict]:
+def _among_others(subject: Subject, here: Result, around: Mapping[str, Surroundings]) -> Iterator[Row | Verdict]:
     """Compare two calls that overlap, and one of the tensors of the second, changed in place to those of the first."""
     other = subject.elsewhere()
-    around = surroundings_of(subject)
     with all_of(around.values()):
         first = Call.of(other)
     second = Call.of(subject)
