@@ -41,7 +41,7 @@ def run(case: Case, session: RunSession, limit: float | None = None) -> Outcome:
     """
     start = time.perf_counter()
     session.cause = None
-    known = foreseen(case.expectations, session.engine)
+    known = foreseen(case.expectations, session.conditions)
     case = case if len(known) == len(case.expectations) else replace(case, expectations=known)
     rerun, wide = session.rerun(case), {}
     outcome = _skipped(case, session)
@@ -119,7 +119,7 @@ def _judged(context: Context, session: RunSession, rerun: str) -> Outcome:
         return replace(verdicts, outcome="error", message=message) if effects else verdicts
     session.cause = next((verdict.cause for verdict in verdicts if not verdict.passed), None)
     own = [fails(f"side effect: {effect}", "it would change the results of whatever runs next") for effect in effects]
-    outcome = judge(case, [*own, *verdicts], rerun, session.engine)
+    outcome = judge(case, [*own, *verdicts], rerun, session.conditions)
     if own or not outcome.is_bad:
         return outcome
     with put_back(state, context.device), _distinct_interrupts() as distinct:

@@ -158,6 +158,11 @@ class RunSession:
         """Return whether a device is present. Asks torch once per device."""
         return self.device(profile).availability
 
+    @property
+    def conditions(self) -> dict[str, str]:
+        """What expectations may depend on beside the case."""
+        return self.settings.conditions(self.engine, self.overrides.get("derive"))
+
     def context(self, case: Case, samples: tuple[Sample, ...]) -> Context:
         """Return the context that the check of a case runs in."""
         device = self.device(case.device)
