@@ -22,6 +22,7 @@ from opcheck.draft.writing import comment, written
 from opcheck.planning.loading import load
 from opcheck.running import process_state
 from opcheck.running.apart import Ended, apart
+from opcheck.running.importing import importing
 from opcheck.samples.resolve import Unresolved
 from opcheck.settings import Settings
 from opcheck.spec.document import shown
@@ -70,14 +71,15 @@ class Author:
         threads = threading.active_count()
         self.workplace.enter()
         before = process_state.read()
-        all_names = names(self.target, self.workplace.settings.modules)
+        with importing():
+            all_names = names(self.target, self.workplace.settings.modules)
         changes = process_state.changes(before, process_state.read())
         process_state.write(before)
         self.workplace = replace(self.workplace, changes=tuple(changes))
         self._choose(all_names)
         calls = recorded(self.wanted, tests, self.workplace) if tests else {}
         wanted = [Wanted(name, [*arguments, *calls.get(name, [])], module) for name in self.wanted]
-        if len(wanted) > 1:
+        with importing():
             process_state.import_what_is_late()  # else each process would
         is_safe = threading.active_count() == threads and not torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
         for number, own in enumerate(self._tried(wanted, forks=is_safe), start=1):

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
-import pytest
 import torch
 
 from opcheck.draft.trial import Workplace
@@ -35,6 +34,8 @@ def recorded(operators: Iterable[str], tests: Sequence[str], workplace: Workplac
     """Run tests, and return the small calls of each operator, those of different kinds first."""
 
     def run(tests: Sequence[str]) -> dict[str, list[Group]]:
+        import pytest
+
         workplace.alone()
         recorder = Recorder(list(operators), workplace.settings.modules)
         pytest.main(["-q", "-p", "no:cacheprovider", *tests], plugins=[recorder])
