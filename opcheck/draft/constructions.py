@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator
 from itertools import islice, product
 from typing import Any
@@ -10,8 +9,8 @@ from typing import Any
 from torch.nn import Module
 
 from opcheck.draft.guess import sample_of, with_shapes
-from opcheck.draft.parameter import TENSOR, Parameter
-from opcheck.draft.signature import of_signature
+from opcheck.draft.parameter import TENSOR, Parameter, path_of
+from opcheck.draft.signature import parameters_of_constructor
 
 MOST = 24
 """How many ways to construct a module are tried."""
@@ -42,14 +41,4 @@ def _siblings(make: type[Module]) -> list[dict[str, Any]]:
         return []
     others = [one for one in base.__subclasses__() if one is not make and one.forward is not base.forward]
     plain = [one for one in others if not any(own.required for own in parameters_of_constructor(one))]
-    return [{"call": f"{one.__module__}.{one.__qualname__}"} for one in plain[:2]]
-
-
-def parameters_of_constructor(make: type[Module]) -> list[Parameter]:
-    """Return the parameters of a constructor."""
-    try:
-        parameters = inspect.signature(make).parameters.values()
-    except (TypeError, ValueError):
-        return []
-    starred = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return [of_signature(one, constructor=True) for one in parameters if one.kind not in starred]
+    return [{"call": path_of(one)} for one in plain[:2]]

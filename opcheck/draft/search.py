@@ -13,11 +13,11 @@ from typing import Any, TypeVar
 import torch
 
 from opcheck.checks.arguments import takes_out
-from opcheck.draft.constructions import constructions, parameters_of_constructor
+from opcheck.draft.constructions import constructions
 from opcheck.draft.guess import SampleData, first_samples, further_samples
 from opcheck.draft.hint import lessons_of
 from opcheck.draft.parameter import INDEX, TENSOR, Parameter
-from opcheck.draft.signature import parameters_of
+from opcheck.draft.signature import parameters_of, parameters_of_constructor
 from opcheck.draft.target import resolve_either
 from opcheck.draft.tried import Operator, Refused, Tried, constructed, differentiable, differs_in_evaluation, tried
 from opcheck.samples.modules import ModuleRecipe
