@@ -12,9 +12,10 @@ from typing import Any
 
 import torch
 
+from opcheck.draft.calls import Group, chosen
 from opcheck.draft.draft import Draft, what_happened
 from opcheck.draft.project import allow
-from opcheck.draft.recorder import recorded
+from opcheck.draft.recorder import Recorder
 from opcheck.draft.search import Wanted
 from opcheck.draft.target import names, package_of
 from opcheck.draft.trial import Journal, Record, Trial, Workplace, trial
@@ -77,7 +78,7 @@ class Author:
         process_state.write(before)
         self.workplace = replace(self.workplace, changes=tuple(changes))
         self._choose(all_names)
-        calls = recorded(self.wanted, tests, self.workplace) if tests else {}
+        calls = self._recorded(tests) if tests else {}
         wanted = [Wanted(name, [*arguments, *calls.get(name, [])], module) for name in self.wanted]
         with importing():
             process_state.import_what_is_late()  # else each process would
@@ -108,6 +109,20 @@ class Author:
             what = "has [defaults], which would apply to the draft; choose another file by --output"
             raise Unresolved(f"{shown(self.file)} {what}")
         return {operator.id for operator in library}
+
+    def _recorded(self, tests: Sequence[str]) -> dict[str, list[Group]]:
+        """Run tests in a process of their own, and return calls of each operator, one of each kind."""
+
+        def run(tests: Sequence[str]) -> dict[str, list[Group]]:
+            import pytest
+
+            self.workplace.alone()
+            recorder = Recorder(self.wanted, self.workplace.settings.modules)
+            pytest.main(["-q", "-p", "no:cacheprovider", *tests], plugins=[recorder])
+            return recorder.calls
+
+        (calls,) = apart(run, [tests], 1)
+        return {} if isinstance(calls, Ended) else {path: chosen(groups) for path, groups in calls.items()}
 
     def _tried(self, wanted: Sequence[Wanted], forks: bool) -> Iterator[Trial]:
         """Yield what is known of each operator. One whose process ends in a call is tried again without that call."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from heapq import heappop, heappush
-from itertools import count, islice
+from itertools import chain, count, islice
 from types import MethodType
 from typing import Any, TypeVar
 
@@ -17,6 +18,7 @@ from opcheck.draft.constructions import constructions
 from opcheck.draft.guess import SampleData, first_samples, further_samples
 from opcheck.draft.hint import lessons_of
 from opcheck.draft.parameter import INDEX, TENSOR, Parameter
+from opcheck.draft.recorder import examples
 from opcheck.draft.signature import parameters_of, parameters_of_constructor
 from opcheck.draft.target import resolve_either
 from opcheck.draft.tried import Operator, Refused, Tried, constructed, differentiable, differs_in_evaluation, tried
@@ -115,12 +117,27 @@ class Search:
         return f"{guesses}{self.nearest[1]}; {advice}"
 
     def constructions(self) -> Iterator[SampleData | None]:
-        """Yield ways to construct a class of modules, as it is given or guesses; for a function, None."""
+        """Yield ways to construct a class of modules, as it is given, recorded or guessed; for a function, None."""
         if self.make is None or self.module is not None:
             yield self.module
-        else:
-            guesses, parameters = constructions(self.make), parameters_of_constructor(self.make)
-            yield from self.tries(guesses, self.constructed, parameters)
+            return
+        recorded = [call["module"] for group in self.groups for call in group if "module" in call]
+        guesses = () if self.wanted.groups and recorded else constructions(self.make)
+        yield from self.tries(chain(recorded, guesses), self.constructed, parameters_of_constructor(self.make))
+
+    @cached_property
+    def groups(self) -> Sequence[Sequence[SampleData]]:
+        """The calls that are given, or those of the examples in the documentation."""
+        call = {"examples": self.wanted.name}
+        if self.wanted.groups or call in self.wanted.skip:
+            return self.wanted.groups
+        self.say(call)
+        return examples(self.wanted.name, self.modules)
+
+    def samples_of(self, group: Sequence[SampleData]) -> list[SampleData]:
+        """Return the samples for the module as it is constructed, of calls of which one is enough."""
+        own = [call for call in group if call.get("module", self.module) == self.module]
+        return [{key: value for key, value in call.items() if key != "module"} for call in own]
 
     def constructed(self, construction: SampleData) -> SampleData | Refused:
         """Return a way to construct a class of modules, if it is one."""
@@ -152,8 +169,8 @@ class Search:
 
     def recorded(self) -> Iterator[Tried]:
         """Yield one sample of each group that was given."""
-        for group in self.wanted.groups:
-            yield from islice(self.tries(group, self.called), 1)
+        for group in self.groups:
+            yield from islice(self.tries(self.samples_of(group), self.called), 1)
 
     def guessed(self) -> Iterator[Tried]:
         """Yield a sample, and others that differ from it in one respect."""
@@ -173,7 +190,8 @@ class Search:
     def likeliest(self, parameters: Sequence[Parameter]) -> Tried | None:
         """Return the first sample whose derivatives are neither zero nor infinite; else the first that works at all."""
         fallback: Tried | None = None
-        for number, attempt in enumerate(self.tries(first_samples(parameters), self.called, parameters)):
+        guesses = chain(chain.from_iterable(map(self.samples_of, self.groups)), first_samples(parameters))
+        for number, attempt in enumerate(self.tries(guesses, self.called, parameters)):
             if attempt.requires_grad and attempt.is_telling:
                 return attempt
             fallback = fallback or attempt

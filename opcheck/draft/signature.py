@@ -63,7 +63,7 @@ def _declared(one: inspect.Parameter, operator: Callable[..., Any], *, construct
 
 
 def _evaluated(annotation: Any, operator: Callable[..., Any]) -> Any:
-    """Return the type that an annotation stands for; its text if there is no such name where the operator is defined."""
+    """Return the type that an annotation stands for; its text if it has names that the operator's module has not."""
     owner = getattr(operator, "__self__", operator)
     home = sys.modules.get(getattr(owner if isinstance(owner, type) else operator, "__module__", None) or "")
     try:

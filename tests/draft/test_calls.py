@@ -1,0 +1,39 @@
+"""Of recorded calls, small ones of each kind become samples; large ones become small in the proportions of sizes."""
+
+from __future__ import annotations
+
+from opcheck.draft.calls import MOST_SAMPLES, MOST_SMALLER, chosen, is_small, kind, size, smaller
+from opcheck.spec.operator import SampleSpec
+
+
+def test_the_smallest_call_of_each_kind_is_chosen():
+    groups = [[{"args": [{"shape": shape}, k]}] for shape, k in (([4, 4], 1), ([2, 2], 1), ([9], 1), ([2, 2], 2))]
+    assert chosen(groups) == [groups[1], groups[3], groups[2]]
+    assert len(chosen([[{"args": [{"shape": [1]}, k]}] for k in range(20)])) == MOST_SAMPLES
+
+
+def test_sizes_and_kinds():
+    sample = {"args": [{"shape": [2, 3]}, {"values": [1, 0], "dtype": "int64"}], "kwargs": {"dim": 1}}
+    assert kind(sample) == {"args": [2, "int64"], "kwargs": {"dim": 1}}
+    assert size({"args": [{"shape": [2, 3]}, {"shape": []}]}) == 7
+
+
+def test_large_calls_become_small_in_the_proportions_of_their_sizes():
+    call = {"module": {"args": [64, 32], "kwargs": {"rate": 0.5}}, "args": [{"shape": [8, 3, 64]}]}
+    ways = list(smaller(call))
+    assert 0 < len(ways) <= MOST_SMALLER
+    assert all(map(is_small, ways))
+    assert {"module": {"args": [8, 4], "kwargs": {"rate": 0.5}}, "args": [{"shape": [2, 3, 8]}]} not in ways  # 48
+    assert {"module": {"args": [6, 3], "kwargs": {"rate": 0.5}}, "args": [{"shape": [2, 3, 6]}]} in ways
+    for way in ways:
+        SampleSpec.model_validate({"args": way["args"]})
+
+
+def test_small_numbers_stay_and_indices_stay_in_range():
+    call = {"args": [{"shape": [100, 3]}, {"shape": [50], "dtype": "int64", "low": 0, "high": 100}, 1, 7]}
+    ways = list(smaller(call))
+    assert {"args": [{"shape": [10, 3]}, {"shape": [5], "dtype": "int64", "low": 0, "high": 10}, 1, 7]} in ways
+    for way in ways:
+        weight, index, dim, _ = way["args"]
+        assert (weight["shape"][1], dim) == (3, 1)
+        assert index["high"] <= weight["shape"][0]
