@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice, product
+from itertools import chain, islice, product
 from typing import Any
 
 from torch.nn import Module
@@ -24,7 +24,8 @@ def constructions(make: type[Module]) -> Iterator[dict[str, Any]]:
     required = [one for one in parameters_of_constructor(make) if one.required]
     inner = _siblings(make)
     options = [(*one.options, *([[inner[0]], *inner] if inner and not _has_numbers(one) else [])) for one in required]
-    for choice in islice(product(*options), MOST):
+    alike = islice(zip(*options, strict=False), MOST // 2)  # as for a module of two modules
+    for choice in islice(chain(alike, product(*options)), MOST):
         arguments = sample_of(required, with_shapes(choice, iter(SHAPES)))
         yield {key: values for key, values in arguments.items() if values}
 
@@ -36,8 +37,8 @@ def _has_numbers(one: Parameter) -> bool:
 
 def _siblings(make: type[Module]) -> list[dict[str, Any]]:
     """Return modules of the same kind, of those that need no arguments: what a module of modules may consist of."""
-    base = make.__mro__[1]
-    if base is Module or not issubclass(base, Module):
+    *_, base = (one for one in make.__mro__ if issubclass(one, Module) and one is not Module)
+    if base is make:
         return []
     others = [one for one in base.__subclasses__() if one is not make and one.forward is not base.forward]
     plain = [one for one in others if not any(own.required for own in parameters_of_constructor(one))]
