@@ -10,8 +10,8 @@ from typing import Any
 
 MOST_ELEMENTS = 36
 """The most elements of a tensor in a sample. A call with larger ones is made smaller."""
-LARGE = 4
-"""The largest size, or number, that stays as it is."""
+LARGE, SMALL = 4, 8
+"""The largest size, or number, that stays as it is; and the largest one that those above it become."""
 MOST_SMALLER = 12
 """How many ways to make a call smaller are tried."""
 MOST_SAMPLES = 6
@@ -53,7 +53,7 @@ def smaller(call: dict[str, Any]) -> Iterator[dict[str, Any]]:
     sizes = set(_sizes(call))
     ways = (
         divided(call, divisor, numbers)
-        for divisor in range(2, max(sizes) + 1)
+        for divisor in range(max(-(-max(sizes) // SMALL), 2), max(sizes) + 1)
         for numbers in (range(LARGE + 1, max(sizes) + 1), sizes, ())
     )
     distinct = {json.dumps(way): way for way in ways if is_small(way)}

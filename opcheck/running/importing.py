@@ -1,7 +1,8 @@
-"""Imports in a process that is forked afterwards."""
+"""Imports of what is large, such as torch."""
 
 from __future__ import annotations
 
+import atexit
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,9 +10,9 @@ from contextlib import contextmanager
 
 @contextmanager
 def importing() -> Iterator[None]:
-    """Import without garbage collection, which finds nothing there, and costs a fifth of the time that torch takes.
+    """Import without garbage collection, which finds nothing there, and takes a fifth of the time that torch takes.
 
-    What has been imported is not collected later, either: forks share its memory as long as nothing writes to it.
+    Nor is it collected later, until the process ends: forks share its memory as long as nothing writes to it.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -19,5 +20,7 @@ def importing() -> Iterator[None]:
         yield
     finally:
         gc.freeze()
+        atexit.unregister(gc.unfreeze)
+        atexit.register(gc.unfreeze)
         if was_enabled:
             gc.enable()

@@ -212,9 +212,9 @@ def test_variants_domains_and_randomness_are_found(operators):
 
 
 @pytest.mark.nightly
-def test_small_calls_of_tests_become_samples(operators):
+def test_calls_of_tests_become_small_samples(operators):
     expected = {"args": [{"shape": [2], "low": 0.5, "high": 1.011}], "kwargs": {"scale": 3.0}}
-    assert operators["double"]["samples"] == [expected]
+    assert operators["double"]["samples"] == [expected, {"args": [{"shape": [8]}]}]
 
 
 @pytest.mark.nightly
