@@ -19,6 +19,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
+from torch.random import fork_rng
 
 from opcheck.draft.calls import MOST_ELEMENTS, Group, chosen, is_small, smaller
 from opcheck.draft.parameter import path_of, written
@@ -38,8 +39,9 @@ def examples(path: str, modules: Sequence[str]) -> list[Group]:
         return []
     recorder, here = Recorder([path], modules), os.getcwd()
     package = path.partition(".")[0]
-    with recorder.replaced, tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+    with recorder.replaced, tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(), fork_rng([]):
         warnings.simplefilter("ignore")
+        torch.manual_seed(0)
         recorder.replace(module for name, module in sys.modules.items() if name.partition(".")[0] == package)
         names = {"torch": torch, **vars(home)}
         os.chdir(folder)

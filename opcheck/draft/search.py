@@ -30,6 +30,9 @@ from opcheck.spec.render import render
 MOST_WITHOUT_GRADIENT = 60
 """How many more samples to try after one whose gradient is zero, or that has none."""
 
+MOST_LIKELY = 12
+"""How many guesses come before the examples in the documentation."""
+
 MOST_IN_VAIN = 400
 """How many guesses may be refused without one that gets further than those before it."""
 
@@ -190,7 +193,9 @@ class Search:
     def likeliest(self, parameters: Sequence[Parameter]) -> Tried | None:
         """Return the first sample whose derivatives are neither zero nor infinite; else the first that works at all."""
         fallback: Tried | None = None
-        guesses = chain(chain.from_iterable(map(self.samples_of, self.groups)), first_samples(parameters))
+        left = first_samples(parameters)
+        likely = islice(left, MOST_LIKELY)  # they say more than examples, which are one row, or positive
+        guesses = chain(likely, chain.from_iterable(map(self.samples_of, self.groups)), left)
         for number, attempt in enumerate(self.tries(guesses, self.called, parameters)):
             if attempt.requires_grad and attempt.is_telling:
                 return attempt
