@@ -133,7 +133,7 @@ class Author:
             for one, answer in zip(wanted, answers, strict=True):
                 own = self._ended(one, answer.why) if isinstance(answer, Ended) else answer
                 own.ended = [*one.ended, *own.ended]
-                may_go_on = isinstance(answer, Ended) and own.call is not None and not own.hangs
+                may_go_on = isinstance(answer, Ended) and own.call is not None and not (own.hangs and own.is_called)
                 if may_go_on and len(one.skip) < MOST_RESTARTS:
                     again.append(replace(one, skip=(*one.skip, own.call or {}), ended=tuple(own.ended)))
                 else:
@@ -144,8 +144,10 @@ class Author:
         """Return what a process that has ended has written about an operator."""
         journal = Journal(self.workplace, wanted.name)
         own = journal.read(wanted)
-        own.ended.append(f"{f'it takes longer than {journal.patience(own):g} s' if own.hangs else why}, {own.doing()}")
-        own.refusal = "" if own.drafts else own.ended[-1]
+        what = f"it takes longer than {journal.patience(own):g} s" if own.hangs else why
+        if own.is_called:
+            own.ended.append(f"{what}, {own.doing()}")
+        own.refusal = "" if own.drafts else f"{what}, {own.doing()}"
         return own
 
     def _take(self, own: Trial, head: str) -> None:

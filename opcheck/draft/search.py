@@ -41,6 +41,9 @@ MOST_REPAIRS = 64
 
 T = TypeVar("T")
 
+EXAMPLES = "examples"
+"""The key of a call that stands for all calls of the examples in the documentation."""
+
 GIVE_ARGUMENTS = "give arguments by --args"
 CONSTRUCT = "say how to construct it by --module, and give arguments of forward by --args"
 
@@ -68,7 +71,7 @@ class Wanted:
 
     name: str
     groups: Sequence[Sequence[SampleData]] = ()
-    """Samples to try, in groups of which one is enough. Empty: guesses."""
+    """Calls to try, in groups of which one is enough: samples, with how a module is constructed. Empty: guesses."""
     module: SampleData | None = None
     """How to construct it, if it is a class of modules. None: guesses."""
     skip: tuple[SampleData, ...] = ()
@@ -131,11 +134,16 @@ class Search:
     @cached_property
     def groups(self) -> Sequence[Sequence[SampleData]]:
         """The calls that are given, or those of the examples in the documentation."""
-        call = {"examples": self.wanted.name}
+        call = {EXAMPLES: self.wanted.name}
         if self.wanted.groups or call in self.wanted.skip:
             return self.wanted.groups
         self.say(call)
         return examples(self.wanted.name, self.modules)
+
+    def exemplary(self) -> Iterator[SampleData]:
+        """Yield the samples of all groups. The examples run when the first one is asked for."""
+        for group in self.groups:
+            yield from self.samples_of(group)
 
     def samples_of(self, group: Sequence[SampleData]) -> list[SampleData]:
         """Return the samples for the module as it is constructed, of calls of which one is enough."""
@@ -195,7 +203,7 @@ class Search:
         fallback: Tried | None = None
         left = first_samples(parameters)
         likely = islice(left, MOST_LIKELY)  # they say more than examples, which are one row, or positive
-        guesses = chain(likely, chain.from_iterable(map(self.samples_of, self.groups)), left)
+        guesses = chain(likely, self.exemplary(), left)
         for number, attempt in enumerate(self.tries(guesses, self.called, parameters)):
             if attempt.requires_grad and attempt.is_telling:
                 return attempt

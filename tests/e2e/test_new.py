@@ -267,6 +267,13 @@ class Attends(torch.nn.Module):
         return x * self.weight if context is None else x * self.weight + context
 
 
+class Attended(Attends):
+    '''Has an example that ends its process.
+
+    >>> os._exit(3)
+    '''
+
+
 def leaves(x):
     sys.exit(3)
 
@@ -299,12 +306,13 @@ class TestEndings:
     """What ends a probe is told apart: an exception of the operator, one of opcheck, a signal, a status."""
 
     @pytest.mark.nightly
-    def test_a_module_with_an_optional_argument_is_drafted(self, cli, project):
+    @pytest.mark.parametrize("name", ["demo.Attends", "demo.Attended"])
+    def test_a_module_with_an_optional_argument_is_drafted_whatever_its_examples_do(self, cli, project, name):
         project.write("demo.py", ENDINGS)
-        run = cli("new", "demo.Attends", "-n", "1")
+        run = cli("new", name, "-n", "1")
         assert (run.code, run.err) == (0, "")
         (operator,) = tomli.loads((project.folder / "specs" / "demo.toml").read_text())["operator"]
-        assert (operator["name"], operator["module"]) == ("demo.Attends", {})
+        assert (operator["name"], operator["module"]) == (name, {})
         assert all(sample["args"] for sample in operator["samples"])
 
     @pytest.mark.parametrize(
