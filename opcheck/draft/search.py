@@ -119,8 +119,9 @@ class Search:
             return ended
         if not self.count:
             return f"its {what} shows nothing to try; {advice}"
-        guesses = "" if self.wanted.groups else f"{self.count} guesses; the nearest: "
-        return f"{guesses}{self.nearest[1]}; {advice}"
+        guesses = "1 guess" if self.count == 1 else f"{self.count} guesses"
+        what = self.nearest[1] if self.wanted.groups else f"{guesses}; the nearest: {self.nearest[1]}"
+        return f"{what}; {advice}"
 
     def constructions(self) -> Iterator[SampleData | None]:
         """Yield ways to construct a class of modules, as it is given, recorded or guessed; for a function, None."""
