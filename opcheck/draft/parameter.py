@@ -46,19 +46,9 @@ OF_CONSTRUCTORS: dict[str, list[Data]] = {
 """The same for constructors of modules, where numbers have to fit the shapes of tensors."""
 
 INDICES = (
-    "index",
-    "indices",
-    "idx",
-    "target",
-    "targets",
-    "label",
-    "labels",
-    "y_true",
-    "classes",
-    "tokens",
-    "input_ids",
+    "index", "indices", "idx", "target", "targets", "label", "labels", "y_true", "classes", "tokens", "input_ids",
     "permutation",
-)
+)  # fmt: skip
 MASKS = ("mask", "masks", "attn_mask", "attention_mask")
 WORDS = ("type", "kind", "mode", "method", "name", "convention")
 """Parameters that take one of some words, which cannot be guessed."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import doctest
-import functools
 import inspect
 import json
 import os
@@ -13,6 +12,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, redirect_stdout, suppress
 from enum import Enum
+from functools import partial, wraps
 from io import StringIO
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
@@ -84,8 +84,9 @@ class Recorder:
             except Unresolved:
                 continue
             if isinstance(operator, type):
-                self._set(operator, "__init__", self.constructing(operator))
-                self._set(operator, "forward", self.forwarding(path, operator))
+                make: Any = operator
+                self._set(make, "__init__", noting(make.__init__, partial(self.construct, make)))
+                self._set(make, "forward", noting(make.forward, partial(self.forward, path)))
             else:
                 functions.append((operator, self.wrapped(path, operator)))
         for module in {id(module): module for module in modules}.values():
@@ -98,50 +99,25 @@ class Recorder:
 
     def wrapped(self, path: str, operator: Callable[..., Any]) -> Callable[..., Any]:
         """Return an operator that records its arguments before it is called."""
+        return noting(operator, partial(self.record, path, {}))
 
-        @functools.wraps(operator)
-        def recording(*args: Any, **kwargs: Any) -> Any:
-            self.record(path, args, kwargs)
-            return operator(*args, **kwargs)
+    def construct(self, make: type, module: torch.nn.Module, /, *args: Any, **kwargs: Any) -> None:
+        """Remember how a module is constructed, if a spec can state it. Those of derived classes have their own way."""
+        if type(module) is make:
+            with suppress(Unwritable):
+                call = self.call(args, kwargs, exact=False)
+                self.constructed[module] = {key: values for key, values in call.items() if values}
 
-        return recording
+    def forward(self, path: str, module: torch.nn.Module, /, *args: Any, **kwargs: Any) -> None:
+        """Record a call of a module, with how it is constructed."""
+        if module in self.constructed:
+            mode = {} if module.training else {"train": False}
+            self.record(path, {"module": {**self.constructed[module], **mode}}, *args, **kwargs)
 
-    def constructing(self, make: Any) -> Callable[..., None]:
-        """Return the constructor of a class of modules, which records its arguments."""
-        construct = make.__init__
-
-        @functools.wraps(construct)
-        def recording(module: torch.nn.Module, *args: Any, **kwargs: Any) -> None:
-            construction = None
-            if type(module) is make:
-                with suppress(Unwritable):
-                    construction = {key: own for key, own in self.call(args, kwargs, exact=False).items() if own}
-            construct(module, *args, **kwargs)
-            if construction is not None:
-                self.constructed[module] = construction
-
-        return recording
-
-    def forwarding(self, path: str, make: Any) -> Callable[..., Any]:
-        """Return the forward of a class of modules, which records its arguments, and how the module is constructed."""
-        forward = make.forward
-
-        @functools.wraps(forward)
-        def recording(module: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
-            construction = self.constructed.get(module)
-            if construction is not None:
-                self.record(path, args, kwargs, construction if module.training else {**construction, "train": False})
-            return forward(module, *args, **kwargs)
-
-        return recording
-
-    def record(
-        self, path: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], module: dict[str, Any] | None = None
-    ) -> None:
+    def record(self, path: str, construction: dict[str, Any], /, *args: Any, **kwargs: Any) -> None:
         """Record a call, if a spec can state it and none like it has been recorded."""
-        own = {} if module is None else {"module": module}
         try:
-            plain, exact = ({**own, **self.call(args, kwargs, exact)} for exact in (False, True))
+            plain, exact = ({**construction, **self.call(args, kwargs, exact)} for exact in (False, True))
         except Unwritable:
             return
         same = json.dumps(plain)
@@ -191,6 +167,17 @@ class Recorder:
                     if resolve(path, self.modules) is value:
                         return {"object": path}
         raise Unwritable
+
+
+def noting(function: Callable[..., Any], note: Callable[..., None]) -> Callable[..., Any]:
+    """Return a function that passes its arguments to another one first."""
+
+    @wraps(function)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        note(*args, **kwargs)
+        return function(*args, **kwargs)
+
+    return called
 
 
 def _places(module: Any, functions: Sequence[tuple[Any, Any]]) -> Iterator[tuple[str, Any]]:

@@ -225,6 +225,59 @@ def test_settings_keep_their_comments(drafted):
     assert tomli.loads(text)["tool"]["opcheck"] == {"modules": ["torch", "ours"], "specs": ["specs"]}
 
 
+NETS = """
+from enum import Enum
+
+import torch
+
+
+class Mode(Enum):
+    SQUARE = 1
+    CUBE = 2
+
+
+class Mixer(torch.nn.Module):
+    def __init__(self, width, heads, act):
+        super().__init__()
+        assert width % heads == 0
+        self.linear, self.heads, self.act = torch.nn.Linear(width, width), heads, act
+
+    def forward(self, x, mask):
+        rows = self.act(self.linear(x)).view(*x.shape[:2], self.heads, -1)
+        return rows.masked_fill(mask[:, :, None, None], 0.0).sum(-1)
+
+
+def power(x, mode: Mode):
+    return x**2 if mode is Mode.SQUARE else x**3
+"""
+
+CALLS = """
+import torch
+from nets import Mixer, Mode, power
+
+
+def test_mixer():
+    mask = torch.zeros(4, 10, dtype=torch.bool)
+    assert Mixer(64, 8, torch.tanh)(torch.randn(4, 10, 64), mask).shape == (4, 10, 8)
+
+
+def test_power():
+    assert power(torch.randn(500), Mode.CUBE).shape == (500,)
+"""
+
+
+@pytest.mark.nightly
+def test_large_calls_of_modules_become_small_samples(cli, project):
+    project.write("nets.py", NETS)
+    project.write("tests/test_nets.py", CALLS)
+    run = cli("new", "nets", "--from-tests", "tests", "-n", "1")
+    assert (run.code, run.err) == (0, "")
+    mixer, power = tomli.loads((project.folder / "specs" / "nets.toml").read_text())["operator"]
+    assert mixer["module"] == {"args": [4, 2, {"object": "torch.tanh"}]}
+    assert mixer["samples"] == [{"args": [{"shape": [4, 2, 4]}, {"shape": [4, 2], "dtype": "bool"}]}]
+    assert power["samples"] == [{"args": [{"shape": [8]}, {"object": "nets.Mode.CUBE"}]}]
+
+
 class TestRequests:
     """What can be refused before anything is tried."""
 
