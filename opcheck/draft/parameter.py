@@ -87,7 +87,7 @@ class Parameter:
         parts = [part for part in _parts(annotation) if part is not type(None)]
         listed, text = _members([type(default), *parts]), " | ".join(map(text_of, parts))
         if listed:
-            options = listed if required else [value for value in listed if value != written(default)]
+            options = listed if required else [value for value in listed if value != in_toml(default)]
         elif not required:
             options = _optional(name, text, default)
         elif "callable" in text.lower() or (not text and TAKES_FUNCTION.search(name)):
@@ -106,14 +106,14 @@ def _members(types: Sequence[Any]) -> list[Data]:
     """Return the values of the first type that lists them: of a `Literal`, or of an `Enum`."""
     for one in types:
         if get_origin(one) is Literal:
-            return list(map(written, get_args(one)))
+            return list(map(in_toml, get_args(one)))
         if isinstance(one, type) and issubclass(one, Enum):
-            return list(map(written, one))
+            return list(map(in_toml, one))
     return []
 
 
-def written(value: Any) -> Data:
-    """Return a member of an enumeration, or a function, by its name, as a spec does; anything else as it is."""
+def in_toml(value: Any) -> Data:
+    """Return a member of an enumeration as a spec names it; anything else as it is."""
     if isinstance(value, Enum):
         return {"object": f"{path_of(type(value))}.{value.name}"}
     return value

@@ -22,7 +22,7 @@ import torch
 from torch.random import fork_rng
 
 from opcheck.draft.calls import MOST_ELEMENTS, Group, chosen, is_small, smaller
-from opcheck.draft.parameter import path_of, written
+from opcheck.draft.parameter import in_toml, path_of
 from opcheck.draft.target import resolve_either
 from opcheck.samples.resolve import Unresolved, resolve
 
@@ -47,7 +47,7 @@ def examples(path: str, modules: Sequence[str]) -> list[Group]:
         os.chdir(folder)
         try:
             for example in doctest.DocTestParser().get_examples(doc):
-                with suppress(Exception), redirect_stdout(StringIO()):  # what an example shows is not asked here
+                with suppress(Exception), redirect_stdout(StringIO()):  # it may be there to show an error
                     exec(example.source, names)
         finally:
             os.chdir(here)
@@ -155,12 +155,12 @@ class Recorder:
             return {"tuple": [self.data(part, exact) for part in value]}
         return self._named(value)
 
-    def _named(self, value: Any) -> dict[str, Any]:
+    def _named(self, value: Any) -> Any:
         """Return what a spec calls by its name: a member of an enumeration, a function, a class, a module."""
         if isinstance(value, torch.nn.Module) and value in self.constructed:
             return {"call": path_of(type(value)), **self.constructed[value]}
         if isinstance(value, Enum):
-            return {"object": written(value)["object"]}
+            return in_toml(value)
         if isinstance(value, (FunctionType, BuiltinFunctionType, type)):
             for path in (path_of(value), f"torch.{value.__name__}", f"torch.nn.{value.__name__}"):
                 with suppress(Unresolved):

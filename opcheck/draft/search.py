@@ -134,15 +134,15 @@ class Search:
 
     @cached_property
     def groups(self) -> Sequence[Sequence[SampleData]]:
-        """The calls that are given, or those of the examples in the documentation."""
+        """The calls to try: those of `wanted`; if it has none, those of the examples in the documentation."""
         call = {EXAMPLES: self.wanted.name}
         if self.wanted.groups or call in self.wanted.skip:
             return self.wanted.groups
         self.say(call)
         return examples(self.wanted.name, self.modules)
 
-    def exemplary(self) -> Iterator[SampleData]:
-        """Yield the samples of all groups. The examples run when the first one is asked for."""
+    def from_groups(self) -> Iterator[SampleData]:
+        """Yield the samples of all groups. Examples do not run before the first one is needed."""
         for group in self.groups:
             yield from self.samples_of(group)
 
@@ -204,7 +204,7 @@ class Search:
         fallback: Tried | None = None
         left = first_samples(parameters)
         likely = islice(left, MOST_LIKELY)  # they say more than examples, which are one row, or positive
-        guesses = chain(likely, self.exemplary(), left)
+        guesses = chain(likely, self.from_groups(), left)
         for number, attempt in enumerate(self.tries(guesses, self.called, parameters)):
             if attempt.requires_grad and attempt.is_telling:
                 return attempt
