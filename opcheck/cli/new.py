@@ -13,6 +13,7 @@ from typing import Any
 
 from opcheck.cli.output import terminated_as_interrupt
 from opcheck.cli.selecting import RequestError, add_count, duration
+from opcheck.running.importing import importing
 from opcheck.settings import Settings
 from opcheck.text import printable
 
@@ -53,10 +54,11 @@ def run(options: argparse.Namespace) -> int:
     """Write a spec. Return 0 if all of its claims hold, 1 if something fails. Raises SpecError."""
     if "torch" not in sys.modules:
         os.environ |= ALONE
-    from opcheck.draft.author import Author
-    from opcheck.draft.target import package_of
-    from opcheck.draft.trial import Workplace
-    from opcheck.samples.resolve import Unresolved
+    with importing():
+        from opcheck.draft.author import Author
+        from opcheck.draft.target import package_of
+        from opcheck.draft.trial import Workplace
+        from opcheck.samples.resolve import Unresolved
 
     settings = Settings.find()
     package = package_of(options.target)

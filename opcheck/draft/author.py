@@ -12,9 +12,10 @@ from typing import Any
 
 import torch
 
+from opcheck.draft.calls import Group, chosen
 from opcheck.draft.draft import Draft, what_happened
 from opcheck.draft.project import allow
-from opcheck.draft.recorder import recorded
+from opcheck.draft.recorder import Recorder
 from opcheck.draft.search import Wanted
 from opcheck.draft.target import names, package_of
 from opcheck.draft.trial import Journal, Record, Trial, Workplace, trial
@@ -22,6 +23,7 @@ from opcheck.draft.writing import comment, written
 from opcheck.planning.loading import load
 from opcheck.running import process_state
 from opcheck.running.apart import Ended, apart
+from opcheck.running.importing import importing
 from opcheck.samples.resolve import Unresolved
 from opcheck.settings import Settings
 from opcheck.spec.document import shown
@@ -70,14 +72,15 @@ class Author:
         threads = threading.active_count()
         self.workplace.enter()
         before = process_state.read()
-        all_names = names(self.target, self.workplace.settings.modules)
+        with importing():
+            all_names = names(self.target, self.workplace.settings.modules)
         changes = process_state.changes(before, process_state.read())
         process_state.write(before)
         self.workplace = replace(self.workplace, changes=tuple(changes))
         self._choose(all_names)
-        calls = recorded(self.wanted, tests, self.workplace) if tests else {}
+        calls = self._recorded(tests) if tests else {}
         wanted = [Wanted(name, [*arguments, *calls.get(name, [])], module) for name in self.wanted]
-        if len(wanted) > 1:
+        with importing():
             process_state.import_what_is_late()  # else each process would
         is_safe = threading.active_count() == threads and not torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
         for number, own in enumerate(self._tried(wanted, forks=is_safe), start=1):
@@ -107,6 +110,20 @@ class Author:
             raise Unresolved(f"{shown(self.file)} {what}")
         return {operator.id for operator in library}
 
+    def _recorded(self, tests: Sequence[str]) -> dict[str, list[Group]]:
+        """Run tests in a process of their own, and return calls of each operator, one of each kind."""
+
+        def run(tests: Sequence[str]) -> dict[str, list[Group]]:
+            import pytest
+
+            self.workplace.alone()
+            recorder = Recorder(self.wanted, self.workplace.settings.modules)
+            pytest.main(["-q", "-p", "no:cacheprovider", *tests], plugins=[recorder])
+            return recorder.calls
+
+        (calls,) = apart(run, [tests], 1)
+        return {} if isinstance(calls, Ended) else {path: chosen(groups) for path, groups in calls.items()}
+
     def _tried(self, wanted: Sequence[Wanted], forks: bool) -> Iterator[Trial]:
         """Yield what is known of each operator. One whose process ends in a call is tried again without that call."""
         while wanted:
@@ -116,7 +133,7 @@ class Author:
             for one, answer in zip(wanted, answers, strict=True):
                 own = self._ended(one, answer.why) if isinstance(answer, Ended) else answer
                 own.ended = [*one.ended, *own.ended]
-                may_go_on = isinstance(answer, Ended) and own.call is not None and not own.hangs
+                may_go_on = isinstance(answer, Ended) and own.call is not None and not (own.hangs and own.is_called)
                 if may_go_on and len(one.skip) < MOST_RESTARTS:
                     again.append(replace(one, skip=(*one.skip, own.call or {}), ended=tuple(own.ended)))
                 else:
@@ -127,8 +144,10 @@ class Author:
         """Return what a process that has ended has written about an operator."""
         journal = Journal(self.workplace, wanted.name)
         own = journal.read(wanted)
-        own.ended.append(f"{f'it takes longer than {journal.patience(own):g} s' if own.hangs else why}, {own.doing()}")
-        own.refusal = "" if own.drafts else own.ended[-1]
+        what = f"it takes longer than {journal.patience(own):g} s" if own.hangs else why
+        if own.is_called:
+            own.ended.append(f"{what}, {own.doing()}")
+        own.refusal = "" if own.drafts else f"{what}, {own.doing()}"
         return own
 
     def _take(self, own: Trial, head: str) -> None:

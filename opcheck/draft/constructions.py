@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator
-from itertools import islice, product
+from itertools import chain, islice, product
 from typing import Any
 
 from torch.nn import Module
 
 from opcheck.draft.guess import sample_of, with_shapes
-from opcheck.draft.parameter import TENSOR, Parameter
-from opcheck.draft.signature import of_signature
+from opcheck.draft.parameter import TENSOR, Parameter, path_of
+from opcheck.draft.signature import parameters_of_constructor
 
 MOST = 24
 """How many ways to construct a module are tried."""
@@ -25,7 +24,8 @@ def constructions(make: type[Module]) -> Iterator[dict[str, Any]]:
     required = [one for one in parameters_of_constructor(make) if one.required]
     inner = _siblings(make)
     options = [(*one.options, *([[inner[0]], *inner] if inner and not _has_numbers(one) else [])) for one in required]
-    for choice in islice(product(*options), MOST):
+    alike = islice(zip(*options, strict=False), MOST // 2)  # as for a module of two modules
+    for choice in islice(chain(alike, product(*options)), MOST):
         arguments = sample_of(required, with_shapes(choice, iter(SHAPES)))
         yield {key: values for key, values in arguments.items() if values}
 
@@ -37,19 +37,9 @@ def _has_numbers(one: Parameter) -> bool:
 
 def _siblings(make: type[Module]) -> list[dict[str, Any]]:
     """Return modules of the same kind, of those that need no arguments: what a module of modules may consist of."""
-    base = make.__mro__[1]
-    if base is Module or not issubclass(base, Module):
+    *_, base = (one for one in make.__mro__ if issubclass(one, Module) and one is not Module)
+    if base is make:
         return []
     others = [one for one in base.__subclasses__() if one is not make and one.forward is not base.forward]
     plain = [one for one in others if not any(own.required for own in parameters_of_constructor(one))]
-    return [{"call": f"{one.__module__}.{one.__qualname__}"} for one in plain[:2]]
-
-
-def parameters_of_constructor(make: type[Module]) -> list[Parameter]:
-    """Return the parameters of a constructor."""
-    try:
-        parameters = inspect.signature(make).parameters.values()
-    except (TypeError, ValueError):
-        return []
-    starred = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return [of_signature(one, constructor=True) for one in parameters if one.kind not in starred]
+    return [{"call": path_of(one)} for one in plain[:2]]

@@ -83,44 +83,58 @@ def lessons_of(sample: SampleData, said: str, source: str, parameters: Sequence[
 
     The arguments that the error names come first.
     """
-    required = [one.name for one in parameters if one.required]
-    names: dict[Place, str] = {("args", index): name for index, name in enumerate(required)}
-    text, both = ACTUAL.sub("", said), f"{said} {source}"
-    wanted, everywhere = shapes_in(text) or shapes_in(source), shapes_in(said)
-    ranks = [int(number) for match in RANKS.findall(f"{text} {source}") for number in match if number]
-    numbers = [abs(int(match[0].strip("x"))) for match in NUMBERS.finditer(both)]
-    numbers = [number for number in dict.fromkeys(numbers) if 1 <= number <= MOST_SIZE]
-    every = sorted(
-        places(sample), key=lambda own: not re.search(rf"\b{names.get(own[0][:2], '-')}\b", f"{said} {source}")
-    )
+    hints, names = Hints(said, source), [one.name for one in parameters if one.required]
+    named = {index for index, name in enumerate(names) if hints.names(name)}
+    every = sorted(places(sample), key=lambda own: own[0][1] not in named)
     for place, value in every:
-        if isinstance(value, dict) and "shape" in value:
-            own = tuple(value["shape"])
-            better: Iterable[Shape] = [
-                *wanted, *_of_ranks(own, ranks), *everywhere, *_with_sizes(own, numbers), *_longer(own, said),
-            ]  # fmt: skip
-            yield from (
-                replaced(sample, place, {**value, "shape": list(shape)})
-                for shape in dict.fromkeys(better) if shape != own
-            )  # fmt: skip
-            yield from (
-                replaced(sample, place, {"shape": list(own), **kind})
-                for words, kind in KINDS if words.search(said) and not kind.items() <= value.items()
-            )  # fmt: skip
-            if OUT_OF_RANGE.search(said) and value.get("high", 0) == 2:
-                yield replaced(sample, place, {**value, "high": 1})
-            if WANTS_NUMBER.search(said):
-                yield from (replaced(sample, place, number) for number in (2, 0.5))
-        elif isinstance(value, list):
-            yield from (replaced(sample, place, (value * 5)[:n]) for n in numbers if n != len(value) and n <= 5)
-        elif WANTS_TENSOR.search(said) and isinstance(value, (int, float)):
-            yield from (replaced(sample, place, {"shape": list(shape)}) for shape in ((2, 3), (3,)))
-        elif WANTS_LIST.search(said) and isinstance(value, int):
-            yield from (replaced(sample, place, sizes) for sizes in ([3], [2, 3]))
+        yield from (replaced(sample, place, better) for better in hints.better(value))
     shapes = [value["shape"] for _, value in every if isinstance(value, dict) and "shape" in value]
-    for one in parameters if shapes and "NoneType" in said else ():
+    for one in parameters if shapes and WANTS_MORE.search(said) else ():
         if not one.required:
             yield {**sample, "kwargs": {**sample.get("kwargs", {}), one.name: {"shape": shapes[0]}}}
+
+
+class Hints:
+    """What an error says, and the lines that raised it, about what an argument should be like."""
+
+    def __init__(self, said: str, source: str) -> None:
+        self.said, self.both = said, f"{said} {source}"
+        text = ACTUAL.sub("", said)
+        self.wanted, self.everywhere = shapes_in(text) or shapes_in(source), shapes_in(said)
+        self.ranks = [int(number) for match in RANKS.findall(f"{text} {source}") for number in match if number]
+        numbers = (abs(int(match[0].strip("x"))) for match in NUMBERS.finditer(self.both))
+        self.numbers = [number for number in dict.fromkeys(numbers) if 1 <= number <= MOST_SIZE]
+
+    def names(self, parameter: str) -> bool:
+        """Tell whether a parameter is named."""
+        return re.search(rf"\b{parameter}\b", self.both) is not None
+
+    def better(self, value: Any) -> Iterator[Any]:
+        """Yield values to try instead of one."""
+        if isinstance(value, dict) and "shape" in value:
+            yield from self._tensors(value)
+        elif isinstance(value, list):
+            yield from ((value * 5)[:n] for n in self.numbers if n != len(value) and n <= 5)
+        elif WANTS_TENSOR.search(self.said) and isinstance(value, (int, float)):
+            yield from ({"shape": list(shape)} for shape in ((2, 3), (3,)))
+        elif WANTS_LIST.search(self.said) and isinstance(value, int):
+            yield from ([3], [2, 3])
+
+    def _tensors(self, value: dict[str, Any]) -> Iterator[Any]:
+        """Yield tensors of other shapes and kinds, and numbers, to try instead of a tensor."""
+        own, is_out = tuple(value["shape"]), OUT_OF_RANGE.search(self.said)
+        longer = [(2, *own)] if is_out and len(own) < 4 else []
+        shapes = [
+            *self.wanted, *_of_ranks(own, self.ranks), *self.everywhere, *_with_sizes(own, self.numbers), *longer,
+        ]  # fmt: skip
+        yield from ({**value, "shape": list(shape)} for shape in dict.fromkeys(shapes) if shape != own)
+        for words, kind in KINDS:
+            if words.search(self.said) and not kind.items() <= value.items():
+                yield {"shape": list(own), **kind}
+        if is_out and value.get("high", 0) == 2:
+            yield {**value, "high": 1}
+        if WANTS_NUMBER.search(self.said):
+            yield from (2, 0.5)
 
 
 def _of_ranks(own: Shape, ranks: Iterable[int]) -> Iterator[Shape]:
@@ -135,11 +149,6 @@ def _with_sizes(own: Shape, numbers: Iterable[int]) -> Iterator[Shape]:
     """Yield the same shape with one other size."""
     for number in numbers:
         yield from ((*own[:dim], number, *own[dim + 1 :]) for dim in reversed(range(len(own))))
-
-
-def _longer(own: Shape, said: str) -> Iterator[Shape]:
-    if OUT_OF_RANGE.search(said) and len(own) < 4:
-        yield (2, *own)
 
 
 def places(sample: SampleData) -> Iterator[tuple[Place, Any]]:

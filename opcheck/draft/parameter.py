@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import ast
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from enum import Enum
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin
 
 Data = Any
 """A value of a sample as plain TOML data."""
@@ -16,6 +19,10 @@ TENSORS: Data = [TENSOR, TENSOR]
 """Placeholders for tensors, which get their shapes later."""
 
 NUMBERS = [0.5, 1.5, 2, 1]
+FUNCTIONS: list[Data] = [{"object": "torch.tanh"}, {"object": "torch.nn.Linear"}]
+"""Functions to pass: a smooth one of a tensor, and one that makes a module for two sizes."""
+TAKES_FUNCTION = re.compile(r"^activation$|(^|_)(fn|func|function|callback)$")
+"""Names of parameters that take a function, if no annotation says otherwise."""
 
 BY_NAME: dict[str, list[Data]] = {
     "dim axis": [-1, 0],
@@ -39,21 +46,11 @@ OF_CONSTRUCTORS: dict[str, list[Data]] = {
 """The same for constructors of modules, where numbers have to fit the shapes of tensors."""
 
 INDICES = (
-    "index",
-    "indices",
-    "idx",
-    "target",
-    "targets",
-    "label",
-    "labels",
-    "y_true",
-    "classes",
-    "tokens",
-    "input_ids",
+    "index", "indices", "idx", "target", "targets", "label", "labels", "y_true", "classes", "tokens", "input_ids",
     "permutation",
-)
+)  # fmt: skip
 MASKS = ("mask", "masks", "attn_mask", "attention_mask")
-WORDS = ("type", "kind", "mode", "method", "name", "activation", "convention")
+WORDS = ("type", "kind", "mode", "method", "name", "convention")
 """Parameters that take one of some words, which cannot be guessed."""
 NEVER_CHANGED = ("inplace", "in_place", "out", "training", "train")
 """Parameters whose values besides the default a draft leaves alone."""
@@ -75,7 +72,7 @@ class Parameter:
     def of(
         cls,
         name: str,
-        annotation: str,
+        annotation: Any,
         default: Any,
         *,
         required: bool,
@@ -84,15 +81,53 @@ class Parameter:
     ) -> Parameter:
         """Return what to try for a parameter. An empty annotation says nothing.
 
+        annotation: a type, or the text of one.
         constructor: whether it is a parameter of a constructor of modules.
         """
-        if not required:
-            options = _optional(name, annotation, default)
-        elif constructor:
-            options = _of_constructor(name, annotation)
+        parts = [part for part in _parts(annotation) if part is not type(None)]
+        listed, text = _members([type(default), *parts]), " | ".join(map(text_of, parts))
+        if listed:
+            options = listed if required else [value for value in listed if value != in_toml(default)]
+        elif not required:
+            options = _optional(name, text, default)
+        elif "callable" in text.lower() or (not text and TAKES_FUNCTION.search(name)):
+            options = FUNCTIONS
         else:
-            options = _required(name, annotation)
+            own = _of_constructor if constructor else _required
+            options = [value for part in parts for value in own(name, text_of(part))]
         return cls(name, tuple(options), required, keyword)
+
+
+def _parts(annotation: Any) -> tuple[Any, ...]:
+    return get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
+
+
+def _members(types: Sequence[Any]) -> list[Data]:
+    """Return the values of the first type that lists them: of a `Literal`, or of an `Enum`."""
+    for one in types:
+        if get_origin(one) is Literal:
+            return list(map(in_toml, get_args(one)))
+        if isinstance(one, type) and issubclass(one, Enum):
+            return list(map(in_toml, one))
+    return []
+
+
+def in_toml(value: Any) -> Data:
+    """Return a member of an enumeration as a spec names it; anything else as it is."""
+    if isinstance(value, Enum):
+        return {"object": f"{path_of(type(value))}.{value.name}"}
+    return value
+
+
+def path_of(named: Callable[..., Any]) -> str:
+    """Return the path of a class, or of a function."""
+    return f"{named.__module__}.{named.__qualname__}"
+
+
+def text_of(annotation: Any) -> str:
+    """Return an annotation as it is written."""
+    plain = isinstance(annotation, type) and get_origin(annotation) is None
+    return annotation.__name__ if plain else str(annotation)
 
 
 def _named(name: str, table: dict[str, list[Data]] = BY_NAME) -> list[Data]:
@@ -116,8 +151,6 @@ def _tensors(name: str) -> list[Data]:
 def _required(name: str, annotation: str) -> list[Data]:
     kind = annotation.lower()
     named = _named(name)
-    if "literal[" in kind:
-        return list(ast.literal_eval(annotation[annotation.index("[") :]))
     if "tensor" in kind:
         listed = any(word in kind for word in ("list[", "sequence[", "tuple[", "iterable["))
         return [TENSORS] if listed else _tensors(name)

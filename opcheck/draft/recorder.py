@@ -1,47 +1,61 @@
-"""Takes samples from an existing suite of tests: runs it in a process of its own, and records calls of operators."""
+"""Records calls of operators while other code runs: tests of theirs, or the examples in their documentation."""
 
 from __future__ import annotations
 
-import functools
+import doctest
+import inspect
 import json
+import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import ModuleType
+import tempfile
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, redirect_stdout, suppress
+from enum import Enum
+from functools import partial, wraps
+from io import StringIO
+from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
+from weakref import WeakKeyDictionary
 
-import pytest
 import torch
+from torch.random import fork_rng
 
-from opcheck.draft.trial import Workplace
-from opcheck.running.apart import Ended, apart
-from opcheck.samples.resolve import Unresolved, resolve_operator
+from opcheck.draft.calls import MOST_ELEMENTS, Group, chosen, is_small, smaller
+from opcheck.draft.parameter import in_toml, path_of
+from opcheck.draft.target import resolve_either
+from opcheck.samples.resolve import Unresolved, resolve
 
-MOST_ELEMENTS = 36
-"""The most elements of a tensor in a call that is worth recording."""
 MOST_CALLS = 200
 """The most calls of one operator to record."""
-MOST_SAMPLES = 6
-"""The most samples of one operator to take from tests."""
 
-Group = list[dict[str, Any]]
-"""A call as samples: with shapes only, and with the values."""
+
+def examples(path: str, modules: Sequence[str]) -> list[Group]:
+    """Run the examples in the documentation of an operator, in an empty folder, and return the calls that they make."""
+    operator = resolve_either(path, modules)
+    home = sys.modules.get(operator.__module__ or "")
+    doc = inspect.getdoc(operator) or ""
+    if ">>>" not in doc or home is None:
+        return []
+    recorder, here = Recorder([path], modules), os.getcwd()
+    package = path.partition(".")[0]
+    with recorder.replaced, tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(), fork_rng([]):
+        warnings.simplefilter("ignore")
+        torch.manual_seed(0)
+        recorder.replace(module for name, module in sys.modules.items() if name.partition(".")[0] == package)
+        names = {"torch": torch, **vars(home)}
+        os.chdir(folder)
+        try:
+            for example in doctest.DocTestParser().get_examples(doc):
+                with suppress(Exception), redirect_stdout(StringIO()):  # it may be there to show an error
+                    exec(example.source, names)
+        finally:
+            os.chdir(here)
+    return chosen(recorder.calls[path])
 
 
 class Unwritable(Exception):
-    """An argument that a spec cannot state, or that is too large."""
-
-
-def recorded(operators: Iterable[str], tests: Sequence[str], workplace: Workplace) -> dict[str, list[Group]]:
-    """Run tests, and return the small calls of each operator, those of different kinds first."""
-
-    def run(tests: Sequence[str]) -> dict[str, list[Group]]:
-        workplace.alone()
-        recorder = Recorder(list(operators), workplace.settings.modules)
-        pytest.main(["-q", "-p", "no:cacheprovider", *tests], plugins=[recorder])
-        return recorder.calls
-
-    (calls,) = apart(run, [tests], 1)
-    return {} if isinstance(calls, Ended) else {path: chosen(groups) for path, groups in calls.items()}
+    """An argument that a spec cannot state."""
 
 
 class Recorder:
@@ -51,51 +65,130 @@ class Recorder:
         self.operators, self.modules = operators, modules
         self.calls: dict[str, list[Group]] = {path: [] for path in operators}
         self.seen: dict[str, set[str]] = {path: set() for path in operators}
+        self.constructed = WeakKeyDictionary[torch.nn.Module, dict[str, Any]]()
+        """How modules were constructed, as `{ args = [...], kwargs = {...} }`."""
+        self.replaced = ExitStack()
+        """Puts back what has been replaced."""
 
     def pytest_collection_finish(self, session: Any) -> None:
         """Replace the operators wherever they have been imported to."""
-        wrapped = []
+        own = [item.module for item in session.items if getattr(item, "module", None) is not None]
+        self.replace([*sys.modules.values(), *own])
+
+    def replace(self, modules: Iterable[Any]) -> None:
+        """Record what is called in some Python modules, and all calls of the classes of modules."""
+        functions = []
         for path in self.operators:
             try:
-                operator = resolve_operator(path, self.modules)
+                operator = resolve_either(path, self.modules)
             except Unresolved:
                 continue
-            wrapped.append((operator, self.wrapped(path, operator)))
-        own = [item.module for item in session.items if getattr(item, "module", None) is not None]
-        for module in {id(module): module for module in [*sys.modules.values(), *own]}.values():
-            _replace(module, wrapped)
+            if isinstance(operator, type):
+                make: Any = operator
+                self._set(make, "__init__", noting(make.__init__, partial(self.construct, make)))
+                self._set(make, "forward", noting(make.forward, partial(self.forward, path)))
+            else:
+                functions.append((operator, self.wrapped(path, operator)))
+        for module in {id(module): module for module in modules}.values():
+            for name, wrapper in _places(module, functions):
+                self._set(module, name, wrapper)
+
+    def _set(self, owner: Any, name: str, value: Any) -> None:
+        self.replaced.callback(setattr, owner, name, getattr(owner, name))
+        setattr(owner, name, value)
 
     def wrapped(self, path: str, operator: Callable[..., Any]) -> Callable[..., Any]:
         """Return an operator that records its arguments before it is called."""
+        return noting(operator, partial(self.record, path, {}))
 
-        @functools.wraps(operator)
-        def recording(*args: Any, **kwargs: Any) -> Any:
-            self.record(path, args, kwargs)
-            return operator(*args, **kwargs)
+    def construct(self, make: type, module: torch.nn.Module, /, *args: Any, **kwargs: Any) -> None:
+        """Remember how a module is constructed, if a spec can state it. Those of derived classes have their own way."""
+        if type(module) is make:
+            with suppress(Unwritable):
+                call = self.call(args, kwargs, exact=False)
+                self.constructed[module] = {key: values for key, values in call.items() if values}
 
-        return recording
+    def forward(self, path: str, module: torch.nn.Module, /, *args: Any, **kwargs: Any) -> None:
+        """Record a call of a module, with how it is constructed."""
+        if module in self.constructed:
+            mode = {} if module.training else {"train": False}
+            self.record(path, {"module": {**self.constructed[module], **mode}}, *args, **kwargs)
 
-    def record(self, path: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    def record(self, path: str, construction: dict[str, Any], /, *args: Any, **kwargs: Any) -> None:
         """Record a call, if a spec can state it and none like it has been recorded."""
         try:
-            group = [_sample(args, kwargs, exact) for exact in (False, True)]
+            plain, exact = ({**construction, **self.call(args, kwargs, exact)} for exact in (False, True))
         except Unwritable:
             return
-        same = json.dumps(group[0])
+        same = json.dumps(plain)
         if same not in self.seen[path] and len(self.seen[path]) < MOST_CALLS:
             self.seen[path].add(same)
-            self.calls[path].append(group)
+            self.calls[path].append([plain, exact] if is_small(plain) else list(smaller(plain)))
+
+    def call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], exact: bool) -> dict[str, Any]:
+        """Return the arguments of a call as TOML data. Raises Unwritable."""
+        sample: dict[str, Any] = {"args": [self.data(arg, exact) for arg in args]}
+        named = {name: self.data(value, exact) for name, value in kwargs.items()}
+        return {**sample, "kwargs": named} if named else sample
+
+    def data(self, value: Any, exact: bool) -> Any:
+        """Return an argument as TOML data. Raises Unwritable.
+
+        exact: whether tensors of numbers that vary keep their values. If not, only shapes and bounds stay: tests like
+        round numbers, which are where functions have kinks.
+        """
+        if isinstance(value, torch.Tensor):
+            return _tensor(value.detach(), exact)
+        if value is None:
+            return {"none": True}
+        if isinstance(value, (bool, int, str)) and type(value) in (bool, int, str):
+            return value
+        if type(value) is float and abs(value) < float("inf"):
+            return value
+        if type(value) is complex:
+            return {"complex": [value.real, value.imag]}
+        if isinstance(value, torch.dtype):
+            return {"dtype": str(value).removeprefix("torch.")}
+        if type(value) is list:
+            return [self.data(part, exact) for part in value]
+        if isinstance(value, tuple):
+            return {"tuple": [self.data(part, exact) for part in value]}
+        return self._named(value)
+
+    def _named(self, value: Any) -> Any:
+        """Return what a spec calls by its name: a member of an enumeration, a function, a class, a module."""
+        if isinstance(value, torch.nn.Module) and value in self.constructed:
+            return {"call": path_of(type(value)), **self.constructed[value]}
+        if isinstance(value, Enum):
+            return in_toml(value)
+        if isinstance(value, (FunctionType, BuiltinFunctionType, type)):
+            for path in (path_of(value), f"torch.{value.__name__}", f"torch.nn.{value.__name__}"):
+                with suppress(Unresolved):
+                    if resolve(path, self.modules) is value:
+                        return {"object": path}
+        raise Unwritable
 
 
-def _replace(module: Any, wrapped: list[tuple[Any, Any]]) -> None:
-    """Put wrappers in the place of operators. Of this package and of torch nothing is replaced."""
+def noting(function: Callable[..., Any], note: Callable[..., None]) -> Callable[..., Any]:
+    """Return a function that passes its arguments to another one first."""
+
+    @wraps(function)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        note(*args, **kwargs)
+        return function(*args, **kwargs)
+
+    return called
+
+
+def _places(module: Any, functions: Sequence[tuple[Any, Any]]) -> Iterator[tuple[str, Any]]:
+    """Yield the names of operators in a module, with their wrappers. None in this package, and in torch."""
     name = getattr(module, "__name__", "")
     if not isinstance(module, ModuleType) or name.partition(".")[0] in ("opcheck", "torch", "functools"):
         return
     for key, value in list(vars(module).items()):
-        for operator, wrapper in wrapped:
+        for operator, wrapper in functions:
             if value is operator or _is_same(value, operator):
-                setattr(module, key, wrapper)
+                yield key, wrapper
 
 
 def _is_same(value: Any, operator: Any) -> bool:
@@ -104,80 +197,20 @@ def _is_same(value: Any, operator: Any) -> bool:
     return own is not None and own is getattr(operator, "__self__", None) and value.__name__ == operator.__name__
 
 
-def chosen(groups: Sequence[Group]) -> list[Group]:
-    """Return one small call of each kind: of numbers of dimensions, and of values of all other arguments."""
-    kinds: dict[str, Group] = {}
-    for group in sorted(groups, key=lambda group: size(group[0])):
-        kinds.setdefault(json.dumps(kind(group[0])), group)
-    return list(kinds.values())[:MOST_SAMPLES]
-
-
-def size(value: Any) -> int:
-    """Return the number of elements of all tensors in TOML data."""
-    if isinstance(value, dict):
-        if "shape" in value:
-            count = 1
-            for length in value["shape"]:
-                count *= length
-            return count
-        return sum(map(size, value.values()))
-    return sum(map(size, value)) if isinstance(value, list) else 1
-
-
-def kind(value: Any) -> Any:
-    """Return TOML data with the number of its dimensions in the place of each tensor."""
-    if isinstance(value, dict):
-        if "shape" in value:
-            return len(value["shape"])
-        if "values" in value:
-            return value.get("dtype", "")
-        return {key: kind(part) for key, part in value.items()}
-    return [kind(part) for part in value] if isinstance(value, list) else value
-
-
-def _sample(args: tuple[Any, ...], kwargs: Mapping[str, Any], exact: bool) -> dict[str, Any]:
-    sample: dict[str, Any] = {"args": [data(arg, exact) for arg in args]}
-    return {**sample, "kwargs": {name: data(value, exact) for name, value in kwargs.items()}} if kwargs else sample
-
-
-def data(value: Any, exact: bool) -> Any:
-    """Return an argument as TOML data. Raises Unwritable.
-
-    exact: whether tensors of numbers that vary keep their values. If not, only shapes and bounds stay: tests like round
-    numbers, which are where functions have kinks.
-    """
-    if isinstance(value, torch.Tensor):
-        return _tensor(value.detach(), exact)
-    if value is None:
-        return {"none": True}
-    if isinstance(value, (bool, int, str)) and type(value) in (bool, int, str):
-        return value
-    if type(value) is float and abs(value) < float("inf"):
-        return value
-    if type(value) is complex:
-        return {"complex": [value.real, value.imag]}
-    if isinstance(value, torch.dtype):
-        return {"dtype": str(value).removeprefix("torch.")}
-    if type(value) is list:
-        return [data(part, exact) for part in value]
-    if isinstance(value, tuple):
-        parts = [data(part, exact) for part in value]
-        return {"tuple": parts}
-    raise Unwritable
-
-
 def _tensor(value: torch.Tensor, exact: bool) -> dict[str, Any]:
     if value.layout is not torch.strided or type(value) not in (torch.Tensor, torch.nn.Parameter):
         raise Unwritable
-    if value.numel() > MOST_ELEMENTS or value.device.type != "cpu":
+    if value.device.type != "cpu":
         raise Unwritable
     name = str(value.dtype).removeprefix("torch.")
     if not (value.is_floating_point() or value.is_complex()):
-        listed = value.tolist()
-        return {"values": listed, "dtype": name} if value.numel() else {"shape": list(value.shape), "dtype": name}
+        if 0 < value.numel() <= MOST_ELEMENTS:
+            return {"values": value.tolist(), "dtype": name}
+        bounds = {} if not value.numel() or name == "bool" else {"low": int(value.min()), "high": int(value.max()) + 1}
+        return {"shape": list(value.shape), "dtype": name, **bounds}
     if not value.numel() or value.is_complex() or not bool(torch.isfinite(value).all()):
         return {"shape": list(value.shape)}
-    if exact:
+    if exact and value.numel() <= MOST_ELEMENTS:
         return {"values": torch.round(value.double(), decimals=6).tolist()}
     low, high = float(value.min()), float(value.max())
     low = high / 2 if low == high > 0 else low

@@ -33,6 +33,12 @@ UNKNOWN = re.compile(r"unexpected keyword argument|got some positional-only|inva
 BATCHED = re.compile(r"doesn't match the broadcast shape")
 """What says, under vmap, that something unbatched is written to in place."""
 
+SOFTMAX = re.compile(r"modified by an inplace operation: \[.*\], which is output 0 of Exp, is at version 1")
+"""What backward over forward mode raises for torch's softmax, whose jvp writes to what its derivative needs."""
+
+OWN = {"out": UNKNOWN, "vmap": BATCHED, "rev_over_fwd": SOFTMAX}
+"""What is a refusal of one key of `supports` only."""
+
 
 def is_refusal(what: str, key: str = "") -> bool:
     """Tell whether an exception, as `Class: message`, says that something is not implemented.
@@ -40,8 +46,7 @@ def is_refusal(what: str, key: str = "") -> bool:
     key: the key of `supports` that is in question.
     """
     what = " ".join(what.split())
-    own = {"out": UNKNOWN, "vmap": BATCHED}.get(key)
-    if own is not None and own.search(what):
+    if key in OWN and OWN[key].search(what):
         return True
     if MISTAKES.search(what) and "NotImplemented" not in what.partition(":")[0]:
         return False

@@ -5,19 +5,21 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from heapq import heappop, heappush
-from itertools import count, islice
+from itertools import chain, count, islice
 from types import MethodType
 from typing import Any, TypeVar
 
 import torch
 
 from opcheck.checks.arguments import takes_out
-from opcheck.draft.constructions import constructions, parameters_of_constructor
+from opcheck.draft.constructions import constructions
 from opcheck.draft.guess import SampleData, first_samples, further_samples
 from opcheck.draft.hint import lessons_of
 from opcheck.draft.parameter import INDEX, TENSOR, Parameter
-from opcheck.draft.signature import parameters_of
+from opcheck.draft.recorder import examples
+from opcheck.draft.signature import parameters_of, parameters_of_constructor
 from opcheck.draft.target import resolve_either
 from opcheck.draft.tried import Operator, Refused, Tried, constructed, differentiable, differs_in_evaluation, tried
 from opcheck.samples.modules import ModuleRecipe
@@ -28,6 +30,9 @@ from opcheck.spec.render import render
 MOST_WITHOUT_GRADIENT = 60
 """How many more samples to try after one whose gradient is zero, or that has none."""
 
+MOST_LIKELY = 12
+"""How many guesses come before the examples in the documentation."""
+
 MOST_IN_VAIN = 400
 """How many guesses may be refused without one that gets further than those before it."""
 
@@ -35,6 +40,9 @@ MOST_REPAIRS = 64
 """How many guesses one that was refused leads to."""
 
 T = TypeVar("T")
+
+EXAMPLES = "examples"
+"""The key of a call that stands for all calls of the examples in the documentation."""
 
 GIVE_ARGUMENTS = "give arguments by --args"
 CONSTRUCT = "say how to construct it by --module, and give arguments of forward by --args"
@@ -63,7 +71,7 @@ class Wanted:
 
     name: str
     groups: Sequence[Sequence[SampleData]] = ()
-    """Samples to try, in groups of which one is enough. Empty: guesses."""
+    """Calls to try, in groups of which one is enough: samples, with how a module is constructed. Empty: guesses."""
     module: SampleData | None = None
     """How to construct it, if it is a class of modules. None: guesses."""
     skip: tuple[SampleData, ...] = ()
@@ -111,16 +119,37 @@ class Search:
             return ended
         if not self.count:
             return f"its {what} shows nothing to try; {advice}"
-        guesses = "" if self.wanted.groups else f"{self.count} guesses; the nearest: "
-        return f"{guesses}{self.nearest[1]}; {advice}"
+        guesses = "1 guess" if self.count == 1 else f"{self.count} guesses"
+        what = self.nearest[1] if self.wanted.groups else f"{guesses}; the nearest: {self.nearest[1]}"
+        return f"{what}; {advice}"
 
     def constructions(self) -> Iterator[SampleData | None]:
-        """Yield ways to construct a class of modules, as it is given or guesses; for a function, None."""
+        """Yield ways to construct a class of modules, as it is given, recorded or guessed; for a function, None."""
         if self.make is None or self.module is not None:
             yield self.module
-        else:
-            guesses, parameters = constructions(self.make), parameters_of_constructor(self.make)
-            yield from self.tries(guesses, self.constructed, parameters)
+            return
+        recorded = [call["module"] for group in self.groups for call in group if "module" in call]
+        guesses = () if self.wanted.groups and recorded else constructions(self.make)
+        yield from self.tries(chain(recorded, guesses), self.constructed, parameters_of_constructor(self.make))
+
+    @cached_property
+    def groups(self) -> Sequence[Sequence[SampleData]]:
+        """The calls to try: those of `wanted`; if it has none, those of the examples in the documentation."""
+        call = {EXAMPLES: self.wanted.name}
+        if self.wanted.groups or call in self.wanted.skip:
+            return self.wanted.groups
+        self.say(call)
+        return examples(self.wanted.name, self.modules)
+
+    def from_groups(self) -> Iterator[SampleData]:
+        """Yield the samples of all groups. Examples do not run before the first one is needed."""
+        for group in self.groups:
+            yield from self.samples_of(group)
+
+    def samples_of(self, group: Sequence[SampleData]) -> list[SampleData]:
+        """Return the samples for the module as it is constructed, of calls of which one is enough."""
+        own = [call for call in group if call.get("module", self.module) == self.module]
+        return [{key: value for key, value in call.items() if key != "module"} for call in own]
 
     def constructed(self, construction: SampleData) -> SampleData | Refused:
         """Return a way to construct a class of modules, if it is one."""
@@ -152,8 +181,8 @@ class Search:
 
     def recorded(self) -> Iterator[Tried]:
         """Yield one sample of each group that was given."""
-        for group in self.wanted.groups:
-            yield from islice(self.tries(group, self.called), 1)
+        for group in self.groups:
+            yield from islice(self.tries(self.samples_of(group), self.called), 1)
 
     def guessed(self) -> Iterator[Tried]:
         """Yield a sample, and others that differ from it in one respect."""
@@ -173,7 +202,10 @@ class Search:
     def likeliest(self, parameters: Sequence[Parameter]) -> Tried | None:
         """Return the first sample whose derivatives are neither zero nor infinite; else the first that works at all."""
         fallback: Tried | None = None
-        for number, attempt in enumerate(self.tries(first_samples(parameters), self.called, parameters)):
+        left = first_samples(parameters)
+        likely = islice(left, MOST_LIKELY)  # they say more than examples, which are one row, or positive
+        guesses = chain(likely, self.from_groups(), left)
+        for number, attempt in enumerate(self.tries(guesses, self.called, parameters)):
             if attempt.requires_grad and attempt.is_telling:
                 return attempt
             fallback = fallback or attempt

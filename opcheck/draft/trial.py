@@ -21,7 +21,7 @@ import psutil
 from opcheck.checks.verdict import one_line
 from opcheck.draft.draft import Draft
 from opcheck.draft.guess import SampleData
-from opcheck.draft.search import BUSY, Deadline, Search, Wanted
+from opcheck.draft.search import BUSY, EXAMPLES, Deadline, Search, Wanted
 from opcheck.draft.writing import written
 from opcheck.planning.case import Case
 from opcheck.planning.loading import load
@@ -112,10 +112,17 @@ class Trial:
         """Whether its process has been ended for a case that took too long. It called the operator many times."""
         return self.hangs and bool(self.case)
 
+    @property
+    def is_called(self) -> bool:
+        """Whether it was the operator itself that ran, and not the examples in its documentation."""
+        return self.call is None or EXAMPLES not in self.call
+
     def doing(self) -> str:
         """Return what was going on, in words."""
         if self.case:
             return f"in the case {self.case}"
+        if not self.is_called:
+            return "in the examples in its documentation"
         return f"in the call {render(self.call)}" if self.call is not None else "before it was called"
 
 

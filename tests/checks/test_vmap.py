@@ -19,3 +19,8 @@ def test_a_batching_rule_must_be_right_whichever_inputs_are_batched(verdict_of, 
     found = verdict_of("operators.partial.product", "vmap", samples=samples)
     assert found.outcome == outcome, found.message
     assert words in found.message
+
+
+def test_an_output_that_does_not_depend_on_the_batch_is_the_same_for_each_row(verdict_of):
+    found = verdict_of("operators.partial.value_and_constant", "vmap")
+    assert found.outcome == "passed", found.message

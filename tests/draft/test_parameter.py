@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from enum import Enum
+from typing import Literal
+
 import pytest
 
 from opcheck.draft.parameter import INDEX, MASK, TENSOR, TENSORS, Parameter
+
+
+class Mode(Enum):
+    FAST = 1
+    SLOW = 2
 
 
 def options(name, annotation="", default=None, required=True):
@@ -25,8 +33,12 @@ def options(name, annotation="", default=None, required=True):
         ("alpha", "float", 1.5),
         ("flag", "bool", False),
         ("size", "Tuple[int, int]", [2, 2]),
-        ("mode", "Literal['fast', 'slow']", "fast"),
-        ("mode", "typing.Literal[3]", 3),
+        ("mode", Literal["fast", "slow"], "fast"),
+        ("mode", Literal[3] | None, 3),
+        ("mode", Mode, {"object": f"{__name__}.Mode.FAST"}),
+        ("mode", str | int | Mode, {"object": f"{__name__}.Mode.FAST"}),
+        ("transform", "Callable[[int, int], Module]", {"object": "torch.tanh"}),
+        ("net_create_fn", "", {"object": "torch.tanh"}),
         ("dim", "", -1),
     ],
 )
@@ -72,7 +84,8 @@ def test_a_constructor_may_take_what_cannot_be_guessed():
         ("reduction", "mean", ["sum", "none"]),
         ("weight", None, [TENSOR]),
         ("eps", 1e-5, []),
+        ("mode", Mode.FAST, [{"object": f"{__name__}.Mode.SLOW"}]),
     ],
 )
-def test_only_flags_reductions_and_tensors_are_tried_besides_their_defaults(name, default, tried):
+def test_only_flags_reductions_members_and_tensors_are_tried_besides_their_defaults(name, default, tried):
     assert options(name, default=default, required=False) == tried

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+from enum import Enum
+
 import pytest
 import torch
 
-from opcheck.draft.recorder import MOST_ELEMENTS, MOST_SAMPLES, Recorder, Unwritable, chosen, data, kind, size
-from opcheck.spec.operator import SampleSpec
+from opcheck.draft.calls import MOST_ELEMENTS
+from opcheck.draft.recorder import Recorder, Unwritable, examples
+from opcheck.spec.operator import Construction, SampleSpec
 
 
 @pytest.mark.parametrize(
@@ -23,25 +27,29 @@ from opcheck.spec.operator import SampleSpec
         ([torch.zeros(0)], [{"shape": [0]}]),
         (1j, {"complex": [0.0, 1.0]}),
         (torch.float32, {"dtype": "float32"}),
+        (torch.arange(50), {"shape": [50], "dtype": "int64", "low": 0, "high": 50}),
+        (torch.zeros(50, dtype=torch.bool), {"shape": [50], "dtype": "bool"}),
+        (torch.zeros(MOST_ELEMENTS + 1), {"shape": [MOST_ELEMENTS + 1]}),
+        (torch.tanh, {"object": "torch.tanh"}),
+        (torch.nn.Linear, {"object": "torch.nn.Linear"}),
     ],
 )
 def test_arguments_as_data(value, written):
-    assert data(value, exact=False) == written
-    SampleSpec.model_validate({"args": [data(value, exact=False)]})
-    SampleSpec.model_validate({"args": [data(value, exact=True)]})
+    recorder = Recorder([], ("torch",))
+    assert recorder.data(value, exact=False) == written
+    SampleSpec.model_validate({"args": [recorder.data(value, exact=False)]})
+    SampleSpec.model_validate({"args": [recorder.data(value, exact=True)]})
 
 
 def test_values_are_kept_where_they_are_asked_for():
-    assert data(torch.tensor([0.5, 1.0]), exact=True) == {"values": [0.5, 1.0]}
+    assert Recorder([], ()).data(torch.tensor([0.5, 1.0]), exact=True) == {"values": [0.5, 1.0]}
 
 
-@pytest.mark.parametrize(
-    "value", [torch.zeros(MOST_ELEMENTS + 1), torch.zeros(2).to_sparse(), object(), float("inf"), {"a": 1}]
-)
+@pytest.mark.parametrize("value", [torch.zeros(2).to_sparse(), object(), float("inf"), {"a": 1}, lambda x: x])
 def test_what_a_spec_cannot_state_is_left_out(value):
-    with pytest.raises(Unwritable):
-        data(value, exact=False)
     recorder = Recorder(["f"], ())
+    with pytest.raises(Unwritable):
+        recorder.data(value, exact=False)
     assert recorder.wrapped("f", lambda x: "called")(value) == "called"
     assert recorder.calls == {"f": []}
 
@@ -55,13 +63,82 @@ def test_a_call_is_recorded_once():
     assert (call["kwargs"], exact["args"]) == ({"k": 2}, [{"values": [1.0, 1.0]}])
 
 
-def test_the_smallest_call_of_each_kind_is_chosen():
-    groups = [[{"args": [{"shape": shape}, k]}] for shape, k in (([4, 4], 1), ([2, 2], 1), ([9], 1), ([2, 2], 2))]
-    assert chosen(groups) == [groups[1], groups[3], groups[2]]
-    assert len(chosen([[{"args": [{"shape": [1]}, k]}] for k in range(20)])) == MOST_SAMPLES
+class Mode(Enum):
+    FAST = 1
 
 
-def test_sizes_and_kinds():
-    sample = {"args": [{"shape": [2, 3]}, {"values": [1, 0], "dtype": "int64"}], "kwargs": {"dim": 1}}
-    assert kind(sample) == {"args": [2, "int64"], "kwargs": {"dim": 1}}
-    assert size({"args": [{"shape": [2, 3]}, {"shape": []}]}) == 7
+class Scale(torch.nn.Module):
+    """Scales, and wraps another module.
+
+    >>> module = Scale(3)
+    >>> module(torch.ones(2, 3)).shape
+    torch.Size([2, 3])
+    """
+
+    def __init__(self, size, inner=None):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(size))
+        self.inner = inner or torch.nn.Identity()
+
+    def forward(self, x):
+        return self.inner(x * self.weight)
+
+
+def shift(x, by):
+    """Shift.
+
+    >>> raise ValueError("an example may fail")
+    >>> shift(torch.tensor([-1.0, 2.0]), by=3)
+    """
+    return x + by
+
+
+NAMES = [f"{__name__}.Scale", f"{__name__}.shift"]
+
+
+@pytest.fixture
+def recorder():
+    own = Recorder(NAMES, ("torch", __name__))
+    with own.replaced:
+        own.replace([sys.modules[__name__]])
+        yield own
+
+
+def test_members_of_an_enumeration_go_by_their_names():
+    assert Recorder([], ()).data(Mode.FAST, exact=False) == {"object": f"{__name__}.Mode.FAST"}
+
+
+def test_a_module_is_recorded_with_how_it_is_constructed(recorder):
+    Scale(2).eval()(torch.tensor([-1.0, 2.0]))
+    ((call, exact),) = recorder.calls[NAMES[0]]
+    assert call == {"module": {"args": [2], "train": False}, "args": [{"shape": [2]}]}
+    assert exact == {**call, "args": [{"values": [-1.0, 2.0]}]}
+
+
+def test_modules_may_consist_of_modules(recorder):
+    Scale(2, inner=Scale(1))(torch.tensor([-1.0, 2.0]))
+    outer = next(call["module"] for call, _ in recorder.calls[NAMES[0]])
+    assert outer == {"args": [2], "kwargs": {"inner": {"call": NAMES[0], "args": [1]}}}
+    Construction.model_validate(outer)
+
+
+def test_what_was_replaced_is_put_back():
+    before = Scale.__init__, Scale.forward, shift
+    assert examples(NAMES[0], ("torch", __name__))
+    assert (Scale.__init__, Scale.forward, shift) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        (NAMES[0], {"module": {"args": [3]}, "args": [{"shape": [2, 3], "low": 0.5, "high": 1.011}]}),
+        (NAMES[1], {"args": [{"shape": [2]}], "kwargs": {"by": 3}}),
+    ],
+)
+def test_examples_in_documentation_are_calls(name, call):
+    ((first, _),) = examples(name, ("torch", __name__))
+    assert first == call
+
+
+def test_without_examples_there_are_no_calls():
+    assert examples("torch.sin", ("torch",)) == []

@@ -79,6 +79,18 @@ def test_a_parameter_may_be_unknown_where_it_is_the_question():
     assert not is_refusal(what)
 
 
+def test_the_jvp_of_softmax_has_no_derivative():
+    x = torch.rand(3, requires_grad=True)
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(x, torch.ones(3))
+        tangent = torch.autograd.forward_ad.unpack_dual(torch.softmax(dual, -1)).tangent
+    with pytest.raises(RuntimeError) as caught:
+        tangent.sum().backward()
+    what = one_line(caught.value)
+    assert is_refusal(what, "rev_over_fwd")
+    assert not is_refusal(what, "backward")
+
+
 def draft(path):
     settings = Settings(modules=("torch", "operators"))
     return drafted(Wanted(path), Workplace(settings, (), 60.0))

@@ -110,6 +110,29 @@ class TestAnswers:
         assert found["refusal"].startswith("its constructor shows nothing to try; say how to construct it by --module")
 
 
+def test_an_example_helps_where_guesses_do_not(monkeypatch):
+    def needs_seven(x, *, how):
+        """Take rows of seven.
+
+        >>> needs_seven(torch.rand(2, 7), how="fast")
+        """
+        if x.shape != (2, 7) or how != "fast":
+            raise ValueError("no")
+        return x * x
+
+    monkeypatch.setattr(modules, "needs_seven", needs_seven, raising=False)
+    monkeypatch.setattr(needs_seven, "__module__", "operators.modules")
+    found = answer("operators.modules.needs_seven")
+    (tensor,) = found["samples"][0]["args"]
+    assert (tensor["shape"], found["samples"][0]["kwargs"]) == ([2, 7], {"how": "fast"})
+
+
+def test_calls_of_modules_are_tried_with_how_they_were_constructed():
+    call = {"module": {"args": [5, 1]}, "args": [{"shape": [2, 5]}]}
+    found = answer("torch.nn.Linear", [[{**call, "module": {"args": ["no", 1]}}], [call]])
+    assert (found["module"], found["samples"]) == ({"args": [5, 1]}, [{"args": [{"shape": [2, 5]}]}])
+
+
 def test_what_changes_its_first_argument_is_tried_with_a_clone(monkeypatch):
     def accumulate(x, y):
         return x.add_(y.exp())

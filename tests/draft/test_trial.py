@@ -57,6 +57,7 @@ def test_when_the_time_of_all_is_over_nothing_begins():
     [
         (Trial(WANTED), "before it was called"),
         (Trial(WANTED, call=SAMPLE), "in the call { args = [{ shape = [2], low = 0.1, high = 0.9 }] }"),
+        (Trial(WANTED, call={"examples": "torch.sin"}), "in the examples in its documentation"),
         (Trial(WANTED, case="torch.sin::vmap[cpu-float64]"), "in the case torch.sin::vmap[cpu-float64]"),
     ],
 )

@@ -212,9 +212,9 @@ def test_variants_domains_and_randomness_are_found(operators):
 
 
 @pytest.mark.nightly
-def test_small_calls_of_tests_become_samples(operators):
+def test_calls_of_tests_become_small_samples(operators):
     expected = {"args": [{"shape": [2], "low": 0.5, "high": 1.011}], "kwargs": {"scale": 3.0}}
-    assert operators["double"]["samples"] == [expected]
+    assert operators["double"]["samples"] == [expected, {"args": [{"shape": [8]}]}]
 
 
 @pytest.mark.nightly
@@ -223,6 +223,59 @@ def test_settings_keep_their_comments(drafted):
     assert text.startswith("# ours\n[tool.opcheck]\n")
     assert "# allowed" in text
     assert tomli.loads(text)["tool"]["opcheck"] == {"modules": ["torch", "ours"], "specs": ["specs"]}
+
+
+NETS = """
+from enum import Enum
+
+import torch
+
+
+class Mode(Enum):
+    SQUARE = 1
+    CUBE = 2
+
+
+class Mixer(torch.nn.Module):
+    def __init__(self, width, heads, act):
+        super().__init__()
+        assert width % heads == 0
+        self.linear, self.heads, self.act = torch.nn.Linear(width, width), heads, act
+
+    def forward(self, x, mask):
+        rows = self.act(self.linear(x)).view(*x.shape[:2], self.heads, -1)
+        return rows.masked_fill(mask[:, :, None, None], 0.0).sum(-1)
+
+
+def power(x, mode: Mode):
+    return x**2 if mode is Mode.SQUARE else x**3
+"""
+
+CALLS = """
+import torch
+from nets import Mixer, Mode, power
+
+
+def test_mixer():
+    mask = torch.zeros(4, 10, dtype=torch.bool)
+    assert Mixer(64, 8, torch.tanh)(torch.randn(4, 10, 64), mask).shape == (4, 10, 8)
+
+
+def test_power():
+    assert power(torch.randn(500), Mode.CUBE).shape == (500,)
+"""
+
+
+@pytest.mark.nightly
+def test_large_calls_of_modules_become_small_samples(cli, project):
+    project.write("nets.py", NETS)
+    project.write("tests/test_nets.py", CALLS)
+    run = cli("new", "nets", "--from-tests", "tests", "-n", "1")
+    assert (run.code, run.err) == (0, "")
+    mixer, power = tomli.loads((project.folder / "specs" / "nets.toml").read_text())["operator"]
+    assert mixer["module"] == {"args": [4, 2, {"object": "torch.tanh"}]}
+    assert mixer["samples"] == [{"args": [{"shape": [4, 2, 4]}, {"shape": [4, 2], "dtype": "bool"}]}]
+    assert power["samples"] == [{"args": [{"shape": [8]}, {"object": "nets.Mode.CUBE"}]}]
 
 
 class TestRequests:
@@ -267,6 +320,13 @@ class Attends(torch.nn.Module):
         return x * self.weight if context is None else x * self.weight + context
 
 
+class Attended(Attends):
+    '''Has an example that ends its process.
+
+    >>> os._exit(3)
+    '''
+
+
 def leaves(x):
     sys.exit(3)
 
@@ -299,12 +359,13 @@ class TestEndings:
     """What ends a probe is told apart: an exception of the operator, one of opcheck, a signal, a status."""
 
     @pytest.mark.nightly
-    def test_a_module_with_an_optional_argument_is_drafted(self, cli, project):
+    @pytest.mark.parametrize("name", ["demo.Attends", "demo.Attended"])
+    def test_a_module_with_an_optional_argument_is_drafted_whatever_its_examples_do(self, cli, project, name):
         project.write("demo.py", ENDINGS)
-        run = cli("new", "demo.Attends", "-n", "1")
+        run = cli("new", name, "-n", "1")
         assert (run.code, run.err) == (0, "")
         (operator,) = tomli.loads((project.folder / "specs" / "demo.toml").read_text())["operator"]
-        assert (operator["name"], operator["module"]) == ("demo.Attends", {})
+        assert (operator["name"], operator["module"]) == (name, {})
         assert all(sample["args"] for sample in operator["samples"])
 
     @pytest.mark.parametrize(

@@ -82,3 +82,8 @@ def no_leaves_in_single(x: Tensor) -> Tensor:
 def value_and_copy(x: Tensor) -> tuple[Tensor, Tensor]:
     """2x, and x without a graph."""
     return 2 * x, x.detach() * 1.0
+
+
+def value_and_constant(x: Tensor) -> tuple[Tensor, Tensor]:
+    """2x, and numbers that do not depend on x: they have no batch where x has one."""
+    return 2 * x, torch.ones(2, dtype=x.dtype)

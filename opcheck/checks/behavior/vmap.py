@@ -60,11 +60,14 @@ def _stacked(chosen: Sequence[int], rows: Rows, dim: int) -> list[Tensor]:
 
 
 def _along(subject: Subject, chosen: Sequence[int], rows: Rows, looped: Rows, dim: int) -> Verdict:
-    """Compare a batch along one dimension, of inputs and of outputs, with the loop."""
+    """Compare a batch along one dimension with the loop.
+
+    That of outputs is the first: along any other, torch reads memory that is not there if an output has no batch.
+    """
     batched = _stacked(chosen, rows, dim)
     in_dims = tuple(dim if index in chosen else None for index in range(len(batched)))
-    function = torch.func.vmap(subject.function.__call__, in_dims=in_dims, out_dims=dim, randomness="same")
-    expected = [torch.stack(outputs, dim) for outputs in zip(*looped, strict=True)]
+    function = torch.func.vmap(subject.function.__call__, in_dims=in_dims, randomness="same")
+    expected = [torch.stack(outputs) for outputs in zip(*looped, strict=True)]
     whose = "the loop, in a batch of one" if len(rows) == 1 else f"the loop, batched over inputs {list(chosen)}"
     whose += " along the last dimension" if dim else ""
     return agree(subject, function(*batched), expected, whose, names=subject.output_info.names)

@@ -1,0 +1,37 @@
+"""What is imported is not collected: not meanwhile, and not later."""
+
+import gc
+
+import pytest
+
+from opcheck.running.importing import importing
+
+
+@pytest.fixture(autouse=True)
+def unfrozen():
+    yield
+    gc.unfreeze()
+
+
+def test_nothing_is_collected_meanwhile():
+    with importing():
+        assert not gc.isenabled()
+        kept = [[] for _ in range(100)]
+    assert gc.isenabled()
+    assert gc.get_freeze_count() >= len(kept)
+
+
+def test_collection_goes_on_where_an_import_fails():
+    with pytest.raises(ImportError), importing():
+        raise ImportError("no such module")
+    assert gc.isenabled()
+
+
+def test_a_process_without_collection_stays_so():
+    gc.disable()
+    try:
+        with importing():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
