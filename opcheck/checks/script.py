@@ -189,20 +189,20 @@ class _Script:
         yield f"def function({', '.join(names)}):"
         if function.seed is not None:
             yield "    torch.manual_seed(0)"
-        first = next(iter(function.inputs.slots), None)
-        if function.inplace:
-            if first is None or first.path != ("args", 0):
-                raise Unwritable("an in-place operator of something else than a tensor that requires grad")
-            yield f"    {names[first.index]} = {names[first.index]}.clone()"
+        if function.inplace and not function.written:
+            raise Unwritable("an in-place operator of something else than a tensor that requires grad")
+        for index in function.written:
+            yield f"    {names[index]} = {names[index]}.clone()"
         smooth = subject.output_info.requires_grad and self.check != "detached"
         outputs = source.outputs(
             result, lambda y: y.requires_grad if smooth else y.is_floating_point() or y.is_complex()
         )
-        if outputs == ["result"]:
+        if outputs == ["result"] and not function.inplace:
             yield f"    return [{call}]"
-        else:
-            yield f"    result = {call}"
-            yield f"    return [{', '.join(outputs)}]"
+            return
+        yield f"    result = {call}"
+        yield from (f"    result = {names[index]} if result is None else result" for index in function.written)
+        yield f"    return [{', '.join(outputs)}]"
 
     def module(self, path: str) -> str:
         """Return an expression that constructs the module."""
