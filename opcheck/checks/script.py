@@ -145,6 +145,8 @@ def written(context: Context, verdict: Verdict) -> str:
         raise Unwritable("a failure that is of no single sample")
     if context.case.operator.spec.surrogate:
         raise Unwritable("a gradient that is meant to be that of a surrogate")
+    for through in filter(None, (recipe.through for recipe in sample.tensors())):
+        raise Unwritable(f'a tensor with through = "{through}"')
     subject = replace(context.under(check), cache=Cache()).subject(sample)
     if "wrong at another point" in verdict.title:
         check, subject = "backward", subject.elsewhere()

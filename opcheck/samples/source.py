@@ -6,7 +6,7 @@ import enum
 import keyword
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from pprint import pformat
@@ -19,7 +19,6 @@ from opcheck.samples.function import TestedFunction
 from opcheck.samples.inputs import Made, Slot
 from opcheck.samples.modules import ModuleCall
 from opcheck.samples.results import leaves_of
-from opcheck.spec.recipe import Tensor as Recipe
 
 WRITTEN_OUT = 64
 """The most elements of a tensor that are written out. Those of larger ones are drawn between the same bounds."""
@@ -75,7 +74,7 @@ class Source:
         state = ", ".join(f"{name!r}: {kwargs.pop(key)}" for name, key in keys.items())
         self.definitions.append(f"module = {module}")
         own = ", ".join(f"{name!r}: {text}" for name, text in kwargs.items())
-        given = [f"({''.join(f'{arg}, ' for arg in args).strip()})", *([f"{{{own}}}"] if own else [])]
+        given = [_tuple(args), *([f"{{{own}}}"] if own else [])]
         return f"torch.func.functional_call(module, {{{state}}}, {', '.join(given)})"
 
     def outputs(self, result: Any, wanted: Callable[[Tensor], bool]) -> list[str]:
@@ -107,7 +106,7 @@ class Source:
         if type(item) is list:
             return f"[{', '.join(map(self.expression, item))}]"
         if type(item) is tuple:
-            return f"({''.join(f'{self.expression(part)}, ' for part in item).strip()})"
+            return _tuple([*map(self.expression, item)])
         if type(item) is dict:
             return f"{{{', '.join(f'{key!r}: {self.expression(part)}' for key, part in item.items())}}}"
         if type(item) is slice:
@@ -143,11 +142,8 @@ class Source:
         return f"{module}.{rest}" if rest else path
 
 
-def writes(recipes: list[Recipe]) -> None:
-    """Raise Unwritable if a tensor is a map of what is differentiated."""
-    for recipe in recipes:
-        if recipe.through is not None:
-            raise Unwritable(f'a tensor with through = "{recipe.through}"')
+def _tuple(parts: Sequence[str]) -> str:
+    return f"({', '.join(parts)}{',' * (len(parts) == 1)})"
 
 
 def tensor(x: Tensor) -> str:
@@ -156,7 +152,7 @@ def tensor(x: Tensor) -> str:
         raise Unwritable(f"a tensor that is {x.layout}" if x.layout is not torch.strided else "a view of a tensor")
     if x.is_conj():
         return f"{tensor(x.conj())}.conj()"
-    if 0 in x.stride() and x.numel() > 1:
+    if any(step == 0 and size > 1 for size, step in zip(x.shape, x.stride(), strict=True)):
         once = x[tuple(slice(0, 1) if stride == 0 else slice(None) for stride in x.stride())]
         return f"{tensor(once)}.expand({tuple(x.shape)})"
     kind = f"dtype={x.dtype}" + ("" if x.is_cpu else f', device="{x.device}"')

@@ -1,7 +1,4 @@
-"""Operators that are wrong as long as `WRONG` is true, for scripts that reproduce what is wrong with them.
-
-`WRONG_IN` says which check objects to each, and `SAMPLES` what it is called with, where that is not one matrix.
-"""
+"""Operators that are wrong as long as `WRONG` is true, for scripts that reproduce what is wrong with them."""
 
 from __future__ import annotations
 
@@ -39,7 +36,7 @@ broadcast = _operator(
     lambda x, w: x * w, lambda grad, x, w: (grad * w.conj(), (grad * x.conj()).sum(0) / (len(x) if WRONG else 1))
 )
 pushed_wrong = _square(lambda grad, slope, x: grad * slope, lambda x, t: (3 if WRONG else 2) * x * t)
-once_right = _square(lambda grad, slope, x: grad * (slope.detach() if WRONG else slope))
+once_right = _square(lambda grad, slope, x: grad * (slope.detach() if WRONG else slope), lambda x, t: 2 * x * t)
 clipped = _square(lambda grad, slope, x: grad.clamp(-1, 1) * slope if WRONG else grad * slope)
 reinterpreted = _square(
     lambda grad, slope, x: torch.as_strided(grad, grad.shape, (grad.shape[-1], 1)) * slope if WRONG else grad * slope
@@ -167,13 +164,54 @@ def square_(x):
     return x.copy_(twice(x.clone()))
 
 
-WRONG_IN = {
-    "twice": "backward", "conjugated": "backward", "broadcast": "backward", "pushed_wrong": "forward_ad",
-    "once_right": "rev_over_rev", "clipped": "linearity", "reinterpreted": "linearity", "random": "nondeterminism",
-    "batched_wrong": "batched_grad",
-    "impure": "purity", "writes": "purity", "depends_on_grad_mode": "context", "casts": "context",
-    "remembers": "context", "lazy": "needs_input_grad", "cut": "detached", "batched": "vmap", "raises": "backward",
-    "Scaled": "backward", "square_": "backward",
-}  # fmt: skip
-REAL = ("clipped", "remembers", "casts", "batched_wrong")
-"""Those that are not for complex numbers."""
+def named(x):
+    return {"loss": twice(x).sum(), "kept": x + 1}
+
+
+tail = _square(lambda grad, slope, x: grad * slope * (2 if WRONG and x.numel() > 8 else 1))
+pushed_once = _square(lambda grad, slope, x: grad * slope, lambda x, t: 2 * (x.detach() if WRONG else x) * t)
+
+
+class _Aliased(Function):
+    @staticmethod
+    def forward(ctx, x, y):
+        ctx.save_for_backward(x, y)
+        return x * y
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, y = ctx.saved_tensors
+        if WRONG and x.data_ptr() == y.data_ptr():
+            return grad * y.conj(), None
+        return grad * y.conj(), grad * x.conj()
+
+
+def aliased(x, y):
+    return _Aliased.apply(x, y)
+
+
+def noisy(x):
+    return twice(x) * torch.rand(x.shape, dtype=torch.float64)
+
+
+WRONG_IN = (
+    ("aliased", "aliasing"), ("batched", "vmap"), ("batched_wrong", "batched_grad"), ("broadcast", "backward"),
+    ("casts", "context"), ("clipped", "linearity"), ("conjugated", "backward"), ("cut", "detached"),
+    ("depends_on_grad_mode", "context"), ("impure", "purity"), ("lazy", "needs_input_grad"), ("named", "backward"),
+    ("noisy", "backward"), ("once_right", "fwd_over_rev"), ("once_right", "rev_over_rev"),
+    ("pushed_once", "rev_over_fwd"), ("pushed_wrong", "forward_ad"), ("raises", "backward"),
+    ("random", "nondeterminism"), ("reinterpreted", "linearity"), ("remembers", "context"), ("Scaled", "backward"),
+    ("square_", "backward"), ("tail", "derived"), ("twice", "backward"), ("writes", "purity"),
+)  # fmt: skip
+"""Each with a check that objects to it."""
+
+INPUTS = {"broadcast": "{ shape = [2, 3] }, { shape = [3] }", "lazy": "{ shape = [2, 3] }, { shape = [2, 3] }"}
+INPUTS["aliased"] = INPUTS["lazy"]
+"""What is passed to those that do not take one matrix."""
+
+KEYS = {"Scaled": "module = { args = [3] }", "square_": "inplace = true", "noisy": "reseed = true"}
+"""What their specs have besides."""
+
+REAL = ("batched_wrong", "casts", "clipped", "remembers")
+COMPLEX = ("conjugated",)
+"""Those that are wrong in real and in complex numbers only."""
