@@ -41,6 +41,8 @@ clipped = _square(lambda grad, slope, x: grad.clamp(-1, 1) * slope if WRONG else
 reinterpreted = _square(
     lambda grad, slope, x: torch.as_strided(grad, grad.shape, (grad.shape[-1], 1)) * slope if WRONG else grad * slope
 )
+_doubled = _operator(lambda x: 2 * x, lambda grad, x: 2 * grad, lambda x, t: (3 if WRONG else 2) * t)
+pushed_again = _square(lambda grad, slope, x: grad * _doubled(x.conj()), lambda x, t: 2 * x * t)
 random = _square(lambda grad, slope, x: grad * slope + (1e-3 * torch.rand_like(x) if WRONG else 0))
 batched_wrong = _square(
     lambda grad, slope, x: grad * slope * (2 if WRONG and torch._C._functorch.is_batchedtensor(grad) else 1)
@@ -198,7 +200,7 @@ WRONG_IN = (
     ("aliased", "aliasing"), ("batched", "vmap"), ("batched_wrong", "batched_grad"), ("broadcast", "backward"),
     ("casts", "context"), ("clipped", "linearity"), ("conjugated", "backward"), ("cut", "detached"),
     ("depends_on_grad_mode", "context"), ("impure", "purity"), ("lazy", "needs_input_grad"), ("named", "backward"),
-    ("noisy", "backward"), ("once_right", "fwd_over_rev"), ("once_right", "rev_over_rev"),
+    ("noisy", "backward"), ("pushed_again", "fwd_over_rev"), ("once_right", "rev_over_rev"),
     ("pushed_once", "rev_over_fwd"), ("pushed_wrong", "forward_ad"), ("raises", "backward"),
     ("random", "nondeterminism"), ("reinterpreted", "linearity"), ("remembers", "context"), ("Scaled", "backward"),
     ("square_", "backward"), ("tail", "derived"), ("twice", "backward"), ("writes", "purity"),
