@@ -8,9 +8,9 @@ title of the verdict tells.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from opcheck.checks.base import Context, Subject
 from opcheck.checks.verdict import Verdict
@@ -19,6 +19,9 @@ from opcheck.samples.cache import Cache
 from opcheck.samples.modules import ModuleCall
 from opcheck.samples.realize import constants
 from opcheck.samples.source import Source, Unwritable, tensor
+from opcheck.text import printable
+
+T = TypeVar("T")
 
 HELPERS = {
     "pulled(": """
@@ -106,7 +109,6 @@ AROUND = {
 AMONG = {
     "create_graph=True": "actual = torch.autograd.grad(outputs, inputs, cotangents, create_graph=True)",
     "that follow": "function(*others)\nactual = {call}",
-    "that follows": "function(*others)\nactual = {call}",
     "with another one before its backward pass": (
         "outputs = function(*inputs)\nfunction(*others)\nactual = pulled(outputs, inputs, cotangents)"
     ),
@@ -142,11 +144,11 @@ def written(context: Context, verdict: Verdict) -> str:
     named = {sample.name: sample for sample in context.samples}
     check, sample = verdict.at or (context.case.check, named.get(str(verdict.sample)))
     if sample is None:
-        raise Unwritable("a failure that is of no single sample")
+        raise Unwritable("the failure is of no single sample")
     if context.case.operator.spec.surrogate:
-        raise Unwritable("a gradient that is meant to be that of a surrogate")
+        raise Unwritable("the gradient is meant to be that of a surrogate")
     for through in filter(None, (recipe.through for recipe in sample.tensors())):
-        raise Unwritable(f'a tensor with through = "{through}"')
+        raise Unwritable(f'a tensor is passed through "{through}"')
     subject = replace(context.under(check), cache=Cache()).subject(sample)
     if "wrong at another point" in verdict.title:
         check, subject = "backward", subject.elsewhere()
@@ -168,16 +170,15 @@ class _Script:
         imports = ["import torch", *["import torch.autograd.forward_ad as fwad"] * ("fwad." in "".join(helpers))]
         own = dict.fromkeys([*self.subject.case.operator.spec.imports, *self.source.imports])
         imports += ["", *(f"import {name}" for name in own)] if own else []
-        head = [f"# {self.subject.case.operator.id}: {self.title}", *imports]
+        head = [f"# {self.subject.case.operator.id}: {printable(self.title)}", *imports]
         head += ["", *self.source.definitions] if self.source.definitions else []
         return "\n\n\n".join(["\n".join(head), *helpers, function, body]) + "\n"
 
-    def inputs(self, name: str = "inputs") -> Iterator[str]:
+    def inputs(self) -> Iterator[str]:
         """Yield the definition of the inputs."""
-        yield f"{name} = ["
-        yield from (f"    {value}.requires_grad_(),  # {own}" for value, own in zip(
-            self.source.leaves(), self.source.names, strict=True
-        ))  # fmt: skip
+        yield "inputs = ["
+        for value, name in zip(self.source.leaves(), self.source.names, strict=True):
+            yield f"    {value}.requires_grad_(),  # {name}"
         yield "]"
 
     def function(self) -> Iterator[str]:
@@ -192,7 +193,7 @@ class _Script:
         if function.seed is not None:
             yield "    torch.manual_seed(0)"
         if function.inplace and not function.written:
-            raise Unwritable("an in-place operator of something else than a tensor that requires grad")
+            raise Unwritable("it writes to something else than a tensor that requires grad")
         for index in function.written:
             yield f"    {names[index]} = {names[index]}.clone()"
         smooth = subject.output_info.requires_grad and self.check != "detached"
@@ -211,7 +212,7 @@ class _Script:
         context = self.subject.context
         recipe = context.module(path)
         if recipe is None or self.subject.function.operator.is_lazy:  # type: ignore[attr-defined]
-            raise Unwritable("a lazy module")
+            raise Unwritable("the module is lazy")
         args, kwargs = constants(recipe.spec, context.case.dtype, context.settings.modules)
         listed = [*map(self.source.expression, args), *(f"{k}={self.source.expression(v)}" for k, v in kwargs.items())]
         mode = "" if recipe.spec.train else ".eval()"
@@ -222,26 +223,25 @@ class _Script:
         if steps_of(self.check) is not None:
             return self.jacobian()
         if self.check not in BODIES:
-            raise Unwritable(f"what {self.check} compares")
+            raise Unwritable(f"what {self.check} compares has no such form")
         return BODIES[self.check](self)
 
-    def found(self, table: dict[str, Any]) -> tuple[str, Any]:
+    def named(self, table: Mapping[str, T]) -> T:
         """Return the entry of a table whose key occurs in what the check says. Raises Unwritable."""
         for key, value in table.items():
             if key in self.said:
-                return key, value
-        raise Unwritable("what differs between these two calls")
+                return value
+        raise Unwritable("what differs between these two calls has no such form")
 
     def index(self, before: str, after: str = "") -> int:
         """Return the number of the input that the check names between two texts."""
-        names = {f"{before}{name}{after}": index for index, name in enumerate(self.subject.leaf_names)}
-        return int(self.found(names)[1])
+        return self.named({f"{before}{name}{after}": k for k, name in enumerate(self.subject.leaf_names)})
 
     def jacobian(self) -> str:
         """Compare a derivative along two directions with central differences."""
         steps, mode = steps_of(self.check) or ((), "reverse")
         if not set(steps) <= set(STEPS) or (steps[:1] == ("fwd",) and mode == "forward"):
-            raise Unwritable("a derivative by transforms of torch.func")
+            raise Unwritable("it is a derivative by transforms of torch.func")
         point, function, lines = self.subject.point, "function", list[str]()
         for order, step in enumerate(steps, start=1):
             name, count = f"{'backward' if step == 'rev' else 'forward'}{order}", len(point.leaves)
@@ -271,7 +271,7 @@ class _Script:
 
     def linearity(self) -> str:
         """Compare the derivatives for a vector of another size, or in another memory, with those for a plain one."""
-        _, (factor, varied) = self.found(VARIED)
+        factor, varied = self.named(VARIED)
         plain = "v.resolve_conj().resolve_neg().contiguous()"
         if "the tangents for" in self.said:
             what, lines = (
@@ -291,12 +291,11 @@ class _Script:
     def context(self) -> str:
         """Compare a call in other surroundings, or among other calls, with one before it."""
         said, call = self.said, "function(*inputs)" if "the values" in self.said else PULL
-        lines = [CALL.strip(), f"expected = {call}"]
-        among = next((code for key, code in AMONG.items() if key in said), None)
-        if among is not None:
-            lines = [CALL.strip(), *self.others(), f"expected = {call}", *among.format(call=call).splitlines()]
-            return _asserted(lines)
-        _, around = self.found(AROUND)
+        among = next((code for key, code in AMONG.items() if key in said), "")
+        lines = [CALL.strip(), *(self.others() if "others" in among else ()), f"expected = {call}"]
+        if among:
+            return _asserted([*lines, among.format(call=call)])
+        around = self.named(AROUND)
         forward_alone = "in forward alone" in said and call == PULL
         body = ["outputs = function(*inputs)"] if forward_alone else [f"actual = {call}"]
         indent = "    " if around.startswith("with ") else ""
@@ -322,7 +321,7 @@ class _Script:
             left_out = self.index("all inputs but ", " require grad")
             chosen = [index for index in range(len(self.subject.leaves)) if index != left_out]
         elif "second derivative" in self.said:
-            raise Unwritable("second derivatives by one input")
+            raise Unwritable("second derivatives by one input have no such form")
         else:
             chosen = [self.index("only ", " requires grad")]
         lines += [f"some[{index}].requires_grad_()" for index in chosen]
@@ -335,7 +334,7 @@ class _Script:
     def nondeterminism(self) -> str:
         """Compare backward passes of one graph."""
         if "of backward" in self.said:
-            raise Unwritable("backward passes of backward")
+            raise Unwritable("backward passes of backward have no such form")
         atol = self.subject.request.numbers.nondeterminism
         lines = [CALL.strip(), "expected = [pulled(outputs, inputs, cotangents)] * 8"]
         lines.append("actual = [pulled(outputs, inputs, cotangents) for _ in expected]")
@@ -345,7 +344,7 @@ class _Script:
         """Compare what a stage is given with what it was before."""
         found = re.search(r"purity: (.*?)(?:, which raised .*,)? changes what it is given: (\w+)", self.said)
         if found is None or found[1] not in STAGES or found[2] not in ("argument", "output", "cotangent", "tangent"):
-            raise Unwritable("what an operator holds")
+            raise Unwritable("what the operator holds has no such form")
         before, stage = STAGES[found[1]]
         others = re.findall(r"^(\w+) = torch", "\n".join(self.source.definitions), re.MULTILINE)
         given = ["*inputs", *others]
@@ -366,7 +365,7 @@ class _Script:
             for i, one in enumerate(self.subject.leaf_names)
             for j, other in enumerate(self.subject.leaf_names)
         }
-        _, (i, j) = self.found(pairs)
+        i, j = self.named(pairs)
         lines = [f"inputs[{j}] = inputs[{i}].detach().clone().requires_grad_()", CALL.strip()]
         lines += ["gradients = pulled(outputs, inputs, cotangents)", f"inputs[{j}] = inputs[{i}]"]
         if "the values" in self.said:
@@ -377,7 +376,7 @@ class _Script:
     def vmap(self) -> str:
         """Compare a batch with the loop over it."""
         if "by vmap of vmap" in self.said:
-            raise Unwritable("a batch of batches")
+            raise Unwritable("a batch of batches has no such form")
         found = re.search(r"batched over inputs \[([\d, ]*)\]", self.said)
         chosen = [*range(len(self.subject.leaves))] if found is None else [int(k) for k in found[1].split(",")]
         dim, rows = -1 if "along the last dimension" in self.said else 0, 1 if "in a batch of one" in self.said else 2
@@ -405,7 +404,7 @@ class _Script:
         smooth = [k for k, y in enumerate(self.subject.outputs) if y.is_floating_point() or y.is_complex()]
         index = re.search(r"output (\d+) does not require grad", self.said)
         if index is None:
-            raise Unwritable("an output with a name")
+            raise Unwritable("the output has a name")
         return f"assert function(*inputs)[{smooth.index(int(index[1]))}].requires_grad, 'it depends on the inputs'"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -58,6 +59,8 @@ class Author:
         self.left_out: dict[str, str] = {}
         """Why there is no draft of an operator."""
         self.wanted: list[str] = []
+        self.forks = False
+        """Whether this process can be forked."""
         self.added: list[str] = []
         """What was added to the settings of the project."""
 
@@ -163,11 +166,12 @@ class Author:
         old = self.file.read_text(encoding="utf-8").rstrip("\n") + "\n\n" if self.file.exists() else HEAD
         self.file.write_text(old + written(drafts), encoding="utf-8")
 
-    def report(self) -> int:
-        """Say what is wrong, then what was written. Return the exit code."""
+    def report(self, *, interrupted: bool = False) -> int:
+        """Say what is wrong, then what was written. Return the exit code. interrupted: whether to run nothing more."""
         wrong, drafts = self._wrong(), self.drafts
         self.say(wrong)
-        self._reproduce()
+        if not interrupted and time.monotonic() < self.workplace.until:
+            self._reproduce()
         self.say([f"not drafted: {line}" for line in self._left_out()])
         samples = sum(len(draft.samples) for draft in drafts)
         self.say([f"wrote {_count(len(drafts), 'operator')} with {_count(samples, 'sample')} to {shown(self.file)}"])

@@ -16,22 +16,22 @@ import torch
 from torch import Tensor
 
 from opcheck.samples.function import TestedFunction
-from opcheck.samples.inputs import Made, Slot
+from opcheck.samples.inputs import Made, Slot, describe
 from opcheck.samples.modules import ModuleCall
 from opcheck.samples.results import leaves_of
 
 WRITTEN_OUT = 64
 """The most elements of a tensor that are written out. Those of larger ones are drawn between the same bounds."""
 
-RESERVED = {"actual", "expected", "function", "inputs", "module", "outputs", "result", "torch"}
-"""Names that a script has for other things than arguments."""
+RESERVED = {"module", "result", "torch"}
+"""Names that the call has for other things than arguments."""
 
 MAPS = {"abs": "{}.abs()", "real": "{}.real", "gauge_invariant": "{}.abs()"}
 """What `outputs.apply` does, where one expression does it."""
 
 
 class Unwritable(Exception):
-    """Something has no form in plain torch. The text says what."""
+    """There is no form in plain torch. The text says why."""
 
 
 @dataclass
@@ -82,7 +82,7 @@ class Source:
         spec = self.function.outputs
         items = [(path, part) for path, part in leaves_of(result) if isinstance(part, Tensor)]
         if spec.apply is not None and spec.apply not in MAPS:
-            raise Unwritable(f'outputs.apply = "{spec.apply}"')
+            raise Unwritable(f'outputs.apply is "{spec.apply}"')
         if spec.select is not None:
             items = [items[index] for index in spec.select]
         most = max(part.dim() for _, part in items)
@@ -129,7 +129,7 @@ class Source:
                 return self.path(f"{module}:{name}")
         except (AttributeError, KeyError):
             pass
-        raise Unwritable(f"an argument of the type {type(item).__name__}, which has no literal")
+        raise Unwritable(f"an argument of the type {type(item).__name__} has no literal")
 
     def path(self, path: str) -> str:
         """Return a dotted path as an expression, and import the module in it."""
@@ -149,7 +149,7 @@ def _tuple(parts: Sequence[str]) -> str:
 def tensor(x: Tensor) -> str:
     """Return an expression for a tensor: its values, dtype, device and memory. Raises Unwritable."""
     if x.layout is not torch.strided or x.is_nested or x.is_neg() or type(x) not in (Tensor, torch.nn.Parameter):
-        raise Unwritable(f"a tensor that is {x.layout}" if x.layout is not torch.strided else "a view of a tensor")
+        raise Unwritable(f"a tensor has no literal: {describe(x)}")
     if x.is_conj():
         return f"{tensor(x.conj())}.conj()"
     if any(step == 0 and size > 1 for size, step in zip(x.shape, x.stride(), strict=True)):

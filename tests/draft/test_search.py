@@ -110,9 +110,11 @@ class TestAnswers:
         assert found["refusal"].startswith("its constructor shows nothing to try; say how to construct it by --module")
 
 
-def test_what_changes_its_first_argument_is_tried_with_a_clone(monkeypatch):
+@pytest.mark.parametrize("returns", [True, False])
+def test_what_changes_its_first_argument_is_tried_with_a_clone(monkeypatch, returns):
     def accumulate(x, y):
-        return x.add_(y.exp())
+        x.add_(y.exp())
+        return x if returns else None
 
     monkeypatch.setattr(modules, "accumulate", accumulate, raising=False)
     monkeypatch.setattr(accumulate, "__module__", "operators.modules")

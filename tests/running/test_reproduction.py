@@ -16,7 +16,8 @@ from opcheck.running.session import RunSession
 from opcheck.settings import Settings
 from opcheck.spec.device import profiles
 
-WITHOUT_OPCHECK = 'import sys\nsys.modules["opcheck"] = None\n'
+WITHOUT_OPCHECK = 'import sys; sys.modules["opcheck"] = None  '
+"""Goes before the comment that a script begins with."""
 QUICK = {("clipped", "linearity", "float64"), ("tail", "derived", "float64"), ("twice", "backward", "complex128")}
 """Which of them do not wait for the night."""
 
@@ -89,7 +90,7 @@ def test_a_derived_sample_is_shown_as_small_as_it_stays_wrong(outcome_of):
 def test_what_has_no_plain_form_says_so(outcome_of):
     outcome = outcome_of("twice", "unsupported", "float64", backward=False)
     assert (outcome.outcome, "reproduction" in outcome.fields) == ("failed", False)
-    assert "there is no reproduction in plain torch of " in outcome.message
+    assert "not shown in plain torch: what unsupported compares has no such form" in outcome.message
     assert "run just this: opcheck run " in outcome.message
 
 
@@ -97,7 +98,7 @@ def test_a_script_that_does_not_fail_is_not_shown(outcome_of, monkeypatch):
     monkeypatch.setattr(reproduction, "written", lambda context, verdict: "import math\nassert math.pi > 3")
     outcome = outcome_of("twice", "backward", "float64")
     assert "reproduction" not in outcome.fields
-    assert "that fails like this (the process exited, with status 0)" in outcome.message
+    assert "do not fail like this: the process exited, with status 0" in outcome.message
 
 
 def test_an_exception_that_is_not_that_of_the_failure_is_no_reproduction(outcome_of, monkeypatch):
