@@ -80,6 +80,7 @@ cotangents = [torch.randn_like(y) for y in outputs]
 
 TRANSPOSED = "v.permute(*range(v.dim())[::-1]).contiguous().permute(*range(v.dim())[::-1])"
 BEHIND = "torch.cat([v.new_full((2,), 7), v.reshape(-1)])[2:].view(v.shape)"
+WITH_GAPS = "torch.stack([torch.zeros_like(v), v], -1)[..., 1]"
 VARIED = {
     "times -1000,": (-1000, "-1000 * v"),
     "times 0.001,": (0.001, "0.001 * v"),
@@ -87,7 +88,11 @@ VARIED = {
     "lazily negated": (1, "torch.complex(torch.zeros_like(v.real), -v.real).conj().imag"),
     "in permuted memory": (1, TRANSPOSED),
     "behind others in memory": (1, BEHIND),
-    "that is noncontiguous": (1, "torch.stack([torch.zeros_like(v), v], -1)[..., 1]"),
+    "a non-contiguous cotangent": (1, WITH_GAPS),
+    "stride 0 in the first dim": (1, "v[:1].expand(v.shape)"),
+    "stride 0 in the last dim": (1, "v[..., :1].expand(v.shape)"),
+    "an expanded (stride 0) cotangent": (1, "torch.ones((), dtype=v.dtype, device=v.device).expand(v.shape)"),
+    "that is noncontiguous": (1, WITH_GAPS),
     "that is transposed": (1, TRANSPOSED),
     "that is offset": (1, BEHIND),
     "that is expanded": (1, "v[:1].expand(v.shape)"),
@@ -152,6 +157,8 @@ def written(context: Context, verdict: Verdict) -> str:
     subject = replace(context.under(check), cache=Cache()).subject(sample)
     if "wrong at another point" in verdict.title:
         check, subject = "backward", subject.elsewhere()
+    elif "memory of the cotangent" in verdict.title:
+        check = "linearity"
     return _Script(subject, check, f"{verdict.title}\n{verdict.detail}", verdict.fields).text()
 
 

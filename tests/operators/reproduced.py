@@ -43,6 +43,7 @@ reinterpreted = _square(
 )
 _doubled = _operator(lambda x: 2 * x, lambda grad, x: 2 * grad, lambda x, t: (3 if WRONG else 2) * t)
 pushed_again = _square(lambda grad, slope, x: grad * _doubled(x.conj()), lambda x, t: 2 * x * t)
+strided = _square(lambda grad, slope, x: grad * slope * (2 if WRONG and not grad.is_contiguous() else 1))
 random = _square(lambda grad, slope, x: grad * slope + (1e-3 * torch.rand_like(x) if WRONG else 0))
 batched_wrong = _square(
     lambda grad, slope, x: grad * slope * (2 if WRONG and torch._C._functorch.is_batchedtensor(grad) else 1)
@@ -203,7 +204,7 @@ WRONG_IN = (
     ("noisy", "backward"), ("pushed_again", "fwd_over_rev"), ("once_right", "rev_over_rev"),
     ("pushed_once", "rev_over_fwd"), ("pushed_wrong", "forward_ad"), ("raises", "backward"),
     ("random", "nondeterminism"), ("reinterpreted", "linearity"), ("remembers", "context"), ("Scaled", "backward"),
-    ("square_", "backward"), ("tail", "derived"), ("twice", "backward"), ("writes", "purity"),
+    ("square_", "backward"), ("strided", "backward"), ("tail", "derived"), ("twice", "backward"), ("writes", "purity"),
 )  # fmt: skip
 """Each with a check that objects to it."""
 

@@ -249,7 +249,7 @@ def _judged(context: Context, written: Sample, one: Derived, said: Look) -> Verd
         ]
         if answer in PLAIN:
             wrong = fails(f"derived: {one.what}: {PLAIN[answer]}", "\n".join([*shown, said.note]))
-            return replace(wrong, at=("linearity", candidate))
+            return replace(wrong, at=("backward", candidate))
         verdict = PerSample(jacobian).verdict(replace(context.under(answer), cache=Cache()), candidate)
         if verdict.is_failure:
             title = f"derived: {one.what}: {answer}: {verdict.title.removeprefix(f'{answer}: ')}"
