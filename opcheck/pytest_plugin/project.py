@@ -217,7 +217,7 @@ class Plugin:
         option = self.config.option
         return RunSession.start(
             self.settings, option.opcheck_engine, own_process=self.worker is not None, number=self.number,
-            absent=self.absent, **overrides(option),
+            absent=self.absent, reproduces=bool(option.opcheck_repro), **overrides(option),
         )  # fmt: skip
 
     def prepare(self, cases: Iterable[Case]) -> list[Problem]:

@@ -25,6 +25,7 @@ from opcheck.running.dtype_support import said_once
 from opcheck.running.judge import expected, judge
 from opcheck.running.outcome import Outcome, OutcomeKind
 from opcheck.running.process_state import open_contexts, put_back, transform_is_open
+from opcheck.running.reproduction import reproduced
 from opcheck.running.session import RunSession
 from opcheck.samples import Unresolved
 from opcheck.samples.seeding import seed_device
@@ -124,7 +125,8 @@ def _judged(context: Context, session: RunSession, rerun: str) -> Outcome:
         return outcome
     with put_back(state, context.device), _distinct_interrupts() as distinct:
         try:
-            return said_once(outcome, context, rerun)
+            outcome = said_once(outcome, context, rerun)
+            return reproduced(outcome, context, verdicts) if session.reproduces else outcome
         except BaseException as error:
             _let_interrupts_pass(error, distinct)
             return outcome
