@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from opcheck.spec.checks import CheckKind
+from opcheck.spec.library import Sample
 from opcheck.text import class_of, message_of, shortened
 
 
@@ -51,6 +52,8 @@ class Verdict:
     """torch has no way to ask about the claim at this sample, whatever the operator does. Nothing is compared."""
     refused: bool = False
     """Whether the operator raises an error instead of returning a number."""
+    at: tuple[str, Sample] | None = field(default=None, repr=False)
+    """The check whose claim does not hold at a derived sample, and that sample; None if it is a written one."""
     cause: BaseException | None = field(default=None, repr=False, compare=False)
     """The exception behind it, for debuggers."""
 

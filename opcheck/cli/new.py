@@ -78,7 +78,7 @@ def run(options: argparse.Namespace) -> int:
             raise RequestError([error.in_full]) from None
         except KeyboardInterrupt:
             _say(["interrupted: what is done is written"])
-            author.report()
+            author.report(interrupted=True)
             raise
     return author.report()
 

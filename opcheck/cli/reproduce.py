@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import warnings
 from typing import Any
 
 from opcheck.report.findings import Finding
+from opcheck.running.watchdog import ending
 
 
 def observed(finding: Finding) -> str:
@@ -19,9 +18,10 @@ def observed(finding: Finding) -> str:
 
 
 def _ending(finding: Finding) -> str:
-    command = [sys.executable, "-c", finding.reproduction]
-    code = subprocess.run(command, capture_output=True, check=False).returncode
-    return f"the process ends by signal {-code}" if code < 0 else ""
+    from opcheck.running.reproduction import executed
+
+    status, _ = executed(finding.reproduction)
+    return ending(status) if status < 0 else ""
 
 
 def _result(finding: Finding) -> str:

@@ -102,8 +102,7 @@ def report_death(report: pytest.TestReport, case: Case, death: Death, plugin: Pl
     rerun = rerun_command(file, case.id, seed=plugin.rerun_seed, further=further)
     lines = [f"{case.id}: {death.cause}", *([death.trace] if death.trace else []), "", f"run just this: {rerun}"]
     outcome = Outcome.of(case, "error", death.cause, "\n".join(lines))
-    engine = plugin.config.option.opcheck_engine or plugin.settings.engine
-    case = replace(case, expectations=foreseen(case.expectations, engine))
+    case = replace(case, expectations=foreseen(case.expectations, plugin.conditions))
     outcome = expected(case, replace(outcome, rerun=rerun, seconds=death.seconds))
     if outcome.outcome == "xfailed":
         report.outcome, report.wasxfail = "skipped", outcome.reason

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -18,11 +19,11 @@ from opcheck.draft.project import allow
 from opcheck.draft.recorder import Recorder
 from opcheck.draft.search import Wanted
 from opcheck.draft.target import names, package_of
-from opcheck.draft.trial import Journal, Record, Trial, Workplace, trial
+from opcheck.draft.trial import Journal, Record, Trial, Workplace, reproduced, trial
 from opcheck.draft.writing import comment, written
 from opcheck.planning.loading import load
 from opcheck.running import process_state
-from opcheck.running.apart import Ended, apart
+from opcheck.running.apart import Ended, Item, Result, apart
 from opcheck.running.importing import importing
 from opcheck.samples.resolve import Unresolved
 from opcheck.settings import Settings
@@ -32,6 +33,9 @@ Say = Callable[[Sequence[str]], None]
 
 MOST_BUDGETS = 7
 """How many times its budget an operator may take by the clock, whatever it does."""
+
+MOST_REPRODUCED = 3
+"""Of how many operators a failure is shown in plain torch."""
 
 MOST_RESTARTS = 5
 """How many calls of one operator may end its process before it is given up."""
@@ -57,6 +61,8 @@ class Author:
         self.left_out: dict[str, str] = {}
         """Why there is no draft of an operator."""
         self.wanted: list[str] = []
+        self.forks = False
+        """Whether this process can be forked."""
         self.added: list[str] = []
         """What was added to the settings of the project."""
 
@@ -83,8 +89,8 @@ class Author:
         if len(wanted) > 1:
             with importing():
                 process_state.import_what_is_late()  # else each process would
-        is_safe = threading.active_count() == threads and not torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
-        for number, own in enumerate(self._tried(wanted, forks=is_safe), start=1):
+        self.forks = threading.active_count() == threads and not torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+        for number, own in enumerate(self._tried(wanted), start=1):
             self._take(own, f"{number:{len(str(len(wanted)))}} of {len(wanted)}: {own.wanted.name}: ")
         if not self.drafts:
             raise Unresolved("nothing to draft: " + "; ".join(self._left_out()))
@@ -123,14 +129,17 @@ class Author:
             return recorder.calls
 
         (calls,) = apart(run, [tests], 1)
-        return {} if isinstance(calls, Ended) else {path: chosen(groups) for path, groups in calls.items()}
+        if isinstance(calls, Ended):
+            self.say([f"no calls were recorded: {calls.why}"])
+            return {}
+        return {path: chosen(groups) for path, groups in calls.items()}
 
-    def _tried(self, wanted: Sequence[Wanted], forks: bool) -> Iterator[Trial]:
+    def _tried(self, wanted: Sequence[Wanted]) -> Iterator[Trial]:
         """Yield what is known of each operator. One whose process ends in a call is tried again without that call."""
         while wanted:
             again: list[Wanted] = []
             work = partial(trial, workplace=self.workplace)
-            answers = apart(work, wanted, self.processes, MOST_BUDGETS * self.workplace.budget, forks=forks, fresh=True)
+            answers = self._apart(work, wanted)
             for one, answer in zip(wanted, answers, strict=True):
                 own = self._ended(one, answer.why) if isinstance(answer, Ended) else answer
                 own.ended = [*one.ended, *own.ended]
@@ -140,6 +149,11 @@ class Author:
                 else:
                     yield own
             wanted = again
+
+    def _apart(self, work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result | Ended]:
+        """Yield what a function returns for each item, in forks of this process where that is safe."""
+        patience = MOST_BUDGETS * self.workplace.budget
+        return apart(work, items, self.processes, patience, forks=self.forks, fresh=True)
 
     def _ended(self, wanted: Wanted, why: str) -> Trial:
         """Return what a process that has ended has written about an operator."""
@@ -175,10 +189,12 @@ class Author:
         old = self.file.read_text(encoding="utf-8").rstrip("\n") + "\n\n" if self.file.exists() else HEAD
         self.file.write_text(old + written(drafts), encoding="utf-8")
 
-    def report(self) -> int:
-        """Say what is wrong, then what was written. Return the exit code."""
+    def report(self, *, interrupted: bool = False) -> int:
+        """Say what is wrong, then what was written. Return the exit code. interrupted: whether to run nothing more."""
         wrong, drafts = self._wrong(), self.drafts
         self.say(wrong)
+        if not interrupted and time.monotonic() < self.workplace.until:
+            self._reproduce()
         self.say([f"not drafted: {line}" for line in self._left_out()])
         samples = sum(len(draft.samples) for draft in drafts)
         self.say([f"wrote {_count(len(drafts), 'operator')} with {_count(samples, 'sample')} to {shown(self.file)}"])
@@ -188,6 +204,7 @@ class Author:
                 for key, (_, why) in draft.supports.items() if key != "out"
             ]  # fmt: skip
             self.say([f"  {draft.id} does not support {', '.join(lacking)}"] if lacking else [])
+            self.say([f"  {draft.id} changes its first argument: inplace = true"] if draft.inplace else [])
         if self.added:
             self.say([f"added to [tool.opcheck] in pyproject.toml: {'; '.join(self.added)}"])
         reached = {own.wanted.name for own in self.trials if own.since}
@@ -204,6 +221,20 @@ class Author:
             f"  opcheck mutate {file}",
         ])  # fmt: skip
         return 1 if wrong else 0
+
+    def _reproduce(self) -> None:
+        """Show the first failure of some operators as a script in plain torch."""
+        failures = [
+            (draft, record["id"])
+            for own in self.trials for draft in own.drafts
+            for record in [one for one in own.records.values() if is_failure_of(one, draft)][:1]
+        ]  # fmt: skip
+        answers = self._apart(partial(reproduced, workplace=self.workplace), failures[:MOST_REPRODUCED])
+        for (_, name), script in zip(failures, answers, strict=False):
+            if script and not isinstance(script, Ended):
+                self.say([f"{name}, in plain torch, without opcheck:", "", *script.splitlines(), ""])
+        if failures:
+            self.say([f"all failures in plain torch: opcheck run --repro {shlex.quote(shown(self.file))}"])
 
     def _wrong(self) -> list[str]:
         """Return what fails: wrong results, crashes, what could not be tested."""
@@ -222,6 +253,11 @@ class Author:
 
     def _left_out(self) -> list[str]:
         return [f"{name}: {why}" for name, why in self.left_out.items()]
+
+
+def is_failure_of(record: Record, draft: Draft) -> bool:
+    """Tell whether a record is of a failure of the operator that a draft is of."""
+    return bool(record["outcome"] == "failed" and record["operator"] == draft.id)
 
 
 HEAD = "# Drafted by `opcheck new`, from what the operators did. Review each claim.\n\n"

@@ -234,6 +234,16 @@ def _take_back(
     own.case = ""
 
 
+def reproduced(failure: tuple[Draft, str], workplace: Workplace) -> str:
+    """Return a case of a draft that fails as a script in plain torch, or an empty string if there is none."""
+    workplace.enter()
+    workplace.alone()
+    draft, name = failure
+    session = RunSession.start(workplace.settings, own_process=True, reproduces=True)
+    (case,) = (case for case in planned(draft, session) if case.id == name)
+    return str(run(case, session).fields.get("reproduction", ""))
+
+
 def holds_on(record: Record) -> bool:
     """Tell whether a case that has passed would pass with fewer claims, too."""
     return bool(record["outcome"] == "passed" and record["check"] != "unsupported")

@@ -117,7 +117,9 @@ class _OnClone:
     operator: Callable[..., Any]
 
     def __call__(self, first: Tensor, *args: Any, **kwargs: Any) -> Any:
-        return self.operator(first.clone(), *args, **kwargs)
+        own = first.clone()
+        returned = self.operator(own, *args, **kwargs)
+        return own if returned is None else returned
 
 
 def _three(operator: Operator, sample: dict[str, Any], modules: Sequence[str]) -> Tried | Refused:

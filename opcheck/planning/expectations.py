@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from opcheck.planning.case import Case
 from opcheck.planning.selection import names_operator
@@ -37,9 +37,12 @@ def applying(expects: Iterable[Expect], check: str, variant: str, device: str, d
     )
 
 
-def foreseen(expects: Sequence[Expect], engine: str) -> tuple[Expect, ...]:
-    """Return the expectations that hold under an engine."""
-    return tuple(expect for expect in expects if expect.when.engine in (None, engine))
+def foreseen(expects: Sequence[Expect], conditions: Mapping[str, str]) -> tuple[Expect, ...]:
+    """Return the expectations that hold in a run.
+
+    conditions: what belongs to the run and not to a case: its `engine` and `derive`.
+    """
+    return tuple(expect for expect in expects if all(expect.when.matches(*one) for one in conditions.items()))
 
 
 def about(expect: Expect, sample: str | None) -> bool:

@@ -116,7 +116,7 @@ def cases(
     settings = settings_of(None)
     settings.put_on_path()
     chosen = plan(load(*specs), operator=operator, check=check, device=device, dtype=dtype, tag=tag, seed=seed)
-    known = [replace(case, expectations=foreseen(case.expectations, settings.engine)) for case in chosen]
+    known = [replace(case, expectations=foreseen(case.expectations, settings.conditions())) for case in chosen]
     parameters = [_parameter(BoundCase(case, settings)) for case in known]
     return pytest.mark.parametrize("case", parameters, ids=[case.id for case in known])
 

@@ -108,6 +108,7 @@ OPTIONS = (
     ),
     Option("-x", "run", "stop at the first failure", _FLAG, is_of_pytest=True),
     Option("--lf", "run", "run only what failed last time", _FLAG, is_of_pytest=True),
+    Option("--repro", "run", "show failures as scripts in plain torch, each of which has been run", _FLAG),
     Option("--report-json", "run", "append a line for each case as it ends, as JSON", _FILE),
     Option("--junitxml", "run", "write a JUnit report", _FILE, is_of_pytest=True),
     Option(

@@ -182,9 +182,15 @@ class Plugin:
         """The selection by options."""
         from opcheck.planning import Selection
 
-        derive = self.config.option.opcheck_derive or self.settings.derive
+        derive: Any = self.conditions["derive"]
         names = self.names
         return Selection(names("operator"), names("check"), names("dtype"), names("tag"), derive)
+
+    @property
+    def conditions(self) -> dict[str, str]:
+        """What expectations may depend on beside the case."""
+        option = self.config.option
+        return self.settings.conditions(option.opcheck_engine, option.opcheck_derive)
 
     @cached_property
     def seed(self) -> int:
@@ -211,7 +217,7 @@ class Plugin:
         option = self.config.option
         return RunSession.start(
             self.settings, option.opcheck_engine, own_process=self.worker is not None, number=self.number,
-            absent=self.absent, **overrides(option),
+            absent=self.absent, reproduces=bool(option.opcheck_repro), **overrides(option),
         )  # fmt: skip
 
     def prepare(self, cases: Iterable[Case]) -> list[Problem]:
@@ -344,7 +350,7 @@ class Plugin:
             command=config.stash.get(COMMAND, ["pytest", *map(str, config.invocation_params.args)]),
             selection=dict(self._selected_by()),
             overrides=overrides(option),
-            engine=option.opcheck_engine or self.settings.engine,
+            engine=self.conditions["engine"],
             seed=self.seed,
             shard=getattr(option, "opcheck_shard", None) or "",
             started=self.started,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -129,6 +130,7 @@ def _interrupts_held() -> Iterator[None]:
 def _call(work: Callable[[Any], Any], item: Any, pipe: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a handler of the process that waits is none of this one's
+    os.dup2(2, 1)  # what is printed here, by C libraries as well, is no part of the output of the process that waits
     pipe.send(_answer(work, item))
 
 

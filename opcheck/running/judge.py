@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,17 +16,19 @@ from opcheck.spec.claims import Expect
 from opcheck.spec.device import DeviceExpect
 
 
-def judge(case: Case, verdicts: Sequence[Verdict], rerun: str = "", engine: str = "batched") -> Outcome:
+def judge(
+    case: Case, verdicts: Sequence[Verdict], rerun: str = "", conditions: Mapping[str, str] | None = None
+) -> Outcome:
     """Return the outcome of a case.
 
     Each failure must be expected, and each strict expectation must be met. A case passes only if something was tested:
     without any verdict it is an error; if no verdict tested anything, it is skipped.
 
     rerun: the command that runs the case, for the message.
-    engine: the name of the engine. The expectations of the case are those that hold under it.
+    conditions: those of the run. The expectations of the case are those that hold under them. Default: under any.
     """
     verdicts = verdicts or [cannot(f"{case.check} gave no verdict: nothing was tested")]
-    failures = [(verdict, _expecting(case, verdict, engine)) for verdict in verdicts if not verdict.passed]
+    failures = [(verdict, _expecting(case, verdict, conditions or {})) for verdict in verdicts if not verdict.passed]
     unexpected = [verdict for verdict, expect in failures if expect is None]
     if unexpected:
         return _failed(case, unexpected, verdicts, rerun)
@@ -68,11 +70,11 @@ def expected(case: Case, outcome: Outcome) -> Outcome:
     return outcome
 
 
-def _expecting(case: Case, verdict: Verdict, engine: str) -> Expect | None:
+def _expecting(case: Case, verdict: Verdict, conditions: Mapping[str, str]) -> Expect | None:
     """Return the expectation that covers a failure. Whoever expects the cause of a failure expects what follows."""
     expects = case.expectations
     if verdict.blocked:
-        every = foreseen(known(case.operator, case.device), engine)
+        every = foreseen(known(case.operator, case.device), conditions)
         expects += applying(every, verdict.blocked, case.variant.kind, case.device.name, case.dtype)
     return next((expect for expect in expects if covers(expect, verdict)), None)
 

@@ -25,6 +25,7 @@ from opcheck.running.dtype_support import said_once
 from opcheck.running.judge import expected, judge
 from opcheck.running.outcome import Outcome, OutcomeKind
 from opcheck.running.process_state import open_contexts, put_back, transform_is_open
+from opcheck.running.reproduction import reproduced
 from opcheck.running.session import RunSession
 from opcheck.samples import Unresolved
 from opcheck.samples.seeding import seed_device
@@ -41,7 +42,7 @@ def run(case: Case, session: RunSession, limit: float | None = None) -> Outcome:
     """
     start = time.perf_counter()
     session.cause = None
-    known = foreseen(case.expectations, session.engine)
+    known = foreseen(case.expectations, session.conditions)
     case = case if len(known) == len(case.expectations) else replace(case, expectations=known)
     rerun, wide = session.rerun(case), {}
     outcome = _skipped(case, session)
@@ -119,12 +120,13 @@ def _judged(context: Context, session: RunSession, rerun: str) -> Outcome:
         return replace(verdicts, outcome="error", message=message) if effects else verdicts
     session.cause = next((verdict.cause for verdict in verdicts if not verdict.passed), None)
     own = [fails(f"side effect: {effect}", "it would change the results of whatever runs next") for effect in effects]
-    outcome = judge(case, [*own, *verdicts], rerun, session.engine)
+    outcome = judge(case, [*own, *verdicts], rerun, session.conditions)
     if own or not outcome.is_bad:
         return outcome
     with put_back(state, context.device), _distinct_interrupts() as distinct:
         try:
-            return said_once(outcome, context, rerun)
+            outcome = said_once(outcome, context, rerun)
+            return reproduced(outcome, context, verdicts) if session.reproduces else outcome
         except BaseException as error:
             _let_interrupts_pass(error, distinct)
             return outcome

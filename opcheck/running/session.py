@@ -74,6 +74,8 @@ class RunSession:
     """What the import of an operator's modules has changed in the process, by id of the operator."""
     cache: Cache = field(default_factory=Cache)
     """What the checks of one operator share."""
+    reproduces: bool = False
+    """Whether failures are reproduced in plain torch."""
     cause: BaseException | None = None
     """The exception behind the failure of the last case, for debuggers."""
     broken_by: str = ""
@@ -90,6 +92,7 @@ class RunSession:
         engine: str | None = None,
         *,
         own_process: bool = False,
+        reproduces: bool = False,
         number: int | None = None,
         absent: Mapping[str, str] | None = None,
         **overrides: Any,
@@ -98,13 +101,14 @@ class RunSession:
 
         engine: the name of the engine; default: that of the settings.
         own_process: whether the process only runs cases, so that its settings can be changed for good.
+        reproduces: whether failures are reproduced in plain torch.
         number: which of several processes this is; None if it is the only one.
         absent: why devices cannot be used, by name, as other processes have found. Others are asked about the rest.
         """
         if own_process:
             process_state.write(process_state.for_cases(process_state.read()))
         settings.put_on_path()
-        return cls(settings, engine or settings.engine, overrides, number, absent or {})
+        return cls(settings, engine or settings.engine, overrides, number, absent or {}, reproduces=reproduces)
 
     def prepare(self, operators: Iterable[Operator], devices: Iterable[DeviceProfile] = ()) -> list[Problem]:
         """Import the modules that operators, their variants and aliases are defined in, before any case runs.
@@ -157,6 +161,11 @@ class RunSession:
     def availability(self, profile: DeviceProfile) -> Availability:
         """Return whether a device is present. Asks torch once per device."""
         return self.device(profile).availability
+
+    @property
+    def conditions(self) -> dict[str, str]:
+        """What expectations may depend on beside the case."""
+        return self.settings.conditions(self.engine, self.overrides.get("derive"))
 
     def context(self, case: Case, samples: tuple[Sample, ...]) -> Context:
         """Return the context that the check of a case runs in."""

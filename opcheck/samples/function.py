@@ -68,6 +68,12 @@ class TestedFunction:
         returned = call(self.operator, args, kwargs)
         return args[0] if in_place and returned is None else returned
 
+    @property
+    def written(self) -> frozenset[int]:
+        """The indices of the leaves that an in-place operator writes to."""
+        slots = self.inputs.slots if self.inplace else ()
+        return frozenset(slot.index for slot in slots if slot.path[:2] == ("args", 0))
+
     @cached_property
     def surrogate(self) -> Callable[..., tuple[Tensor, ...]] | None:
         """The function that differences are taken of in place of this one; None: there is none.

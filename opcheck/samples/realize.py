@@ -84,13 +84,13 @@ def _module(recipe: ModuleRecipe, dtype: str, modules: Sequence[str], sample: Sa
 
     def first_call(own: torch.dtype) -> tuple[list[Any], dict[str, Any]]:
         assert sample is not None
-        return _constants(sample, str(own).removeprefix("torch."), modules)
+        return constants(sample, str(own).removeprefix("torch."), modules)
 
-    args, kwargs = _constants(recipe.spec, dtype, modules)
+    args, kwargs = constants(recipe.spec, dtype, modules)
     return construct(recipe, args, kwargs, torch_dtype(None, dtype), None if sample is None else first_call)
 
 
-def _constants(of: Sample | Construction, dtype: str, modules: Sequence[str]) -> tuple[list[Any], dict[str, Any]]:
+def constants(of: Sample | Construction, dtype: str, modules: Sequence[str]) -> tuple[list[Any], dict[str, Any]]:
     """Return arguments without leaves, on the CPU."""
     args, kwargs = _Maker(of, dtype, dtype, "cpu", modules, lambda path: False).all_arguments()
     return built(args), built(kwargs)

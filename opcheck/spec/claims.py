@@ -7,6 +7,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, create_model, model_val
 
 from opcheck.spec import dtypes as names
 from opcheck.spec.checks import BUILTIN as CHECKS
+from opcheck.spec.checks import Derive
 from opcheck.spec.model import (
     CheckName,
     DeviceName,
@@ -240,6 +241,7 @@ class When(Model):
     dtype: DtypeOrGroup | Frozen[DtypeOrGroup] | None = Field(default=None, description="dtypes or groups of dtypes")
     sample: str | Frozen[str] | None = Field(default=None, description="names of samples; all others must still pass")
     engine: Literal["batched", "torch"] | None = Field(default=None, description="only under this engine")
+    derive: Derive | Frozen[Derive] | None = Field(default=None, description="only with so many derived samples")
     torch: VersionCondition | None = Field(
         default=None, description='a condition on the torch version, such as "<2.12"'
     )
@@ -251,7 +253,7 @@ class When(Model):
         return self
 
     def matches(self, key: str, value: Any) -> bool:
-        """Return whether a value meets the condition on a key other than `engine` and `torch`."""
+        """Return whether a value meets the condition on a key other than `torch`."""
         wanted = getattr(self, key)
         if wanted is None:
             return True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 BOTH = pytest.mark.parametrize("dtype", ["float64", "complex128"])
-CLOSE = ("backward", "forward_ad", "rev_over_rev", "purity", "linearity", "vmap", "variants", "errors")
+CLOSE = ("backward", "forward_ad", "rev_over_rev", "purity", "linearity", "vmap", "aliasing", "variants", "errors")
 
 
 def spec(name, keys="inplace = true"):
@@ -15,7 +15,9 @@ def spec(name, keys="inplace = true"):
 
 
 @BOTH
-@pytest.mark.parametrize("name", ["torch.Tensor.zero_", "torch.Tensor.sin_", "operators.right.turned_"])
+@pytest.mark.parametrize(
+    "name", ["torch.Tensor.zero_", "torch.Tensor.sin_", "operators.right.turned_", "operators.right.scaled_"]
+)
 def test_a_right_one_passes(outcomes, name, dtype):
     found = outcomes(spec(name), checks=CLOSE, dtypes=(dtype,))
     assert {id: one.message for id, one in found.items() if one.outcome != "passed"} == {}
@@ -45,6 +47,13 @@ def test_the_message_says_which_key_is_missing(outcomes):
 
 def test_an_in_place_operator_of_the_dispatcher_is_registered_rightly(outcomes):
     (outcome,) = outcomes(spec("torch.ops.aten.zero_.default"), checks=("registration",), dtypes=("float64",)).values()
+    assert outcome.outcome == "passed", outcome.message
+
+
+@BOTH
+def test_what_is_written_to_is_not_passed_twice(outcomes, dtype):
+    text = spec("torch.Tensor.mul_").replace("[2, 3] }]", "[2, 3] }, { shape = [2, 3] }]", 1)
+    (outcome,) = outcomes(text, checks=("aliasing",), dtypes=(dtype,)).values()
     assert outcome.outcome == "passed", outcome.message
 
 

@@ -133,9 +133,11 @@ def test_calls_of_modules_are_tried_with_how_they_were_constructed():
     assert (found["module"], found["samples"]) == ({"args": [5, 1]}, [{"args": [{"shape": [2, 5]}]}])
 
 
-def test_what_changes_its_first_argument_is_tried_with_a_clone(monkeypatch):
+@pytest.mark.parametrize("returns", [True, False])
+def test_what_changes_its_first_argument_is_tried_with_a_clone(monkeypatch, returns):
     def accumulate(x, y):
-        return x.add_(y.exp())
+        x.add_(y.exp())
+        return x if returns else None
 
     monkeypatch.setattr(modules, "accumulate", accumulate, raising=False)
     monkeypatch.setattr(accumulate, "__module__", "operators.modules")

@@ -1,4 +1,4 @@
-"""The guides cookbook.md, from-gradcheck.md and library.md: their files make projects, commands print what is shown."""
+"""The guides of docs/: their files make projects, and commands print what is shown."""
 
 from __future__ import annotations
 
@@ -9,17 +9,21 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from demo_project import Project
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 COOKBOOK = (ROOT / "docs" / "cookbook.md").read_text(encoding="utf-8")
 FROM_GRADCHECK = (ROOT / "docs" / "from-gradcheck.md").read_text(encoding="utf-8")
 LIBRARY = (ROOT / "docs" / "library.md").read_text(encoding="utf-8")
+FIRST_HOUR = (ROOT / "docs" / "first-hour.md").read_text(encoding="utf-8")
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 INTRODUCTION, *SECTIONS = re.split(r"^## ", COOKBOOK, flags=re.MULTILINE)
 RECIPES = {text.partition("\n")[0]: INTRODUCTION + text for text in SECTIONS}
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 TIME = re.compile(r"in \d+\.\d s")
 
 NO_COMPILER = "" if shutil.which("c++") and shutil.which("ninja") else "a C++ compiler or ninja is missing"
+NO_KORNIA = "" if importlib.util.find_spec("kornia") else "kornia is not installed"
 NO_TRITON = "" if importlib.util.find_spec("triton") else "Triton is not installed"
 
 TRITON = """
@@ -36,7 +40,7 @@ def steps(page: str) -> Iterator[tuple[dict[str, str], str, list[str]]]:
     """Yield the files of the project so far, the next command to run in it, and the lines it prints."""
     files: dict[str, str] = {}
     for kind, text in BLOCK.findall(page):
-        if kind in ("python", "toml"):
+        if kind in ("python", "toml", "yaml"):
             files[text.partition("\n")[0].removeprefix("# ")] = text
         elif kind == "diff":
             files = changed(files, text)
@@ -154,3 +158,29 @@ def test_both_suites_of_the_page_about_gradcheck_do_what_is_shown(project, cli):
     run = "opcheck run --device cpu"
     suite = "python -m pytest -q tests"
     assert codes == [(suite, 0), ("opcheck new mylib --from-tests tests", 1), (run, 1), (run, 0), (suite, 0)]
+
+
+@pytest.mark.nightly
+@pytest.mark.skipif(bool(NO_KORNIA), reason=NO_KORNIA)
+def test_the_first_hour_goes_as_is_told(tmp_path):
+    project, codes, last = Project(tmp_path), [], {}
+    for files, command, lines in steps(FIRST_HOUR):
+        if last == {} and files:
+            draft = (project.folder / "specs" / "kornia.toml").read_text()
+            assert files["specs/kornia.toml"].partition("\n")[2] in draft
+        if files != last:
+            written(project, files)
+        last = files
+        run = project.run(*command.split(), seconds=1200)
+        check(lines, run.out)
+        codes.append((command.split()[1], run.code))
+    assert codes == [("new", 0), ("run", 0), ("run", 1), ("run", 0), ("mutate", 0), ("new", 0)]
+    assert yaml_of(FIRST_HOUR).replace(OF_KORNIA, "").replace(" -n auto", "") == yaml_of(README)
+
+
+OF_KORNIA = "      - run: pip install kornia==0.9.0\n"
+
+
+def yaml_of(page: str) -> str:
+    (text,) = [text for kind, text in BLOCK.findall(page) if kind == "yaml"]
+    return text

@@ -167,6 +167,9 @@ def test_what_is_wrong_is_said_first_and_left_to_fail(operators, drafted):
     assert wrong < next(index for index, line in enumerate(said) if line.startswith(("not drafted", "wrote")))
     assert operators["wrong"]["supports"].keys() <= {"out", "forward_ad", "vmap"}
     assert drafted.code == 1
+    begin = said.index("ours.wrong::backward[cpu-float64], in plain torch, without opcheck:")
+    assert "    return [ours.wrong(x)]" in said[begin:]
+    assert "all failures in plain torch: opcheck run --repro specs/ours.toml" in said[begin:]
 
 
 @pytest.mark.nightly

@@ -45,6 +45,15 @@ def test_there_are_workflows_and_scripts() -> None:
     assert all(path.is_file() for path in SCRIPTS)
 
 
+def test_macos_runs_the_two_commands_of_the_readme() -> None:
+    commands = re.findall(r"^make \w+", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
+    (job,) = re.findall(
+        r"^  macos:\n.*?(?=^  \S)", (ROOT / ".github/workflows/ci.yml").read_text(), re.DOTALL | re.MULTILINE
+    )
+    assert "runs-on: macos-latest" in job
+    assert re.findall(r"- run: (.*)", job) == commands == ["make run", "make test"]
+
+
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
 def test_actionlint_has_no_objection(path: Path, checker: Checker) -> None:
     assert checker("actionlint", "-no-color", path) == (0, "")

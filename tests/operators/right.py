@@ -41,6 +41,10 @@ def turned_(x: Tensor) -> Tensor:
     return x.t_()
 
 
+def scaled_(x: Tensor) -> None:
+    x.mul_(3)
+
+
 class FirstOrderOnly(torch.autograd.Function):
     """x * x, honest about having neither a second derivative nor forward mode nor a vmap rule."""
 

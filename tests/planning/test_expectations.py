@@ -8,7 +8,7 @@ from importlib.util import find_spec
 import pytest
 
 from opcheck.planning import Case
-from opcheck.planning.expectations import reason_to_skip, samples_to_run
+from opcheck.planning.expectations import foreseen, reason_to_skip, samples_to_run
 from opcheck.spec import versions
 from opcheck.spec.device import DeviceProfile, profiles
 
@@ -45,6 +45,23 @@ class TestWhichCases:
             "torch.sin::backward[cpu-float64]",
             "torch.sin::vmap[cpu-float64]",
         ]
+
+    @pytest.mark.parametrize(
+        ("when", "conditions", "holds"),
+        [
+            ('engine = "torch"', {"engine": "torch", "derive": "none"}, True),
+            ('engine = "torch"', {"engine": "batched", "derive": "none"}, False),
+            ('derive = ["standard", "thorough"]', {"engine": "torch", "derive": "standard"}, True),
+            ('derive = ["standard", "thorough"]', {"engine": "torch", "derive": "none"}, False),
+            ('check = "vmap"', {"engine": "torch", "derive": "none"}, True),
+        ],
+    )
+    def test_the_kind_of_run_does_not_narrow_cases_but_what_is_expected(
+        self, planned: Plan, when: str, conditions: dict[str, str], holds: bool
+    ) -> None:
+        (case,) = [one for one in planned(expecting(when)) if one.id == "torch.sin::vmap[cpu-float64]"]
+        assert len(case.expectations) == 1
+        assert bool(foreseen(case.expectations, conditions)) is holds
 
     def test_a_sample_does_not_narrow_cases(self, planned: Plan) -> None:
         (case,) = [

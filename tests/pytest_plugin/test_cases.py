@@ -130,8 +130,9 @@ class TestCase:
         ((case,), (mark,), _) = opcheck.cases(path, check="backward").mark.args[1][0]
         assert (case.id, mark.name, mark.kwargs) == ("torch.sin::backward[cpu-float64]", "skip", {"reason": "not now"})
 
-    def test_what_is_skipped_under_another_engine_is_not_skipped(self, path):
-        path.write_text(SKIPPING % 'engine = "torch"')
+    @pytest.mark.parametrize("when", ['engine = "torch"', 'derive = ["none", "thorough"]'])
+    def test_what_is_skipped_in_another_kind_of_run_is_not_skipped(self, path, when):
+        path.write_text(SKIPPING % when)
         (case,) = parameters(path, check="backward").values()
         assert len(case.samples()) == 2
 

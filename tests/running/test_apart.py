@@ -47,6 +47,15 @@ def test_what_ends_a_process_costs_one_answer(processes):
     assert (two[0], six[0]) == (1, 5)
 
 
+def test_what_is_printed_there_is_no_output_of_this_process(capfd):
+    def prints(number):
+        os.write(1, b"printed\n")
+        return number
+
+    assert list(apart(prints, [1, 2], 2)) == [1, 2]
+    assert capfd.readouterr() == ("", "printed\n" * 2)
+
+
 def test_who_wants_no_more_leaves_no_process():
     begun = time.monotonic()
     answers = apart(work, [("plain", 0), ("hang", 1), ("hang", 2)], 2)

@@ -366,7 +366,7 @@ class TestExpect:
 
     def test_unknown_keys_of_when_have_the_nearest_name(self, about: About) -> None:
         assert about('expect = [{ when = { chek = "vmap" }, outcome = "fail", reason = "x" }]') == [
-            '3:22: unknown key "chek"; expected one of check, variant, device, dtype, sample, engine, torch; '
+            '3:22: unknown key "chek"; expected one of check, variant, device, dtype, sample, engine, derive, torch; '
             'did you mean "check"?'
         ]
 

@@ -18,7 +18,8 @@ from opcheck.samples.results import differentiable
 
 def rows(subject: Subject, here: Result) -> Iterator[Row | Verdict]:
     """Pass one tensor twice, and write to outputs that share memory with an argument."""
-    for (one, x), (other, y) in combinations(enumerate(subject.leaves), 2):
+    read = [pair for pair in enumerate(subject.leaves) if pair[0] not in subject.function.written]
+    for (one, x), (other, y) in combinations(read, 2):
         if x.layout is y.layout is torch.strided and (x.shape, x.dtype) == (y.shape, y.dtype):
             yield from _twice(subject, one, other)
     _, inputs, outputs = _with_copies(subject)

@@ -21,9 +21,8 @@ Rows = Sequence[Sequence[Tensor]]
 def judge(subject: Subject) -> Iterator[Verdict]:
     """Compare values on a batch of slightly different inputs: along the first dimension, the last one, and nested."""
     leaves = tuple(leaf.detach() for leaf in subject.leaves)
-    written = [k for k, slot in enumerate(subject.inputs.slots) if subject.function.inplace and slot.path[1] == 0]
     for chosen in _batchings(len(leaves)):
-        if not set(written) <= set(chosen):
+        if not subject.function.written <= set(chosen):
             continue  # vmap refuses to write a batch into what has none
         rows = [[_in_batch(leaf, n) if k in chosen else leaf for k, leaf in enumerate(leaves)] for n in range(BATCH)]
         looped = [subject.function(*(leaf.clone() for leaf in row)) for row in rows]

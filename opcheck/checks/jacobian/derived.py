@@ -248,12 +248,13 @@ def _judged(context: Context, written: Sample, one: Derived, said: Look) -> Verd
             f"add this sample: {candidate.toml()}",
         ]
         if answer in PLAIN:
-            return fails(f"derived: {one.what}: {PLAIN[answer]}", "\n".join([*shown, said.note]))
+            wrong = fails(f"derived: {one.what}: {PLAIN[answer]}", "\n".join([*shown, said.note]))
+            return replace(wrong, at=("backward", candidate))
         verdict = PerSample(jacobian).verdict(replace(context.under(answer), cache=Cache()), candidate)
         if verdict.is_failure:
             title = f"derived: {one.what}: {answer}: {verdict.title.removeprefix(f'{answer}: ')}"
             shown += [f"realized: {verdict.realized}", verdict.detail]
-            return fails(title, "\n".join(shown), **verdict.fields)
+            return replace(fails(title, "\n".join(shown), **verdict.fields), at=(answer, candidate))
     return None
 
 

@@ -1,0 +1,67 @@
+"""Runs scripts in new processes: reproductions of failures, in plain torch, and those of findings."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from opcheck.checks.base import Context
+from opcheck.checks.script import written
+from opcheck.checks.verdict import Verdict, one_line
+from opcheck.running.outcome import Outcome
+from opcheck.running.watchdog import ending
+from opcheck.samples.source import Unwritable
+from opcheck.text import class_of, message_of
+
+PATIENCE = 60.0
+"""The most seconds that a script may take."""
+
+
+def reproduced(outcome: Outcome, context: Context, verdicts: Sequence[Verdict]) -> Outcome:
+    """Return an outcome with a script in plain torch, or why there is none, if it is a failure."""
+    if outcome.outcome != "failed":
+        return outcome
+    failures = (one for one in verdicts if one.is_failure and one.sample == outcome.fields.get("sample"))
+    verdict = next((one for one in failures if " ".join(one.title.split()) == outcome.reason), None)
+    try:
+        script = reproduction(context, verdict)
+    except Exception as error:
+        why = str(error) if isinstance(error, Unwritable) else f"writing it raised {one_line(error)}"
+        return replace(outcome, message=f"{outcome.message}\n\nnot shown in plain torch: {why}")
+    shown = f"in plain torch, without opcheck:\n\n```python\n{script}```"
+    fields = {**outcome.fields, "reproduction": script}
+    return replace(outcome, message=f"{outcome.message}\n\n{shown}", fields=fields)
+
+
+def reproduction(context: Context, verdict: Verdict | None) -> str:
+    """Return a script of plain torch that has been run, and fails as a verdict says. Raises Unwritable."""
+    if verdict is None:
+        raise Unwritable("the failure is of the case as a whole")
+    script = written(context, verdict)
+    status, said = executed(script, context.settings.root)
+    lines = said.splitlines()
+    last_line = f'  File "<string>", line {len(script.splitlines())}, in <module>'
+    ends = [f"{class_of(verdict.cause)}: {message_of(verdict.cause)}"] if verdict.cause is not None else []
+    ends += ["AssertionError"] if last_line in lines else []
+    if not any(end.partition("\n")[0] in line for end in ends for line in lines):
+        last = lines[-1] if lines else ending(status)
+        raise Unwritable(f"the same calls in a process of its own do not fail like this: {last:.200}")
+    return script
+
+
+def executed(script: str, folder: Path | None = None) -> tuple[int, str]:
+    """Run a script in a new process. Return its exit status, and what it has written to stderr.
+
+    folder: the working directory; default: that of this process.
+    """
+    command = [sys.executable, "-W", "ignore", "-c", script]
+    try:
+        done = subprocess.run(
+            command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return 0, f"it takes longer than {PATIENCE:g} s"
+    return done.returncode, done.stderr.decode(errors="backslashreplace")

@@ -1,0 +1,184 @@
+"""Writes what an operator is called with as Python code in plain torch: arguments, the call, and its outputs."""
+
+from __future__ import annotations
+
+import enum
+import keyword
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from pprint import pformat
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from opcheck.samples.function import TestedFunction
+from opcheck.samples.inputs import Made, Slot, describe
+from opcheck.samples.modules import ModuleCall
+from opcheck.samples.results import leaves_of
+
+WRITTEN_OUT = 64
+"""The most elements of a tensor that are written out. Those of larger ones are drawn between the same bounds."""
+
+RESERVED = {"module", "result", "torch"}
+"""Names that the call has for other things than arguments."""
+
+MAPS = {"abs": "{}.abs()", "real": "{}.real", "gauge_invariant": "{}.abs()"}
+"""What `outputs.apply` does, where one expression does it."""
+
+
+class Unwritable(Exception):
+    """There is no form in plain torch. The text says why."""
+
+
+@dataclass
+class Source:
+    """Code for the call of an operator at a sample. What it refers to is imported, or defined before the call."""
+
+    function: TestedFunction
+    labels: tuple[str, ...]
+    """What messages call the leaves."""
+    imports: dict[str, None] = field(default_factory=dict)
+    definitions: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.names: list[str] = []
+        for label in self.labels:
+            self.names.append(self._free(label))
+
+    def _free(self, label: str) -> str:
+        """Return an identifier that is not used yet for what messages call a tensor."""
+        name = re.sub(r"\W+", "_", label).strip("_") or "x"
+        name = f"x{name}" if name[0].isdecimal() else name
+        while name in RESERVED or keyword.iskeyword(name) or name in sys.modules or name in self.names:
+            name += "_"
+        return name
+
+    def leaves(self) -> Iterator[str]:
+        """Yield the value of each leaf, as the operator gets it."""
+        through = {slot.index: slot.through for slot in self.function.inputs.slots}
+        for index, leaf in enumerate(self.function.inputs.leaves):
+            yield tensor(through[index](leaf.detach()))
+
+    def call(self, path: str, module: str = "") -> str:
+        """Return an expression that calls the operator. module: that which constructs it, if it is a module."""
+        inputs, operator = self.function.inputs, self.function.operator
+        args = [self.expression(item) for item in inputs.args]
+        kwargs = {name: self.expression(item) for name, item in inputs.kwargs.items()}
+        if not isinstance(operator, ModuleCall):
+            return f"{self.path(path)}({', '.join([*args, *(f'{key}={text}' for key, text in kwargs.items())])})"
+        keys = operator.named_in(inputs.kwargs)
+        state = ", ".join(f"{name!r}: {kwargs.pop(key)}" for name, key in keys.items())
+        self.definitions.append(f"module = {module}")
+        own = ", ".join(f"{name!r}: {text}" for name, text in kwargs.items())
+        given = [_tuple(args), *([f"{{{own}}}"] if own else [])]
+        return f"torch.func.functional_call(module, {{{state}}}, {', '.join(given)})"
+
+    def outputs(self, result: Any, wanted: Callable[[Tensor], bool]) -> list[str]:
+        """Return expressions for the outputs under test in `result`, of those that are wanted."""
+        spec = self.function.outputs
+        items = [(path, part) for path, part in leaves_of(result) if isinstance(part, Tensor)]
+        if spec.apply is not None and spec.apply not in MAPS:
+            raise Unwritable(f'outputs.apply is "{spec.apply}"')
+        if spec.select is not None:
+            items = [items[index] for index in spec.select]
+        most = max(part.dim() for _, part in items)
+        return [
+            (MAPS[spec.apply] if spec.apply and (spec.apply != "gauge_invariant" or part.dim() == most) else "{}")
+            .format(f"result{path}")
+            for path, part in items if wanted(part)
+        ]  # fmt: skip
+
+    def expression(self, item: Any) -> str:
+        """Return an expression for an argument. Raises Unwritable."""
+        if isinstance(item, Slot):
+            return self.names[item.index]
+        if isinstance(item, Tensor):
+            name = self._free(f"tensor{len(self.definitions)}")
+            self.definitions.append(f"{name} = {tensor(item)}")
+            return name
+        if isinstance(item, Made):
+            named = [f"{key}={self.expression(part)}" for key, part in item.kwargs.items()]
+            return f"{self.name(item.make)}({', '.join([*map(self.expression, item.args), *named])})"
+        if type(item) is list:
+            return f"[{', '.join(map(self.expression, item))}]"
+        if type(item) is tuple:
+            return _tuple([*map(self.expression, item)])
+        if type(item) is dict:
+            return f"{{{', '.join(f'{key!r}: {self.expression(part)}' for key, part in item.items())}}}"
+        if type(item) is slice:
+            return f"slice({item.start!r}, {item.stop!r}, {item.step!r})"
+        if type(item) is float and item - item != 0:
+            return f'float("{item}")'
+        if item is None or type(item) in (bool, int, float, complex, str, bytes, type(...)):
+            return repr(item)
+        if isinstance(item, (torch.dtype, torch.layout, torch.memory_format)):
+            return repr(item)
+        if isinstance(item, torch.device):
+            return f'torch.device("{item}")'
+        return f"{self.name(type(item))}.{item.name}" if isinstance(item, enum.Enum) else self.name(item)
+
+    def name(self, item: Any) -> str:
+        """Return the dotted path of a function, a class or another named object. Raises Unwritable."""
+        module, name = getattr(item, "__module__", None) or "", getattr(item, "__qualname__", "")
+        try:
+            if reduce(getattr, name.split("."), sys.modules[module]) is item:
+                return self.path(f"{module}:{name}")
+        except (AttributeError, KeyError):
+            pass
+        raise Unwritable(f"an argument of the type {type(item).__name__} has no literal")
+
+    def path(self, path: str) -> str:
+        """Return a dotted path as an expression, and import the module in it."""
+        module, _, rest = path.partition(":")
+        names = module.split(".")
+        if not rest:
+            module = next(m for m in (".".join(names[:end]) for end in range(len(names), 0, -1)) if m in sys.modules)
+        if not module.startswith("torch.") and module != "torch":
+            self.imports[module] = None
+        return f"{module}.{rest}" if rest else path
+
+
+def _tuple(parts: Sequence[str]) -> str:
+    return f"({', '.join(parts)}{',' * (len(parts) == 1)})"
+
+
+def tensor(x: Tensor) -> str:
+    """Return an expression for a tensor: its values, dtype, device and memory. Raises Unwritable."""
+    if x.layout is not torch.strided or x.is_nested or x.is_neg() or type(x) not in (Tensor, torch.nn.Parameter):
+        raise Unwritable(f"a tensor has no literal: {describe(x)}")
+    if x.is_conj():
+        return f"{tensor(x.conj())}.conj()"
+    if any(step == 0 and size > 1 for size, step in zip(x.shape, x.stride(), strict=True)):
+        once = x[tuple(slice(0, 1) if stride == 0 else slice(None) for stride in x.stride())]
+        return f"{tensor(once)}.expand({tuple(x.shape)})"
+    kind = f"dtype={x.dtype}" + ("" if x.is_cpu else f', device="{x.device}"')
+    values = _values(x, kind)
+    if x.numel() < 2 or (x.is_contiguous() and not x.storage_offset()):
+        return values
+    extent = 1 + x.storage_offset() + sum((n - 1) * step for n, step in zip(x.shape, x.stride(), strict=True))
+    memory = f"torch.zeros({extent}, {kind}).as_strided({tuple(x.shape)}, {x.stride()}, {x.storage_offset()})"
+    return f"{memory}.copy_({values})"
+
+
+def _values(x: Tensor, kind: str) -> str:
+    """Return an expression for a contiguous tensor of the same values, or of similar ones if there are many."""
+    shape = tuple(x.shape)
+    if not x.numel():
+        return f"torch.empty({shape}, {kind})"
+    if x.numel() <= WRITTEN_OUT:
+        text = re.sub(r"\b(nan|inf)\b", r"torch.\1", pformat(x.tolist(), width=88, compact=True))
+        text = text.replace("\n", "\n" + 8 * " ")
+        return f"torch.tensor({text}, {kind})"
+    if x.dtype is torch.bool:
+        return f"torch.rand({shape}) < 0.5"
+    parts = torch.view_as_real(x) if x.is_complex() else x
+    low, high = parts.min().item(), parts.max().item()
+    if x.is_complex():
+        return f"torch.view_as_complex(torch.empty({(*shape, 2)}, dtype={parts.dtype}).uniform_({low}, {high}))"
+    if x.is_floating_point():
+        return f"torch.empty({shape}, {kind}).uniform_({low}, {high})"
+    return f"torch.randint({low}, {high + 1}, {shape}, {kind})"
