@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import sys
 import tempfile
@@ -52,13 +53,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Write a spec. Return 0 if all of its claims hold, 1 if something fails. Raises SpecError."""
-    if "torch" not in sys.modules:
+    is_own = "torch" not in sys.modules
+    if is_own:
         os.environ |= ALONE
     with importing():
         from opcheck.draft.author import Author
         from opcheck.draft.target import package_of
         from opcheck.draft.trial import Workplace
         from opcheck.samples.resolve import Unresolved
+    if is_own:
+        gc.freeze()  # to collect torch at the end of the process would take a second
 
     settings = Settings.find()
     package = package_of(options.target)

@@ -86,8 +86,9 @@ class Author:
         self._choose(all_names)
         calls = self._recorded(tests) if tests else {}
         wanted = [Wanted(name, [*arguments, *calls.get(name, [])], module) for name in self.wanted]
-        with importing():
-            process_state.import_what_is_late()  # else each process would
+        if len(wanted) > 1:
+            with importing():
+                process_state.import_what_is_late()  # else each process would
         self.forks = threading.active_count() == threads and not torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
         for number, own in enumerate(self._tried(wanted), start=1):
             self._take(own, f"{number:{len(str(len(wanted)))}} of {len(wanted)}: {own.wanted.name}: ")

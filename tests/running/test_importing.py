@@ -1,4 +1,4 @@
-"""What is imported is not collected: not meanwhile, and not later."""
+"""Nothing is collected while something is imported."""
 
 import gc
 
@@ -7,18 +7,10 @@ import pytest
 from opcheck.running.importing import importing
 
 
-@pytest.fixture(autouse=True)
-def unfrozen():
-    yield
-    gc.unfreeze()
-
-
 def test_nothing_is_collected_meanwhile():
     with importing():
         assert not gc.isenabled()
-        kept = [[] for _ in range(100)]
     assert gc.isenabled()
-    assert gc.get_freeze_count() >= len(kept)
 
 
 def test_collection_goes_on_where_an_import_fails():
