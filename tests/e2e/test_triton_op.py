@@ -23,7 +23,7 @@ def run_of(shared, name, *command):
     def copied(project):
         shutil.rmtree(project.folder)
         shutil.copytree(EXAMPLE, project.folder, ignore=shutil.ignore_patterns("__pycache__", ".*"))
-        return project.run("opcheck", "run", *command, "--report-json", "report.json")
+        return project.run("opcheck", "run", *command, "--device=interpreter", "--report-json", "report.json")
 
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("TRITON_INTERPRET", "1")
