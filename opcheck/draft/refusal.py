@@ -30,6 +30,13 @@ UNKNOWN = re.compile(r"unexpected keyword argument|got some positional-only|inva
 """What says that there is no such parameter."""
 
 
+NO_GPU = re.compile(
+    r"\d active drivers|[nN]o CUDA GPUs|NVIDIA driver|not compiled with (CUDA|XPU)|accessed from Triton \(cpu tensor"
+    r"|\b(must|should|expected to) be (all )?(an? |on )*(the )?(CUDA|GPU|cuda|gpu)\b"
+    r"|^AssertionError.*\.is_cuda\b"
+)
+"""What says that an operator runs on a GPU only, and got no tensors on one."""
+
 BATCHED = re.compile(r"doesn't match the broadcast shape")
 """What says, under vmap, that something unbatched is written to in place."""
 
@@ -38,6 +45,11 @@ SOFTMAX = re.compile(r"modified by an inplace operation: \[.*\], which is output
 
 OWN = {"out": UNKNOWN, "vmap": BATCHED, "rev_over_fwd": SOFTMAX}
 """What is a refusal of one key of `supports` only."""
+
+
+def needs_gpu(what: str, source: str = "") -> bool:
+    """Tell whether an exception, raised by these lines, says that an operator runs on a GPU only."""
+    return NO_GPU.search(f"{what} {source}") is not None
 
 
 def is_refusal(what: str, key: str = "") -> bool:

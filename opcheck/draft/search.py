@@ -45,6 +45,7 @@ EXAMPLES = "examples"
 """The key of a call that stands for all calls of the examples in the documentation."""
 
 GIVE_ARGUMENTS = "give arguments by --args"
+NEEDS_GPU = "it needs a GPU; draft it where there is one, or, if its kernels are in Triton, with TRITON_INTERPRET=1"
 CONSTRUCT = "say how to construct it by --module, and give arguments of forward by --args"
 
 
@@ -93,6 +94,8 @@ class Search:
     """The number of calls."""
     nearest: tuple[int, str] = (-1, "")
     """How far the best call that was refused got, and what it was refused with."""
+    needs_gpu: bool = False
+    """Whether that is for want of a GPU: then no other call gets further."""
     ended: list[str] = field(default_factory=list)
     """The calls by which the operator wanted to end its process."""
 
@@ -117,6 +120,8 @@ class Search:
         what, advice = ("signature", GIVE_ARGUMENTS) if self.make is None else ("constructor", CONSTRUCT)
         for ended in (*self.ended, *self.wanted.ended):
             return ended
+        if self.needs_gpu:
+            return f"{self.nearest[1]}; {NEEDS_GPU}"
         if not self.count:
             return f"its {what} shows nothing to try; {advice}"
         guesses = "1 guess" if self.count == 1 else f"{self.count} guesses"
@@ -243,6 +248,8 @@ class Search:
                 yield result
                 continue
             self.note(call, result)
+            if result.needs_gpu:
+                return
             vain = 0 if result.depth > best else vain + 1
             if parameters and result.depth >= best and result.depth > 0:
                 best = result.depth
@@ -263,8 +270,9 @@ class Search:
         """Remember a call that was refused, if it is the one that got furthest, or if it would end the process."""
         if refused.ends_process:
             self.ended.append(f"it ends its process by an exception: {refused.why}, in the call {render(call)}")
-        if refused.depth > self.nearest[0]:
+        if refused.needs_gpu or refused.depth > self.nearest[0]:
             self.nearest = refused.depth, f"{render(call)} raised {refused.why}"
+            self.needs_gpu = refused.needs_gpu
 
     def variants(self) -> list[Any]:
         """Return the other ways to call the operator that there are."""

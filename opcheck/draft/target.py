@@ -28,7 +28,7 @@ def names(target: str, modules: Sequence[str]) -> dict[str, str]:
     if module is None:
         resolve_either(target, modules)
         return {target: ""}
-    reasons = {}
+    reasons, used = {}, _used(module)
     exported = getattr(module, "__all__", ())
     for name in exported or [name for name in vars(module) if not name.startswith("_")]:
         item = getattr(module, name, None)
@@ -37,10 +37,24 @@ def names(target: str, modules: Sequence[str]) -> dict[str, str]:
         if not _own(item, module) and not (exported and is_dispatched(item)):  # operators of torch.ops are torch's
             continue
         if inspect.isclass(item) and not issubclass(item, torch.nn.Module):
-            continue
+            if not issubclass(item, torch.autograd.Function) or item.__name__ in used:
+                continue
+            name = f"{name}.apply"
         reasons[f"{target}.{name}"] = _wrong(f"{target}.{name}", modules)
     # The in-place variant of another operator is tested with that operator.
     return {path: why for path, why in reasons.items() if not (path.endswith("_") and path[:-1] in reasons)}
+
+
+def _used(module: ModuleType) -> set[str]:
+    """Return the names that functions and modules of a Python module use: what they call is tested with them."""
+    used: set[str] = set()
+    for item in vars(module).values():
+        owner = getattr(item, "__self__", None)
+        if isinstance(owner, type):  # scale = Scale.apply
+            used.add(owner.__name__)
+        code = getattr(inspect.unwrap(getattr(item, "forward", item)), "__code__", None)
+        used.update(code.co_names if code else ())
+    return used
 
 
 def _wrong(path: str, modules: Sequence[str]) -> str:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from opcheck.checks.verdict import one_line
 from opcheck.derivatives.autodiff import pushed
-from opcheck.draft.refusal import is_refusal
+from opcheck.draft.refusal import is_refusal, needs_gpu
 from opcheck.samples import realize
 from opcheck.samples.inputs import Inputs
 from opcheck.samples.layouts import equal
@@ -85,6 +85,11 @@ class Refused:
         file, last = frames[-1]
         source = " ".join(linecache.getline(file, line).strip() for line in range(max(last - 2, 1), last + 1))
         return cls(one_line(error), frames[0][1], source, not isinstance(error, Exception))
+
+    @property
+    def needs_gpu(self) -> bool:
+        """Whether there are no tensors on a GPU for it."""
+        return needs_gpu(self.why, self.source)
 
 
 def _is_ours(names: dict[str, Any]) -> bool:

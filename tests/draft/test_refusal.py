@@ -8,7 +8,7 @@ from operators.mistaken import ELSEWHERE, MISTAKEN
 from operators.refusing import REFUSING
 
 from opcheck.checks.verdict import one_line
-from opcheck.draft.refusal import is_refusal
+from opcheck.draft.refusal import is_refusal, needs_gpu
 from opcheck.draft.search import Wanted
 from opcheck.draft.trial import Workplace, drafted
 from opcheck.settings import Settings
@@ -115,3 +115,26 @@ def test_nothing_that_refuses_is_accused(name):
     key = REFUSING[name][0]
     assert key in one.supports or key in one.refused["forward"]
     assert [record["reason"] for record in own.records.values() if record["outcome"] == "failed"] == []
+
+
+@pytest.mark.parametrize(
+    ("what", "source"),
+    [
+        ("RuntimeError: 0 active drivers ([]). There should only be one.", ""),
+        ("ValueError: Pointer argument (at 0) cannot be accessed from Triton (cpu tensor?)", ""),
+        ("AssertionError: Torch not compiled with CUDA enabled", ""),
+        ("RuntimeError: No CUDA GPUs are available", ""),
+        ("RuntimeError: x must be a CUDA tensor", ""),
+        ("AssertionError", "assert x.is_cuda"),
+    ],
+)
+def test_what_runs_on_a_gpu_only_says_so(what, source):
+    assert needs_gpu(what, source)
+
+
+@pytest.mark.parametrize(
+    ("what", "source"),
+    [("AssertionError", "if x.is_cpu: assert x.dim() == 2"), ("RuntimeError: x must be a (*, 3) tensor", "x.cuda()")],
+)
+def test_what_misses_something_else_does_not(what, source):
+    assert not needs_gpu(what, source)

@@ -53,6 +53,18 @@ class TestAnswers:
         (tensor,) = sample["args"]
         assert tensor["high"] < 1
 
+    def test_no_guess_follows_one_that_misses_a_gpu(self, monkeypatch):
+        calls = []
+
+        def launched(x):
+            calls.append(x)
+            raise RuntimeError("0 active drivers ([]). There should only be one.")
+
+        monkeypatch.setattr(modules, "launched", launched, raising=False)
+        monkeypatch.setattr(launched, "__module__", "operators.modules")
+        assert "it needs a GPU" in answer("operators.modules.launched")["refusal"]
+        assert len(calls) == 1
+
     @pytest.mark.parametrize(
         ("path", "module", "sample"),
         [

@@ -16,6 +16,48 @@ def test_functions_and_classes_of_modules_are_listed():
     assert "operators.modules.Linear" not in found  # an autograd.Function, of which apply is the operator
 
 
+FUNCTIONS = """
+import torch
+
+
+class Cube(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x**3
+
+
+class Named(Cube):
+    pass
+
+
+class Called(Cube):
+    pass
+
+
+class Constructed(Cube):
+    pass
+
+
+named = Named.apply
+
+
+def called(x):
+    return Called.apply(x)
+
+
+class Layer(torch.nn.Module):
+    def forward(self, x):
+        return Constructed.apply(x)
+"""
+
+
+def test_apply_of_a_function_is_listed_where_nothing_else_calls_it(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "functions.py").write_text(FUNCTIONS)
+    own = ("functions.Cube.apply", "functions.named", "functions.called", "functions.Layer")
+    assert names("functions", ("torch", "functions")) == dict.fromkeys(own, "")
+
+
 def test_a_class_without_forward_is_refused():
     with pytest.raises(Unresolved, match="has no forward"):
         resolve_either("torch.nn.ModuleList", OURS)

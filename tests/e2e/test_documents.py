@@ -17,6 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("examples/*/*.md")])
 PYTHON = re.compile(r"^```python\n(.*?)^```\n(?:\n```\n(.*?)^```$)?", re.DOTALL | re.MULTILINE)
 TOML = re.compile(r"^```toml\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+PROFILE = re.compile(r"^```toml\n# devices/(\S+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 CODE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 NAMED = re.compile(r"# \S+\.py\n")
 LINK = re.compile(r"\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)")
@@ -78,7 +79,12 @@ def test_toml_is_valid(text, tmp_path, monkeypatch):
         elif "samples" not in text:
             text += samples
         (tmp_path / "spec.toml").write_text(text)
-        assert len(load(["spec.toml"], Settings(modules=("torch", "mylib", "kornia", "rotations")))) > 0
+        (tmp_path / "devices").mkdir()
+        for document in DOCUMENTS:
+            for name, profile in PROFILE.findall(document.read_text(encoding="utf-8")):
+                (tmp_path / "devices" / name).write_text(profile)
+        settings = Settings(modules=("torch", "mylib", "kornia", "rotations"), devices=(str(tmp_path / "devices"),))
+        assert len(load(["spec.toml"], settings)) > 0
     else:
         assert text.startswith("#:schema ")
 

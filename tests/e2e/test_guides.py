@@ -5,35 +5,44 @@ from __future__ import annotations
 import importlib.util
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
-from demo_project import Project
+from demo_project import Finished, Project
+from packaging.version import Version
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-COOKBOOK = (ROOT / "docs" / "cookbook.md").read_text(encoding="utf-8")
 FROM_GRADCHECK = (ROOT / "docs" / "from-gradcheck.md").read_text(encoding="utf-8")
 LIBRARY = (ROOT / "docs" / "library.md").read_text(encoding="utf-8")
 FIRST_HOUR = (ROOT / "docs" / "first-hour.md").read_text(encoding="utf-8")
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-INTRODUCTION, *SECTIONS = re.split(r"^## ", COOKBOOK, flags=re.MULTILINE)
-RECIPES = {text.partition("\n")[0]: INTRODUCTION + text for text in SECTIONS}
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 TIME = re.compile(r"in \d+\.\d s")
 
 NO_COMPILER = "" if shutil.which("c++") and shutil.which("ninja") else "a C++ compiler or ninja is missing"
 NO_KORNIA = "" if importlib.util.find_spec("kornia") else "kornia is not installed"
 NO_TRITON = "" if importlib.util.find_spec("triton") else "Triton is not installed"
-
-TRITON = """
-# Of Triton, only as much as importing kernels takes.
-constexpr = int
+NO_WRAPPING = "" if Version(version("torch")) >= Version("2.13") else "wrap_triton takes no interpreted kernel"
 
 
-def jit(function):
-    return function
-"""
+def sections(name: str) -> dict[str, str]:
+    """Return the sections of a document by their headings, each with what the document begins with."""
+    introduction, *own = re.split(r"^## ", (ROOT / "docs" / name).read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return {text.partition("\n")[0]: introduction + text for text in own}
+
+
+RECIPES = sections("cookbook.md")
+KERNELS = sections("triton.md")
+EXIT_CODES = {
+    "A kernel and its spec": [0, 1, 0, 1, 2],
+    "Tails, masks and accumulators": [0, 1, 1],
+    "Autotuned kernels": [0],
+    "Atomics": [0, 1],
+    "torch.library.triton_op": [0],
+    "On GPUs": [0],
+}
 
 
 def steps(page: str) -> Iterator[tuple[dict[str, str], str, list[str]]]:
@@ -74,107 +83,82 @@ def check(lines: list[str], printed: str) -> None:
         assert there, f"not in the output, or not in this order: {line}\n\n{printed}"
 
 
-@pytest.mark.parametrize("recipe", [name for name in RECIPES if name not in ("A C++ extension", "A Triton kernel")])
+def followed(page: str, project, run: Callable[[str], Finished]) -> list[int]:
+    """Write the files of a page and run its commands, which print what is shown. Return the exit codes."""
+    codes, last = [], dict[str, str]()
+    for files, command, lines in steps(page):
+        if files != last:
+            written(project, files)
+        last, done = files, run(command)
+        check(lines, done.out + done.err)
+        codes.append(done.code)
+    return codes
+
+
+def in_shell(project) -> Callable[[str], Finished]:
+    """Return a function that runs commands in processes of their own, with the variables that they begin with."""
+
+    def run(command: str) -> Finished:
+        words = command.split()
+        with pytest.MonkeyPatch.context() as environment:
+            while "=" in words[0]:
+                environment.setenv(*words.pop(0).split("="))
+            return project.run(*words)
+
+    return run
+
+
+@pytest.mark.parametrize("recipe", [name for name in RECIPES if name != "A C++ extension"])
 def test_a_recipe_prints_what_is_shown(recipe, project, cli):
-    codes = []
-    for files, command, lines in steps(RECIPES[recipe]):
-        written(project, files)
-        run = cli(*command.split()[1:])
-        check(lines, run.out)
-        codes.append(run.code)
+    codes = followed(RECIPES[recipe], project, lambda command: cli(*command.split()[1:]))
     assert codes == ([0, 1] if "```diff" in RECIPES[recipe] else [0])
 
 
 def test_an_operator_is_added_to_the_library_as_is_shown(project, cli):
     (section,) = re.findall(r"^## Adding an operator.*?(?=^## )", LIBRARY, re.DOTALL | re.MULTILINE)
-    codes = []
-    for files, command, lines in steps(section):
-        written(project, files)
-        run = cli(*command.split()[1:])
-        check(lines, run.out)
-        codes.append(run.code)
-    assert codes == [1, 0, 0]
+    assert followed(section, project, lambda command: cli(*command.split()[1:])) == [1, 0, 0]
 
 
 @pytest.mark.nightly
 @pytest.mark.skipif(bool(NO_COMPILER), reason=NO_COMPILER)
 def test_the_cpp_extension_is_compiled_and_right(project, monkeypatch):
-    ((files, command, lines),) = steps(RECIPES["A C++ extension"])
-    written(project, files)
     monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(project.folder / "extensions"))
-    run = project.run(*command.split())
-    check(lines, run.out)
-    assert run.code == 0, run.out + run.err
+    assert followed(RECIPES["A C++ extension"], project, in_shell(project)) == [0]
 
 
 @pytest.mark.nightly
-class TestTriton:
-    @pytest.fixture
-    def shown(self, project):
-        ((files, command, lines),) = steps(RECIPES["A Triton kernel"])
-        written(project, files)
-        return command, lines
-
-    @pytest.mark.usefixtures("shown")
-    def test_the_spec_is_valid_without_triton(self, cli):
-        run = cli("validate")
-        assert run.code == 0
-        assert "1 operators, 5 samples: no mistakes found" in run.out + run.err
-
-    @pytest.mark.usefixtures("shown")
-    def test_without_a_gpu_no_case_is_selected(self, cli, monkeypatch):
-        monkeypatch.setattr("opcheck.devices.presence.may_be_present", lambda device, _: device.name == "cpu")
-        run = cli("run")
-        assert (run.code, "the request selects no case" in run.out + run.err) == (2, True)
-
-    def test_without_a_gpu_naming_it_is_a_mistake(self, shown, project):
-        command, lines = shown
-        project.write("triton/__init__.py", TRITON)
-        project.write("triton/language.py", TRITON)
-        run = project.run(*command.split())
-        check(lines, run.err)
-        assert run.code == 2, run.out
-
-    @pytest.mark.skipif(bool(NO_TRITON), reason=NO_TRITON)
-    @pytest.mark.usefixtures("shown")
-    def test_in_the_interpreter_the_kernels_are_right(self, project, monkeypatch):
-        spec = project.folder / "specs" / "mylib.toml"
-        spec.write_text(spec.read_text().replace('["cuda"]', '["cpu"]'))
-        monkeypatch.setenv("TRITON_INTERPRET", "1")
-        run = project.run("opcheck", "run", "--device", "cpu")
-        assert run.code == 0, run.out
-        assert "22 cases" in run.out
-        assert "22 passed" in run.out
+@pytest.mark.skipif(bool(NO_TRITON), reason=NO_TRITON)
+@pytest.mark.parametrize("section", [name for name, page in KERNELS.items() if any(steps(page))])
+def test_kernels_print_what_is_shown(section, project):
+    if section == "torch.library.triton_op" and NO_WRAPPING:
+        pytest.skip(NO_WRAPPING)
+    assert followed(KERNELS[section], project, in_shell(project)) == EXIT_CODES[section]
 
 
 @pytest.mark.nightly
 def test_both_suites_of_the_page_about_gradcheck_do_what_is_shown(project, cli):
-    codes = []
-    for files, command, lines in steps(FROM_GRADCHECK):
-        written(project, files)
-        run = cli(*command.split()[1:]) if command.startswith("opcheck run") else project.run(*command.split())
-        check(lines, run.out + run.err)
-        codes.append((command, run.code))
-    run = "opcheck run --device cpu"
-    suite = "python -m pytest -q tests"
-    assert codes == [(suite, 0), ("opcheck new mylib --from-tests tests", 1), (run, 1), (run, 0), (suite, 0)]
+    shell = in_shell(project)
+
+    def run(command: str) -> Finished:
+        return cli(*command.split()[1:]) if command.startswith("opcheck run") else shell(command)
+
+    assert followed(FROM_GRADCHECK, project, run) == [0, 1, 1, 0, 0]
 
 
 @pytest.mark.nightly
 @pytest.mark.skipif(bool(NO_KORNIA), reason=NO_KORNIA)
 def test_the_first_hour_goes_as_is_told(tmp_path):
-    project, codes, last = Project(tmp_path), [], {}
-    for files, command, lines in steps(FIRST_HOUR):
-        if last == {} and files:
-            draft = (project.folder / "specs" / "kornia.toml").read_text()
-            assert files["specs/kornia.toml"].partition("\n")[2] in draft
-        if files != last:
-            written(project, files)
-        last = files
-        run = project.run(*command.split(), seconds=1200)
-        check(lines, run.out)
-        codes.append((command.split()[1], run.code))
-    assert codes == [("new", 0), ("run", 0), ("run", 1), ("run", 0), ("mutate", 0), ("new", 0)]
+    project, spec = Project(tmp_path), tmp_path / "specs" / "kornia.toml"
+
+    def run(command: str) -> Finished:
+        is_first = not spec.exists()
+        done = project.run(*command.split(), seconds=1200)
+        if is_first:
+            (draft, *_) = (text for kind, text in BLOCK.findall(FIRST_HOUR) if kind == "toml")
+            assert draft.partition("\n")[2] in spec.read_text()
+        return done
+
+    assert followed(FIRST_HOUR, project, run) == [0, 0, 1, 0, 0, 0]
     assert yaml_of(FIRST_HOUR).replace(OF_KORNIA, "").replace(" -n auto", "") == yaml_of(README)
 
 

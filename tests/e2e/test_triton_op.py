@@ -1,4 +1,4 @@
-"""The example in Triton, on the CPU, in Triton's interpreter: the right kernel passes, the wrong ones fail as told."""
+"""The example in Triton, on the CPU, in Triton's interpreter: the right kernels pass, the wrong ones fail as told."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 EXAMPLE = Path(__file__).resolve().parent.parent.parent / "examples" / "triton_op"
-CHECK = "low_precision_grad"
+CHECKS = ("reference", "backward", "low_precision_grad")
+DTYPES = {"float32", "bfloat16", "float16"}
 
 pytestmark = [
     pytest.mark.nightly,
@@ -22,7 +23,7 @@ def run_of(shared, name, *command):
     def copied(project):
         shutil.rmtree(project.folder)
         shutil.copytree(EXAMPLE, project.folder, ignore=shutil.ignore_patterns("__pycache__", ".*"))
-        return project.run("opcheck", "run", *command, "--report-json", "report.json")
+        return project.run("opcheck", "run", *command, "--device=interpreter", "--report-json", "report.json")
 
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("TRITON_INTERPRET", "1")
@@ -36,36 +37,44 @@ def right(shared):
 
 @pytest.fixture(scope="module")
 def wrong(shared):
-    return run_of(shared, "triton_wrong", "specs/wrong.toml", "--check", CHECK)
+    return run_of(shared, "triton_wrong", "specs/wrong.toml", *(f"--check={check}" for check in CHECKS))
 
 
-def test_the_right_kernel_passes_in_all_its_dtypes(right):
+def records_of(run, name):
+    return [record for record in run.records.values() if record["operator"] == f"rowwise.{name}"]
+
+
+@pytest.mark.parametrize("name", ["softmax", "layer_norm", "cross_entropy"])
+def test_a_right_kernel_passes_in_all_its_dtypes(right, name):
     assert right.code == 0, right.out
-    assert set(right.outcomes.values()) == {"passed"}
-    judged = {record["dtype"] for record in right.records.values() if record["check"] == CHECK}
-    assert judged == {"float32", "bfloat16", "float16"}
+    own = records_of(right, name)
+    assert {record["outcome"] for record in own} == {"passed"}
+    assert {record["dtype"] for record in own if record["check"] == "low_precision_grad"} == DTYPES
 
 
 @pytest.mark.parametrize(
-    ("name", "dtypes", "told"),
+    ("name", "checks", "dtypes", "told"),
     [
-        ("lost_mask", {"float32", "bfloat16", "float16"}, r"the gradient of (x|weight)\["),
-        ("lossy_sum", {"bfloat16"}, r"output 0 as a whole is 1\.0\d+ times what it should be"),
-        ("lost_blocks", {"bfloat16", "float16"}, r"the gradient of weight\["),
+        ("wrong_softmax", {"low_precision_grad"}, {"bfloat16", "float16"}, "output 0"),
+        ("wrong_layer_norm", set(CHECKS), DTYPES, "output 0 is not that of rowwise.eager.layer_norm"),
+        ("wrong_cross_entropy", {"backward", "low_precision_grad"}, DTYPES, "the gradient of x"),
     ],
 )
-def test_a_wrong_kernel_fails_under_the_check_that_names_it(wrong, name, dtypes, told):
+def test_a_wrong_kernel_fails_under_the_checks_that_name_its_mistake(wrong, name, checks, dtypes, told):
     assert wrong.code == 1
-    own = {r["dtype"]: r for r in wrong.records.values() if r["operator"] == f"gated.{name}"}
-    assert {dtype for dtype, record in own.items() if record["outcome"] == "failed"} == dtypes
-    assert all(re.search(told, own[dtype]["reason"]) for dtype in dtypes), own
-    assert {record["outcome"] for record in own.values()} <= {"passed", "failed"}
+    own = records_of(wrong, name)
+    failed = [record for record in own if record["outcome"] == "failed"]
+    assert {record["check"] for record in failed} == checks
+    assert {record["dtype"] for record in failed} == dtypes
+    assert any(told in record["reason"] for record in failed), failed
+    assert {record["outcome"] for record in own} <= {"passed", "failed"}
 
 
 def test_it_prints_what_the_readme_shows(wrong):
     shown = (EXAMPLE / "README.md").read_text(encoding="utf-8")
-    lines = re.findall(r"^failed (\S+): low_precision_grad: in bfloat16, (\D+)", shown, re.MULTILINE)
-    assert len(lines) == 3
-    for case, told in lines:
-        line = f"failed {case}: low_precision_grad: in bfloat16, {told[:10]}"
-        assert re.search(f"^{re.escape(line)}", wrong.out, re.MULTILINE)
+    lines = re.findall(r"^failed (\S+: (?:\w+: in bfloat16, )?\D{10})", shown, re.MULTILINE)
+    assert len(lines) == 5
+    for line in lines:
+        assert f"\nfailed {line}" in wrong.out
+    (diagnosis,) = re.findall(r'that "(.*?)"', shown)
+    assert diagnosis in wrong.out
