@@ -18,7 +18,7 @@ from opcheck.derivatives.claims import steps_of
 from opcheck.samples.cache import Cache
 from opcheck.samples.modules import ModuleCall
 from opcheck.samples.realize import constants
-from opcheck.samples.source import Source, Unwritable, tensor
+from opcheck.samples.source import DRAWING, Source, Unwritable, tensor
 from opcheck.text import printable
 
 T = TypeVar("T")
@@ -178,6 +178,8 @@ class _Script:
         own = dict.fromkeys([*self.subject.case.operator.spec.imports, *self.source.imports])
         imports += ["", *(f"import {name}" for name in own)] if own else []
         head = [f"# {self.subject.case.operator.id}: {printable(self.title)}", *imports]
+        drawn = [*self.source.definitions, body]
+        head += ["", "torch.manual_seed(0)"] if any(call in code for code in drawn for call in DRAWING) else []
         head += ["", *self.source.definitions] if self.source.definitions else []
         return "\n\n\n".join(["\n".join(head), *helpers, function, body]) + "\n"
 

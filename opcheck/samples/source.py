@@ -23,6 +23,9 @@ from opcheck.samples.results import leaves_of
 WRITTEN_OUT = 64
 """The most elements of a tensor that are written out. Those of larger ones are drawn between the same bounds."""
 
+DRAWING = (".uniform_(", "torch.rand(", "torch.randint(")
+"""The calls that draw them."""
+
 RESERVED = {"module", "result", "torch"}
 """Names that the call has for other things than arguments."""
 

@@ -13,6 +13,7 @@ from opcheck.running import reproduction
 from opcheck.running.reproduction import executed
 from opcheck.running.runner import run
 from opcheck.running.session import RunSession
+from opcheck.samples import source
 from opcheck.settings import Settings
 from opcheck.spec.device import profiles
 
@@ -85,6 +86,12 @@ def test_a_derived_sample_is_shown_as_small_as_it_stays_wrong(outcome_of):
     script = outcome_of("tail", "derived", "float64").fields["reproduction"]
     assert "torch.tensor([[" in script
     assert script.count("\n") < 35
+
+
+def test_numbers_that_are_drawn_are_the_same_each_time(outcome_of, monkeypatch):
+    monkeypatch.setattr(source, "WRITTEN_OUT", 2)
+    script = outcome_of("twice", "backward", "float64").fields["reproduction"]
+    assert 0 < script.index("torch.manual_seed(0)") < script.index(".uniform_(")
 
 
 def test_what_has_no_plain_form_says_so(outcome_of):
