@@ -29,7 +29,6 @@ REFUSALS = re.compile(
 UNKNOWN = re.compile(r"unexpected keyword argument|got some positional-only|invalid keyword|takes no keyword")
 """What says that there is no such parameter."""
 
-
 NO_GPU = re.compile(
     r"\d active drivers|[nN]o CUDA GPUs|NVIDIA driver|not compiled with (CUDA|XPU)|accessed from Triton \(cpu tensor"
     r"|\b(must|should|expected to) be (all )?(an? |on )*(the )?(CUDA|GPU|cuda|gpu)\b"
