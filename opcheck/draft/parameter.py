@@ -18,6 +18,7 @@ MASK: Data = {"tensor": "mask"}
 TENSORS: Data = [TENSOR, TENSOR]
 """Placeholders for tensors, which get their shapes later."""
 
+NONE: Data = {"none": True}
 NUMBERS = [0.5, 1.5, 2, 1]
 FUNCTIONS: list[Data] = [{"object": "torch.tanh"}, {"object": "torch.nn.Linear"}]
 """Functions to pass: a smooth one of a tensor, and one that makes a module for two sizes."""
@@ -95,6 +96,7 @@ class Parameter:
         else:
             own = _of_constructor if constructor else _required
             options = [value for part in parts for value in own(name, text_of(part))]
+            options += [NONE] * (len(parts) < len(_parts(annotation)))
         return cls(name, tuple(options), required, keyword)
 
 

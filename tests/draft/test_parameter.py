@@ -6,8 +6,9 @@ from enum import Enum
 from typing import Literal
 
 import pytest
+import torch
 
-from opcheck.draft.parameter import INDEX, MASK, TENSOR, TENSORS, Parameter
+from opcheck.draft.parameter import INDEX, MASK, NONE, TENSOR, TENSORS, Parameter
 
 
 class Mode(Enum):
@@ -48,6 +49,12 @@ def test_the_likeliest_value_comes_first(name, annotation, first):
 
 def test_a_target_may_be_a_tensor_of_classes():
     assert options("target", "Tensor") == [TENSOR, INDEX]
+
+
+def test_what_may_be_none_is_none_where_nothing_else_is_guessed():
+    assert options("config", Mode | None) == options("config", Mode)
+    assert options("config", dict | None) == [NONE]
+    assert options("weight", torch.Tensor | None) == [TENSOR, NONE]
 
 
 def test_nothing_is_guessed_for_what_is_no_tensor_and_no_number():
