@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import gc
 import os
 import sys
 import tempfile
@@ -14,7 +13,6 @@ from typing import Any
 
 from opcheck.cli.output import terminated_as_interrupt
 from opcheck.cli.selecting import RequestError, add_count, duration
-from opcheck.running.importing import importing
 from opcheck.settings import Settings
 from opcheck.text import printable
 
@@ -53,16 +51,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Write a spec. Return 0 if all of its claims hold, 1 if something fails. Raises SpecError."""
-    is_own = "torch" not in sys.modules
-    if is_own:
+    if "torch" not in sys.modules:
         os.environ |= ALONE
-    with importing():
-        from opcheck.draft.author import Author
-        from opcheck.draft.target import package_of
-        from opcheck.draft.trial import Workplace
-        from opcheck.samples.resolve import Unresolved
-    if is_own:
-        gc.freeze()  # to collect torch at the end of the process would take a second
+    from opcheck.draft.author import Author
+    from opcheck.draft.target import package_of
+    from opcheck.draft.trial import Workplace
+    from opcheck.samples.resolve import Unresolved
 
     settings = Settings.find()
     package = package_of(options.target)

@@ -24,7 +24,6 @@ from opcheck.draft.writing import comment, written
 from opcheck.planning.loading import load
 from opcheck.running import process_state
 from opcheck.running.apart import Ended, Item, Result, apart
-from opcheck.running.importing import importing
 from opcheck.samples.resolve import Unresolved
 from opcheck.settings import Settings
 from opcheck.spec.document import shown
@@ -78,8 +77,7 @@ class Author:
         threads = threading.active_count()
         self.workplace.enter()
         before = process_state.read()
-        with importing():
-            all_names = names(self.target, self.workplace.settings.modules)
+        all_names = names(self.target, self.workplace.settings.modules)
         changes = process_state.changes(before, process_state.read())
         process_state.write(before)
         self.workplace = replace(self.workplace, changes=tuple(changes))
@@ -87,8 +85,7 @@ class Author:
         calls = self._recorded(tests) if tests else {}
         wanted = [Wanted(name, [*arguments, *calls.get(name, [])], module) for name in self.wanted]
         if len(wanted) > 1:
-            with importing():
-                process_state.import_what_is_late()  # else each process would
+            process_state.import_what_is_late()  # else each process would
         self.forks = threading.active_count() == threads and not torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
         for number, own in enumerate(self._tried(wanted), start=1):
             self._take(own, f"{number:{len(str(len(wanted)))}} of {len(wanted)}: {own.wanted.name}: ")

@@ -27,7 +27,6 @@ from opcheck.planning.case import Case
 from opcheck.planning.loading import load
 from opcheck.planning.planner import plan
 from opcheck.planning.selection import Selection
-from opcheck.running.importing import importing
 from opcheck.running.process_state import import_what_is_late
 from opcheck.running.runner import run
 from opcheck.running.session import RunSession
@@ -179,8 +178,7 @@ def trial(wanted: Wanted, workplace: Workplace) -> Trial:
         return Trial(wanted)
     workplace.enter()
     workplace.alone()
-    with importing():
-        import_what_is_late()  # here for one operator, since this process ends without clearing up
+    import_what_is_late()  # here for one operator, since this process ends without clearing up
     return drafted(wanted, workplace, Journal(workplace, wanted.name).write)
 
 
