@@ -31,6 +31,12 @@ RIGHT = [
 # torch takes the tangent of a layer norm in half a dozen steps, each rounded: 1.05 of what is allowed, with seed 3.
 ROUNDED = "operators.scaled.right_layer_norm::low_precision_grad[cpu-bfloat16]"
 
+# Right in one thread at a time: they share memory, or seed the generator of all threads. Thorough runs several at once.
+NOT_AT_ONCE = {
+    f"operators.corpus.functions.{name}"
+    for name in ("on_shared_scratch_memory", "reseeded_on_each_call", "dropout_reseeded")
+}
+
 pytestmark = [pytest.mark.filterwarnings("ignore::UserWarning"), pytest.mark.filterwarnings("ignore::FutureWarning")]
 
 
@@ -58,4 +64,6 @@ def test_no_right_operator_is_accused(operator, derive, tmp_path):
     claimed_too_much = {*accused(cases_of(operator, tmp_path, "none"), "none"), ROUNDED}
     for seed in SEEDS:
         reasons = accused(cases_of(operator, tmp_path, derive, seed), derive)
+        if operator.name in NOT_AT_ONCE:
+            reasons = {name: why for name, why in reasons.items() if "of several threads at once" not in why}
         assert {name: why for name, why in reasons.items() if name not in claimed_too_much} == {}
