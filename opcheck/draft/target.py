@@ -49,6 +49,8 @@ def _used(module: ModuleType) -> set[str]:
     """Return the names that functions and modules of a Python module use: what they call is tested with them."""
     used: set[str] = set()
     for item in vars(module).values():
+        if not (inspect.isclass(item) or inspect.isroutine(item)):  # attributes of others may be anything
+            continue
         owner = getattr(item, "__self__", None)
         if isinstance(owner, type):  # scale = Scale.apply
             used.add(owner.__name__)

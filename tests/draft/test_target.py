@@ -58,6 +58,10 @@ def test_apply_of_a_function_is_listed_where_nothing_else_calls_it(tmp_path, mon
     assert names("functions", ("torch", "functions")) == dict.fromkeys(own, "")
 
 
+def test_objects_whose_attributes_raise_are_no_operators():
+    assert "torch.sin" in names("torch", ("torch",))  # torch.classes makes a class of any attribute, or raises
+
+
 def test_a_class_without_forward_is_refused():
     with pytest.raises(Unresolved, match="has no forward"):
         resolve_either("torch.nn.ModuleList", OURS)
