@@ -21,7 +21,7 @@ from torch.nn.parameter import is_lazy
 
 from opcheck.samples.values import draw
 from opcheck.spec.operator import Construction, Init
-from opcheck.spec.problems import listing, nearest
+from opcheck.spec.problems import listing, suggestion
 from opcheck.spec.recipe import Tensor as Recipe
 from opcheck.text import message_of
 
@@ -194,9 +194,8 @@ def _refuse_unknown(init: Mapping[str, Init], parameters: Mapping[str, Any], buf
     known = [*parameters, *buffers]
     for pattern in init:
         if pattern not in buffers and not any(fnmatchcase(name, pattern) for name in parameters):
-            near = nearest(pattern, known)
-            hint = f'; did you mean "{near}"?' if near else ""
             expected = listing(known, 30) if known else "a module with parameters"
+            hint = suggestion(pattern, known)
             raise ValueError(f'init: no parameter or buffer is called "{pattern}"; expected {expected}{hint}')
 
 
