@@ -14,12 +14,11 @@ import torch
 from torch import Tensor
 
 from opcheck.derivatives.autodiff import Mode, Primal
-from opcheck.derivatives.batching import Analytical
 from opcheck.derivatives.coordinates import index_text, largest_difference, located, split
 from opcheck.derivatives.differences import Differences
 from opcheck.derivatives.directions import Directions, Random
 from opcheck.derivatives.disagreement import Disagreement, Names, Pair
-from opcheck.derivatives.point import Point
+from opcheck.derivatives.point import Analytical, Point
 from opcheck.derivatives.question import NO_REFUSAL, Numbers, Request
 from opcheck.derivatives.uncertainty import ACCURATE, CERTAIN, Measured, beyond_bound
 from opcheck.derivatives.wrong_entries import HOW, WrongEntries, entry_of, explain, not_linear
@@ -256,7 +255,7 @@ def _by_reference(point: Point, mode: Mode, request: Request) -> Disagreement | 
         differentiable = all(output.requires_grad for output in other.outputs)
         if not differentiable or not torch.allclose(other.value, point.value, 1e-6, 1e-6, equal_nan=True):
             return None
-        right = other.vjp_looped(point.directions.of(mode))
+        right = other.products(mode, point.directions.of(mode))
     except NO_REFUSAL:
         raise
     except Exception:  # it does not take such arguments, or is not differentiable after all

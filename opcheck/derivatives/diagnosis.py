@@ -73,8 +73,7 @@ def _random(point: Point, mode: Mode) -> str:
     for function, leaves in layers(point.function, point.leaves):
         called = {Primal: "the function", Pushforward: "the jvp"}.get(type(function), "the backward pass")
         steps.append((called, partial(_value, function, leaves)))
-    size = point.size
-    derivative = partial(point.vjp, probe(size[0])) if mode == "reverse" else partial(point.jvp, probe(size[1]))
+    derivative = partial(point.product, mode, probe(point.size[0 if mode == "reverse" else 1]))
     steps.append(("the backward pass" if mode == "reverse" else "the jvp", derivative))
     rounding = 1e4 * point.unit
     for number, (called, call) in enumerate(steps):

@@ -9,8 +9,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from opcheck.derivatives.autodiff import Differentiable
-from opcheck.derivatives.coordinates import tensors_of, vector, write
+from opcheck.derivatives.autodiff import Differentiable, Tensors
+from opcheck.derivatives.coordinates import chunks, rows_of, tensors_of, vector, write
 
 FITS = 1 << 15
 """How many numbers are looked at together where only the largest one counts."""
@@ -122,6 +122,14 @@ def stencil_points(point: Tensor, along: Tensor, step: float, *, with_base: bool
             yield torch.mul(direction, own, out=moved).add_(point)
     if with_base:
         yield point
+
+
+def batched(function: Callable[..., Tensors], rows: Tensor, like: Sequence[Tensor], most: int) -> Tensor:
+    """Return what a function of batches gives for rows, as rows; `most` of them per call.
+
+    Its arguments are batches of tensors like `like`. Passes on its exceptions, and those of vmap.
+    """
+    return torch.cat([rows_of(function(*tensors_of(some, like)), len(some)) for some in chunks(rows, most)])
 
 
 def looped(function: Differentiable, leaves: Sequence[Tensor], points: Iterable[Tensor], count: int) -> Tensor:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
 
-from opcheck.derivatives.autodiff import jvp, vjp
+from opcheck.derivatives.autodiff import Mode, jvp, vjp
 from opcheck.derivatives.coordinates import (
     deviation,
     largest_difference,
@@ -52,7 +52,7 @@ def undefined_cotangents(point: Point, request: Request) -> Disagreement | None:
             )  # whatever the formula makes of zeros (0 * inf, say)
         else:
             zeroed = without(probe(point.size[0]), missing, sizes)
-            holds = _as_for_zeros(gradient, zeroed, point.vjp_by_jacobian, point.vjp, point)
+            holds = _as_for_zeros(gradient, zeroed, point, "reverse")
         if not holds:
             said = "the gradient is not that of zeros in its place"
             return Disagreement(f"{_cotangents(missing, point, request)} undefined: {said}")
@@ -88,7 +88,7 @@ def undefined_tangents(point: Point, request: Request) -> Disagreement | None:
             holds = _close(tangent, torch.zeros_like(tangent), point)
         else:
             zeroed = without(direction, [missing], sizes)
-            holds = _as_for_zeros(tangent, zeroed, point.jvp_by_jacobian, point.jvp, point)
+            holds = _as_for_zeros(tangent, zeroed, point, "forward")
         if not holds:
             name = Names.of(point.function, request).leaves[missing]
             return Disagreement(
@@ -97,21 +97,18 @@ def undefined_tangents(point: Point, request: Request) -> Disagreement | None:
     return None
 
 
-def _as_for_zeros(
-    derivative: Tensor, zeroed: Tensor, by_jacobian: Callable[[Tensor], Tensor], ordinary: Callable[[Tensor], Tensor],
-    point: Point,
-) -> bool:  # fmt: skip
+def _as_for_zeros(derivative: Tensor, zeroed: Tensor, point: Point, mode: Mode) -> bool:
     """Tell whether a derivative without some vectors is the one for `zeroed`, which has zeros in their place.
 
     A derivative that is random tells nothing: two ordinary calls differ as well.
     """
-    by_rows = by_jacobian(zeroed)
+    by_rows = point.by_jacobian(mode, zeroed)
     if _close(derivative, by_rows, point):
         return True
-    expected = ordinary(zeroed)
+    expected = point.product(mode, zeroed)
     if _close(derivative, expected, point) or is_cancellation(derivative, expected, by_rows, point):
         return True
-    return not _close(expected, ordinary(zeroed), point)
+    return not _close(expected, point.product(mode, zeroed), point)
 
 
 def is_cancellation(derivative: Tensor, expected: Tensor, otherwise: Tensor, point: Point) -> bool:
@@ -152,11 +149,11 @@ def memory_of_cotangents(point: Point, request: Request) -> Disagreement | None:
             memories[f"an expanded (stride 0 in the {where} dim)"] = tuple(expanded(v, dim) for v in cotangents)
     for memory, special in memories.items():
         values = vector(special)  # before somebody writes to it
-        plain = point.ordinary("reverse") if memory == "a non-contiguous" else point.vjp_by_jacobian(values)
+        plain = point.ordinary("reverse") if memory == "a non-contiguous" else point.by_jacobian("reverse", values)
         gradient = vector(vjp(outputs, point.leaves, special))
-        if _close(gradient, plain, point) or _close(gradient, again := point.vjp(values), point):
+        if _close(gradient, plain, point) or _close(gradient, again := point.product("reverse", values), point):
             continue
-        if not _close(again, point.vjp(values), point):
+        if not _close(again, point.product("reverse", values), point):
             return None
         off = (gradient - plain).abs().nan_to_num(nan=float("inf"))
         leaf = Names.of(point.function, request).leaves[located(int(off.argmax()), point.leaves)[0]]
@@ -208,34 +205,30 @@ def batched_backward(point: Point, request: Request) -> Disagreement | None:
     """Return why the backward pass cannot be vmapped, or how the result differs from the loop; None if it is right."""
     size = point.size[0]
     cotangents = torch.cat([directions(size, point.projections, "outputs"), probe(size).unsqueeze(0)])
-    vmapped, expected, looped = point.vjp_vmapped, point.vjp_by_jacobian, point.vjp_looped
-    return _batching(point, cotangents, vmapped, (expected, looped), "backward pass")
+    return _batching(point, "reverse", cotangents, "backward pass")
 
 
 def batched_forward(point: Point, request: Request) -> Disagreement | None:
     """Return why the jvp cannot be vmapped, or how the result differs from the loop; None if it is right."""
     tangents = torch.stack([probe(point.size[1], number) for number in range(3)])
-    vmapped, expected, looped = point.jvp_vmapped, point.jvp_by_jacobian, point.jvp_looped
-    return _batching(point, tangents, vmapped, (expected, looped), "jvp")
+    return _batching(point, "forward", tangents, "jvp")
 
 
-def _batching(
-    point: Point, directions: Tensor, vmapped: Callable[[Tensor], Tensor],
-    unbatched: tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]], what: str,
-) -> Disagreement | None:  # fmt: skip
+def _batching(point: Point, mode: Mode, directions: Tensor, what: str) -> Disagreement | None:
     """Return why a derivative cannot be vmapped, or how the result differs; None if it is right."""
     if not point.outputs:
         return None
     try:
-        batched = vmapped(directions)
+        batched = point.vmapped(mode, directions)
     except NO_REFUSAL:
         raise
     except Exception as error:
         return Disagreement(f"While computing batched gradients, got: {message_of(error)}", "refused")
-    for expected in (way(directions) for way in unbatched):  # what the Jacobian objects to, ordinary calls confirm
+    for of in (point.by_jacobian, point.products):  # what the Jacobian objects to, ordinary calls confirm
+        expected = of(mode, directions)
         if same(batched, expected, 1e-5, 1e-8):
             return None
-    if not same(expected, unbatched[1](directions), 1e-5, 1e-8):
+    if not same(expected, point.products(mode, directions), 1e-5, 1e-8):
         return None  # it is random: the loop differs from itself
     off = float((batched - expected).abs().max())
     return Disagreement(f"the vmapped {what} is not that of the loop: off by up to {off:.4g}")

@@ -7,51 +7,69 @@ cannot be batched or the result of the batch is in doubt. The derivative of a fu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
 from copy import copy
+from dataclasses import dataclass
 from functools import cached_property
+from math import isfinite
 from typing import Literal
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from opcheck.derivatives import autodiff
-from opcheck.derivatives.autodiff import (
-    Differentiable,
-    Mode,
-    Primal,
-    Pullback,
-    Tensors,
-    has_forward,
-    of_primal,
-    pushforward,
-)
-from opcheck.derivatives.batching import FEW, Analytical, Batched, Sweep, by_vmap, sweep
-from opcheck.derivatives.coordinates import same, tensors_of, vector
+from opcheck.derivatives.autodiff import Differentiable, Mode, Primal, Pullback, Tensors, of_primal, pushforward
+from opcheck.derivatives.coordinates import largest_difference, same, tensors_of, vector
 from opcheck.derivatives.cotangents import probe, steps, vectors_like, with_gaps
-from opcheck.derivatives.differences import Differences, differences, looped, stencil_points
+from opcheck.derivatives.differences import Differences, batched, differences, looped, stencil_points
 from opcheck.derivatives.directions import Colors, Directions, Random
 from opcheck.derivatives.independence import independent_axes
 from opcheck.derivatives.question import AUTO, Coverage, Extent, Request
 
 LARGE = 4096
 """From how many coordinates of inputs and outputs on ordinary calls, one by one, take less time than a batch."""
-MODES: tuple[Mode, ...] = ("reverse", "forward")
-REVERSE: tuple[Mode, ...] = ("reverse",)
+FEW = 2
+"""Up to how many directions ordinary calls take less time than a batch."""
 Step = Literal["rev", "rev with gaps", "fwd", "sum"]
 """From a function to the next: its pullback, for cotangents that may have gaps in memory, its pushforward, or the sum
 of its gradients for cotangents of ones."""
 
 
+@dataclass(frozen=True)
+class Analytical:
+    """The products of the directions with a Jacobian, by automatic differentiation."""
+
+    jacobian: Tensor
+    """Of shape (M, N), float64; projected, V J of shape (K, N) by reverse and J U^T of shape (M, K) by forward mode."""
+    predicted: Tensor
+    """The sum of its products with some factors, a vector."""
+    ordinary: Tensor
+    """The same sum by one ordinary call."""
+    batched: bool
+    """Whether one batch has given all of them."""
+
+    @cached_property
+    def deviation(self) -> float:
+        """The largest difference between the two sums."""
+        return largest_difference(self.predicted, self.ordinary)
+
+    def holds(self, rounding: float) -> bool:
+        """Tell whether the ordinary call agrees with the Jacobian, up to a relative rounding error."""
+        if self.deviation <= rounding:  # as almost always; NaN is looked at below
+            return True
+        scale = float(torch.linalg.vector_norm(self.jacobian, float("inf"))) if self.jacobian.numel() else 1.0
+        allowed = rounding * (scale * max(self.jacobian.shape) if isfinite(scale) else 1.0)
+        return torch.allclose(self.predicted, self.ordinary, rounding, allowed, equal_nan=True)
+
+
 class Point:
     """A function at `leaves`, which require grad and are strided.
 
-    modes: those that the function is claimed to support. One batch covers all of them.
     outputs: those at the leaves, if they are known already, by a call that nothing has come after.
     cotangents: those that its pullback is taken for. Default: random ones.
     """
 
+    can_batch = True
+    """Whether derivatives may be taken in many directions at once."""
     has_slices = True
     """Whether the function may turn out to be independent along dims of the leaves."""
     request: Request | None = None
@@ -63,15 +81,14 @@ class Point:
 
     def __init__(
         self, function: Differentiable, leaves: Tensors, *, coverage: Coverage = AUTO, outputs: Tensors | None = None,
-        modes: Collection[Mode] = MODES, cotangents: Tensors | None = None,
+        cotangents: Tensors | None = None,
     ) -> None:  # fmt: skip
-        self.function, self.leaves, self.coverage, self.modes = function, leaves, coverage, modes
+        self.function, self.leaves, self.coverage = function, leaves, coverage
         self._outputs, self._graph, self._cotangents = outputs, outputs, cotangents
         self._derived: dict[Step, Point] = {}
         self._numerical: dict[tuple[float, bool], Differences] = {}
         self._analytical: dict[tuple[Mode, bool], Analytical] = {}
         self._ordinary: dict[Mode, Tensor] = {}
-        self._swept: Sweep | Literal[False] | None = None  # False: a batch for all modes fails
 
     @classmethod
     def of(cls, request: Request) -> Point:
@@ -83,8 +100,7 @@ class Point:
             chosen = tuple(i for i, y in enumerate(outputs) if y.is_floating_point() or y.is_complex())
         point = cls(
             Primal(request.function, chosen), request.leaves, coverage=request.coverage,
-            outputs=tuple(outputs[index] for index in chosen), modes=MODES if request.forward_ad else REVERSE,
-            cotangents=request.grad_outputs,
+            outputs=tuple(outputs[index] for index in chosen), cotangents=request.grad_outputs,
         )  # fmt: skip
         point.request, point._graph = request, None
         return point
@@ -102,7 +118,7 @@ class Point:
         count = len(self.leaves)
         if step == "sum":
             total = autodiff.gradient_sum(self.function, self.outputs, count)
-            return type(self)(total, self.leaves, coverage=self.coverage, modes=REVERSE)
+            return type(self)(total, self.leaves, coverage=self.coverage)
         function: Differentiable
         if step == "fwd":
             function, vectors = pushforward(self.function), vectors_like(self.leaves, 1)
@@ -114,7 +130,7 @@ class Point:
             vectors = vectors_like(like, 1) if self._cotangents is None else self._cotangents
             vectors = tuple(map(with_gaps, vectors)) if step == "rev with gaps" else vectors
         linear = tuple(v.detach().requires_grad_() for v in vectors)
-        return type(self)(function, (*self.leaves, *linear), coverage=self.coverage, modes=self.modes)
+        return type(self)(function, (*self.leaves, *linear), coverage=self.coverage)
 
     def graph(self) -> Tensors:
         """Return the outputs, with a graph that nobody else has.
@@ -212,7 +228,7 @@ class Point:
 
     def turn_to(self, directions: Directions) -> None:
         """Give up the directions for others."""
-        self.directions, self._numerical, self._analytical, self._swept = directions, {}, {}, None
+        self.directions, self._numerical, self._analytical = directions, {}, {}
 
     def at(self, leaves: Tensors) -> Tensors:
         """Return the values that differences are taken of at other leaves, without a graph."""
@@ -245,7 +261,8 @@ class Point:
             return None
         points = self.coordinates + steps(along, step)
         try:
-            slopes = differences(sweep(self.surrogate, self.leaves, points, batch=self.chunk).values, step)
+            with torch.no_grad():
+                slopes = differences(batched(self.surrogate.rows, points, self.leaves, self.chunk), step)
         except Exception:  # it cannot be batched
             return None
         return slopes if same(slopes.base, self.base, 1e-6, 1e-6) else None
@@ -260,134 +277,85 @@ class Point:
     def analytical(self, mode: Mode, *, looped: bool = False) -> Analytical:
         """Return the products of the directions by one of the modes. Passes on the exceptions of the derivative."""
         looped = looped or self._large
-        if (mode, looped) in self._analytical:
-            return self._analytical[mode, looped]
-        directions, refusal = self.directions, None
-        mix, is_single = directions.mix(mode), directions.sums and directions.count(mode) == 1
-        ordinary = None if is_single else self.ordinary(mode) if self.extent == "full" else self._mixed(mode, mix)
-        derivative = None
-        for batched, rows_of in () if looped or is_single or not all(self.size) else self._batches_for(mode):
-            try:
-                derivative = Analytical.of(rows_of(mode), mode, mix, ordinary, batched)
-            except Exception as error:
-                refusal = error.with_traceback(None)  # whose frames would hold the point
-                continue
-            if derivative.holds(1e4 * self.unit):
-                break
-            derivative = None
-        if derivative is None:
-            rows = (self.vjp_looped if mode == "reverse" else self.jvp_looped)(directions.of(mode))
-            derivative = Analytical.of(rows, mode, mix, ordinary, refusal=refusal)
-        self._analytical[mode, looped], self._graph = derivative, None
-        return derivative
+        if (mode, looped) not in self._analytical:
+            self._analytical[mode, looped], self._graph = self._differentiated(mode, looped), None
+        return self._analytical[mode, looped]
 
-    def _mixed(self, mode: Mode, mix: Tensor) -> Tensor:
-        """Return the product of a sum of the directions, by an ordinary call."""
-        return (self.vjp if mode == "reverse" else self.jvp)(mix @ self.directions.of(mode))
+    def _differentiated(self, mode: Mode, looped: bool) -> Analytical:
+        directions, mix = self.directions, self.directions.mix(mode)
+        along, is_single = directions.of(mode), directions.sums and directions.count(mode) == 1
+        if is_single:  # it is an ordinary call itself
+            rows = self.products(mode, along)
+            return Analytical(rows if mode == "reverse" else rows.T, rows[0], rows[0], batched=False)
+        ordinary = self.ordinary(mode) if self.extent == "full" else self.product(mode, mix @ along)
+
+        def of(rows: Tensor, batched: bool) -> Analytical:
+            return Analytical(rows if mode == "reverse" else rows.T, mix @ rows, ordinary, batched)
+
+        if not looped and self.can_batch and all(self.size) and directions.count(mode) > FEW:
+            try:
+                derivative = of(self.vmapped(mode, along), batched=True)
+            except Exception:  # it cannot be batched
+                derivative = None
+            if derivative is not None and derivative.holds(1e4 * self.unit):
+                return derivative
+        return of(self.products(mode, along), batched=False)
 
     @property
     def _large(self) -> bool:
         """Whether ordinary calls, one by one, take less time than a batch."""
         return sum(self.size) > LARGE
 
-    def _batches_for(self, mode: Mode) -> Iterator[tuple[Batched, Callable[[Mode], Tensor]]]:
-        if self.directions.count(mode) > FEW:
-            if self.extent != "structured" and (mode == "reverse" or not has_forward(self.function)):
-                yield "points", self._batched  # dual numbers do not nest
-            yield "directions", self._vmapped
-
-    def _batched(self, mode: Mode) -> Tensor:
-        """Return the vjps or jvps of all directions, from a batch of points. Passes on the exceptions of batching.
-
-        Each row has a tangent and a cotangent. All modes share a batch, unless it fails, or has dual numbers already,
-        which do not nest.
-        """
-        shared = self._swept is not False and mode in self.modes and not has_forward(self.function)
-        modes = self.modes if shared else (mode,)
-        swept = self._swept if shared else None
-        if not swept:
-            rows = max(map(self.directions.count, modes))
-            tangents, cotangents = (  # zeros for what is not needed
-                functional.pad(own, (0, 0, 0, rows - len(own))) if side in modes else None
-                for side, own in ((side, self.directions.of(side)) for side in ("forward", "reverse"))
-            )
-            try:
-                swept = sweep(
-                    self.function, self.leaves, self.coordinates.repeat(rows, 1), batch=self.chunk, tangents=tangents,
-                    cotangents=cotangents, outputs=self.outputs,
-                )  # fmt: skip
-            except Exception:
-                if len(modes) == 1:
-                    raise
-                self._swept = False
-                return self._batched(mode)
-            self._swept = swept if shared else self._swept
-        products = swept.gradients if mode == "reverse" else swept.tangents
-        assert products is not None
-        return products[: self.directions.count(mode)]
-
-    def _vmapped(self, mode: Mode) -> Tensor:
-        """Return vjps or jvps of all directions at one point, which may decide control flow. Raises as vmap does."""
-        return (self.vjp_vmapped if mode == "reverse" else self.jvp_vmapped)(self.directions.of(mode))
-
     def ordinary(self, mode: Mode) -> Tensor:
-        """Return the gradient of shape (N,), or the tangent of shape (M,), by an ordinary call for the `probe`."""
+        """Return the product with the `probe`: the gradient of shape (N,), or the tangent of shape (M,)."""
         if mode not in self._ordinary:
-            size = self.size[0 if mode == "reverse" else 1]
-            self._ordinary[mode] = (self.vjp if mode == "reverse" else self.jvp)(probe(size))
+            self._ordinary[mode] = self.product(mode, probe(self.size[0 if mode == "reverse" else 1]))
         return self._ordinary[mode]
 
-    def vjp(self, cotangent: Tensor) -> Tensor:
-        """Return J^T v for a cotangent v of shape (M,), by an ordinary backward pass."""
-        outputs = self.graph()
-        return self.pulled(outputs, tensors_of(cotangent, outputs))
+    def product(self, mode: Mode, direction: Tensor) -> Tensor:
+        """Return J^T v for a cotangent v of shape (M,), or J u for a tangent u of shape (N,), by an ordinary call."""
+        if mode == "reverse":
+            outputs = self.graph()
+            return self.pulled(outputs, tensors_of(direction, outputs))
+        self._graph = None
+        points = tuple(leaf.detach() for leaf in self.leaves)
+        return vector(pushforward(self.function)(*points, *tensors_of(direction, self.leaves)))
 
     def pulled(self, outputs: Tensors, cotangents: Tensors) -> Tensor:
         """Return J^T v of shape (N,), by an ordinary backward pass for outputs that have a graph."""
         return vector(autodiff.vjp(outputs, self.leaves, cotangents))
 
-    def jvp(self, tangent: Tensor) -> Tensor:
-        """Return J u for a tangent u of shape (N,), by an ordinary call in forward mode."""
-        self._graph = None
-        points = tuple(leaf.detach() for leaf in self.leaves)
-        return vector(pushforward(self.function)(*points, *tensors_of(tangent, self.leaves)))
+    def products(self, mode: Mode, directions: Tensor) -> Tensor:
+        """Return V J for cotangents V of shape (K, M), or U J^T for tangents U of shape (K, N), by ordinary calls.
 
-    def vjp_looped(self, cotangents: Tensor) -> Tensor:
-        """Return V J for cotangents V of shape (K, M), by an ordinary backward pass for each, all on one graph."""
-        outputs = self.graph()
-        rows = zip(*(own.unbind() for own in tensors_of(cotangents, outputs)), strict=True)
-        return _stacked([self.pulled(outputs, row) for row in rows], self.size[1])
-
-    def jvp_looped(self, tangents: Tensor) -> Tensor:
-        """Return U J^T for tangents U of shape (K, N), by an ordinary call in forward mode for each."""
-        return _stacked([self.jvp(row) for row in tangents], self.size[0])
-
-    def vjp_vmapped(self, cotangents: Tensor) -> Tensor:
-        """Return V J for cotangents V of shape (K, M), by `torch.func.vmap` of an ordinary backward pass.
-
-        Passes on the exceptions of batching.
+        All backward passes are on one graph.
         """
-        outputs = self.graph()
-        return by_vmap(lambda *v: autodiff.vjp(outputs, self.leaves, v), cotangents, outputs, self.chunk)
+        if mode == "reverse":
+            outputs = self.graph()
+            cotangents = zip(*(own.unbind() for own in tensors_of(directions, outputs)), strict=True)
+            rows = [self.pulled(outputs, own) for own in cotangents]
+        else:
+            rows = [self.product(mode, tangent) for tangent in directions]
+        return torch.stack(rows) if rows else directions.new_zeros(0, self.size[1 if mode == "reverse" else 0])
 
-    def jvp_vmapped(self, tangents: Tensor) -> Tensor:
-        """Return U J^T for tangents U of shape (K, N), by `torch.func.vmap` of forward mode. Raises as vmap does."""
-        points = tuple(leaf.detach() for leaf in self.leaves)
-        push = autodiff.Pushforward(autodiff.transformed(self.function), transform=True)
-        return by_vmap(lambda *t: push(*points, *t), tangents, points, self.chunk)
+    def vmapped(self, mode: Mode, directions: Tensor) -> Tensor:
+        """Return the same by `torch.func.vmap` of a backward pass, or of forward mode.
 
-    def vjp_by_jacobian(self, cotangents: Tensor) -> Tensor:
-        """Return V J for cotangents V of shape (K, M) or (M,): from the Jacobian if it is whole, else one by one."""
+        There is one point, which may decide control flow. Passes on the exceptions of batching.
+        """
+        like: Tensors
+        if mode == "reverse":
+            like = outputs = self.graph()
+            vmapped = torch.func.vmap(lambda *v: autodiff.vjp(outputs, self.leaves, v), randomness="same")
+        else:
+            like = points = tuple(leaf.detach() for leaf in self.leaves)
+            push = autodiff.Pushforward(autodiff.transformed(self.function), transform=True)
+            vmapped = torch.func.vmap(lambda *t: push(*points, *t), randomness="same")
+        return batched(vmapped, directions, like, self.chunk)
+
+    def by_jacobian(self, mode: Mode, directions: Tensor) -> Tensor:
+        """Return the same, or the product of a single vector: from the Jacobian if it is whole, else one by one."""
         if self.projections is None:
-            return cotangents @ self.analytical("reverse").jacobian
-        return self.vjp(cotangents) if cotangents.dim() == 1 else self.vjp_looped(cotangents)
-
-    def jvp_by_jacobian(self, tangents: Tensor) -> Tensor:
-        """Return U J^T for tangents U of shape (K, N) or (N,): from the Jacobian if it is whole, else one by one."""
-        if self.projections is None:
-            return tangents @ self.analytical("forward").jacobian.T
-        return self.jvp(tangents) if tangents.dim() == 1 else self.jvp_looped(tangents)
-
-
-def _stacked(rows: list[Tensor], size: int) -> Tensor:
-    return torch.stack(rows) if rows else torch.zeros(0, size, dtype=torch.float64)
+            jacobian = self.analytical(mode).jacobian
+            return directions @ (jacobian if mode == "reverse" else jacobian.T)
+        return self.product(mode, directions) if directions.dim() == 1 else self.products(mode, directions)

@@ -7,7 +7,7 @@ are specified, since only what is specified can be moved; derivatives are taken 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -15,9 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from opcheck.derivatives import autodiff
-from opcheck.derivatives.autodiff import Primal, layers, of_primal, tangent_of
-from opcheck.derivatives.batching import Batched
+from opcheck.derivatives.autodiff import Mode, Primal, layers, of_primal, tangent_of
 from opcheck.derivatives.cotangents import steps
 from opcheck.derivatives.differences import Differences, differences, looped
 from opcheck.derivatives.point import Point
@@ -254,6 +252,7 @@ class DependsOnPattern(Exception):
 class OfSparse(Point):
     """A function of the elements of sparse tensors, or a derivative of it, at a point."""
 
+    can_batch = False  # torch has a loop inside of vmap for nearly all that makes or takes sparse tensors
     has_slices = False  # the elements of a sparse tensor are no slices of memory
 
     def batched_differences(self, along: Tensor, step: float) -> Differences | None:
@@ -279,13 +278,11 @@ class OfSparse(Point):
         )
         return differences(looped(self.surrogate, self.leaves, distinct, len(distinct))[place], step)
 
-    def _batches_for(self, mode: autodiff.Mode) -> Iterator[tuple[Batched, Callable[[autodiff.Mode], Tensor]]]:
-        return iter(())  # torch has a loop inside of vmap for nearly all that makes or takes sparse tensors
-
-    def jvp_vmapped(self, tangents: Tensor) -> Tensor:
-        """Return U J^T for tangents U of shape (K, N). Passes on the exceptions of forward mode and of batching."""
-        self.ordinary("forward")  # torch has no sparse dual tensors, and here it says so
-        return super().jvp_vmapped(tangents)
+    def vmapped(self, mode: Mode, directions: Tensor) -> Tensor:
+        """Return the products of directions from a batch. Passes on the exceptions of forward mode and of batching."""
+        if mode == "forward":
+            self.ordinary("forward")  # torch has no sparse dual tensors, and here it says so
+        return super().vmapped(mode, directions)
 
 
 def of_elements(request: Request) -> Point:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from opcheck.derivatives.autodiff import Mode
 from opcheck.derivatives.coordinates import index_text, labels, located, split
@@ -196,13 +197,13 @@ class Search:
             likely = (colors.columns[:, colors.colors[column]] == column).double()
             entries = self._moved(_unit(point.size[1], column))
             culprit, error = _narrowed(
-                lambda v: point.vjp(v)[column] - v @ entries, colors.cotangents[row], likely, least / 2
+                lambda v: point.product("reverse", v)[column] - v @ entries, colors.cotangents[row], likely, least / 2
             )
             return None if culprit is None else (culprit, column), error
         likely = torch.zeros(point.size[1], dtype=torch.float64)
         likely[colors.columns[row, column]] = 1
         culprit, error = _narrowed(
-            lambda u: point.jvp(u)[row] - self._moved(u)[row], colors.tangents[column], likely, least / 4
+            lambda u: point.product("forward", u)[row] - self._moved(u)[row], colors.tangents[column], likely, least / 4
         )
         return None if culprit is None else (row, culprit), error
 
@@ -244,8 +245,10 @@ class Search:
         """Return some rows and columns of the Jacobian by the mode, from unit directions."""
         size = self.point.size
         if self.mode == "reverse":
-            return torch.stack([self.point.vjp(_unit(size[0], row))[columns] for row in rows.tolist()])
-        return torch.stack([self.point.jvp(_unit(size[1], column))[rows] for column in columns.tolist()], 1)
+            return torch.stack([self.point.product("reverse", _unit(size[0], row))[columns] for row in rows.tolist()])
+        return torch.stack(
+            [self.point.product("forward", _unit(size[1], column))[rows] for column in columns.tolist()], 1
+        )
 
     def _moved(self, direction: Tensor) -> Tensor:
         """Return the central difference along a direction, of shape (M,)."""
@@ -254,15 +257,20 @@ class Search:
 
 def entry_of(point: Point, mode: Mode, row: int, column: int, step: float) -> tuple[Differences, Tensor]:
     """Return the differences by an input, of shape (M, 1), and an entry of the Jacobian by a mode: ordinary calls."""
-    tangent, cotangent = _unit(point.size[1], column), _unit(point.size[0], row)
+    tangent = _unit(point.size[1], column)
     slopes = point.looped_differences(tangent.unsqueeze(0), step)
-    return slopes, point.jvp(tangent)[row] if mode == "forward" else point.vjp(cotangent)[column]
+    if mode == "forward":
+        return slopes, point.product(mode, tangent)[row]
+    return slopes, point.product(mode, _unit(point.size[0], row))[column]
+
+
+def _units(size: int, coordinates: Tensor) -> Tensor:
+    """Return unit vectors as rows."""
+    return functional.one_hot(coordinates, size).to(torch.float64)
 
 
 def _unit(size: int, coordinate: int) -> Tensor:
-    unit = torch.zeros(size, dtype=torch.float64)
-    unit[coordinate] = 1
-    return unit
+    return _units(size, torch.tensor(coordinate))
 
 
 def _narrowed(

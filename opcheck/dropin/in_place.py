@@ -8,10 +8,9 @@ import torch
 from torch import Tensor
 
 from opcheck.derivatives.autodiff import Differentiable, Mode, Pullback, Tensors, pushforward, vjp
-from opcheck.derivatives.batching import Analytical
 from opcheck.derivatives.coordinates import tensors_of, vector
 from opcheck.derivatives.differences import Differences, differences
-from opcheck.derivatives.point import Point
+from opcheck.derivatives.point import Analytical, Point
 from opcheck.derivatives.question import Request
 from opcheck.dropin.memory import add, kept, write
 
@@ -54,10 +53,12 @@ class InPlace(Point):
                 write(memory, values)
             return tuple(output.detach().clone() for output in self.function(*self.leaves))
 
-    def jvp(self, tangent: Tensor) -> Tensor:
-        """Return J u for a tangent u of shape (N,), by an ordinary call: with tangents that are no views."""
+    def product(self, mode: Mode, direction: Tensor) -> Tensor:
+        """Return J^T v or J u by an ordinary call: with tangents that are no views."""
+        if mode == "reverse":
+            return super().product(mode, direction)
         points = tuple(leaf.detach() for leaf in self.leaves)
-        own = tuple(t.clone() for t in tensors_of(tangent, self.leaves))
+        own = tuple(t.clone() for t in tensors_of(direction, self.leaves))
         return vector(pushforward(self.function)(*points, *own))
 
     def pulled(self, outputs: Tensors, cotangents: Tensors) -> Tensor:
@@ -72,13 +73,11 @@ class InPlace(Point):
             gradient += vector(vjp([output], self.leaves, [own])) if bool(own.any()) else 0
         return gradient
 
-    def vjp_looped(self, cotangents: Tensor) -> Tensor:
-        """Return V J for cotangents V of shape (K, M). An empty Jacobian takes no calls."""
-        return super().vjp_looped(cotangents) if all(self.size) else cotangents.new_zeros(len(cotangents), self.size[1])
-
-    def jvp_looped(self, tangents: Tensor) -> Tensor:
-        """Return U J^T for tangents U of shape (K, N). An empty Jacobian takes no calls."""
-        return super().jvp_looped(tangents) if all(self.size) else tangents.new_zeros(len(tangents), self.size[0])
+    def products(self, mode: Mode, directions: Tensor) -> Tensor:
+        """Return V J or U J^T by ordinary calls. An empty Jacobian takes none."""
+        if all(self.size):
+            return super().products(mode, directions)
+        return directions.new_zeros(len(directions), self.size[1 if mode == "reverse" else 0])
 
 
 def first_order(request: Request) -> Point:
@@ -93,7 +92,7 @@ def second_order(request: Request, gaps: bool) -> Point:
         return base.derived("rev with gaps" if gaps else "rev")
     fixed = tuple(None if v.requires_grad else v for v in cotangents)
     leaves = (*base.leaves, *(v for v in cotangents if v.requires_grad))
-    return InPlace(Pullback(base.function, len(base.leaves), fixed=fixed), leaves, modes=base.modes)
+    return InPlace(Pullback(base.function, len(base.leaves), fixed=fixed), leaves)
 
 
 class OutputsChange(AssertionError):

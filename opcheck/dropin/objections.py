@@ -167,7 +167,7 @@ def _together(point: Point, request: Request) -> Disagreement | None:
     random = request.numbers.nondeterminism * (1 + len(point.outputs))  # by how much as many passes may differ
     if same(together, each, rounding, rounding * scale + random):
         return None
-    if is_cancellation(together, each, point.vjp_by_jacobian(cotangent), point):
+    if is_cancellation(together, each, point.by_jacobian("reverse", cotangent), point):
         return None
     return Disagreement(
         "one backward pass for all outputs does not give the sum of those for each: off by up to "

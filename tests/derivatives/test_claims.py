@@ -15,21 +15,6 @@ COMPLEX = torch.complex128
 JACOBIANS = ("backward", "forward_ad", "rev_over_rev", "fwd_over_rev")
 
 
-@pytest.mark.parametrize(
-    ("forward_ad", "steps", "modes"),
-    [
-        (True, (), ("reverse", "forward")),
-        (False, (), ("reverse",)),
-        (True, ("rev",), ("reverse", "forward")),
-        (False, ("rev with gaps",), ("reverse",)),
-        (True, ("sum",), ("reverse",)),
-    ],
-)
-def test_the_modes_are_those_that_the_function_is_claimed_to_support(forward_ad, steps, modes):
-    asked = Request(lambda x: (x.sin(),), (leaf(3),), DOUBLE, forward_ad=forward_ad)
-    assert tuple(Point.of(asked).derived(*steps).modes) == modes
-
-
 def test_evidence_is_made_once_for_each_derivative():
     found = Point.of(Request(lambda x: (x.sin(),), (leaf(3),), DOUBLE))
     assert found.derived("rev") is found.derived("rev")

@@ -5,10 +5,9 @@ import torch
 from operators.closed_forms import leaf, numbers, real_jacobian
 
 from opcheck.derivatives.autodiff import Primal
-from opcheck.derivatives.batching import sweep
 from opcheck.derivatives.coordinates import vector
 from opcheck.derivatives.cotangents import directions, probe, steps
-from opcheck.derivatives.differences import differences, looped
+from opcheck.derivatives.differences import batched, differences, looped
 from opcheck.derivatives.uncertainty import error_estimate, kinks
 
 REAL, COMPLEX = torch.float64, torch.complex128
@@ -22,9 +21,7 @@ def of(function, *leaves, step=STEP, batch=1000, count=None):
     primal = Primal(function, tuple(range(len(outputs))))
     one_by_one = batch == 0
     return differences(
-        looped(primal, leaves, points, len(points))
-        if one_by_one
-        else sweep(primal, leaves, points, batch=batch).values,
+        looped(primal, leaves, points, len(points)) if one_by_one else batched(primal.rows, points, leaves, batch),
         step,
     )
 

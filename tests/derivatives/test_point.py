@@ -167,7 +167,7 @@ ASKED = pytest.mark.parametrize(
 
 
 @ASKED
-def test_differences_make_one_batch_and_both_modes_another(ask, rows):
+def test_differences_make_one_batch_and_each_mode_another(ask, rows):
     assert list(dict.fromkeys(sizes_of(Coverage(), ask))) == rows
 
 
@@ -184,12 +184,12 @@ def test_no_batch_is_larger_than_the_budget(ask, rows):
     assert max(sizes_of(coverage, ask)) == 5
 
 
-@pytest.mark.parametrize("together", [Point.vjp_vmapped, Point.jvp_vmapped])
-def test_many_directions_at_one_point_keep_to_the_budget(together):
-    sizes = sizes_of(ONE_AT_A_TIME, lambda found: together(found, torch.eye(13, 12, dtype=REAL)))
+@pytest.mark.parametrize("mode", ["reverse", "forward"])
+def test_many_directions_at_one_point_keep_to_the_budget(mode):
+    sizes = sizes_of(ONE_AT_A_TIME, lambda found: found.vmapped(mode, torch.eye(13, 12, dtype=REAL)))
     assert set(sizes) == {1}
     assert len(sizes) >= 13
-    assert set(sizes_of(Coverage(), lambda found: together(found, torch.eye(13, 12, dtype=REAL)))) == {13}
+    assert set(sizes_of(Coverage(), lambda found: found.vmapped(mode, torch.eye(13, 12, dtype=REAL)))) == {13}
 
 
 @pytest.mark.parametrize(("coverage", "most"), [(Coverage(), 6), (ONE_AT_A_TIME, 1)], ids=["all", "one"])
@@ -222,32 +222,12 @@ def refuses_forward(x):
     return (RefusesForward.apply(x),)
 
 
-@pytest.mark.parametrize(("modes", "rows"), [(["reverse"], 4), (["forward"], 12), (["reverse", "forward"], 12)])
-def test_a_batch_has_as_many_rows_as_the_modes_that_share_it_need(modes, rows):
-    found = Point(Primal(lambda x: (Watched.apply(x)[:4],), (0,)), (leaf(12),), modes=modes)
-    Watched.sizes.clear()
-    found.analytical(modes[0])
-    assert set(Watched.sizes) == {rows}
-
-
-def test_a_mode_that_nobody_will_ask_for_is_not_taken_along():
+def test_a_mode_that_nobody_asks_for_is_not_taken():
     RefusesForward.asked = 0
-    x = leaf(4)
-    found = Point(Primal(refuses_forward, (0,)), (x,), modes=("reverse",))
+    found = evidence(refuses_forward, leaf(4))
     assert found.analytical("reverse").batched
     found.numerical(STEP)
     assert RefusesForward.asked == 0
-    with pytest.raises(RuntimeError, match="no forward mode"):
-        found.analytical("forward")
-
-
-def test_a_mode_that_fails_leaves_the_batch_to_the_others():
-    x = leaf(4)
-    found = evidence(refuses_forward, x)
-    assert found.analytical("reverse").batched
-    torch.testing.assert_close(found.analytical("reverse").jacobian, torch.diag(2 * x.detach()))
-    assert RefusesForward.asked
-    assert found.numerical(STEP) is not found.numerical(STEP, looped=True)
     with pytest.raises(RuntimeError, match="no forward mode"):
         found.analytical("forward")
 
@@ -285,13 +265,13 @@ def test_all_evidence_needs_two_batched_calls_and_a_few_ordinary_ones():
     function = Counted(lambda x: (x.sin(),))
     found = Point(Primal(function, (0,)), (leaf(40),))
     found.analytical("reverse")
-    assert function.calls == 2  # the outputs, whose graph has an ordinary backward pass, and the batch of both modes
+    assert function.calls == 2  # the outputs, whose graph has an ordinary backward pass, and a graph for the batch
     found.analytical("reverse", looped=True)
     assert function.calls == 3  # a graph for all rows
     found.analytical("forward")
-    assert function.calls == 4  # an ordinary call in forward mode
+    assert function.calls == 5  # an ordinary call in forward mode, and a batch of them
     found.numerical(STEP)
-    assert function.calls == 5
+    assert function.calls == 6
 
 
 def test_an_empty_jacobian_needs_no_batch():
@@ -299,7 +279,6 @@ def test_an_empty_jacobian_needs_no_batch():
     found = Point(Primal(function, (0, 1)), (leaf(0, 2),))
     assert found.analytical("reverse").jacobian.shape == (1, 0)
     assert not found.analytical("reverse").batched
-    assert found.analytical("reverse").refusal is None
     assert found.numerical(STEP).jacobian.shape == (1, 0)
 
 
@@ -327,13 +306,13 @@ def test_where_a_function_writes_to_captured_tensors_the_graph_is_made_again(mod
         torch.testing.assert_close(found.analytical(mode).jacobian, expected)
         torch.testing.assert_close(found.analytical(mode, looped=True).jacobian, expected)
         on_scratch(x)  # somebody else's call, which spoils what the graph has saved
-        torch.testing.assert_close(found.vjp(torch.ones(3, dtype=REAL)), x.detach() ** 2)
+        torch.testing.assert_close(found.product("reverse", torch.ones(3, dtype=REAL)), x.detach() ** 2)
 
 
 def test_errors_of_a_graph_just_made_are_passed_on_at_once():
     function = Counted(lambda x: (NoBackward.apply(x),))
     with pytest.raises(RuntimeError, match="no backward pass"):
-        Point(Primal(function, (0,)), (leaf(3),)).vjp(torch.ones(3, dtype=REAL))
+        Point(Primal(function, (0,)), (leaf(3),)).product("reverse", torch.ones(3, dtype=REAL))
     assert function.calls <= 2
 
 
@@ -354,11 +333,10 @@ class NoBackward(torch.autograd.Function):
     ("function", "mode"), [(not_batchable, "reverse"), (not_batchable_forward, "forward")], ids=["reverse", "forward"]
 )
 @pytest.mark.parametrize("dtype", [REAL, COMPLEX], ids=["real", "complex"])
-def test_what_cannot_be_batched_is_had_one_by_one_and_the_reason_is_kept(function, mode, dtype):
+def test_what_cannot_be_batched_is_had_one_by_one(function, mode, dtype):
     x = leaf(4, dtype=dtype)
     found = evidence(lambda x: (function(x),), x)
     torch.testing.assert_close(found.analytical(mode).jacobian, real_jacobian(lambda x: (x * x,), [x]))
-    assert found.analytical(mode).refusal is not None
     assert not found.analytical(mode).batched
 
 
@@ -372,8 +350,8 @@ def test_where_the_point_can_be_no_batch_its_directions_can(mode, dtype):
     function = Counted(lambda x: (data_dependent(x),))
     found = Point(Primal(function, (0,)), (leaf(9, dtype=dtype),))
     jacobian = found.analytical(mode)
-    assert jacobian.batched == "directions"
-    assert function.calls <= 5  # outputs, an ordinary call, two batches that fail, and one that does not
+    assert jacobian.batched
+    assert function.calls <= 3  # outputs, an ordinary call, and one for the batch
     torch.testing.assert_close(jacobian.jacobian, found.analytical(mode, looped=True).jacobian)
     torch.testing.assert_close(jacobian.jacobian, real_jacobian(lambda x: (x**3,), found.leaves))
 
@@ -408,7 +386,7 @@ def test_a_wrong_batching_rule_of_the_backward_pass_spoils_no_gradient():
     x = leaf(4)
     function = faulty.function(faulty.square, lambda x, v: TwiceInBatches.apply(v, 2 * x))
     found = evidence(lambda x: (function(x),), x)
-    torch.testing.assert_close(found.vjp_vmapped(torch.eye(4, dtype=REAL)), torch.diag(4 * x.detach()))
+    torch.testing.assert_close(found.vmapped("reverse", torch.eye(4, dtype=REAL)), torch.diag(4 * x.detach()))
     assert not found.analytical("reverse").batched
     torch.testing.assert_close(found.analytical("reverse").jacobian, torch.diag(2 * x.detach()))
 
