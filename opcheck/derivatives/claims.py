@@ -10,8 +10,9 @@ import torch
 from opcheck.derivatives import by_torch
 from opcheck.derivatives.autodiff import Mode
 from opcheck.derivatives.by_torch import CannotAsk
-from opcheck.derivatives.compare import along_one, contradiction
+from opcheck.derivatives.compare import contradiction
 from opcheck.derivatives.compare import lost_digits as lost_digits_of
+from opcheck.derivatives.comparison import along_one
 from opcheck.derivatives.coordinates import same
 from opcheck.derivatives.disagreement import Disagreement
 from opcheck.derivatives.gradients import (

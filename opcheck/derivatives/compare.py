@@ -1,159 +1,20 @@
-"""Compares a Jacobian by automatic differentiation with the numerical one; single calls confirm what differs.
-
-There is one comparison, entry by entry of what the directions show: see `directions.py`. What an entry that is off
-means, the error of the numerical one decides: see `uncertainty.py`.
-"""
+"""Holds a Jacobian by automatic differentiation against the numerical one; single calls confirm what differs."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cache, cached_property, partial
 from math import inf
 
 import torch
-from torch import Tensor
 
 from opcheck.derivatives.autodiff import Mode, Primal
-from opcheck.derivatives.coordinates import index_text, largest_difference, located, split
-from opcheck.derivatives.differences import Differences
-from opcheck.derivatives.directions import Directions, Random
+from opcheck.derivatives.comparison import Comparison
+from opcheck.derivatives.coordinates import index_text, located, split
+from opcheck.derivatives.directions import Random
 from opcheck.derivatives.disagreement import Disagreement, Names, Pair
-from opcheck.derivatives.point import Analytical, Point
-from opcheck.derivatives.question import NO_REFUSAL, Numbers, Request
-from opcheck.derivatives.uncertainty import ACCURATE, CERTAIN, Measured, beyond_bound
-from opcheck.derivatives.wrong_entries import HOW, WrongEntries, entry_of, explain, not_linear
-
-CLOSE = 0.01
-"""The part of the tolerance that is left to a product with a random direction, which adds up what many entries say."""
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """A Jacobian by a mode beside the numerical one, in the directions of the point."""
-
-    point: Point
-    mode: Mode
-    numbers: Numbers
-    looped: bool
-    """Whether each point and each direction takes a call of its own."""
-    directions: Directions
-    """The directions of both."""
-    derivative: Analytical
-    """What automatic differentiation gives for each direction."""
-    slopes: Differences
-    """What differences give."""
-
-    @classmethod
-    def of(cls, point: Point, mode: Mode, numbers: Numbers, looped: bool = False) -> Comparison:
-        """Differentiate in both ways. Passes on the exceptions of the function and its derivatives."""
-        derivative = point.analytical(mode, looped=looped)
-        slopes = point.numerical(numbers.eps, looped=looped)
-        return cls(point, mode, numbers, looped, point.directions, derivative, slopes)
-
-    @cached_property
-    def analytical(self) -> Tensor:
-        """What is compared, by automatic differentiation."""
-        return self.directions.shown(self.derivative.jacobian, self.mode)
-
-    @cached_property
-    def differences(self) -> Measured:
-        """The differences along the directions."""
-        at = partial(self.point.numerical, looped=self.looped)
-        return Measured(self.slopes, at, self.numbers, self.point.unit, self.directions.columns_of(None))
-
-    @cached_property
-    def numerical(self) -> Measured:
-        """What is compared, by differences."""
-        directions, mode = self.directions, self.mode
-        at = partial(self.point.numerical, looped=self.looped)
-        return Measured(
-            directions.measured(self.slopes, mode), cache(lambda step: directions.measured(at(step), mode)),
-            self.numbers, self.point.unit,
-            directions.columns_of(mode), partial(directions.lengths, mode), directions.sums,
-        )  # fmt: skip
-
-    @cached_property
-    def off(self) -> float:
-        """The largest difference of both; NaN if either has one."""
-        return largest_difference(self.analytical, self.numerical.values)
-
-    @property
-    def has_all_digits(self) -> bool:
-        """Whether both differ by no more than rounding explains, as almost always: no digits can be lost."""
-        # Moduli, which are at most sqrt(2) times as large, are admitted too.
-        return 2 * self.off <= CERTAIN * self.point.unit / self.numbers.eps
-
-    @property
-    def agrees(self) -> bool:
-        """Whether there is nothing to look at more closely, as almost always: both differ by what differences must."""
-        atol, numerical = self.numbers.atol, self.numerical
-        least = min(ACCURATE, atol, numerical.least)
-        off = self.off
-        if not off <= least and off <= atol:  # a sum of many numbers has more rounding
-            rounding = numerical.fine.rounding(self.point.unit)
-            off = float((self.analytical - numerical.values).abs_().sub_(rounding, alpha=CERTAIN).max())
-        return off <= least and self.derivative.holds(1e4 * self.point.unit) and self.slopes.most_bend <= atol
-
-    @property
-    def holds_closely(self) -> bool:
-        """Whether both are far closer than the tolerance for entries allows, and the function has no kink."""
-        least = min(ACCURATE, self.numbers.atol)
-        if self.off <= least and self.slopes.most_bend <= self.numbers.atol:
-            return True  # as almost always
-        analytical, expected = self.analytical, self.numerical.values
-        allowed = least + CLOSE * self.numbers.rtol * expected.abs()
-        return bool(((analytical - expected).abs() <= allowed).all()) and not self._has_kink
-
-    @property
-    def is_far_off(self) -> bool:
-        """Whether both differ by more than twice the tolerance, and the function has no kink."""
-        expected = self.numerical.values
-        far = (self.analytical - expected).abs() > 2 * self.numerical.tolerance()
-        far |= self.analytical.isfinite() != expected.isfinite()
-        return bool(far.any()) and bool(expected.isfinite().all()) and not self._has_kink
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether differences at twice the step agree: else rounding or a bend may be what differs."""
-        coarse = self.point.numerical(2 * self.numbers.eps, looped=self.looped).jacobian
-        off = (coarse - self.slopes.jacobian).abs()
-        return bool((off <= 0.5 * self.differences.tolerance()).all()) and not self._has_kink
-
-    @property
-    def _has_kink(self) -> bool:
-        """Whether the one-sided differences disagree, and do so at a larger step."""
-        bend = self.differences.fine.bend.abs()
-        return not bool((bend <= self.differences.tolerance()).all()) and bool(self.differences.kinks().any())
-
-    def wrong_entries(self) -> WrongEntries:
-        """Return which entries are wrong, and where the function has a kink."""
-        numerical, differences = self.numerical, self.differences
-        beyond = numerical.excess(self.analytical)
-        wrong = beyond > 0
-        kinky = differences.fine.bend.abs() > differences.tolerance()
-        if bool(kinky.any()) or bool(wrong.any()):
-            kinky = differences.kinks()
-        at_kink = self.directions.reached(kinky, self.mode) if bool(kinky.any()) else torch.zeros_like(wrong)
-        small = torch.zeros_like(wrong)
-        if not bool((wrong & ~at_kink).any()):  # else it is wrong anyway, and further steps take many calls
-            small = numerical.wrong_below_atol(self.analytical) & ~wrong
-        beyond = torch.where(small, (self.analytical - numerical.values).abs(), beyond)
-        return WrongEntries(
-            self.point, self.mode, self.numbers, self.analytical, numerical.values, beyond, wrong | small, small,
-            kinky, at_kink, self._off_for_a_sum(),
-        )  # fmt: skip
-
-    def _off_for_a_sum(self) -> float:
-        """Return by how much the derivative for a sum of directions is not the sum of those for each; 0 if it is."""
-        derivative, mix = self.derivative, self.directions.mix(self.mode).abs()
-        if derivative.holds(1e4 * self.point.unit):
-            return 0.0
-        off = (derivative.predicted - derivative.ordinary).abs()
-        rows = derivative.jacobian if self.mode == "reverse" else derivative.jacobian.T
-        lengths = self.directions.of(self.mode).norm(dim=1) if self.directions.sums else torch.ones_like(mix)
-        bound = self.numbers.atol * float(mix @ lengths) + self.numbers.rtol * (mix @ rows.abs())
-        within = self.looped and not bool((beyond_bound(off, bound) > 0).any())
-        return 0.0 if within else float(off.max())
+from opcheck.derivatives.point import Point
+from opcheck.derivatives.question import NO_REFUSAL, Request
+from opcheck.derivatives.uncertainty import beyond_bound
+from opcheck.derivatives.wrong_entries import HOW, entry_of, explain, not_linear
 
 
 def contradiction(point: Point, mode: Mode, request: Request) -> Disagreement | None:
@@ -166,18 +27,18 @@ def contradiction(point: Point, mode: Mode, request: Request) -> Disagreement | 
         disagreement = _worst_confirmed(first, request)
         if disagreement is not None:
             return disagreement
-    entries = first.wrong_entries()
-    if entries.any:  # what the batch objects to is confirmed one by one
-        entries = Comparison.of(point, mode, numbers, looped=True).wrong_entries()
-    if not entries.any:
-        return _by_reference(point, mode, request)
-    if bool(entries.wrong.any()) or bool(entries.kinky.any()):
-        disagreement = explain(entries, request)
+    looped = first
+    if first.differs or first.nonlinear:  # what the batch objects to is confirmed one by one
+        looped = Comparison.of(point, mode, numbers, looped=True)
+    if looped.differs:
+        disagreement = explain(looped, request)
         if disagreement is None:  # no entry is at fault: the function is not independent along the axes that were found
             point.turn_to(Random(point.size, point.coverage.projections))
             return contradiction(point, mode, request)
         return disagreement
-    return not_linear(point, mode, f"off by up to {entries.nonlinear:.4g} for a sum of them")
+    if looped.nonlinear:
+        return not_linear(point, mode, f"off by up to {looped.nonlinear:.4g} for a sum of them")
+    return _by_reference(point, mode, request)
 
 
 def _worst_confirmed(comparison: Comparison, request: Request) -> Disagreement | None:
@@ -198,14 +59,6 @@ def _worst_confirmed(comparison: Comparison, request: Request) -> Disagreement |
         return None
     pair = Pair(numerical, analytical, beyond, point.outputs, point.leaves, Names.of(point.function, request))
     return Disagreement("the Jacobians differ", "wrong", pair.mismatch(), (), tuple(pair.worst()))
-
-
-def along_one(point: Point, mode: Mode, numbers: Numbers) -> Comparison:
-    """Return J u by forward mode, or v^T J u by reverse mode, beside the numerical one for random u and v.
-
-    They take a few ordinary calls, where the whole Jacobian takes a batch of them.
-    """
-    return Comparison.of(point.along_one, mode, numbers, looped=True)
 
 
 def lost_digits(point: Point, mode: Mode, request: Request) -> Disagreement | None:

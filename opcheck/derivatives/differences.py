@@ -28,25 +28,37 @@ class Differences:
     """f(x - h u)."""
     step: float
 
+    weigh: Callable[..., Tensor] | None = None
+    """Turns a matrix A of shape (M, K) into V A for cotangents V, which is compared in its place; with `sizes`, into
+    what errors of the size of A add up to. None: A itself is compared."""
+
     @cached_property
     def jacobian(self) -> Tensor:
         """Central differences (f(x + h u) - f(x - h u)) / 2h, as columns: of shape (M, K)."""
-        return (self.above - self.below).mul_(0.5 / self.step).T
+        return self._shown((self.above - self.below).mul_(0.5 / self.step).T)
 
     @cached_property
     def right(self) -> Tensor:
         """One-sided differences (f(x + h u) - f(x)) / h, of shape (M, K)."""
-        return (self.above - self.base).div_(self.step).T
+        return self._shown((self.above - self.base).div_(self.step).T)
 
     @cached_property
     def left(self) -> Tensor:
         """One-sided differences (f(x) - f(x - h u)) / h, of shape (M, K)."""
-        return (self.base - self.below).div_(self.step).T
+        return self._shown((self.base - self.below).div_(self.step).T)
 
     @property
     def bend(self) -> Tensor:
         """The difference of the two sides: h f'' if f is smooth, the jump of f' at a kink."""
-        return (self.above - self.base).add_(self.below).sub_(self.base).div_(self.step).T
+        return self._shown((self.above - self.base).add_(self.below).sub_(self.base).div_(self.step).T)
+
+    def rounding(self, unit: float) -> Tensor:
+        """Return what rounding f to a unit adds to the error of the central differences, of shape (M, K)."""
+        rounding = torch.maximum(self.above.abs(), self.below.abs()).mul_(unit / self.step).T
+        return rounding if self.weigh is None else self.weigh(rounding, sizes=True)
+
+    def _shown(self, matrix: Tensor) -> Tensor:
+        return matrix if self.weigh is None else self.weigh(matrix)
 
     @cached_property
     def most_bend(self) -> float:
@@ -60,52 +72,6 @@ class Differences:
             if len(above)
         ]
         return float(torch.stack(most).max()) / self.step
-
-    def rounding(self, unit: float) -> Tensor:
-        """Return what rounding f to a unit adds to the error of the central differences, of shape (M, K)."""
-        return torch.maximum(self.above.abs(), self.below.abs()).mul_(unit / self.step).T
-
-
-@dataclass(frozen=True)
-class Weighed:
-    """Differences of V f for cotangents V, from those of f."""
-
-    of: Differences
-    weigh: Callable[..., Tensor]
-    """Turns a matrix A of shape (M, K) into V A; with `sizes`, what errors of the size of A add up to."""
-
-    @property
-    def step(self) -> float:
-        """The step."""
-        return self.of.step
-
-    @cached_property
-    def jacobian(self) -> Tensor:
-        """V J by central differences."""
-        return self.weigh(self.of.jacobian)
-
-    @property
-    def right(self) -> Tensor:
-        """The same by one-sided differences."""
-        return self.weigh(self.of.right)
-
-    @property
-    def left(self) -> Tensor:
-        """The same by one-sided differences on the other side."""
-        return self.weigh(self.of.left)
-
-    @property
-    def bend(self) -> Tensor:
-        """The difference of the two sides."""
-        return self.weigh(self.of.bend)
-
-    def rounding(self, unit: float) -> Tensor:
-        """Return what rounding f to a unit adds to the error."""
-        return self.weigh(self.of.rounding(unit), sizes=True)
-
-
-Slopes = Differences | Weighed
-"""Central and one-sided differences, as matrices of the same shape."""
 
 
 def differences(values: Tensor, step: float) -> Differences:

@@ -7,7 +7,7 @@ directions says how the results of these meet in matrices that are compared entr
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 
@@ -17,7 +17,7 @@ from torch import Tensor
 from opcheck.derivatives.autodiff import Mode, Tensors
 from opcheck.derivatives.coordinates import real_size
 from opcheck.derivatives.cotangents import directions, probe
-from opcheck.derivatives.differences import Differences, Slopes, Weighed
+from opcheck.derivatives.differences import Differences
 from opcheck.derivatives.question import Extent
 
 
@@ -45,16 +45,16 @@ class Directions:
         return self.size[0 if mode == "reverse" else 1]
 
     def mix(self, mode: Mode) -> Tensor:
-        """Return factors for a sum of them, to see whether a derivative is linear."""
-        return probe(self.count(mode))
+        """Return factors for a sum of them, to see whether a derivative is linear. Of few, none is small."""
+        return probe(self.count(mode)) if self.extent == "full" else weights(self.count(mode), 0)
 
     def shown(self, products: Tensor, mode: Mode) -> Tensor:
         """Return what is compared, from V J by reverse and from J U^T by forward mode."""
         return products
 
-    def measured(self, slopes: Differences, mode: Mode) -> Slopes:
+    def measured(self, slopes: Differences, mode: Mode) -> Differences:
         """Return the same from differences."""
-        return slopes
+        return slopes if mode == "forward" or self.extent == "full" else replace(slopes, weigh=self._weigh)
 
     def reached(self, where: Tensor, mode: Mode) -> Tensor:
         """Return the entries that are compared in which marked entries of the differences take part, as a mask."""
@@ -71,6 +71,10 @@ class Directions:
     def lengths(self, mode: Mode) -> Tensor | float:
         """Return what atol is multiplied by: the lengths of the directions that an entry is along."""
         return 1.0
+
+    def _weigh(self, matrix: Tensor, *, sizes: bool = False) -> Tensor:
+        """Return V A; with `sizes`, what errors of the size of A add up to."""
+        return matrix
 
 
 class Random(Directions):
@@ -101,17 +105,9 @@ class Random(Directions):
         """Return the number of directions on a side."""
         return self.number
 
-    def mix(self, mode: Mode) -> Tensor:
-        """Return random factors, none of which is small."""
-        return weights(self.number, 0)
-
     def shown(self, products: Tensor, mode: Mode) -> Tensor:
         """Return V J U by reverse, J U by forward mode."""
         return products @ self.moved.T if mode == "reverse" else products
-
-    def measured(self, slopes: Differences, mode: Mode) -> Slopes:
-        """Return the same from differences."""
-        return Weighed(slopes, self._weigh) if mode == "reverse" else slopes
 
     def reached(self, where: Tensor, mode: Mode) -> Tensor:
         """Return whole columns by reverse mode, since every cotangent weighs every output."""
@@ -232,17 +228,9 @@ class Colors(Directions):
         """Return the number of colors of a side, times that of turns."""
         return self.of_outputs * self.turns if mode == "reverse" else sum(self.counts)
 
-    def mix(self, mode: Mode) -> Tensor:
-        """Return random factors, none of which is small."""
-        return weights(self.count(mode), 0)
-
     def shown(self, products: Tensor, mode: Mode) -> Tensor:
         """Return V J by reverse mode, and the entries of each row by forward mode."""
         return products if mode == "reverse" else products / weights(len(self.colors), 1)[self.columns]
-
-    def measured(self, slopes: Differences, mode: Mode) -> Slopes:
-        """Return the same from differences."""
-        return Weighed(slopes, self._weigh) if mode == "reverse" else slopes
 
     def reached(self, where: Tensor, mode: Mode) -> Tensor:
         """Return the entries of V J that have a marked term."""

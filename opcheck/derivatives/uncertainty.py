@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from opcheck.derivatives.coordinates import modulus
-from opcheck.derivatives.differences import Slopes
+from opcheck.derivatives.differences import Differences
 from opcheck.derivatives.question import BY_PRECISION, NO_REFUSAL, Numbers
 
 CERTAIN = 20
@@ -64,7 +64,7 @@ def excuses_wrong_sign(numerical: Tensor, numbers: Numbers) -> bool:
     return bool(size.any()) and bool((2 * size <= numbers.atol + numbers.rtol * size).all())
 
 
-def kinks(fine: Slopes, coarse: Slopes, allowed: Tensor) -> Tensor:
+def kinks(fine: Differences, coarse: Differences, allowed: Tensor) -> Tensor:
     """Return where the function has a kink or a jump, as a mask of shape (M, K), from differences at two steps.
 
     At a kink the one-sided differences disagree by more than `allowed`, while each agrees with itself at the other
@@ -85,7 +85,7 @@ def kinks(fine: Slopes, coarse: Slopes, allowed: Tensor) -> Tensor:
     return ((bend > allowed) & (kink | jump)) | middle
 
 
-def error_estimate(fine: Slopes, coarser: Iterable[Slopes], unit: float) -> Tensor:
+def error_estimate(fine: Differences, coarser: Iterable[Differences], unit: float) -> Tensor:
     """Return an estimate of the error of the finest central differences, of shape (M, K).
 
     Their truncation error is proportional to h^2 and that at c h is c^2 times as large, so that the two differ by at
@@ -103,9 +103,9 @@ def error_estimate(fine: Slopes, coarser: Iterable[Slopes], unit: float) -> Tens
 class Measured:
     """A numerical Jacobian, or its products with directions, whose entries come with their errors."""
 
-    fine: Slopes
+    fine: Differences
     """The differences at the step of the settings."""
-    at: Callable[[float], Slopes]
+    at: Callable[[float], Differences]
     """Those at other steps."""
     numbers: Numbers
     unit: float
@@ -131,7 +131,7 @@ class Measured:
         """Return the moduli of entries."""
         return modulus(entries, self.leaves)
 
-    def tolerance(self, of: Slopes | None = None) -> Tensor:
+    def tolerance(self, of: Differences | None = None) -> Tensor:
         """Return what an analytical entry may be off by."""
         return self.size((of or self.fine).jacobian).mul(self.numbers.rtol).add(self.numbers.atol * self.lengths())
 
@@ -152,11 +152,11 @@ class Measured:
             beyond[noisy & certain & (self._beyond(analytical, coarse) == 0)] = 0.0
         return beyond
 
-    def _beyond(self, analytical: Tensor, slopes: Slopes) -> Tensor:
+    def _beyond(self, analytical: Tensor, slopes: Differences) -> Tensor:
         beyond = beyond_bound(self.size(analytical - slopes.jacobian), self.tolerance(slopes))
         return beyond.masked_fill_(analytical == slopes.jacobian, 0.0)
 
-    def _further(self) -> Iterator[tuple[Slopes, Slopes]]:
+    def _further(self) -> Iterator[tuple[Differences, Differences]]:
         """Yield the differences at larger steps, and at twice each, as long as the function is defined there."""
         for step in self._far[1:]:
             try:
@@ -253,7 +253,7 @@ class Measured:
                 break
         return mask
 
-    def _bent_by_rounding(self, slopes: Slopes, bound: Tensor) -> Tensor:
+    def _bent_by_rounding(self, slopes: Differences, bound: Tensor) -> Tensor:
         bend = slopes.bend.abs()
         return (bend > bound) & (bend <= CERTAIN * slopes.rounding(self.unit))
 

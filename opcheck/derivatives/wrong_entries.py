@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from opcheck.derivatives.autodiff import Mode
+from opcheck.derivatives.comparison import Comparison
 from opcheck.derivatives.coordinates import index_text, labels, located, split
 from opcheck.derivatives.diagnosis import Seen, diagnose
 from opcheck.derivatives.differences import Differences
@@ -32,46 +33,7 @@ NOT_LINEAR: dict[Mode, str] = {
 }
 
 
-@dataclass(frozen=True)
-class WrongEntries:
-    """Which entries of a comparison are wrong, as masks of its form."""
-
-    point: Point
-    mode: Mode
-    numbers: Numbers
-    analytical: Tensor
-    numerical: Tensor
-    beyond: Tensor
-    """By how much entries exceed their tolerance."""
-    wrong: Tensor
-    small: Tensor
-    """Those that are wrong although they are below `atol`."""
-    kinky: Tensor
-    """Where the function has a kink, in the form of the differences."""
-    at_kink: Tensor
-    """The same in the form of the comparison."""
-    nonlinear: float
-    """By how much the derivative for a sum of directions is not the sum of those for each."""
-
-    @property
-    def any(self) -> bool:
-        """Whether there is anything to object to."""
-        return bool(self.wrong.any()) or bool(self.kinky.any()) or self.nonlinear != 0
-
-    @property
-    def below_atol(self) -> bool:
-        """Whether nothing is off by more than the tolerance."""
-        return not bool((self.wrong & ~self.small).any())
-
-    @property
-    def numbers_to_diagnose(self) -> Numbers:
-        """The tolerances for a diagnosis: whatever is as small as atol looks like zero."""
-        if not self.below_atol:
-            return self.numbers
-        return replace(self.numbers, atol=min(self.numbers.atol, 1e-3 * float(self.numerical.abs().max())))
-
-
-def explain(entries: WrongEntries, request: Request) -> Disagreement | None:
+def explain(entries: Comparison, request: Request) -> Disagreement | None:
     """Return the disagreement with the entries that are wrong, or the inputs at a kink; None if none is at fault."""
     names = Names.of(entries.point.function, request)
     directions = entries.point.directions
@@ -89,7 +51,7 @@ def not_linear(point: Point, mode: Mode, how: str) -> Disagreement:
     return Disagreement(random or f"the {NOT_LINEAR[mode]}: right for each {each}, {how}")
 
 
-def _at_kink(entries: WrongEntries, names: Names) -> Disagreement:
+def _at_kink(entries: Comparison, names: Names) -> Disagreement:
     point, places = entries.point, []
     columns = point.directions.inputs_of(entries.kinky)
     for column in columns[:8]:
@@ -103,21 +65,28 @@ def _at_kink(entries: WrongEntries, names: Names) -> Disagreement:
     return Disagreement(text, "inconclusive", mismatch, agrees=not bool(entries.wrong.any()))
 
 
-def _pair(entries: WrongEntries, names: Names) -> Pair:
+def _pair(entries: Comparison, names: Names) -> Pair:
     return Pair(
-        entries.numerical, entries.analytical, entries.beyond, entries.point.outputs,
+        entries.numerical.values, entries.analytical, entries.beyond, entries.point.outputs,
         entries.point.leaves, names,
     )  # fmt: skip
 
 
-def _of_whole(entries: WrongEntries, names: Names) -> Disagreement:
+def _numbers_to_diagnose(entries: Comparison) -> Numbers:
+    """Return the tolerances for a diagnosis: whatever is as small as atol looks like zero."""
+    if not entries.below_atol:
+        return entries.numbers
+    return replace(entries.numbers, atol=min(entries.numbers.atol, 1e-3 * float(entries.numerical.values.abs().max())))
+
+
+def _of_whole(entries: Comparison, names: Names) -> Disagreement:
     pair = _pair(entries, names)
-    findings = tuple(diagnose(pair, entries.numbers_to_diagnose, Seen.of(entries.point, entries.mode)))
+    findings = tuple(diagnose(pair, _numbers_to_diagnose(entries), Seen.of(entries.point, entries.mode)))
     return _shown(entries, pair.mismatch(), findings, pair.worst(), pair)
 
 
 def _shown(
-    entries: WrongEntries, mismatch: Mismatch | None, findings: tuple[Finding, ...], worst: Sequence[Entry],
+    entries: Comparison, mismatch: Mismatch | None, findings: tuple[Finding, ...], worst: Sequence[Entry],
     pair: Pair | None,
 ) -> Disagreement:  # fmt: skip
     text, below_atol = "the Jacobians differ", entries.below_atol
@@ -125,8 +94,8 @@ def _shown(
     return replace(result, text=result.shown())
 
 
-def _of_products(entries: WrongEntries, names: Names) -> Disagreement:
-    a, n, point, wrong = entries.analytical, entries.numerical, entries.point, entries.wrong
+def _of_products(entries: Comparison, names: Names) -> Disagreement:
+    a, n, point, wrong = entries.analytical, entries.numerical.values, entries.point, entries.wrong
     row, column = divmod(int((a - n).abs().nan_to_num(nan=float("inf")).argmax()), n.shape[1])
     numbers = f"is {float(n[row, column]):.8g} numerically, {float(a[row, column]):.8g} analytically, for random"
     how = Seen.of(point, entries.mode).random or HOW
@@ -146,11 +115,11 @@ def _of_products(entries: WrongEntries, names: Names) -> Disagreement:
 # what directions of slices object to may be of any entry that they add up: one of the slice itself, or a leak
 
 
-def _of_slices(entries: WrongEntries, colors: Colors, names: Names) -> Disagreement | None:
+def _of_slices(entries: Comparison, colors: Colors, names: Names) -> Disagreement | None:
     search = Search(entries.point, colors, entries.mode, entries.numbers, names)
     ranked = torch.where(entries.at_kink, 0.0, entries.beyond).flatten()
     slots = [slot for slot in ranked.argsort(descending=True)[: 2 * NAMED].tolist() if ranked[slot] > 0]
-    off, width = (entries.analytical - entries.numerical).abs(), entries.analytical.shape[1]
+    off, width = (entries.analytical - entries.numerical.values).abs(), entries.analytical.shape[1]
     known: dict[tuple[int, int], Entry] = {}
     culprits: dict[tuple[int, int], Entry] = {}
     for slot in slots:
@@ -163,7 +132,7 @@ def _of_slices(entries: WrongEntries, colors: Colors, names: Names) -> Disagreem
         return not_linear(entries.point, entries.mode, "wrong for sums of them") if known else None
     worst = _one_of_each(culprits.values())
     place = next(place for place, entry in culprits.items() if entry is worst[0])
-    mismatch, findings, pair = search.around(*place, worst[0], entries.numbers_to_diagnose)
+    mismatch, findings, pair = search.around(*place, worst[0], _numbers_to_diagnose(entries))
     columns = colors.columns_of(entries.mode)
     own = entries.wrong[:, [located(n, columns)[0] == worst[0].leaf for n in range(width)]]
     return _shown(entries, replace(mismatch, wrong=int(own.sum()), entries=own.numel()), findings, worst, pair)

@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import torch
@@ -40,7 +41,7 @@ from opcheck.derivatives.coordinates import (
 from opcheck.derivatives.cotangents import undefined, vectors_like, with_gaps
 from opcheck.derivatives.differences import Differences
 from opcheck.derivatives.question import AUTO, Function, Numbers
-from opcheck.derivatives.uncertainty import CERTAIN, FULL, allowed, excess
+from opcheck.derivatives.uncertainty import CERTAIN, Measured, allowed, excess
 from opcheck.dropin import passes
 from opcheck.dropin.memory import elements, kept
 from opcheck.dropin.passes import Kinds, Pass, Passes
@@ -300,14 +301,10 @@ class Glance:
             return False
         if bool((beyond > 0).any()) or not bool((slopes.bend.abs() <= tolerance).all()):
             raise Unclear
-        size, farthest = numerical.abs(), float(vector(self.leaves).abs().max())
-        largest = float(size.max())
-        small = rounding + least + numbers.rtol * size + ROUNDED * self.unit * largest
-        accurate = size * (grid * farthest) + FULL * largest + grid * max(1.0, farthest)
-        if not bool(((off <= small) & (off <= accurate)).all()):  # rounding inside the function shows between steps
-            noise = CERTAIN * (self._slopes(2 * numbers.eps).jacobian - numerical).abs_()
-            if not bool(((off <= small + noise) & (off <= accurate + noise.max())).all()):
-                raise Unclear
+        measured = Measured(slopes, cache(self._slopes), numbers, self.unit, self.leaves)
+        farthest = float(vector(self.leaves).abs().max())
+        if bool(measured.wrong_below_atol(jacobian).any()) or measured.without_digits(jacobian, farthest):
+            raise Unclear
         return True
 
     def _confirm(self, row: int, column: int, entry: Tensor, tolerance: float) -> None:

@@ -17,7 +17,8 @@ from torch.autograd.gradcheck import GradcheckError as TorchGradcheckError
 from opcheck.derivatives.autodiff import Mode, vjp
 from opcheck.derivatives.by_torch import ALL_OFF, FORWARD, WITHOUT_JACOBIAN
 from opcheck.derivatives.claims import OF_GRADIENTS
-from opcheck.derivatives.compare import Comparison, contradiction, lost_digits
+from opcheck.derivatives.compare import contradiction, lost_digits
+from opcheck.derivatives.comparison import Comparison
 from opcheck.derivatives.coordinates import blocks, same, tensors_of, vector
 from opcheck.derivatives.cotangents import probe
 from opcheck.derivatives.disagreement import Disagreement

@@ -5,7 +5,7 @@ import torch
 from operators import awkward, orders
 
 from opcheck.derivatives.autodiff import Primal, Pullback, Pushforward
-from opcheck.derivatives.compare import along_one
+from opcheck.derivatives.comparison import along_one
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.question import BY_PRECISION, DOUBLE
 

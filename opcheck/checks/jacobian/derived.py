@@ -25,7 +25,7 @@ from opcheck.checks.judging import PerSample, per_sample
 from opcheck.checks.verdict import HOLDS, Verdict, fails, one_line, out_of_reach
 from opcheck.derivatives import NO_REFUSAL, TooLarge
 from opcheck.derivatives.autodiff import Mode, Primal, vjp
-from opcheck.derivatives.compare import Comparison
+from opcheck.derivatives.comparison import Comparison
 from opcheck.derivatives.coordinates import same, tensors_of
 from opcheck.derivatives.cotangents import expanded, probe
 from opcheck.derivatives.differences import looped

@@ -1,0 +1,189 @@
+"""A Jacobian by automatic differentiation beside the numerical one, entry by entry of what the directions show.
+
+What an entry that is off means, the error of the numerical one decides: see `uncertainty.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache, cached_property, partial
+
+import torch
+from torch import Tensor
+
+from opcheck.derivatives.autodiff import Mode
+from opcheck.derivatives.coordinates import largest_difference
+from opcheck.derivatives.differences import Differences
+from opcheck.derivatives.directions import Directions
+from opcheck.derivatives.point import Analytical, Point
+from opcheck.derivatives.question import Numbers
+from opcheck.derivatives.uncertainty import ACCURATE, CERTAIN, Measured, beyond_bound
+
+CLOSE = 0.01
+"""The part of the tolerance that is left to a product with a random direction, which adds up what many entries say."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A Jacobian by a mode beside the numerical one, in the directions of the point."""
+
+    point: Point
+    mode: Mode
+    numbers: Numbers
+    looped: bool
+    """Whether each point and each direction takes a call of its own."""
+    directions: Directions
+    """The directions of both."""
+    derivative: Analytical
+    """What automatic differentiation gives for each direction."""
+    slopes: Differences
+    """What differences give."""
+
+    @classmethod
+    def of(cls, point: Point, mode: Mode, numbers: Numbers, looped: bool = False) -> Comparison:
+        """Differentiate in both ways. Passes on the exceptions of the function and its derivatives."""
+        derivative = point.analytical(mode, looped=looped)
+        slopes = point.numerical(numbers.eps, looped=looped)
+        return cls(point, mode, numbers, looped, point.directions, derivative, slopes)
+
+    @cached_property
+    def analytical(self) -> Tensor:
+        """What is compared, by automatic differentiation."""
+        return self.directions.shown(self.derivative.jacobian, self.mode)
+
+    @cached_property
+    def differences(self) -> Measured:
+        """The differences along the directions."""
+        at = partial(self.point.numerical, looped=self.looped)
+        return Measured(self.slopes, at, self.numbers, self.point.unit, self.directions.columns_of(None))
+
+    @cached_property
+    def numerical(self) -> Measured:
+        """What is compared, by differences."""
+        directions, mode = self.directions, self.mode
+        at = partial(self.point.numerical, looped=self.looped)
+        return Measured(
+            directions.measured(self.slopes, mode), cache(lambda step: directions.measured(at(step), mode)),
+            self.numbers, self.point.unit,
+            directions.columns_of(mode), partial(directions.lengths, mode), directions.sums,
+        )  # fmt: skip
+
+    @cached_property
+    def off(self) -> float:
+        """The largest difference of both; NaN if either has one."""
+        return largest_difference(self.analytical, self.numerical.values)
+
+    @property
+    def has_all_digits(self) -> bool:
+        """Whether both differ by no more than rounding explains, as almost always: no digits can be lost."""
+        # Moduli, which are at most sqrt(2) times as large, are admitted too.
+        return 2 * self.off <= CERTAIN * self.point.unit / self.numbers.eps
+
+    @property
+    def agrees(self) -> bool:
+        """Whether there is nothing to look at more closely, as almost always: both differ by what differences must."""
+        atol, numerical = self.numbers.atol, self.numerical
+        least = min(ACCURATE, atol, numerical.least)
+        off = self.off
+        if not off <= least and off <= atol:  # a sum of many numbers has more rounding
+            rounding = numerical.fine.rounding(self.point.unit)
+            off = float((self.analytical - numerical.values).abs_().sub_(rounding, alpha=CERTAIN).max())
+        return off <= least and self.derivative.holds(1e4 * self.point.unit) and self.slopes.most_bend <= atol
+
+    @property
+    def holds_closely(self) -> bool:
+        """Whether both are far closer than the tolerance for entries allows, and the function has no kink."""
+        least = min(ACCURATE, self.numbers.atol)
+        if self.off <= least and self.slopes.most_bend <= self.numbers.atol:
+            return True  # as almost always
+        analytical, expected = self.analytical, self.numerical.values
+        allowed = least + CLOSE * self.numbers.rtol * expected.abs()
+        return bool(((analytical - expected).abs() <= allowed).all()) and not self._has_kink
+
+    @property
+    def is_far_off(self) -> bool:
+        """Whether both differ by more than twice the tolerance, and the function has no kink."""
+        expected = self.numerical.values
+        far = (self.analytical - expected).abs() > 2 * self.numerical.tolerance()
+        far |= self.analytical.isfinite() != expected.isfinite()
+        return bool(far.any()) and bool(expected.isfinite().all()) and not self._has_kink
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether differences at twice the step agree: else rounding or a bend may be what differs."""
+        coarse = self.point.numerical(2 * self.numbers.eps, looped=self.looped).jacobian
+        off = (coarse - self.slopes.jacobian).abs()
+        return bool((off <= 0.5 * self.differences.tolerance()).all()) and not self._has_kink
+
+    @property
+    def _has_kink(self) -> bool:
+        """Whether the one-sided differences disagree, and do so at a larger step."""
+        bend = self.differences.fine.bend.abs()
+        return not bool((bend <= self.differences.tolerance()).all()) and bool(self.differences.kinks().any())
+
+    # which entries are wrong, as masks of the form of the comparison
+
+    @cached_property
+    def excess(self) -> Tensor:
+        """By how much entries exceed their tolerance."""
+        return self.numerical.excess(self.analytical)
+
+    @cached_property
+    def kinky(self) -> Tensor:
+        """Where the function has a kink, as a mask of the form of the differences."""
+        kinky = self.differences.fine.bend.abs() > self.differences.tolerance()
+        return self.differences.kinks() if bool(kinky.any()) or bool(self.excess.any()) else kinky
+
+    @cached_property
+    def at_kink(self) -> Tensor:
+        """The same in the form of the comparison."""
+        reached = bool(self.kinky.any())
+        return self.directions.reached(self.kinky, self.mode) if reached else torch.zeros_like(self.excess) > 0
+
+    @cached_property
+    def small(self) -> Tensor:
+        """The entries that are wrong although they are below `atol`."""
+        if bool(((self.excess > 0) & ~self.at_kink).any()):
+            return self.excess < 0  # it is wrong anyway, and further steps take many calls
+        return self.numerical.wrong_below_atol(self.analytical) & (self.excess == 0)
+
+    @cached_property
+    def wrong(self) -> Tensor:
+        """The entries that are wrong."""
+        return (self.excess > 0) | self.small
+
+    @property
+    def beyond(self) -> Tensor:
+        """By how much the wrong entries are wrong."""
+        return torch.where(self.small, (self.analytical - self.numerical.values).abs(), self.excess)
+
+    @property
+    def below_atol(self) -> bool:
+        """Whether nothing is off by more than the tolerance."""
+        return not bool((self.wrong & ~self.small).any())
+
+    @property
+    def differs(self) -> bool:
+        """Whether an entry is wrong, or at a kink."""
+        return bool(self.wrong.any()) or bool(self.kinky.any())
+
+    @cached_property
+    def nonlinear(self) -> float:
+        """By how much the derivative for a sum of directions is not the sum of those for each; 0 if it is."""
+        derivative, mix = self.derivative, self.directions.mix(self.mode).abs()
+        if derivative.holds(1e4 * self.point.unit):
+            return 0.0
+        off = (derivative.predicted - derivative.ordinary).abs()
+        rows = derivative.jacobian if self.mode == "reverse" else derivative.jacobian.T
+        lengths = self.directions.of(self.mode).norm(dim=1) if self.directions.sums else torch.ones_like(mix)
+        bound = self.numbers.atol * float(mix @ lengths) + self.numbers.rtol * (mix @ rows.abs())
+        within = self.looped and not bool((beyond_bound(off, bound) > 0).any())
+        return 0.0 if within else float(off.max())
+
+
+def along_one(point: Point, mode: Mode, numbers: Numbers) -> Comparison:
+    """Return J u by forward mode, or v^T J u by reverse mode, beside the numerical one for random u and v.
+
+    They take a few ordinary calls, where the whole Jacobian takes a batch of them.
+    """
+    return Comparison.of(point.along_one, mode, numbers, looped=True)
