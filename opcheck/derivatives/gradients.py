@@ -46,14 +46,7 @@ def undefined_cotangents(point: Point, request: Request) -> Disagreement | None:
         except Exception as error:
             said = f"backward raised {class_of(error)}: {message_of(error)}"
             return Disagreement(f"{_cotangents(missing, point, request)} undefined: {said}", "refused")
-        if len(missing) == len(outputs):
-            holds = _close(
-                gradient, torch.zeros_like(gradient), point
-            )  # whatever the formula makes of zeros (0 * inf, say)
-        else:
-            zeroed = without(probe(point.size[0]), missing, sizes)
-            holds = _as_for_zeros(gradient, zeroed, point, "reverse")
-        if not holds:
+        if not _is_for_zeros(gradient, without(probe(point.size[0]), missing, sizes), point, "reverse"):
             said = "the gradient is not that of zeros in its place"
             return Disagreement(f"{_cotangents(missing, point, request)} undefined: {said}")
     return None
@@ -84,12 +77,7 @@ def undefined_tangents(point: Point, request: Request) -> Disagreement | None:
     tangents = tensors_of(direction, leaves)
     for missing in range(len(leaves)):
         tangent = vector(jvp(point.function, leaves, [None if k == missing else t for k, t in enumerate(tangents)]))
-        if len(leaves) == 1:
-            holds = _close(tangent, torch.zeros_like(tangent), point)
-        else:
-            zeroed = without(direction, [missing], sizes)
-            holds = _as_for_zeros(tangent, zeroed, point, "forward")
-        if not holds:
+        if not _is_for_zeros(tangent, without(direction, [missing], sizes), point, "forward"):
             name = Names.of(point.function, request).leaves[missing]
             return Disagreement(
                 f"{name} without a tangent: the tangent of the outputs is not that for zeros in its place"
@@ -97,18 +85,27 @@ def undefined_tangents(point: Point, request: Request) -> Disagreement | None:
     return None
 
 
-def _as_for_zeros(derivative: Tensor, zeroed: Tensor, point: Point, mode: Mode) -> bool:
-    """Tell whether a derivative without some vectors is the one for `zeroed`, which has zeros in their place.
+def _is_for_zeros(derivative: Tensor, zeroed: Tensor, point: Point, mode: Mode) -> bool:
+    """Tell whether a derivative without some vectors is the one for `zeroed`, which has zeros in their place."""
+    rounding = 1e4 * point.unit
+    if not bool(zeroed.any()):  # whatever the formula makes of zeros (0 * inf, say)
+        return same(derivative, torch.zeros_like(derivative), rounding, rounding)
+    expected = _contradicting(derivative, point, mode, zeroed, rounding, rounding)
+    return expected is None or is_cancellation(derivative, expected, point.by_jacobian(mode, zeroed), point)
 
-    A derivative that is random tells nothing: two ordinary calls differ as well.
+
+def _contradicting(got: Tensor, point: Point, mode: Mode, vectors: Tensor, rtol: float, atol: float) -> Tensor | None:
+    """Return the derivative for some vectors by ordinary calls, if `got` is another one; else None.
+
+    The Jacobian is asked first. A derivative that is random tells nothing: two ordinary calls differ as well.
     """
-    by_rows = point.by_jacobian(mode, zeroed)
-    if _close(derivative, by_rows, point):
-        return True
-    expected = point.product(mode, zeroed)
-    if _close(derivative, expected, point) or is_cancellation(derivative, expected, by_rows, point):
-        return True
-    return not _close(expected, point.product(mode, zeroed), point)
+    if same(got, point.by_jacobian(mode, vectors), rtol, atol):
+        return None
+    ordinary = point.product if vectors.dim() == 1 else point.products
+    expected = ordinary(mode, vectors)
+    if same(got, expected, rtol, atol) or not same(expected, ordinary(mode, vectors), rtol, atol):
+        return None
+    return expected
 
 
 def is_cancellation(derivative: Tensor, expected: Tensor, otherwise: Tensor, point: Point) -> bool:
@@ -127,16 +124,10 @@ def _vjp_without(point: Point, missing: Sequence[int]) -> Tensor:
     return vector(vjp(marked, point.leaves, tensors_of(probe(point.size[0]), outputs)))
 
 
-def _close(one: Tensor, other: Tensor, point: Point) -> bool:
-    rounding = 1e4 * point.unit
-    return same(one, other, rounding, rounding)
-
-
 def memory_of_cotangents(point: Point, request: Request) -> Disagreement | None:
     """Return which gradient depends on the memory layout of the cotangent, or None if none does.
 
-    Cotangents have gaps, or are expanded, as in the backward pass of sum(): a single number, or along one dim. Nothing
-    is known of a backward pass that is random: two ordinary calls differ as well.
+    Cotangents have gaps, or are expanded, as in the backward pass of sum(): a single number, or along one dim.
     """
     if not any(y.requires_grad for y in point.outputs):
         return None
@@ -147,14 +138,13 @@ def memory_of_cotangents(point: Point, request: Request) -> Disagreement | None:
     if any(y.dim() > 1 for y in outputs):
         for where, dim in (("first", 0), ("last", -1)):
             memories[f"an expanded (stride 0 in the {where} dim)"] = tuple(expanded(v, dim) for v in cotangents)
+    rounding = 1e4 * point.unit
     for memory, special in memories.items():
         values = vector(special)  # before somebody writes to it
-        plain = point.ordinary("reverse") if memory == "a non-contiguous" else point.by_jacobian("reverse", values)
         gradient = vector(vjp(outputs, point.leaves, special))
-        if _close(gradient, plain, point) or _close(gradient, again := point.product("reverse", values), point):
+        plain = _contradicting(gradient, point, "reverse", values, rounding, rounding)
+        if plain is None:
             continue
-        if not _close(again, point.product("reverse", values), point):
-            return None
         off = (gradient - plain).abs().nan_to_num(nan=float("inf"))
         leaf = Names.of(point.function, request).leaves[located(int(off.argmax()), point.leaves)[0]]
         return Disagreement(
@@ -224,11 +214,8 @@ def _batching(point: Point, mode: Mode, directions: Tensor, what: str) -> Disagr
         raise
     except Exception as error:
         return Disagreement(f"While computing batched gradients, got: {message_of(error)}", "refused")
-    for of in (point.by_jacobian, point.products):  # what the Jacobian objects to, ordinary calls confirm
-        expected = of(mode, directions)
-        if same(batched, expected, 1e-5, 1e-8):
-            return None
-    if not same(expected, point.products(mode, directions), 1e-5, 1e-8):
-        return None  # it is random: the loop differs from itself
+    expected = _contradicting(batched, point, mode, directions, 1e-5, 1e-8)
+    if expected is None:
+        return None
     off = float((batched - expected).abs().max())
     return Disagreement(f"the vmapped {what} is not that of the loop: off by up to {off:.4g}")

@@ -19,7 +19,6 @@ from torch import Tensor
 from opcheck.derivatives.autodiff import (
     Differentiable,
     Primal,
-    Pullback,
     Pushforward,
     Tensors,
     jvp,
@@ -38,11 +37,12 @@ from opcheck.derivatives.coordinates import (
     tensors_of,
     vector,
 )
-from opcheck.derivatives.cotangents import undefined, vectors_like, with_gaps
+from opcheck.derivatives.cotangents import undefined
 from opcheck.derivatives.differences import Differences
 from opcheck.derivatives.question import AUTO, Function, Numbers
 from opcheck.derivatives.uncertainty import CERTAIN, Measured, allowed, excess
 from opcheck.dropin import passes
+from opcheck.dropin.in_place import Second
 from opcheck.dropin.memory import elements, kept
 from opcheck.dropin.passes import Kinds, Pass, Passes
 
@@ -70,53 +70,27 @@ class Claims:
     batched_forward_grad: bool = False
 
 
-def first_order(function: Function, values: Sequence[Any], numbers: Numbers, claims: Claims) -> bool | None:
+def look(
+    function: Function, values: Sequence[Any], numbers: Numbers, claims: Claims, second: Second | None = None
+) -> bool | None:
     """Return True if all claims hold for a function of the leaves among some values, and False if a Jacobian is wrong.
 
-    None if a glance cannot tell. The values are as before afterwards.
+    None if a glance cannot tell: also if anything raises, or changes the values. They are as before afterwards.
+    second: which cotangents the claims are about the gradients of the function for; None: they are about the function.
     """
-
-    def look(base: Primal, leaves: Tensors, outputs: Tensors) -> bool:
-        return Glance(base, leaves, outputs, numbers, claims, FEW_POINTS).verdict()
-
-    return _look(function, values, (), look)
-
-
-def second_order(
-    function: Function, values: Sequence[Any], cotangents: Tensors | None, gaps: bool, numbers: Numbers, claims: Claims
-) -> bool | None:
-    """Return the same for the gradients of a function, as functions of the leaves and of the cotangents.
-
-    cotangents: None for random ones, with gaps in memory if `gaps`. Those that do not require grad are constant.
-    """
-
-    def look(base: Primal, leaves: Tensors, outputs: Tensors) -> bool:
-        vectors, fixed = cotangents, tuple[Tensor | None, ...]()
-        if vectors is None:
-            plain = vectors_like(outputs, 1)
-            vectors = tuple((with_gaps(v) if gaps else v).requires_grad_() for v in plain)
-        else:
-            fixed = tuple(None if v.requires_grad else v for v in vectors)
-        pullback, every = Pullback(base, len(leaves), fixed=fixed), (*leaves, *(v for v in vectors if v.requires_grad))
-        return Glance(pullback, every, pullback(*every), numbers, claims, FEW_PULLBACKS).verdict()
-
-    return _look(function, values, cotangents or (), look)
-
-
-def _look(
-    function: Function, values: Sequence[Any], others: Sequence[Any],
-    look: Callable[[Primal, Tensors, Tensors], bool],
-) -> bool | None:  # fmt: skip
-    """Return what a look at the differentiable outputs tells; None if anything raises, or changes the values."""
     leaves = tuple(value for value in values if isinstance(value, Tensor) and value.requires_grad)
-    with kept((*values, *others)) as memory:
+    with kept((*values, *((second and second.cotangents) or ()))) as memory:
         try:
             outputs = function(*leaves)
             chosen = tuple(index for index, output in enumerate(outputs) if output.requires_grad)
             is_usual = bool(chosen) and all(outputs[index].layout is torch.strided for index in chosen)
             if not is_usual or memory.is_changed():
                 return None
-            verdict = look(Primal(function, chosen), leaves, tuple(outputs[index] for index in chosen))
+            function, outputs, few = Primal(function, chosen), tuple(outputs[index] for index in chosen), FEW_POINTS
+            if second is not None:
+                function, leaves = second.of(function, leaves, outputs)
+                outputs, few = function(*leaves), FEW_PULLBACKS
+            verdict = Glance(function, leaves, outputs, numbers, claims, few).verdict()
             return None if memory.is_changed() else verdict
         except Exception:  # the full evidence meets it again, where it is reported
             return None

@@ -15,9 +15,8 @@ from torch.autograd.gradcheck import GradcheckError as TorchGradcheckError
 from opcheck.derivatives.disagreement import Disagreement
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.question import Function, Numbers, Request
-from opcheck.dropin import glance
-from opcheck.dropin.glance import Claims, quiet
-from opcheck.dropin.in_place import OutputsChange, first_order, second_order
+from opcheck.dropin.glance import Claims, look, quiet
+from opcheck.dropin.in_place import InPlace, OutputsChange, Second
 from opcheck.dropin.memory import kept
 from opcheck.dropin.objections import is_remark, objections
 
@@ -96,7 +95,11 @@ def gradcheck(
     _expect_one_of(check_forward_ad=check_forward_ad, check_backward_ad=check_backward_ad)
     _expect_with("check_backward_ad", check_backward_ad, check_batched_grad=check_batched_grad)
     _expect_with("check_forward_ad", check_forward_ad, check_batched_forward_grad=check_batched_forward_grad)
-    values = _as_tuple(inputs)
+    values, numbers = _as_tuple(inputs), Numbers(eps, atol, rtol, nondet_tol)
+    claims = Claims(
+        check_forward_ad, check_backward_ad, check_undefined_grad, check_grad_dtypes, check_batched_grad,
+        check_batched_forward_grad,
+    )  # fmt: skip
 
     def by_torch() -> bool:
         return torch_gradcheck(
@@ -108,23 +111,7 @@ def gradcheck(
 
     if fast_mode or _is_for_torch(values):
         return _by_torch(by_torch, raise_exception)
-    _check_inputs(values)
-    function, numbers = _function(func, values), Numbers(eps, atol, rtol, nondet_tol)
-    claims = Claims(
-        check_forward_ad, check_backward_ad, check_undefined_grad, check_grad_dtypes, check_batched_grad,
-        check_batched_forward_grad,
-    )  # fmt: skip
-    seen = glance.first_order(function, values, numbers, claims)
-    if seen or (seen is False and not raise_exception):
-        return seen
-    request = Request(function, _leaves(values), numbers, forward_ad=check_forward_ad)
-    with kept(values) as memory:
-        point = first_order(request)
-        is_changed = memory.is_changed()
-    if is_changed:
-        return _by_torch(by_torch, raise_exception)
-    _check_outputs(point)
-    return _verdict(objections(point, request, claims), raise_exception)
+    return _checked(func, values, numbers, claims, raise_exception, by_torch)
 
 
 def gradgradcheck(
@@ -171,8 +158,11 @@ def gradgradcheck(
     _expect_one_of(check_fwd_over_rev=check_fwd_over_rev, check_rev_over_rev=check_rev_over_rev)
     backward = {"check_undefined_grad": check_undefined_grad, "check_batched_grad": check_batched_grad}
     _expect_with("check_rev_over_rev", check_rev_over_rev, **backward)
-    values = _as_tuple(inputs)
+    values, numbers = _as_tuple(inputs), Numbers(eps, atol, rtol, nondet_tol)
     cotangents = None if grad_outputs is None else _as_tuple(grad_outputs)
+    claims = Claims(
+        check_fwd_over_rev, check_rev_over_rev, check_undefined_grad, check_grad_dtypes, check_batched_grad
+    )  # fmt: skip
 
     def by_torch() -> bool:
         return torch_gradgradcheck(
@@ -185,20 +175,31 @@ def gradgradcheck(
 
     if fast_mode or _is_for_torch(values):
         return _by_torch(by_torch, raise_exception)
+    second = Second(cotangents, gen_non_contig_grad_outputs)
+    return _checked(func, values, numbers, claims, raise_exception, by_torch, second)
+
+
+def _checked(
+    func: Callable[..., Any], values: tuple[Any, ...], numbers: Numbers, claims: Claims, raise_exception: bool,
+    by_torch: Callable[[], bool], second: Second | None = None,
+) -> bool:  # fmt: skip
+    """Return whether claims hold for a function, or for its gradients if `second` says of which cotangents.
+
+    torch is asked about a function that writes to its inputs.
+    """
     _check_inputs(values)
-    function, numbers = _function(func, values), Numbers(eps, atol, rtol, nondet_tol)
-    claims = Claims(
-        check_fwd_over_rev, check_rev_over_rev, check_undefined_grad, check_grad_dtypes, check_batched_grad
-    )  # fmt: skip
-    seen = glance.second_order(function, values, cotangents, gen_non_contig_grad_outputs, numbers, claims)
+    function = _function(func, values)
+    seen = look(function, values, numbers, claims, second)
     if seen or (seen is False and not raise_exception):
         return seen
-    request = Request(function, _leaves(values), numbers, grad_outputs=cotangents, forward_ad=False)
+    request = Request(function, _leaves(values), numbers)
     with kept(values) as memory:
-        point = second_order(request, gen_non_contig_grad_outputs)
+        point = InPlace.of(request) if second is None else second.point_of(InPlace.of(request))
         is_changed = memory.is_changed()
     if is_changed:
         return _by_torch(by_torch, raise_exception)
+    if second is None:
+        _check_outputs(point)
     return _verdict(objections(point, request, claims), raise_exception)
 
 
@@ -212,7 +213,7 @@ def _verdict(objections: Iterator[Disagreement], raise_exception: bool) -> bool:
         try:
             for objection in objections:
                 if is_remark(objection):
-                    warnings.warn(objection.text, stacklevel=3)
+                    warnings.warn(objection.text, stacklevel=4)
                 elif raise_exception:
                     raise GradcheckError(objection.text, objection)
                 else:
@@ -271,7 +272,7 @@ def _check_inputs(values: tuple[Any, ...]) -> None:
             warnings.warn(
                 f"Input #{index} requires gradient and is not a double precision floating point or complex. "
                 "This check will likely fail if all the inputs are not of double precision floating point or complex. ",
-                stacklevel=3,
+                stacklevel=4,
             )
         if any(stride == 0 and size > 1 for stride, size in zip(leaf.stride(), leaf.shape, strict=True)):
             raise RuntimeError(

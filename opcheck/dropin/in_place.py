@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from opcheck.derivatives.autodiff import Differentiable, Mode, Pullback, Tensors, pushforward, vjp
 from opcheck.derivatives.coordinates import tensors_of, vector
+from opcheck.derivatives.cotangents import vectors_like, with_gaps
 from opcheck.derivatives.differences import Differences, differences
 from opcheck.derivatives.point import Analytical, Point
-from opcheck.derivatives.question import Request
 from opcheck.dropin.memory import add, kept, write
 
 Kind = tuple[torch.Size, torch.dtype]
@@ -80,19 +81,28 @@ class InPlace(Point):
         return directions.new_zeros(len(directions), self.size[1 if mode == "reverse" else 0])
 
 
-def first_order(request: Request) -> Point:
-    """Return the evidence for a function."""
-    return InPlace.of(request)
+@dataclass(frozen=True)
+class Second:
+    """The second order: the gradients of a function, as functions of its leaves and of cotangents."""
 
+    cotangents: Tensors | None
+    """Those that do not require grad are constant. None: random ones."""
+    gaps: bool
+    """Whether random ones have gaps in memory."""
 
-def second_order(request: Request, gaps: bool) -> Point:
-    """Return the evidence for the pullback. Cotangents that are given and do not require grad are constant."""
-    base, cotangents = InPlace.of(request), request.grad_outputs
-    if cotangents is None:
-        return base.derived("rev with gaps" if gaps else "rev")
-    fixed = tuple(None if v.requires_grad else v for v in cotangents)
-    leaves = (*base.leaves, *(v for v in cotangents if v.requires_grad))
-    return InPlace(Pullback(base.function, len(base.leaves), fixed=fixed), leaves)
+    def of(self, function: Differentiable, leaves: Tensors, outputs: Tensors) -> tuple[Pullback, Tensors]:
+        """Return the gradients of a function, and the tensors that they are differentiated at."""
+        vectors, fixed = self.cotangents, tuple[Tensor | None, ...]()
+        if vectors is None:
+            plain = vectors_like(outputs, 1)
+            vectors = tuple((with_gaps(v) if self.gaps else v).requires_grad_() for v in plain)
+        else:
+            fixed = tuple(None if v.requires_grad else v for v in vectors)
+        return Pullback(function, len(leaves), fixed=fixed), (*leaves, *(v for v in vectors if v.requires_grad))
+
+    def point_of(self, base: Point) -> Point:
+        """Return the evidence for the gradients, from that for the function."""
+        return InPlace(*self.of(base.function, base.leaves, base.outputs))
 
 
 class OutputsChange(AssertionError):
