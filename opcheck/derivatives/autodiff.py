@@ -16,6 +16,7 @@ import torch
 import torch.autograd.forward_ad as fwad
 from torch import Tensor
 
+from opcheck.derivatives.coordinates import tensors_of, vector
 from opcheck.derivatives.question import Function, surrogate_of
 
 Tensors = tuple[Tensor, ...]
@@ -128,7 +129,9 @@ class Pullback:
 
     def __call__(self, *arguments: Tensor) -> Tensors:
         """Return the gradients at one point."""
-        return self._pulled(self.inner, self._complete(arguments, self.fixed))
+        # Copies with the same strides: a backward pass may write to them.
+        fixed = [None if v is None else tensors_of(vector((v,)), (v,))[0] for v in self.fixed]
+        return self._pulled(self.inner, self._complete(arguments, fixed))
 
     def rows(self, *batches: Tensor) -> Tensors:
         """Return the gradients at each point of a batch."""
@@ -185,23 +188,18 @@ class Pushforward:
 
 
 @dataclass(frozen=True)
-class GradientSum:
-    """s(x): the sum of all real coordinates of the gradients for fixed cotangents, a scalar."""
+class Sum:
+    """The sum of all real coordinates of what `inner` gives, a scalar."""
 
-    pullback: Pullback
-    cotangents: Tensors
+    inner: Differentiable
 
     def __call__(self, *arguments: Tensor) -> Tensors:
         """Return the sum at one point, of rank 0."""
-        cotangents = (v.clone() for v in self.cotangents)  # a backward pass may write to them
-        return (sum((_summed(g, 1)[0] for g in self.pullback(*arguments, *cotangents)), torch.zeros(())),)
+        return (sum((_summed(g, 1)[0] for g in self.inner(*arguments)), torch.zeros(())),)
 
     def rows(self, *batches: Tensor) -> Tensors:
         """Return the sum at each point of a batch."""
-        count = batches[0].shape[0]
-        cotangents = (v.expand(count, *v.shape).clone() for v in self.cotangents)
-        gradients = self.pullback.rows(*batches, *cotangents)
-        return (sum((_summed(g, count) for g in gradients), torch.zeros(())),)
+        return (sum((_summed(g, len(batches[0])) for g in self.inner.rows(*batches)), torch.zeros(())),)
 
 
 def _summed(tensor: Tensor, count: int) -> Tensor:
@@ -212,37 +210,31 @@ def _summed(tensor: Tensor, count: int) -> Tensor:
 
 def layers(function: Differentiable, arguments: Tensors) -> list[tuple[Differentiable, Tensors]]:
     """Return the function that a derivative is of, its derivative, and so on up to `function`, with their arguments."""
-    if isinstance(function, GradientSum):
-        inner, count = function.pullback.inner, function.pullback.count
-    elif isinstance(function, Pullback):
-        inner, count = function.inner, function.count
-    elif isinstance(function, Pushforward):
-        inner, count = function.inner, len(arguments) // 2
-    else:
+    if not isinstance(function, (Pullback, Pushforward, Sum)):
         return [(function, arguments)]
-    return [*layers(inner, arguments[:count]), (function, arguments)]
+    count = len(arguments)
+    if not isinstance(function, Sum):
+        count = function.count if isinstance(function, Pullback) else count // 2
+    return [*layers(function.inner, arguments[:count]), (function, arguments)]
 
 
 def of_primal(function: Differentiable, change: Callable[[Primal], Primal]) -> Differentiable:
     """Return the same derivative of another function: of what `change` makes of the one that it is of."""
     if isinstance(function, Primal):
         return change(function)
-    if isinstance(function, GradientSum):
-        pullback = of_primal(function.pullback, change)
-        return function if pullback is function.pullback else replace(function, pullback=pullback)  # type: ignore[arg-type]
-    if isinstance(function, (Pullback, Pushforward)):
-        inner = of_primal(function.inner, change)
-        return function if inner is function.inner else replace(function, inner=inner)
-    return function
+    if not isinstance(function, (Pullback, Pushforward, Sum)):
+        return function
+    inner = of_primal(function.inner, change)
+    return function if inner is function.inner else replace(function, inner=inner)
 
 
-def gradient_sum(function: Differentiable, outputs: Tensors, count: int) -> GradientSum:
+def gradient_sum(function: Differentiable, outputs: Tensors, count: int) -> Sum:
     """Return the sum of the gradients of a function of `count` leaves, for cotangents of ones.
 
     Its gradient is the Hessian times a vector of ones: which is what lucid's gradgradcheck compares
     (https://github.com/tensorflow/lucid).
     """
-    return GradientSum(Pullback(function, count), tuple(torch.ones_like(y).detach() for y in outputs))
+    return Sum(Pullback(function, count, fixed=tuple(torch.ones_like(y).detach() for y in outputs)))
 
 
 def pushforward(function: Differentiable) -> Pushforward:
@@ -253,9 +245,7 @@ def pushforward(function: Differentiable) -> Pushforward:
 
 def has_forward(function: Differentiable) -> bool:
     """Tell whether a function uses forward mode anywhere."""
-    if isinstance(function, Pushforward):
-        return True
-    return isinstance(function, Pullback) and has_forward(function.inner)
+    return isinstance(function, Pushforward) or (isinstance(function, Pullback) and has_forward(function.inner))
 
 
 def transformed(function: Differentiable) -> Differentiable:

@@ -76,10 +76,12 @@ def objection(name: str, request: Request, point: Point | None = None) -> Disagr
     movable = are_movable(request.leaves)
     if request.fast_mode or not movable:
         try:
-            return _by_torch(name, request, point)
+            disagreement, left_out = by_torch.objection(name, request), LEFT_OUT_BY_TORCH.get(name)
         except CannotAsk:
             if not movable:
                 raise
+        else:
+            return disagreement or (left_out(point or Point.of(request), request) if left_out else None)
     point = point or Point.of(request)
     try:
         if name in OF_GRADIENTS:
@@ -174,9 +176,3 @@ def _agree(one: Point, other: Point) -> bool:
     rounding = 1e4 * one.unit
     size = float(one.analytical("reverse").jacobian.abs().sum())
     return same(values, other.value, rounding, rounding) and same(got, expected, rounding, rounding * size)
-
-
-def _by_torch(name: str, request: Request, point: Point | None) -> Disagreement | None:
-    """Ask torch, and add what its functions leave out of a claim."""
-    disagreement, left_out = by_torch.objection(name, request), LEFT_OUT_BY_TORCH.get(name)
-    return disagreement if disagreement or left_out is None else left_out(point or Point.of(request), request)

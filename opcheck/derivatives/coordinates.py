@@ -72,14 +72,6 @@ def tensors_of(coordinates: Tensor, like: Sequence[Tensor]) -> tuple[Tensor, ...
     return tuple(_tensor(part, tensor) for part, tensor in zip(own, like, strict=True))
 
 
-def write(row: Tensor, tensors: Sequence[Tensor]) -> None:
-    """Write real coordinates into tensors."""
-    for part, tensor in zip(parts(row, map(real_size, tensors)), tensors, strict=True):
-        # A copy: complex numbers cannot begin at any place in memory.
-        values = torch.view_as_complex(part.clone().view(tensor.numel(), 2)) if tensor.is_complex() else part
-        tensor.copy_(values.view(tensor.shape).to(tensor.dtype))  # on the CPU: not every device has double precision
-
-
 def _tensor(part: Tensor, like: Tensor) -> Tensor:
     rows = part.shape[:-1]
     dtype = like.dtype.to_real() if like.is_complex() else like.dtype
@@ -120,19 +112,10 @@ def shares_memory(tensor: Tensor) -> bool:
     return False
 
 
-def parts(matrix: Tensor, sizes: Iterable[int], dim: int = 0) -> list[Tensor]:
+def parts(matrix: Tensor, sizes: Iterable[int], dim: int = 0) -> tuple[Tensor, ...]:
     """Split a matrix along a dimension into pieces of the given sizes."""
-    pieces, start = [], 0
-    for size in sizes:
-        pieces.append(matrix.narrow(dim, start, size))
-        start += size
+    pieces: tuple[Tensor, ...] = torch.split(matrix, [*sizes], dim)
     return pieces
-
-
-def chunks(matrix: Tensor, most: int) -> list[Tensor]:
-    """Split the rows of a matrix into pieces of at most `most` rows."""
-    count = len(matrix)
-    return parts(matrix, [min(most, count - start) for start in range(0, count, most)])
 
 
 def located(coordinate: int, tensors: Sequence[Tensor]) -> tuple[int, int]:
@@ -150,7 +133,7 @@ def labels(coordinates: Iterable[int], tensors: Sequence[Tensor]) -> list[str]:
     return [index_text(*split(own, tensors[k])) for k, own in places]
 
 
-def blocks(matrix: Tensor, outputs: Sequence[Tensor], leaves: Sequence[Tensor]) -> list[list[Tensor]]:
+def blocks(matrix: Tensor, outputs: Sequence[Tensor], leaves: Sequence[Tensor]) -> list[tuple[Tensor, ...]]:
     """Return the blocks J[output][leaf] of a Jacobian over all outputs and leaves."""
     return [parts(row, map(real_size, leaves), 1) for row in parts(matrix, map(real_size, outputs))]
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from opcheck.derivatives.autodiff import Differentiable, Tensors
-from opcheck.derivatives.coordinates import chunks, rows_of, tensors_of, vector, write
+from opcheck.derivatives.coordinates import rows_of, tensors_of, vector
 
 FITS = 1 << 15
 """How many numbers are looked at together where only the largest one counts."""
@@ -95,20 +95,10 @@ def batched(function: Callable[..., Tensors], rows: Tensor, like: Sequence[Tenso
 
     Its arguments are batches of tensors like `like`. Passes on its exceptions, and those of vmap.
     """
-    return torch.cat([rows_of(function(*tensors_of(some, like)), len(some)) for some in chunks(rows, most)])
+    return torch.cat([rows_of(function(*tensors_of(some, like)), len(some)) for some in torch.split(rows, most)])
 
 
-def looped(function: Differentiable, leaves: Sequence[Tensor], points: Iterable[Tensor], count: int) -> Tensor:
-    """Return the values at `count` points as rows, with one call per point.
-
-    Every point is written into the same memory, in the format of the leaf. Passes on the function's exceptions.
-    """
-    values = torch.zeros(0)
+def looped(function: Differentiable, leaves: Sequence[Tensor], points: Iterable[Tensor]) -> Tensor:
+    """Return the values at some points as rows, with one call per point. Passes on the function's exceptions."""
     with torch.no_grad():
-        memory = tensors_of(vector(leaves), leaves)
-        for number, point in enumerate(points):
-            write(point, memory)
-            row = vector(function(*memory))
-            values = values if number else row.new_empty(count, len(row))
-            values[number] = row
-    return values
+        return torch.stack([vector(function(*tensors_of(point, leaves))) for point in points])

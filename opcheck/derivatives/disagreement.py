@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from opcheck.derivatives.autodiff import Differentiable, GradientSum, Primal, Pullback, Pushforward
+from opcheck.derivatives.autodiff import Differentiable, Primal, Pullback, Pushforward, Sum
 from opcheck.derivatives.coordinates import blocks, index_text, located, parts, real_size, split
 from opcheck.derivatives.question import Request
 
@@ -131,13 +131,15 @@ class Names:
             above = tuple(output_label(k, names[k] if names else "") for k in function.chosen)
             below = request.leaf_names or tuple(f"input {k}" for k in range(len(request.leaves)))
             return cls(above, below)
-        if isinstance(function, GradientSum):
-            pulled = cls.of(function.pullback, request)
-            return cls(("sum of the gradients",), pulled.leaves[: -pulled.linear], pulled.function, pulled.order)
+        if isinstance(function, Sum):
+            pulled = cls.of(function.inner, request)
+            return replace(pulled, outputs=("sum of the gradients",))
         assert isinstance(function, (Pullback, Pushforward))
         inner = cls.of(function.inner, request)
         if isinstance(function, Pullback):
             what, by, above, below = "gradient", "cotangent", inner.leaves, inner.outputs
+            if function.fixed:  # these are no arguments
+                below = tuple(name for name, v in zip(below, function.fixed, strict=True) if v is None)
         else:
             what, by, above, below = "tangent", "tangent", inner.outputs, inner.leaves
         own = {"gradient": "the backward pass", "tangent": "the jvp"}[what]

@@ -271,7 +271,7 @@ class Point:
         """Return the differences for directions of shape (K, N), by one call for each point."""
         count, needs_base = len(along), not self._is_first_look
         points = stencil_points(self.coordinates, along, step, with_base=needs_base)
-        values = looped(self.surrogate, self.leaves, points, 2 * count + needs_base)
+        values = looped(self.surrogate, self.leaves, points)
         return Differences(values[:count], values[-1] if needs_base else self.base, values[count : 2 * count], step)
 
     def analytical(self, mode: Mode, *, looped: bool = False) -> Analytical:

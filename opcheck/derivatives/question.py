@@ -112,8 +112,14 @@ class Coverage:
 
         Raises TooLarge if "full" is requested and does not fit into `memory`.
         """
+        needed = 8 * MATRICES * size[0] * size[1]
+        if self.jacobian == "full" and needed > self.memory:
+            raise TooLarge(
+                f"the whole Jacobian of shape {tuple(size)} takes about {_mebibytes(needed)} MiB, at most "
+                f"{_mebibytes(self.memory)} are allowed (batch_memory of [tool.opcheck]): make the sample smaller, or "
+                'choose jacobian = "projected"'
+            )
         if self.jacobian == "full":
-            self._allow_whole(size)
             return None
         return None if self.jacobian == "auto" and max(size) <= self.largest else self.projections
 
@@ -124,15 +130,6 @@ class Coverage:
     def chunk(self, size: tuple[int, int]) -> int:
         """Return how many points to evaluate at once, for a Jacobian of shape (M, N)."""
         return max(1, self.memory // (8 * COPIES * max(1, sum(size))))
-
-    def _allow_whole(self, size: tuple[int, int]) -> None:
-        needed = 8 * MATRICES * size[0] * size[1]
-        if needed > self.memory:
-            raise TooLarge(
-                f"the whole Jacobian of shape {tuple(size)} takes about {_mebibytes(needed)} MiB, at most "
-                f"{_mebibytes(self.memory)} are allowed (batch_memory of [tool.opcheck]): make the sample smaller, or "
-                'choose jacobian = "projected"'
-            )
 
 
 def _mebibytes(count: int) -> int:

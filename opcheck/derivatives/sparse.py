@@ -269,14 +269,14 @@ class OfSparse(Point):
         if not own.masked:
             own.expect_same_shapes()
             function = of_primal(self.surrogate, lambda primal: replace(primal, function=own.everywhere))
-            return differences(looped(function, self.leaves, points, len(points)), step)
+            return differences(looped(function, self.leaves, points), step)
         fixed = own.fixed
         points[:, : len(fixed)] = torch.where(fixed, self.coordinates[: len(fixed)], points[:, : len(fixed)])
         # Points that are alike, since nothing depends on what moves, take one call.
         distinct, place = (
             torch.unique(points, dim=0, return_inverse=True) if all(points.shape) else (points, slice(None))
         )
-        return differences(looped(self.surrogate, self.leaves, distinct, len(distinct))[place], step)
+        return differences(looped(self.surrogate, self.leaves, distinct)[place], step)
 
     def vmapped(self, mode: Mode, directions: Tensor) -> Tensor:
         """Return the products of directions from a batch. Passes on the exceptions of forward mode and of batching."""

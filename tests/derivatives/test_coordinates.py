@@ -4,7 +4,7 @@ import pytest
 import torch
 from operators.closed_forms import numbers
 
-from opcheck.derivatives.coordinates import chunks, deviation, parts, real_size, rows_of, tensors_of, vector, write
+from opcheck.derivatives.coordinates import deviation, parts, real_size, rows_of, tensors_of, vector
 
 REAL, COMPLEX = torch.float64, torch.complex128
 INF, NAN = float("inf"), float("nan")
@@ -46,18 +46,6 @@ def test_tensors_of_a_vector_are_those_it_was_made_of(tensor):
     assert (row.shape, row.dtype) == ((real_size(tensor),), REAL)
     (found,) = tensors_of(row, [tensor])
     as_it_was(found, tensor)
-
-
-@pytest.mark.parametrize("tensor", TENSORS)
-def test_a_vector_can_be_written_into_tensors(tensor):
-    """Wherever in memory their part of it begins: complex numbers cannot begin at an odd place."""
-    before = numbers(3), numbers(2, dtype=COMPLEX)
-    row = vector([*before, tensor])
-    memory = *map(torch.zeros_like, before), tensors_of(torch.zeros(real_size(tensor)).double(), [tensor])[0]
-    write(row, memory)
-    for own, given in zip(memory, (*before, tensor), strict=True):
-        assert torch.equal(own, given)
-    assert memory[2].is_conj() == tensor.is_conj()
 
 
 @pytest.mark.parametrize("tensor", TENSORS)
@@ -133,14 +121,6 @@ def test_zeros_without_memory_are_zeros():
 
 def test_a_graph_is_left_behind():
     assert not vector([numbers(2).requires_grad_() * 2]).requires_grad
-
-
-@pytest.mark.parametrize(("most", "sizes"), [(1, [1] * 5), (2, [2, 2, 1]), (5, [5]), (9, [5])])
-def test_chunks_are_all_rows_in_order(most, sizes):
-    matrix = torch.arange(10).reshape(5, 2)
-    found = chunks(matrix, most)
-    assert [len(chunk) for chunk in found] == sizes
-    assert torch.equal(torch.cat(found), matrix)
 
 
 def test_parts_are_pieces_along_a_dimension():

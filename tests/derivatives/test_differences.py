@@ -21,7 +21,7 @@ def of(function, *leaves, step=STEP, batch=1000, count=None):
     primal = Primal(function, tuple(range(len(outputs))))
     one_by_one = batch == 0
     return differences(
-        looped(primal, leaves, points, len(points)) if one_by_one else batched(primal.rows, points, leaves, batch),
+        looped(primal, leaves, points) if one_by_one else batched(primal.rows, points, leaves, batch),
         step,
     )
 

@@ -210,7 +210,7 @@ def _compared(context: Context, point: Point, memories: Sequence[str]) -> Look:
         if not comparison.holds_closely:
             # Differences of a random function never settle. Of one that reads what is between elements in memory they
             # do, but its values at copies are others.
-            (again,) = looped(along.function, along.leaves, [along.coordinates], 1)
+            (again,) = looped(along.function, along.leaves, [along.coordinates])
             of_numbers = same(again, along.value, 1e-6, 1e-6)
             if of_numbers and comparison.is_settled:
                 return Look(check)
