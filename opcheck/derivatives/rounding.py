@@ -94,7 +94,12 @@ class Computation(Generic[T]):
         for number, move in enumerate(nudges(unit, count)):
             key = unit, number
             if key not in self._moved:
-                self._moved[key] = _unless_refused(self.at, move)
+                try:
+                    self._moved[key] = self.at(move)
+                except NO_REFUSAL:
+                    raise
+                except Exception:  # the inputs have left what the operator accepts
+                    self._moved[key] = None
             result = self._moved[key]
             if result is not None:
                 yield result
@@ -136,16 +141,6 @@ class Computation(Generic[T]):
             if deviation is None:
                 break
         return deviation
-
-
-def _unless_refused(call: Callable[[Moved], T], move: Moved) -> T | None:
-    """Return the result of a call; None if it raises, as where inputs have left what an operator accepts."""
-    try:
-        return call(move)
-    except NO_REFUSAL:
-        raise
-    except Exception:
-        return None
 
 
 def mismatch(got: Tensors, right: Tensors, names: Sequence[str]) -> str:
@@ -261,14 +256,10 @@ def _unit_vector(values: Tensor) -> Tensor:
 
 
 def _measured(result: Tensors, units: Tensors) -> Tensor:
+    """Return the coordinates of tensors, and their products with unit vectors; 0 for one that is zero."""
     parts = [vector((tensor,)) for tensor in result]
-    lengths = [_along(part, unit) for part, unit in zip(parts, units, strict=True)]
-    return torch.cat([*parts, *lengths]) if parts else torch.zeros(0, dtype=torch.float64)
-
-
-def _along(values: Tensor, unit: Tensor) -> Tensor:
-    """Return the product with a unit vector, of shape (1,); 0 for a vector that is zero, as where nothing is known."""
-    return (values @ unit if bool(unit.any()) else values.new_zeros(())).reshape(1)
+    pairs = zip(parts, units, strict=True)
+    return vector([*parts, *(part @ unit if bool(unit.any()) else part.new_zeros(()) for part, unit in pairs)])
 
 
 def _is_rounded(one: Tensor, other: Tensor) -> bool:

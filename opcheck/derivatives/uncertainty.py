@@ -38,18 +38,23 @@ FULL = 1e-9
 """The largest relative error of a derivative in full double precision. Single precision leaves one of 6e-8."""
 
 
-def allowed(numerical: Tensor, leaves: Sequence[Tensor], numbers: Numbers) -> Tensor:
-    """Return atol + rtol |n| for each entry of a numerical Jacobian of shape (M, N)."""
-    return modulus(numerical, leaves).mul(numbers.rtol).add_(numbers.atol)
+def allowed(numerical: Tensor, leaves: Sequence[Tensor], numbers: Numbers, lengths: Tensor | float = 1.0) -> Tensor:
+    """Return atol + rtol |n| for each entry of a numerical Jacobian of shape (M, N).
+
+    lengths: what atol is multiplied by.
+    """
+    return modulus(numerical, leaves).mul(numbers.rtol).add_(numbers.atol * lengths)
 
 
-def excess(analytical: Tensor, numerical: Tensor, leaves: Sequence[Tensor], numbers: Numbers) -> Tensor:
+def excess(
+    analytical: Tensor, numerical: Tensor, leaves: Sequence[Tensor], numbers: Numbers, lengths: Tensor | float = 1.0
+) -> Tensor:
     """Return by how much |a - n| exceeds its tolerance, for each entry of two Jacobians of shape (M, N).
 
     It is zero for entries within the tolerance. It is infinite if either entry is NaN, and for an infinity that is not
     the same on both sides. Of a complex leaf |.| is the modulus over the columns of both parts, as in torch.
     """
-    beyond = beyond_bound(modulus(analytical - numerical, leaves), allowed(numerical, leaves, numbers))
+    beyond = beyond_bound(modulus(analytical - numerical, leaves), allowed(numerical, leaves, numbers, lengths))
     return beyond.masked_fill_(analytical == numerical, 0.0)
 
 
@@ -133,7 +138,7 @@ class Measured:
 
     def tolerance(self, of: Differences | None = None) -> Tensor:
         """Return what an analytical entry may be off by."""
-        return self.size((of or self.fine).jacobian).mul(self.numbers.rtol).add(self.numbers.atol * self.lengths())
+        return allowed((of or self.fine).jacobian, self.leaves, self.numbers, self.lengths())
 
     # wrong
 
@@ -153,8 +158,7 @@ class Measured:
         return beyond
 
     def _beyond(self, analytical: Tensor, slopes: Differences) -> Tensor:
-        beyond = beyond_bound(self.size(analytical - slopes.jacobian), self.tolerance(slopes))
-        return beyond.masked_fill_(analytical == slopes.jacobian, 0.0)
+        return excess(analytical, slopes.jacobian, self.leaves, self.numbers, self.lengths())
 
     def _further(self) -> Iterator[tuple[Differences, Differences]]:
         """Yield the differences at larger steps, and at twice each, as long as the function is defined there."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -116,7 +116,7 @@ def _of_products(entries: Comparison, names: Names) -> Disagreement:
 
 
 def _of_slices(entries: Comparison, colors: Colors, names: Names) -> Disagreement | None:
-    search = Search(entries.point, colors, entries.mode, entries.numbers, names)
+    search = Search(entries, colors, names)
     ranked = torch.where(entries.at_kink, 0.0, entries.beyond).flatten()
     slots = [slot for slot in ranked.argsort(descending=True)[: 2 * NAMED].tolist() if ranked[slot] > 0]
     off, width = (entries.analytical - entries.numerical.values).abs(), entries.analytical.shape[1]
@@ -146,15 +146,12 @@ def _one_of_each(entries: Iterable[Entry]) -> list[Entry]:
     return list(first.values())
 
 
-@dataclass(frozen=True)
 class Search:
     """Looks for wrong entries of a block-diagonal Jacobian, by ordinary calls."""
 
-    point: Point
-    colors: Colors
-    mode: Mode
-    numbers: Numbers
-    names: Names
+    def __init__(self, comparison: Comparison, colors: Colors, names: Names) -> None:
+        self.point, self.mode, self.step = comparison.point, comparison.mode, comparison.numbers.eps
+        self.colors, self.names = colors, names
 
     def culprit(self, row: int, column: int, least: float) -> tuple[tuple[int, int] | None, float]:
         """Return an entry that makes a product of the mode wrong, by its output and input coordinates, or None.
@@ -180,7 +177,7 @@ class Search:
         """Return an entry of the Jacobian, both sides by ordinary calls."""
         outputs, leaves = self.point.outputs, self.point.leaves
         (i, m), (j, n) = located(row, outputs), located(column, leaves)
-        slopes, analytical = entry_of(self.point, self.mode, row, column, self.numbers.eps)
+        slopes, analytical = entry_of(self.point, self.mode, row, column, self.step)
         places = *split(m, outputs[i]), *split(n, leaves[j])
         numerical = float(slopes.jacobian[row, 0])
         return Entry(i, j, *places, numerical, float(analytical), self.names.outputs[i], self.names.leaves[j])
@@ -195,8 +192,11 @@ class Search:
         if column not in columns.tolist():
             random = Finding("random", seen.random, worst.output, worst.leaf, {})
             return Mismatch(worst, 0, 0, 1, 1, LEAK), (random,) * bool(seen.random), None
-        n = point.numerical(numbers.eps, looped=True).jacobian[rows]
-        a = self._slice(rows, columns)
+        n = point.numerical(self.step, looped=True).jacobian[rows]
+        if self.mode == "reverse":
+            a = point.products("reverse", _units(point.size[0], rows))[:, columns]
+        else:
+            a = point.products("forward", _units(point.size[1], columns))[:, rows].T
         beyond = excess(a, n, colors.columns_of(None), numbers)
         beyond[int((rows == row).nonzero()), int((columns == column).nonzero())] = float("inf")  # the text is about it
         axes = colors.axes
@@ -210,18 +210,9 @@ class Search:
         findings = [finding for finding in diagnose(pair, numbers, seen) if finding.kind in OF_ONE]
         return replace(mismatch, worst=worst), tuple(findings), pair
 
-    def _slice(self, rows: Tensor, columns: Tensor) -> Tensor:
-        """Return some rows and columns of the Jacobian by the mode, from unit directions."""
-        size = self.point.size
-        if self.mode == "reverse":
-            return torch.stack([self.point.product("reverse", _unit(size[0], row))[columns] for row in rows.tolist()])
-        return torch.stack(
-            [self.point.product("forward", _unit(size[1], column))[rows] for column in columns.tolist()], 1
-        )
-
     def _moved(self, direction: Tensor) -> Tensor:
         """Return the central difference along a direction, of shape (M,)."""
-        return self.point.looped_differences(direction.unsqueeze(0), self.numbers.eps).jacobian[:, 0]
+        return self.point.looped_differences(direction.unsqueeze(0), self.step).jacobian[:, 0]
 
 
 def entry_of(point: Point, mode: Mode, row: int, column: int, step: float) -> tuple[Differences, Tensor]:

@@ -43,7 +43,7 @@ from opcheck.derivatives.question import AUTO, Function, Numbers
 from opcheck.derivatives.uncertainty import CERTAIN, Measured, allowed, excess
 from opcheck.dropin import passes
 from opcheck.dropin.in_place import Second
-from opcheck.dropin.memory import elements, kept
+from opcheck.dropin.memory import Kept, elements
 from opcheck.dropin.passes import Kinds, Pass, Passes
 
 FEW_POINTS = 6
@@ -79,7 +79,7 @@ def look(
     second: which cotangents the claims are about the gradients of the function for; None: they are about the function.
     """
     leaves = tuple(value for value in values if isinstance(value, Tensor) and value.requires_grad)
-    with kept((*values, *((second and second.cotangents) or ()))) as memory:
+    with Kept((*values, *((second and second.cotangents) or ()))) as memory:
         try:
             outputs = function(*leaves)
             chosen = tuple(index for index, output in enumerate(outputs) if output.requires_grad)
@@ -177,7 +177,7 @@ class Glance:
                 batches = self.function.rows(*map(torch.add, self.leaves, steps))
         except Exception:  # it cannot be batched
             return None
-        with kept(self.leaves) as own:
+        with Kept(self.leaves) as own:
             for memory, moves in zip(own.memory, steps, strict=True):
                 memory.add_(moves[-1])
             moved = vector(self.function(*self.leaves))

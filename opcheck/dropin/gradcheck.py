@@ -17,7 +17,7 @@ from opcheck.derivatives.point import Point
 from opcheck.derivatives.question import Function, Numbers, Request
 from opcheck.dropin.glance import Claims, look, quiet
 from opcheck.dropin.in_place import InPlace, OutputsChange, Second
-from opcheck.dropin.memory import kept
+from opcheck.dropin.memory import Kept
 from opcheck.dropin.objections import is_remark, objections
 
 Tensors = Tensor | Sequence[Any]
@@ -193,7 +193,7 @@ def _checked(
     if seen or (seen is False and not raise_exception):
         return seen
     request = Request(function, _leaves(values), numbers)
-    with kept(values) as memory:
+    with Kept(values) as memory:
         point = InPlace.of(request) if second is None else second.point_of(InPlace.of(request))
         is_changed = memory.is_changed()
     if is_changed:

@@ -13,7 +13,7 @@ from opcheck.derivatives.coordinates import tensors_of, vector
 from opcheck.derivatives.cotangents import vectors_like, with_gaps
 from opcheck.derivatives.differences import Differences, differences
 from opcheck.derivatives.point import Analytical, Point
-from opcheck.dropin.memory import add, kept, write
+from opcheck.dropin.memory import Kept, add, write
 
 Kind = tuple[torch.Size, torch.dtype]
 """The shape and the dtype of an output."""
@@ -49,7 +49,7 @@ class InPlace(Point):
 
     def at(self, leaves: Tensors) -> Tensors:
         """Return the outputs where the leaves themselves have other values."""
-        with kept(self.leaves) as own, torch.enable_grad():
+        with Kept(self.leaves) as own, torch.enable_grad():
             for memory, values in zip(own.memory, leaves, strict=True):
                 write(memory, values)
             return tuple(output.detach().clone() for output in self.function(*self.leaves))
@@ -116,7 +116,7 @@ def moved(function: Differentiable, leaves: Sequence[Tensor], steps: Tensor, ste
     Raises OutputsChange; passes on the exceptions of the function. The leaves are as before in either case.
     """
     rows, expected = [], None
-    with kept(leaves) as own, torch.enable_grad():
+    with Kept(leaves) as own, torch.enable_grad():
         for row in steps:
             before = [memory.clone() for memory in own.memory]
             moves = tensors_of(row, own.memory)

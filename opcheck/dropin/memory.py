@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from itertools import product
 
 import torch
@@ -13,12 +12,23 @@ from opcheck.derivatives.coordinates import shares_memory
 
 
 class Kept:
-    """The memory of some tensors, and what it held in the beginning."""
+    """The memory of the strided tensors among some values. At the end of its context it holds the same bits as before."""
 
-    def __init__(self, tensors: Sequence[Tensor]) -> None:
-        self.tensors = tensors
-        self.memory = [tensor.data for tensor in tensors]  # unlike detach(), it has a version counter of its own
+    def __init__(self, values: Sequence[object]) -> None:
+        self.tensors = [value for value in values if isinstance(value, Tensor) and value.layout is torch.strided]
+        self.memory = [tensor.data for tensor in self.tensors]  # unlike detach(), it has a version counter of its own
         self.before = [own.clone() for own in self.memory]
+
+    def __enter__(self) -> Kept:
+        """Return the memory."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Put everything back."""
+        for tensor, own, before in zip(self.tensors, self.memory, self.before, strict=True):
+            write(own, before)
+            if tensor.data_ptr() != own.data_ptr():
+                tensor.data = own
 
     def is_changed(self) -> bool:
         """Tell whether a tensor has other values, or other memory. Writes that autograd does not know of count."""
@@ -27,23 +37,6 @@ class Kept:
             or (not torch.equal(own, before) and not torch.allclose(own, before, 0.0, 0.0, equal_nan=True))
             for tensor, own, before in zip(self.tensors, self.memory, self.before, strict=True)
         )
-
-    def restore(self) -> None:
-        """Put everything back."""
-        for tensor, own, before in zip(self.tensors, self.memory, self.before, strict=True):
-            write(own, before)
-            if tensor.data_ptr() != own.data_ptr():
-                tensor.data = own
-
-
-@contextmanager
-def kept(values: Sequence[object]) -> Iterator[Kept]:
-    """Yield the memory of the strided tensors among some values. In the end it holds the bits that it held before."""
-    own = Kept([value for value in values if isinstance(value, Tensor) and value.layout is torch.strided])
-    try:
-        yield own
-    finally:
-        own.restore()
 
 
 def elements(memory: Tensor) -> list[Tensor]:

@@ -34,7 +34,7 @@ from opcheck.derivatives.question import Request
 from opcheck.derivatives.uncertainty import excess
 from opcheck.derivatives.wrong_entries import NOT_LINEAR
 from opcheck.dropin.glance import Claims
-from opcheck.dropin.memory import kept
+from opcheck.dropin.memory import Kept
 
 REPEATS = 3
 """How often backward is repeated at most, to see whether it is random."""
@@ -59,23 +59,25 @@ def objections(point: Point, request: Request, claims: Claims) -> Iterator[Disag
     """
     point.numerical(request.numbers.eps)  # first of all: the function may raise, or its outputs may change
     some = any(output.requires_grad for output in point.outputs)
-    looks: tuple[tuple[bool, Callable[[Point, Request], Disagreement | None]], ...] = (
-        (not some, _not_zero),
-        (some and claims.backward_ad and claims.grad_dtypes, _dtypes),
-        (some and claims.backward_ad, _nondeterminism),
-        (some and claims.backward_ad, partial(_jacobian, mode="reverse")),
-        (some and claims.backward_ad, _together),
-        (some and claims.forward_ad, partial(_jacobian, mode="forward")),
-        (claims.forward_ad and claims.undefined_grad, _undefined_tangents),
-        (claims.batched_forward_grad, partial(_batched, check="batched_forward_grad", **FORWARD)),
-        (some and claims.batched_grad, partial(_batched, check="batched_grad")),
-        (some and claims.backward_ad, _zero_cotangents),
-        (some and claims.backward_ad and claims.undefined_grad, _undefined_cotangents),
+    few = min(REPEATS, max(1, point.size[0]))  # torch: once for each output
+    reentrant, tangents = REENTRANT.format(request.numbers.nondeterminism), "Mismatch in tangent values for output with"
+    looks: tuple[tuple[bool, Callable[[Point, Request], Disagreement | None], str], ...] = (
+        (not some, _not_zero, ""),
+        (some and claims.backward_ad and claims.grad_dtypes, _dtypes, "Gradient has dtype mismatch"),
+        (some and claims.backward_ad, partial(nondeterminism, repeats=few), reentrant),
+        (some and claims.backward_ad, partial(_jacobian, mode="reverse"), ""),
+        (some and claims.backward_ad, _together, ""),
+        (some and claims.forward_ad, partial(_jacobian, mode="forward"), ""),
+        (claims.forward_ad and claims.undefined_grad, undefined_tangents, f"{tangents} an undefined tangent"),
+        (claims.batched_forward_grad, partial(_batched, check="batched_forward_grad", **FORWARD), ""),
+        (some and claims.batched_grad, partial(_batched, check="batched_grad"), ""),
+        (some and claims.backward_ad, _zero_cotangents, ""),
+        (some and claims.backward_ad and claims.undefined_grad, _undefined_cotangents, ""),
     )
-    for wanted, look in looks:
+    for wanted, look, sentence in looks:
         objection = look(point, request) if wanted else None
         if objection is not None:
-            yield objection
+            yield _begin_with(sentence, objection) if sentence else objection
 
 
 def is_remark(objection: Disagreement) -> bool:
@@ -86,9 +88,9 @@ def is_remark(objection: Disagreement) -> bool:
     return objection.kind == "low accuracy" or objection.agrees or objection.below_atol
 
 
-def _begin_with(sentence: str, disagreement: Disagreement | None) -> Disagreement | None:
+def _begin_with(sentence: str, disagreement: Disagreement) -> Disagreement:
     """Put a sentence of torch before an objection."""
-    return disagreement and replace(disagreement, text=f"{sentence}\n{disagreement.text}")
+    return replace(disagreement, text=f"{sentence}\n{disagreement.text}")
 
 
 def _jacobian(point: Point, request: Request, mode: Mode) -> Disagreement | None:
@@ -143,16 +145,7 @@ def _not_zero(point: Point, request: Request) -> Disagreement | None:
 
 def _dtypes(point: Point, request: Request) -> Disagreement | None:
     disagreement = attributes(point, request)
-    return (
-        _begin_with("Gradient has dtype mismatch", disagreement)
-        if disagreement and "has the dtype" in disagreement.text
-        else None
-    )
-
-
-def _nondeterminism(point: Point, request: Request) -> Disagreement | None:
-    disagreement = nondeterminism(point, request, min(REPEATS, max(1, point.size[0])))  # torch: once for each output
-    return _begin_with(REENTRANT.format(request.numbers.nondeterminism), disagreement)
+    return disagreement if disagreement and "has the dtype" in disagreement.text else None
 
 
 def _together(point: Point, request: Request) -> Disagreement | None:
@@ -173,12 +166,6 @@ def _together(point: Point, request: Request) -> Disagreement | None:
     return Disagreement(
         "one backward pass for all outputs does not give the sum of those for each: off by up to "
         f"{_most(together - each)}"
-    )
-
-
-def _undefined_tangents(point: Point, request: Request) -> Disagreement | None:
-    return _begin_with(
-        "Mismatch in tangent values for output with an undefined tangent", undefined_tangents(point, request)
     )
 
 
@@ -230,7 +217,7 @@ def _batched(point: Point, request: Request, check: str, **flags: Any) -> Disagr
     if disagreement is None:
         return None
     try:
-        with kept(point.leaves), torch.random.fork_rng(devices=()), warnings.catch_warnings():
+        with Kept(point.leaves), torch.random.fork_rng(devices=()), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             parameters = {**ALL_OFF, **WITHOUT_JACOBIAN, **flags, f"check_{check}": True}
             torch_gradcheck(point.function, point.leaves, **parameters)

@@ -314,3 +314,25 @@ def test_a_random_backward_pass_is_found(outputs):
     with pytest.raises(opcheck.GradcheckError, match=r"^Backward is not reentrant"):
         opcheck.gradcheck(Random.apply, x)
     assert opcheck.gradcheck(Random.apply, x, nondet_tol=1e-6)
+
+
+def test_a_constant_cotangent_has_no_name_among_the_leaves():
+    class SecondDetached(torch.autograd.Function):
+        """(x^2, 2x), whose gradient does not know that it depends on the second cotangent."""
+
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * x, 2 * x
+
+        @staticmethod
+        def backward(ctx, v, w):
+            return 2 * ctx.saved_tensors[0] * v + 2 * w.detach()
+
+    x = torch.ones(2, dtype=torch.float64, requires_grad=True)
+    constant, other = torch.ones(2, dtype=torch.float64), torch.ones(2, dtype=torch.float64, requires_grad=True)
+    with pytest.raises(
+        opcheck.GradcheckError, match="Jacobian mismatch for output 0 with respect to input 1"
+    ) as caught:
+        opcheck.gradgradcheck(SecondDetached.apply, x, (constant, other))
+    assert caught.value.disagreement.worst[0].leaf_name == "cotangent of output 1"
