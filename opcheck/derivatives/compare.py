@@ -8,7 +8,7 @@ import torch
 
 from opcheck.derivatives.autodiff import Mode, Primal
 from opcheck.derivatives.comparison import Comparison
-from opcheck.derivatives.coordinates import index_text, located, split
+from opcheck.derivatives.coordinates import labels
 from opcheck.derivatives.directions import Random
 from opcheck.derivatives.disagreement import Disagreement, Names, Pair
 from opcheck.derivatives.point import Point
@@ -120,8 +120,7 @@ def _by_reference(point: Point, mode: Mode, request: Request) -> Disagreement | 
         if not bool(wrong.any()):
             return None
     row, column = divmod(int((products - right).abs().nan_to_num(nan=inf).argmax()), right.shape[1])
-    index, own = located(column, point.leaves)
-    place = Names.of(function, request).leaves[index] + index_text(*split(own, point.leaves[index]))
+    (place,) = labels([column], point.leaves, Names.of(function, request).leaves)
     return Disagreement(
         f"v J at {place} is {float(right[row, column]):.8g} by the reference, {float(products[row, column]):.8g} "
         f"analytically, for random direction {row}\n{int(wrong.any(dim=0).sum())} of {wrong.shape[1]} entries of such "

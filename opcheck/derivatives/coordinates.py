@@ -127,10 +127,13 @@ def located(coordinate: int, tensors: Sequence[Tensor]) -> tuple[int, int]:
     return number, coordinate
 
 
-def labels(coordinates: Iterable[int], tensors: Sequence[Tensor]) -> list[str]:
-    """Return the places in some tensors that real coordinates stand for, as text: see `index_text`."""
+def labels(coordinates: Iterable[int], tensors: Sequence[Tensor], names: Sequence[str] | None = None) -> list[str]:
+    """Return the places in some tensors that real coordinates stand for, as text: see `index_text`.
+
+    The names of the tensors come first if there are any, as in `x[1, 2].imag`.
+    """
     places = (located(coordinate, tensors) for coordinate in coordinates)
-    return [index_text(*split(own, tensors[k])) for k, own in places]
+    return [(names[k] if names else "") + index_text(*split(own, tensors[k])) for k, own in places]
 
 
 def blocks(matrix: Tensor, outputs: Sequence[Tensor], leaves: Sequence[Tensor]) -> list[tuple[Tensor, ...]]:

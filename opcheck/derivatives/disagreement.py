@@ -148,6 +148,15 @@ class Names:
             own if inner.order == 1 else f"{own} of {inner.function}", inner.order + 1, len(below),
         )  # fmt: skip
 
+    def entry(
+        self, row: int, column: int, numerical: float, analytical: float, outputs: Sequence[Tensor],
+        leaves: Sequence[Tensor],
+    ) -> Entry:  # fmt: skip
+        """Return an entry of the whole Jacobian, at an output and an input coordinate."""
+        (i, m), (j, n) = located(row, outputs), located(column, leaves)
+        places = *split(m, outputs[i]), *split(n, leaves[j])
+        return Entry(i, j, *places, numerical, analytical, self.outputs[i], self.leaves[j])
+
 
 @dataclass(frozen=True)
 class Pair:
@@ -185,10 +194,8 @@ class Pair:
 
     def entry(self, row: int, column: int) -> Entry:
         """Return an entry of the whole Jacobian."""
-        (i, own_row), (j, own_column) = located(row, self.outputs), located(column, self.leaves)
-        places = *split(own_row, self.outputs[i]), *split(own_column, self.leaves[j])
         n, a = float(self.numerical[row, column]), float(self.analytical[row, column])
-        return Entry(i, j, *places, n, a, self.names.outputs[i], self.names.leaves[j])
+        return self.names.entry(row, column, n, a, self.outputs, self.leaves)
 
     def _worse_parts(self) -> Tensor:
         """Return a mask that leaves out the better part of each entry of a complex leaf."""

@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 import torch
 from torch import Tensor
 
-from opcheck.derivatives.coordinates import index_text, located, real_size, split, vector
+from opcheck.derivatives.coordinates import labels, real_size, vector
 from opcheck.derivatives.question import NO_REFUSAL
 
 ROUNDINGS = 5
@@ -338,5 +338,4 @@ class Deviation:
 
     def place(self, at: int) -> str:
         """Return what messages call an entry, as in `the gradient of weight[2, 0]`."""
-        index, offset = located(at, self.got)
-        return f"{self.names[index]}{index_text(*split(offset, self.got[index]))}"
+        return labels([at], self.got, self.names)[0]

@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from opcheck.derivatives.autodiff import Mode
 from opcheck.derivatives.comparison import Comparison
-from opcheck.derivatives.coordinates import index_text, labels, located, split
+from opcheck.derivatives.coordinates import labels, located
 from opcheck.derivatives.diagnosis import Seen, diagnose
 from opcheck.derivatives.differences import Differences
 from opcheck.derivatives.directions import Colors
@@ -52,12 +52,9 @@ def not_linear(point: Point, mode: Mode, how: str) -> Disagreement:
 
 
 def _at_kink(entries: Comparison, names: Names) -> Disagreement:
-    point, places = entries.point, []
-    columns = point.directions.inputs_of(entries.kinky)
-    for column in columns[:8]:
-        leaf, own = located(column, point.leaves)
-        place = index_text(*split(own, point.leaves[leaf]))
-        places.append(f"{names.leaves[leaf]}{place} = {float(point.coordinates[column]):.8g}")
+    point, columns = entries.point, entries.point.directions.inputs_of(entries.kinky)
+    named = zip(columns[:8], labels(columns[:8], point.leaves, names.leaves), strict=True)
+    places = [f"{name} = {float(point.coordinates[column]):.8g}" for column, name in named]
     more = f" and {len(columns) - 8} more" if len(columns) > 8 else ""
     away = f"\nmove the sample away from {', '.join(places)}{more}" if places else ""
     text = KINK.format("here, and no derivative" if places else "near here") + away
@@ -104,8 +101,7 @@ def _of_products(entries: Comparison, names: Names) -> Disagreement:
             f"v J u {numbers} directions {row} and {column}\n{int(wrong.sum())} of {wrong.numel()} such projections of "
             f"a Jacobian of shape {tuple(point.size)} differ\n{how}"
         )
-    index, own = located(row, point.outputs)
-    place = names.outputs[index] + index_text(*split(own, point.outputs[index]))
+    (place,) = labels([row], point.outputs, names.outputs)
     return Disagreement(
         f"J u at {place} {numbers} direction {column}\n{int(wrong.any(dim=1).sum())} of {len(wrong)} entries of such "
         f"products differ\n{how}"
@@ -175,12 +171,9 @@ class Search:
 
     def entry(self, row: int, column: int) -> Entry:
         """Return an entry of the Jacobian, both sides by ordinary calls."""
-        outputs, leaves = self.point.outputs, self.point.leaves
-        (i, m), (j, n) = located(row, outputs), located(column, leaves)
         slopes, analytical = entry_of(self.point, self.mode, row, column, self.step)
-        places = *split(m, outputs[i]), *split(n, leaves[j])
-        numerical = float(slopes.jacobian[row, 0])
-        return Entry(i, j, *places, numerical, float(analytical), self.names.outputs[i], self.names.leaves[j])
+        numbers = float(slopes.jacobian[row, 0]), float(analytical)
+        return self.names.entry(row, column, *numbers, self.point.outputs, self.point.leaves)
 
     def around(
         self, row: int, column: int, worst: Entry, numbers: Numbers

@@ -12,7 +12,7 @@ from opcheck.derivatives.coordinates import shares_memory
 
 
 class Kept:
-    """The memory of the strided tensors among some values. At the end of its context it holds the same bits as before."""
+    """The memory of the strided tensors among some values. It holds the same bits after the context as before."""
 
     def __init__(self, values: Sequence[object]) -> None:
         self.tensors = [value for value in values if isinstance(value, Tensor) and value.layout is torch.strided]
