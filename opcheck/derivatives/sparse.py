@@ -30,26 +30,6 @@ def are_movable(leaves: Iterable[Tensor]) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class Duplicates:
-    """How the elements of a COO tensor that is not coalesced are made of values, some of which have the same place.
-
-    Those share a change of the element equally. The values of the tensor itself are kept.
-    """
-
-    shares: Tensor
-    """Of each value its share of the element."""
-    rest: Tensor
-    """Of each value what it has beside its share."""
-
-    @classmethod
-    def of(cls, sparse: Tensor, places: Tensor) -> Duplicates:
-        """Return how the elements of a COO tensor are made of values at places."""
-        values = sparse._values()
-        shares = places.flatten().bincount(minlength=sparse.numel())[places].reciprocal().to(values.dtype)
-        return cls(shares, values - shares * sparse.to_dense().reshape(-1)[places])
-
-
-@dataclass(frozen=True, eq=False)
 class Pattern:
     """How a sparse tensor is stored, but for its values."""
 
@@ -59,8 +39,11 @@ class Pattern:
     """Of COO tensors the indices; of compressed ones the compressed and the plain indices."""
     places: Tensor
     """Of each value, the number of its element in the flattened tensor. Of the shape of the values."""
-    duplicates: Duplicates | None = None
-    """Of COO tensors that are not coalesced: how an element is made of several values."""
+    shares: Tensor | None = None
+    """Of COO tensors that are not coalesced, where several values may have the same place: of each value its share of a
+    change of the element. Values with the same place share it equally."""
+    rest: Tensor | None = None
+    """Of these, what each value has beside its share of the element: the values of the tensor itself are kept."""
 
     @classmethod
     def of(cls, sparse: Tensor) -> Pattern:
@@ -71,8 +54,11 @@ class Pattern:
         values = sparse._values()
         numbers = torch.arange(sparse.numel(), device=sparse.device).view(sparse.shape)
         places = numbers[tuple(sparse._indices())].expand(values.shape)
-        duplicates = None if sparse.is_coalesced() else Duplicates.of(sparse, places)
-        return cls(sparse.layout, sparse.shape, (sparse._indices(),), places, duplicates)
+        if sparse.is_coalesced():
+            return cls(sparse.layout, sparse.shape, (sparse._indices(),), places)
+        shares = places.flatten().bincount(minlength=sparse.numel())[places].reciprocal().to(values.dtype)
+        rest = values - shares * sparse.to_dense().reshape(-1)[places]
+        return cls(sparse.layout, sparse.shape, (sparse._indices(),), places, shares, rest)
 
     @classmethod
     def of_all(cls, like: Tensor) -> Pattern:
@@ -90,22 +76,21 @@ class Pattern:
 
     def of_elements(self, elements: Tensor) -> Tensor:
         """Return the sparse tensor with the given elements. Those that it does not specify are left out."""
-        if self.duplicates is None:
-            return self._with(elements.reshape(-1)[self.places])
-        return self._with(self.duplicates.rest + self._shared(elements))
+        values = self._values(elements)
+        return self._with(values if self.rest is None else self.rest + values)
 
     def of_change(self, elements: Tensor) -> Tensor:
         """Return how the sparse tensor changes with its elements."""
-        return self._with(elements.reshape(-1)[self.places] if self.duplicates is None else self._shared(elements))
+        return self._with(self._values(elements))
 
-    def _shared(self, elements: Tensor) -> Tensor:
-        assert self.duplicates is not None
-        return elements.reshape(-1)[self.places] * self.duplicates.shares
+    def _values(self, elements: Tensor) -> Tensor:
+        values = elements.reshape(-1)[self.places]
+        return values if self.shares is None else values * self.shares
 
     def _with(self, values: Tensor) -> Tensor:
         own = [indices.clone() for indices in self.indices]  # nobody writes to those of another tensor
         if self.layout is torch.sparse_coo:
-            coalesced = self.duplicates is None
+            coalesced = self.shares is None
             return torch.sparse_coo_tensor(own[0], values, self.shape, is_coalesced=coalesced, check_invariants=False)
         return torch.sparse_compressed_tensor(
             own[0], own[1], values, self.shape, layout=self.layout, check_invariants=False
@@ -155,14 +140,18 @@ class _Strided(torch.autograd.Function):
     def forward(ctx: Any, tensor: Tensor, masked: bool) -> Tensor:
         ctx.masked, ctx.pattern = masked, None
         if tensor.layout in LAYOUTS and ctx.needs_input_grad[0]:
-            plain = tensor.detach()
-            plain = plain.coalesce() if plain.layout is torch.sparse_coo else plain
+            plain = _coalesced(tensor)
             ctx.pattern = Pattern.of(plain) if masked else Pattern.of_all(plain)
         return tensor.clone() if tensor.layout is torch.strided else tensor.to_dense()
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Any:
         return gradient if ctx.pattern is None else _apply(_Sparse, gradient, ctx.pattern, ctx.masked), None
+
+
+def _coalesced(sparse: Tensor) -> Tensor:
+    """Return a sparse tensor without its graph, in which no two values have the same place."""
+    return sparse.detach().coalesce() if sparse.layout is torch.sparse_coo else sparse.detach()
 
 
 def _apply(function: Any, *arguments: Any) -> Tensor:
@@ -240,9 +229,9 @@ def ones_like(tensor: Tensor) -> Tensor:
     """Return ones, where a sparse tensor has specified elements."""
     if tensor.layout not in LAYOUTS:
         return torch.ones_like(tensor)
-    plain = tensor.detach()
-    plain = plain.coalesce() if plain.layout is torch.sparse_coo else plain
-    return Pattern.of(plain).of_elements(torch.ones(tensor.shape, dtype=tensor.dtype, device=tensor.device))
+    return Pattern.of(_coalesced(tensor)).of_elements(
+        torch.ones(tensor.shape, dtype=tensor.dtype, device=tensor.device)
+    )
 
 
 class DependsOnPattern(Exception):
