@@ -98,7 +98,7 @@ class Comparison:
             return True  # as almost always
         analytical, expected = self.analytical, self.numerical.values
         allowed = least + CLOSE * self.numbers.rtol * expected.abs()
-        return bool(((analytical - expected).abs() <= allowed).all()) and not self._has_kink
+        return bool(((analytical - expected).abs() <= allowed).all()) and not self.has_kink
 
     @property
     def is_far_off(self) -> bool:
@@ -106,20 +106,19 @@ class Comparison:
         expected = self.numerical.values
         far = (self.analytical - expected).abs() > 2 * self.numerical.tolerance()
         far |= self.analytical.isfinite() != expected.isfinite()
-        return bool(far.any()) and bool(expected.isfinite().all()) and not self._has_kink
+        return bool(far.any()) and bool(expected.isfinite().all()) and not self.has_kink
 
     @property
     def is_settled(self) -> bool:
         """Whether differences at twice the step agree: else rounding or a bend may be what differs."""
         coarse = self.point.numerical(2 * self.numbers.eps, looped=self.looped).jacobian
         off = (coarse - self.slopes.jacobian).abs()
-        return bool((off <= 0.5 * self.differences.tolerance()).all()) and not self._has_kink
+        return bool((off <= 0.5 * self.differences.tolerance()).all()) and not self.has_kink
 
     @property
-    def _has_kink(self) -> bool:
+    def has_kink(self) -> bool:
         """Whether the one-sided differences disagree, and do so at a larger step."""
-        bend = self.differences.fine.bend.abs()
-        return not bool((bend <= self.differences.tolerance()).all()) and bool(self.differences.kinks().any())
+        return bool(self.kinky.any())
 
     # which entries are wrong, as masks of the form of the comparison
 
@@ -137,8 +136,9 @@ class Comparison:
     @cached_property
     def at_kink(self) -> Tensor:
         """The same in the form of the comparison."""
-        reached = bool(self.kinky.any())
-        return self.directions.reached(self.kinky, self.mode) if reached else torch.zeros_like(self.excess) > 0
+        if not self.has_kink:
+            return self.excess < 0
+        return self.directions.reached(self.kinky, self.mode)
 
     @cached_property
     def small(self) -> Tensor:
@@ -165,7 +165,7 @@ class Comparison:
     @property
     def differs(self) -> bool:
         """Whether an entry is wrong, or at a kink."""
-        return bool(self.wrong.any()) or bool(self.kinky.any())
+        return bool(self.wrong.any()) or self.has_kink
 
     @cached_property
     def nonlinear(self) -> float:
