@@ -127,6 +127,7 @@ def test_every_mutant_is_noticed_exactly_where_its_condition_is_met(tmp_path, na
     assert {answer.state for answer in tried} == {"met", "survived"}
 
 
+@pytest.mark.nightly
 def test_mutants_are_noticed_at_derived_samples(tmp_path):
     target = target_of(tmp_path, SIN, "standard")
     proofs = [prove(target, answer) for _, answer in drawn([measure(target)], 0)]

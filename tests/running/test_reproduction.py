@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import traceback
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from opcheck.spec.device import profiles
 
 WITHOUT_OPCHECK = 'import sys; sys.modules["opcheck"] = None  '
 """Goes before the comment that a script begins with."""
-QUICK = {("clipped", "linearity", "float64"), ("tail", "derived", "float64"), ("twice", "backward", "complex128")}
+QUICK = {("tail", "derived", "float64"), ("twice", "backward", "complex128")}
 """Which of them do not wait for the night."""
 
 
@@ -82,12 +83,28 @@ def test_a_script_fails_as_long_as_the_operator_is_wrong(name, check, dtype, out
     assert executed(WITHOUT_OPCHECK + script, library[1]) == (0, ""), script
 
 
+@pytest.fixture
+def at_once(monkeypatch):
+    """Run scripts in this process, which has imported torch, where what they say is the question, not that they run."""
+
+    def said(script, folder):
+        try:
+            exec(compile(script, "<string>", "exec"), {})
+        except Exception:
+            return 1, traceback.format_exc()
+        return 0, ""
+
+    monkeypatch.setattr(reproduction, "executed", said)
+
+
+@pytest.mark.usefixtures("at_once")
 def test_a_derived_sample_is_shown_as_small_as_it_stays_wrong(outcome_of):
     script = outcome_of("tail", "derived", "float64").fields["reproduction"]
     assert "torch.tensor([[" in script
     assert script.count("\n") < 35
 
 
+@pytest.mark.usefixtures("at_once")
 def test_numbers_that_are_drawn_are_the_same_each_time(outcome_of, monkeypatch):
     monkeypatch.setattr(source, "WRITTEN_OUT", 2)
     script = outcome_of("twice", "backward", "float64").fields["reproduction"]
