@@ -14,13 +14,11 @@ from typing import Any
 import torch
 
 from opcheck.draft.calls import Group, chosen
-from opcheck.draft.draft import Draft, what_happened
+from opcheck.draft.draft import Draft, comment, what_happened
 from opcheck.draft.project import allow
 from opcheck.draft.recorder import Recorder
-from opcheck.draft.search import Wanted
 from opcheck.draft.target import names, package_of
 from opcheck.draft.trial import Journal, Record, Trial, Workplace, reproduced, trial
-from opcheck.draft.writing import comment, written
 from opcheck.planning.loading import load
 from opcheck.running import process_state
 from opcheck.running.apart import Ended, Item, Result, apart
@@ -83,12 +81,12 @@ class Author:
         self.workplace = replace(self.workplace, changes=tuple(changes))
         self._choose(all_names)
         calls = self._recorded(tests) if tests else {}
-        wanted = [Wanted(name, [*arguments, *calls.get(name, [])], module) for name in self.wanted]
-        if len(wanted) > 1:
+        trials = [Trial(name, [*arguments, *calls.get(name, [])], module) for name in self.wanted]
+        if len(trials) > 1:
             process_state.import_what_is_late()  # else each process would
         self.forks = threading.active_count() == threads and not torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
-        for number, own in enumerate(self._tried(wanted), start=1):
-            self._take(own, f"{number:{len(str(len(wanted)))}} of {len(wanted)}: {own.wanted.name}: ")
+        for number, own in enumerate(self._tried(trials), start=1):
+            self._take(own, f"{number:{len(str(len(trials)))}} of {len(trials)}: {own.name}: ")
         if not self.drafts:
             raise Unresolved("nothing to draft: " + "; ".join(self._left_out()))
 
@@ -131,31 +129,28 @@ class Author:
             return {}
         return {path: chosen(groups) for path, groups in calls.items()}
 
-    def _tried(self, wanted: Sequence[Wanted]) -> Iterator[Trial]:
+    def _tried(self, trials: Sequence[Trial]) -> Iterator[Trial]:
         """Yield what is known of each operator. One whose process ends in a call is tried again without that call."""
-        while wanted:
-            again: list[Wanted] = []
-            work = partial(trial, workplace=self.workplace)
-            answers = self._apart(work, wanted)
-            for one, answer in zip(wanted, answers, strict=True):
-                own = self._ended(one, answer.why) if isinstance(answer, Ended) else answer
-                own.ended = [*one.ended, *own.ended]
-                may_go_on = isinstance(answer, Ended) and own.call is not None and not (own.hangs and own.is_called)
-                if may_go_on and len(one.skip) < MOST_RESTARTS:
-                    again.append(replace(one, skip=(*one.skip, own.call or {}), ended=tuple(own.ended)))
-                else:
+        while trials:
+            again = []
+            answers = self._apart(partial(trial, workplace=self.workplace), trials)
+            for begun, answer in zip(trials, answers, strict=True):
+                own = self._ended(begun, answer.why) if isinstance(answer, Ended) else answer
+                if own.call is None or (own.hangs and own.is_called) or len(own.skip) == MOST_RESTARTS:
                     yield own
-            wanted = again
+                else:
+                    again.append(own.again())
+            trials = again
 
     def _apart(self, work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result | Ended]:
         """Yield what a function returns for each item, in forks of this process where that is safe."""
         patience = MOST_BUDGETS * self.workplace.budget
         return apart(work, items, self.processes, patience, forks=self.forks, fresh=True)
 
-    def _ended(self, wanted: Wanted, why: str) -> Trial:
+    def _ended(self, begun: Trial, why: str) -> Trial:
         """Return what a process that has ended has written about an operator."""
-        journal = Journal(self.workplace, wanted.name)
-        own = journal.read(wanted)
+        journal = Journal(self.workplace, begun.name)
+        own = journal.read(begun)
         what = f"it takes longer than {journal.patience(own):g} s" if own.hangs else why
         if own.is_called:
             own.ended.append(f"{what}, {own.doing()}")
@@ -171,7 +166,7 @@ class Author:
             failing = sum(record["outcome"] == "failed" for record in own.records.values())
             self.say([head + _count(samples, "sample") + (f", {_count(failing, 'case')} failed" if failing else "")])
         elif own.since:
-            self.left_out[own.wanted.name] = own.refusal
+            self.left_out[own.name] = own.refusal
             self.say([f"{head}not drafted"])
 
     @property
@@ -184,7 +179,7 @@ class Author:
         self.added = self.added or allow(package_of(self.target), self.settings)
         self.file.parent.mkdir(parents=True, exist_ok=True)
         old = self.file.read_text(encoding="utf-8").rstrip("\n") + "\n\n" if self.file.exists() else HEAD
-        self.file.write_text(old + written(drafts), encoding="utf-8")
+        self.file.write_text(old + "\n".join(draft.toml() for draft in drafts), encoding="utf-8")
 
     def report(self, *, interrupted: bool = False) -> int:
         """Say what is wrong, then what was written. Return the exit code. interrupted: whether to run nothing more."""
@@ -204,7 +199,7 @@ class Author:
             self.say([f"  {draft.id} changes its first argument: inplace = true"] if draft.inplace else [])
         if self.added:
             self.say([f"added to [tool.opcheck] in pyproject.toml: {'; '.join(self.added)}"])
-        reached = {own.wanted.name for own in self.trials if own.since}
+        reached = {own.name for own in self.trials if own.since}
         unreached = [name for name in self.wanted if name not in reached]
         if unreached:
             self.say([f"not reached: {_count(len(unreached), 'operator')}; the same command goes on with them"])
@@ -238,11 +233,11 @@ class Author:
         records = [record for own in self.trials for record in own.records.values()]
         failed = [record for record in records if record["outcome"] == "failed"]
         untested = [record for record in records if record["outcome"] in ("error", "inconclusive")]
-        ended = [f"{own.wanted.name}: {why}" for own in self.trials if not own.is_slow for why in own.ended[:1]]
+        ended = [f"{own.name}: {why}" for own in self.trials if not own.is_slow for why in own.ended[:1]]
         lines = [f"failed: {line}" for line in [*lines_of(failed), *ended]]
         lines += [f"not tested: {line}" for line in lines_of(untested)]
         lines += [
-            f"not tested: {own.wanted.name}: {_count(own.left, 'case')}, in {self.workplace.budget:g} s (--budget)"
+            f"not tested: {own.name}: {_count(own.left, 'case')}, in {self.workplace.budget:g} s (--budget)"
             + (f": {own.ended[-1]}" if own.is_slow else "")
             for own in self.trials if own.left
         ]  # fmt: skip

@@ -1,15 +1,14 @@
-"""Samples to try, for the parameters of an operator: which values, which shapes, which numbers."""
+"""What to try: samples for the parameters of an operator, and ways to construct a class of modules."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import chain, islice, product
 
-from opcheck.draft.parameter import TENSOR, Data, Parameter
+from torch.nn import Module
 
-SampleData = dict[str, Data]
-"""A sample as plain TOML data: `args` and `kwargs`."""
-Shape = tuple[int, ...]
+from opcheck.draft.parameter import TENSOR, Data, Parameter, SampleData, Shape, path_of
+from opcheck.draft.signature import parameters_of_constructor
 
 COMMON: tuple[Shape, ...] = (
     (2, 3),
@@ -42,6 +41,10 @@ DOMAINS: tuple[SampleData, ...] = (
 
 MOST_CHOICES = 48
 MOST_SHAPES = 60
+MOST_CONSTRUCTIONS = 24
+
+OF_WEIGHTS: tuple[Shape, ...] = ((3,),) * 8
+"""The shapes of tensors that a constructor takes, such as weights of classes."""
 
 
 def first_samples(parameters: Sequence[Parameter]) -> Iterator[SampleData]:
@@ -55,12 +58,7 @@ def first_samples(parameters: Sequence[Parameter]) -> Iterator[SampleData]:
             for shapes in _shapes(known) if known else ():
                 if "structure" in domain and not all(len(shape) > 1 and shape[-1] == shape[-2] for shape in shapes):
                     continue
-                yield sample_of(required, with_shapes(choice, iter(shapes), domain))
-
-
-def with_shapes(values: Sequence[Data], shapes: Iterator[Shape], domain: SampleData = DOMAINS[0]) -> list[Data]:
-    """Return values with a recipe for each place of a tensor."""
-    return [_shaped(value, shapes, domain) for value in values]
+                yield sample_of(required, _shaped([*choice], iter(shapes), domain))
 
 
 def _places(value: Data) -> int:
@@ -118,3 +116,29 @@ def further_samples(main: SampleData, parameters: Sequence[Parameter]) -> Iterat
 def _near_zero(value: Data) -> Data:
     """Return a tensor of small numbers, where functions such as sparsemax have another branch."""
     return {**value, "low": -0.5, "high": 0.5} if isinstance(value, dict) and value.keys() == {"shape"} else value
+
+
+def constructions(make: type[Module]) -> Iterator[SampleData]:
+    """Yield arguments for a constructor as in `module = { args = [3, 2] }`, the likeliest first."""
+    required = [one for one in parameters_of_constructor(make) if one.required]
+    inner = _siblings(make)
+    options = [(*one.options, *([[inner[0]], *inner] if inner and not _has_numbers(one) else [])) for one in required]
+    alike = islice(zip(*options, strict=False), MOST_CONSTRUCTIONS // 2)  # as for a module of two modules
+    for choice in islice(chain(alike, product(*options)), MOST_CONSTRUCTIONS):
+        arguments = sample_of(required, _shaped([*choice], iter(OF_WEIGHTS), {}))
+        yield {key: values for key, values in arguments.items() if values}
+
+
+def _has_numbers(one: Parameter) -> bool:
+    """Tell whether a parameter is known to take numbers: its name says so, or its annotation."""
+    return bool(one.options) and TENSOR not in one.options
+
+
+def _siblings(make: type[Module]) -> list[Data]:
+    """Return modules of the same kind, of those that need no arguments: what a module of modules may consist of."""
+    *_, base = (one for one in make.__mro__ if issubclass(one, Module) and one is not Module)
+    if base is make:
+        return []
+    others = [one for one in base.__subclasses__() if one is not make and one.forward is not base.forward]
+    plain = [one for one in others if not any(own.required for own in parameters_of_constructor(one))]
+    return [{"call": path_of(one)} for one in plain[:2]]

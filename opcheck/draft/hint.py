@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
-from opcheck.draft.guess import SampleData, Shape
-from opcheck.draft.parameter import Parameter
+from opcheck.draft.parameter import Parameter, SampleData, Shape
 
 Place = tuple[str | int, ...]
 """Where a value stands in a sample, as in ("args", 0) or ("kwargs", "weight")."""

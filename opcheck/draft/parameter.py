@@ -11,6 +11,9 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 Data = Any
 """A value of a sample as plain TOML data."""
+SampleData = dict[str, Data]
+"""A sample as plain TOML data: `args` and `kwargs`."""
+Shape = tuple[int, ...]
 
 TENSOR: Data = {"tensor": "float"}
 INDEX: Data = {"tensor": "index"}
@@ -66,7 +69,7 @@ class Parameter:
     required: bool
     keyword: bool = False
     """Whether it can only be given by keyword."""
-    shapes: tuple[tuple[int, ...], ...] = ()
+    shapes: tuple[Shape, ...] = ()
     """The shapes that its documentation, or its annotation, names."""
 
     @classmethod

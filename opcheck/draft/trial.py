@@ -20,9 +20,8 @@ import psutil
 
 from opcheck.checks.verdict import one_line
 from opcheck.draft.draft import Draft
-from opcheck.draft.guess import SampleData
-from opcheck.draft.search import BUSY, EXAMPLES, Deadline, Search, Wanted
-from opcheck.draft.writing import written
+from opcheck.draft.parameter import SampleData
+from opcheck.draft.search import BUSY, EXAMPLES, Deadline, Search
 from opcheck.planning.case import Case
 from opcheck.planning.loading import load
 from opcheck.planning.planner import plan
@@ -73,7 +72,8 @@ class Workplace:
         sys.path += [folder for folder in self.folders if folder not in sys.path]
 
     def alone(self) -> None:
-        """Keep this process from printing, and from taking all of the memory."""
+        """Enter, and keep this process from printing, and from taking all of the memory."""
+        self.enter()
         nowhere = os.open(os.devnull, os.O_WRONLY)
         for stream in (1, 2):
             os.dup2(nowhere, stream)
@@ -89,7 +89,13 @@ class Workplace:
 class Trial:
     """What is known of an operator: all that there is to know, or as much as there was when its process ended."""
 
-    wanted: Wanted
+    name: str
+    given: Sequence[Sequence[SampleData]] = ()
+    """Samples that are given or recorded, of which one of each group is enough: instead of guesses."""
+    module: SampleData | None = None
+    """How a class of modules is constructed; None: by guesses."""
+    skip: tuple[SampleData, ...] = ()
+    """Calls that have ended an earlier process."""
     since: float = 0.0
     """When it began, by `time.monotonic()`. 0: there was no time for it."""
     hangs: bool = False
@@ -107,6 +113,11 @@ class Trial:
     """The number of cases for which there was no time."""
     ended: list[str] = field(default_factory=list)
     """What has ended its process, or would have."""
+
+    def again(self) -> Trial:
+        """Return what is to be done without the call that has ended the process."""
+        assert self.call is not None
+        return Trial(self.name, self.given, self.module, (*self.skip, self.call), ended=self.ended)
 
     @property
     def is_slow(self) -> bool:
@@ -150,60 +161,63 @@ class Journal:
         """Return the seconds that a step may take. Cases are opcheck's own, and the machine may be busy."""
         return self.workplace.budget * (BUSY if trial.case else 1)
 
-    def read(self, wanted: Wanted) -> Trial:
+    def read(self, begun: Trial) -> Trial:
         """Return what was known last."""
-        own: Trial = pickle.loads(self.file.read_bytes()) if self.file.exists() else Trial(wanted, time.monotonic())
+        own: Trial = pickle.loads(self.file.read_bytes()) if self.file.exists() else begun
+        own.since = own.since or time.monotonic()
         own.hangs = self.trace.exists() and self.trace.read_text().startswith(TIMED_OUT)
         return own
 
 
-def looked_at(wanted: Wanted, workplace: Workplace) -> dict[str, Any]:
-    """Return samples that an operator takes and what they show, or why there is none."""
-    workplace.enter()
+def looked_at(own: Trial, workplace: Workplace) -> Trial:
+    """Look for samples that an operator takes, in this process, which has nothing else to do."""
     workplace.alone()
-    return samples(Search(wanted, workplace.settings.modules, Deadline(workplace.budget)))
+    _search(own, workplace, Deadline(workplace.budget))
+    return own
 
 
-def samples(search: Search) -> dict[str, Any]:
-    """Return samples that an operator takes and what they show, or why there is none."""
-    try:
-        return search.answer()
-    except Exception as error:  # what an operator raises where it is called is among the answers
-        return {"refusal": f"looking for its arguments failed, at {place_of(error)}: {one_line(error)}"}
-
-
-def trial(wanted: Wanted, workplace: Workplace) -> Trial:
+def trial(own: Trial, workplace: Workplace) -> Trial:
     """Draft an operator in this process, which has nothing else to do."""
     if time.monotonic() >= workplace.until:
-        return Trial(wanted)
-    workplace.enter()
+        return own
     workplace.alone()
     import_what_is_late()  # here for one operator, since this process ends without clearing up
-    return drafted(wanted, workplace, Journal(workplace, wanted.name).write)
+    return drafted(own, workplace, Journal(workplace, own.name).write)
 
 
-def drafted(wanted: Wanted, workplace: Workplace, note: Callable[[Trial], None] = lambda trial: None) -> Trial:
+def drafted(own: Trial, workplace: Workplace, note: Callable[[Trial], None] = lambda trial: None) -> Trial:
     """Return what is known of an operator after samples have been looked for, and the cases of its drafts have run.
 
     note: is called before each step with what is known.
     """
-    own = Trial(wanted, time.monotonic())
-
-    def calling(call: SampleData) -> None:
-        own.call = call
-        note(own)
-
+    own.since = time.monotonic()
     deadline, guessing = (Deadline(part * workplace.budget, workplace.until) for part in (1.0, GUESSING))
-    search = Search(wanted, workplace.settings.modules, guessing, calling)
-    answer = samples(search)
-    own.call, own.ended, own.refusal = None, search.ended, answer.get("refusal", "")
-    own.drafts = [] if own.refusal else Draft.all_of(wanted.name, answer)
+    _search(own, workplace, guessing, note)
     try:
         for draft in own.drafts:
             _take_back(own, draft, workplace, deadline, note)
     except Exception as error:  # those of operators are outcomes
         own.drafts, own.refusal = [], f"opcheck itself failed, at {place_of(error)}: {one_line(error)}"
     return own
+
+
+def _search(
+    own: Trial, workplace: Workplace, deadline: Deadline, note: Callable[[Trial], None] = lambda trial: None
+) -> None:
+    """Look for samples that an operator takes, and draft what they show; or say why there is none."""
+
+    def calling(call: SampleData) -> None:
+        own.call = call
+        note(own)
+
+    modules = workplace.settings.modules
+    search = Search(own.name, modules, deadline, own.given, own.module, own.skip, own.ended, calling)
+    try:
+        own.drafts = search.drafts()
+        own.refusal = "" if own.drafts else search.refusal()
+    except Exception as error:  # what an operator raises where it is called is among the answers
+        own.refusal = f"looking for its arguments failed, at {place_of(error)}: {one_line(error)}"
+    own.call = None
 
 
 def _take_back(
@@ -234,7 +248,6 @@ def _take_back(
 
 def reproduced(failure: tuple[Draft, str], workplace: Workplace) -> str:
     """Return a case of a draft that fails as a script in plain torch, or an empty string if there is none."""
-    workplace.enter()
     workplace.alone()
     draft, name = failure
     session = RunSession.start(workplace.settings, own_process=True, reproduces=True)
@@ -252,7 +265,7 @@ def planned(draft: Draft, session: RunSession) -> Sequence[Case]:
     settings = session.settings
     with tempfile.TemporaryDirectory(prefix="opcheck-") as folder:
         file = Path(folder, "draft.toml")
-        file.write_text(written([draft]), encoding="utf-8")
+        file.write_text(draft.toml(), encoding="utf-8")
         library = load([file], settings)
     device = settings.profiles()["cpu"]
     session.prepare(library, [device])

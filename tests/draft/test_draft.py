@@ -5,19 +5,15 @@ from __future__ import annotations
 import pytest
 import tomli
 
-from opcheck.draft.draft import Draft, what_happened
-from opcheck.draft.writing import comment, written
+from opcheck.draft.draft import Draft, comment, what_happened
+from opcheck.draft.tried import Tried
 from opcheck.spec.dtypes import grouped
 
-FOUND = {
-    "samples": [{"args": [{"shape": [3]}]}], "random": False, "inplace": False,
-    "backward": True, "forward_ad": True, "arguments": None,
-    "out": True, "variants": [],
-}  # fmt: skip
+SAMPLE = {"args": [{"shape": [3]}]}
 
 
-def draft(**found):
-    return Draft.of("mylib.f", {**FOUND, **found})
+def draft(*tries, **keys):
+    return Draft.of("mylib.f", tries or [Tried(SAMPLE)], **keys)
 
 
 def record(check="backward", outcome="failed", reason="backward: not implemented", dtype="float64", **fields):
@@ -89,11 +85,18 @@ class TestRevise:
 
 class TestFound:
     def test_without_a_graph_there_is_no_backward_pass(self):
-        own = draft(backward=False, forward_ad=False)
+        own = draft(Tried(SAMPLE, requires_grad=False, has_tangent=False))
         assert own.supports.keys() == {"backward", "forward_ad"}
+        assert not own.has_backward
 
     def test_arguments_without_a_derivative_are_named(self):
-        assert draft(arguments=[[0], "not implemented"]).supports == {"backward": ([0], "not implemented")}
+        own = draft(Tried(SAMPLE, places=(0, 1), refusals={1: "not implemented"}))
+        assert own.supports == {"backward": ([0], "not implemented")}
+        assert own.has_backward
+
+    def test_what_one_sample_takes_is_not_refused(self):
+        some = Tried(SAMPLE, places=(0, 1), refusals={1: "not implemented"})
+        assert draft(some, Tried(SAMPLE, places=(0, 1))).supports == {}
 
     def test_what_has_no_out_does_not_claim_it(self):
         assert draft(out=False).supports == {"out": (False, "no such parameter")}
@@ -119,27 +122,25 @@ def test_groups_stand_for_all_of_their_members():
 
 class TestWritten:
     def test_each_disclaimer_has_a_comment(self):
-        own = draft(random=True, variants=["method"])
+        own = draft(Tried(SAMPLE, random=True), variants=["method"])
         own.revise(
             [
                 lacks("forward_ad", reason="forward_ad: no\njvp"),
                 record("dtypes", reason="x: refused", remedy={"key": "dtypes.forward", "write": "-complex64"}),
             ]
         )
-        text = written([own])
+        text = own.toml()
         assert "forward_ad = false  # no jvp\n" in text
         assert "# No forward pass in complex64: refused\n" in text
         (operator,) = tomli.loads(text)["operator"]
         assert operator == {
-            "name": "mylib.f", "variants": ["method"], "reseed": True, "samples": FOUND["samples"],
+            "name": "mylib.f", "variants": ["method"], "reseed": True, "samples": [SAMPLE],
             "supports": {"forward_ad": False}, "dtypes": {"forward": ["complex128", "floating"]},
         }  # fmt: skip
 
     def test_a_module_says_how_it_is_constructed(self):
-        first, second = Draft.all_of(
-            "mylib.L", {**FOUND, "module": {"args": [3]}, "evaluation": {**FOUND, "module": {}}}
-        )
-        operators = tomli.loads(written([first, second]))["operator"]
+        drafts = [draft(module={"args": [3]}), draft(module={}, variant="eval")]
+        operators = tomli.loads("".join(own.toml() for own in drafts))["operator"]
         assert [operator["module"] for operator in operators] == [{"args": [3]}, {}]
         assert [operator.get("variant") for operator in operators] == [None, "eval"]
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import pytest
 
 from opcheck.draft import trial as trials
-from opcheck.draft.search import Wanted
 from opcheck.draft.trial import Journal, Trial, Workplace, drafted, trial
 from opcheck.settings import Settings
 
 SAMPLE = {"args": [{"shape": [2], "low": 0.1, "high": 0.9}]}
-WANTED = Wanted("torch.sin", [[SAMPLE]])
 PLAIN = Workplace(Settings(modules=("torch",)), (), 60.0)
+
+
+def sine(**keys):
+    return Trial("torch.sin", [[SAMPLE]], **keys)
 
 
 def test_without_time_no_case_is_tested(monkeypatch):
@@ -30,7 +32,7 @@ def drafted_cases(monkeypatch, over_after):
 
     original = trials.run
     monkeypatch.setattr(trials, "run", run)
-    own = drafted(WANTED, PLAIN)
+    own = drafted(sine(), PLAIN)
     assert own.left > 10
     assert own.drafts
     return own.records
@@ -41,7 +43,7 @@ def test_what_is_wrong_with_opcheck_is_said_to_be(monkeypatch):
         raise ValueError("a defect")
 
     monkeypatch.setattr(trials, "planned", planned)
-    own = drafted(WANTED, PLAIN)
+    own = drafted(sine(), PLAIN)
     assert own.drafts == []
     assert own.refusal.startswith("opcheck itself failed, at ")
     assert own.refusal.endswith("ValueError: a defect")
@@ -49,16 +51,16 @@ def test_what_is_wrong_with_opcheck_is_said_to_be(monkeypatch):
 
 def test_when_the_time_of_all_is_over_nothing_begins():
     workplace = Workplace(PLAIN.settings, (), 60.0, until=0.0)
-    assert trial(WANTED, workplace) == Trial(WANTED)
+    assert trial(sine(), workplace) == sine()
 
 
 @pytest.mark.parametrize(
     ("own", "words"),
     [
-        (Trial(WANTED), "before it was called"),
-        (Trial(WANTED, call=SAMPLE), "in the call { args = [{ shape = [2], low = 0.1, high = 0.9 }] }"),
-        (Trial(WANTED, call={"examples": "torch.sin"}), "in the examples in its documentation"),
-        (Trial(WANTED, case="torch.sin::vmap[cpu-float64]"), "in the case torch.sin::vmap[cpu-float64]"),
+        (sine(), "before it was called"),
+        (sine(call=SAMPLE), "in the call { args = [{ shape = [2], low = 0.1, high = 0.9 }] }"),
+        (sine(call={"examples": "torch.sin"}), "in the examples in its documentation"),
+        (sine(case="torch.sin::vmap[cpu-float64]"), "in the case torch.sin::vmap[cpu-float64]"),
     ],
 )
 def test_what_was_going_on_is_said(own, words):
@@ -68,8 +70,8 @@ def test_what_was_going_on_is_said(own, words):
 def test_a_journal_tells_what_was_known(tmp_path, monkeypatch):
     monkeypatch.setattr(trials.faulthandler, "dump_traceback_later", lambda *args, **kwargs: None)
     journal = Journal(Workplace(PLAIN.settings, (), 60.0, journals=tmp_path), "torch:sin")
-    assert journal.read(WANTED).wanted == WANTED
-    journal.write(Trial(WANTED, call=SAMPLE))
-    assert (journal.read(WANTED).call, journal.read(WANTED).hangs) == (SAMPLE, False)
+    assert journal.read(sine()).name == "torch.sin"
+    journal.write(sine(call=SAMPLE))
+    assert (journal.read(sine()).call, journal.read(sine()).hangs) == (SAMPLE, False)
     journal.trace.write_text("Timeout (0:00:20)!")
-    assert journal.read(WANTED).hangs
+    assert journal.read(sine()).hangs
