@@ -7,7 +7,7 @@ from itertools import chain, islice, product
 
 from torch.nn import Module
 
-from opcheck.draft.parameter import TENSOR, Data, Parameter, SampleData, Shape, path_of
+from opcheck.draft.parameter import TENSOR, Data, Parameter, SampleData, Shape, is_tensor, mapped, parts, path_of
 from opcheck.draft.signature import parameters_of_constructor
 
 COMMON: tuple[Shape, ...] = (
@@ -54,16 +54,11 @@ def first_samples(parameters: Sequence[Parameter]) -> Iterator[SampleData]:
     hints = [tuple(own.shapes) for own in required]
     for domain in DOMAINS:
         for choice in choices:
-            known = [own for value, own in zip(choice, hints, strict=True) for _ in range(_places(value))]
+            known = [own for value, own in zip(choice, hints, strict=True) for part in parts(value) if is_tensor(part)]
             for shapes in _shapes(known) if known else ():
                 if "structure" in domain and not all(len(shape) > 1 and shape[-1] == shape[-2] for shape in shapes):
                     continue
                 yield sample_of(required, _shaped([*choice], iter(shapes), domain))
-
-
-def _places(value: Data) -> int:
-    """Return how many tensors a value has room for."""
-    return sum(map(_places, value)) if isinstance(value, list) else int(isinstance(value, dict) and "tensor" in value)
 
 
 def _shapes(known: Sequence[tuple[Shape, ...]]) -> Iterator[tuple[Shape, ...]]:
@@ -76,15 +71,17 @@ def _shapes(known: Sequence[tuple[Shape, ...]]) -> Iterator[tuple[Shape, ...]]:
 
 
 def _shaped(value: Data, shapes: Iterator[Shape], domain: SampleData) -> Data:
-    """Return a value with a recipe for each place of a tensor."""
-    if isinstance(value, list):
-        return [_shaped(part, shapes, domain) for part in value]
-    if not _places(value):
-        return value
-    shape = list(next(shapes))
-    if value["tensor"] == "index":
-        return {"shape": shape, "dtype": "int64", "low": 0, "high": 2}
-    return {"shape": shape, "dtype": "bool"} if value["tensor"] == "mask" else {"shape": shape, **domain}
+    """Return a value with a recipe for each placeholder of a tensor."""
+
+    def recipe(part: Data) -> Data:
+        if not is_tensor(part):
+            return part
+        shape, kind = list(next(shapes)), part["tensor"]
+        if kind == "index":
+            return {"shape": shape, "dtype": "int64", "low": 0, "high": 2}
+        return {"shape": shape, "dtype": "bool"} if kind == "mask" else {"shape": shape, **domain}
+
+    return mapped(recipe, value)
 
 
 def sample_of(required: Sequence[Parameter], values: Sequence[Data]) -> SampleData:

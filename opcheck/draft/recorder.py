@@ -14,8 +14,10 @@ from contextlib import ExitStack, redirect_stdout, suppress
 from enum import Enum
 from functools import partial, wraps
 from io import StringIO
+from math import isfinite
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
+from unittest.mock import patch
 from weakref import WeakKeyDictionary
 
 import torch
@@ -88,18 +90,13 @@ class Recorder:
                 self._set(make, "__init__", noting(make.__init__, partial(self.construct, make)))
                 self._set(make, "forward", noting(make.forward, partial(self.forward, path)))
             else:
-                functions.append((operator, self.wrapped(path, operator)))
+                functions.append((operator, noting(operator, partial(self.record, path, {}))))
         for module in {id(module): module for module in modules}.values():
             for name, wrapper in _places(module, functions):
                 self._set(module, name, wrapper)
 
     def _set(self, owner: Any, name: str, value: Any) -> None:
-        self.replaced.callback(setattr, owner, name, getattr(owner, name))
-        setattr(owner, name, value)
-
-    def wrapped(self, path: str, operator: Callable[..., Any]) -> Callable[..., Any]:
-        """Return an operator that records its arguments before it is called."""
-        return noting(operator, partial(self.record, path, {}))
+        self.replaced.enter_context(patch.object(owner, name, value))
 
     def construct(self, make: type, module: torch.nn.Module, /, *args: Any, **kwargs: Any) -> None:
         """Remember how a module is constructed, if a spec can state it. Those of derived classes have their own way."""
@@ -141,9 +138,7 @@ class Recorder:
             return _tensor(value.detach(), exact)
         if value is None:
             return {"none": True}
-        if isinstance(value, (bool, int, str)) and type(value) in (bool, int, str):
-            return value
-        if type(value) is float and abs(value) < float("inf"):
+        if type(value) in (bool, int, str) or (type(value) is float and isfinite(value)):
             return value
         if type(value) is complex:
             return {"complex": [value.real, value.imag]}
