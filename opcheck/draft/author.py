@@ -55,8 +55,8 @@ class Author:
         )
         self.say = say
         self.trials: list[Trial] = []
-        self.left_out: dict[str, str] = {}
-        """Why there is no draft of an operator."""
+        self.unusable: dict[str, str] = {}
+        """What the target names that is no operator, and why."""
         self.wanted: list[str] = []
         self.forks = False
         """Whether this process can be forked."""
@@ -80,7 +80,7 @@ class Author:
         process_state.write(before)
         self.workplace = replace(self.workplace, changes=tuple(changes))
         self._choose(all_names)
-        calls = self._recorded(tests) if tests else {}
+        calls = self._calls(tests) if tests else {}
         trials = [Trial(name, [*arguments, *calls.get(name, [])], module) for name in self.wanted]
         if len(trials) > 1:
             process_state.import_what_is_late()  # else each process would
@@ -93,8 +93,8 @@ class Author:
     def _choose(self, all_names: dict[str, str]) -> None:
         """Choose the operators that the file does not have. Raises Unresolved if there are none."""
         known = self._known()
-        self.left_out = {name: why for name, why in all_names.items() if why}
-        self.wanted = [name for name in all_names if name not in self.left_out and name not in known]
+        self.unusable = {name: why for name, why in all_names.items() if why}
+        self.wanted = [name for name in all_names if name not in self.unusable and name not in known]
         had = sum(name in known for name in all_names)
         there = [f"{shown(self.file)} has {_count(had, 'operator')} of {self.target} already"] if had else []
         if not self.wanted:
@@ -112,7 +112,7 @@ class Author:
             raise Unresolved(f"{shown(self.file)} {what}")
         return {operator.id for operator in library}
 
-    def _recorded(self, tests: Sequence[str]) -> dict[str, list[Group]]:
+    def _calls(self, tests: Sequence[str]) -> dict[str, list[Group]]:
         """Run tests in a process of their own, and return calls of each operator, one of each kind."""
 
         def run(tests: Sequence[str]) -> dict[str, list[Group]]:
@@ -163,10 +163,9 @@ class Author:
         if own.drafts:
             self._write(own.drafts)
             samples = sum(len(draft.samples) for draft in own.drafts)
-            failing = sum(record["outcome"] == "failed" for record in own.records.values())
+            failing = len(own.recorded("failed"))
             self.say([head + _count(samples, "sample") + (f", {_count(failing, 'case')} failed" if failing else "")])
         elif own.since:
-            self.left_out[own.name] = own.refusal
             self.say([f"{head}not drafted"])
 
     @property
@@ -216,11 +215,8 @@ class Author:
 
     def _reproduce(self) -> None:
         """Show the first failure of some operators as a script in plain torch."""
-        failures = [
-            (draft, record["id"])
-            for own in self.trials for draft in own.drafts
-            for record in [one for one in own.records.values() if is_failure_of(one, draft)][:1]
-        ]  # fmt: skip
+        first = {record["operator"]: record["id"] for record in reversed(self._recorded("failed"))}
+        failures = [(draft, first[draft.id]) for draft in self.drafts if draft.id in first]
         answers = self._apart(partial(reproduced, workplace=self.workplace), failures[:MOST_REPRODUCED])
         for (_, name), script in zip(failures, answers, strict=False):
             if script and not isinstance(script, Ended):
@@ -230,9 +226,7 @@ class Author:
 
     def _wrong(self) -> list[str]:
         """Return what fails: wrong results, crashes, what could not be tested."""
-        records = [record for own in self.trials for record in own.records.values()]
-        failed = [record for record in records if record["outcome"] == "failed"]
-        untested = [record for record in records if record["outcome"] in ("error", "inconclusive")]
+        failed, untested = self._recorded("failed"), self._recorded("error", "inconclusive")
         ended = [f"{own.name}: {why}" for own in self.trials if not own.is_slow for why in own.ended[:1]]
         lines = [f"failed: {line}" for line in [*lines_of(failed), *ended]]
         lines += [f"not tested: {line}" for line in lines_of(untested)]
@@ -243,13 +237,14 @@ class Author:
         ]  # fmt: skip
         return lines + [COMPLEX.format(name) for name in wrong_for_complex_only(failed)]
 
+    def _recorded(self, *outcomes: str) -> list[Record]:
+        """Return what has become of the cases with some outcomes."""
+        return [record for own in self.trials for record in own.recorded(*outcomes)]
+
     def _left_out(self) -> list[str]:
-        return [f"{name}: {why}" for name, why in self.left_out.items()]
-
-
-def is_failure_of(record: Record, draft: Draft) -> bool:
-    """Tell whether a record is of a failure of the operator that a draft is of."""
-    return bool(record["outcome"] == "failed" and record["operator"] == draft.id)
+        """Return why there is no draft of what the target names, a line each."""
+        refused = {own.name: own.refusal for own in self.trials if own.since and not own.drafts}
+        return [f"{name}: {why}" for name, why in {**self.unusable, **refused}.items()]
 
 
 HEAD = "# Drafted by `opcheck new`, from what the operators did. Review each claim.\n\n"
@@ -270,11 +265,8 @@ def lines_of(records: Sequence[Record]) -> list[str]:
 
 def wrong_for_complex_only(failed: Sequence[Record]) -> list[str]:
     """Return the operators that fail in complex dtypes and in no other."""
-    only_complex: dict[str, bool] = {}
-    for record in failed:
-        is_complex = record["dtype"].startswith("complex")
-        only_complex[record["operator"]] = only_complex.get(record["operator"], True) and is_complex
-    return [name for name, only in only_complex.items() if only]
+    real = {record["operator"] for record in failed if not record["dtype"].startswith("complex")}
+    return [name for name in dict.fromkeys(record["operator"] for record in failed) if name not in real]
 
 
 def _count(number: int, what: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 from collections.abc import Callable, Sequence
 from types import ModuleType
@@ -10,8 +9,7 @@ from typing import Any
 
 import torch
 
-from opcheck.checks.verdict import one_line
-from opcheck.samples.resolve import Unresolved, as_operator, is_dispatched, resolve, resolve_module
+from opcheck.samples.resolve import Unresolved, as_operator, import_module, is_dispatched, resolve, resolve_module
 
 
 def package_of(target: str) -> str:
@@ -81,13 +79,12 @@ def resolve_either(path: str, modules: Sequence[str]) -> Callable[..., Any] | ty
 def _module(path: str) -> ModuleType | None:
     """Return the module with a path; None if there is none. Raises Unresolved if it cannot be imported."""
     try:
-        return importlib.import_module(path)
-    except ModuleNotFoundError as error:
-        if error.name is not None and (path == error.name or path.startswith(f"{error.name}.")):
+        return import_module(path)
+    except Unresolved as error:
+        missing = error.__cause__
+        if isinstance(missing, ModuleNotFoundError) and f"{path}.".startswith(f"{missing.name}."):
             return None
-        raise Unresolved(f'importing "{path}" failed: {error}') from error
-    except (Exception, SystemExit) as error:
-        raise Unresolved(f'importing "{path}" failed: {one_line(error)}') from error
+        raise
 
 
 def _own(item: Any, module: ModuleType) -> bool:

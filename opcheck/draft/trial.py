@@ -114,6 +114,10 @@ class Trial:
     ended: list[str] = field(default_factory=list)
     """What has ended its process, or would have."""
 
+    def recorded(self, *outcomes: str) -> list[Record]:
+        """Return what has become of the cases with some outcomes."""
+        return [record for record in self.records.values() if record["outcome"] in outcomes]
+
     def again(self) -> Trial:
         """Return what is to be done without the call that has ended the process."""
         assert self.call is not None
