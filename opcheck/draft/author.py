@@ -18,7 +18,7 @@ from opcheck.draft.draft import Draft, comment, what_happened
 from opcheck.draft.project import allow
 from opcheck.draft.recorder import Recorder
 from opcheck.draft.target import names, package_of
-from opcheck.draft.trial import Journal, Record, Trial, Workplace, reproduced, trial
+from opcheck.draft.trial import Record, Trial, Workplace, reproduced, trial
 from opcheck.planning.loading import load
 from opcheck.running import process_state
 from opcheck.running.apart import Ended, Item, Result, apart
@@ -135,7 +135,7 @@ class Author:
             again = []
             answers = self._apart(partial(trial, workplace=self.workplace), trials)
             for begun, answer in zip(trials, answers, strict=True):
-                own = self._ended(begun, answer.why) if isinstance(answer, Ended) else answer
+                own = begun.ended_by(answer.why, self.workplace) if isinstance(answer, Ended) else answer
                 if own.call is None or (own.hangs and own.is_called) or len(own.skip) == MOST_RESTARTS:
                     yield own
                 else:
@@ -146,16 +146,6 @@ class Author:
         """Yield what a function returns for each item, in forks of this process where that is safe."""
         patience = MOST_BUDGETS * self.workplace.budget
         return apart(work, items, self.processes, patience, forks=self.forks, fresh=True)
-
-    def _ended(self, begun: Trial, why: str) -> Trial:
-        """Return what a process that has ended has written about an operator."""
-        journal = Journal(self.workplace, begun.name)
-        own = journal.read(begun)
-        what = f"it takes longer than {journal.patience(own):g} s" if own.hangs else why
-        if own.is_called:
-            own.ended.append(f"{what}, {own.doing()}")
-        own.refusal = "" if own.drafts else f"{what}, {own.doing()}"
-        return own
 
     def _take(self, own: Trial, head: str) -> None:
         """Write the drafts of an operator, and say what has become of it."""

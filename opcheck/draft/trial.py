@@ -9,10 +9,10 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
@@ -53,14 +53,14 @@ class Workplace:
     """The seconds that an operator may take."""
     until: float = float("inf")
     """When the whole draft is to end, by `time.monotonic()`."""
-    journals: Path = Path()
-    """The folder in which processes write what they do."""
+    journals: Path | None = None
+    """The folder in which processes write what they do, for whoever finds them gone; None: they do not."""
     changes: tuple[str, ...] = ()
     """What importing the target has changed in the process."""
 
     @classmethod
     def of(
-        cls, settings: Settings, package: str, budget: float, until: float = float("inf"), journals: Path = Path()
+        cls, settings: Settings, package: str, budget: float, until: float = float("inf"), journals: Path | None = None
     ) -> Workplace:
         """Return that of a project, in which drafts may name a package, too."""
         modules = tuple(dict.fromkeys((*settings.modules, package)))
@@ -141,36 +141,41 @@ class Trial:
             return "in the examples in its documentation"
         return f"in the call {render(self.call)}" if self.call is not None else "before it was called"
 
-
-class Journal:
-    """What a process writes about an operator, for whoever finds it gone."""
-
-    def __init__(self, workplace: Workplace, name: str) -> None:
-        self.workplace, self.file = workplace, workplace.journals / f"{name.replace(':', '.')}.pickle"
-        self.trace = self.file.with_suffix(".trace")
-
-    @cached_property
-    def stream(self) -> IO[str]:
-        """The file, open as long as this process, in which Python writes where it was."""
-        return self.trace.open("w")
-
-    def write(self, trial: Trial) -> None:
-        """Write what is known. What takes too long from now on ends this process."""
-        part = self.file.with_suffix(".part")
-        part.write_bytes(pickle.dumps(trial))
-        part.replace(self.file)
-        faulthandler.dump_traceback_later(self.patience(trial), exit=True, file=self.stream)
-
-    def patience(self, trial: Trial) -> float:
+    def patience(self, workplace: Workplace) -> float:
         """Return the seconds that a step may take. Cases are opcheck's own, and the machine may be busy."""
-        return self.workplace.budget * (BUSY if trial.case else 1)
+        return workplace.budget * (BUSY if self.case else 1)
 
-    def read(self, begun: Trial) -> Trial:
-        """Return what was known last."""
-        own: Trial = pickle.loads(self.file.read_bytes()) if self.file.exists() else begun
+    def write(self, workplace: Workplace) -> None:
+        """Write what is known, before the next step. If that takes too long, this process ends."""
+        if workplace.journals is not None:
+            file = self._file(workplace.journals)
+            part = file.with_suffix(".part")
+            part.write_bytes(pickle.dumps(self))
+            part.replace(file)
+            faulthandler.dump_traceback_later(self.patience(workplace), exit=True, file=_trace(file))
+
+    def ended_by(self, why: str, workplace: Workplace) -> Trial:
+        """Return what its process has written last, with how the process has ended."""
+        assert workplace.journals is not None
+        file = self._file(workplace.journals)
+        own: Trial = pickle.loads(file.read_bytes()) if file.exists() else self
         own.since = own.since or time.monotonic()
-        own.hangs = self.trace.exists() and self.trace.read_text().startswith(TIMED_OUT)
+        trace = file.with_suffix(".trace")
+        own.hangs = trace.exists() and trace.read_text().startswith(TIMED_OUT)
+        what = f"it takes longer than {own.patience(workplace):g} s" if own.hangs else why
+        if own.is_called:
+            own.ended.append(f"{what}, {own.doing()}")
+        own.refusal = "" if own.drafts else f"{what}, {own.doing()}"
         return own
+
+    def _file(self, folder: Path) -> Path:
+        return folder / f"{self.name.replace(':', '.')}.pickle"
+
+
+@cache
+def _trace(file: Path) -> IO[str]:
+    """Return the file beside a journal, open as long as this process, in which Python writes where it was."""
+    return file.with_suffix(".trace").open("w")
 
 
 def looked_at(own: Trial, workplace: Workplace) -> Trial:
@@ -186,33 +191,28 @@ def trial(own: Trial, workplace: Workplace) -> Trial:
         return own
     workplace.alone()
     import_what_is_late()  # here for one operator, since this process ends without clearing up
-    return drafted(own, workplace, Journal(workplace, own.name).write)
+    return drafted(own, workplace)
 
 
-def drafted(own: Trial, workplace: Workplace, note: Callable[[Trial], None] = lambda trial: None) -> Trial:
-    """Return what is known of an operator after samples have been looked for, and the cases of its drafts have run.
-
-    note: is called before each step with what is known.
-    """
+def drafted(own: Trial, workplace: Workplace) -> Trial:
+    """Return what is known of an operator after samples have been looked for, and the cases of its drafts have run."""
     own.since = time.monotonic()
     deadline, guessing = (Deadline(part * workplace.budget, workplace.until) for part in (1.0, GUESSING))
-    _search(own, workplace, guessing, note)
+    _search(own, workplace, guessing)
     try:
         for draft in own.drafts:
-            _take_back(own, draft, workplace, deadline, note)
+            _take_back(own, draft, workplace, deadline)
     except Exception as error:  # those of operators are outcomes
         own.drafts, own.refusal = [], f"opcheck itself failed, at {place_of(error)}: {one_line(error)}"
     return own
 
 
-def _search(
-    own: Trial, workplace: Workplace, deadline: Deadline, note: Callable[[Trial], None] = lambda trial: None
-) -> None:
+def _search(own: Trial, workplace: Workplace, deadline: Deadline) -> None:
     """Look for samples that an operator takes, and draft what they show; or say why there is none."""
 
     def calling(call: SampleData) -> None:
         own.call = call
-        note(own)
+        own.write(workplace)
 
     modules = workplace.settings.modules
     search = Search(own.name, modules, deadline, own.given, own.module, own.skip, own.ended, calling)
@@ -224,9 +224,7 @@ def _search(
     own.call = None
 
 
-def _take_back(
-    own: Trial, draft: Draft, workplace: Workplace, deadline: Deadline, note: Callable[[Trial], None]
-) -> None:
+def _take_back(own: Trial, draft: Draft, workplace: Workplace, deadline: Deadline) -> None:
     """Run the cases of a draft, and take back what the operator refuses. Then the cases are others."""
     session = RunSession.start(workplace.settings, own_process=True)
     if workplace.changes:
@@ -237,7 +235,7 @@ def _take_back(
         own.case, own.left, own.records = left[0].id, untested + len(left), {**earlier, **records}
         if deadline.is_over:
             break
-        note(own)
+        own.write(workplace)
         record = run(left[0], session).record()
         if draft.revise([record]):
             records = {name: one for name, one in records.items() if holds_on(one)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from opcheck.draft import trial as trials
-from opcheck.draft.trial import Journal, Trial, Workplace, drafted, trial
+from opcheck.draft.trial import Trial, Workplace, drafted, trial
 from opcheck.settings import Settings
 
 SAMPLE = {"args": [{"shape": [2], "low": 0.1, "high": 0.9}]}
@@ -67,11 +67,15 @@ def test_what_was_going_on_is_said(own, words):
     assert own.doing() == words
 
 
-def test_a_journal_tells_what_was_known(tmp_path, monkeypatch):
+def test_what_a_process_has_written_tells_how_far_it_came(tmp_path, monkeypatch):
     monkeypatch.setattr(trials.faulthandler, "dump_traceback_later", lambda *args, **kwargs: None)
-    journal = Journal(Workplace(PLAIN.settings, (), 60.0, journals=tmp_path), "torch:sin")
-    assert journal.read(sine()).name == "torch.sin"
-    journal.write(sine(call=SAMPLE))
-    assert (journal.read(sine()).call, journal.read(sine()).hangs) == (SAMPLE, False)
-    journal.trace.write_text("Timeout (0:00:20)!")
-    assert journal.read(sine()).hangs
+    workplace = Workplace(PLAIN.settings, (), 60.0, journals=tmp_path)
+    crash, call = "the process crashed (SIGSEGV)", "in the call { args = [{ shape = [2], low = 0.1, high = 0.9 }] }"
+    assert sine().ended_by(crash, workplace).ended == [f"{crash}, before it was called"]
+    sine(call=SAMPLE).write(workplace)
+    own = sine().ended_by(crash, workplace)
+    assert (own.call, own.hangs, own.refusal, own.ended) == (SAMPLE, False, f"{crash}, {call}", [f"{crash}, {call}"])
+    assert own.again() == sine(skip=(SAMPLE,), ended=own.ended)
+    (tmp_path / "torch.sin.trace").write_text("Timeout (0:00:20)!")
+    own = sine().ended_by(crash, workplace)
+    assert (own.hangs, own.refusal) == (True, f"it takes longer than 60 s, {call}")
