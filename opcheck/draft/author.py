@@ -6,7 +6,7 @@ import shlex
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -40,28 +40,24 @@ MOST_RESTARTS = 5
 COMPLEX = '{}: fails for complex numbers only; if they are not meant, write dtypes = {{ forward = ["floating"] }}'
 
 
+@dataclass
 class Author:
     """Drafts the operators of one target."""
 
-    def __init__(
-        self, target: str, file: Path, settings: Settings, workplace: Workplace, processes: int, say: Say
-    ) -> None:
-        self.target, self.file, self.settings, self.workplace, self.processes = (
-            target,
-            file,
-            settings,
-            workplace,
-            processes,
-        )
-        self.say = say
-        self.trials: list[Trial] = []
-        self.unusable: dict[str, str] = {}
-        """What the target names that is no operator, and why."""
-        self.wanted: list[str] = []
-        self.forks = False
-        """Whether this process can be forked."""
-        self.added: list[str] = []
-        """What was added to the settings of the project."""
+    target: str
+    file: Path
+    settings: Settings
+    workplace: Workplace
+    processes: int
+    say: Say
+    trials: list[Trial] = field(default_factory=list)
+    unusable: dict[str, str] = field(default_factory=dict)
+    """What the target names that is no operator, and why."""
+    wanted: list[str] = field(default_factory=list)
+    forks: bool = False
+    """Whether this process can be forked."""
+    added: list[str] = field(default_factory=list)
+    """What was added to the settings of the project."""
 
     def draft(
         self, arguments: Sequence[list[dict[str, Any]]], module: dict[str, Any] | None, tests: Sequence[str]
@@ -121,13 +117,13 @@ class Author:
             self.workplace.alone()
             recorder = Recorder(self.wanted, self.workplace.settings.modules)
             pytest.main(["-q", "-p", "no:cacheprovider", *tests], plugins=[recorder])
-            return recorder.calls
+            return {path: chosen(groups.values()) for path, groups in recorder.calls.items()}
 
         (calls,) = apart(run, [tests], 1)
         if isinstance(calls, Ended):
             self.say([f"no calls were recorded: {calls.why}"])
             return {}
-        return {path: chosen(groups) for path, groups in calls.items()}
+        return calls
 
     def _tried(self, trials: Sequence[Trial]) -> Iterator[Trial]:
         """Yield what is known of each operator. One whose process ends in a call is tried again without that call."""

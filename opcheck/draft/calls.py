@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator
 from itertools import islice
 from math import prod
 from typing import Any
@@ -27,7 +27,7 @@ Group = list[dict[str, Any]]
 For a class of modules, each says under `module` how the module is constructed."""
 
 
-def chosen(groups: Sequence[Group]) -> list[Group]:
+def chosen(groups: Iterable[Group]) -> list[Group]:
     """Return one small call of each kind: of numbers of dimensions, and of values of all other arguments."""
     kinds: dict[str, Group] = {}
     for group in sorted(groups, key=lambda group: size(group[0])):

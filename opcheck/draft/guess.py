@@ -118,17 +118,14 @@ def _near_zero(value: Data) -> Data:
 def constructions(make: type[Module]) -> Iterator[SampleData]:
     """Yield arguments for a constructor as in `module = { args = [3, 2] }`, the likeliest first."""
     required = [one for one in parameters_of_constructor(make) if one.required]
-    inner = _siblings(make)
-    options = [(*one.options, *([[inner[0]], *inner] if inner and not _has_numbers(one) else [])) for one in required]
+    siblings = _siblings(make)
+    inner = [siblings[:1], *siblings] if siblings else []
+    # A parameter that is known to take numbers takes no module.
+    options = [(*one.options, *(inner if TENSOR in one.options or not one.options else ())) for one in required]
     alike = islice(zip(*options, strict=False), MOST_CONSTRUCTIONS // 2)  # as for a module of two modules
     for choice in islice(chain(alike, product(*options)), MOST_CONSTRUCTIONS):
         arguments = sample_of(required, _shaped([*choice], iter(OF_WEIGHTS), {}))
         yield {key: values for key, values in arguments.items() if values}
-
-
-def _has_numbers(one: Parameter) -> bool:
-    """Tell whether a parameter is known to take numbers: its name says so, or its annotation."""
-    return bool(one.options) and TENSOR not in one.options
 
 
 def _siblings(make: type[Module]) -> list[Data]:

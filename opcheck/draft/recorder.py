@@ -53,7 +53,7 @@ def examples(path: str, modules: Sequence[str]) -> list[Group]:
                     exec(example.source, names)
         finally:
             os.chdir(here)
-    return chosen(recorder.calls[path])
+    return chosen(recorder.calls[path].values())
 
 
 class Unwritable(Exception):
@@ -65,8 +65,8 @@ class Recorder:
 
     def __init__(self, operators: Sequence[str], modules: Sequence[str]) -> None:
         self.operators, self.modules = operators, modules
-        self.calls: dict[str, list[Group]] = {path: [] for path in operators}
-        self.seen: dict[str, set[str]] = {path: set() for path in operators}
+        self.calls: dict[str, dict[str, Group]] = {path: {} for path in operators}
+        """The calls of each operator, by their text: each is recorded once."""
         self.constructed = WeakKeyDictionary[torch.nn.Module, dict[str, Any]]()
         """How modules were constructed, as `{ args = [...], kwargs = {...} }`."""
         self.replaced = ExitStack()
@@ -117,10 +117,9 @@ class Recorder:
             plain, exact = ({**construction, **self.call(args, kwargs, exact)} for exact in (False, True))
         except Unwritable:
             return
-        same = json.dumps(plain)
-        if same not in self.seen[path] and len(self.seen[path]) < MOST_CALLS:
-            self.seen[path].add(same)
-            self.calls[path].append([plain, exact] if is_small(plain) else list(smaller(plain)))
+        text, calls = json.dumps(plain), self.calls[path]
+        if text not in calls and len(calls) < MOST_CALLS:
+            calls[text] = [plain, exact] if is_small(plain) else list(smaller(plain))
 
     def call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], exact: bool) -> dict[str, Any]:
         """Return the arguments of a call as TOML data. Raises Unwritable."""

@@ -51,7 +51,7 @@ def test_what_a_spec_cannot_state_is_left_out(value):
     with pytest.raises(Unwritable):
         recorder.data(value, exact=False)
     recorder.record("f", {}, value)
-    assert recorder.calls == {"f": []}
+    assert recorder.calls == {"f": {}}
 
 
 class Mode(Enum):
@@ -98,7 +98,7 @@ def recorder():
 def test_a_call_is_recorded_once(recorder):
     for _ in range(3):
         assert torch.equal(shift(torch.ones(2), by=2), torch.full((2,), 3.0))
-    ((call, exact),) = recorder.calls[NAMES[1]]
+    ((call, exact),) = recorder.calls[NAMES[1]].values()
     assert (call["kwargs"], exact["args"]) == ({"by": 2}, [{"values": [1.0, 1.0]}])
 
 
@@ -108,14 +108,14 @@ def test_members_of_an_enumeration_go_by_their_names():
 
 def test_a_module_is_recorded_with_how_it_is_constructed(recorder):
     Scale(2).eval()(torch.tensor([-1.0, 2.0]))
-    ((call, exact),) = recorder.calls[NAMES[0]]
+    ((call, exact),) = recorder.calls[NAMES[0]].values()
     assert call == {"module": {"args": [2], "train": False}, "args": [{"shape": [2]}]}
     assert exact == {**call, "args": [{"values": [-1.0, 2.0]}]}
 
 
 def test_modules_may_consist_of_modules(recorder):
     Scale(2, inner=Scale(1))(torch.tensor([-1.0, 2.0]))
-    outer = next(call["module"] for call, _ in recorder.calls[NAMES[0]])
+    outer = next(call["module"] for call, _ in recorder.calls[NAMES[0]].values())
     assert outer == {"args": [2], "kwargs": {"inner": {"call": NAMES[0], "args": [1]}}}
     Construction.model_validate(outer)
 
