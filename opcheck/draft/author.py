@@ -18,7 +18,8 @@ from opcheck.draft.draft import Draft, comment, what_happened
 from opcheck.draft.project import allow
 from opcheck.draft.recorder import Recorder
 from opcheck.draft.target import names, package_of
-from opcheck.draft.trial import Record, Trial, Workplace, reproduced, trial
+from opcheck.draft.trial import reproduced, trial
+from opcheck.draft.workplace import Record, Trial, Workplace
 from opcheck.planning.loading import load
 from opcheck.running import process_state
 from opcheck.running.apart import Ended, Item, Result, apart

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from opcheck.draft.target import names
-from opcheck.draft.trial import Trial, Workplace, looked_at
+from opcheck.draft.trial import looked_at
+from opcheck.draft.workplace import Trial, Workplace
 from opcheck.running.apart import apart, parted
 from opcheck.spec.device import DeviceProfile
 from opcheck.spec.library import Library, Operator

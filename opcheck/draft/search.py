@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -22,6 +21,7 @@ from opcheck.draft.recorder import examples
 from opcheck.draft.signature import parameters_of, parameters_of_constructor
 from opcheck.draft.target import resolve_either
 from opcheck.draft.tried import NO_GUESS, Operator, Refused, Tried, constructed, differs_in_evaluation, tried
+from opcheck.draft.workplace import EXAMPLES, Deadline, Trial, Workplace
 from opcheck.samples.modules import ModuleRecipe
 from opcheck.samples.resolve import Unresolved, resolve_operator
 from opcheck.spec.operator import Construction
@@ -41,54 +41,27 @@ MOST_REPAIRS = 64
 
 T = TypeVar("T")
 
-EXAMPLES = "examples"
-"""The key of a call that stands for all calls of the examples in the documentation."""
-
 GIVE_ARGUMENTS = "give arguments by --args"
 NEEDS_GPU = "it needs a GPU; draft it where there is one, or, if its kernels are in Triton, with TRITON_INTERPRET=1"
 CONSTRUCT = "say how to construct it by --module, and give arguments of forward by --args"
-
-
-BUSY = 3
-"""How many times longer something may take by the clock than it may compute."""
-
-
-class Deadline:
-    """When to stop: after some seconds of computing, or a few times as many by the clock, on a machine that is busy."""
-
-    def __init__(self, seconds: float, until: float = float("inf")) -> None:
-        self.computing = time.process_time() + seconds
-        self.until = min(until, time.monotonic() + BUSY * seconds)
-
-    @property
-    def is_over(self) -> bool:
-        """Whether it is time to stop."""
-        return time.process_time() > self.computing or time.monotonic() > self.until
 
 
 @dataclass
 class Search:
     """Calls an operator with one sample after another."""
 
-    name: str
-    modules: Sequence[str]
+    own: Trial
+    """What is looked for. What is done, and what ends a process, is noted there."""
+    workplace: Workplace
     deadline: Deadline
-    given: Sequence[Sequence[SampleData]] = ()
-    """Samples of which one of each group is enough: instead of guesses."""
-    module: SampleData | None = None
-    """How a class of modules is constructed; None: by guesses."""
-    skip: Sequence[SampleData] = ()
-    """Calls that are not made."""
-    ended: list[str] = field(default_factory=list)
-    """How calls have ended their process, or would have."""
-    say: Callable[[SampleData], None] = lambda call: None
-    """What is called with each call that is about to be made."""
     count: int = 0
     """The number of calls."""
     nearest: Refused = field(default_factory=lambda: Refused("", NO_GUESS))
     """The call that got furthest of those that were refused."""
 
     def __post_init__(self) -> None:
+        self.name, self.modules = self.own.name, self.workplace.settings.modules
+        self.module = self.own.module
         self.target: Callable[..., Any] | type[torch.nn.Module] = resolve_either(self.name, self.modules)
 
     @property
@@ -102,7 +75,7 @@ class Search:
         """Return what a spec may claim by samples that work: for a module whose modes differ, two. None: `refusal`."""
         for construction in self.constructions():
             self.module = construction
-            tries = list(self.recorded() if self.given else self.guessed())
+            tries = list(self.recorded() if self.own.given else self.guessed())
             if tries:
                 return list(self.drafts_of(tries))
         return []
@@ -124,14 +97,14 @@ class Search:
         """Return why there is no sample, in one line."""
         of_class = isinstance(self.target, type)
         advice = CONSTRUCT if of_class else GIVE_ARGUMENTS
-        if self.ended:
-            return self.ended[0]
+        if self.own.ended:
+            return self.own.ended[0]
         if self.nearest.needs_gpu:
             return f"{self.nearest.why}; {NEEDS_GPU}"
         if not self.count:
             return f"its {'constructor' if of_class else 'signature'} shows nothing to try; {advice}"
         guesses = "1 guess" if self.count == 1 else f"{self.count} guesses"
-        return ("" if self.given else f"{guesses}; the nearest: ") + f"{self.nearest.why}; {advice}"
+        return ("" if self.own.given else f"{guesses}; the nearest: ") + f"{self.nearest.why}; {advice}"
 
     def constructions(self) -> Iterator[SampleData | None]:
         """Yield ways to construct a class of modules, as it is given, recorded or guessed; for a function, None."""
@@ -139,15 +112,15 @@ class Search:
             yield self.module
             return
         recorded = [call["module"] for group in self.groups for call in group if "module" in call]
-        guesses = () if self.given and recorded else constructions(self.target)
+        guesses = () if self.own.given and recorded else constructions(self.target)
         yield from self.tries(chain(recorded, guesses), self.constructed, parameters_of_constructor(self.target))
 
     @cached_property
     def groups(self) -> Sequence[Sequence[SampleData]]:
         """The calls to try: those that are given; if there are none, those of the examples in the documentation."""
         call = {EXAMPLES: self.name}
-        if self.given or call in self.skip:
-            return self.given
+        if self.own.given or call in self.own.skip:
+            return self.own.given
         self.say(call)
         return examples(self.name, self.modules)
 
@@ -252,18 +225,23 @@ class Search:
 
     def attempt(self, call: SampleData, make: Callable[[], T | Refused]) -> T | Refused:
         """Make a call, unless it is to be skipped. Remember what it was refused with, if it got furthest."""
-        if call in self.skip:
+        if call in self.own.skip:
             return Refused("it has ended its process", NO_GUESS)
         self.say(call)
         self.count += 1
         result = make()
         if isinstance(result, Refused):
             ended = f"it ends its process by an exception: {result.why}, in the call {render(call)}"
-            if result.ends_process and ended not in self.ended:
-                self.ended.append(ended)
+            if result.ends_process and ended not in self.own.ended:
+                self.own.ended.append(ended)
             if result.depth > self.nearest.depth:
                 self.nearest = replace(result, why=f"{render(call)} raised {result.why}")
         return result
+
+    def say(self, call: SampleData) -> None:
+        """Note the call that is about to be made."""
+        self.own.call = call
+        self.own.write(self.workplace)
 
     def variants(self) -> list[Any]:
         """Return the other ways to call the operator that there are."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from opcheck.draft.coverage import Covered, by_path, cover, modules_of, share
-from opcheck.draft.trial import Workplace
+from opcheck.draft.workplace import Workplace
 from opcheck.planning.loading import load
 from opcheck.settings import Settings
 

@@ -9,7 +9,8 @@ from operators.refusing import REFUSING
 
 from opcheck.checks.verdict import one_line
 from opcheck.draft.refusal import is_refusal, needs_gpu
-from opcheck.draft.trial import Trial, Workplace, drafted
+from opcheck.draft.trial import drafted
+from opcheck.draft.workplace import Trial, Workplace
 from opcheck.settings import Settings
 
 

@@ -7,14 +7,16 @@ import torch
 from operators import modules
 
 from opcheck.draft.guess import MOST_CONSTRUCTIONS, constructions
-from opcheck.draft.search import Deadline, Search
+from opcheck.draft.search import Search
+from opcheck.draft.workplace import Deadline, Trial, Workplace
+from opcheck.settings import Settings
 from opcheck.spec.operator import Construction
 
 OURS = ("torch", "operators")
 
 
 def search(path, given=(), module=None):
-    return Search(path, OURS, Deadline(60.0), given, module)
+    return Search(Trial(path, given, module), Workplace(Settings(modules=OURS), (), 60.0), Deadline(60.0))
 
 
 def draft(*arguments, **keys):
