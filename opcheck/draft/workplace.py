@@ -154,19 +154,22 @@ class Trial:
         """Write what is known, before the next step. If that takes too long, this process ends."""
         if workplace.journals is not None:
             file = self._file(workplace.journals)
+            trace = _trace(file)
             part = file.with_suffix(".part")
             part.write_bytes(pickle.dumps(self))
             part.replace(file)
-            faulthandler.dump_traceback_later(self.patience(workplace), exit=True, file=_trace(file))
+            faulthandler.dump_traceback_later(self.patience(workplace), exit=True, file=trace)
 
     def ended_by(self, why: str, workplace: Workplace) -> Trial:
         """Return what its process has written last, with how the process has ended."""
         assert workplace.journals is not None
-        file = self._file(workplace.journals)
-        own: Trial = pickle.loads(file.read_bytes()) if file.exists() else self
-        own.since = own.since or time.monotonic()
+        own, file = self, self._file(workplace.journals)
         trace = file.with_suffix(".trace")
-        own.hangs = trace.exists() and trace.read_text().startswith(TIMED_OUT)
+        if file.exists():
+            own = pickle.loads(file.read_bytes())
+            own.hangs = trace.read_text().startswith(TIMED_OUT)
+            file.unlink()  # the next process may end before it has written anything
+        own.since = own.since or time.monotonic()
         what = f"it takes longer than {own.patience(workplace):g} s" if own.hangs else why
         if own.is_called:
             own.ended.append(f"{what}, {own.doing()}")

@@ -38,6 +38,8 @@ def test_what_a_process_has_written_tells_how_far_it_came(tmp_path, monkeypatch)
     own = sine().ended_by(crash, workplace)
     assert (own.call, own.hangs, own.refusal, own.ended) == (SAMPLE, False, f"{crash}, {call}", [f"{crash}, {call}"])
     assert own.again() == sine(skip=(SAMPLE,), ended=own.ended)
+    assert sine().ended_by(crash, workplace).call is None  # of another process, which has written nothing
+    own.write(workplace)
     (tmp_path / "torch.sin.trace").write_text("Timeout (0:00:20)!")
     own = sine().ended_by(crash, workplace)
     assert (own.hangs, own.refusal) == (True, f"it takes longer than 60 s, {call}")
