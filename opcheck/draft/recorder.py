@@ -15,7 +15,7 @@ from enum import Enum
 from functools import partial, wraps
 from io import StringIO
 from math import isfinite
-from types import BuiltinFunctionType, FunctionType, ModuleType
+from types import BuiltinFunctionType, BuiltinMethodType, FunctionType, MethodType, ModuleType
 from typing import Any
 from unittest.mock import patch
 from weakref import WeakKeyDictionary
@@ -30,6 +30,9 @@ from opcheck.samples.resolve import Unresolved, resolve
 
 MOST_CALLS = 200
 """The most calls of one operator to record."""
+
+BOUND = (MethodType, BuiltinMethodType)
+"""What is another object each time it is looked up, as `Function.apply` is."""
 
 
 def examples(path: str, modules: Sequence[str]) -> list[Group]:
@@ -181,14 +184,8 @@ def _places(module: Any, functions: Sequence[tuple[Any, Any]]) -> Iterator[tuple
         return
     for key, value in list(vars(module).items()):
         for operator, wrapper in functions:
-            if value is operator or _is_same(value, operator):
+            if value is operator or (isinstance(value, BOUND) and value == operator):
                 yield key, wrapper
-
-
-def _is_same(value: Any, operator: Any) -> bool:
-    """Return whether two bound methods are of one object. Each access of `Function.apply` gives another one."""
-    own = getattr(value, "__self__", None)
-    return own is not None and own is getattr(operator, "__self__", None) and value.__name__ == operator.__name__
 
 
 def _tensor(value: torch.Tensor, exact: bool) -> dict[str, Any]:

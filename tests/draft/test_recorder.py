@@ -84,7 +84,15 @@ def shift(x, by):
     return x + by
 
 
-NAMES = [f"{__name__}.Scale", f"{__name__}.shift"]
+class Cube(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x**3
+
+
+cube = Cube.apply
+
+NAMES = [f"{__name__}.Scale", f"{__name__}.shift", f"{__name__}.Cube.apply"]
 
 
 @pytest.fixture
@@ -111,6 +119,12 @@ def test_a_module_is_recorded_with_how_it_is_constructed(recorder):
     ((call, exact),) = recorder.calls[NAMES[0]].values()
     assert call == {"module": {"args": [2], "train": False}, "args": [{"shape": [2]}]}
     assert exact == {**call, "args": [{"values": [-1.0, 2.0]}]}
+
+
+def test_apply_of_a_function_is_recorded_by_whatever_name_it_is_called(recorder):
+    cube(torch.tensor([-1.0, 2.0]))
+    ((call, _),) = recorder.calls[NAMES[2]].values()
+    assert call == {"args": [{"shape": [2]}]}
 
 
 def test_modules_may_consist_of_modules(recorder):
