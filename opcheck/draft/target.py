@@ -38,7 +38,12 @@ def names(target: str, modules: Sequence[str]) -> dict[str, str]:
             if not issubclass(item, torch.autograd.Function) or item.__name__ in used:
                 continue
             name = f"{name}.apply"
-        reasons[f"{target}.{name}"] = _wrong(f"{target}.{name}", modules)
+        path = f"{target}.{name}"
+        try:
+            resolve_either(path, modules)
+            reasons[path] = ""
+        except Unresolved as error:
+            reasons[path] = str(error)
     # The in-place variant of another operator is tested with that operator.
     return {path: why for path, why in reasons.items() if not (path.endswith("_") and path[:-1] in reasons)}
 
@@ -55,15 +60,6 @@ def _used(module: ModuleType) -> set[str]:
         code = getattr(inspect.unwrap(getattr(item, "forward", item)), "__code__", None)
         used.update(code.co_names if code else ())
     return used
-
-
-def _wrong(path: str, modules: Sequence[str]) -> str:
-    """Return why a path is no operator; an empty string if it is one."""
-    try:
-        resolve_either(path, modules)
-    except Unresolved as error:
-        return str(error)
-    return ""
 
 
 def resolve_either(path: str, modules: Sequence[str]) -> Callable[..., Any] | type[torch.nn.Module]:

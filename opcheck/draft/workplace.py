@@ -52,8 +52,6 @@ class Workplace:
     """What the processes that draft operators have in common."""
 
     settings: Settings
-    folders: tuple[str, ...]
-    """The folders to import from, besides those of the environment."""
     budget: float
     """The seconds that an operator may take."""
     until: float = float("inf")
@@ -69,16 +67,15 @@ class Workplace:
     ) -> Workplace:
         """Return that of a project, in which drafts may name a package, too."""
         modules = tuple(dict.fromkeys((*settings.modules, package)))
-        allowed = settings.model_copy(update={"modules": modules})
-        return cls(allowed, (str(settings.root), os.getcwd()), budget, until, journals)
+        return cls(settings.model_copy(update={"modules": modules}), budget, until, journals)
 
     def enter(self) -> None:
-        """Let this process import what the drafts name."""
-        sys.path += [folder for folder in self.folders if folder not in sys.path]
+        """Let this process, and those that it starts, import what the drafts name."""
+        self.settings.put_on_path()
+        sys.path += [folder for folder in [os.getcwd()] if folder not in sys.path]
 
     def alone(self) -> None:
-        """Enter, and keep this process from printing, and from taking all of the memory."""
-        self.enter()
+        """Keep this process from printing, and from taking all of the memory."""
         nowhere = os.open(os.devnull, os.O_WRONLY)
         for stream in (1, 2):
             os.dup2(nowhere, stream)

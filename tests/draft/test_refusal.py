@@ -93,7 +93,7 @@ def test_the_jvp_of_softmax_has_no_derivative():
 
 def draft(path):
     settings = Settings(modules=("torch", "operators"))
-    return drafted(Trial(path), Workplace(settings, (), 60.0))
+    return drafted(Trial(path), Workplace(settings, 60.0))
 
 
 @pytest.mark.nightly

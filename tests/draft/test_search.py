@@ -16,7 +16,7 @@ OURS = ("torch", "operators")
 
 
 def search(path, given=(), module=None):
-    return Search(Trial(path, given, module), Workplace(Settings(modules=OURS), (), 60.0), Deadline(60.0))
+    return Search(Trial(path, given, module), Workplace(Settings(modules=OURS), 60.0), Deadline(60.0))
 
 
 def draft(*arguments, **keys):

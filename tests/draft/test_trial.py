@@ -8,7 +8,7 @@ from opcheck.draft.workplace import Trial, Workplace
 from opcheck.settings import Settings
 
 SAMPLE = {"args": [{"shape": [2], "low": 0.1, "high": 0.9}]}
-PLAIN = Workplace(Settings(modules=("torch",)), (), 60.0)
+PLAIN = Workplace(Settings(modules=("torch",)), 60.0)
 
 
 def sine(**keys):
@@ -49,5 +49,5 @@ def test_what_is_wrong_with_opcheck_is_said_to_be(monkeypatch):
 
 
 def test_when_the_time_of_all_is_over_nothing_begins():
-    workplace = Workplace(PLAIN.settings, (), 60.0, until=0.0)
+    workplace = Workplace(PLAIN.settings, 60.0, until=0.0)
     assert trial(sine(), workplace) == sine()

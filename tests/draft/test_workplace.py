@@ -31,7 +31,7 @@ def test_what_was_going_on_is_said(own, words):
 
 def test_what_a_process_has_written_tells_how_far_it_came(tmp_path, monkeypatch):
     monkeypatch.setattr(faulthandler, "dump_traceback_later", lambda *args, **kwargs: None)
-    workplace = Workplace(Settings(modules=("torch",)), (), 60.0, journals=tmp_path)
+    workplace = Workplace(Settings(modules=("torch",)), 60.0, journals=tmp_path)
     crash, call = "the process crashed (SIGSEGV)", "in the call { args = [{ shape = [2], low = 0.1, high = 0.9 }] }"
     assert sine().ended_by(crash, workplace).ended == [f"{crash}, before it was called"]
     sine(call=SAMPLE).write(workplace)
