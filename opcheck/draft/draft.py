@@ -109,27 +109,24 @@ class Draft:
         chosen = (set(base) | self.added[what]) - set(self.refused[what])
         return [name for name in dtypes.KNOWN if name in chosen]
 
-    def revise(self, records: Iterable[Mapping[str, Any]]) -> bool:
-        """Take back what the operator refuses, according to records of a run. Return whether anything changed.
+    def revise(self, record: Mapping[str, Any]) -> bool:
+        """Take back what the operator refuses, according to the record of a case. Return whether anything changed.
 
         Only a `remedy` is followed, which a check gives for refusals, never for wrong numbers. A claim that was taken
         back and turns out to hold is made again, and then stays.
         """
         before = (dict(self.supports), str(self.refused), str(self.added))
-        for record in records:
-            if record["check"] == "dtypes" and record["outcome"] == "error" and UNMADE in record["reason"]:
-                self._dtype("forward", f"-{record['dtype']}", what_happened(record["reason"]))
-            if record["outcome"] != "failed":
-                continue
-            remedy, feature = record["fields"].get("remedy"), record["fields"].get("feature")
-            if isinstance(remedy, dict):
-                part, _, key = str(remedy["key"]).partition(".")
-                if part == "supports" and key in MAY_BE_REFUSED:
-                    self._support(key, remedy["write"] is True, what_happened(record["reason"]))
-                elif part == "dtypes":
-                    self._dtype(key, str(remedy["write"]), what_happened(record["reason"]))
-            elif record["check"] == "unsupported" and feature in self.supports:
-                self._support(feature, works=True)  # it gives wrong numbers elsewhere: a failure, and no refusal
+        reason, remedy, feature = record["reason"], record["fields"].get("remedy"), record["fields"].get("feature")
+        if record["check"] == "dtypes" and record["outcome"] == "error" and UNMADE in reason:
+            self._dtype("forward", f"-{record['dtype']}", what_happened(reason))
+        elif record["outcome"] == "failed" and isinstance(remedy, dict):
+            part, _, key = str(remedy["key"]).partition(".")
+            if part == "supports" and key in MAY_BE_REFUSED:
+                self._support(key, remedy["write"] is True, what_happened(reason))
+            elif part == "dtypes":
+                self._dtype(key, str(remedy["write"]), what_happened(reason))
+        elif record["outcome"] == "failed" and record["check"] == "unsupported" and feature in self.supports:
+            self._support(feature, works=True)  # it gives wrong numbers elsewhere: a failure, and no refusal
         return before != (dict(self.supports), str(self.refused), str(self.added))
 
     def _support(self, key: str, works: bool, reason: str = "") -> None:

@@ -77,7 +77,7 @@ def _take_back(own: Trial, draft: Draft, workplace: Workplace, deadline: Deadlin
             break
         own.write(workplace)
         record = run(left[0], session).record()
-        if draft.revise([record]):
+        if draft.revise(record):
             records = {name: one for name, one in records.items() if holds_on(one)}
             cases = planned(draft, session)
         else:
