@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from opcheck.api.called import operator_of
-from opcheck.api.library import caller, seed_of, settings_of
+from opcheck.api.library import caller, seed_of, settings_of, several
 from opcheck.api.report import CheckError, CheckReport
 from opcheck.planning.case import Case
 from opcheck.planning.kinds import check_kinds
@@ -158,8 +158,8 @@ def check(
     settings = settings_of(None)
     if isinstance(function, torch.nn.Module) and not isinstance(function, torch.jit.ScriptModule):
         function = module_call(function)
-    operator = operator_of(function, args, kwargs, {} if supports is None else supports, _several(dtypes), place)
-    chosen = tuple(map(str, _several(checks)))
+    operator = operator_of(function, args, kwargs, {} if supports is None else supports, several(dtypes), place)
+    chosen = tuple(map(str, several(checks)))
     number = seed_of(seed, settings)
     cases = _planned(operator, _device((args, kwargs), settings), chosen, number)
     if any(action == "error" for action, *_ in warnings.filters):
@@ -173,10 +173,6 @@ def check(
     if raise_exception and not report.passed:
         raise CheckError(report) from (causes[0] if causes else None)
     return report
-
-
-def _several(value: Any) -> tuple[Any, ...]:
-    return tuple(value) if isinstance(value, Iterable) and not isinstance(value, str) else (value,)
 
 
 def _refuse(function: Any, names: Iterable[str]) -> None:

@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
     """Print what has a spec. Return 1 if the share is too low. Raises SpecError."""
     from opcheck.draft.coverage import cover, modules_of, share
     from opcheck.draft.target import package_of
-    from opcheck.draft.trial import Workplace
+    from opcheck.draft.workplace import Workplace
     from opcheck.samples.resolve import Unresolved
 
     settings = Settings.find()

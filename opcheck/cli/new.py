@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
         os.environ |= ALONE
     from opcheck.draft.author import Author
     from opcheck.draft.target import package_of
-    from opcheck.draft.trial import Workplace
+    from opcheck.draft.workplace import Workplace
     from opcheck.samples.resolve import Unresolved
 
     settings = Settings.find()
