@@ -14,13 +14,11 @@ import pytest
 
 from opcheck.cli.against import changes
 from opcheck.cli.selecting import RequestError, devices, loaded, selection
-from opcheck.planning import plan
 from opcheck.planning.left_out import left_out
-from opcheck.pytest_plugin.project import COMMAND, PLUGIN
-from opcheck.pytest_plugin.sharding import SHARDING
+from opcheck.pytest_plugin.project import PLUGIN
+from opcheck.pytest_plugin.reports import record_of
 from opcheck.report.annotations import github_annotations
 from opcheck.report.files import within
-from opcheck.report.from_pytest import record_of, troubles
 from opcheck.report.model import Report
 from opcheck.report.remarks import left_out_lines, wide_count, wide_lines
 from opcheck.report.store import read
@@ -61,9 +59,8 @@ class RunReporter:
     @pytest.hookimpl(trylast=True)
     def pytest_configure(self, config: pytest.Config) -> None:
         """Silence pytest's terminal report, and look for mistakes before any process starts."""
-        self.config = config
         self.plugin = config.stash[PLUGIN]
-        config.stash[COMMAND] = ["opcheck", *self.options.words]
+        self.plugin.command = ["opcheck", *self.options.words]
         silence(config)
         if self.is_part:
             return
@@ -79,12 +76,6 @@ class RunReporter:
         self.library = loaded(plugin.requested, self.settings)
         chosen = selection(options, self.settings, self.library)
         self.devices = devices(options, self.settings)
-        if options.durations:
-            ids = set().union(*plugin.selected.values())
-            cases = [case for case in plan(self.library, self.devices, chosen) if not ids or case.id in ids]
-            mistake = self.config.stash[SHARDING].mistake(cases) if cases else ""
-            if mistake:
-                raise RequestError([mistake])
         # The nodes of a cluster have other devices than this machine.
         absent = [] if options.ray else plugin.ask_devices(all_of_them=True)
         if absent:
@@ -129,6 +120,12 @@ class RunReporter:
         if record is not None:
             self.report.add(record)
 
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self) -> None:
+        """Record why the cases could not be divided into shards, if so."""
+        if self.plugin.refused:
+            self.mistake = RequestError([self.plugin.refused])
+
     def finish(self, code: int) -> int:
         """Print the failures and the summary. Return the exit code of opcheck.
 
@@ -143,7 +140,7 @@ class RunReporter:
             raise RequestError(["the request selects no case", *left_out_lines(self.plugin.left_out)])
         if code == pytest.ExitCode.USAGE_ERROR:
             return 2  # pytest has printed the reason
-        seconds, wrong = time.monotonic() - self.start, troubles(self.config)
+        seconds, wrong = time.monotonic() - self.start, self.plugin.troubles
         if self.old is None:
             self.report.failures()
             self.report.summary(seconds, wrong, [*self._left_out(), *self._wide(), *self._shared()])
@@ -198,8 +195,7 @@ class RunReporter:
 
     def _shared(self) -> list[str]:
         """Return what there is to say about the shard and the order of the cases."""
-        sharding, order = self.config.stash.get(SHARDING, None), self.options.order
-        shared = [str(sharding.shared)] if sharding is not None and sharding.shared is not None else []
+        order, shared = self.options.order, [] if self.plugin.shared is None else [str(self.plugin.shared)]
         return shared if order is None else [*shared, f"cases in a random order, which --order {order} gives again"]
 
     def _exit_code(self, code: int, done: int, *, failed: bool) -> int:

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from opcheck.pytest_plugin.project import PLUGIN
+from opcheck.pytest_plugin.project import PLUGIN, Plugin
 
 if TYPE_CHECKING:
     from opcheck.planning import Case
     from opcheck.running import Outcome, OutcomeKind
+    from opcheck.running.watchdog import Death
 
 
 class SpecCollector(pytest.File):
@@ -128,16 +129,24 @@ class CaseItem(pytest.Item):
 
     def record_of(self, report: pytest.TestReport) -> dict[str, Any]:
         """Return the record for reports, even if the case has ended without an outcome."""
-        from opcheck.running.outcome import Outcome, rerun_command
-
         if self.outcome is not None and (self.outcome.is_bad or not report.failed):
             return self.outcome.record()
         text = report.longreprtext.strip()
         reason = text.splitlines()[-1] if text else f"{report.when} did not finish"
         kind: OutcomeKind = "skipped" if report.skipped else "error"
-        seed = self.config.stash[PLUGIN].rerun_seed
-        further = self.config.stash[PLUGIN].settings.option_for(self.case.device)
-        rerun = rerun_command(self.case.operator.document.file, self.case.id, seed=seed, further=further)
-        message = f"{text}\n\nrun just this: {rerun}"
-        outcome = Outcome.of(self.case, kind, reason, message)  # by a time-out, a fixture, an interrupt
-        return dataclasses.replace(outcome, seconds=report.duration, rerun=rerun).record()
+        return self.config.stash[PLUGIN].unfinished(self.case, kind, reason, text, report.duration).record()
+
+
+def report_death(report: pytest.TestReport, case: Case, death: Death, plugin: Plugin) -> Outcome:
+    """Make a report that of a case whose process has ended. Return its outcome, which a spec may expect."""
+    from opcheck.planning.expectations import foreseen
+    from opcheck.running.judge import expected  # imports torch
+
+    text = "\n".join(filter(None, (f"{case.id}: {death.cause}", death.trace)))
+    outcome = plugin.unfinished(case, "error", death.cause, text, death.seconds)
+    known = dataclasses.replace(case, expectations=foreseen(case.expectations, plugin.conditions))
+    outcome = expected(known, outcome)
+    if outcome.outcome == "xfailed":
+        report.outcome, report.wasxfail = "skipped", outcome.reason
+    report.__dict__["opcheck"] = outcome.record()
+    return outcome

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
-import platform
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from datetime import datetime, timezone
 from functools import cached_property
 from pathlib import Path
@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from opcheck.pytest_plugin.options import SELECTION, overrides
+from opcheck.pytest_plugin.options import overrides
 from opcheck.text import digest, separated
 
 if TYPE_CHECKING:
     from opcheck.planning import Case, Selection
     from opcheck.planning.left_out import Rule
-    from opcheck.report.from_pytest import Facts
-    from opcheck.report.model import End, Header
+    from opcheck.planning.shards import Shared
+    from opcheck.running.outcome import Outcome, OutcomeKind
     from opcheck.running.session import RunSession
     from opcheck.running.worker import Worker
     from opcheck.settings import Settings
@@ -33,15 +33,13 @@ if TYPE_CHECKING:
 SENT = "opcheck"
 """The name under which the controlling process and the workers of pytest-xdist send things to one another."""
 
-COMMAND = pytest.StashKey[list[str]]()
-"""The command, if it is another one than pytest's."""
-
 
 class Plugin:
     """The state of the plugin in one run of pytest."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
+        self.command = ["pytest", *map(str, config.invocation_params.args)]
         self.started = datetime.now(timezone.utc).isoformat(timespec="seconds")
         self.selected: dict[Path, set[str]] = {}
         """The case ids requested on the command line as FILE::ID, by file."""
@@ -56,6 +54,12 @@ class Plugin:
         self.planned: tuple[str, str] | None = None
         """Digests of the selected cases, those of other shards included, and of their specs; None before they are
         known."""
+        self.shared: Shared | None = None
+        """How many of the selected cases the shard has, if there is one; None before they are collected."""
+        self.refused = ""
+        """Why the cases cannot be divided into shards: what is wrong with the durations."""
+        self.troubles: list[str] = []
+        """What is wrong with the reports of a finished run, one message each."""
         self.worker: Worker | None = None
         """This process, if it is a worker of `opcheck run`."""
         self.runs_elsewhere = False
@@ -76,12 +80,18 @@ class Plugin:
 
     def from_worker(self) -> dict[str, Any]:
         """Return what a worker of pytest-xdist has counted."""
-        return {"left_out": [[*rule, count] for rule, count in self.left_out.items()], "planned": self.planned}
+        left_out = [[*rule, count] for rule, count in self.left_out.items()]
+        shared = None if self.shared is None else [*self.shared]
+        return {"left_out": left_out, "planned": self.planned, "shared": shared, "refused": self.refused}
 
     def take_over(self, counted: dict[str, Any]) -> None:
         """Take over what a worker has counted. All of them collect the same cases."""
         from opcheck.planning.left_out import Rule
+        from opcheck.planning.shards import Shared
 
+        self.refused = counted["refused"]
+        if counted["shared"]:
+            self.shared = Shared(*counted["shared"])
         if counted["planned"]:
             self.planned = tuple(counted["planned"])
         if counted["left_out"]:
@@ -319,59 +329,25 @@ class Plugin:
             self._marks[name] = getattr(pytest.mark, name)
         return self._marks[name]
 
-    def facts(self) -> Facts:
-        """Return what reports ask of the run."""
-        from opcheck.report.from_pytest import Facts
+    def case_of(self, nodeid: str) -> Case | None:
+        """Return the case with a node id, which a worker has planned in the same way; None if it is another test."""
+        from opcheck.planning import plan
 
-        return Facts(self._header, self._end, lambda: self.settings.root, lambda: self.rerun_seed)
+        file, name = split_id(nodeid, self.config.rootpath)
+        path = self.config.rootpath / file
+        if not name or self.root_of(path) is None:
+            return None
+        planned = plan(self.load(path), self.devices, self.selection, self.seed)
+        return next((case for case in planned if case.id == name), None)
 
-    def _end(self) -> End:
-        """Return what a run knows in the end about its selection; its cases are those of other shards."""
-        from opcheck.report.model import End
-        from opcheck.report.remarks import left_out_rows
+    def unfinished(self, case: Case, kind: OutcomeKind, reason: str, text: str, seconds: float) -> Outcome:
+        """Return the outcome of a case that came to none: by a time-out, a fixture, an interrupt, or its process."""
+        from opcheck.running.outcome import Outcome, rerun_command
 
-        planned, specs = self.planned or ("", "")
-        shard = self.config.pluginmanager.get_plugin("opcheck_shard")
-        others = 0 if shard is None or shard.shared is None else int(shard.shared.others)
-        return End(complete=False, cases=others, planned=planned, specs=specs, left_out=left_out_rows(self.left_out))
-
-    def _header(self) -> Header:
-        """Return the header of a run. Raises UsageError for mistakes in the settings of its project."""
-        from opcheck.report.model import Header
-        from opcheck.spec.versions import version_of
-
-        config, option = self.config, self.config.option
-        return Header(
-            opcheck=version_of("opcheck"),
-            torch=version_of("torch"),
-            python=platform.python_version(),
-            platform=f"{platform.system()} {platform.machine()}",
-            devices=[profile.name for profile in self.devices],
-            command=config.stash.get(COMMAND, ["pytest", *map(str, config.invocation_params.args)]),
-            selection=dict(self._selected_by()),
-            overrides=overrides(option),
-            engine=self.conditions["engine"],
-            seed=self.seed,
-            shard=getattr(option, "opcheck_shard", None) or "",
-            started=self.started,
-        )
-
-    def _selected_by(self) -> Iterator[tuple[str, list[str]]]:
-        """Yield the options that select cases, with their values."""
-        from opcheck.report.files import within
-
-        option, root = self.config.option, self.settings.root
-        for name in SELECTION:
-            if values := self.names(name):
-                yield name, [*values]
-        for name, key in (("k", "keyword"), ("m", "markexpr"), ("deselect", "deselect")):
-            if value := getattr(option, key, None):
-                yield name, [value] if isinstance(value, str) else [*map(str, value)]
-        if getattr(option, "lf", False):
-            yield "lf", []
-        paths = [path for path in dict.fromkeys(self.requested) if path not in self.selected]
-        cases = [f"{within(root, path)}::{name}" for path, names in self.selected.items() for name in sorted(names)]
-        yield "paths", [*(within(root, path) for path in paths), *cases]
+        further = self.settings.option_for(case.device)
+        rerun = rerun_command(case.operator.document.file, case.id, seed=self.rerun_seed, further=further)
+        outcome = Outcome.of(case, kind, reason, f"{text}\n\nrun just this: {rerun}")
+        return dataclasses.replace(outcome, seconds=seconds, rerun=rerun)
 
 
 PLUGIN = pytest.StashKey[Plugin]()
