@@ -10,7 +10,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from opcheck.cli.output import terminated_as_interrupt
+from opcheck.cli.output import say, terminated_as_interrupt
 from opcheck.cli.selecting import (
     RequestError,
     add_fail_under,
@@ -27,7 +27,6 @@ from opcheck.settings import Settings
 from opcheck.spec import Operator
 from opcheck.spec.checks import Derive
 from opcheck.spec.device import DeviceProfile
-from opcheck.text import printable
 
 if TYPE_CHECKING:
     from opcheck.mutation.measure import Answer, Measured, Target
@@ -134,28 +133,28 @@ def _print(measured: Sequence[Measured], lost: Mapping[str, str], proofs: Sequen
     from opcheck.mutation.measure import score
 
     width = max((len(name) for name in (*lost, *(one.operator for one in measured))), default=0)
-    _say(f"{'operator':{width}}  score    met  survived  unreachable")
+    say(f"{'operator':{width}}  score    met  survived  unreachable")
     for one in measured:
         met, survived, unreachable = (len(one.those(state)) for state in ("met", "survived", "unreachable"))
         if not one.answers:
-            _say(f"{one.operator:{width}}      -  nothing is claimed that a mutant could have wrong")
+            say(f"{one.operator:{width}}      -  nothing is claimed that a mutant could have wrong")
             continue
-        _say(f"{one.operator:{width}}  {score([one]):5.3f}  {met:5}  {survived:8}  {unreachable:11}")
+        say(f"{one.operator:{width}}  {score([one]):5.3f}  {met:5}  {survived:8}  {unreachable:11}")
         for answer in one.those("survived"):
-            _say(f"  {answer.words}")
+            say(f"  {answer.words}")
     for name, why in lost.items():
-        _say(f"{name:{width}}  NOT MEASURED: {why}")
+        say(f"{name:{width}}  NOT MEASURED: {why}")
     for proof in proofs:
         if not proof.agrees:
             is_met, is_noticed = (("" if yes else "not ") for yes in (proof.is_met, proof.is_noticed))
-            _say(
+            say(
                 f"DISAGREES: {proof.operator}: {proof.condition} is {is_met}met by a sample, "
                 f"and its mutant is {is_noticed}noticed"
             )
     if proofs:
-        _say(f"{sum(proof.agrees for proof in proofs)} of {len(proofs)} mutants were noticed exactly where measured")
+        say(f"{sum(proof.agrees for proof in proofs)} of {len(proofs)} mutants were noticed exactly where measured")
     met, survived = (sum(len(one.those(state)) for one in measured) for state in ("met", "survived"))
-    _say(f"score {score(measured):.3f}: {met:,} of {met + survived:,} conditions are met by a sample or a check")
+    say(f"score {score(measured):.3f}: {met:,} of {met + survived:,} conditions are met by a sample or a check")
 
 
 def _record(
@@ -217,8 +216,4 @@ def _write(own: Mapping[str, Target], measured: Sequence[Measured], *, quiet: bo
     for path in write(added):
         if not quiet:
             count = sum(len(samples) for operator, samples in added if operator.document.file == str(path))
-            _say(f"{path}: {count} samples added")
-
-
-def _say(line: str) -> None:
-    print(printable(line, most=10_000))
+            say(f"{path}: {count} samples added")

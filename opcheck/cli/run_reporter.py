@@ -6,25 +6,28 @@ import argparse
 import io
 import sys
 import time
+from collections.abc import Collection, Iterable
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from opcheck.cli.against import changes
 from opcheck.cli.selecting import RequestError, devices, loaded, selection
+from opcheck.planning import plan
 from opcheck.planning.left_out import left_out
 from opcheck.pytest_plugin.project import PLUGIN
 from opcheck.pytest_plugin.reports import record_of
 from opcheck.report.annotations import github_annotations
+from opcheck.report.diff import Diff, diff
 from opcheck.report.files import within
-from opcheck.report.model import Report
+from opcheck.report.model import Record, Report
 from opcheck.report.remarks import left_out_lines, wide_count, wide_lines
 from opcheck.report.store import read
 from opcheck.report.terminal import TerminalReport
 from opcheck.settings import Settings
-from opcheck.spec import SpecError
+from opcheck.spec import Library, SpecError
+from opcheck.spec.device import DeviceProfile
 from opcheck.text import printable
 
 
@@ -221,3 +224,25 @@ def silence(config: pytest.Config) -> None:
     for hook in ("logstart", "logreport", "logfinish"):  # saves the time and the memory for each case
         setattr(silent, f"pytest_runtest_{hook}", None)
     config.pluginmanager.register(silent, "terminalreporter")
+
+
+def changes(
+    old: Report, new: Report, library: Library, devices: Iterable[DeviceProfile], paths: Collection[str]
+) -> Diff:
+    """Compare the report of a run with an earlier one.
+
+    A case of the old report is gone if the specs no longer have it, whatever options select: cases on other devices,
+    of other files, and of other shards of the run are not missed.
+
+    library: the operators below some paths, which are written as in records.
+    """
+    devices = list(devices)
+    names, planned = {device.name for device in devices}, {case.id for case in plan(library, devices)}
+
+    def is_gone(record: Record) -> bool:
+        file = record.file
+        is_below = not file or any(path in (".", file) or file.startswith(f"{path}/") for path in paths)
+        return is_below and record.device in names and record.id not in planned
+
+    alone = [run.model_copy(update={"shard": "", "cases": None}) for run in new.runs]
+    return diff(old, Report(alone, new.unread), is_gone=is_gone)

@@ -10,6 +10,7 @@ from pathlib import Path
 from opcheck.devices.presence import UnknownDevice, chosen_devices
 from opcheck.planning import Case, Selection, load, plan
 from opcheck.planning.shards import NO_SHARD, Division, Shard
+from opcheck.pytest_plugin.options import number, whole_number
 from opcheck.report.store import read_durations
 from opcheck.settings import NO_SPECS, Settings
 from opcheck.spec import Library, SpecError
@@ -52,13 +53,7 @@ def falls_short(options: argparse.Namespace, what: str, reached: float) -> bool:
 
 
 def _share(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value <= 1:
-        raise argparse.ArgumentTypeError(f'"{text}" is no share; expected a number from 0 to 1')
-    return value
+    return number(text, 0, 1, "is no share; expected a number from 0 to 1")
 
 
 def add_processes(parser: argparse.ArgumentParser, of: str, seconds: float) -> None:
@@ -83,11 +78,7 @@ def add_count(parser: argparse.ArgumentParser) -> None:
 def _count(text: str) -> int:
     if text == "auto":
         return os.cpu_count() or 1
-    if not text.isascii() or not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(
-            f'"{text}" is no number of processes; expected a whole number of at least 1, or auto'
-        )
-    return int(text)
+    return whole_number(text, 1, "is no number of processes; expected a whole number of at least 1, or auto")
 
 
 def duration(text: str) -> float:
