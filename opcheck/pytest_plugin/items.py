@@ -23,6 +23,8 @@ class SpecCollector(pytest.File):
     def collect(self) -> list[pytest.Item]:
         """Return the selected cases of the file. Does not import torch, except for `opcheck run`."""
         from opcheck.planning import plan
+        from opcheck.planning.left_out import left_out
+        from opcheck.spec.problems import SpecError, suggestion
 
         plugin = self.config.stash[PLUGIN]
         library = plugin.load(self.path)
@@ -30,14 +32,12 @@ class SpecCollector(pytest.File):
         planned = plan(library, plugin.devices, plugin.selection, plugin.seed)
         chosen = [case for case in planned if not wanted or case.id in wanted]
         for name in sorted((wanted or set()) - {case.id for case in chosen}):
-            from opcheck.spec.problems import suggestion
-
             known = [case.id for case in plan(library, plugin.devices)]
             raise pytest.UsageError(f'{self.nodeid} has no case "{name}"{suggestion(name, known)}')
         if not wanted and not self.config.option.opcheck_alone:  # `opcheck run` counts for itself
-            plugin.count_left_out(library)
-        if self.config.option.opcheck_alone:
-            plugin.look_up(chosen)
+            plugin.left_out += left_out(library, plugin.devices, plugin.selection)
+        if self.config.option.opcheck_alone and not plugin.runs_elsewhere and (problems := plugin.prepare(chosen)):
+            raise SpecError(problems)
         # The node id is given as text, since --lf remembers it as text. pytest would build a different one from parts.
         return [CaseItem.from_parent(self, name=c.id, nodeid=f"{self.nodeid}::{c.id}", case=c) for c in chosen]
 

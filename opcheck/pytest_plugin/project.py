@@ -8,7 +8,6 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterable
-from datetime import datetime, timezone
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,7 +39,6 @@ class Plugin:
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
         self.command = ["pytest", *map(str, config.invocation_params.args)]
-        self.started = datetime.now(timezone.utc).isoformat(timespec="seconds")
         self.selected: dict[Path, set[str]] = {}
         """The case ids requested on the command line as FILE::ID, by file."""
         self.requested: list[Path] = []
@@ -208,25 +206,16 @@ class Plugin:
         own: int | None = self.config.option.opcheck_seed
         return self.settings.seed if own is None else own
 
-    @property
-    def rerun_seed(self) -> int | None:
-        """The seed to name in rerun commands; None if it is 0 because nobody set it."""
-        return self.seed if self.seed or self.settings.seed else None
-
-    @property
-    def number(self) -> int | None:
-        """The number of this worker of pytest-xdist; None if this process is no worker."""
-        match = re.fullmatch(r"gw(\d+)", getattr(self.config, "workerinput", {}).get("workerid", ""))
-        return int(match[1]) if match else None
-
     @cached_property
     def session(self) -> RunSession:
         """What cases share when they run. The first use imports torch."""
         from opcheck.running.session import RunSession
 
         option = self.config.option
+        name = re.fullmatch(r"gw(\d+)", getattr(self.config, "workerinput", {}).get("workerid", ""))
+        number = int(name[1]) if name else None  # this process is no worker of pytest-xdist
         return RunSession.start(
-            self.settings, option.opcheck_engine, own_process=self.worker is not None, number=self.number,
+            self.settings, option.opcheck_engine, own_process=self.worker is not None, number=number,
             absent=self.absent, reproduces=bool(option.opcheck_repro), **overrides(option),
         )  # fmt: skip
 
@@ -261,16 +250,6 @@ class Plugin:
         self._described_devices.add(device.name)
         is_cpu = device.device_string.split(":")[0] == "cpu"  # its details, a number of threads, tell nothing apart
         return {} if is_cpu else {device.name: self.session.availability(device).detail}
-
-    def look_up(self, cases: Iterable[Case]) -> None:
-        """Import the modules of the devices and operators of cases. Raises SpecError for names not found."""
-        if self.runs_elsewhere:
-            return
-        from opcheck.spec import SpecError
-
-        problems = self.prepare(cases)
-        if problems:
-            raise SpecError(problems)
 
     def names(self, option: str) -> tuple[str, ...]:
         """Return the names that an option was given, separated by commas or by repeating it."""
@@ -316,12 +295,6 @@ class Plugin:
         """Take note of the selected cases, those of other shards included."""
         self.planned = digest(case.id for case in cases), self.catalogue.digest()
 
-    def count_left_out(self, library: Library) -> None:
-        """Count what the rules of device profiles leave out of the selected cases of a library."""
-        from opcheck.planning.left_out import left_out
-
-        self.left_out += left_out(library, self.devices, self.selection)
-
     def mark(self, name: str, about: str = "a check, device, dtype or tag") -> pytest.MarkDecorator:
         """Return a mark. The first call for a name registers it."""
         if name not in self._marks:
@@ -345,7 +318,8 @@ class Plugin:
         from opcheck.running.outcome import Outcome, rerun_command
 
         further = self.settings.option_for(case.device)
-        rerun = rerun_command(case.operator.document.file, case.id, seed=self.rerun_seed, further=further)
+        seed = self.seed if self.seed or self.settings.seed else None  # 0 goes without saying, where nobody set it
+        rerun = rerun_command(case.operator.document.file, case.id, seed=seed, further=further)
         outcome = Outcome.of(case, kind, reason, f"{text}\n\nrun just this: {rerun}")
         return dataclasses.replace(outcome, seconds=seconds, rerun=rerun)
 

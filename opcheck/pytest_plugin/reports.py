@@ -6,6 +6,7 @@ import os
 import platform
 import time
 from collections.abc import Generator, Iterable, Iterator
+from datetime import datetime, timezone
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -56,7 +57,7 @@ class RunReports:
         self._plugin = plugin
         self._file = file
         self._xml = xml
-        self._start = time.monotonic()
+        self._started, self._start = datetime.now(timezone.utc), time.monotonic()
         self._planned: set[str] | None = None
         """The node ids of the cases that are to run; None before they are known."""
         self._done: dict[str, tuple[str, Record | None]] = {}
@@ -138,7 +139,7 @@ class RunReports:
             engine=plugin.conditions["engine"],
             seed=plugin.seed,
             shard=option.opcheck_shard or "",
-            started=plugin.started,
+            started=self._started.isoformat(timespec="seconds"),
         )
 
     def _end(self) -> End:
