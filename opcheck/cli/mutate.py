@@ -20,9 +20,8 @@ from opcheck.cli.selecting import (
     falls_short,
     loaded,
     selection,
-    settings_of,
 )
-from opcheck.pytest_plugin.options import OPTIONS, add_options, seed
+from opcheck.pytest_plugin.options import add_options, seed
 from opcheck.settings import Settings
 from opcheck.spec import Operator
 from opcheck.spec.checks import Derive
@@ -34,16 +33,12 @@ if TYPE_CHECKING:
     from opcheck.running.session import RunSession
 
 TIMEOUT = 120.0
-TAKEN = ("--device", "--operator", "--tag", "--derive")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     add_paths(parser)
-    add_options(parser, "profiles")
-    for option in OPTIONS:
-        if option.word in TAKEN:
-            parser.add_argument(option.word, help=option.help, **option.keywords)
+    add_options(parser, "profiles", "--device", "--operator", "--tag", "--derive")
     parser.add_argument(
         "--of", default="gradient", choices=["gradient", "tangent", "second-derivative"],
         help="what is wrong in a mutant; default: gradient",
@@ -60,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Measure, and print a table. Return 1 if the score is too low or a proof fails. Raises SpecError."""
-    settings = settings_of(options)
+    settings = Settings.find(profiles=options.device_profile)
     settings.put_on_path()
     library = loaded(options.paths, settings)
     chosen = selection(options, settings, library)

@@ -80,7 +80,7 @@ class RunReporter:
         chosen = selection(options, self.settings, self.library)
         self.devices = devices(options, self.settings)
         # The nodes of a cluster have other devices than this machine.
-        absent = [] if options.ray else plugin.ask_devices(all_of_them=True)
+        absent = [] if options.ray else plugin.ask_devices()
         if absent:
             raise RequestError(absent)
         if not plugin.selected:
@@ -146,7 +146,8 @@ class RunReporter:
         seconds, wrong = time.monotonic() - self.start, self.plugin.troubles
         if self.old is None:
             self.report.failures()
-            self.report.summary(seconds, wrong, [*self._left_out(), *self._wide(), *self._shared()])
+            wide = (wide_lines if self.options.wide else wide_count)(self.report.records)
+            self.report.summary(seconds, wrong, [*self._left_out(), *wide, *self._shared()])
             failed, new = self.report.has_failed, None
         else:
             paths = [within(self.settings.root, path) for path in self.plugin.requested]
@@ -192,9 +193,6 @@ class RunReporter:
         before = "; of what -k, -m and --lf choose from" if narrowed else ""
         before += "; of all shards" if self.options.shard else ""
         return [f"{line}{before}" for line in left_out_lines(self.plugin.left_out)]
-
-    def _wide(self) -> list[str]:
-        return (wide_lines if self.options.wide else wide_count)(self.report.records)
 
     def _shared(self) -> list[str]:
         """Return what there is to say about the shard and the order of the cases."""

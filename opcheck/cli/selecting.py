@@ -8,10 +8,8 @@ import sys
 from pathlib import Path
 
 from opcheck.devices.presence import UnknownDevice, chosen_devices
-from opcheck.planning import Case, Selection, load, plan
-from opcheck.planning.shards import NO_SHARD, Division, Shard
+from opcheck.planning import Selection, load
 from opcheck.pytest_plugin.options import number, whole_number
-from opcheck.report.store import read_durations
 from opcheck.settings import NO_SPECS, Settings
 from opcheck.spec import Library, SpecError
 from opcheck.spec.device import DeviceProfile
@@ -96,11 +94,6 @@ def duration(text: str) -> float:
 UNITS = {"s": 1, "m": 60, "h": 3600}
 
 
-def settings_of(options: argparse.Namespace) -> Settings:
-    """Return the settings of the project, with the device profiles that a command is given. Raises SpecError."""
-    return Settings.find(profiles=options.device_profile)
-
-
 def loaded(paths: list[Path] | list[str], settings: Settings) -> Library:
     """Return the operators in some files and folders; without any, those of the project.
 
@@ -134,22 +127,3 @@ def selection(options: argparse.Namespace, settings: Settings, library: Library)
     if mistakes:
         raise RequestError(mistakes)
     return chosen
-
-
-def planned(options: argparse.Namespace, settings: Settings) -> list[Case]:
-    """Return the cases of a command, those of its shard.
-
-    Raises SpecError for mistakes in its specs or durations, RequestError for unknown names.
-    """
-    library = loaded(options.paths, settings)
-    cases = plan(library, devices(options, settings), selection(options, settings, library))
-    if options.durations and not options.shard:
-        raise RequestError([NO_SHARD])
-    if not options.shard:
-        return cases
-    durations = read_durations(Path(options.durations)) if options.durations else None
-    mistake = durations.mistake(cases) if durations and cases else ""
-    if mistake:
-        raise RequestError([mistake])
-    division = Division(cases, Shard.parse(options.shard), durations)
-    return [case for case in cases if division.takes(case)]

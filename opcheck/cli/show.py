@@ -6,7 +6,7 @@ import argparse
 from itertools import groupby
 
 from opcheck.cli.output import say
-from opcheck.cli.selecting import RequestError, add_paths, devices, loaded, selection, settings_of
+from opcheck.cli.selecting import RequestError, add_paths, devices, loaded, selection
 from opcheck.planning import plan
 from opcheck.pytest_plugin.options import add_options
 from opcheck.settings import Settings
@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the operators with an id or name."""
-    settings = settings_of(options)
+    settings = Settings.find(profiles=options.device_profile)
     library = loaded(options.paths, settings)
     operators = library.find(options.name)
     if not operators:

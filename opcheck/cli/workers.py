@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from opcheck.planning import Case
 from opcheck.pytest_plugin.items import report_death
 from opcheck.pytest_plugin.project import PLUGIN
 from opcheck.running.watchdog import Death, GivenUp, Limits, Watchdog
@@ -67,13 +66,9 @@ class Workers:
             return
         case = self._plugin.case_of(crashitem)
         if case and report_death(report, case, death, self._plugin).is_bad and death.is_time_out:
-            self._count_time_out(case)
-
-    def _count_time_out(self, case: Case) -> None:
-        """Give an operator up on a device at its second time-out: all of its cases may wait for the same."""
-        self._time_outs[case.hazard] += 1
-        if self._time_outs[case.hazard] == MOST_TIME_OUTS:
-            self._given_up.add(case.hazard)
+            self._time_outs[case.hazard] += 1
+            if self._time_outs[case.hazard] == MOST_TIME_OUTS:  # all of its cases may wait for the same
+                self._given_up.add(case.hazard)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:

@@ -78,7 +78,7 @@ def _refuse_unknown_names(plugin: Plugin) -> None:
     if option.opcheck_device:
         plugin.devices  # noqa: B018
         is_worker = hasattr(plugin.config, "workerinput")
-        absent = [] if is_worker or option.collectonly else plugin.ask_devices(all_of_them=False)
+        absent = [] if is_worker or option.collectonly else plugin.ask_devices()
         if absent:
             raise pytest.UsageError("\n".join(absent))
     if plugin.names("check") or plugin.names("dtype"):

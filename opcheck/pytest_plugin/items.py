@@ -51,11 +51,7 @@ class SpecCollector(pytest.File):
 
 
 class CaseFailed(Exception):
-    """Raised for a case with a bad outcome."""
-
-    def __init__(self, outcome: Outcome) -> None:
-        super().__init__(outcome.reason)
-        self.outcome = outcome
+    """Raised for a case with a bad outcome, with its reason."""
 
 
 class CaseItem(pytest.Item):
@@ -92,7 +88,7 @@ class CaseItem(pytest.Item):
         if outcome.is_bad:
             # With --pdb, the debugger stops where the operator raised.
             cause = plugin.session.cause if self.config.option.usepdb else None
-            raise CaseFailed(outcome).with_traceback(cause.__traceback__ if cause else None)
+            raise CaseFailed(outcome.reason).with_traceback(cause.__traceback__ if cause else None)
 
     @property
     def _limit(self) -> float | None:
@@ -107,9 +103,8 @@ class CaseItem(pytest.Item):
         """Show the message of the outcome, without a traceback."""
         from opcheck.text import printable, well_formed
 
-        if isinstance(excinfo.value, CaseFailed):
-            outcome = excinfo.value.outcome
-            return printable(outcome.message or outcome.reason, lines=True, most=None)
+        if isinstance(excinfo.value, CaseFailed) and self.outcome is not None:
+            return printable(self.outcome.message or self.outcome.reason, lines=True, most=None)
         if isinstance(excinfo.value, pytest.fail.Exception):  # a time-out: its traceback does not help
             return str(excinfo.value)
         shown = super().repr_failure(excinfo, style)

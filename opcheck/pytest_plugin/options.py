@@ -165,12 +165,12 @@ ABOUT = {
 SELECTION = tuple(option.dest for option in OPTIONS if option.section == "selection")
 
 
-def add_options(parser: argparse.ArgumentParser, *sections: str) -> None:
-    """Add the options of some sections to a command."""
-    for section in sections:
-        group = parser.add_argument_group(section, ABOUT[section]) if section in ABOUT else parser
+def add_options(parser: argparse.ArgumentParser, *names: str) -> None:
+    """Add options to a command: those of some sections, or single ones."""
+    for name in names:
+        group = parser.add_argument_group(name, ABOUT[name]) if name in ABOUT else parser
         for option in OPTIONS:
-            if option.section == section:
+            if name in (option.section, option.word):
                 group.add_argument(option.word, help=option.help, **option.keywords)
 
 

@@ -172,15 +172,15 @@ class Plugin:
         except UnknownDevice as error:
             raise pytest.UsageError(str(error)) from None
 
-    def ask_devices(self, *, all_of_them: bool) -> list[str]:
-        """Ask other processes for the devices that are named, or for all; keep why they cannot be used, if so.
+    def ask_devices(self) -> list[str]:
+        """Ask other processes for the devices that are named, else for all; keep why they cannot be used, if so.
 
         Return a line for each one that is named and absent. Workers need not ask again.
         """
         from opcheck.devices.presence import ask, is_cpu, own_modules
 
         named = self.names("device")
-        chosen = [one for one in self.devices if named or (all_of_them and own_modules(one))]
+        chosen = [one for one in self.devices if named or own_modules(one)]
         answers = ask([one for one in chosen if not is_cpu(one)], self.settings)
         self.absent = {name: "" if one.present else one.reason for name, one in answers.items()}
         return [f"the device {name} is not present: {why}" for name, why in self.absent.items() if why and named]
