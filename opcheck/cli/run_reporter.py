@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from opcheck.cli.selecting import RequestError, devices, loaded, selection
 from opcheck.planning import plan
@@ -36,22 +37,20 @@ class RunReporter:
 
     def __init__(
         self,
-        report: TerminalReport,
+        console: Console,
         options: argparse.Namespace,
         settings: Settings,
-        old: Report | None = None,
         *,
         is_part: bool = False,
     ) -> None:
-        """Create the plugin.
+        """Create the plugin. Raises ReportError for the report to compare the run with.
 
-        old: the report to compare the run with; None: there is none. is_part: whether the cases are part of a run that
-        looks for mistakes itself.
+        is_part: whether the cases are part of a run that looks for mistakes itself.
         """
-        self.report = report
         self.options = options
         self.settings = settings
-        self.old = old
+        self.old = read(Path(options.against)) if options.against else None
+        self.report = TerminalReport(console, tells_failures=self.old is None)
         self.is_part = is_part
         self.start = time.monotonic()
         self.mistake: SpecError | None = None

@@ -143,5 +143,6 @@ def report_death(report: pytest.TestReport, case: Case, death: Death, plugin: Pl
     outcome = expected(known, outcome)
     if outcome.outcome == "xfailed":
         report.outcome, report.wasxfail = "skipped", outcome.reason
+    report.longrepr, report.duration = outcome.message, outcome.seconds
     report.__dict__["opcheck"] = outcome.record()
     return outcome

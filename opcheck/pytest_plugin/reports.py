@@ -60,8 +60,8 @@ class RunReports:
         self._started, self._start = datetime.now(timezone.utc), time.monotonic()
         self._planned: set[str] | None = None
         """The node ids of the cases that are to run; None before they are known."""
-        self._done: dict[str, tuple[str, Record | None]] = {}
-        """The name of each finished case, and the record of one that ended its process, by node id."""
+        self._done: dict[str, tuple[str, str]] = {}
+        """The name of each finished case, and why it has ended its process, if it has, by node id."""
         self._details: dict[str, str] = {}
         self._has_missed = False
         """Whether a file could not be collected, so that its cases are not known."""
@@ -93,7 +93,7 @@ class RunReports:
         if record is None:
             return
         has_ended = str(report.when) == "???" and report.failed  # the process, in place of the case
-        self._done[report.nodeid] = record.id, record if has_ended else None
+        self._done[report.nodeid] = record.id, record.reason if has_ended else ""
         if self._file is not None:
             self._details |= getattr(report, "opcheck_devices", {})
             config = self._plugin.config

@@ -113,7 +113,9 @@ def test_a_worker_of_plain_pytest_that_crashes_costs_its_case_which_a_spec_may_e
     record = run.records["demo.aborts::variants[cpu-float64]"]
     assert (record["reason"], record["family"], record["line"]) == ("the process crashed", "deep", 9)
     assert "crashed while running" in record["message"]
-    assert "run just this: opcheck run 'specs/deep/crash.toml::demo.aborts::variants[cpu-float64]'" in record["message"]
+    rerun = "run just this: opcheck run 'specs/deep/crash.toml::demo.aborts::variants[cpu-float64]'"
+    assert rerun in record["message"]
+    assert rerun in run.out
     names = {(case["classname"], case["name"]) for case in run.junit}
     assert ("specs.deep.crash", "demo.aborts::variants[cpu-float64]") in names
 

@@ -122,7 +122,7 @@ class RayRun:
             cause = f"{death}; the task was tried {1 + RETRIES} times"
         for item in left.values():
             report = pytest.TestReport(item.nodeid, item.location, {}, "failed", cause, "call")
-            report.longrepr = report_death(report, item.case, Death(cause), item.config.stash[PLUGIN]).message
+            report_death(report, item.case, Death(cause), item.config.stash[PLUGIN])
             self._log(item, [report])
 
     def _report(self, left: dict[str, CaseItem], reports: list[Report]) -> None:
