@@ -129,7 +129,9 @@ class CaseItem(pytest.Item):
         text = report.longreprtext.strip()
         reason = text.splitlines()[-1] if text else f"{report.when} did not finish"
         kind: OutcomeKind = "skipped" if report.skipped else "error"
-        return self.config.stash[PLUGIN].unfinished(self.case, kind, reason, text, report.duration).record()
+        return (
+            self.config.stash[PLUGIN].outcome_without_verdict(self.case, kind, reason, text, report.duration).record()
+        )
 
 
 def report_death(report: pytest.TestReport, case: Case, death: Death, plugin: Plugin) -> Outcome:
@@ -138,7 +140,7 @@ def report_death(report: pytest.TestReport, case: Case, death: Death, plugin: Pl
     from opcheck.running.judge import expected  # imports torch
 
     text = "\n".join(filter(None, (f"{case.id}: {death.cause}", death.trace)))
-    outcome = plugin.unfinished(case, "error", death.cause, text, death.seconds)
+    outcome = plugin.outcome_without_verdict(case, "error", death.cause, text, death.seconds)
     known = dataclasses.replace(case, expectations=foreseen(case.expectations, plugin.conditions))
     outcome = expected(known, outcome)
     if outcome.outcome == "xfailed":

@@ -313,8 +313,8 @@ class Plugin:
         planned = plan(self.load(path), self.devices, self.selection, self.seed)
         return next((case for case in planned if case.id == name), None)
 
-    def unfinished(self, case: Case, kind: OutcomeKind, reason: str, text: str, seconds: float) -> Outcome:
-        """Return the outcome of a case that came to none: by a time-out, a fixture, an interrupt, or its process."""
+    def outcome_without_verdict(self, case: Case, kind: OutcomeKind, reason: str, text: str, seconds: float) -> Outcome:
+        """Return the outcome of a case without a verdict: a time-out, a fixture, an interrupt or a crash was before it."""
         from opcheck.running.outcome import Outcome, rerun_command
 
         further = self.settings.option_for(case.device)

@@ -143,7 +143,7 @@ class RunReports:
         )
 
     def _end(self) -> End:
-        planned = None if self._has_missed else self._planned
+        planned = None if self._has_missed or self._plugin.refused else self._planned
         digest, specs = self._plugin.planned or ("", "")
         shared = self._plugin.shared
         return End(
