@@ -96,7 +96,7 @@ class RunReporter:
 
     def pytest_collection_finish(self, session: Any) -> None:
         """Start the progress bar. With pytest-xdist, the workers tell the number of cases later."""
-        if session.items and not hasattr(session.config, "workerinput"):
+        if session.items:
             self.begin(len(session.items))
 
     def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:

@@ -139,9 +139,7 @@ def pytest_runtestloop(session: pytest.Session) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Let workers end soon, and say what they have counted. An empty shard is no mistake if the others have cases."""
-    plugin = session.config.stash.get(PLUGIN, None)
-    if plugin is None:
-        return
+    plugin = session.config.stash[PLUGIN]
     if plugin.worker is not None:
         plugin.worker.leave()
     is_empty = plugin.shared is not None and plugin.shared.own == 0 < plugin.shared.others
@@ -212,10 +210,8 @@ def pytest_report_to_serializable(
     config: pytest.Config, report: pytest.CollectReport | pytest.TestReport
 ) -> dict[str, Any] | None:
     """Shorten the report of a set-up or tear-down that succeeded: a run has thousands of them."""
-    plugin = config.stash.get(PLUGIN, None)
-    if plugin is None or plugin.worker is None or not isinstance(report, pytest.TestReport):
-        return None
-    if report.when == "call" or not report.passed:
+    is_phase = config.stash[PLUGIN].worker is not None and isinstance(report, pytest.TestReport)
+    if not is_phase or report.when == "call" or not report.passed:
         return None
     brief = {name: getattr(report, name) for name in ("nodeid", "location", "when", "outcome", "duration")}
     return {"$report_type": BRIEF, **brief}

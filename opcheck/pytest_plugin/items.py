@@ -129,9 +129,8 @@ class CaseItem(pytest.Item):
         text = report.longreprtext.strip()
         reason = text.splitlines()[-1] if text else f"{report.when} did not finish"
         kind: OutcomeKind = "skipped" if report.skipped else "error"
-        return (
-            self.config.stash[PLUGIN].outcome_without_verdict(self.case, kind, reason, text, report.duration).record()
-        )
+        plugin = self.config.stash[PLUGIN]
+        return plugin.outcome_without_verdict(self.case, kind, reason, text, report.duration).record()
 
 
 def report_death(report: pytest.TestReport, case: Case, death: Death, plugin: Plugin) -> Outcome:

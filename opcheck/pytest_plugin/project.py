@@ -314,7 +314,7 @@ class Plugin:
         return next((case for case in planned if case.id == name), None)
 
     def outcome_without_verdict(self, case: Case, kind: OutcomeKind, reason: str, text: str, seconds: float) -> Outcome:
-        """Return the outcome of a case without a verdict: a time-out, a fixture, an interrupt or a crash was before it."""
+        """Return the outcome of a case that a time-out, a fixture, an interrupt or a crash has ended."""
         from opcheck.running.outcome import Outcome, rerun_command
 
         further = self.settings.option_for(case.device)
