@@ -14,14 +14,12 @@ def observed(finding: Finding) -> str:
 
     Raises what the reproduction raises for another reason than the one that is known.
     """
-    return _ending(finding) if finding.crashes else _result(finding)
+    if finding.crashes:
+        from opcheck.running.reproduction import executed
 
-
-def _ending(finding: Finding) -> str:
-    from opcheck.running.reproduction import executed
-
-    status, _ = executed(finding.reproduction)
-    return ending(status) if status < 0 else ""
+        status, _ = executed(finding.reproduction)
+        return ending(status) if status < 0 else ""
+    return _result(finding)
 
 
 def _result(finding: Finding) -> str:
