@@ -174,8 +174,7 @@ def answer(subject: Subject, judge: Judge) -> Verdict:
     except Blocked as error:
         return blocked(error.check, f"{subject.check}: not judged: {error}")
     except Exception as error:
-        kind = subject.case.kind
-        return replace(refused(kind, f"{kind.name} raised {one_line(error)}"), cause=error)
+        return raised(subject, error)
     if isinstance(verdict, Verdict):
         return verdict
     if verdict is None:
@@ -183,6 +182,12 @@ def answer(subject: Subject, judge: Judge) -> Verdict:
     if isinstance(verdict, bool):
         return HOLDS if verdict else fails(f"{subject.check}: this does not hold: {subject.case.kind.claim}")
     return cannot(f"{subject.check}: the check returned {class_of(verdict)}", "expected True, False, a Verdict or None")
+
+
+def raised(subject: Subject, error: Exception) -> Verdict:
+    """Return the verdict that the claim does not hold, since the operator raises where it is tested."""
+    kind = subject.case.kind
+    return replace(refused(kind, f"{kind.name} raised {one_line(error)}"), cause=error)
 
 
 def blamed(subject: Subject, verdict: Verdict, claims: Iterable[str]) -> Verdict:

@@ -22,6 +22,7 @@ from opcheck.checks.arguments import parameters, schema_of
 from opcheck.checks.base import Context, Subject
 from opcheck.checks.jacobian.compare import compared as jacobian
 from opcheck.checks.judging import PerSample, per_sample
+from opcheck.checks.script import IN_MEMORY, asserted, for_vectors
 from opcheck.checks.verdict import HOLDS, Verdict, fails, one_line, out_of_reach
 from opcheck.derivatives import NO_REFUSAL, TooLarge
 from opcheck.derivatives.autodiff import Mode, Primal, vjp
@@ -248,13 +249,14 @@ def _judged(context: Context, written: Sample, one: Derived, said: Look) -> Verd
             f"add this sample: {candidate.toml()}",
         ]
         if answer in PLAIN:
-            wrong = fails(f"derived: {one.what}: {PLAIN[answer]}", "\n".join([*shown, said.note]))
+            code = asserted(for_vectors(IN_MEMORY[said.memory])) if said.memory else ""
+            wrong = fails(f"derived: {one.what}: {PLAIN[answer]}", "\n".join([*shown, said.note]), code=code)
             return replace(wrong, at=("backward", candidate))
         verdict = PerSample(jacobian).verdict(replace(context.under(answer), cache=Cache()), candidate)
         if verdict.is_failure:
             title = f"derived: {one.what}: {answer}: {verdict.title.removeprefix(f'{answer}: ')}"
             shown += [f"realized: {verdict.realized}", verdict.detail]
-            return replace(fails(title, "\n".join(shown), **verdict.fields), at=(answer, candidate))
+            return replace(verdict, title=title, detail="\n".join(shown), at=(answer, candidate))
     return None
 
 
