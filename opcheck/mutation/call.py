@@ -43,9 +43,9 @@ class Call:
     @classmethod
     def of(cls, attempt: Attempt, signature: Signature) -> Call | None:
         """Return the call of an attempt; None if it was refused, or gives nothing to differentiate."""
-        if attempt.inputs is None or not any(output.requires_grad for output in attempt.outputs):
+        if attempt.subject is None or not any(output.requires_grad for output in attempt.outputs):
             return None
-        args, kwargs = attempt.inputs.fill()
+        args, kwargs = attempt.subject.inputs.fill()
         return cls(args, kwargs, signature, differentiable(attempt.outputs))
 
     @cached_property

@@ -33,8 +33,6 @@ from opcheck.derivatives.differences import looped
 from opcheck.derivatives.point import Point
 from opcheck.samples.cache import Cache
 from opcheck.samples.derive import Derived, derived, room_of, smallest
-from opcheck.samples.function import TestedFunction
-from opcheck.samples.inputs import Inputs
 from opcheck.samples.layouts import in_memory
 from opcheck.samples.results import with_gradient
 from opcheck.spec.claims import WAYS, Way
@@ -135,11 +133,9 @@ class Attempt:
 
     answer: Answer | None
     """Why nothing can be said of its derivatives; None if a look may say something."""
-    context: Context
-    inputs: Inputs | None = None
-    function: TestedFunction | None = None
+    subject: Subject | None = None
+    """None if the operator refuses the sample."""
     outputs: tuple[Tensor, ...] = ()
-    """Those that have a derivative, if the operator takes the sample."""
 
     def look(self, memories: Sequence[str] = ()) -> Look:
         """Return what one direction on each side says about the derivatives.
@@ -148,15 +144,15 @@ class Attempt:
         """
         if self.answer is not None:
             return Look(self.answer)
-        assert self.inputs is not None
-        assert self.function is not None
-        leaves, outputs = self.inputs.leaves, self.outputs
+        assert self.subject is not None
+        leaves, outputs = self.subject.leaves, self.outputs
         chosen = _chosen(outputs)
         try:
             if not chosen:
                 return _empty(leaves, outputs)
             tested = tuple(outputs[index] for index in chosen)
-            return _compared(self.context, Point(Primal(self.function, chosen), leaves, outputs=tested), memories)
+            point = Point(Primal(self.subject.function, chosen), leaves, outputs=tested)
+            return _compared(self.subject.context, point, memories)
         except NO_REFUSAL:
             raise
         except Exception as error:
@@ -167,16 +163,15 @@ def attempt(context: Context, sample: Sample) -> Attempt:
     """Call the operator at a sample."""
     began = perf_counter()
     try:
-        inputs = context.realize(sample)
-        function = context.function(sample, inputs)
+        subject = context.at(sample, context.realize(sample))
         with torch.enable_grad():
-            outputs = function(*inputs.leaves)
+            outputs = subject.function(*subject.leaves)
     except TooLarge:
-        return Attempt("too large", context)
+        return Attempt("too large")
     except NO_REFUSAL:
         raise
     except Exception:
-        return Attempt("refused", context)
+        return Attempt("refused")
     answer: Answer | None = None
     if perf_counter() - began > SLOW:
         answer = "slow"
@@ -184,7 +179,7 @@ def attempt(context: Context, sample: Sample) -> Attempt:
         answer = "too large"
     elif not all(bool((outputs[index].abs() <= HUGE).all()) for index in _chosen(outputs)):
         answer = "untold"
-    return Attempt(answer, context, inputs, function, outputs)
+    return Attempt(answer, subject, outputs)
 
 
 def _chosen(outputs: Sequence[Tensor]) -> tuple[int, ...]:
@@ -217,19 +212,27 @@ def _compared(context: Context, point: Point, memories: Sequence[str]) -> Look:
                 return Look(check)
             is_nan = bool(comparison.analytical.isnan().any()) and bool(comparison.numerical.values.isfinite().all())
             return Look("untold", f"{check} is nan at a kink" if is_nan else "")
-    bad = next((memory for memory in memories if not _is_free_of(point, memory)), None)
+    bad = _memory_that_matters(point, memories) if memories else None
     if bad is None:
         return Look("hold")
     return Look("cotangent", f"a cotangent that is {bad} gives another one than the same numbers in plain memory", bad)
 
 
-def _is_free_of(point: Point, memory: str) -> bool:
-    """Tell whether the gradient is the same for a cotangent that lies in memory in some way; or if it is random."""
+def _memory_that_matters(point: Point, memories: Sequence[str]) -> str | None:
+    """Return the first way to lie in memory for which a cotangent gives another gradient; None if it is random."""
     outputs = point.graph()
-    laid = tuple(_laid(v, memory) for v in tensors_of(probe(point.size[0]), outputs))
-    plain = tuple(v.clone(memory_format=torch.contiguous_format) for v in laid)
-    one, other = (point.pulled(outputs, own) for own in (plain, laid))
-    return same(one, other, 1e-6, 1e-6) or not same(one, point.pulled(outputs, plain), 1e-6, 1e-6)
+
+    def pulled(memory: str, *, plain: bool = False) -> Tensor:
+        laid = (_laid(v, memory) for v in tensors_of(probe(point.size[0]), outputs))
+        own = (v.clone(memory_format=torch.contiguous_format) for v in laid) if plain else laid
+        return point.pulled(outputs, tuple(own))
+
+    usual = pulled("", plain=True)
+    for memory in memories:
+        expected = pulled(memory, plain=True) if memory == "expanded" else usual  # of which the numbers are others
+        if not same(expected, pulled(memory), 1e-6, 1e-6) and same(expected, pulled(memory, plain=True), 1e-6, 1e-6):
+            return memory
+    return None
 
 
 def _laid(v: Tensor, memory: str) -> Tensor:
