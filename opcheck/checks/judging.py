@@ -104,11 +104,6 @@ def per_sample(judge: Judge, *, derivative: bool = True) -> PerSample:
     return PerSample(judge, derivative)
 
 
-def of_values(judge: Judge) -> PerSample:
-    """Make a check of a function that judges one sample, and needs no derivatives. See `per_sample`."""
-    return PerSample(judge, derivative=False)
-
-
 def implementation(kind: CheckKind) -> Any:
     """Return the check that a row of planning names, or the function that was registered, as a check."""
     if kind.judge is not None:

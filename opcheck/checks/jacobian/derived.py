@@ -18,7 +18,7 @@ from typing import Any, Literal, get_args, get_origin
 import torch
 from torch import Tensor
 
-from opcheck.checks.arguments import parameters, schema_of
+from opcheck.checks.arguments import KEYWORD, defaults_of
 from opcheck.checks.base import Context, Subject
 from opcheck.checks.jacobian.compare import compared as jacobian
 from opcheck.checks.judging import PerSample, per_sample
@@ -265,7 +265,7 @@ def _judged(context: Context, written: Sample, one: Derived, said: Look) -> Verd
 
 def _defaults(context: Context) -> dict[str, Any]:
     """Return the keywords of the operator with their defaults, as far as a signature or a schema tells."""
-    return context.memo.once("defaults", lambda: dict(keywords(context.operator, context.case.variant.path)))
+    return context.memo.once("defaults", lambda: defaults_of(context.operator, context.case.variant.path))
 
 
 def _choices(context: Context) -> Mapping[str, Sequence[Any]]:
@@ -281,7 +281,7 @@ def choices(operator: Callable[..., Any], samples: Sequence[Sample]) -> dict[str
     except Exception:  # no signature, or annotations that cannot be evaluated
         annotated = {}.values()
     for parameter in annotated:
-        if get_origin(parameter.annotation) is Literal and parameter.kind not in KEYWORDLESS:
+        if get_origin(parameter.annotation) is Literal and parameter.kind in KEYWORD:
             listed[parameter.name] = {render(value): value for value in get_args(parameter.annotation)}
     for sample in samples:
         for name, value in sample.kwargs.items():
@@ -289,24 +289,5 @@ def choices(operator: Callable[..., Any], samples: Sequence[Sample]) -> dict[str
                 listed.setdefault(name, {})[render(value)] = value
     return {name: [*values.values()] for name, values in listed.items()}
 
-
-def keywords(operator: Callable[..., Any], path: str) -> Iterator[tuple[str, Any]]:
-    """Yield the keywords of an operator that have a default, with it."""
-    schema = schema_of(operator, path)
-    if schema is not None:
-        for argument in schema.arguments:
-            if argument.has_default_value():
-                yield argument.name, argument.default_value
-        return
-    try:
-        own = parameters(operator)
-    except (TypeError, ValueError):
-        return
-    for parameter in own:
-        if parameter.default is not inspect.Parameter.empty and parameter.kind not in KEYWORDLESS:
-            yield parameter.name, parameter.default
-
-
-KEYWORDLESS = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 check = per_sample(judge)
