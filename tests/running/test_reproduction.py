@@ -19,7 +19,12 @@ from opcheck.spec.device import profiles
 
 WITHOUT_OPCHECK = 'import sys; sys.modules["opcheck"] = None  '
 """Goes before the comment that a script begins with."""
-QUICK = {("clipped", "linearity", "float64"), ("tail", "derived", "float64"), ("twice", "backward", "complex128")}
+QUICK = {
+    ("clipped", "linearity", "float64"),
+    ("cut_with_a_name", "detached", "float64"),
+    ("tail", "derived", "float64"),
+    ("twice", "backward", "complex128"),
+}
 """Which of them do not wait for the night."""
 
 
