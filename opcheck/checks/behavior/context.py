@@ -33,6 +33,7 @@ AT_ONCE = 20
 EXPECTED = f"{CALL}expected = {{call}}\n"
 RECORDED = f"{EXPECTED}actual = torch.autograd.grad(outputs, inputs, cotangents, create_graph=True)"
 AFTER = f"{EXPECTED}function(*others)\nactual = {{call}}"
+ALONE = f"{EXPECTED}actual = torch.autograd.grad(function(*inputs), inputs, cotangents, materialize_grads=True)"
 OVERLAPPING = f"{EXPECTED}outputs = function(*inputs)\nfunction(*others)\nactual = {{of_outputs}}"
 RESEEDED = f"{EXPECTED}outputs = function(*inputs)\ntorch.manual_seed(1)\nactual = {{of_outputs}}"
 IN_PLACE = f"""\
@@ -125,7 +126,7 @@ def _among_others(subject: Subject, here: Result, around: Mapping[str, Surroundi
         first = Call.of(other)
     second = Call.of(subject)
     follows = Result(second.values, here.gradient, here.has_graph)
-    yield from both("of a call that follows another one", follows, here)
+    yield from both("of a call that follows another one", follows, here, AFTER)
     yield from _used_up(subject, second, here)
     subject.function.reseed(1)
     there = result(other, first)
@@ -155,7 +156,8 @@ def _used_up(subject: Subject, call: Call, here: Result) -> Iterator[Row]:
     """Run backward as loss.backward() does, without retain_graph, and again: it raises, or gives the same."""
     if not subject.supports.backward:
         return
-    yield Row("the gradients of a call that follows another one, without retain_graph", _last(call), here.gradient)
+    what = "the gradients of a call that follows another one, without retain_graph"
+    yield Row(what, _last(call), here.gradient, ALONE.format(call=GRADIENTS))
     again = tried(lambda: _last(call))
     if isinstance(again, Tensor):
         yield Row("the gradients of a graph that is used up", again, here.gradient)
