@@ -23,7 +23,6 @@ from opcheck.derivatives.coordinates import real_size
 from opcheck.derivatives.rounding import Computation, Moved
 from opcheck.samples import Inputs
 from opcheck.samples.cache import Memo
-from opcheck.samples.inputs import mapped
 from opcheck.samples.results import differentiable
 from opcheck.spec.dtypes import double_of, finer_than
 
@@ -50,21 +49,12 @@ class Truth:
 
         def at(move: Moved) -> T:
             own = self.subject
-            inputs = _moved(own.inputs, move)
+            changed = own.inputs.changed(lambda item: move(item) if isinstance(item, Tensor) else item)
+            inputs = replace(changed, leaves=tuple(map(move, changed.leaves)))
             return call(replace(own, inputs=inputs, function=replace(own.function, inputs=inputs), memo=Memo()), move)
 
         terms = sum(map(real_size, self.subject.inputs.tensors()))
         return Computation(at, self.subject.context.dtype, terms, 2 if self.is_rounded else 1)
-
-
-def _moved(inputs: Inputs, move: Moved) -> Inputs:
-    """Return the arguments of a sample with each tensor in them moved."""
-
-    def changed(item: object) -> object:
-        return move(item) if isinstance(item, Tensor) else item
-
-    args, kwargs = mapped(changed, inputs.args), mapped(changed, inputs.kwargs)
-    return Inputs(args, kwargs, tuple(map(move, inputs.leaves)), inputs.slots)
 
 
 def truth_of(subject: Subject) -> Truth | None:

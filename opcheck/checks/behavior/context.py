@@ -43,6 +43,7 @@ IN_PLACE = f"""\
 actual = {{call}}
 inputs = [x.detach().clone().requires_grad_() for x in inputs]
 expected = {{call}}"""
+"""Calls in plain torch, as `both` has them."""
 
 
 def rows(subject: Subject, here: Result) -> Iterator[Row | Verdict]:

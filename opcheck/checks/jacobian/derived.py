@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any, Literal, get_args, get_origin
@@ -84,12 +84,9 @@ def judge(subject: Subject) -> Verdict:
         counts[answer] += 1
         notes += [f"{one.what}: {said.note}"] if said.note else []
     if not counts["hold"]:
-        return out_of_reach("no derived sample tells anything: " + (_listed(counts) or "nothing can be varied"))
+        listed = ", ".join(f"{count} {answer}" for answer, count in counts.items())
+        return out_of_reach("no derived sample tells anything: " + (listed or "nothing can be varied"))
     return replace(HOLDS, fields={"derived": dict(counts), **({"notes": notes} if notes else {})})
-
-
-def _listed(counts: Counter[str]) -> str:
-    return ", ".join(f"{count} {answer}" for answer, count in counts.items())
 
 
 def _looks(subject: Subject) -> Iterator[tuple[Derived, Look]]:
@@ -112,8 +109,11 @@ def attempts(
 
     What is refused is followed by what changes one by one. What is written is left out: it is looked at anyway.
     """
-    written = [(one.args, one.kwargs) for one in context.case.operator.samples]
-    for one in derived(sample, _defaults(context), thorough, _choices(context), ways):
+    operator, path, samples = context.operator, context.case.variant.path, context.case.operator.samples
+    defaults = context.memo.once("defaults", lambda: defaults_of(operator, path))
+    further = context.memo.once("choices", lambda: choices(operator, samples))
+    written = [(one.args, one.kwargs) for one in samples]
+    for one in derived(sample, defaults, thorough, further, ways):
         if (one.sample.args, one.sample.kwargs) not in written:
             whole = attempt(context, one.sample)
             yield one, whole
@@ -261,16 +261,6 @@ def _judged(context: Context, written: Sample, one: Derived, said: Look) -> Verd
             shown += [f"realized: {verdict.realized}", verdict.detail]
             return replace(verdict, title=title, detail="\n".join(shown), at=(answer, candidate))
     return None
-
-
-def _defaults(context: Context) -> dict[str, Any]:
-    """Return the keywords of the operator with their defaults, as far as a signature or a schema tells."""
-    return context.memo.once("defaults", lambda: defaults_of(context.operator, context.case.variant.path))
-
-
-def _choices(context: Context) -> Mapping[str, Sequence[Any]]:
-    """Return further values of keywords: those of the annotations, and those of all samples of the operator."""
-    return context.memo.once("choices", lambda: choices(context.operator, context.case.operator.samples))
 
 
 def choices(operator: Callable[..., Any], samples: Sequence[Sample]) -> dict[str, list[Any]]:
