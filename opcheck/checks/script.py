@@ -2,7 +2,8 @@
 
 The script has the inputs of the sample that fails, the call of the operator, and what the check objects to: a
 derivative along two directions against central differences, or what the check has written beside its verdict
-(`Verdict.code`).
+(`Verdict.code`). That may refer to the `function`, its `inputs`, inputs at another point of the sample (`others`) and
+its other tensors (`*constants`); `pulled` and `pushed` are its derivatives.
 """
 
 from __future__ import annotations
@@ -74,6 +75,10 @@ torch.manual_seed(0)
 outputs = function(*inputs)
 cotangents = [torch.randn_like(y) for y in outputs]
 """
+TANGENTS = """\
+torch.manual_seed(0)
+inputs = [x.detach() for x in inputs]
+vectors = [torch.randn_like(x) for x in inputs]"""
 VALUES, GRADIENTS = "function(*inputs)", "pulled(function(*inputs), inputs, cotangents)"
 """A call of which values are compared, and one of which gradients are, for the cotangents of `CALL`."""
 
@@ -92,17 +97,16 @@ def for_vectors(varied: str, factor: float = 1.0, *, forward: bool = False) -> s
 
     varied: an expression for another vector in place of `v`, which is `factor` times as large.
     """
-    lines = [CALL.strip(), "vectors = cotangents"]
-    derivative = "pulled(outputs, inputs, {})"
+    drawn, derivative = f"{CALL}vectors = cotangents", "pulled(outputs, inputs"
     if forward:
-        lines = ["torch.manual_seed(0)", "inputs = [x.detach() for x in inputs]"]
-        lines.append("vectors = [torch.randn_like(x) for x in inputs]")
-        derivative = "pushed(function, inputs, {})"
-    lines += [f"varied = [{varied} for v in vectors]", f"actual = {derivative.format('varied')}"]
-    like = "varied" if factor == 1 else "vectors"
-    lines.append(f"vectors = [v.resolve_conj().resolve_neg().contiguous() for v in {like}]")
-    lines.append(f"expected = {derivative.format('vectors')}")
-    return "\n".join([*lines, *([f"expected = [{factor:g} * y for y in expected]"] if factor != 1 else [])])
+        drawn, derivative = TANGENTS, "pushed(function, inputs"
+    like, scaled = ("varied", "") if factor == 1 else ("vectors", f"\nexpected = [{factor:g} * y for y in expected]")
+    return f"""\
+{drawn}
+varied = [{varied} for v in vectors]
+actual = {derivative}, varied)
+vectors = [v.resolve_conj().resolve_neg().contiguous() for v in {like}]
+expected = {derivative}, vectors){scaled}"""
 
 
 def asserted(code: str, tolerance: str = "") -> str:
@@ -112,24 +116,13 @@ def asserted(code: str, tolerance: str = "") -> str:
 
 def written(context: Context, verdict: Verdict) -> str:
     """Return a script that is to fail as a verdict says. Raises Unwritable."""
-    named = {sample.name: sample for sample in context.samples}
-    check, sample = verdict.at or (context.case.check, named.get(str(verdict.sample)))
-    if sample is None:
-        raise Unwritable("the failure is of no single sample")
-    if context.case.operator.spec.surrogate:
-        raise Unwritable("the gradient is meant to be that of a surrogate")
-    for through in filter(None, (recipe.through for recipe in sample.tensors())):
-        raise Unwritable(f'a tensor is passed through "{through}"')
-    if not verdict.code and steps_of(check) is None:
-        raise Unwritable(f"what {check} compares has no such form")
-    subject = replace(context.under(check), cache=Cache()).subject(sample)
-    subject = subject.elsewhere() if verdict.elsewhere else subject
+    subject = _subject(context, verdict)
     source = Source(subject.function, subject.leaf_names)
     function = "\n".join(_function(subject, source))
     code = verdict.code or _jacobian(subject, next(iter(verdict.fields.get("worst", ())), None))
     defined = (definition.partition(" = ")[0] for definition in source.definitions)
-    given = "".join(f", {name}" for name in defined if name != "module")
-    body = "\n".join([*_data(subject, source, code), code.replace(", *constants", given)])
+    constants = "".join(f", {name}" for name in defined if name != "module")
+    body = "\n".join([*_inputs(subject, source, code), code.replace(", *constants", constants)])
     helpers = [helper.strip() for name, helper in HELPERS.items() if name in body]
     imports = ["import torch", *["import torch.autograd.forward_ad as fwad"] * ("fwad." in "".join(helpers))]
     own = dict.fromkeys([*subject.case.operator.spec.imports, *source.imports])
@@ -141,7 +134,23 @@ def written(context: Context, verdict: Verdict) -> str:
     return "\n\n\n".join(["\n".join(head), *helpers, function, body]) + "\n"
 
 
-def _data(subject: Subject, source: Source, code: str) -> Iterator[str]:
+def _subject(context: Context, verdict: Verdict) -> Subject:
+    """Return the operator where it fails, at new inputs. Raises Unwritable."""
+    named = {sample.name: sample for sample in context.samples}
+    check, sample = verdict.at or (context.case.check, named.get(str(verdict.sample)))
+    if sample is None:
+        raise Unwritable("the failure is of no single sample")
+    if context.case.operator.spec.surrogate:
+        raise Unwritable("the gradient is meant to be that of a surrogate")
+    for through in filter(None, (recipe.through for recipe in sample.tensors())):
+        raise Unwritable(f'a tensor is passed through "{through}"')
+    if not verdict.code and steps_of(check) is None:
+        raise Unwritable(f"what {check} compares has no such form")
+    subject = replace(context.under(check), cache=Cache()).subject(sample)
+    return subject.elsewhere() if verdict.elsewhere else subject
+
+
+def _inputs(subject: Subject, source: Source, code: str) -> Iterator[str]:
     """Yield the definition of the inputs, and of those at another point if the code refers to them."""
     yield "inputs = ["
     yield from (f"    {x}.requires_grad_(),  # {name}" for x, name in zip(source.leaves(), source.names, strict=True))
