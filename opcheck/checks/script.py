@@ -145,7 +145,7 @@ def _subject(context: Context, verdict: Verdict) -> Subject:
     for through in filter(None, (recipe.through for recipe in sample.tensors())):
         raise Unwritable(f'a tensor is passed through "{through}"')
     if not verdict.code and steps_of(check) is None:
-        raise Unwritable(f"what {check} compares has no such form")
+        raise Unwritable(f"what {check} compares here has no such form")
     subject = replace(context.under(check), cache=Cache()).subject(sample)
     return subject.elsewhere() if verdict.elsewhere else subject
 
