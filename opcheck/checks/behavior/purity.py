@@ -17,27 +17,25 @@ from opcheck.samples.captured import captured
 from opcheck.text import class_of
 
 STAGES = {
-    "forward": "function(*inputs)",
-    "backward": "pulled(outputs, inputs, cotangents)",
-    "the backward pass of backward": """\
-smooth = [g for g in gradients if g.requires_grad]
-pulled(smooth, [*inputs, *cotangents], [torch.ones_like(g) for g in smooth])""",
-    "forward mode": "pushed(function, inputs, tangents)",
-}
-"""The stages in plain torch."""
-BEFORE = {
-    "forward": "given = [*inputs, *constants]",
-    "backward": f"{CALL}given = [*inputs, *constants, *outputs, *cotangents]",
-    "the backward pass of backward": f"""\
+    "forward": ("", "", "function(*inputs)"),
+    "backward": (CALL, ", *outputs, *cotangents", "pulled(outputs, inputs, cotangents)"),
+    "the backward pass of backward": (
+        f"""\
 {CALL}cotangents = [v.requires_grad_() for v in cotangents]
 gradients = torch.autograd.grad(outputs, inputs, cotangents, create_graph=True, materialize_grads=True)
-given = [*inputs, *constants, *outputs, *cotangents]""",
-    "forward mode": f"""\
-{CALL}inputs = [x.detach() for x in inputs]
-tangents = [torch.randn_like(x) for x in inputs]
-given = [*inputs, *constants, *outputs, *cotangents, *tangents]""",
+""",
+        ", *outputs, *cotangents",
+        """\
+smooth = [g for g in gradients if g.requires_grad]
+pulled(smooth, [*inputs, *cotangents], [torch.ones_like(g) for g in smooth])""",
+    ),
+    "forward mode": (
+        f"{CALL}inputs = [x.detach() for x in inputs]\ntangents = [torch.randn_like(x) for x in inputs]\n",
+        ", *outputs, *cotangents, *tangents",
+        "pushed(function, inputs, tangents)",
+    ),
 }
-"""What leads to them, and what they are given."""
+"""The stages in plain torch: what leads to each, what it is given beside inputs and constants, and itself."""
 
 
 def judge(subject: Subject) -> Iterator[Verdict]:
@@ -82,8 +80,9 @@ def _unchanged(stage: str, watched: Iterable[Watched], held: Container[str], how
     if not changed:
         return HOLDS
     (name, change), *others = changed
-    lines = [BEFORE[stage], "expected = [x.detach().clone() for x in given]", STAGES[stage]]
-    code = "" if name in held else asserted("\n".join([*lines, "actual = [x.detach() for x in given]"]))
+    before, more, itself = STAGES[stage]
+    given = f"{before}given = [*inputs, *constants{more}]\nexpected = [x.detach().clone() for x in given]"
+    code = "" if name in held else asserted(f"{given}\n{itself}\nactual = [x.detach() for x in given]")
     detail = "\n".join(other for _, other in others)
     return fails(f"purity: {stage}{how} changes what it is given: {change}", detail, code=code)
 
