@@ -6,7 +6,7 @@ import pytest
 import torch
 from operators import varied
 
-from opcheck.checks.jacobian.derived import keywords
+from opcheck.checks.arguments import defaults_of
 from opcheck.planning import Selection, load, plan
 from opcheck.running.runner import run
 from opcheck.running.session import RunSession
@@ -280,7 +280,7 @@ def test_what_the_operator_refuses_in_forward_is_counted(tmp_path):
     ],
 )
 def test_keywords_are_those_of_the_schema_or_the_signature_that_have_a_default(operator, path, some):
-    found = dict(keywords(operator, path))
+    found = defaults_of(operator, path)
     assert some.items() <= found.items()
     assert not {"self", "input", "x", "a", "b", "args", "kwargs"} & set(found)
 

@@ -114,7 +114,7 @@ def test_numbers_that_are_drawn_are_the_same_each_time(outcome_of, monkeypatch):
 def test_what_has_no_plain_form_says_so(outcome_of):
     outcome = outcome_of("twice", "unsupported", "float64", backward=False)
     assert (outcome.outcome, "reproduction" in outcome.fields) == ("failed", False)
-    assert "not shown in plain torch: what unsupported compares has no such form" in outcome.message
+    assert "not shown in plain torch: what unsupported compares here has no such form" in outcome.message
     assert "run just this: opcheck run " in outcome.message
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from opcheck.checks.base import Subject
 from opcheck.checks.calls import Call, Result, copies, tensors_among, tried
-from opcheck.checks.relations import NO_GRAPH, compared, relation
+from opcheck.checks.relations import NO_GRAPH, Row, compared, relation
 from opcheck.checks.verdict import HOLDS, Verdict, fails
 from opcheck.samples.inputs import built, parts
 
@@ -42,7 +42,7 @@ def rows(subject: Subject, here: Result) -> Iterator[Verdict]:
             gradient = call.gradient()
         except RuntimeError:
             continue
-        verdict = compared(subject, "the gradients", gradient, here.gradient)
+        verdict = compared(subject, Row("the gradients", gradient, here.gradient))
         if verdict.is_failure:
             title = f"{name} changed in place between forward and backward, and the gradients are silently wrong"
             hint = "save tensors by ctx.save_for_backward, which notices a change"
