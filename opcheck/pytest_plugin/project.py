@@ -215,7 +215,7 @@ class Plugin:
         from opcheck.running.session import RunSession
 
         option = self.config.option
-        return RunSession.start(
+        return RunSession(
             self.settings, option.opcheck_engine, own_process=self.worker is not None, number=self.number,
             absent=self.absent, reproduces=bool(option.opcheck_repro), **overrides(option),
         )  # fmt: skip
@@ -250,7 +250,7 @@ class Plugin:
             return {}
         self._described_devices.add(device.name)
         is_cpu = device.device_string.split(":")[0] == "cpu"  # its details, a number of threads, tell nothing apart
-        return {} if is_cpu else {device.name: self.session.availability(device).detail}
+        return {} if is_cpu else {device.name: self.session.device(device).availability.detail}
 
     def look_up(self, cases: Iterable[Case]) -> None:
         """Import the modules of the devices and operators of cases. Raises SpecError for names not found."""

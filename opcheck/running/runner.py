@@ -67,7 +67,7 @@ def given_up(case: Case, session: RunSession) -> Outcome:
 
 
 def _skipped(case: Case, session: RunSession) -> Outcome | None:
-    present = session.availability(case.device)
+    present = session.device(case.device).availability
     if not present.present:
         return Outcome.of(case, "skipped", f"the device {case.device.name} is not present: {present.reason}")
     reason = reason_to_skip(case)

@@ -16,7 +16,7 @@ CPU = DeviceProfile(name="cpu")
 
 @pytest.fixture
 def session():
-    return RunSession.start(Settings(modules=("torch", "operators")))
+    return RunSession(Settings(modules=("torch", "operators")))
 
 
 def loaded(write, text):
@@ -61,6 +61,6 @@ def test_an_operator_that_ends_its_process_costs_its_own_answer(write, tmp_path,
     path = write(
         "".join(f'[[operator]]\nname = "{name}"\n{samples}\n' for name in ("ends_processes.aborts", "torch.cos"))
     )
-    names, lost = reached(list(load([path], settings)), RunSession.start(settings), 1)
+    names, lost = reached(list(load([path], settings)), RunSession(settings), 1)
     assert {"CosBackward", "SinBackward"} <= names
     assert list(lost) == ["ends_processes.aborts"]

@@ -23,7 +23,7 @@ NAME = "operators.right.square::backward[cpu-float64]"
 
 @pytest.fixture(scope="module")
 def session():
-    return RunSession.start(Settings(modules=("torch", "operators")))
+    return RunSession(Settings(modules=("torch", "operators")))
 
 
 SPEC = """
@@ -360,7 +360,7 @@ samples = [{{ args = [{{ shape = [2] }}] }}]
         )
         monkeypatch.syspath_prepend(tmp_path)
         case = case_of(text=SPEC.format("doubles.twice"), modules=("doubles",))
-        session = RunSession.start(Settings(modules=("torch", "doubles")))
+        session = RunSession(Settings(modules=("torch", "doubles")))
         assert session.prepare([case.operator]) == []
         assert torch.get_default_dtype() is torch.float32
         outcome = run(case, session)
