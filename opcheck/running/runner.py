@@ -8,10 +8,10 @@ import time
 import traceback
 import warnings
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -24,11 +24,13 @@ from opcheck.planning.expectations import foreseen, reason_to_skip, samples_to_r
 from opcheck.running.dtype_support import said_once
 from opcheck.running.judge import expected, judge
 from opcheck.running.outcome import Outcome, OutcomeKind
-from opcheck.running.process_state import open_contexts, put_back, transform_is_open
+from opcheck.running.process_state import State, open_contexts, put_back, transform_is_open
 from opcheck.running.reproduction import reproduced
 from opcheck.running.session import RunSession
 from opcheck.samples import Unresolved
 from opcheck.samples.seeding import seed_device
+
+T = TypeVar("T")
 
 
 def run(case: Case, session: RunSession, limit: float | None = None) -> Outcome:
@@ -103,33 +105,45 @@ def _settled(case: Case, session: RunSession, outcome: Outcome) -> Outcome:
 
 def _judged(context: Context, session: RunSession, rerun: str) -> Outcome:
     case, state = context.case, session.device(context.case.device).state
-    verdicts: Sequence[Verdict] | Outcome
-    with put_back(state, context.device) as left, _distinct_interrupts() as distinct:
-        try:
-            verdicts = _verdicts(context)
-        except BaseException as error:
-            _let_interrupts_pass(error, distinct)
-            verdicts = _ended(case, error, rerun)
-        if transform_is_open():
-            session.broken_by = case.id
-            left.append("a transform of torch.func open")
-    changes = [*left, *(f"{change}, by its import" for change in session.imports.get(case.operator.id, ()))]
-    effects = [f"the operator leaves {change}" for change in changes]
-    if isinstance(verdicts, Outcome):
-        message = "\n".join([verdicts.message, *effects])
-        return replace(verdicts, outcome="error", message=message) if effects else verdicts
+    verdicts, left = _contained(context, state, lambda: _verdicts(context))
+    effects = [f"the operator leaves {change}" for change in left]
+    if transform_is_open():
+        session.broken_by = case.id
+        effects.insert(0, "the operator leaves a transform of torch.func open")
+    imports = session.imports.get(case.operator.id, ())
+    effects += [f"the operator leaves {change}, by its import" for change in imports]
+    if isinstance(verdicts, BaseException):
+        ended = _ended(case, verdicts, rerun)
+        message = "\n".join([ended.message, *effects])
+        return replace(ended, outcome="error", message=message) if effects else ended
     session.cause = next((verdict.cause for verdict in verdicts if not verdict.passed), None)
     own = [fails(f"side effect: {effect}", "it would change the results of whatever runs next") for effect in effects]
     outcome = judge(case, [*own, *verdicts], rerun, session.conditions)
     if own or not outcome.is_bad:
         return outcome
-    with put_back(state, context.device), _distinct_interrupts() as distinct:
+
+    def explained() -> Outcome:
+        said = said_once(outcome, context, rerun)
+        return reproduced(said, context, verdicts) if session.reproduces else said
+
+    better, _ = _contained(context, state, explained)
+    return outcome if isinstance(better, BaseException) else better
+
+
+def _contained(context: Context, state: State, work: Callable[[], T]) -> tuple[T | BaseException, list[str]]:
+    """Call a function with the settings of a case. Return what it returns or raises, and what it has changed.
+
+    Raises nothing but an interrupt from outside.
+    """
+    with put_back(state, context.device) as left, _distinct_interrupts() as distinct:
         try:
-            outcome = said_once(outcome, context, rerun)
-            return reproduced(outcome, context, verdicts) if session.reproduces else outcome
+            return work(), left
+        except _Interrupted:
+            raise
         except BaseException as error:
-            _let_interrupts_pass(error, distinct)
-            return outcome
+            if isinstance(error, KeyboardInterrupt) and not distinct:
+                raise
+            return error, left
 
 
 def _verdicts(context: Context) -> Sequence[Verdict]:
@@ -150,15 +164,12 @@ def _verdicts(context: Context) -> Sequence[Verdict]:
     except (MemoryError, torch.OutOfMemoryError):
         raise
     except Exception as error:
-        raise DeviceError(error) from error
+        raise DeviceError(one_line(error)) from error
     return verdicts
 
 
 class DeviceError(Exception):
     """An error that a device reports late."""
-
-    def __init__(self, error: Exception) -> None:
-        super().__init__(one_line(error))
 
 
 def _ended(case: Case, error: BaseException, rerun: str) -> Outcome:
@@ -220,9 +231,3 @@ def _distinct_interrupts() -> Iterator[bool]:
         yield True
     finally:
         signal.signal(signal.SIGINT, handler)
-
-
-def _let_interrupts_pass(error: BaseException, distinct: bool) -> None:
-    """Raise an exception again if it is an interrupt from outside, or may be one."""
-    if isinstance(error, _Interrupted) or (isinstance(error, KeyboardInterrupt) and not distinct):
-        raise error

@@ -282,10 +282,10 @@ class TestSideEffects:
             (lambda: torch.set_default_device("meta"), "default device meta instead of cpu"),
             (lambda: torch.device("meta").__enter__(), "default device meta instead of cpu"),
             (lambda: torch.set_num_threads(2), "threads 2 instead of 1"),
-            (lambda: torch.use_deterministic_algorithms(True), "deterministic True instead of False"),
+            (lambda: torch.use_deterministic_algorithms(True), "deterministic debug mode 2 instead of 0"),
             (
                 lambda: torch.use_deterministic_algorithms(True, warn_only=True),
-                "deterministic warns only True instead of False",
+                "deterministic debug mode 1 instead of 0",
             ),
             (lambda: torch.autograd.set_detect_anomaly(True), "anomaly mode True instead of False"),
             (lambda: torch.autograd.set_detect_anomaly(False, check_nan=False), "anomaly checks nan False"),
