@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import pkgutil
 import sys
 from collections.abc import Callable
 from functools import lru_cache
@@ -32,10 +33,7 @@ def device_module(device: str) -> Any:
 @lru_cache(maxsize=16)
 def function(path: str) -> Callable[..., Any]:
     """Return the function at `package.module:function`. Raises ImportError, AttributeError, or what its import does."""
-    module, _, name = path.rpartition(":" if ":" in path else ".")
-    function: Any = importlib.import_module(module)
-    for part in name.split("."):
-        function = getattr(function, part)
+    function: Any = pkgutil.resolve_name(path)
     if not callable(function):
         raise ImportError(f"{path} is no function")
     return function  # type: ignore[no-any-return]
