@@ -15,7 +15,7 @@ from opcheck.planning import Case, plan
 from opcheck.planning.expectations import foreseen
 from opcheck.pytest_plugin.project import PLUGIN, Plugin, split_id
 from opcheck.running.outcome import Outcome, rerun_command
-from opcheck.running.watchdog import Death, GivenUp, Limits, Watchdog
+from opcheck.running.watchdog import Death, Limits, Watchdog
 
 MOST_TIME_OUTS = 2
 """The time-outs of an operator on a device after which its other cases are blocked."""
@@ -30,7 +30,6 @@ class Workers:
         self._deaths: dict[str, Death] = {}
         self._collected: set[str] = set()
         self._time_outs: Counter[str] = Counter()
-        self._given_up = GivenUp(self._folder)
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         """Start watching."""
@@ -82,7 +81,7 @@ class Workers:
         """Give an operator up on a device at its second time-out: all of its cases may wait for the same."""
         self._time_outs[case.hazard] += 1
         if self._time_outs[case.hazard] == MOST_TIME_OUTS:
-            self._given_up.add(case.hazard)
+            self._watchdog.give_up(case.hazard)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:
