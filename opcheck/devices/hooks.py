@@ -39,6 +39,25 @@ def function(path: str) -> Callable[..., Any]:
     return function  # type: ignore[no-any-return]
 
 
+def seed_device(number: int, device: str = "cpu", by: str | None = None) -> None:
+    """Seed the generator of the CPU, and those of `device` if it is another device.
+
+    `torch.manual_seed` seeds every kind of device. For kinds not yet in use, it stores the request with a stack trace,
+    which takes longer than most operators.
+
+    by: the function that seeds the device, as its profile names it. Default: `manual_seed_all` of torch's module for
+    it, or `manual_seed` if there is only that.
+    """
+    torch.default_generator.manual_seed(number)
+    if by is not None:
+        function(by)(number)
+        return
+    module = device_module(device)
+    seed = getattr(module, "manual_seed_all", None) or getattr(module, "manual_seed", None)
+    if seed is not None:
+        seed(number)
+
+
 def synchronize(profile: DeviceProfile, device: str) -> None:
     """Wait until a device has done what it was told to. Raises the error of what it could not do.
 

@@ -18,7 +18,7 @@ import torch
 from opcheck.checks.base import Context
 from opcheck.checks.judging import Check, implementation
 from opcheck.checks.verdict import Verdict, fails, one_line
-from opcheck.devices.hooks import synchronize
+from opcheck.devices.hooks import seed_device, synchronize
 from opcheck.planning.case import Case
 from opcheck.planning.expectations import foreseen, reason_to_skip, samples_to_run
 from opcheck.running.dtype_support import said_once
@@ -28,7 +28,6 @@ from opcheck.running.process_state import State, open_contexts, put_back, transf
 from opcheck.running.reproduction import reproduced
 from opcheck.running.session import RunSession
 from opcheck.samples import Unresolved
-from opcheck.samples.seeding import seed_device
 
 T = TypeVar("T")
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +16,6 @@ from opcheck.samples.captured import module_call
 from opcheck.samples.inputs import Inputs, Made, Slot, built, mapped, parts, unchanged
 from opcheck.samples.modules import ModuleCall, ModuleRecipe, initial, initialize, uninitialized
 from opcheck.samples.resolve import resolve
-from opcheck.samples.seeding import seeded
 from opcheck.samples.tensors import Given, Offsets, Through, leaf_of, torch_dtype
 from opcheck.spec import dtypes
 from opcheck.spec.library import Sample
@@ -59,7 +60,7 @@ def realize(
 
     Raises ValueError if a recipe cannot be realized, and Unresolved for an object that it may not name.
     """
-    with seeded(seed):
+    with _seeded(seed):
         maker = _Maker(sample, finer or dtype, dtype, device, modules, wrt or (lambda path: True))
         args, kwargs = maker.all_arguments()
         if module is not None:
@@ -77,7 +78,7 @@ def realize_module(
 
     Passes on the exceptions of its constructor.
     """
-    with seeded(seed):
+    with _seeded(seed):
         return module_call(construct(recipe, dtype, modules, sample).to(device))
 
 
@@ -105,6 +106,19 @@ def constants(of: Sample | Construction, dtype: str, modules: Sequence[str]) -> 
     """Return arguments without leaves, on the CPU."""
     args, kwargs = _Maker(of, dtype, dtype, "cpu", modules, lambda path: False).all_arguments()
     return built(args), built(kwargs)
+
+
+@contextmanager
+def _seeded(text: str) -> Iterator[None]:
+    """Seed torch's global generator by a text, with the CPU as default device, and restore its state at the end."""
+    state = torch.random.get_rng_state()
+    try:
+        torch.default_generator.manual_seed(zlib.crc32(text.encode()))
+        # A context for the default device slows down every call of torch.
+        with nullcontext() if torch.empty(0).is_cpu else torch.device("cpu"):
+            yield
+    finally:
+        torch.random.set_rng_state(state)
 
 
 @dataclass
