@@ -14,7 +14,7 @@ import pytest
 from opcheck.planning import Case, plan
 from opcheck.planning.expectations import foreseen
 from opcheck.pytest_plugin.project import PLUGIN, Plugin, split_id
-from opcheck.running.outcome import Outcome, rerun_command
+from opcheck.running.outcome import Outcome, rerun_command, with_rerun
 from opcheck.running.watchdog import Death, Limits, Watchdog
 
 MOST_TIME_OUTS = 2
@@ -99,10 +99,10 @@ def report_death(report: pytest.TestReport, case: Case, death: Death, plugin: Pl
 
     file, further = case.operator.document.file, plugin.settings.option_for(case.device)
     rerun = rerun_command(file, case.id, seed=plugin.rerun_seed, further=further)
-    lines = [f"{case.id}: {death.cause}", *([death.trace] if death.trace else []), "", f"run just this: {rerun}"]
-    outcome = Outcome.of(case, "error", death.cause, "\n".join(lines))
+    message = f"{case.id}: {death.cause}" + (f"\n{death.trace}" if death.trace else "")
+    outcome = Outcome.of(case, "error", death.cause, message)
     case = replace(case, expectations=foreseen(case.expectations, plugin.conditions))
-    outcome = expected(case, replace(outcome, rerun=rerun, seconds=death.seconds))
+    outcome = with_rerun(expected(case, replace(outcome, seconds=death.seconds)), rerun)
     if outcome.outcome == "xfailed":
         report.outcome, report.wasxfail = "skipped", outcome.reason
     report.__dict__["opcheck"] = outcome.record()

@@ -23,7 +23,7 @@ from opcheck.planning.case import Case
 from opcheck.planning.expectations import foreseen, reason_to_skip, samples_to_run
 from opcheck.running.dtype_support import said_once
 from opcheck.running.judge import expected, judge
-from opcheck.running.outcome import Outcome, OutcomeKind
+from opcheck.running.outcome import Outcome, OutcomeKind, with_rerun
 from opcheck.running.process_state import State, open_contexts, put_back, transform_is_open
 from opcheck.running.reproduction import reproduced
 from opcheck.running.session import RunSession
@@ -45,26 +45,26 @@ def run(case: Case, session: RunSession, limit: float | None = None) -> Outcome:
     session.cause = None
     known = foreseen(case.expectations, session.conditions)
     case = case if len(known) == len(case.expectations) else replace(case, expectations=known)
-    rerun, wide = session.rerun(case), {}
-    outcome = _skipped(case, session)
+    outcome, wide = _skipped(case, session), {}
     if outcome is None:
         context = session.context(case, samples_to_run(case))
-        outcome = _refused(case, session, rerun) or _settled(case, session, _judged(context, session, rerun))
+        outcome = _refused(case, session) or _settled(case, session, _judged(context, session))
         wide = context.wide
     seconds = time.perf_counter() - start
     if limit and seconds > limit and outcome.outcome == "passed":
-        reason = f"time-out: it took {seconds:.1f} s, longer than {limit:g} s, and swallowed the interrupt"
-        outcome = _error(case, reason, rerun)
+        outcome = _error(
+            case, f"time-out: it took {seconds:.1f} s, longer than {limit:g} s, and swallowed the interrupt"
+        )
     fields = {**outcome.fields, "tolerance": wide} if wide else outcome.fields
-    return replace(outcome, seconds=round(seconds, 6), rerun=rerun, fields=fields)
+    return with_rerun(replace(outcome, seconds=round(seconds, 6), fields=fields), session.rerun(case))
 
 
 def given_up(case: Case, session: RunSession) -> Outcome:
     """Return the outcome of a case that is not run, since others of its operator took too long on its device."""
     cause = f"{case.hazard}: two cases timed out, so that the others are not run; a selection runs them"
-    reason, rerun = "not run: two other cases of the operator timed out", session.rerun(case)
-    skipped = _skipped(case, session)
-    return skipped or replace(_untried(case, "blocked", reason, rerun), rerun=rerun, fields={"cause": cause})
+    blocked = _untried(case, "blocked", "not run: two other cases of the operator timed out")
+    outcome = _skipped(case, session) or replace(blocked, fields={"cause": cause})
+    return with_rerun(outcome, session.rerun(case))
 
 
 def _skipped(case: Case, session: RunSession) -> Outcome | None:
@@ -75,7 +75,7 @@ def _skipped(case: Case, session: RunSession) -> Outcome | None:
     return Outcome.of(case, "skipped", reason) if reason else None
 
 
-def _refused(case: Case, session: RunSession, rerun: str) -> Outcome | None:
+def _refused(case: Case, session: RunSession) -> Outcome | None:
     """Return an error if derivatives can no longer be trusted in this process; else None."""
     if session.broken_by:
         reason = f"nothing can be tested in this process since {session.broken_by} left a transform of torch.func open"
@@ -85,7 +85,7 @@ def _refused(case: Case, session: RunSession, rerun: str) -> Outcome | None:
         reason = f"nothing can be tested with {' and '.join(contexts)}, left so before this case"
     else:
         return None
-    return _untried(case, "error", reason, rerun)
+    return _untried(case, "error", reason)
 
 
 def _settled(case: Case, session: RunSession, outcome: Outcome) -> Outcome:
@@ -102,7 +102,7 @@ def _settled(case: Case, session: RunSession, outcome: Outcome) -> Outcome:
     return outcome
 
 
-def _judged(context: Context, session: RunSession, rerun: str) -> Outcome:
+def _judged(context: Context, session: RunSession) -> Outcome:
     case, state = context.case, session.device(context.case.device).state
     verdicts, left = _contained(context, state, lambda: _verdicts(context))
     effects = [f"the operator leaves {change}" for change in left]
@@ -112,17 +112,17 @@ def _judged(context: Context, session: RunSession, rerun: str) -> Outcome:
     imports = session.imports.get(case.operator.id, ())
     effects += [f"the operator leaves {change}, by its import" for change in imports]
     if isinstance(verdicts, BaseException):
-        ended = _ended(case, verdicts, rerun)
+        ended = _ended(case, verdicts)
         message = "\n".join([ended.message, *effects])
         return replace(ended, outcome="error", message=message) if effects else ended
     session.cause = next((verdict.cause for verdict in verdicts if not verdict.passed), None)
     own = [fails(f"side effect: {effect}", "it would change the results of whatever runs next") for effect in effects]
-    outcome = judge(case, [*own, *verdicts], rerun, session.conditions)
+    outcome = judge(case, [*own, *verdicts], session.conditions)
     if own or not outcome.is_bad:
         return outcome
 
     def explained() -> Outcome:
-        said = said_once(outcome, context, rerun)
+        said = said_once(outcome, context)
         return reproduced(said, context, verdicts) if session.reproduces else said
 
     better, _ = _contained(context, state, explained)
@@ -171,7 +171,7 @@ class DeviceError(Exception):
     """An error that a device reports late."""
 
 
-def _ended(case: Case, error: BaseException, rerun: str) -> Outcome:
+def _ended(case: Case, error: BaseException) -> Outcome:
     """Return the outcome of a case that an exception has ended."""
     if isinstance(error, Unresolved):
         key = "target" if case.operator.spec.target else "name"
@@ -179,10 +179,10 @@ def _ended(case: Case, error: BaseException, rerun: str) -> Outcome:
         problem = case.operator.document.problem(at, str(error), nearest=error.hint)
         return Outcome.of(case, "error", str(problem), f"{case.id}: {problem}")
     if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
-        return _error(case, f"out of memory: {one_line(error)}", rerun)
+        return _error(case, f"out of memory: {one_line(error)}")
     if isinstance(error, (DeviceError, getattr(torch, "AcceleratorError", DeviceError))):
         what = str(error) if isinstance(error, DeviceError) else one_line(error)
-        return _error(case, f"the device {case.device.name} reports an error: {what}", rerun)
+        return _error(case, f"the device {case.device.name} reports an error: {what}")
     if isinstance(error, Exception):
         frame = traceback.extract_tb(error.__traceback__)[-1]
         reason = f"the check itself broke: {one_line(error)}"
@@ -190,18 +190,18 @@ def _ended(case: Case, error: BaseException, rerun: str) -> Outcome:
         return Outcome.of(case, "error", reason, f"{case.id}: {reason}\n{where}\nthis is a defect of the check")
     # SystemExit, KeyboardInterrupt, those of pytest: operators must not raise them.
     if type(error).__name__ == "Failed" and "Timeout" in str(error):  # pytest-timeout interrupts by pytest.fail()
-        return _error(case, " ".join(str(error).split()), rerun)
-    return _error(case, f"the operator ends the process: {one_line(error)}", rerun)
+        return _error(case, " ".join(str(error).split()))
+    return _error(case, f"the operator ends the process: {one_line(error)}")
 
 
-def _error(case: Case, reason: str, rerun: str) -> Outcome:
+def _error(case: Case, reason: str) -> Outcome:
     """Return the outcome of a case that ends early for a reason, which the spec may expect."""
-    return expected(case, _untried(case, "error", reason, rerun))
+    return expected(case, _untried(case, "error", reason))
 
 
-def _untried(case: Case, kind: OutcomeKind, reason: str, rerun: str) -> Outcome:
+def _untried(case: Case, kind: OutcomeKind, reason: str) -> Outcome:
     """Return the outcome of a case without verdicts."""
-    return Outcome.of(case, kind, reason, f"{case.id}: {reason}\n\nrun just this: {rerun}")
+    return Outcome.of(case, kind, reason, f"{case.id}: {reason}")
 
 
 class _Interrupted(KeyboardInterrupt):

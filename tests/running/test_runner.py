@@ -76,7 +76,7 @@ def test_an_operator_that_does_not_exist_is_an_error_with_its_place(case_of, ses
         'did you mean "operators.right.square"?'
     )
     assert (outcome.outcome, outcome.reason) == ("error", line)
-    assert outcome.message == f"operators.right.sqare::backward[cpu-float64]: {line}"
+    assert outcome.message.splitlines()[0] == f"operators.right.sqare::backward[cpu-float64]: {line}"
 
 
 def test_a_check_that_breaks_is_told_apart_from_an_operator_that_does(checked_by):
@@ -85,7 +85,7 @@ def test_a_check_that_breaks_is_told_apart_from_an_operator_that_does(checked_by
 
     outcome = checked_by(check)
     assert (outcome.outcome, outcome.reason) == ("error", "the check itself broke: ZeroDivisionError: oh")
-    assert outcome.message.splitlines()[-1] == "this is a defect of the check"
+    assert outcome.message.splitlines()[-3:-1] == ["this is a defect of the check", ""]
 
 
 @pytest.mark.parametrize("error", [MemoryError("much"), torch.OutOfMemoryError("much")])
