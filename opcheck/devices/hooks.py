@@ -138,13 +138,13 @@ def availability(profile: DeviceProfile) -> Availability:
 def _accelerator(device: torch.device) -> Availability:
     if device.type == "cuda" and torch.version.cuda is None and torch.version.hip is None:
         return Availability(False, "this build of torch has no CUDA")
-    module = getattr(torch, device.type, None)
+    module: Any = getattr(torch, device.type, None)
     try:
-        if module is not None and hasattr(module, "is_available") and not module.is_available():
+        if hasattr(module, "is_available") and not module.is_available():
             return Availability(False, f"torch.{device.type}.is_available() is False")
         torch.empty(1, device=device)
-        count = module.device_count() if module is not None and hasattr(module, "device_count") else 1
-        detail = module.get_device_name(device) if module is not None and hasattr(module, "get_device_name") else ""
+        count = module.device_count() if hasattr(module, "device_count") else 1
+        detail = module.get_device_name(device) if hasattr(module, "get_device_name") else ""
     except Exception as error:
         return Availability(False, first_line(error))
     return Availability(True, count=count, detail=str(detail))

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -18,6 +17,8 @@ from pathlib import Path
 from typing import Literal
 
 import psutil
+
+from opcheck.text import ending
 
 PACKAGE = Path(__file__).resolve().parent.parent
 
@@ -158,16 +159,6 @@ def _ending(pid: int) -> str:
         return "the process closed its connection"
     has_exited = status.si_code == os.CLD_EXITED
     return ending(status.si_status if has_exited else -status.si_status)
-
-
-def ending(status: int) -> str:
-    """Return how a process has ended, in words. status: its exit status; that of a signal is negative."""
-    if status >= 0:
-        return f"the process exited, with status {status}"
-    if -status == signal.SIGKILL:
-        return "the process was killed (SIGKILL), as by a system that runs out of memory"
-    known = -status in signal.Signals._value2member_map_
-    return f"the process crashed ({signal.Signals(-status).name if known else f'signal {-status}'})"
 
 
 def default_memory(workers: int) -> int:

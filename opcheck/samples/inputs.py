@@ -30,6 +30,10 @@ class Made:
     args: list[Any]
     kwargs: dict[str, Any]
 
+    def __call__(self) -> Any:
+        """Make the object. Passes on the exceptions of what makes it."""
+        return self.make(*self.args, **self.kwargs)
+
 
 def unchanged(item: Any) -> Any:
     """Return a part of the arguments, or a leaf, as it is."""
@@ -85,7 +89,7 @@ def _ready(item: Any) -> Any:
     """Return a part of the arguments as a call gets it: a copy of a tensor that does not require grad, an object."""
     if isinstance(item, Tensor) and not item.requires_grad:
         return own(item)
-    return item.make(*item.args, **item.kwargs) if isinstance(item, Made) else item
+    return item() if isinstance(item, Made) else item
 
 
 def mapped(change: Callable[[Any], Any], item: Any) -> Any:
@@ -111,7 +115,7 @@ def parts(item: Any) -> list[Any]:
 
 def built(item: Any) -> Any:
     """Return a value with its objects made. Passes on the exceptions of making them."""
-    return mapped(lambda part: part.make(*part.args, **part.kwargs) if isinstance(part, Made) else part, item)
+    return mapped(lambda part: part() if isinstance(part, Made) else part, item)
 
 
 def written(item: Any, leaf: Callable[[Any], str], name: Callable[[Any], str]) -> str:

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from opcheck.samples.function import TestedFunction
 from opcheck.samples.inputs import Slot, describe, listed, written
+from opcheck.samples.layouts import unexpanded
 from opcheck.samples.modules import ModuleCall
 from opcheck.samples.results import leaves_of
 
@@ -143,8 +144,7 @@ def tensor(x: Tensor) -> str:
     if x.is_conj():
         return f"{tensor(x.conj())}.conj()"
     if any(step == 0 and size > 1 for size, step in zip(x.shape, x.stride(), strict=True)):
-        once = x[tuple(slice(0, 1) if stride == 0 else slice(None) for stride in x.stride())]
-        return f"{tensor(once)}.expand({tuple(x.shape)})"
+        return f"{tensor(unexpanded(x))}.expand({tuple(x.shape)})"
     kind = f"dtype={x.dtype}" + ("" if x.is_cpu else f', device="{x.device}"')
     values = _values(x, kind)
     if x.numel() < 2 or (x.is_contiguous() and not x.storage_offset()):
