@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterable
 from hashlib import sha256
 from typing import Any
@@ -59,6 +60,16 @@ def _escape(sign: str) -> str:
 
 _SPACES = "\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
 """Harmless spaces that Python does not count as printable."""
+
+
+def ending(status: int) -> str:
+    """Return how a process has ended, in words. status: its exit status; that of a signal is negative."""
+    if status >= 0:
+        return f"the process exited, with status {status}"
+    if -status == signal.SIGKILL:
+        return "the process was killed (SIGKILL), as by a system that runs out of memory"
+    known = -status in signal.Signals._value2member_map_
+    return f"the process crashed ({signal.Signals(-status).name if known else f'signal {-status}'})"
 
 
 def n_cases(count: int) -> str:

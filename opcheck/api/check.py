@@ -6,7 +6,6 @@ import inspect
 import reprlib
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -61,13 +60,12 @@ def run(cases: Iterable[Case], *, project: str | Path | None = None) -> list[Out
     for case in chosen:
         if not isinstance(case, Case):
             raise TypeError(f"opcheck.run expects cases, as opcheck.plan returns them, not {type(case).__name__}")
-    session = RunSession.start(settings_of(project))
+    session = RunSession(settings_of(project))
     devices = {case.device.name: case.device for case in chosen}
     session.prepare({case.operator.id: case.operator for case in chosen}.values(), devices.values())
     return [run_case(case, session) for case in chosen]
 
 
-@dataclass
 class CheckSession(RunSession):
     """The surroundings of one call of `check`."""
 
@@ -164,7 +162,8 @@ def check(
     cases = _planned(operator, _device((args, kwargs), settings), chosen, number)
     if any(action == "error" for action, *_ in warnings.filters):
         import_what_is_late()  # a warning that is an error would leave it half done
-    session = CheckSession(settings, settings.engine, callables={operator.id: function})
+    session = CheckSession(settings)
+    session.callables[operator.id] = function
     outcomes, causes = [], []
     for case in cases:
         outcomes.append(run_case(case, session))

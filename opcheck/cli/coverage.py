@@ -66,7 +66,7 @@ def _formulas(library: Library, options: argparse.Namespace, settings: Settings)
     from opcheck.running.formulas import reached
     from opcheck.running.session import RunSession
 
-    session = RunSession.start(settings, own_process=True)
+    session = RunSession(settings, own_process=True)
     problems = session.prepare(library)
     if problems:
         raise SpecError(problems)

@@ -80,7 +80,7 @@ def _measured(
     from opcheck.running.apart import apart, parted
     from opcheck.running.session import RunSession
 
-    session = RunSession.start(settings, own_process=True, derive=derive)
+    session = RunSession(settings, own_process=True, derive=derive)
     _prepare(session, operators, device)
     own = {one.id: Target(one, device, session, derive, options.of.replace("-", " ")) for one in operators}
     forks = device.device_string == "cpu"
@@ -110,7 +110,7 @@ def _prepare(session: RunSession, operators: Sequence[Operator], device: DeviceP
     problems = session.prepare(operators, [device])
     if problems:
         raise SpecError(problems)
-    present = session.availability(device)
+    present = session.device(device).availability
     if not present.present:
         raise RequestError([f"the device {device.name} is not present: {present.reason}"])
 

@@ -6,7 +6,7 @@ import warnings
 from typing import Any
 
 from opcheck.report.findings import Finding
-from opcheck.running.watchdog import ending
+from opcheck.text import ending
 
 
 def observed(finding: Finding) -> str:

@@ -12,7 +12,7 @@ import pytest
 
 from opcheck.pytest_plugin.items import report_death
 from opcheck.pytest_plugin.project import PLUGIN
-from opcheck.running.watchdog import Death, GivenUp, Limits, Watchdog
+from opcheck.running.watchdog import Death, Limits, Watchdog
 
 MOST_TIME_OUTS = 2
 """The time-outs of an operator on a device after which its other cases are blocked."""
@@ -27,7 +27,6 @@ class Workers:
         self._deaths: dict[str, Death] = {}
         self._collected: set[str] = set()
         self._time_outs: Counter[str] = Counter()
-        self._given_up = GivenUp(self._folder)
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         """Start watching."""
@@ -68,7 +67,7 @@ class Workers:
         if case and report_death(report, case, death, self._plugin).is_bad and death.is_time_out:
             self._time_outs[case.hazard] += 1
             if self._time_outs[case.hazard] == MOST_TIME_OUTS:  # all of its cases may wait for the same
-                self._given_up.add(case.hazard)
+                self._watchdog.give_up(case.hazard)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:

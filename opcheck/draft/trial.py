@@ -66,7 +66,7 @@ def _search(own: Trial, workplace: Workplace, deadline: Deadline) -> None:
 
 def _take_back(own: Trial, draft: Draft, workplace: Workplace, deadline: Deadline) -> None:
     """Run the cases of a draft, and take back what the operator refuses. Then the cases are others."""
-    session = RunSession.start(workplace.settings, own_process=True)
+    session = RunSession(workplace.settings, own_process=True)
     if workplace.changes:
         session.imports[draft.id] = list(workplace.changes)
     earlier, untested = own.records, own.left
@@ -92,7 +92,7 @@ def reproduced(failure: tuple[Draft, str], workplace: Workplace) -> str:
     """Return a case of a draft that fails as a script in plain torch, or an empty string if there is none."""
     workplace.alone()
     draft, name = failure
-    session = RunSession.start(workplace.settings, own_process=True, reproduces=True)
+    session = RunSession(workplace.settings, own_process=True, reproduces=True)
     (case,) = (case for case in planned(draft, session) if case.id == name)
     return str(run(case, session).fields.get("reproduction", ""))
 

@@ -214,7 +214,7 @@ class Plugin:
         option = self.config.option
         name = re.fullmatch(r"gw(\d+)", getattr(self.config, "workerinput", {}).get("workerid", ""))
         number = int(name[1]) if name else None  # this process is no worker of pytest-xdist
-        return RunSession.start(
+        return RunSession(
             self.settings, option.opcheck_engine, own_process=self.worker is not None, number=number,
             absent=self.absent, reproduces=bool(option.opcheck_repro), **overrides(option),
         )  # fmt: skip
@@ -249,7 +249,7 @@ class Plugin:
             return {}
         self._described_devices.add(device.name)
         is_cpu = device.device_string.split(":")[0] == "cpu"  # its details, a number of threads, tell nothing apart
-        return {} if is_cpu else {device.name: self.session.availability(device).detail}
+        return {} if is_cpu else {device.name: self.session.device(device).availability.detail}
 
     def names(self, option: str) -> tuple[str, ...]:
         """Return the names that an option was given, separated by commas or by repeating it."""
@@ -315,13 +315,12 @@ class Plugin:
 
     def outcome_without_verdict(self, case: Case, kind: OutcomeKind, reason: str, text: str, seconds: float) -> Outcome:
         """Return the outcome of a case that a time-out, a fixture, an interrupt or a crash has ended."""
-        from opcheck.running.outcome import Outcome, rerun_command
+        from opcheck.running.outcome import Outcome, rerun_command, with_rerun
 
         further = self.settings.option_for(case.device)
         seed = self.seed if self.seed or self.settings.seed else None  # 0 goes without saying, where nobody set it
         rerun = rerun_command(case.operator.document.file, case.id, seed=seed, further=further)
-        outcome = Outcome.of(case, kind, reason, f"{text}\n\nrun just this: {rerun}")
-        return dataclasses.replace(outcome, seconds=seconds, rerun=rerun)
+        return with_rerun(dataclasses.replace(Outcome.of(case, kind, reason, text), seconds=seconds), rerun)
 
 
 PLUGIN = pytest.StashKey[Plugin]()

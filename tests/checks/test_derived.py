@@ -87,7 +87,7 @@ def outcome_of(tmp_path, name, dtype, samples=ONE, keys="", derive="standard", s
     path.write_text(f'[[operator]]\nname = "operators.varied.{name}"\n{keys}\n{samples}\n')
     settings = Settings(modules=("torch", "operators"), derive=derive, seed=seed)
     cases = plan(load([path], settings), [DeviceProfile(name="cpu")], Selection(checks=("derived",), dtypes=(dtype,)))
-    (outcome,) = [run(case, RunSession.start(settings)) for case in cases]
+    (outcome,) = [run(case, RunSession(settings)) for case in cases]
     return outcome
 
 

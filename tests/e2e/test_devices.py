@@ -223,12 +223,12 @@ class TestPresence:
     @pytest.mark.parametrize(
         ("source", "keys", "torch", "why"),
         [
-            ("import os; os.kill(os.getpid(), 11)", "", "cpu", "importing opghost ended the process: SIGSEGV"),
+            ("import os; os.kill(os.getpid(), 11)", "", "cpu", "importing opghost: the process crashed (SIGSEGV)"),
             pytest.param(
                 "import os; os._exit(0)",
                 "",
                 "cpu",
-                "importing opghost ended the process: it exited, with status 0",
+                "importing opghost: the process exited, with status 0",
                 marks=NIGHTLY,
             ),
             pytest.param(

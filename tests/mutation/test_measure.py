@@ -18,7 +18,7 @@ def target_of(tmp_path, text, derive="none", of="gradient"):
     path = tmp_path / "spec.toml"
     path.write_text(f"[[operator]]\n{text}\n")
     settings = Settings(modules=("torch", "operators"), derive=derive)
-    session = RunSession.start(settings, derive=derive)
+    session = RunSession(settings, derive=derive)
     (operator,) = load([path], settings)
     return Target(operator, CPU, session, derive, of)
 

@@ -95,7 +95,7 @@ def _collections() -> int:
 def _called(subject: Subject) -> tuple[Call, list[tuple[str, Tensor]]]:
     """Call the operator. Return the call, and the arguments and outputs that may be written to, with names."""
     leaves = copies(subject.leaves)
-    slots = subject.inputs.in_slots(leaves, change=_copied)
+    slots = subject.inputs.fill(leaves, change=_copied)
     own = {id(part) for part in parts([*slots])}  # objects may hold tensors that are not those of the call
     args, kwargs = built(slots[0]), built(slots[1])
     call = Call(leaves, subject.function.tested(subject.function.called(args, kwargs)))
