@@ -9,7 +9,7 @@ from pathlib import Path
 
 from opcheck.devices.presence import UnknownDevice, chosen_devices
 from opcheck.planning import Case, Selection, load, plan
-from opcheck.planning.shards import NO_SHARD, Division, Shard
+from opcheck.planning.shards import NO_SHARD, Group, Shard, groups_in
 from opcheck.report.store import read_durations
 from opcheck.settings import NO_SPECS, Settings
 from opcheck.spec import Library, SpecError
@@ -160,5 +160,5 @@ def planned(options: argparse.Namespace, settings: Settings) -> list[Case]:
     mistake = durations.mistake(cases) if durations and cases else ""
     if mistake:
         raise RequestError([mistake])
-    division = Division(cases, Shard.parse(options.shard), durations)
-    return [case for case in cases if division.takes(case)]
+    own = groups_in(Shard.parse(options.shard), cases, durations)
+    return [case for case in cases if Group.of(case) in own]
