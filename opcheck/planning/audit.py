@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import get_args
 
 from opcheck.planning.expectations import concerns, matches
 from opcheck.planning.kinds import check_kinds
 from opcheck.planning.planner import combinations, rule_against
-from opcheck.planning.selection import names_operator
+from opcheck.planning.selection import is_named
 from opcheck.spec import dtypes
 from opcheck.spec.checks import CheckKind
 from opcheck.spec.claims import OperatorTolerances, Tolerances, When
 from opcheck.spec.device import DeviceProfile
+from opcheck.spec.explain import Locate
 from opcheck.spec.library import Library, Operator, Variant, VariantKind, names_of
 from opcheck.spec.positions import Path
 from opcheck.spec.problems import Problem, nearest, unknown
-
-Locate = Callable[..., Problem]
-"""Makes a mistake at a path of keys: `problem` of an operator or of a device profile."""
 
 
 def audit(library: Library, devices: Iterable[DeviceProfile]) -> list[Problem]:
@@ -45,7 +43,7 @@ def unmatched(device: DeviceProfile, library: Library) -> Iterator[Problem]:
             what, expected = "this expectation matches no case on the device", "one of `opcheck list --device {}`"
             yield expect.problem(("when",), what, expected.format(device.name), _meant(when.operators, ids))
     for index, pattern in enumerate(device.written.deny):
-        if not any(names_operator(pattern, operator) for operator in library):
+        if not any(is_named(operator, [pattern]) for operator in library):
             what = f'"{pattern}" matches no operator: nothing is denied by it'
             expected = "an id, a name or a glob pattern of operators"
             yield device.problem(("deny", index), what, expected, _meant([pattern], ids))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from opcheck.planning.case import Case
-from opcheck.planning.selection import names_operator
+from opcheck.planning.selection import is_named
 from opcheck.spec.claims import Expect, When
 from opcheck.spec.device import DeviceProfile, DeviceWhen
 from opcheck.spec.library import Operator, Sample, names_of
@@ -19,7 +19,7 @@ def known(operator: Operator, device: DeviceProfile) -> tuple[Expect, ...]:
 
 def concerns(when: DeviceWhen, operator: Operator) -> bool:
     """Tell whether a condition of a profile covers an operator."""
-    return not when.operators or any(names_operator(pattern, operator) for pattern in when.operators)
+    return not when.operators or is_named(operator, when.operators)
 
 
 def matches(when: When, check: str, variant: str, device: str, dtype: str) -> bool:
