@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import get_args
 
-from opcheck.planning.expectations import concerns, matches
+from opcheck.planning.expectations import concerns
 from opcheck.planning.kinds import check_kinds
 from opcheck.planning.planner import combinations, rule_against
 from opcheck.planning.selection import is_named
@@ -56,7 +56,7 @@ def _meant(names: Iterable[str], ids: list[str]) -> str:
 
 
 def _has_sample(operator: Operator, when: When) -> bool:
-    return when.sample is None or any(when.matches("sample", name) for name in _sample_names([operator]))
+    return when.sample is None or any(when.matches(sample=name) for name in _sample_names([operator]))
 
 
 def _sample_names(operators: Iterable[Operator]) -> list[str]:
@@ -123,7 +123,7 @@ def _of_expectations(operators: list[Operator], devices: list[DeviceProfile]) ->
 
 def _matches_a_case(when: When, operators: Iterable[Operator], devices: list[DeviceProfile]) -> bool:
     return any(
-        matches(when, kind.name, variant.kind, device.name, dtype)
+        when.matches(check=kind.name, variant=variant.kind, device=device.name, dtype=dtype)
         for operator in operators
         for device in devices
         for variant, dtype, kind in _planned(operator, device)

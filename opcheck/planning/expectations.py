@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from opcheck.planning.case import Case
 from opcheck.planning.selection import is_named
-from opcheck.spec.claims import Expect, When
+from opcheck.spec.claims import Expect
 from opcheck.spec.device import DeviceProfile, DeviceWhen
 from opcheck.spec.library import Operator, Sample, names_of
-from opcheck.spec.versions import holds_for_torch
+from opcheck.spec.versions import torch_meets
 
 
 def known(operator: Operator, device: DeviceProfile) -> tuple[Expect, ...]:
@@ -22,18 +22,13 @@ def concerns(when: DeviceWhen, operator: Operator) -> bool:
     return not when.operators or is_named(operator, when.operators)
 
 
-def matches(when: When, check: str, variant: str, device: str, dtype: str) -> bool:
-    """Tell whether a condition covers a case, whatever the version of torch."""
-    values = (("check", check), ("variant", variant), ("device", device), ("dtype", dtype))
-    return all(when.matches(key, value) for key, value in values)
-
-
 def applying(expects: Iterable[Expect], check: str, variant: str, device: str, dtype: str) -> tuple[Expect, ...]:
     """Return the expectations about a case that hold for the installed torch."""
     return tuple(
         expect
         for expect in expects
-        if matches(expect.when, check, variant, device, dtype) and holds_for_torch(expect.when.torch)
+        if expect.when.matches(check=check, variant=variant, device=device, dtype=dtype)
+        and (expect.when.torch is None or torch_meets(expect.when.torch, without=True))
     )
 
 
@@ -42,7 +37,7 @@ def foreseen(expects: Sequence[Expect], conditions: Mapping[str, str]) -> tuple[
 
     conditions: what belongs to the run and not to a case: its `engine` and `derive`.
     """
-    return tuple(expect for expect in expects if all(expect.when.matches(*one) for one in conditions.items()))
+    return tuple(expect for expect in expects if expect.when.matches(**conditions))
 
 
 def about(expect: Expect, sample: str | None) -> bool:
@@ -52,7 +47,7 @@ def about(expect: Expect, sample: str | None) -> bool:
     """
     if expect.when.sample is None:
         return True
-    return sample is not None and any(expect.when.matches("sample", name) for name in names_of(sample))
+    return sample is not None and any(expect.when.matches(sample=name) for name in names_of(sample))
 
 
 def samples_to_run(case: Case) -> tuple[Sample, ...]:

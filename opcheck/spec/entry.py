@@ -16,7 +16,7 @@ from opcheck.spec.document import Document, merge, written
 from opcheck.spec.operator import Defaults, PerDevice
 from opcheck.spec.positions import Path
 from opcheck.spec.problems import Problem
-from opcheck.spec.versions import installed_torch_meets
+from opcheck.spec.versions import torch_meets
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +66,7 @@ class Entry:
         if self.meeting is not None:
             return condition in self.meeting
         try:
-            return installed_torch_meets(condition)
+            return torch_meets(condition, without=False)
         except ValueError:  # a mistake, which the model reports
             return False
 
