@@ -41,10 +41,13 @@ class Selection:
     def mistakes(self, library: Library) -> list[str]:
         """Return a message for each name that does not exist."""
         ids = [name for operator in library for name in (operator.id, operator.spec.name)]
+        claims = [operator.spec.dtypes for operator in library]
+        claims += [one.dtypes for operator in library for one in operator.spec.per_device.values()]
+        claimed = {name for claim in claims for name in claim.forward_names()}  # device profiles declare some of them
         tags = sorted({tag for operator in library for tag in operator.spec.tags})
         named: list[tuple[str, tuple[str, ...], list[str]]] = [
             ("check", self.checks, list(check_kinds())),
-            ("dtype", self.dtypes, [*GROUPS, *known(), *_claimed(library, self.dtypes)]),
+            ("dtype", self.dtypes, [*GROUPS, *dict.fromkeys([*known(), *sorted(claimed)])]),
             ("tag", self.tags, tags),
         ]
         lines = [
@@ -57,16 +60,6 @@ class Selection:
             if not any(is_named(operator, [wanted]) for operator in library):
                 lines.append(f'no operator matches "{wanted}"' + suggestion(wanted, ids))
         return lines
-
-
-def _claimed(library: Library, wanted: Iterable[str]) -> set[str]:
-    """Return those of some dtypes that operators claim: a device profile may have declared them."""
-    names = {name.removeprefix("-") for name in wanted} - {*GROUPS, *known()}
-    if not names:
-        return names
-    claims = [operator.spec.dtypes for operator in library]
-    claims += [one.dtypes for operator in library for one in operator.spec.per_device.values()]
-    return names & {name for claim in claims for name in claim.forward_names()}
 
 
 def is_named(operator: Operator, patterns: Iterable[str]) -> bool:
