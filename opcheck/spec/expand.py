@@ -9,7 +9,6 @@ from itertools import chain, islice, product
 from math import prod
 from typing import Any
 
-from opcheck.spec.claims import Way
 from opcheck.spec.dtypes import expand
 from opcheck.spec.entry import Entry
 from opcheck.spec.explain import Locate
@@ -68,20 +67,19 @@ class Skip:
 class Expansion:
     """Expands the samples of one operator, and collects problems."""
 
-    def __init__(self, entry: Entry, find: FindTemplate, limits: Limits) -> None:
-        self.entry, self.find, self.limits = entry, find, limits
+    def __init__(self, entry: Entry, spec: OperatorSpec, find: FindTemplate, limits: Limits) -> None:
+        self.entry, self.spec, self.find, self.limits = entry, spec, find, limits
         self.problems: list[Problem] = []
-        self.vary: tuple[Way, ...] = ()
         self._compared = 0
 
-    def samples(self, spec: OperatorSpec) -> tuple[Sample, ...]:
+    def samples(self) -> tuple[Sample, ...]:
         """Return all samples of an operator. If there are too many, report it and return those up to the bound."""
-        self.vary = ways(spec.vary)
-        strided = self._bounded(self._written(spec))
+        layouts = self.spec.layouts
+        strided = self._bounded(self._written())
         kept = strided
-        if "strided" not in spec.layouts:
+        if "strided" not in layouts:
             kept = [sample for sample in strided if any(tensor.layout != "strided" for tensor in sample.tensors())]
-        others = (sample for name in spec.layouts if name != "strided" for sample in _in_layout(strided, name))
+        others = (sample for name in layouts if name != "strided" for sample in _in_layout(strided, name))
         entries = self._bounded(chain(kept, others))
         seen: set[str] = set()
         for sample in entries:
@@ -98,8 +96,8 @@ class Expansion:
             self.problems.append(self.entry.problem(("samples",), *self.limits.count()))
         return listed[:most]
 
-    def _written(self, spec: OperatorSpec) -> Iterator[Sample]:
-        for index, written in enumerate(spec.samples):
+    def _written(self) -> Iterator[Sample]:
+        for index, written in enumerate(self.spec.samples):
             path = ("samples", index)
             locate = partial(self._problem, path)
             label = written.name or str(index)
@@ -187,7 +185,7 @@ class Expansion:
                     dtypes,
                     self.entry.document,
                     path,
-                    vary=self.vary if spec.vary is None else ways(spec.vary),
+                    vary=ways(self.spec.vary if spec.vary is None else spec.vary),
                 )
         self._refuse_unused(own, locate)
 
@@ -256,10 +254,8 @@ def _excuse(skips: Iterable[Skip]) -> None:
 
 def _both(entries: tuple[str, ...] | None, restriction: tuple[str, ...] | None) -> tuple[str, ...] | None:
     """Return the dtypes in both lists. None means no restriction."""
-    if entries is None or restriction is None:
-        listed = entries if restriction is None else restriction
-        return None if listed is None else expand(listed)
-    return tuple(name for name in expand(entries) if name in expand(restriction))
+    lists = [expand(listed) for listed in (entries, restriction) if listed is not None]
+    return tuple(name for name in lists[0] if name in lists[-1]) if lists else None
 
 
 def _same_as_nothing(spec: SampleSpec, listed: Iterable[tuple[KeyPath, Any]]) -> Iterator[Mistake]:
