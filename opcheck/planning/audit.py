@@ -77,20 +77,14 @@ def _of_tolerances(operator: Operator, devices: list[DeviceProfile]) -> Iterator
     problems: list[Problem] = []
     for path, tolerance in tolerances.items():
         problems += _unknown_overrides(tolerance, path, operator.problem)
-        if tolerance.accuracy is not None and not _disclaims(operator, tolerance, devices):
+        if tolerance.accuracy is not None and not any(
+            kind.name == "accuracy" and operator.on(device).accuracy(dtype) == tolerance.accuracy
+            for device, _, dtype, kind in _planned([operator], devices)
+        ):
             what = "this disclaimer is about no case of the check `accuracy`"
             place = (*path, "accuracy")
             problems.append(operator.problem(place, what, "a case that `opcheck show` lists", key=True))
     yield from dict.fromkeys(problems)  # what devices have from the operator is a mistake several times
-
-
-def _disclaims(operator: Operator, tolerance: OperatorTolerances, devices: list[DeviceProfile]) -> bool:
-    """Tell whether any case of the check `accuracy` would look at the disclaimer in some tolerances."""
-    return any(
-        kind.name == "accuracy" and operator.on(device).accuracy(dtype) == tolerance.accuracy
-        for device in devices
-        for _, dtype, kind in _planned(operator, device)
-    )
 
 
 def _sharing(library: Library) -> list[list[Operator]]:
@@ -124,14 +118,18 @@ def _of_expectations(operators: list[Operator], devices: list[DeviceProfile]) ->
 def _matches_a_case(when: When, operators: Iterable[Operator], devices: list[DeviceProfile]) -> bool:
     return any(
         when.matches(check=kind.name, variant=variant.kind, device=device.name, dtype=dtype)
-        for operator in operators
-        for device in devices
-        for variant, dtype, kind in _planned(operator, device)
+        for device, variant, dtype, kind in _planned(operators, devices)
     )
 
 
-def _planned(operator: Operator, device: DeviceProfile) -> Iterable[tuple[Variant, str, CheckKind]]:
-    return () if rule_against(operator, device) else combinations(operator, device, operator.on(device))
+def _planned(
+    operators: Iterable[Operator], devices: list[DeviceProfile]
+) -> Iterator[tuple[DeviceProfile, Variant, str, CheckKind]]:
+    """Yield the device, variant, dtype and check of each case of some operators."""
+    for operator in operators:
+        for device in devices:
+            if not rule_against(operator, device):
+                yield from ((device, *case) for case in combinations(operator, device, operator.on(device)))
 
 
 def _choices(devices: Iterable[DeviceProfile], variants: Iterable[str]) -> dict[str, list[str]]:
