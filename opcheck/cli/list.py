@@ -9,7 +9,7 @@ from typing import Any
 
 from opcheck.cli.selecting import RequestError, add_paths, devices, loaded, selection
 from opcheck.planning import Case, plan
-from opcheck.planning.shards import NO_SHARD, Division, Shard
+from opcheck.planning.shards import NO_SHARD, Group, Shard, groups_in
 from opcheck.pytest_plugin.options import add_options
 from opcheck.report.store import read_durations
 from opcheck.settings import Settings
@@ -34,8 +34,8 @@ def run(options: argparse.Namespace) -> int:
         durations = read_durations(Path(options.durations)) if options.durations else None
         if durations and cases and (mistake := durations.mistake(cases)):
             raise RequestError([mistake])
-        division = Division(cases, Shard.parse(options.shard), durations)
-        cases = [case for case in cases if division.takes(case)]
+        own = groups_in(Shard.parse(options.shard), cases, durations)
+        cases = [case for case in cases if Group.of(case) in own]
     if options.json:
         print(json.dumps([record(case) for case in cases], indent=1))
     else:

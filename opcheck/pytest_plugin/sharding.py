@@ -49,18 +49,19 @@ class Sharding:
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> Generator[None]:
         """Divide what is collected, let others choose, and keep what is in the shard. Other tests are all kept."""
-        from opcheck.planning.shards import Division
+        from opcheck.planning.shards import Group, Shared, groups_in
 
         cases = [item.case for item in items if isinstance(item, CaseItem)]
-        division = Division(cases, self.shard, self.durations)
+        own = groups_in(self.shard, cases, self.durations)
         yield
         selected = [item.case for item in items if isinstance(item, CaseItem)]
-        self.plugin.shared = division.count(selected)
+        count = sum(Group.of(case) in own for case in selected)
+        self.plugin.shared = Shared(str(self.shard), count, len(selected) - count)
         self.plugin.plan(selected)
         if cases and self.durations is not None and (mistake := self.durations.mistake(cases)):
             self.plugin.refused = mistake  # an exception would be a crash of the worker to pytest-xdist
             items.clear()
-        taken = {item: not isinstance(item, CaseItem) or division.takes(item.case) for item in items}
+        taken = {item: not isinstance(item, CaseItem) or Group.of(item.case) in own for item in items}
         if not all(taken.values()):
             items[:] = [item for item in items if taken[item]]
             config.hook.pytest_deselected(items=[item for item, kept in taken.items() if not kept])
