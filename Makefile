@@ -4,7 +4,7 @@
 # make test-all    the same and what is marked nightly, in hours; after `make browser`, since no test may be skipped for want of a program
 # make browser     installs what the tests of the HTML report need: Chromium, where Debian's packages are at hand, and axe-core
 # make floors      the tests of `make test` on the lowest versions that pyproject.toml declares; TORCH=2.6.0 for torch's, too
-# make torch-free  what needs no torch, under PYTHON=python3.13 for example
+# make torch-free  what needs no torch, under PYTHON=python3.13 for example; LOWEST=1 on the lowest versions that are declared
 # make lint        ruff and mypy
 # make mutants     which small changes of a module no test notices: ARGS=opcheck/checks/vmap.py
 # make samples     which wrong gradients the samples of the shipped specs would not notice; SPECS=specs/nn for a part
@@ -92,13 +92,14 @@ floors: $(FLOORS)/.installed-$(TORCH)
 	$(CLEANLY) $(FLOORS)/bin/python -m pytest -q -n $(JOBS) --ignore tests/e2e/test_html_report.py $(ARGS)
 
 # For interpreters without a build of torch at hand. Each has an environment of its own.
-FREE := .venv-torch-free-$(notdir $(PYTHON))
+LOWEST ?=
+FREE := .venv-torch-free-$(notdir $(PYTHON))$(if $(LOWEST),-lowest)
 
 $(FREE)/.installed: pyproject.toml constraints.txt tools/declared.py
 	test -x $(FREE)/bin/python || $(PYTHON) -m venv $(FREE)
 	$(FREE)/bin/python -m pip install --quiet --constraint constraints.txt packaging tomli
-	$(FREE)/bin/python tools/declared.py --without torch --without playwright dev > $(FREE)/declared.txt
-	$(FREE)/bin/python -m pip install --quiet --constraint constraints.txt --requirement $(FREE)/declared.txt
+	$(FREE)/bin/python tools/declared.py $(if $(LOWEST),--lowest) --without torch test > $(FREE)/declared.txt
+	$(FREE)/bin/python -m pip install --quiet $(if $(LOWEST),,--constraint constraints.txt) --requirement $(FREE)/declared.txt
 	$(FREE)/bin/python -m pip install --quiet --no-deps --editable .
 	touch $@
 

@@ -1,7 +1,6 @@
 """The matrix of a project, `[tool.opcheck.matrix]`: the jobs in which a CI service runs its cases."""
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 from itertools import product
 from re import fullmatch
 from typing import Annotated, Any, TypeVar
@@ -56,34 +55,31 @@ Job = dict[str, Any]
 """The keys: id, name, device, torch, python, dtype, shard and runner."""
 
 
-@dataclass(frozen=True)
-class Combination:
-    """One value of each axis. An empty text leaves the choice to the job."""
+class Combination(Model):
+    """One value of each axis, as `include` adds it. An empty one leaves the choice to the job."""
 
-    device: str
-    torch: str
-    python: str
-    dtypes: str
-    """Dtypes or groups of them, separated by commas."""
+    device: str = Field(description="a device")
+    torch: TorchVersion = Field(default="", description="a version of torch; default: the one that is there")
+    python: PythonVersion = Field(default="", description="a version of Python; default: the one that is there")
+    dtypes: OneOrMore = Field(default=(), description="dtypes or groups of them; default: all")
 
     @property
-    def id(self) -> str:
-        """`cpu-torch2.13.0-py3.12-float64+half`: fit for the name of a file."""
-        torch, python = self.torch and f"torch{self.torch}", self.python and f"py{self.python}"
-        return "-".join(filter(None, (self.device, torch, python, self.dtypes.replace(",", "+"))))
-
-    @property
-    def name(self) -> str:
-        """`cpu, torch 2.13.0, Python 3.12, float64 half`: for people."""
-        torch, python = self.torch and f"torch {self.torch}", self.python and f"Python {self.python}"
-        return ", ".join(filter(None, (self.device, torch, python, self.dtypes.replace(",", " "))))
+    def values(self) -> tuple[str, str, str, str]:
+        """Its values, in the order of `AXES`; dtypes are separated by commas."""
+        return self.device, self.torch, self.python, ",".join(self.dtypes)
 
     def job(self, shard: str, runner: str | tuple[str, ...]) -> Job:
-        """Return the job that runs a shard of it. shard: as in `1/4`; empty if there is only one."""
+        """Return the job that runs a shard of it. shard: as in `1/4`; empty if there is only one.
+
+        The id, such as `cpu-torch2.13.0-py3.12-float64+half`, is fit for the name of a file.
+        """
+        device, torch, python, dtypes = self.values
+        in_id = (device, torch and f"torch{torch}", python and f"py{python}", dtypes.replace(",", "+"))
+        in_name = (device, torch and f"torch {torch}", python and f"Python {python}", dtypes.replace(",", " "))
         return {
-            "id": self.id + (f"-{shard.replace('/', 'of')}" if shard else ""),
-            "name": self.name + (f", shard {shard}" if shard else ""),
-            "device": self.device, "torch": self.torch, "python": self.python, "dtype": self.dtypes, "shard": shard,
+            "id": "-".join(filter(None, (*in_id, shard.replace("/", "of")))),
+            "name": ", ".join(filter(None, (*in_name, shard and f"shard {shard}"))),
+            "device": device, "torch": torch, "python": python, "dtype": dtypes, "shard": shard,
             "runner": runner if isinstance(runner, str) else list(runner),
         }  # fmt: skip
 
@@ -104,21 +100,8 @@ class Exclusion(Model):
 
     def covers(self, one: Combination) -> bool:
         """Tell whether it leaves out a combination."""
-        return all(wanted is None or getattr(one, key) in wanted for key in AXES for wanted in [getattr(self, key)])
-
-
-class Inclusion(Model):
-    """A combination to add."""
-
-    device: str = Field(description="a device")
-    torch: TorchVersion = Field(default="", description="a version of torch; default: the one that is there")
-    python: PythonVersion = Field(default="", description="a version of Python; default: the one that is there")
-    dtypes: OneOrMore | None = Field(default=None, description="dtypes or groups of them; default: all")
-
-    @property
-    def combination(self) -> Combination:
-        """What it adds."""
-        return Combination(self.device, self.torch, self.python, ",".join(self.dtypes or ()))
+        wanted = (getattr(self, key) for key in AXES)
+        return all(each is None or value in each for each, value in zip(wanted, one.values, strict=True))
 
 
 class Matrix(Model):
@@ -136,55 +119,50 @@ class Matrix(Model):
         default=1, description="how many shards each combination is divided into, or a table of that by device"
     )
     exclude: Frozen[Exclusion] = Field(default=(), description="combinations to leave out")
-    include: Frozen[Inclusion] = Field(default=(), description="further combinations")
+    include: Frozen[Combination] = Field(default=(), description="further combinations")
     runners: dict[str, OneOrMore] = Field(
         default_factory=dict, description="by device, the labels of the machines that run its jobs"
     )
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        for place, what, expected, near, _ in self._mistakes():
-            raise refuse(what, expected, near, place)
-        return self
-
-    def _mistakes(self) -> Iterator[Mistake]:
-        axes = self._axes()
-        for axis, values in axes.items():
+        for axis, values in self._axes().items():
             for index, value in enumerate(values):
                 if value in values[:index]:
-                    yield Mistake((axis, index), f'"{value}" stands twice in {axis}', "each value once")
+                    raise refuse(f'"{value}" stands twice in {axis}', "each value once", at=(axis, index))
         for number, exclusion in enumerate(self.exclude):
-            for key, values in zip(AXES, axes.values(), strict=True):
+            for key, values in zip(AXES, self._axes().values(), strict=True):
                 for index, value in enumerate(getattr(exclusion, key) or ()):
                     if value not in values:
                         what = f'this exclusion matches nothing: the matrix has no {key} "{value}"'
-                        place = ("exclude", number, key, index)
-                        yield Mistake(place, what, listing(values), nearest(value, values))
+                        raise refuse(what, listing(values), nearest(value, values), ("exclude", number, key, index))
+        combinations = self.combinations()
+        first = len(combinations) - len(self.include)
         for number, inclusion in enumerate(self.include):
-            if inclusion.combination in [*self._left(), *(one.combination for one in self.include[:number])]:
-                yield Mistake(("include", number), "the matrix has this combination already", "another one")
-        yield from self._mistaken_tables([*axes["devices"], *(one.device for one in self.include)])
-        if not self.combinations():
-            yield Mistake(("exclude",), "the matrix is empty: everything is excluded", "at least one job")
-
-    def _mistaken_tables(self, devices: list[str]) -> Iterator[Mistake]:
-        shards = self.shards if isinstance(self.shards, dict) else {}
-        for place in [*(("runners", name) for name in self.runners), *(("shards", name) for name in shards)]:
-            if place[1] not in devices:
-                expected = listing(dict.fromkeys(devices))
-                yield Mistake(place, f'the matrix has no device "{place[1]}"', expected, nearest(place[1], devices))
+            if inclusion in combinations[: first + number]:
+                raise refuse("the matrix has this combination already", "another one", at=("include", number))
+        devices = [*dict.fromkeys([*self.devices, *(one.device for one in self.include)])]
+        for key, table in (("runners", self.runners), ("shards", self.shards)):
+            for name in table if isinstance(table, dict) else ():
+                if name not in devices:
+                    what = f'the matrix has no device "{name}"'
+                    raise refuse(what, listing(devices), nearest(name, devices), (key, name))
+        if not combinations:
+            raise refuse("the matrix is empty: everything is excluded", "at least one job", at=("exclude",))
+        return self
 
     def _axes(self) -> dict[str, tuple[str, ...]]:
         dtypes = tuple(",".join(group) for group in self.dtypes)
         return {"devices": self.devices, "torch": self.torch, "python": self.python, "dtypes": dtypes}
 
-    def _left(self) -> list[Combination]:
-        every = (Combination(*values) for values in product(*self._axes().values()))
-        return [one for one in every if not any(exclusion.covers(one) for exclusion in self.exclude)]
-
     def combinations(self) -> list[Combination]:
         """Return the combinations: of all axes, without those excluded, and those included."""
-        return [*self._left(), *(one.combination for one in self.include)]
+        every = (
+            Combination.model_construct(device=device, torch=torch, python=python, dtypes=dtypes)
+            for device, torch, python, dtypes in product(self.devices, self.torch, self.python, self.dtypes)
+        )
+        left = (one for one in every if not any(exclusion.covers(one) for exclusion in self.exclude))
+        return [*left, *self.include]
 
     def jobs(self, runner: str = "") -> list[Job]:
         """Return the jobs, in a fixed order. runner: the label of machines for devices that name none."""
@@ -212,7 +190,7 @@ class Matrix(Model):
         yield from (Mistake(place, *unknown("device", name, devices)) for place, name in named if name not in devices)
         groups: list[tuple[KeyPath, tuple[str, ...]]] = [
             *((("dtypes", index), group) for index, group in enumerate(self.dtypes)),
-            *((("include", index, "dtypes"), one.dtypes or ()) for index, one in enumerate(self.include)),
+            *((("include", index, "dtypes"), one.dtypes) for index, one in enumerate(self.include)),
         ]
         choices = [*GROUPS, *known()]
         for place, group in groups:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterable
 from hashlib import sha256
 from typing import Any
+from unicodedata import category
 
 MOST = 1000
 """The most characters of a name or a line that are shown to a person."""
@@ -54,11 +56,18 @@ def class_of(value: Any) -> str:
 
 
 def _escape(sign: str) -> str:
-    return sign if sign in _SPACES else sign.encode("unicode_escape").decode()
+    # Python counts no space but the usual one as printable. The others of this category do no harm.
+    return sign if category(sign) == "Zs" else sign.encode("unicode_escape").decode()
 
 
-_SPACES = "\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
-"""Harmless spaces that Python does not count as printable."""
+def ending(status: int) -> str:
+    """Return how a process has ended, in words. status: its exit status; that of a signal is negative."""
+    if status >= 0:
+        return f"the process exited, with status {status}"
+    if -status == signal.SIGKILL:
+        return "the process was killed (SIGKILL), as by a system that runs out of memory"
+    known = -status in signal.Signals._value2member_map_
+    return f"the process crashed ({signal.Signals(-status).name if known else f'signal {-status}'})"
 
 
 def n_cases(count: int) -> str:

@@ -146,7 +146,7 @@ def _written(path: str, args: str, claims: str) -> str:
 
 def verdicts(cases: Sequence[Case]) -> Verdicts:
     """Return the verdicts of cases that run in this order, with operators that nobody has called before."""
-    session = RunSession.start(SETTINGS)
+    session = RunSession(SETTINGS)
     with _modules_anew(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         outcomes = [run(case, session) for case in cases]

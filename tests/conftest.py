@@ -80,7 +80,7 @@ def outcomes(tmp_path: Path) -> Outcomes:
         path.write_text(text)
         settings = Settings(modules=("torch", "operators"))
         cases = plan(load([path], settings), [profiles()["cpu"]], Selection(**selection))
-        session = RunSession.start(settings, **(overrides or {}))
+        session = RunSession(settings, **(overrides or {}))
         return {case.id: run(case, session) for case in cases}
 
     return run_spec

@@ -17,6 +17,7 @@ WALK = TEXT[TEXT.index("## A walk") : TEXT.index("## What lives where")]
 TRACED = """
 import sys
 import pytest
+import scipy.special, sympy, torch._decomp.decompositions_for_jvp  # to trace their imports takes long
 
 called = {}
 

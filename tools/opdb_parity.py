@@ -375,7 +375,7 @@ def parity(specs: str | Path = SPECS, *, op_db_formulas: bool = False) -> dict[s
 
 def formulas(operators: Sequence[Operator], entries: Sequence[Any] | None) -> dict[str, Any]:
     """Return how many formulas our samples, and those of entries, reach. Entries None: theirs are not counted."""
-    session = RunSession.start(Settings(), own_process=True)
+    session = RunSession(Settings(), own_process=True)
     session.prepare(operators)
     processes, every = os.cpu_count() or 1, universe()
     ours, lost = reached(operators, session, processes, SECONDS)
@@ -396,7 +396,7 @@ def formulas(operators: Sequence[Operator], entries: Sequence[Any] | None) -> di
 
 def behind(specs: str | Path, derive: str) -> dict[str, Any]:
     """Return for which operators op_db meets conditions that we do not."""
-    session = RunSession.start(Settings(derive=derive), derive=derive, own_process=True)
+    session = RunSession(Settings(derive=derive), derive=derive, own_process=True)
     operators = list(opcheck.load(Path(specs).resolve()))
     session.prepare(operators)
     pairs = both(operators)

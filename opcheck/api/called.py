@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic import ValidationError
 from torch import Tensor
 from torch._library.custom_ops import CustomOpDef
 from torch._ops import OpOverload, OpOverloadPacket
@@ -20,11 +19,11 @@ from opcheck.samples.tensors import Given
 from opcheck.spec import dtypes as names
 from opcheck.spec.claims import Dtypes, Supports
 from opcheck.spec.document import Document, shown
-from opcheck.spec.explain import explain
+from opcheck.spec.explain import validated
 from opcheck.spec.library import Operator, Sample
 from opcheck.spec.operator import Construction, OperatorSpec
 from opcheck.spec.positions import Span
-from opcheck.spec.problems import Problem
+from opcheck.spec.problems import Problem, SpecError
 from opcheck.spec.values import TupleValue
 
 REGISTERED = (OpOverload, OpOverloadPacket, CustomOpDef)
@@ -176,16 +175,15 @@ def _supports(claims: Mapping[str, Any]) -> Supports:
     """
     if not isinstance(claims, Mapping):
         raise TypeError(f'supports is a dict such as {{"forward_ad": False}}, not {type(claims).__name__}')
-    raw = dict(claims)
 
     def locate(path: tuple[int | str, ...], *words: str, key: bool = False) -> Problem:
         return Problem("supports", 0, 0, *words)
 
     try:
-        return Supports.model_validate(raw)
-    except ValidationError as error:
-        mistakes = explain(error, Supports, raw, locate)
-        raise ValueError("\n".join(str(mistake).replace(":0:0:", ":", 1) for mistake in mistakes)) from None
+        return validated(Supports, dict(claims), locate)
+    except SpecError as error:
+        mistakes = (str(problem).replace(":0:0:", ":", 1) for problem in error.problems)
+        raise ValueError("\n".join(mistakes)) from None
 
 
 def name_of(function: Any) -> str:

@@ -6,14 +6,13 @@ import inspect
 import reprlib
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from opcheck.api.called import operator_of
-from opcheck.api.library import caller, seed_of, settings_of
+from opcheck.api.library import caller, seed_of, settings_of, several
 from opcheck.api.report import CheckError, CheckReport
 from opcheck.planning.case import Case
 from opcheck.planning.kinds import check_kinds
@@ -61,13 +60,12 @@ def run(cases: Iterable[Case], *, project: str | Path | None = None) -> list[Out
     for case in chosen:
         if not isinstance(case, Case):
             raise TypeError(f"opcheck.run expects cases, as opcheck.plan returns them, not {type(case).__name__}")
-    session = RunSession.start(settings_of(project))
+    session = RunSession(settings_of(project))
     devices = {case.device.name: case.device for case in chosen}
     session.prepare({case.operator.id: case.operator for case in chosen}.values(), devices.values())
     return [run_case(case, session) for case in chosen]
 
 
-@dataclass
 class CheckSession(RunSession):
     """The surroundings of one call of `check`."""
 
@@ -158,13 +156,14 @@ def check(
     settings = settings_of(None)
     if isinstance(function, torch.nn.Module) and not isinstance(function, torch.jit.ScriptModule):
         function = module_call(function)
-    operator = operator_of(function, args, kwargs, {} if supports is None else supports, _several(dtypes), place)
-    chosen = tuple(map(str, _several(checks)))
+    operator = operator_of(function, args, kwargs, {} if supports is None else supports, several(dtypes), place)
+    chosen = tuple(map(str, several(checks)))
     number = seed_of(seed, settings)
     cases = _planned(operator, _device((args, kwargs), settings), chosen, number)
     if any(action == "error" for action, *_ in warnings.filters):
         import_what_is_late()  # a warning that is an error would leave it half done
-    session = CheckSession(settings, settings.engine, callables={operator.id: function})
+    session = CheckSession(settings)
+    session.callables[operator.id] = function
     outcomes, causes = [], []
     for case in cases:
         outcomes.append(run_case(case, session))
@@ -173,10 +172,6 @@ def check(
     if raise_exception and not report.passed:
         raise CheckError(report) from (causes[0] if causes else None)
     return report
-
-
-def _several(value: Any) -> tuple[Any, ...]:
-    return tuple(value) if isinstance(value, Iterable) and not isinstance(value, str) else (value,)
 
 
 def _refuse(function: Any, names: Iterable[str]) -> None:

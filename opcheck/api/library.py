@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from opcheck.devices.presence import chosen_devices
 from opcheck.planning import loading
@@ -96,18 +97,21 @@ def plan(
         torch.sin[inplace]::backward[cpu-complex128]
     """
     settings = settings_of(project)
-    selection = Selection(_names(operator), _names(check), _names(dtype), _names(tag), settings.derive)
+    selection = Selection(several(operator), several(check), several(dtype), several(tag), settings.derive)
     mistakes = selection.mistakes(library)
     if mistakes:
         raise ValueError("\n".join(mistakes))
-    cases = planned(library, chosen_devices(_names(device), settings), selection, seed_of(seed, settings))
+    cases = planned(library, chosen_devices(several(device), settings), selection, seed_of(seed, settings))
     if not cases:
         raise ValueError("no case is selected")
     return cases
 
 
-def _names(names: Names) -> tuple[str, ...]:
-    return () if names is None else (names,) if isinstance(names, str) else tuple(names)
+def several(value: Any) -> tuple[Any, ...]:
+    """Return what an argument lists: a name or a dtype stands for itself, None for nothing."""
+    if isinstance(value, Iterable) and not isinstance(value, str):
+        return tuple(value)
+    return () if value is None else (value,)
 
 
 PACKAGE = f"{Path(__file__).parent.parent}{os.sep}"

@@ -1,4 +1,4 @@
-"""The names of positional parameters, for claims about single arguments."""
+"""The parameters of an operator: their names and defaults, by its schema or its signature."""
 
 from __future__ import annotations
 
@@ -24,6 +24,18 @@ def names_of(operator: Callable[..., Any], path: str) -> tuple[str, ...]:
     return tuple("input" if argument.name == "self" else argument.name for argument in schema.arguments)
 
 
+def defaults_of(operator: Callable[..., Any], path: str) -> dict[str, Any]:
+    """Return the defaults of an operator's parameters that can be passed by name, and have one."""
+    schema = schema_of(operator, path)
+    if schema is not None:
+        return {one.name: one.default_value for one in schema.arguments if one.has_default_value()}
+    try:
+        own = parameters(operator)
+    except (TypeError, ValueError):
+        return {}
+    return {one.name: one.default for one in own if one.default is not one.empty and one.kind in KEYWORD}
+
+
 def schema_of(operator: Callable[..., Any], path: str) -> Any:
     """Return the schema of an operator in torch's dispatcher; None if it has none, or is a function in Python."""
     operator = getattr(operator, "_opoverload", operator)  # that of torch.library.custom_op
@@ -40,6 +52,7 @@ def schema_of(operator: Callable[..., Any], path: str) -> Any:
 
 
 POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+KEYWORD = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
 def parameters(operator: Callable[..., Any]) -> list[inspect.Parameter]:

@@ -31,7 +31,6 @@ from opcheck.samples.realize import realize_module
 from opcheck.samples.resolve import resolve_module, resolve_operator
 from opcheck.samples.results import Untestable, differentiable, flatten, with_gradient
 from opcheck.settings import Settings
-from opcheck.spec.checks import Derive
 from opcheck.spec.claims import Jacobian, Supports, Tolerance
 from opcheck.spec.library import Sample
 
@@ -85,18 +84,15 @@ class Context:
         operator: Callable[..., Any] = self.memo.once(path, lambda: self.resolve(path))
         return operator
 
-    def operator_at(self, sample: Sample) -> Callable[..., Any]:
-        """Return the callable for a sample: the same for each, but for lazy modules, which have its shapes."""
-        operator, path = self.operator, self.case.variant.path
-        if not (isinstance(operator, ModuleCall) and operator.is_lazy):
-            return operator
-        own: Callable[..., Any] = self.memo.once((path, sample.name), lambda: self.resolve(path, sample))
-        return own
+    def operator_at(self, sample: Sample, path: str = "") -> Callable[..., Any]:
+        """Return the callable for a sample: the same for each, but for lazy modules, which have its shapes.
 
-    def surrogate_at(self, sample: Sample, path: str) -> Callable[..., Any]:
-        """Return the surrogate for a sample: of a module, a module constructed in the same way. Raises Unresolved."""
-        if path == self.case.variant.path:
-            return self.operator_at(sample)
+        path: that of another callable, such as the surrogate. Of a module, it is constructed in the same way. Raises
+        Unresolved.
+        """
+        path, operator = path or self.case.variant.path, self.operator
+        if path == self.case.variant.path and not (isinstance(operator, ModuleCall) and operator.is_lazy):
+            return operator
         own: Callable[..., Any] = self.memo.once((path, sample.name), lambda: self.resolve(path, sample))
         return own
 
@@ -111,16 +107,6 @@ class Context:
         recipe = self.module(path)
         if recipe is None:
             return resolve_operator(path, self.settings.modules)
-        return self._constructed(path, recipe, sample)
-
-    def module(self, path: str) -> ModuleRecipe | None:
-        """Return how to construct the module that a dotted path names; None if the operator is no module of a spec."""
-        spec = self.case.operator.spec.module
-        if spec is None or path in self.callables:
-            return None
-        return ModuleRecipe(resolve_module(path, self.settings.modules), spec)
-
-    def _constructed(self, path: str, recipe: ModuleRecipe, sample: Sample | None) -> ModuleCall:
         seed = f"{path}@{self.case.base_seed}"
         try:
             with warnings.catch_warnings():
@@ -128,6 +114,13 @@ class Context:
                 return realize_module(recipe, self.case.dtype, self.device, seed, self.settings.modules, sample)
         except Exception as error:
             raise Unresolved(f'"{path}" cannot be constructed: {one_line(error)}') from error
+
+    def module(self, path: str) -> ModuleRecipe | None:
+        """Return how to construct the module that a dotted path names; None if the operator is no module of a spec."""
+        spec = self.case.operator.spec.module
+        if spec is None or path in self.callables:
+            return None
+        return ModuleRecipe(resolve_module(path, self.settings.modules), spec)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -176,10 +169,9 @@ class Context:
         return Coverage(own or self.settings.jacobian, memory=memory)
 
     @property
-    def derive(self) -> Derive:
+    def derive(self) -> str:
         """How many samples are derived from each written one."""
-        wanted: Derive = self.overrides.get("derive", self.settings.derive)
-        return wanted
+        return self.settings.conditions(derive=self.overrides.get("derive"))["derive"]
 
     @property
     def is_thorough(self) -> bool:
@@ -201,7 +193,11 @@ class Context:
         inputs, memo = self.cache.inputs(self.group, sample.name, lambda: self.realize(sample))
         if not self.requires_grad:
             inputs, memo = inputs.detached(), Memo()
-        return Subject(self, sample, inputs, self.function(sample, inputs), memo)
+        return replace(self.at(sample, inputs), memo=memo)
+
+    def at(self, sample: Sample, inputs: Inputs) -> Subject:
+        """Return the operator at some inputs by the recipes of a sample."""
+        return Subject(self, sample, inputs, self.function(sample, inputs))
 
     def realize(
         self, sample: Sample, more_seed: str = "", finer: str | None = None, wrt: Callable[[Path], bool] | None = None
@@ -245,7 +241,7 @@ class Context:
         seed = zlib.crc32(self.case.seed(sample).encode()) if spec.reseed else None
         inplace = spec.inplace or self.case.variant.kind == "inplace"
         operator = self.operator_at(sample)
-        surrogate = None if spec.surrogate_path is None else self.surrogate_at(sample, spec.surrogate_path)
+        surrogate = None if spec.surrogate_path is None else self.operator_at(sample, spec.surrogate_path)
         return TestedFunction(
             operator, inputs, spec.outputs, inplace, seed, spec.masked_semantics, self.device, self.case.device.seed,
             surrogate, spec.surrogate == "constant",
@@ -299,7 +295,7 @@ class Subject:
 
     def at(self, inputs: Inputs) -> Subject:
         """Return the operator at other inputs by the same recipes."""
-        return Subject(self.context, self.sample, inputs, self.context.function(self.sample, inputs))
+        return self.context.at(self.sample, inputs)
 
     def elsewhere(self) -> Subject:
         """Return the operator at another point of the same sample: other numbers by the same recipes."""

@@ -104,11 +104,6 @@ def per_sample(judge: Judge, *, derivative: bool = True) -> PerSample:
     return PerSample(judge, derivative)
 
 
-def of_values(judge: Judge) -> PerSample:
-    """Make a check of a function that judges one sample, and needs no derivatives. See `per_sample`."""
-    return PerSample(judge, derivative=False)
-
-
 def implementation(kind: CheckKind) -> Any:
     """Return the check that a row of planning names, or the function that was registered, as a check."""
     if kind.judge is not None:
@@ -174,8 +169,7 @@ def answer(subject: Subject, judge: Judge) -> Verdict:
     except Blocked as error:
         return blocked(error.check, f"{subject.check}: not judged: {error}")
     except Exception as error:
-        kind = subject.case.kind
-        return replace(refused(kind, f"{kind.name} raised {one_line(error)}"), cause=error)
+        return raised(subject, error)
     if isinstance(verdict, Verdict):
         return verdict
     if verdict is None:
@@ -183,6 +177,12 @@ def answer(subject: Subject, judge: Judge) -> Verdict:
     if isinstance(verdict, bool):
         return HOLDS if verdict else fails(f"{subject.check}: this does not hold: {subject.case.kind.claim}")
     return cannot(f"{subject.check}: the check returned {class_of(verdict)}", "expected True, False, a Verdict or None")
+
+
+def raised(subject: Subject, error: Exception) -> Verdict:
+    """Return the verdict that the claim does not hold, since the operator raises where it is tested."""
+    kind = subject.case.kind
+    return replace(refused(kind, f"{kind.name} raised {one_line(error)}"), cause=error)
 
 
 def blamed(subject: Subject, verdict: Verdict, claims: Iterable[str]) -> Verdict:

@@ -8,6 +8,7 @@ on another device, see truth.py.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,6 +16,7 @@ from torch import Tensor
 from opcheck.checks.base import Subject
 from opcheck.checks.calls import Result, ordinary, result, tried
 from opcheck.checks.judging import PerSample, per_sample
+from opcheck.checks.script import GRADIENTS, VALUES, asserted
 from opcheck.checks.verdict import HOLDS, Verdict, blocked, fails, untested
 from opcheck.derivatives.coordinates import largest_difference
 from opcheck.derivatives.disagreement import output_label
@@ -29,8 +31,16 @@ REPEATS = 3
 """How many ordinary calls must agree before another call is accused of giving something else."""
 NO_GRAPH = untested("no output requires grad: there is no backward pass")
 
-Row = tuple[str, Tensor, Tensor]
-"""What was varied, as in "the gradients under torch.no_grad()", what that gave, and what it should have given."""
+
+class Row(NamedTuple):
+    """Two calls that must give the same."""
+
+    what: str
+    """What was varied, as in "the gradients under torch.no_grad()"."""
+    got: Tensor
+    expected: Tensor
+    code: str = ""
+    """The same in plain torch: defines `actual` and `expected`. Empty: it has no such form."""
 
 
 def relation(rows: Callable[[Subject, Result], Iterable[Row | Verdict]]) -> PerSample:
@@ -42,7 +52,7 @@ def relation(rows: Callable[[Subject, Result], Iterable[Row | Verdict]]) -> PerS
 
     def judge(subject: Subject) -> Verdict:
         for row in rows(subject, ordinary(subject)):
-            verdict = row if isinstance(row, Verdict) else compared(subject, *row)
+            verdict = row if isinstance(row, Verdict) else compared(subject, row)
             if not verdict.passed or verdict.untested:
                 return verdict
         return HOLDS
@@ -50,11 +60,17 @@ def relation(rows: Callable[[Subject, Result], Iterable[Row | Verdict]]) -> PerS
     return per_sample(judge)
 
 
-def both(where: str, got: Result, expected: Result) -> tuple[Row, Row]:
-    """Return the rows about the values and the gradients of a call."""
+def both(where: str, got: Result, expected: Result, code: str = "") -> tuple[Row, Row]:
+    """Return the rows about the values and the gradients of a call.
+
+    code: the same in plain torch. `{call}` is a call, of which values or gradients are compared, and `{of_outputs}`
+    what is compared of `outputs`.
+    """
+    of_values = code.format(call=VALUES, of_outputs="outputs")
+    of_gradients = code.format(call=GRADIENTS, of_outputs="pulled(outputs, inputs, cotangents)")
     return (
-        (f"the values {where}", got.values, expected.values),
-        (f"the gradients {where}", got.gradient, expected.gradient),
+        Row(f"the values {where}", got.values, expected.values, of_values),
+        Row(f"the gradients {where}", got.gradient, expected.gradient, of_gradients),
     )
 
 
@@ -66,7 +82,7 @@ def at_once(
     Raises what they raise.
     """
     rows = tried(lambda: list(together()))
-    if not isinstance(rows, Exception) and not any(off_by(subject, got, expected) for _, got, expected in rows):
+    if not isinstance(rows, Exception) and not any(off_by(subject, row.got, row.expected) for row in rows):
         return
     yield from each()
     if isinstance(rows, Exception):
@@ -74,12 +90,9 @@ def at_once(
     yield from rows
 
 
-def compared(subject: Subject, what: str, got: Tensor, expected: Tensor) -> Verdict:
-    """Return whether a call gave what it should. If not, ordinary calls have to give the same each time.
-
-    what: as in "the gradients under torch.no_grad()".
-    """
-    off = off_by(subject, got, expected)
+def compared(subject: Subject, row: Row) -> Verdict:
+    """Return whether a call gave what it should. If not, ordinary calls have to give the same each time."""
+    off = off_by(subject, row.got, row.expected)
     if not off:
         return HOLDS
     here = ordinary(subject)
@@ -88,7 +101,8 @@ def compared(subject: Subject, what: str, got: Tensor, expected: Tensor) -> Verd
         if off_by(subject, again.values, here.values) or off_by(subject, again.gradient, here.gradient):
             return blocked("nondeterminism", f"{subject.check}: ordinary calls do not give the same each time")
     lines = [f"by up to {off:.4g}", *([kind.remedy] if (kind := subject.case.kind).feature else [])]
-    return fails(f"{kind.name}: {what} differ from those of an ordinary call", "\n".join(lines))
+    title = f"{kind.name}: {row.what} differ from those of an ordinary call"
+    return fails(title, "\n".join(lines), code=asserted(row.code))
 
 
 def off_by(subject: Subject, got: Tensor, expected: Tensor) -> float:
@@ -123,6 +137,7 @@ def agree(
     *,
     names: Sequence[str] = (),
     check_dtype: bool = True,
+    code: str = "",
 ) -> Verdict:
     """Compare outputs one by one.
 
@@ -130,10 +145,11 @@ def agree(
 
     whose: where the expected values come from, as in "output 0 is not that of the loop".
     names: the names of the outputs, as in `.loss`; empty if they have positions instead.
+    code: the same in plain torch, as that of a `Row`.
     """
-    check = subject.check
+    check, code = subject.check, asserted(code)
     if len(got) != len(expected):
-        return fails(f"{check}: {len(got)} outputs, not {len(expected)} as those of {whose}")
+        return fails(f"{check}: {len(got)} outputs, not {len(expected)} as those of {whose}", code=code)
     tolerance = subject.context.value_tolerance()
     for index, (g, e) in enumerate(zip(got, expected, strict=True)):
         if _are_near(g, e, 0.0 if tolerance.atol is not None else NARROWEST):
@@ -144,7 +160,7 @@ def agree(
             )
         except AssertionError as error:
             output = output_label(index, names[index] if names else "")
-            return fails(f"{check}: {output} is not that of {whose}", str(error))
+            return fails(f"{check}: {output} is not that of {whose}", str(error), code=code)
     return HOLDS
 
 

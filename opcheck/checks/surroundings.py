@@ -6,13 +6,22 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from opcheck.checks.base import Subject
 
-Surroundings = Callable[[], AbstractContextManager[Any]]
+
+class Surroundings(NamedTuple):
+    """What may surround a call."""
+
+    enter: Callable[[], AbstractContextManager[Any]]
+    code: str = ""
+    """The same in plain torch: a line. Empty: it has no such form."""
+
+
+DIRTY = "[torch.full((x.numel() * x.element_size(),), 255, dtype=torch.uint8) for x in 4 * [*inputs, *outputs]]"
 BLOCKS = 8
 """How many blocks of each size are freed: a call has outputs, intermediate results and gradients."""
 
@@ -21,29 +30,30 @@ BLOCKS = 8
 def all_of(surroundings: Iterable[Surroundings]) -> Iterator[None]:
     """Enter surroundings, one within the other."""
     with ExitStack() as stack:
-        for enter in surroundings:
-            stack.enter_context(enter())
+        for around in surroundings:
+            stack.enter_context(around.enter())
         yield
 
 
 def surroundings_of(subject: Subject) -> dict[str, Surroundings]:
     """Return what may surround a call, by what it is called. Streams are dear."""
     device = torch.device(subject.context.device)
-    autocast: Surroundings = partial(torch.autocast, device.type, dtype=torch.bfloat16)
-    surroundings: dict[str, Surroundings] = {
-        "another number of threads": _more_threads,
-        "deterministic mode": _deterministic,
-        "memory with other contents": partial(_dirty, subject),
+    autocast = partial(torch.autocast, device.type, dtype=torch.bfloat16)
+    surroundings = {
+        "another number of threads": Surroundings(_more_threads, "torch.set_num_threads(torch.get_num_threads() + 1)"),
+        "deterministic mode": Surroundings(_deterministic, 'torch.set_deterministic_debug_mode("warn")'),
+        "memory with other contents": Surroundings(partial(_dirty, subject), DIRTY),
     }
     double = subject.context.dtype in (torch.float64, torch.complex128)
     if double and _is_available(autocast):  # other dtypes are what autocast is there to change
-        surroundings["torch.autocast"] = autocast
+        code = f'with torch.autocast("{device.type}", dtype=torch.bfloat16):'
+        surroundings["torch.autocast"] = Surroundings(autocast, code)
     if subject.context.is_thorough and hasattr(torch.get_device_module(device), "Stream"):
-        surroundings["another stream"] = partial(_another_stream, device)
+        surroundings["another stream"] = Surroundings(partial(_another_stream, device))
     return surroundings
 
 
-def _is_available(autocast: Surroundings) -> bool:
+def _is_available(autocast: Callable[[], object]) -> bool:
     """Tell whether a device has autocast. torch's is_autocast_available() is True for every out-of-tree backend."""
     try:
         autocast()

@@ -22,7 +22,7 @@ from opcheck.checks.verdict import HOLDS, Verdict
 from opcheck.derivatives.coordinates import real_size
 from opcheck.derivatives.rounding import Computation, Moved
 from opcheck.samples import Inputs
-from opcheck.samples.inputs import mapped
+from opcheck.samples.cache import Memo
 from opcheck.samples.results import differentiable
 from opcheck.spec.dtypes import double_of, finer_than
 
@@ -49,21 +49,12 @@ class Truth:
 
         def at(move: Moved) -> T:
             own = self.subject
-            inputs = _moved(own.inputs, move)
-            return call(Subject(own.context, own.sample, inputs, replace(own.function, inputs=inputs)), move)
+            changed = own.inputs.changed(lambda item: move(item) if isinstance(item, Tensor) else item)
+            inputs = replace(changed, leaves=tuple(map(move, changed.leaves)))
+            return call(replace(own, inputs=inputs, function=replace(own.function, inputs=inputs), memo=Memo()), move)
 
         terms = sum(map(real_size, self.subject.inputs.tensors()))
         return Computation(at, self.subject.context.dtype, terms, 2 if self.is_rounded else 1)
-
-
-def _moved(inputs: Inputs, move: Moved) -> Inputs:
-    """Return the arguments of a sample with each tensor in them moved."""
-
-    def changed(item: object) -> object:
-        return move(item) if isinstance(item, Tensor) else item
-
-    args, kwargs = mapped(changed, inputs.args), mapped(changed, inputs.kwargs)
-    return Inputs(args, kwargs, tuple(map(move, inputs.leaves)), inputs.slots)
 
 
 def truth_of(subject: Subject) -> Truth | None:
@@ -100,17 +91,14 @@ def _in_dtype(subject: Subject, dtype: str, where: str = "", context: Context | 
     """Return the operator in a finer dtype. The checks of a sample share its inputs."""
     own = context or subject.context
     inputs = subject.memo.once(("finer", dtype, where), lambda: own.realize(subject.sample, finer=dtype))
-    return Truth(f"the operator in {dtype}{where}", _at(own, subject, inputs))
+    return Truth(f"the operator in {dtype}{where}", own.at(subject.sample, inputs))
 
 
 def on_cpu(subject: Subject) -> Truth:
     """Return the operator on the CPU, in the dtype of the case. Passes on the exceptions of making the tensors."""
     own = subject.context.on_cpu
-    return Truth("the operator on the CPU", _at(own, subject, own.realize(subject.sample)), is_rounded=True)
-
-
-def _at(context: Context, subject: Subject, inputs: Inputs) -> Subject:
-    return Subject(context, subject.sample, inputs, context.function(subject.sample, inputs))
+    there = own.at(subject.sample, own.realize(subject.sample))
+    return Truth("the operator on the CPU", there, is_rounded=True)
 
 
 def by_reference(subject: Subject, inputs: Inputs, how: str = "") -> Truth:

@@ -53,7 +53,11 @@ class Verdict:
     refused: bool = False
     """Whether the operator raises an error instead of returning a number."""
     at: tuple[str, Sample] | None = field(default=None, repr=False)
-    """The check whose claim does not hold at a derived sample, and that sample; None if it is a written one."""
+    """The check whose claim does not hold, and the sample, where they are not those that are judged."""
+    elsewhere: bool = field(default=False, repr=False)
+    """Whether the claim does not hold at other numbers by the recipes of the sample."""
+    code: str = field(default="", repr=False)
+    """What is compared, in plain torch, with an assertion that fails: see script.py. Empty: it has no such form."""
     cause: BaseException | None = field(default=None, repr=False, compare=False)
     """The exception behind it, for debuggers."""
 
@@ -77,9 +81,9 @@ class Verdict:
 HOLDS = Verdict(True)
 
 
-def fails(title: str, detail: str = "", **fields: Any) -> Verdict:
+def fails(title: str, detail: str = "", *, code: str = "", **fields: Any) -> Verdict:
     """Return the verdict that a claim does not hold."""
-    return Verdict(False, title, detail, fields=fields)
+    return Verdict(False, title, detail, fields=fields, code=code)
 
 
 def refused(kind: CheckKind, title: str) -> Verdict:

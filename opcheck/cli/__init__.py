@@ -8,6 +8,8 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
+import opcheck
+
 COMMANDS = {
     "new": "write a first spec of operators, by trying them",
     "run": "run the cases of specs",
@@ -31,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         prog="opcheck", description="Test that operators differentiate correctly, from specs in TOML.",
         epilog="Exit codes: 0 all held, 1 something failed, 2 the request or a spec was wrong.",
     )  # fmt: skip
-    parser.add_argument("--version", action="version", version=_version())
+    parser.add_argument("--version", action="version", version=f"opcheck {opcheck.__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, about in COMMANDS.items():
         sub = commands.add_parser(name, help=about, description=about[0].upper() + about[1:] + ".")
@@ -73,9 +75,3 @@ def _unknown(word: str) -> int:
     expected = f"one of {', '.join(COMMANDS)}{suggestion(word, COMMANDS)}"
     print(f'opcheck: unknown command "{word}"; expected {expected}', file=sys.stderr)
     return 2
-
-
-def _version() -> str:
-    from opcheck import __version__
-
-    return f"opcheck {__version__}"

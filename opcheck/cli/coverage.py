@@ -7,12 +7,11 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from opcheck.cli.output import terminated_as_interrupt
+from opcheck.cli.output import say, terminated_as_interrupt
 from opcheck.cli.selecting import RequestError, add_fail_under, add_processes, falls_short, loaded
 from opcheck.settings import Settings
 from opcheck.spec import Library
 from opcheck.spec.problems import SpecError
-from opcheck.text import printable
 
 if TYPE_CHECKING:
     from opcheck.draft.coverage import Covered
@@ -35,14 +34,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one object")
     add_fail_under(parser, "share")
     add_processes(parser, "an operator", TIMEOUT)
-    parser.set_defaults(device_profile=[])
 
 
 def run(options: argparse.Namespace) -> int:
     """Print what has a spec. Return 1 if the share is too low. Raises SpecError."""
     from opcheck.draft.coverage import cover, modules_of, share
     from opcheck.draft.target import package_of
-    from opcheck.draft.trial import Workplace
+    from opcheck.draft.workplace import Workplace
     from opcheck.samples.resolve import Unresolved
 
     settings = Settings.find()
@@ -68,7 +66,7 @@ def _formulas(library: Library, options: argparse.Namespace, settings: Settings)
     from opcheck.running.formulas import reached
     from opcheck.running.session import RunSession
 
-    session = RunSession.start(settings, own_process=True)
+    session = RunSession(settings, own_process=True)
     problems = session.prepare(library)
     if problems:
         raise SpecError(problems)
@@ -81,21 +79,21 @@ def _print(rows: Sequence[Covered], reached: dict[str, Any] | None) -> None:
     from opcheck.draft.coverage import share
 
     width = max(len("module"), *(len(row.module) for row in rows))
-    _say(f"{'module':{width}}  functions  with a spec  without  share")
+    say(f"{'module':{width}}  functions  with a spec  without  share")
     for row in rows:
         counts = f"{row.total:9}  {len(row.specified):11}  {len(row.without):7}"
-        _say(f"{row.module:{width}}  {counts}  {share([row]):5.3f}")
+        say(f"{row.module:{width}}  {counts}  {share([row]):5.3f}")
     for row in rows:
         for name, file in row.without.items():
             untried = f"; no arguments found: {row.untried[name]}" if name in row.untried else ""
-            _say(f"no spec: {name}" + (f" (nearest: {file})" if file else "") + untried)
+            say(f"no spec: {name}" + (f" (nearest: {file})" if file else "") + untried)
     total, specified = sum(row.total for row in rows), sum(len(row.specified) for row in rows)
-    _say(f"share {share(rows):.3f}: {specified:,} of {total:,} differentiable functions have a spec")
+    say(f"share {share(rows):.3f}: {specified:,} of {total:,} differentiable functions have a spec")
     if reached is not None:
         for name, why in reached["not_measured"].items():
-            _say(f"{name}: NOT MEASURED: {why}")
+            say(f"{name}: NOT MEASURED: {why}")
         names = reached["reached"]
-        _say(f"autograd formulas that the samples reach: {len(names):,}" + (f" ({', '.join(names)})" if names else ""))
+        say(f"autograd formulas that the samples reach: {len(names):,}" + (f" ({', '.join(names)})" if names else ""))
 
 
 def _record(rows: Sequence[Covered], reached: dict[str, Any] | None) -> dict[str, Any]:
@@ -118,7 +116,3 @@ def _record(rows: Sequence[Covered], reached: dict[str, Any] | None) -> dict[str
         ],
     }
     return record if reached is None else {**record, "formulas": reached}
-
-
-def _say(line: str) -> None:
-    print(printable(line, most=100_000))

@@ -6,9 +6,9 @@ import argparse
 import json
 from typing import Any
 
-from opcheck.cli.selecting import settings_of
 from opcheck.devices.presence import Availability, ask, may_be_present
 from opcheck.pytest_plugin.options import add_options
+from opcheck.settings import Settings
 from opcheck.spec.device import DeviceProfile
 from opcheck.spec.dtypes import expand
 from opcheck.text import printable
@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print one line or one JSON object per device. Other processes ask torch for them."""
-    settings = settings_of(options)
+    settings = Settings.find(profiles=options.device_profile)
     profiles = settings.profiles()
     answers = ask(profiles.values(), settings)
     if options.json:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
+from pathlib import Path
 from typing import Any
 
-from opcheck.cli.selecting import add_paths, planned, settings_of
-from opcheck.planning import Case
+from opcheck.cli.selecting import RequestError, add_paths, devices, loaded, selection
+from opcheck.planning import Case, plan
+from opcheck.planning.shards import NO_SHARD, Group, Shard, groups_in
 from opcheck.pytest_plugin.options import add_options
+from opcheck.report.store import read_durations
+from opcheck.settings import Settings
 from opcheck.text import printable
 
 
@@ -20,8 +24,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print one line or one JSON object per case."""
-    cases = planned(options, settings_of(options))
+    """Print one line or one JSON object per case, those of a shard if one is named. Raises SpecError."""
+    settings = Settings.find(profiles=options.device_profile)
+    library = loaded(options.paths, settings)
+    cases = plan(library, devices(options, settings), selection(options, settings, library))
+    if options.durations and not options.shard:
+        raise RequestError([NO_SHARD])
+    if options.shard:
+        durations = read_durations(Path(options.durations)) if options.durations else None
+        if durations and cases and (mistake := durations.mistake(cases)):
+            raise RequestError([mistake])
+        own = groups_in(Shard.parse(options.shard), cases, durations)
+        cases = [case for case in cases if Group.of(case) in own]
     if options.json:
         print(json.dumps([record(case) for case in cases], indent=1))
     else:

@@ -10,7 +10,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from opcheck.cli.output import terminated_as_interrupt
+from opcheck.cli.output import say, terminated_as_interrupt
 from opcheck.cli.selecting import (
     RequestError,
     add_fail_under,
@@ -20,14 +20,12 @@ from opcheck.cli.selecting import (
     falls_short,
     loaded,
     selection,
-    settings_of,
 )
-from opcheck.pytest_plugin.options import OPTIONS, add_options, seed
+from opcheck.pytest_plugin.options import add_options, seed
 from opcheck.settings import Settings
 from opcheck.spec import Operator
 from opcheck.spec.checks import Derive
 from opcheck.spec.device import DeviceProfile
-from opcheck.text import printable
 
 if TYPE_CHECKING:
     from opcheck.mutation.measure import Answer, Measured, Target
@@ -35,16 +33,12 @@ if TYPE_CHECKING:
     from opcheck.running.session import RunSession
 
 TIMEOUT = 120.0
-TAKEN = ("--device", "--operator", "--tag", "--derive")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     add_paths(parser)
-    add_options(parser, "profiles")
-    for option in OPTIONS:
-        if option.word in TAKEN:
-            parser.add_argument(option.word, help=option.help, **option.keywords)
+    add_options(parser, "profiles", "--device", "--operator", "--tag", "--derive")
     parser.add_argument(
         "--of", default="gradient", choices=["gradient", "tangent", "second-derivative"],
         help="what is wrong in a mutant; default: gradient",
@@ -61,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Measure, and print a table. Return 1 if the score is too low or a proof fails. Raises SpecError."""
-    settings = settings_of(options)
+    settings = Settings.find(profiles=options.device_profile)
     settings.put_on_path()
     library = loaded(options.paths, settings)
     chosen = selection(options, settings, library)
@@ -86,7 +80,7 @@ def _measured(
     from opcheck.running.apart import apart, parted
     from opcheck.running.session import RunSession
 
-    session = RunSession.start(settings, own_process=True, derive=derive)
+    session = RunSession(settings, own_process=True, derive=derive)
     _prepare(session, operators, device)
     own = {one.id: Target(one, device, session, derive, options.of.replace("-", " ")) for one in operators}
     forks = device.device_string == "cpu"
@@ -116,7 +110,7 @@ def _prepare(session: RunSession, operators: Sequence[Operator], device: DeviceP
     problems = session.prepare(operators, [device])
     if problems:
         raise SpecError(problems)
-    present = session.availability(device)
+    present = session.device(device).availability
     if not present.present:
         raise RequestError([f"the device {device.name} is not present: {present.reason}"])
 
@@ -134,28 +128,28 @@ def _print(measured: Sequence[Measured], lost: Mapping[str, str], proofs: Sequen
     from opcheck.mutation.measure import score
 
     width = max((len(name) for name in (*lost, *(one.operator for one in measured))), default=0)
-    _say(f"{'operator':{width}}  score    met  survived  unreachable")
+    say(f"{'operator':{width}}  score    met  survived  unreachable")
     for one in measured:
         met, survived, unreachable = (len(one.those(state)) for state in ("met", "survived", "unreachable"))
         if not one.answers:
-            _say(f"{one.operator:{width}}      -  nothing is claimed that a mutant could have wrong")
+            say(f"{one.operator:{width}}      -  nothing is claimed that a mutant could have wrong")
             continue
-        _say(f"{one.operator:{width}}  {score([one]):5.3f}  {met:5}  {survived:8}  {unreachable:11}")
+        say(f"{one.operator:{width}}  {score([one]):5.3f}  {met:5}  {survived:8}  {unreachable:11}")
         for answer in one.those("survived"):
-            _say(f"  {answer.words}")
+            say(f"  {answer.words}")
     for name, why in lost.items():
-        _say(f"{name:{width}}  NOT MEASURED: {why}")
+        say(f"{name:{width}}  NOT MEASURED: {why}")
     for proof in proofs:
         if not proof.agrees:
             is_met, is_noticed = (("" if yes else "not ") for yes in (proof.is_met, proof.is_noticed))
-            _say(
+            say(
                 f"DISAGREES: {proof.operator}: {proof.condition} is {is_met}met by a sample, "
                 f"and its mutant is {is_noticed}noticed"
             )
     if proofs:
-        _say(f"{sum(proof.agrees for proof in proofs)} of {len(proofs)} mutants were noticed exactly where measured")
+        say(f"{sum(proof.agrees for proof in proofs)} of {len(proofs)} mutants were noticed exactly where measured")
     met, survived = (sum(len(one.those(state)) for one in measured) for state in ("met", "survived"))
-    _say(f"score {score(measured):.3f}: {met:,} of {met + survived:,} conditions are met by a sample or a check")
+    say(f"score {score(measured):.3f}: {met:,} of {met + survived:,} conditions are met by a sample or a check")
 
 
 def _record(
@@ -217,8 +211,4 @@ def _write(own: Mapping[str, Target], measured: Sequence[Measured], *, quiet: bo
     for path in write(added):
         if not quiet:
             count = sum(len(samples) for operator, samples in added if operator.document.file == str(path))
-            _say(f"{path}: {count} samples added")
-
-
-def _say(line: str) -> None:
-    print(printable(line, most=10_000))
+            say(f"{path}: {count} samples added")

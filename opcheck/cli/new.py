@@ -7,14 +7,12 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from opcheck.cli.output import terminated_as_interrupt
+from opcheck.cli.output import say, terminated_as_interrupt
 from opcheck.cli.selecting import RequestError, add_count, duration
 from opcheck.settings import Settings
-from opcheck.text import printable
 
 ALONE = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
 """What the environment must say before torch is imported, so that this process can be forked."""
@@ -55,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
         os.environ |= ALONE
     from opcheck.draft.author import Author
     from opcheck.draft.target import package_of
-    from opcheck.draft.trial import Workplace
+    from opcheck.draft.workplace import Workplace
     from opcheck.samples.resolve import Unresolved
 
     settings = Settings.find()
@@ -65,13 +63,14 @@ def run(options: argparse.Namespace) -> int:
     module = None if options.module is None else _table("--module", options.module)
     with tempfile.TemporaryDirectory(prefix="opcheck-") as journals, terminated_as_interrupt():
         workplace = Workplace.of(settings, package, options.budget, until, Path(journals))
-        author = Author(options.target, _file(options, settings, package), settings, workplace, options.n, _say)
+        file = _file(options, settings, package)
+        author = Author(options.target, file, settings, workplace, options.n, lambda lines: say(*lines))
         try:
             author.draft(arguments, module, options.from_tests)
         except Unresolved as error:
             raise RequestError([error.in_full]) from None
         except KeyboardInterrupt:
-            _say(["interrupted: what is done is written"])
+            say("interrupted: what is done is written")
             author.report(interrupted=True)
             raise
     return author.report()
@@ -97,14 +96,5 @@ def _table(option: str, text: str) -> dict[str, Any]:
         model.model_validate(table)
     except (tomli.TOMLDecodeError, ValueError) as error:
         expected = f"expected TOML such as '{example}' or '{{ args = [...], kwargs = {{...}} }}'"
-        raise RequestError([f"{option} {text}: {_first(error)}; {expected}"]) from None
+        raise RequestError([f"{option} {text}: {str(error).splitlines()[0]}; {expected}"]) from None
     return table
-
-
-def _first(error: Exception) -> str:
-    return str(error).splitlines()[0]
-
-
-def _say(lines: Sequence[str]) -> None:
-    for line in lines:
-        print(printable(line, most=10_000), flush=True)

@@ -1,4 +1,4 @@
-"""Handles the output and the signals of `opcheck run`, so that a run always ends with its reports written."""
+"""The output and the signals of commands: text is safe to show, and a run always ends with its reports written."""
 
 from __future__ import annotations
 
@@ -9,6 +9,14 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
+
+from opcheck.text import printable
+
+
+def say(*lines: str) -> None:
+    """Print lines at once, so that a terminal shows them literally."""
+    for line in lines:
+        print(printable(line, most=100_000), flush=True)
 
 
 class Output(io.TextIOWrapper):

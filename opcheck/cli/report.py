@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from opcheck.cli.output import say
+from opcheck.pytest_plugin.options import number
 from opcheck.report.annotations import MOST, github_annotations
 from opcheck.report.diff import diff
 from opcheck.report.files import is_stream
@@ -101,9 +103,9 @@ def _merge(options: argparse.Namespace) -> int:
 
 def _diff(options: argparse.Namespace) -> int:
     changes = diff(read(options.old), read(options.new), options.slower)
-    _print(changes.lines())
+    say(*changes.lines())
     if options.github_annotations:
-        _print(github_annotations(changes.newly_failing(), options.folder, options.most))
+        say(*github_annotations(changes.newly_failing(), options.folder, options.most))
     allowed = [name.replace("-", " ") for name in options.allow]
     return int(changes.is_regression(allowed) or not changes.compared)
 
@@ -117,7 +119,7 @@ def _markdown(options: argparse.Namespace) -> int:
 
 def _annotate(options: argparse.Namespace) -> int:
     runs = read(options.report).runs
-    _print(github_annotations((run.records for run in runs), options.folder, options.most))
+    say(*github_annotations((run.records for run in runs), options.folder, options.most))
     return 0
 
 
@@ -137,7 +139,7 @@ def _html(options: argparse.Namespace) -> int:
 def _finding(options: argparse.Namespace) -> int:
     by_id = {finding.id: finding for finding in findings()}
     if options.id is None:
-        _print(f"{name}: {finding.title}" for name, finding in by_id.items())
+        say(*(f"{name}: {finding.title}" for name, finding in by_id.items()))
         return 0
     if options.id not in by_id:
         words = suggestion(options.id, by_id) or "; `opcheck report finding` lists them"
@@ -156,16 +158,5 @@ def _finding(options: argparse.Namespace) -> int:
     return int(not seen)
 
 
-def _print(lines: Iterable[str]) -> None:
-    for line in lines:
-        print(line)
-
-
 def _factor(text: str) -> float:
-    try:
-        factor = float(text)
-    except ValueError:
-        factor = 0.0
-    if not 1 <= factor < float("inf"):
-        raise argparse.ArgumentTypeError(f'"{text}" is not a factor; expected a number of at least 1')
-    return factor
+    return number(text, 1, sys.float_info.max, "is not a factor; expected a number of at least 1")

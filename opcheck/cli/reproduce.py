@@ -6,7 +6,7 @@ import warnings
 from typing import Any
 
 from opcheck.report.findings import Finding
-from opcheck.running.watchdog import ending
+from opcheck.text import ending
 
 
 def observed(finding: Finding) -> str:
@@ -14,14 +14,12 @@ def observed(finding: Finding) -> str:
 
     Raises what the reproduction raises for another reason than the one that is known.
     """
-    return _ending(finding) if finding.crashes else _result(finding)
+    if finding.crashes:
+        from opcheck.running.reproduction import executed
 
-
-def _ending(finding: Finding) -> str:
-    from opcheck.running.reproduction import executed
-
-    status, _ = executed(finding.reproduction)
-    return ending(status) if status < 0 else ""
+        status, _ = executed(finding.reproduction)
+        return ending(status) if status < 0 else ""
+    return _result(finding)
 
 
 def _result(finding: Finding) -> str:

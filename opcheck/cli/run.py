@@ -9,9 +9,10 @@ from pathlib import Path
 from opcheck.cli.ray.cluster import LOCAL, address
 from opcheck.cli.ray.controller import RayRun
 from opcheck.cli.running import TIMEOUT, run_cases
-from opcheck.cli.selecting import RequestError, add_paths, settings_of
+from opcheck.cli.selecting import RequestError, add_paths
 from opcheck.pytest_plugin.options import add_options
 from opcheck.report.files import is_stream
+from opcheck.settings import Settings
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -67,7 +68,8 @@ def run(options: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="opcheck-") as folder:
         if reads and not options.report_json:
             options.report_json = str(Path(folder, "report.json"))
-        return run_cases(options, settings_of(options), [RayRun(options)] if options.ray else [])
+        settings = Settings.find(profiles=options.device_profile)
+        return run_cases(options, settings, [RayRun(options)] if options.ray else [])
 
 
 def _processes(text: str) -> str:

@@ -6,27 +6,29 @@ import argparse
 import io
 import sys
 import time
+from collections.abc import Collection, Iterable
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
-from opcheck.cli.against import changes
 from opcheck.cli.selecting import RequestError, devices, loaded, selection
 from opcheck.planning import plan
 from opcheck.planning.left_out import left_out
-from opcheck.pytest_plugin.project import COMMAND, PLUGIN
-from opcheck.pytest_plugin.sharding import SHARDING
+from opcheck.pytest_plugin.project import PLUGIN
+from opcheck.pytest_plugin.reports import record_of
 from opcheck.report.annotations import github_annotations
+from opcheck.report.diff import Diff, diff
 from opcheck.report.files import within
-from opcheck.report.from_pytest import record_of, troubles
-from opcheck.report.model import Report
+from opcheck.report.model import Record, Report
 from opcheck.report.remarks import left_out_lines, wide_count, wide_lines
 from opcheck.report.store import read
 from opcheck.report.terminal import TerminalReport
 from opcheck.settings import Settings
-from opcheck.spec import SpecError
+from opcheck.spec import Library, SpecError
+from opcheck.spec.device import DeviceProfile
 from opcheck.text import printable
 
 
@@ -35,22 +37,20 @@ class RunReporter:
 
     def __init__(
         self,
-        report: TerminalReport,
+        console: Console,
         options: argparse.Namespace,
         settings: Settings,
-        old: Report | None = None,
         *,
         is_part: bool = False,
     ) -> None:
-        """Create the plugin.
+        """Create the plugin. Raises ReportError for the report to compare the run with.
 
-        old: the report to compare the run with; None: there is none. is_part: whether the cases are part of a run that
-        looks for mistakes itself.
+        is_part: whether the cases are part of a run that looks for mistakes itself.
         """
-        self.report = report
         self.options = options
         self.settings = settings
-        self.old = old
+        self.old = read(Path(options.against)) if options.against else None
+        self.report = TerminalReport(console, tells_failures=self.old is None)
         self.is_part = is_part
         self.start = time.monotonic()
         self.mistake: SpecError | None = None
@@ -61,9 +61,8 @@ class RunReporter:
     @pytest.hookimpl(trylast=True)
     def pytest_configure(self, config: pytest.Config) -> None:
         """Silence pytest's terminal report, and look for mistakes before any process starts."""
-        self.config = config
         self.plugin = config.stash[PLUGIN]
-        config.stash[COMMAND] = ["opcheck", *self.options.words]
+        self.plugin.command = ["opcheck", *self.options.words]
         silence(config)
         if self.is_part:
             return
@@ -79,14 +78,8 @@ class RunReporter:
         self.library = loaded(plugin.requested, self.settings)
         chosen = selection(options, self.settings, self.library)
         self.devices = devices(options, self.settings)
-        if options.durations:
-            ids = set().union(*plugin.selected.values())
-            cases = [case for case in plan(self.library, self.devices, chosen) if not ids or case.id in ids]
-            mistake = self.config.stash[SHARDING].mistake(cases) if cases else ""
-            if mistake:
-                raise RequestError([mistake])
         # The nodes of a cluster have other devices than this machine.
-        absent = [] if options.ray else plugin.ask_devices(all_of_them=True)
+        absent = [] if options.ray else plugin.ask_devices()
         if absent:
             raise RequestError(absent)
         if not plugin.selected:
@@ -103,7 +96,7 @@ class RunReporter:
 
     def pytest_collection_finish(self, session: Any) -> None:
         """Start the progress bar. With pytest-xdist, the workers tell the number of cases later."""
-        if session.items and not hasattr(session.config, "workerinput"):
+        if session.items:
             self.begin(len(session.items))
 
     def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
@@ -129,6 +122,12 @@ class RunReporter:
         if record is not None:
             self.report.add(record)
 
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self) -> None:
+        """Record why the cases could not be divided into shards, if so."""
+        if self.plugin.refused:
+            self.mistake = RequestError([self.plugin.refused])
+
     def finish(self, code: int) -> int:
         """Print the failures and the summary. Return the exit code of opcheck.
 
@@ -143,10 +142,11 @@ class RunReporter:
             raise RequestError(["the request selects no case", *left_out_lines(self.plugin.left_out)])
         if code == pytest.ExitCode.USAGE_ERROR:
             return 2  # pytest has printed the reason
-        seconds, wrong = time.monotonic() - self.start, troubles(self.config)
+        seconds, wrong = time.monotonic() - self.start, self.plugin.troubles
         if self.old is None:
             self.report.failures()
-            self.report.summary(seconds, wrong, [*self._left_out(), *self._wide(), *self._shared()])
+            wide = (wide_lines if self.options.wide else wide_count)(self.report.records)
+            self.report.summary(seconds, wrong, [*self._left_out(), *wide, *self._shared()])
             failed, new = self.report.has_failed, None
         else:
             paths = [within(self.settings.root, path) for path in self.plugin.requested]
@@ -193,13 +193,9 @@ class RunReporter:
         before += "; of all shards" if self.options.shard else ""
         return [f"{line}{before}" for line in left_out_lines(self.plugin.left_out)]
 
-    def _wide(self) -> list[str]:
-        return (wide_lines if self.options.wide else wide_count)(self.report.records)
-
     def _shared(self) -> list[str]:
         """Return what there is to say about the shard and the order of the cases."""
-        sharding, order = self.config.stash.get(SHARDING, None), self.options.order
-        shared = [str(sharding.shared)] if sharding is not None and sharding.shared is not None else []
+        order, shared = self.options.order, [] if self.plugin.shared is None else [str(self.plugin.shared)]
         return shared if order is None else [*shared, f"cases in a random order, which --order {order} gives again"]
 
     def _exit_code(self, code: int, done: int, *, failed: bool) -> int:
@@ -225,3 +221,25 @@ def silence(config: pytest.Config) -> None:
     for hook in ("logstart", "logreport", "logfinish"):  # saves the time and the memory for each case
         setattr(silent, f"pytest_runtest_{hook}", None)
     config.pluginmanager.register(silent, "terminalreporter")
+
+
+def changes(
+    old: Report, new: Report, library: Library, devices: Iterable[DeviceProfile], paths: Collection[str]
+) -> Diff:
+    """Compare the report of a run with an earlier one.
+
+    A case of the old report is gone if the specs no longer have it, whatever options select: cases on other devices,
+    of other files, and of other shards of the run are not missed.
+
+    library: the operators below some paths, which are written as in records.
+    """
+    devices = list(devices)
+    names, planned = {device.name for device in devices}, {case.id for case in plan(library, devices)}
+
+    def is_gone(record: Record) -> bool:
+        file = record.file
+        is_below = not file or any(path in (".", file) or file.startswith(f"{path}/") for path in paths)
+        return is_below and record.device in names and record.id not in planned
+
+    alone = [run.model_copy(update={"shard": "", "cases": None}) for run in new.runs]
+    return diff(old, Report(alone, new.unread), is_gone=is_gone)

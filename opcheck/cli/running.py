@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from opcheck.cli.output import Output, terminated_as_interrupt
 from opcheck.cli.run_reporter import RunReporter
@@ -34,17 +35,10 @@ def run_cases(
     plugins: further plugins of pytest. is_part: whether the cases are part of a run that looks for mistakes itself.
     Raises SpecError if nothing can be run.
     """
-    from rich.console import Console
-
-    from opcheck.report.store import read
-    from opcheck.report.terminal import TerminalReport
-
-    old = read(Path(options.against)) if options.against else None
     # A separate descriptor, since pytest redirects the standard one while tests run.
     with Output(os.fdopen(os.dup(sys.stdout.fileno()), "wb"), encoding="utf-8") as out:
         wide = None if out.isatty() else 160
-        report = TerminalReport(Console(file=out, width=wide), tells_failures=old is None)
-        reporter = RunReporter(report, options, settings, old, is_part=is_part)
+        reporter = RunReporter(Console(file=out, width=wide), options, settings, is_part=is_part)
         workers = [] if options.in_process or options.ray else [Workers(_limits(options, settings))]
         with terminated_as_interrupt():
             code = pytest.main(_arguments(options, settings), plugins=[reporter, *workers, *plugins])

@@ -13,7 +13,7 @@ from typing import Any
 import tomli
 
 from opcheck.cli.selecting import RequestError
-from opcheck.planning.vocabulary import of_project, shipped
+from opcheck.planning.vocabulary import vocabulary
 from opcheck.settings import NO_SPECS, Settings
 from opcheck.spec.document import OTHERS, shown
 from opcheck.spec.schema import json_schema
@@ -45,10 +45,10 @@ def run(options: argparse.Namespace) -> int:
         if options.of == "report":
             raise RequestError(["--install is for the schema of specs, which editors use; expected --output FILE"])
         settings = Settings.find()
-        changed = _write(_editor_files(json_schema(of_project(settings)), settings))
+        changed = _write(_editor_files(json_schema(vocabulary(settings)), settings))
         print(f"wrote {', '.join(shown(path) for path in changed)}" if changed else "nothing has changed")
         return 0
-    text = json.dumps(report_schema() if options.of == "report" else json_schema(shipped()), indent=2)
+    text = json.dumps(report_schema() if options.of == "report" else json_schema(vocabulary()), indent=2)
     if options.output:
         Path(options.output).write_text(text + "\n", encoding="utf-8")
     else:

@@ -8,9 +8,8 @@ import sys
 from pathlib import Path
 
 from opcheck.devices.presence import UnknownDevice, chosen_devices
-from opcheck.planning import Case, Selection, load, plan
-from opcheck.planning.shards import NO_SHARD, Division, Shard
-from opcheck.report.store import read_durations
+from opcheck.planning import Selection, load
+from opcheck.pytest_plugin.options import number, whole_number
 from opcheck.settings import NO_SPECS, Settings
 from opcheck.spec import Library, SpecError
 from opcheck.spec.device import DeviceProfile
@@ -52,13 +51,7 @@ def falls_short(options: argparse.Namespace, what: str, reached: float) -> bool:
 
 
 def _share(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value <= 1:
-        raise argparse.ArgumentTypeError(f'"{text}" is no share; expected a number from 0 to 1')
-    return value
+    return number(text, 0, 1, "is no share; expected a number from 0 to 1")
 
 
 def add_processes(parser: argparse.ArgumentParser, of: str, seconds: float) -> None:
@@ -83,11 +76,7 @@ def add_count(parser: argparse.ArgumentParser) -> None:
 def _count(text: str) -> int:
     if text == "auto":
         return os.cpu_count() or 1
-    if not text.isascii() or not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(
-            f'"{text}" is no number of processes; expected a whole number of at least 1, or auto'
-        )
-    return int(text)
+    return whole_number(text, 1, "is no number of processes; expected a whole number of at least 1, or auto")
 
 
 def duration(text: str) -> float:
@@ -103,11 +92,6 @@ def duration(text: str) -> float:
 
 
 UNITS = {"s": 1, "m": 60, "h": 3600}
-
-
-def settings_of(options: argparse.Namespace) -> Settings:
-    """Return the settings of the project, with the device profiles that a command is given. Raises SpecError."""
-    return Settings.find(profiles=options.device_profile)
 
 
 def loaded(paths: list[Path] | list[str], settings: Settings) -> Library:
@@ -143,22 +127,3 @@ def selection(options: argparse.Namespace, settings: Settings, library: Library)
     if mistakes:
         raise RequestError(mistakes)
     return chosen
-
-
-def planned(options: argparse.Namespace, settings: Settings) -> list[Case]:
-    """Return the cases of a command, those of its shard.
-
-    Raises SpecError for mistakes in its specs or durations, RequestError for unknown names.
-    """
-    library = loaded(options.paths, settings)
-    cases = plan(library, devices(options, settings), selection(options, settings, library))
-    if options.durations and not options.shard:
-        raise RequestError([NO_SHARD])
-    if not options.shard:
-        return cases
-    durations = read_durations(Path(options.durations)) if options.durations else None
-    mistake = durations.mistake(cases) if durations and cases else ""
-    if mistake:
-        raise RequestError([mistake])
-    division = Division(cases, Shard.parse(options.shard), durations)
-    return [case for case in cases if division.takes(case)]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from itertools import groupby
 
-from opcheck.cli.selecting import RequestError, add_paths, devices, loaded, selection, settings_of
+from opcheck.cli.output import say
+from opcheck.cli.selecting import RequestError, add_paths, devices, loaded, selection
 from opcheck.planning import plan
 from opcheck.pytest_plugin.options import add_options
 from opcheck.settings import Settings
@@ -13,7 +14,6 @@ from opcheck.spec import Library, Operator
 from opcheck.spec.device import DeviceProfile
 from opcheck.spec.problems import suggestion
 from opcheck.spec.render import render
-from opcheck.text import printable
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the operators with an id or name."""
-    settings = settings_of(options)
+    settings = Settings.find(profiles=options.device_profile)
     library = loaded(options.paths, settings)
     operators = library.find(options.name)
     if not operators:
@@ -38,32 +38,28 @@ def run(options: argparse.Namespace) -> int:
 
 def _show(operator: Operator, profiles: list[DeviceProfile], options: argparse.Namespace, settings: Settings) -> None:
     spec = operator.spec
-    _say(f"{operator.id}  {operator.document.file}:{operator.line}  family {operator.family}")
+    say(f"{operator.id}  {operator.document.file}:{operator.line}  family {operator.family}")
     for line in spec.notes.splitlines():
-        _say(f"  {line}")
+        say(f"  {line}")
     if spec.module is not None:
-        _say(f"  module {render(spec.module)}")
+        say(f"  module {render(spec.module)}")
     for profile in profiles:
         claims = operator.on(profile)
-        _say(
+        say(
             f"  on {profile.name}: forward {', '.join(claims.forward)}; backward {', '.join(claims.backward) or 'none'}"
         )
         disclaimed = claims.supports.disclaimed()
         if disclaimed:
-            _say(f"  on {profile.name}: not supported: {', '.join(disclaimed)}")
+            say(f"  on {profile.name}: not supported: {', '.join(disclaimed)}")
     for expect in spec.expect:
-        _say(f"  expected to {expect.outcome}: {expect.reason}")
-    _say(f"  {len(operator.samples)} samples:")
+        say(f"  expected to {expect.outcome}: {expect.reason}")
+    say(f"  {len(operator.samples)} samples:")
     for sample in operator.samples:
         only = f"  (only {', '.join(sample.dtypes)})" if sample.dtypes is not None else ""
-        _say(f"    {sample.name}  line {sample.line}  {sample.toml()}{only}")
+        say(f"    {sample.name}  line {sample.line}  {sample.toml()}{only}")
     own = Library((operator,))
     cases = plan(own, profiles, selection(options, settings, own))
-    _say(f"  {len(cases)} cases:")
+    say(f"  {len(cases)} cases:")
     for (subject, check), group in groupby(cases, key=lambda case: (case.subject, case.check)):
         shown = " ".join(f"[{case.device.name}-{case.dtype}]" for case in group)
-        _say(f"    {subject}::{check} {shown}")
-
-
-def _say(line: str) -> None:
-    print(printable(line, most=10_000))
+        say(f"    {subject}::{check} {shown}")

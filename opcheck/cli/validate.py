@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-from opcheck.cli.selecting import add_paths, loaded, settings_of
+from opcheck.cli.selecting import add_paths, loaded
 from opcheck.pytest_plugin.options import add_options
 from opcheck.settings import Settings
-from opcheck.spec import Library, SpecError
+from opcheck.spec import SpecError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,19 +21,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the number of operators and samples. Raises SpecError if there are mistakes."""
-    settings = settings_of(options)
+    settings = Settings.find(profiles=options.device_profile)
     library = loaded(options.paths, settings)
-    if options.resolve:
-        resolve_names(library, settings)
+    if options.resolve:  # also of variants and aliases
+        from opcheck.running.session import unresolved
+
+        settings.put_on_path()
+        problems = [problem for operator in library for problem in unresolved(operator, settings)]
+        if problems:
+            raise SpecError(problems)
     print(f"{len(library)} operators, {library.sample_count} samples: no mistakes found")
     return 0
-
-
-def resolve_names(library: Library, settings: Settings) -> None:
-    """Look up all operators, variants and aliases. Imports torch. Raises SpecError for those not found."""
-    from opcheck.running.session import unresolved
-
-    settings.put_on_path()
-    problems = [problem for operator in library for problem in unresolved(operator, settings)]
-    if problems:
-        raise SpecError(problems)

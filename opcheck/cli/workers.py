@@ -5,17 +5,14 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from opcheck.planning import Case, plan
-from opcheck.planning.expectations import foreseen
-from opcheck.pytest_plugin.project import PLUGIN, Plugin, split_id
-from opcheck.running.outcome import Outcome, rerun_command
-from opcheck.running.watchdog import Death, GivenUp, Limits, Watchdog
+from opcheck.pytest_plugin.items import report_death
+from opcheck.pytest_plugin.project import PLUGIN
+from opcheck.running.watchdog import Death, Limits, Watchdog
 
 MOST_TIME_OUTS = 2
 """The time-outs of an operator on a device after which its other cases are blocked."""
@@ -30,7 +27,6 @@ class Workers:
         self._deaths: dict[str, Death] = {}
         self._collected: set[str] = set()
         self._time_outs: Counter[str] = Counter()
-        self._given_up = GivenUp(self._folder)
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         """Start watching."""
@@ -67,22 +63,11 @@ class Workers:
             report.outcome = "rescheduled"
             sched.mark_test_pending(crashitem)
             return
-        case = self._case(crashitem)
-        if report_death(report, case, death, self._plugin).is_bad and death.is_time_out:
-            self._count_time_out(case)
-
-    def _case(self, nodeid: str) -> Case:
-        """Return the case with a node id, which a worker has planned in the same way."""
-        plugin = self._plugin
-        file, name = split_id(nodeid, plugin.config.rootpath)
-        library = plugin.load(plugin.config.rootpath / file)
-        return next(case for case in plan(library, plugin.devices, plugin.selection, plugin.seed) if case.id == name)
-
-    def _count_time_out(self, case: Case) -> None:
-        """Give an operator up on a device at its second time-out: all of its cases may wait for the same."""
-        self._time_outs[case.hazard] += 1
-        if self._time_outs[case.hazard] == MOST_TIME_OUTS:
-            self._given_up.add(case.hazard)
+        case = self._plugin.case_of(crashitem)
+        if case and report_death(report, case, death, self._plugin).is_bad and death.is_time_out:
+            self._time_outs[case.hazard] += 1
+            if self._time_outs[case.hazard] == MOST_TIME_OUTS:  # all of its cases may wait for the same
+                self._watchdog.give_up(case.hazard)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:
@@ -92,19 +77,3 @@ class Workers:
     def pytest_unconfigure(self) -> None:
         """Remove the lifeline files."""
         shutil.rmtree(self._folder, ignore_errors=True)
-
-
-def report_death(report: pytest.TestReport, case: Case, death: Death, plugin: Plugin) -> Outcome:
-    """Make a report that of a case whose process has ended. Return its outcome, which a spec may expect."""
-    from opcheck.running.judge import expected  # imports torch
-
-    file, further = case.operator.document.file, plugin.settings.option_for(case.device)
-    rerun = rerun_command(file, case.id, seed=plugin.rerun_seed, further=further)
-    lines = [f"{case.id}: {death.cause}", *([death.trace] if death.trace else []), "", f"run just this: {rerun}"]
-    outcome = Outcome.of(case, "error", death.cause, "\n".join(lines))
-    case = replace(case, expectations=foreseen(case.expectations, plugin.conditions))
-    outcome = expected(case, replace(outcome, rerun=rerun, seconds=death.seconds))
-    if outcome.outcome == "xfailed":
-        report.outcome, report.wasxfail = "skipped", outcome.reason
-    report.__dict__["opcheck"] = outcome.record()
-    return outcome

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import pkgutil
 import sys
 from collections.abc import Callable
 from functools import lru_cache
@@ -32,13 +33,29 @@ def device_module(device: str) -> Any:
 @lru_cache(maxsize=16)
 def function(path: str) -> Callable[..., Any]:
     """Return the function at `package.module:function`. Raises ImportError, AttributeError, or what its import does."""
-    module, _, name = path.rpartition(":" if ":" in path else ".")
-    function: Any = importlib.import_module(module)
-    for part in name.split("."):
-        function = getattr(function, part)
+    function: Any = pkgutil.resolve_name(path)
     if not callable(function):
         raise ImportError(f"{path} is no function")
     return function  # type: ignore[no-any-return]
+
+
+def seed_device(number: int, device: str = "cpu", by: str | None = None) -> None:
+    """Seed the generator of the CPU, and those of `device` if it is another device.
+
+    `torch.manual_seed` seeds every kind of device. For kinds not yet in use, it stores the request with a stack trace,
+    which takes longer than most operators.
+
+    by: the function that seeds the device, as its profile names it. Default: `manual_seed_all` of torch's module for
+    it, or `manual_seed` if there is only that.
+    """
+    torch.default_generator.manual_seed(number)
+    if by is not None:
+        function(by)(number)
+        return
+    module = device_module(device)
+    seed = getattr(module, "manual_seed_all", None) or getattr(module, "manual_seed", None)
+    if seed is not None:
+        seed(number)
 
 
 def synchronize(profile: DeviceProfile, device: str) -> None:
@@ -121,13 +138,13 @@ def availability(profile: DeviceProfile) -> Availability:
 def _accelerator(device: torch.device) -> Availability:
     if device.type == "cuda" and torch.version.cuda is None and torch.version.hip is None:
         return Availability(False, "this build of torch has no CUDA")
-    module = getattr(torch, device.type, None)
+    module: Any = getattr(torch, device.type, None)
     try:
-        if module is not None and hasattr(module, "is_available") and not module.is_available():
+        if hasattr(module, "is_available") and not module.is_available():
             return Availability(False, f"torch.{device.type}.is_available() is False")
         torch.empty(1, device=device)
-        count = module.device_count() if module is not None and hasattr(module, "device_count") else 1
-        detail = module.get_device_name(device) if module is not None and hasattr(module, "get_device_name") else ""
+        count = module.device_count() if hasattr(module, "device_count") else 1
+        detail = module.get_device_name(device) if hasattr(module, "get_device_name") else ""
     except Exception as error:
         return Availability(False, first_line(error))
     return Availability(True, count=count, detail=str(detail))

@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
@@ -19,7 +18,7 @@ from typing import Any
 from opcheck.settings import Settings
 from opcheck.spec.device import DeviceProfile, Hint
 from opcheck.spec.problems import listing, suggestion
-from opcheck.text import separated
+from opcheck.text import ending, separated
 
 SECONDS = 60.0
 """How long the modules of a device may take to import, and the device to make a tensor."""
@@ -125,7 +124,7 @@ def _answer(
         process.stdout.readline()  # torch is imported: what takes longer from now on is not torch's
         text = process.communicate(timeout=SECONDS)[0]
         answers: dict[str, dict[str, Any]] = json.loads(text) if text else {}
-        why = f"{what} ended the process: {_ending(process.returncode)}"
+        why = f"{what}: {ending(process.returncode)}"
     except subprocess.TimeoutExpired:
         answers, why = {}, f"{what} takes longer than {SECONDS:g} s"
     finally:
@@ -135,9 +134,3 @@ def _answer(
         one.name: Availability(**answers[one.name]) if one.name in answers else Availability(False, why)
         for one in profiles
     }
-
-
-def _ending(status: int) -> str:
-    if status >= 0:
-        return f"it exited, with status {status}"
-    return signal.Signals(-status).name if -status in signal.Signals._value2member_map_ else f"signal {-status}"

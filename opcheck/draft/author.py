@@ -6,7 +6,7 @@ import shlex
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,13 +14,12 @@ from typing import Any
 import torch
 
 from opcheck.draft.calls import Group, chosen
-from opcheck.draft.draft import Draft, what_happened
+from opcheck.draft.draft import Draft, comment, what_happened
 from opcheck.draft.project import allow
 from opcheck.draft.recorder import Recorder
-from opcheck.draft.search import Wanted
 from opcheck.draft.target import names, package_of
-from opcheck.draft.trial import Journal, Record, Trial, Workplace, reproduced, trial
-from opcheck.draft.writing import comment, written
+from opcheck.draft.trial import reproduced, trial
+from opcheck.draft.workplace import Record, Trial, Workplace
 from opcheck.planning.loading import load
 from opcheck.running import process_state
 from opcheck.running.apart import Ended, Item, Result, apart
@@ -42,28 +41,24 @@ MOST_RESTARTS = 5
 COMPLEX = '{}: fails for complex numbers only; if they are not meant, write dtypes = {{ forward = ["floating"] }}'
 
 
+@dataclass
 class Author:
     """Drafts the operators of one target."""
 
-    def __init__(
-        self, target: str, file: Path, settings: Settings, workplace: Workplace, processes: int, say: Say
-    ) -> None:
-        self.target, self.file, self.settings, self.workplace, self.processes = (
-            target,
-            file,
-            settings,
-            workplace,
-            processes,
-        )
-        self.say = say
-        self.trials: list[Trial] = []
-        self.left_out: dict[str, str] = {}
-        """Why there is no draft of an operator."""
-        self.wanted: list[str] = []
-        self.forks = False
-        """Whether this process can be forked."""
-        self.added: list[str] = []
-        """What was added to the settings of the project."""
+    target: str
+    file: Path
+    settings: Settings
+    workplace: Workplace
+    processes: int
+    say: Say
+    trials: list[Trial] = field(default_factory=list)
+    unusable: dict[str, str] = field(default_factory=dict)
+    """What the target names that is no operator, and why."""
+    wanted: list[str] = field(default_factory=list)
+    forks: bool = False
+    """Whether this process can be forked."""
+    added: list[str] = field(default_factory=list)
+    """What was added to the settings of the project."""
 
     def draft(
         self, arguments: Sequence[list[dict[str, Any]]], module: dict[str, Any] | None, tests: Sequence[str]
@@ -82,21 +77,21 @@ class Author:
         process_state.write(before)
         self.workplace = replace(self.workplace, changes=tuple(changes))
         self._choose(all_names)
-        calls = self._recorded(tests) if tests else {}
-        wanted = [Wanted(name, [*arguments, *calls.get(name, [])], module) for name in self.wanted]
-        if len(wanted) > 1:
+        calls = self._calls(tests) if tests else {}
+        trials = [Trial(name, [*arguments, *calls.get(name, [])], module) for name in self.wanted]
+        if len(trials) > 1:
             process_state.import_what_is_late()  # else each process would
         self.forks = threading.active_count() == threads and not torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
-        for number, own in enumerate(self._tried(wanted), start=1):
-            self._take(own, f"{number:{len(str(len(wanted)))}} of {len(wanted)}: {own.wanted.name}: ")
+        for number, own in enumerate(self._tried(trials), start=1):
+            self._take(own, f"{number:{len(str(len(trials)))}} of {len(trials)}: {own.name}: ")
         if not self.drafts:
             raise Unresolved("nothing to draft: " + "; ".join(self._left_out()))
 
     def _choose(self, all_names: dict[str, str]) -> None:
         """Choose the operators that the file does not have. Raises Unresolved if there are none."""
         known = self._known()
-        self.left_out = {name: why for name, why in all_names.items() if why}
-        self.wanted = [name for name in all_names if name not in self.left_out and name not in known]
+        self.unusable = {name: why for name, why in all_names.items() if why}
+        self.wanted = [name for name in all_names if name not in self.unusable and name not in known]
         had = sum(name in known for name in all_names)
         there = [f"{shown(self.file)} has {_count(had, 'operator')} of {self.target} already"] if had else []
         if not self.wanted:
@@ -114,7 +109,7 @@ class Author:
             raise Unresolved(f"{shown(self.file)} {what}")
         return {operator.id for operator in library}
 
-    def _recorded(self, tests: Sequence[str]) -> dict[str, list[Group]]:
+    def _calls(self, tests: Sequence[str]) -> dict[str, list[Group]]:
         """Run tests in a process of their own, and return calls of each operator, one of each kind."""
 
         def run(tests: Sequence[str]) -> dict[str, list[Group]]:
@@ -123,44 +118,31 @@ class Author:
             self.workplace.alone()
             recorder = Recorder(self.wanted, self.workplace.settings.modules)
             pytest.main(["-q", "-p", "no:cacheprovider", *tests], plugins=[recorder])
-            return recorder.calls
+            return {path: chosen(groups.values()) for path, groups in recorder.calls.items()}
 
         (calls,) = apart(run, [tests], 1)
         if isinstance(calls, Ended):
             self.say([f"no calls were recorded: {calls.why}"])
             return {}
-        return {path: chosen(groups) for path, groups in calls.items()}
+        return calls
 
-    def _tried(self, wanted: Sequence[Wanted]) -> Iterator[Trial]:
+    def _tried(self, trials: Sequence[Trial]) -> Iterator[Trial]:
         """Yield what is known of each operator. One whose process ends in a call is tried again without that call."""
-        while wanted:
-            again: list[Wanted] = []
-            work = partial(trial, workplace=self.workplace)
-            answers = self._apart(work, wanted)
-            for one, answer in zip(wanted, answers, strict=True):
-                own = self._ended(one, answer.why) if isinstance(answer, Ended) else answer
-                own.ended = [*one.ended, *own.ended]
-                may_go_on = isinstance(answer, Ended) and own.call is not None and not (own.hangs and own.is_called)
-                if may_go_on and len(one.skip) < MOST_RESTARTS:
-                    again.append(replace(one, skip=(*one.skip, own.call or {}), ended=tuple(own.ended)))
-                else:
+        while trials:
+            again = []
+            answers = self._apart(partial(trial, workplace=self.workplace), trials)
+            for begun, answer in zip(trials, answers, strict=True):
+                own = begun.ended_by(answer.why, self.workplace) if isinstance(answer, Ended) else answer
+                if own.call is None or (own.hangs and own.is_called) or len(own.skip) == MOST_RESTARTS:
                     yield own
-            wanted = again
+                else:
+                    again.append(own.again())
+            trials = again
 
     def _apart(self, work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result | Ended]:
         """Yield what a function returns for each item, in forks of this process where that is safe."""
         patience = MOST_BUDGETS * self.workplace.budget
         return apart(work, items, self.processes, patience, forks=self.forks, fresh=True)
-
-    def _ended(self, wanted: Wanted, why: str) -> Trial:
-        """Return what a process that has ended has written about an operator."""
-        journal = Journal(self.workplace, wanted.name)
-        own = journal.read(wanted)
-        what = f"it takes longer than {journal.patience(own):g} s" if own.hangs else why
-        if own.is_called:
-            own.ended.append(f"{what}, {own.doing()}")
-        own.refusal = "" if own.drafts else f"{what}, {own.doing()}"
-        return own
 
     def _take(self, own: Trial, head: str) -> None:
         """Write the drafts of an operator, and say what has become of it."""
@@ -168,10 +150,9 @@ class Author:
         if own.drafts:
             self._write(own.drafts)
             samples = sum(len(draft.samples) for draft in own.drafts)
-            failing = sum(record["outcome"] == "failed" for record in own.records.values())
+            failing = len(own.recorded("failed"))
             self.say([head + _count(samples, "sample") + (f", {_count(failing, 'case')} failed" if failing else "")])
         elif own.since:
-            self.left_out[own.wanted.name] = own.refusal
             self.say([f"{head}not drafted"])
 
     @property
@@ -184,7 +165,7 @@ class Author:
         self.added = self.added or allow(package_of(self.target), self.settings)
         self.file.parent.mkdir(parents=True, exist_ok=True)
         old = self.file.read_text(encoding="utf-8").rstrip("\n") + "\n\n" if self.file.exists() else HEAD
-        self.file.write_text(old + written(drafts), encoding="utf-8")
+        self.file.write_text(old + "\n".join(draft.toml() for draft in drafts), encoding="utf-8")
 
     def report(self, *, interrupted: bool = False) -> int:
         """Say what is wrong, then what was written. Return the exit code. interrupted: whether to run nothing more."""
@@ -204,7 +185,7 @@ class Author:
             self.say([f"  {draft.id} changes its first argument: inplace = true"] if draft.inplace else [])
         if self.added:
             self.say([f"added to [tool.opcheck] in pyproject.toml: {'; '.join(self.added)}"])
-        reached = {own.wanted.name for own in self.trials if own.since}
+        reached = {own.name for own in self.trials if own.since}
         unreached = [name for name in self.wanted if name not in reached]
         if unreached:
             self.say([f"not reached: {_count(len(unreached), 'operator')}; the same command goes on with them"])
@@ -221,11 +202,8 @@ class Author:
 
     def _reproduce(self) -> None:
         """Show the first failure of some operators as a script in plain torch."""
-        failures = [
-            (draft, record["id"])
-            for own in self.trials for draft in own.drafts
-            for record in [one for one in own.records.values() if is_failure_of(one, draft)][:1]
-        ]  # fmt: skip
+        first = {record["operator"]: record["id"] for record in reversed(self._recorded("failed"))}
+        failures = [(draft, first[draft.id]) for draft in self.drafts if draft.id in first]
         answers = self._apart(partial(reproduced, workplace=self.workplace), failures[:MOST_REPRODUCED])
         for (_, name), script in zip(failures, answers, strict=False):
             if script and not isinstance(script, Ended):
@@ -235,26 +213,25 @@ class Author:
 
     def _wrong(self) -> list[str]:
         """Return what fails: wrong results, crashes, what could not be tested."""
-        records = [record for own in self.trials for record in own.records.values()]
-        failed = [record for record in records if record["outcome"] == "failed"]
-        untested = [record for record in records if record["outcome"] in ("error", "inconclusive")]
-        ended = [f"{own.wanted.name}: {why}" for own in self.trials if not own.is_slow for why in own.ended[:1]]
+        failed, untested = self._recorded("failed"), self._recorded("error", "inconclusive")
+        ended = [f"{own.name}: {why}" for own in self.trials if not own.is_slow for why in own.ended[:1]]
         lines = [f"failed: {line}" for line in [*lines_of(failed), *ended]]
         lines += [f"not tested: {line}" for line in lines_of(untested)]
         lines += [
-            f"not tested: {own.wanted.name}: {_count(own.left, 'case')}, in {self.workplace.budget:g} s (--budget)"
+            f"not tested: {own.name}: {_count(own.left, 'case')}, in {self.workplace.budget:g} s (--budget)"
             + (f": {own.ended[-1]}" if own.is_slow else "")
             for own in self.trials if own.left
         ]  # fmt: skip
         return lines + [COMPLEX.format(name) for name in wrong_for_complex_only(failed)]
 
+    def _recorded(self, *outcomes: str) -> list[Record]:
+        """Return what has become of the cases with some outcomes."""
+        return [record for own in self.trials for record in own.recorded(*outcomes)]
+
     def _left_out(self) -> list[str]:
-        return [f"{name}: {why}" for name, why in self.left_out.items()]
-
-
-def is_failure_of(record: Record, draft: Draft) -> bool:
-    """Tell whether a record is of a failure of the operator that a draft is of."""
-    return bool(record["outcome"] == "failed" and record["operator"] == draft.id)
+        """Return why there is no draft of what the target names, a line each."""
+        refused = {own.name: own.refusal for own in self.trials if own.since and not own.drafts}
+        return [f"{name}: {why}" for name, why in {**self.unusable, **refused}.items()]
 
 
 HEAD = "# Drafted by `opcheck new`, from what the operators did. Review each claim.\n\n"
@@ -275,11 +252,8 @@ def lines_of(records: Sequence[Record]) -> list[str]:
 
 def wrong_for_complex_only(failed: Sequence[Record]) -> list[str]:
     """Return the operators that fail in complex dtypes and in no other."""
-    only_complex: dict[str, bool] = {}
-    for record in failed:
-        is_complex = record["dtype"].startswith("complex")
-        only_complex[record["operator"]] = only_complex.get(record["operator"], True) and is_complex
-    return [name for name, only in only_complex.items() if only]
+    real = {record["operator"] for record in failed if not record["dtype"].startswith("complex")}
+    return [name for name in dict.fromkeys(record["operator"] for record in failed) if name not in real]
 
 
 def _count(number: int, what: str) -> str:

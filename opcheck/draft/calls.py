@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Iterator, Sequence
-from itertools import chain, islice
+from collections.abc import Container, Iterable, Iterator
+from itertools import islice
 from math import prod
 from typing import Any
+
+import torch
+
+from opcheck.draft.parameter import Data, is_tensor, mapped, parts
 
 MOST_ELEMENTS = 36
 """The most elements of a tensor in a sample. A call with larger ones is made smaller."""
@@ -23,7 +27,7 @@ Group = list[dict[str, Any]]
 For a class of modules, each says under `module` how the module is constructed."""
 
 
-def chosen(groups: Sequence[Group]) -> list[Group]:
+def chosen(groups: Iterable[Group]) -> list[Group]:
     """Return one small call of each kind: of numbers of dimensions, and of values of all other arguments."""
     kinds: dict[str, Group] = {}
     for group in sorted(groups, key=lambda group: size(group[0])):
@@ -31,18 +35,20 @@ def chosen(groups: Sequence[Group]) -> list[Group]:
     return list(kinds.values())[:MOST_SAMPLES]
 
 
-def size(value: Any) -> int:
-    """Return the number of elements of all tensors in TOML data."""
-    if isinstance(value, dict):
-        return prod(value["shape"]) if "shape" in value else sum(map(size, value.values()))
-    return sum(map(size, value)) if isinstance(value, list) else 1
+def size(call: Data) -> int:
+    """Return the number of elements of all tensors in TOML data, and of other values."""
+    return sum(map(_elements, parts(call)))
 
 
-def is_small(value: Any) -> bool:
+def _elements(part: Data) -> int:
+    if not is_tensor(part):
+        return 1
+    return prod(part["shape"]) if "shape" in part else torch.tensor(part["values"]).numel()
+
+
+def is_small(call: Data) -> bool:
     """Tell whether no tensor in TOML data has too many elements for a sample."""
-    if isinstance(value, dict):
-        return size(value) <= MOST_ELEMENTS if "shape" in value else all(map(is_small, value.values()))
-    return not isinstance(value, list) or all(map(is_small, value))
+    return all(_elements(part) <= MOST_ELEMENTS for part in parts(call))
 
 
 def smaller(call: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -50,7 +56,7 @@ def smaller(call: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
     Other numbers may be sizes, too. They are divided if they are large; or if they equal a size; or not at all.
     """
-    sizes = set(_sizes(call))
+    sizes = {size for part in parts(call) if is_tensor(part) for size in part.get("shape", ())}
     ways = (
         divided(call, divisor, numbers)
         for divisor in range(max(-(-max(sizes) // SMALL), 2), max(sizes) + 1)
@@ -60,35 +66,28 @@ def smaller(call: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield from islice(distinct.values(), MOST_SMALLER)
 
 
-def _sizes(value: Any) -> Iterator[int]:
-    if isinstance(value, dict):
-        yield from value["shape"] if "shape" in value else chain.from_iterable(map(_sizes, value.values()))
-    elif isinstance(value, list):
-        yield from chain.from_iterable(map(_sizes, value))
-
-
-def divided(value: Any, divisor: int, numbers: Container[int]) -> Any:
+def divided(call: Data, divisor: int, numbers: Container[int]) -> Data:
     """Return TOML data with sizes, and some other numbers, divided and rounded up. Small ones stay."""
-    if isinstance(value, dict) and "shape" in value:
-        own = {"shape": [_part(size, divisor) for size in value["shape"]]}
-        return {**value, **own, **({"high": _part(value["high"], divisor)} if value.get("dtype") == "int64" else {})}
-    if isinstance(value, dict):
-        return {key: divided(part, divisor, numbers) for key, part in value.items()}
-    if isinstance(value, list):
-        return [divided(part, divisor, numbers) for part in value]
-    return _part(value, divisor) if type(value) is int and value in numbers else value
+
+    def change(part: Data) -> Data:
+        if is_tensor(part) and "shape" in part:
+            high = {"high": _part(part["high"], divisor)} if part.get("dtype") == "int64" else {}
+            return {**part, "shape": [_part(size, divisor) for size in part["shape"]], **high}
+        return _part(part, divisor) if type(part) is int and part in numbers else part
+
+    return mapped(change, call)
 
 
 def _part(size: int, divisor: int) -> int:
     return size if size <= LARGE else max(-(-size // divisor), 2)
 
 
-def kind(value: Any) -> Any:
-    """Return TOML data with the number of its dimensions in the place of each tensor."""
-    if isinstance(value, dict):
-        if "shape" in value:
-            return len(value["shape"])
-        if "values" in value:
-            return value.get("dtype", "")
-        return {key: kind(part) for key, part in value.items()}
-    return [kind(part) for part in value] if isinstance(value, list) else value
+def kind(call: Data) -> Data:
+    """Return TOML data with the number of its dimensions, or the dtype of its values, in the place of each tensor."""
+
+    def change(part: Data) -> Data:
+        if not is_tensor(part):
+            return part
+        return len(part["shape"]) if "shape" in part else part.get("dtype", "")
+
+    return mapped(change, call)

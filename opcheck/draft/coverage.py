@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from opcheck.draft.search import Wanted
 from opcheck.draft.target import names
-from opcheck.draft.trial import Workplace, looked_at
+from opcheck.draft.trial import looked_at
+from opcheck.draft.workplace import Trial, Workplace
 from opcheck.running.apart import apart, parted
 from opcheck.spec.device import DeviceProfile
 from opcheck.spec.library import Library, Operator
@@ -61,14 +61,13 @@ def cover(module: str, library: Library, workplace: Workplace, processes: int) -
     specs = by_path(library)
     missing = [name for name in known if name not in specs]
     work = partial(looked_at, workplace=workplace)
-    answers, lost = parted(
-        missing, apart(work, list(map(Wanted, missing)), processes, 2 * workplace.budget, fresh=True)
-    )
-    untried = {name: answers[name]["refusal"] for name in answers if "refusal" in answers[name]} | lost
+    tries, lost = parted(missing, apart(work, list(map(Trial, missing)), processes, 2 * workplace.budget, fresh=True))
+    untried = {name: own.refusal for name, own in tries.items() if not own.drafts} | lost
+    differentiable = {name for name in missing if name in untried or tries[name].drafts[0].has_backward}
     return Covered(
         module,
         tuple(name for name in known if name in specs and _differentiates(specs[name])),
-        {name: _file_for(name, specs) for name in missing if name in lost or answers[name].get("backward", True)},
+        {name: _file_for(name, specs) for name in missing if name in differentiable},
         untried,
     )
 

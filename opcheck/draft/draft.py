@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from opcheck.draft.refusal import is_refusal
+from opcheck.draft.tried import Tried
 from opcheck.spec import dtypes
+from opcheck.spec.render import render
+from opcheck.text import shortened
 
 MAY_BE_REFUSED = (
     "backward", "forward_ad", "batched_grad", "batched_forward_grad", "second_order", "fwd_over_rev", "rev_over_fwd",
@@ -20,6 +24,9 @@ UNMADE = "cannot be constructed: "
 """What is said of a module whose constructor refuses a dtype."""
 
 DEFAULT = ("floating", "complex")
+
+MOST = 100
+"""The most characters of a comment."""
 
 
 @dataclass
@@ -51,25 +58,40 @@ class Draft:
         return f"{self.name}[{self.variant}]" if self.variant else self.name
 
     @classmethod
-    def all_of(cls, name: str, answer: Mapping[str, Any]) -> list[Draft]:
-        """Return the drafts for what calls of an operator have shown: two if a module has different modes."""
-        second = answer.get("evaluation")
-        return [cls.of(name, answer), *([] if second is None else [cls.of(name, second, "eval")])]
-
-    @classmethod
-    def of(cls, name: str, answer: Mapping[str, Any], variant: str = "") -> Draft:
-        """Return the draft for what calls of an operator have shown."""
-        module, inplace = answer.get("module"), answer["inplace"]
-        draft = cls(name, answer["samples"], module, variant, answer["variants"], answer["random"], inplace)
-        if not answer["out"]:
+    def of(
+        cls,
+        name: str,
+        tries: Sequence[Tried],
+        module: dict[str, Any] | None = None,
+        variant: str = "",
+        variants: Sequence[Any] = (),
+        out: bool = True,
+    ) -> Draft:
+        """Return the draft for what calls of an operator have shown. out: whether it has such a parameter."""
+        draft = cls(name, [one.sample for one in tries], module, variant, list(variants))
+        draft.reseed, draft.inplace = any(one.random for one in tries), any(one.inplace for one in tries)
+        if not out:
             draft.supports["out"] = (False, "no such parameter")
-        if not answer["backward"]:
+        if any(one.requires_grad for one in tries):
+            draft._without_derivative(tries)
+        else:
             draft.supports["backward"] = (False, "no output requires grad")
-            if not answer["forward_ad"]:
+            if not any(one.has_tangent for one in tries):
                 draft.supports["forward_ad"] = (False, "no output has a tangent")
-        elif answer["arguments"] is not None:
-            draft.supports["backward"] = tuple(answer["arguments"])
         return draft
+
+    def _without_derivative(self, tries: Sequence[Tried]) -> None:
+        """List the arguments that have a derivative, if some have none. Only what every sample refuses is refused."""
+        places = {place: None for one in tries for place in one.places}
+        refused = {place for place in places if all(place in one.refusals for one in tries if place in one.places)}
+        if refused and refused != set(places):
+            reasons = (reason for one in tries for place, reason in one.refusals.items() if place in refused)
+            self.supports["backward"] = ([place for place in places if place not in refused], next(reasons))
+
+    @property
+    def has_backward(self) -> bool:
+        """Whether a backward pass is claimed, if only for some arguments."""
+        return self.supports.get("backward", (True, ""))[0] is not False
 
     def dtypes(self) -> dict[str, list[str]]:
         """Return the `dtypes` of the spec; empty if the default ones hold."""
@@ -87,27 +109,24 @@ class Draft:
         chosen = (set(base) | self.added[what]) - set(self.refused[what])
         return [name for name in dtypes.KNOWN if name in chosen]
 
-    def revise(self, records: Iterable[Mapping[str, Any]]) -> bool:
-        """Take back what the operator refuses, according to records of a run. Return whether anything changed.
+    def revise(self, record: Mapping[str, Any]) -> bool:
+        """Take back what the operator refuses, according to the record of a case. Return whether anything changed.
 
         Only a `remedy` is followed, which a check gives for refusals, never for wrong numbers. A claim that was taken
         back and turns out to hold is made again, and then stays.
         """
         before = (dict(self.supports), str(self.refused), str(self.added))
-        for record in records:
-            if record["check"] == "dtypes" and record["outcome"] == "error" and UNMADE in record["reason"]:
-                self._dtype("forward", f"-{record['dtype']}", what_happened(record["reason"]))
-            if record["outcome"] != "failed":
-                continue
-            remedy, feature = record["fields"].get("remedy"), record["fields"].get("feature")
-            if isinstance(remedy, dict):
-                part, _, key = str(remedy["key"]).partition(".")
-                if part == "supports" and key in MAY_BE_REFUSED:
-                    self._support(key, remedy["write"] is True, what_happened(record["reason"]))
-                elif part == "dtypes":
-                    self._dtype(key, str(remedy["write"]), what_happened(record["reason"]))
-            elif record["check"] == "unsupported" and feature in self.supports:
-                self._support(feature, works=True)  # it gives wrong numbers elsewhere: a failure, and no refusal
+        reason, remedy, feature = record["reason"], record["fields"].get("remedy"), record["fields"].get("feature")
+        if record["check"] == "dtypes" and record["outcome"] == "error" and UNMADE in reason:
+            self._dtype("forward", f"-{record['dtype']}", what_happened(reason))
+        elif record["outcome"] == "failed" and isinstance(remedy, dict):
+            part, _, key = str(remedy["key"]).partition(".")
+            if part == "supports" and key in MAY_BE_REFUSED:
+                self._support(key, remedy["write"] is True, what_happened(reason))
+            elif part == "dtypes":
+                self._dtype(key, str(remedy["write"]), what_happened(reason))
+        elif record["outcome"] == "failed" and record["check"] == "unsupported" and feature in self.supports:
+            self._support(feature, works=True)  # it gives wrong numbers elsewhere: a failure, and no refusal
         return before != (dict(self.supports), str(self.refused), str(self.added))
 
     def _support(self, key: str, works: bool, reason: str = "") -> None:
@@ -125,6 +144,29 @@ class Draft:
         elif not entry.startswith("-") and name not in self.refused[key]:
             self.added[key].add(name)
 
+    def toml(self) -> str:
+        """Return an `[[operator]]` table, with a comment for each claim that was taken back."""
+        keys = {"name": self.name, "variant": self.variant, "module": self.module, "variants": self.variants}
+        lines = ["[[operator]]"]
+        lines += [f"{key} = {render(value)}" for key, value in keys.items() if value or value == {}]
+        for what, refused in self.refused.items():
+            if refused:
+                names = ", ".join(name for name in dtypes.KNOWN if name in refused)
+                lines.append(f"# No {what} pass in {names}: {comment(next(iter(refused.values())))}")
+        if self.dtypes():
+            lines.append(f"dtypes = {render(self.dtypes())}")
+        if self.reseed:
+            lines += ["# Two calls with the same arguments give different results.", "reseed = true"]
+        if self.inplace:
+            lines += ["# It changes its first argument, and gets a clone in each call.", "inplace = true"]
+        lines += ["samples = [", *(f"  {render(sample)}," for sample in self.samples), "]"]
+        if self.supports:
+            lines += ["", "  [operator.supports]"]
+        for key in sorted(self.supports, key=MAY_BE_REFUSED.index):
+            value, reason = self.supports[key]
+            lines.append(f"  {key} = {render(value)}  # {comment(reason)}")
+        return "\n".join(lines) + "\n"
+
 
 def what_happened(reason: str) -> str:
     """Return what happened: the reason of a record without the name of its check, and what the check says itself."""
@@ -134,3 +176,9 @@ def what_happened(reason: str) -> str:
     for start in ("but the operator refuses the sample: ", "but is refused: ", UNMADE):
         rest = rest.partition(start)[2] or rest
     return rest
+
+
+def comment(text: str) -> str:
+    """Return text that fits into a comment of one line."""
+    line = " ".join("".join(char if char.isprintable() else " " for char in text).split())
+    return shortened(textwrap.shorten(line, MOST, placeholder=" ..."), MOST)

@@ -1,15 +1,14 @@
-"""Samples to try, for the parameters of an operator: which values, which shapes, which numbers."""
+"""What to try: samples for the parameters of an operator, and ways to construct a class of modules."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import chain, islice, product
 
-from opcheck.draft.parameter import TENSOR, Data, Parameter
+from torch.nn import Module
 
-SampleData = dict[str, Data]
-"""A sample as plain TOML data: `args` and `kwargs`."""
-Shape = tuple[int, ...]
+from opcheck.draft.parameter import TENSOR, Data, Parameter, SampleData, Shape, is_tensor, mapped, parts, path_of
+from opcheck.draft.signature import parameters_of_constructor
 
 COMMON: tuple[Shape, ...] = (
     (2, 3),
@@ -42,6 +41,10 @@ DOMAINS: tuple[SampleData, ...] = (
 
 MOST_CHOICES = 48
 MOST_SHAPES = 60
+MOST_CONSTRUCTIONS = 24
+
+OF_WEIGHTS: tuple[Shape, ...] = ((3,),) * 8
+"""The shapes of tensors that a constructor takes, such as weights of classes."""
 
 
 def first_samples(parameters: Sequence[Parameter]) -> Iterator[SampleData]:
@@ -51,21 +54,11 @@ def first_samples(parameters: Sequence[Parameter]) -> Iterator[SampleData]:
     hints = [tuple(own.shapes) for own in required]
     for domain in DOMAINS:
         for choice in choices:
-            known = [own for value, own in zip(choice, hints, strict=True) for _ in range(_places(value))]
+            known = [own for value, own in zip(choice, hints, strict=True) for part in parts(value) if is_tensor(part)]
             for shapes in _shapes(known) if known else ():
                 if "structure" in domain and not all(len(shape) > 1 and shape[-1] == shape[-2] for shape in shapes):
                     continue
-                yield sample_of(required, with_shapes(choice, iter(shapes), domain))
-
-
-def with_shapes(values: Sequence[Data], shapes: Iterator[Shape], domain: SampleData = DOMAINS[0]) -> list[Data]:
-    """Return values with a recipe for each place of a tensor."""
-    return [_shaped(value, shapes, domain) for value in values]
-
-
-def _places(value: Data) -> int:
-    """Return how many tensors a value has room for."""
-    return sum(map(_places, value)) if isinstance(value, list) else int(isinstance(value, dict) and "tensor" in value)
+                yield sample_of(required, _shaped([*choice], iter(shapes), domain))
 
 
 def _shapes(known: Sequence[tuple[Shape, ...]]) -> Iterator[tuple[Shape, ...]]:
@@ -78,15 +71,17 @@ def _shapes(known: Sequence[tuple[Shape, ...]]) -> Iterator[tuple[Shape, ...]]:
 
 
 def _shaped(value: Data, shapes: Iterator[Shape], domain: SampleData) -> Data:
-    """Return a value with a recipe for each place of a tensor."""
-    if isinstance(value, list):
-        return [_shaped(part, shapes, domain) for part in value]
-    if not _places(value):
-        return value
-    shape = list(next(shapes))
-    if value["tensor"] == "index":
-        return {"shape": shape, "dtype": "int64", "low": 0, "high": 2}
-    return {"shape": shape, "dtype": "bool"} if value["tensor"] == "mask" else {"shape": shape, **domain}
+    """Return a value with a recipe for each placeholder of a tensor."""
+
+    def recipe(part: Data) -> Data:
+        if not is_tensor(part):
+            return part
+        shape, kind = list(next(shapes)), part["tensor"]
+        if kind == "index":
+            return {"shape": shape, "dtype": "int64", "low": 0, "high": 2}
+        return {"shape": shape, "dtype": "bool"} if kind == "mask" else {"shape": shape, **domain}
+
+    return mapped(recipe, value)
 
 
 def sample_of(required: Sequence[Parameter], values: Sequence[Data]) -> SampleData:
@@ -118,3 +113,26 @@ def further_samples(main: SampleData, parameters: Sequence[Parameter]) -> Iterat
 def _near_zero(value: Data) -> Data:
     """Return a tensor of small numbers, where functions such as sparsemax have another branch."""
     return {**value, "low": -0.5, "high": 0.5} if isinstance(value, dict) and value.keys() == {"shape"} else value
+
+
+def constructions(make: type[Module]) -> Iterator[SampleData]:
+    """Yield arguments for a constructor as in `module = { args = [3, 2] }`, the likeliest first."""
+    required = [one for one in parameters_of_constructor(make) if one.required]
+    siblings = _siblings(make)
+    inner = [siblings[:1], *siblings] if siblings else []
+    # A parameter that is known to take numbers takes no module.
+    options = [(*one.options, *(inner if TENSOR in one.options or not one.options else ())) for one in required]
+    alike = islice(zip(*options, strict=False), MOST_CONSTRUCTIONS // 2)  # as for a module of two modules
+    for choice in islice(chain(alike, product(*options)), MOST_CONSTRUCTIONS):
+        arguments = sample_of(required, _shaped([*choice], iter(OF_WEIGHTS), {}))
+        yield {key: values for key, values in arguments.items() if values}
+
+
+def _siblings(make: type[Module]) -> list[Data]:
+    """Return modules of the same kind, of those that need no arguments: what a module of modules may consist of."""
+    *_, base = (one for one in make.__mro__ if issubclass(one, Module) and one is not Module)
+    if base is make:
+        return []
+    others = [one for one in base.__subclasses__() if one is not make and one.forward is not base.forward]
+    plain = [one for one in others if not any(own.required for own in parameters_of_constructor(one))]
+    return [{"call": path_of(one)} for one in plain[:2]]

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
-from opcheck.draft.guess import SampleData, Shape
-from opcheck.draft.parameter import Parameter
+from opcheck.draft.parameter import Parameter, SampleData, Shape
 
 Place = tuple[str | int, ...]
 """Where a value stands in a sample, as in ("args", 0) or ("kwargs", "weight")."""
@@ -85,7 +84,8 @@ def lessons_of(sample: SampleData, said: str, source: str, parameters: Sequence[
     """
     hints, names = Hints(said, source), [one.name for one in parameters if one.required]
     named = {index for index, name in enumerate(names) if hints.names(name)}
-    every = sorted(places(sample), key=lambda own: own[0][1] not in named)
+    arguments = {key: sample[key] for key in ("args", "kwargs") if key in sample}
+    every = sorted(places(arguments), key=lambda own: own[0][1] not in named)
     for place, value in every:
         yield from (replaced(sample, place, better) for better in hints.better(value))
     shapes = [value["shape"] for _, value in every if isinstance(value, dict) and "shape" in value]
@@ -151,20 +151,14 @@ def _with_sizes(own: Shape, numbers: Iterable[int]) -> Iterator[Shape]:
         yield from ((*own[:dim], number, *own[dim + 1 :]) for dim in reversed(range(len(own))))
 
 
-def places(sample: SampleData) -> Iterator[tuple[Place, Any]]:
-    """Yield the values of a sample that may be changed: tensors, numbers, and lists of numbers."""
-    for index, value in enumerate(sample.get("args", ())):
-        yield from _within(("args", index), value)
-    for name, value in sample.get("kwargs", {}).items():
-        yield from _within(("kwargs", name), value)
-
-
-def _within(place: Place, value: Any) -> Iterator[tuple[Place, Any]]:
-    if isinstance(value, list) and any(isinstance(part, dict) for part in value):
-        for index, part in enumerate(value):
-            yield from _within((*place, index), part)
-    else:
-        yield place, value
+def places(data: Any, place: Place = ()) -> Iterator[tuple[Place, Any]]:
+    """Yield the values of arguments that may be changed: tensors, numbers, and lists of numbers."""
+    has_parts = isinstance(data, list) and any(isinstance(part, dict) for part in data)
+    if len(place) > 1 and not has_parts:
+        yield place, data
+        return
+    for key, part in data.items() if isinstance(data, dict) else enumerate(data):
+        yield from places(part, (*place, key))
 
 
 def replaced(container: Any, place: Place, value: Any) -> Any:

@@ -11,6 +11,9 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 Data = Any
 """A value of a sample as plain TOML data."""
+SampleData = dict[str, Data]
+"""A sample as plain TOML data: `args` and `kwargs`."""
+Shape = tuple[int, ...]
 
 TENSOR: Data = {"tensor": "float"}
 INDEX: Data = {"tensor": "index"}
@@ -57,6 +60,27 @@ NEVER_CHANGED = ("inplace", "in_place", "out", "training", "train")
 """Parameters whose values besides the default a draft leaves alone."""
 
 
+def mapped(change: Callable[[Data], Data], data: Data) -> Data:
+    """Return TOML data with a function applied to each tensor, or placeholder of one, and to each plain value."""
+    if isinstance(data, list):
+        return [mapped(change, part) for part in data]
+    if isinstance(data, dict) and not is_tensor(data):
+        return {key: mapped(change, part) for key, part in data.items()}
+    return change(data)
+
+
+def is_tensor(data: Data) -> bool:
+    """Tell whether TOML data is a tensor, or a placeholder of one."""
+    return isinstance(data, dict) and not data.keys().isdisjoint(("tensor", "shape", "values"))
+
+
+def parts(data: Data) -> list[Data]:
+    """Return the tensors and plain values that TOML data consists of."""
+    seen: list[Data] = []
+    mapped(seen.append, data)
+    return seen
+
+
 @dataclass(frozen=True)
 class Parameter:
     """A parameter, and what to try for it, the likeliest first."""
@@ -66,7 +90,7 @@ class Parameter:
     required: bool
     keyword: bool = False
     """Whether it can only be given by keyword."""
-    shapes: tuple[tuple[int, ...], ...] = ()
+    shapes: tuple[Shape, ...] = ()
     """The shapes that its documentation, or its annotation, names."""
 
     @classmethod

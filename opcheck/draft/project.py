@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomlkit
-from tomlkit.items import Array, Table
+from tomlkit.items import Array
 
 from opcheck.settings import Settings
 from opcheck.spec.document import PROJECT
@@ -19,7 +19,8 @@ def allow(module: str, settings: Settings) -> list[str]:
     path = settings.root / PROJECT
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
     document = tomlkit.parse(text)
-    table = _table(document)
+    tool = document.setdefault("tool", tomlkit.table(is_super_table=True))
+    table = tool.setdefault("opcheck", tomlkit.table())
     said = []
     if not settings.specs:
         table["specs"] = [DEFAULT_FOLDER]
@@ -34,15 +35,3 @@ def allow(module: str, settings: Settings) -> list[str]:
     if said:
         path.write_text(tomlkit.dumps(document), encoding="utf-8")
     return said
-
-
-def _table(document: tomlkit.TOMLDocument) -> Table:
-    """Return `[tool.opcheck]`, made if it is missing."""
-    if "tool" not in document:
-        document["tool"] = tomlkit.table(is_super_table=True)
-    tool = document["tool"]
-    assert isinstance(tool, dict)
-    if "opcheck" not in tool:
-        tool["opcheck"] = tomlkit.table()
-    own: Table = tool["opcheck"]
-    return own

@@ -14,8 +14,10 @@ from contextlib import ExitStack, redirect_stdout, suppress
 from enum import Enum
 from functools import partial, wraps
 from io import StringIO
-from types import BuiltinFunctionType, FunctionType, ModuleType
+from math import isfinite
+from types import BuiltinFunctionType, BuiltinMethodType, FunctionType, MethodType, ModuleType
 from typing import Any
+from unittest.mock import patch
 from weakref import WeakKeyDictionary
 
 import torch
@@ -28,6 +30,9 @@ from opcheck.samples.resolve import Unresolved, resolve
 
 MOST_CALLS = 200
 """The most calls of one operator to record."""
+
+BOUND = (MethodType, BuiltinMethodType)
+"""What is another object each time it is looked up, as `Function.apply` is."""
 
 
 def examples(path: str, modules: Sequence[str]) -> list[Group]:
@@ -51,7 +56,7 @@ def examples(path: str, modules: Sequence[str]) -> list[Group]:
                     exec(example.source, names)
         finally:
             os.chdir(here)
-    return chosen(recorder.calls[path])
+    return chosen(recorder.calls[path].values())
 
 
 class Unwritable(Exception):
@@ -63,8 +68,8 @@ class Recorder:
 
     def __init__(self, operators: Sequence[str], modules: Sequence[str]) -> None:
         self.operators, self.modules = operators, modules
-        self.calls: dict[str, list[Group]] = {path: [] for path in operators}
-        self.seen: dict[str, set[str]] = {path: set() for path in operators}
+        self.calls: dict[str, dict[str, Group]] = {path: {} for path in operators}
+        """The calls of each operator, by their text: each is recorded once."""
         self.constructed = WeakKeyDictionary[torch.nn.Module, dict[str, Any]]()
         """How modules were constructed, as `{ args = [...], kwargs = {...} }`."""
         self.replaced = ExitStack()
@@ -88,18 +93,13 @@ class Recorder:
                 self._set(make, "__init__", noting(make.__init__, partial(self.construct, make)))
                 self._set(make, "forward", noting(make.forward, partial(self.forward, path)))
             else:
-                functions.append((operator, self.wrapped(path, operator)))
+                functions.append((operator, noting(operator, partial(self.record, path, {}))))
         for module in {id(module): module for module in modules}.values():
             for name, wrapper in _places(module, functions):
                 self._set(module, name, wrapper)
 
     def _set(self, owner: Any, name: str, value: Any) -> None:
-        self.replaced.callback(setattr, owner, name, getattr(owner, name))
-        setattr(owner, name, value)
-
-    def wrapped(self, path: str, operator: Callable[..., Any]) -> Callable[..., Any]:
-        """Return an operator that records its arguments before it is called."""
-        return noting(operator, partial(self.record, path, {}))
+        self.replaced.enter_context(patch.object(owner, name, value))
 
     def construct(self, make: type, module: torch.nn.Module, /, *args: Any, **kwargs: Any) -> None:
         """Remember how a module is constructed, if a spec can state it. Those of derived classes have their own way."""
@@ -120,10 +120,9 @@ class Recorder:
             plain, exact = ({**construction, **self.call(args, kwargs, exact)} for exact in (False, True))
         except Unwritable:
             return
-        same = json.dumps(plain)
-        if same not in self.seen[path] and len(self.seen[path]) < MOST_CALLS:
-            self.seen[path].add(same)
-            self.calls[path].append([plain, exact] if is_small(plain) else list(smaller(plain)))
+        text, calls = json.dumps(plain), self.calls[path]
+        if text not in calls and len(calls) < MOST_CALLS:
+            calls[text] = [plain, exact] if is_small(plain) else list(smaller(plain))
 
     def call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], exact: bool) -> dict[str, Any]:
         """Return the arguments of a call as TOML data. Raises Unwritable."""
@@ -141,9 +140,7 @@ class Recorder:
             return _tensor(value.detach(), exact)
         if value is None:
             return {"none": True}
-        if isinstance(value, (bool, int, str)) and type(value) in (bool, int, str):
-            return value
-        if type(value) is float and abs(value) < float("inf"):
+        if type(value) in (bool, int, str) or (type(value) is float and isfinite(value)):
             return value
         if type(value) is complex:
             return {"complex": [value.real, value.imag]}
@@ -187,14 +184,8 @@ def _places(module: Any, functions: Sequence[tuple[Any, Any]]) -> Iterator[tuple
         return
     for key, value in list(vars(module).items()):
         for operator, wrapper in functions:
-            if value is operator or _is_same(value, operator):
+            if value is operator or (isinstance(value, BOUND) and value == operator):
                 yield key, wrapper
-
-
-def _is_same(value: Any, operator: Any) -> bool:
-    """Return whether two bound methods are of one object. Each access of `Function.apply` gives another one."""
-    own = getattr(value, "__self__", None)
-    return own is not None and own is getattr(operator, "__self__", None) and value.__name__ == operator.__name__
 
 
 def _tensor(value: torch.Tensor, exact: bool) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -14,14 +13,15 @@ from typing import Any, TypeVar
 import torch
 
 from opcheck.checks.arguments import takes_out
-from opcheck.draft.constructions import constructions
-from opcheck.draft.guess import SampleData, first_samples, further_samples
+from opcheck.draft.draft import Draft
+from opcheck.draft.guess import constructions, first_samples, further_samples
 from opcheck.draft.hint import lessons_of
-from opcheck.draft.parameter import INDEX, TENSOR, Parameter
+from opcheck.draft.parameter import INDEX, TENSOR, Parameter, SampleData
 from opcheck.draft.recorder import examples
 from opcheck.draft.signature import parameters_of, parameters_of_constructor
 from opcheck.draft.target import resolve_either
-from opcheck.draft.tried import Operator, Refused, Tried, constructed, differentiable, differs_in_evaluation, tried
+from opcheck.draft.tried import NO_GUESS, Operator, Refused, Tried, constructed, differs_in_evaluation, tried
+from opcheck.draft.workplace import EXAMPLES, Deadline, Trial, Workplace
 from opcheck.samples.modules import ModuleRecipe
 from opcheck.samples.resolve import Unresolved, resolve_operator
 from opcheck.spec.operator import Construction
@@ -41,110 +41,88 @@ MOST_REPAIRS = 64
 
 T = TypeVar("T")
 
-EXAMPLES = "examples"
-"""The key of a call that stands for all calls of the examples in the documentation."""
-
 GIVE_ARGUMENTS = "give arguments by --args"
 NEEDS_GPU = "it needs a GPU; draft it where there is one, or, if its kernels are in Triton, with TRITON_INTERPRET=1"
 CONSTRUCT = "say how to construct it by --module, and give arguments of forward by --args"
-
-
-BUSY = 3
-"""How many times longer something may take by the clock than it may compute."""
-
-
-class Deadline:
-    """When to stop: after some seconds of computing, or a few times as many by the clock, on a machine that is busy."""
-
-    def __init__(self, seconds: float, until: float = float("inf")) -> None:
-        self.computing = time.process_time() + seconds
-        self.clock = min(time.monotonic() + BUSY * seconds, until)
-
-    @property
-    def is_over(self) -> bool:
-        """Whether to stop."""
-        return time.process_time() > self.computing or time.monotonic() > self.clock
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """An operator to look for samples of."""
-
-    name: str
-    groups: Sequence[Sequence[SampleData]] = ()
-    """Calls to try, in groups of which one is enough: samples, with how a module is constructed. Empty: guesses."""
-    module: SampleData | None = None
-    """How to construct it, if it is a class of modules. None: guesses."""
-    skip: tuple[SampleData, ...] = ()
-    """The calls that have ended an earlier process."""
-    ended: tuple[str, ...] = ()
-    """How they have ended it."""
 
 
 @dataclass
 class Search:
     """Calls an operator with one sample after another."""
 
-    wanted: Wanted
-    modules: Sequence[str]
+    own: Trial
+    """What is looked for. What is done, and what ends a process, is noted there."""
+    workplace: Workplace
     deadline: Deadline
-    say: Callable[[SampleData], None] = lambda call: None
-    """What is called with each call that is about to be made."""
     count: int = 0
     """The number of calls."""
-    nearest: tuple[int, str] = (-1, "")
-    """How far the best call that was refused got, and what it was refused with."""
-    needs_gpu: bool = False
-    """Whether that is for want of a GPU: then no other call gets further."""
-    ended: list[str] = field(default_factory=list)
-    """The calls by which the operator wanted to end its process."""
+    nearest: Refused = field(default_factory=lambda: Refused("", NO_GUESS))
+    """The call that got furthest of those that were refused."""
 
     def __post_init__(self) -> None:
-        self.module = self.wanted.module
-        self.operator: Operator = resolve_either(self.wanted.name, self.modules)
-        self.make: type[torch.nn.Module] | None = self.operator if isinstance(self.operator, type) else None
+        self.name, self.modules = self.own.name, self.workplace.settings.modules
+        self.module = self.own.module
+        self.target: Callable[..., Any] | type[torch.nn.Module] = resolve_either(self.name, self.modules)
 
-    def answer(self) -> dict[str, Any]:
-        """Return samples that work, and what they show; or why there is none."""
+    @property
+    def operator(self) -> Operator:
+        """What is called: a function, or a module as it is constructed."""
+        if isinstance(self.target, type):
+            return ModuleRecipe(self.target, Construction.model_validate(self.module))
+        return self.target
+
+    def drafts(self) -> list[Draft]:
+        """Return what a spec may claim by samples that work: for a module whose modes differ, two. None: `refusal`."""
         for construction in self.constructions():
             self.module = construction
-            if self.make is not None:
-                self.operator = ModuleRecipe(self.make, Construction.model_validate(construction))
-            samples = list(self.recorded()) if self.wanted.groups else list(self.guessed())
-            if samples:
-                return {**shown(samples), **self.ways(samples)}
-        return {"refusal": self.refusal()}
+            tries = list(self.recorded() if self.own.given else self.guessed())
+            if tries:
+                return list(self.drafts_of(tries))
+        return []
+
+    def drafts_of(self, tries: Sequence[Tried]) -> Iterator[Draft]:
+        """Yield the draft for samples that work; a second one if evaluation mode gives other results than training."""
+        recipe = self.operator
+        if not isinstance(recipe, ModuleRecipe):
+            yield Draft.of(self.name, tries, variants=self.variants(), out=takes_out(recipe))
+            return
+        yield Draft.of(self.name, tries, self.module)
+        if recipe.spec.train and differs_in_evaluation(recipe, tries[0].sample, self.modules):
+            self.module = {**(self.module or {}), "train": False}
+            evaluated = list(self.tries((one.sample for one in tries), self.called))
+            if evaluated:
+                yield Draft.of(self.name, evaluated, self.module, "eval")
 
     def refusal(self) -> str:
         """Return why there is no sample, in one line."""
-        what, advice = ("signature", GIVE_ARGUMENTS) if self.make is None else ("constructor", CONSTRUCT)
-        for ended in (*self.ended, *self.wanted.ended):
-            return ended
-        if self.needs_gpu:
-            return f"{self.nearest[1]}; {NEEDS_GPU}"
+        of_class = isinstance(self.target, type)
+        advice = CONSTRUCT if of_class else GIVE_ARGUMENTS
+        if self.own.ended:
+            return self.own.ended[0]
+        if self.nearest.needs_gpu:
+            return f"{self.nearest.why}; {NEEDS_GPU}"
         if not self.count:
-            return f"its {what} shows nothing to try; {advice}"
+            return f"its {'constructor' if of_class else 'signature'} shows nothing to try; {advice}"
         guesses = "1 guess" if self.count == 1 else f"{self.count} guesses"
-        what = self.nearest[1] if self.wanted.groups else f"{guesses}; the nearest: {self.nearest[1]}"
-        return f"{what}; {advice}"
+        return ("" if self.own.given else f"{guesses}; the nearest: ") + f"{self.nearest.why}; {advice}"
 
     def constructions(self) -> Iterator[SampleData | None]:
         """Yield ways to construct a class of modules, as it is given, recorded or guessed; for a function, None."""
-        if self.make is None or self.module is not None:
+        if not isinstance(self.target, type) or self.module is not None:
             yield self.module
             return
         recorded = [call["module"] for group in self.groups for call in group if "module" in call]
-        guesses = () if self.wanted.groups and recorded else constructions(self.make)
-        yield from self.tries(chain(recorded, guesses), self.constructed, parameters_of_constructor(self.make))
+        guesses = () if self.own.given and recorded else constructions(self.target)
+        yield from self.tries(chain(recorded, guesses), self.constructed, parameters_of_constructor(self.target))
 
     @cached_property
     def groups(self) -> Sequence[Sequence[SampleData]]:
-        """The calls to try: those of `wanted`; if it has none, those of the examples in the documentation."""
-        call = {EXAMPLES: self.wanted.name}
-        if self.wanted.groups or call in self.wanted.skip:
-            return self.wanted.groups
+        """The calls to try: those that are given; if there are none, those of the examples in the documentation."""
+        call = {EXAMPLES: self.name}
+        if self.own.given or call in self.own.skip:
+            return self.own.given
         self.say(call)
-        return examples(self.wanted.name, self.modules)
+        return examples(self.name, self.modules)
 
     def from_groups(self) -> Iterator[SampleData]:
         """Yield the samples of all groups. Examples do not run before the first one is needed."""
@@ -156,31 +134,12 @@ class Search:
         own = [call for call in group if call.get("module", self.module) == self.module]
         return [{key: value for key, value in call.items() if key != "module"} for call in own]
 
-    def constructed(self, construction: SampleData) -> SampleData | Refused:
-        """Return a way to construct a class of modules, if it is one."""
-        assert self.make is not None
-        refused = constructed(ModuleRecipe(self.make, Construction.model_validate(construction)), self.modules)
-        return construction if refused is None else refused
-
-    def ways(self, samples: Sequence[Tried]) -> dict[str, Any]:
-        """Return the ways to call the operator: for a function `out` and variants, for a module both modes."""
-        if not isinstance(self.operator, ModuleRecipe):
-            return {"out": takes_out(self.operator), "variants": self.variants()}
-        ways: dict[str, Any] = {"out": True, "variants": [], "module": self.module}
-        if self.operator.spec.train and differs_in_evaluation(self.operator, samples[0].sample, self.modules):
-            spec = self.operator.spec.model_copy(update={"train": False})
-            self.operator = ModuleRecipe(self.operator.make, spec)
-            evaluated = list(self.tries((one.sample for one in samples), self.called))
-            if evaluated:
-                ways["evaluation"] = {**shown(evaluated), **ways, "module": {**(self.module or {}), "train": False}}
-        return ways
-
     def parameters(self) -> list[list[Parameter]]:
         """Return the parameters to guess arguments for; several lists if they are not known."""
-        if not isinstance(self.operator, ModuleRecipe):
-            return parameters_of(self.operator, self.wanted.name)
-        assert self.make is not None
-        parameters = parameters_of(MethodType(self.make.forward, self.make), self.wanted.name)
+        if not isinstance(self.target, type):
+            return parameters_of(self.target, self.name)
+        make: Any = self.target
+        parameters = parameters_of(MethodType(make.forward, make), self.name)
         only_a_tensor = [one for one in parameters if [parameter.options for parameter in one] == [(TENSOR,)]]
         return [*parameters, *([replace(parameter, options=(INDEX,))] for (parameter,) in only_a_tensor)]
 
@@ -237,17 +196,13 @@ class Search:
             if guess is None and not lessons:
                 return
             guess = heappop(lessons)[2] if guess is None else guess
-            call = self.call_of(guess, attempt)
-            if render(guess) in seen or call in self.wanted.skip:
+            if render(guess) in seen:
                 continue
             seen.add(render(guess))
-            self.say(call)
-            self.count += 1
             result = attempt(guess)
             if not isinstance(result, Refused):
                 yield result
                 continue
-            self.note(call, result)
             if result.needs_gpu:
                 return
             vain = 0 if result.depth > best else vain + 1
@@ -256,27 +211,41 @@ class Search:
                 for repaired in islice(lessons_of(guess, result.why, result.source, parameters), MOST_REPAIRS):
                     heappush(lessons, (-best, next(order), repaired))
 
-    def call_of(self, guess: SampleData, attempt: object) -> SampleData:
-        """Return a guess with how its module is constructed, as messages show it."""
-        if attempt == self.constructed:
-            return {"module": guess}
-        return {**({} if self.module is None else {"module": self.module}), **guess}
-
     def called(self, sample: SampleData) -> Tried | Refused:
         """Return what a call with a sample shows."""
-        return tried(self.operator, sample, self.modules)
+        call = sample if self.module is None else {"module": self.module, **sample}
+        return self.attempt(call, lambda: tried(self.operator, sample, self.modules))
 
-    def note(self, call: SampleData, refused: Refused) -> None:
-        """Remember a call that was refused, if it is the one that got furthest, or if it would end the process."""
-        if refused.ends_process:
-            self.ended.append(f"it ends its process by an exception: {refused.why}, in the call {render(call)}")
-        if refused.needs_gpu or refused.depth > self.nearest[0]:
-            self.nearest = refused.depth, f"{render(call)} raised {refused.why}"
-            self.needs_gpu = refused.needs_gpu
+    def constructed(self, construction: SampleData) -> SampleData | Refused:
+        """Return a way to construct a class of modules, if it is one."""
+        assert isinstance(self.target, type)
+        recipe = ModuleRecipe(self.target, Construction.model_validate(construction))
+        made = self.attempt({"module": construction}, lambda: constructed(recipe, self.modules))
+        return made if isinstance(made, Refused) else construction
+
+    def attempt(self, call: SampleData, make: Callable[[], T | Refused]) -> T | Refused:
+        """Make a call, unless it is to be skipped. Remember what it was refused with, if it got furthest."""
+        if call in self.own.skip:
+            return Refused("it has ended its process", NO_GUESS)
+        self.say(call)
+        self.count += 1
+        result = make()
+        if isinstance(result, Refused):
+            ended = f"it ends its process by an exception: {result.why}, in the call {render(call)}"
+            if result.ends_process and ended not in self.own.ended:
+                self.own.ended.append(ended)
+            if result.depth > self.nearest.depth:
+                self.nearest = replace(result, why=f"{render(call)} raised {result.why}")
+        return result
+
+    def say(self, call: SampleData) -> None:
+        """Note the call that is about to be made."""
+        self.own.call = call
+        self.own.write(self.workplace)
 
     def variants(self) -> list[Any]:
         """Return the other ways to call the operator that there are."""
-        home, _, name = self.wanted.name.replace(":", ".").rpartition(".")
+        home, _, name = self.name.replace(":", ".").rpartition(".")
         if home.partition(".")[0] == "torch":
             return [kind for kind, end in (("method", ""), ("inplace", "_")) if hasattr(torch.Tensor, name + end)]
         try:
@@ -284,15 +253,3 @@ class Search:
         except Unresolved:
             return []
         return [{"kind": "inplace", "target": f"{home}.{name}_"}]
-
-
-def shown(samples: Sequence[Tried]) -> dict[str, Any]:
-    """Return what samples show about an operator."""
-    return {
-        "samples": [one.sample for one in samples],
-        "random": any(one.random for one in samples),
-        "inplace": any(one.inplace for one in samples),
-        "backward": any(one.requires_grad for one in samples),
-        "forward_ad": any(one.has_tangent for one in samples),
-        "arguments": differentiable(samples),
-    }

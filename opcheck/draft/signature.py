@@ -37,7 +37,8 @@ def parameters_of(operator: Callable[..., Any], path: str) -> list[list[Paramete
     if starred and not any(one.default is one.empty for one in named):
         return list(UNKNOWN)
     doc = inspect.getdoc(operator) or ""
-    return [[replace(_declared(one, operator), shapes=_shapes(doc, one)) for one in named]]
+    shapes = {one.name: (*shapes_in(str(one.annotation)), *documented(doc, one.name)) for one in named}
+    return [[replace(_declared(one, operator), shapes=shapes[one.name]) for one in named]]
 
 
 def parameters_of_constructor(make: type[Module]) -> list[Parameter]:
@@ -47,10 +48,6 @@ def parameters_of_constructor(make: type[Module]) -> list[Parameter]:
     except (TypeError, ValueError):
         return []
     return [_declared(one, make, constructor=True) for one in declared if one.kind not in STARRED]
-
-
-def _shapes(doc: str, one: inspect.Parameter) -> tuple[tuple[int, ...], ...]:
-    return (*shapes_in(str(one.annotation)), *documented(doc, one.name))
 
 
 def _declared(one: inspect.Parameter, operator: Callable[..., Any], *, constructor: bool = False) -> Parameter:

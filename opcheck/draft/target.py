@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 from collections.abc import Callable, Sequence
 from types import ModuleType
@@ -10,8 +9,7 @@ from typing import Any
 
 import torch
 
-from opcheck.checks.verdict import one_line
-from opcheck.samples.resolve import Unresolved, as_operator, is_dispatched, resolve, resolve_module
+from opcheck.samples.resolve import Unresolved, as_operator, import_module, is_dispatched, resolve, resolve_module
 
 
 def package_of(target: str) -> str:
@@ -40,7 +38,12 @@ def names(target: str, modules: Sequence[str]) -> dict[str, str]:
             if not issubclass(item, torch.autograd.Function) or item.__name__ in used:
                 continue
             name = f"{name}.apply"
-        reasons[f"{target}.{name}"] = _wrong(f"{target}.{name}", modules)
+        path = f"{target}.{name}"
+        try:
+            resolve_either(path, modules)
+            reasons[path] = ""
+        except Unresolved as error:
+            reasons[path] = str(error)
     # The in-place variant of another operator is tested with that operator.
     return {path: why for path, why in reasons.items() if not (path.endswith("_") and path[:-1] in reasons)}
 
@@ -59,15 +62,6 @@ def _used(module: ModuleType) -> set[str]:
     return used
 
 
-def _wrong(path: str, modules: Sequence[str]) -> str:
-    """Return why a path is no operator; an empty string if it is one."""
-    try:
-        resolve_either(path, modules)
-    except Unresolved as error:
-        return str(error)
-    return ""
-
-
 def resolve_either(path: str, modules: Sequence[str]) -> Callable[..., Any] | type[torch.nn.Module]:
     """Return the function, or the class of modules, that a path names. Raises Unresolved."""
     resolved = resolve(path, modules)
@@ -81,13 +75,12 @@ def resolve_either(path: str, modules: Sequence[str]) -> Callable[..., Any] | ty
 def _module(path: str) -> ModuleType | None:
     """Return the module with a path; None if there is none. Raises Unresolved if it cannot be imported."""
     try:
-        return importlib.import_module(path)
-    except ModuleNotFoundError as error:
-        if error.name is not None and (path == error.name or path.startswith(f"{error.name}.")):
+        return import_module(path)
+    except Unresolved as error:
+        missing = error.__cause__
+        if isinstance(missing, ModuleNotFoundError) and f"{path}.".startswith(f"{missing.name}."):
             return None
-        raise Unresolved(f'importing "{path}" failed: {error}') from error
-    except (Exception, SystemExit) as error:
-        raise Unresolved(f'importing "{path}" failed: {one_line(error)}') from error
+        raise
 
 
 def _own(item: Any, module: ModuleType) -> bool:

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from opcheck.checks.arguments import names_of
-from opcheck.checks.jacobian.derived import Attempt, keywords
+from opcheck.checks.arguments import defaults_of, names_of
+from opcheck.checks.jacobian.derived import Attempt
 from opcheck.samples.inputs import parts
 from opcheck.samples.results import differentiable
 
@@ -27,7 +27,7 @@ class Signature:
     @classmethod
     def of(cls, operator: Callable[..., Any], path: str) -> Signature:
         """Return the signature of what a dotted path names."""
-        return cls(names_of(operator, path), dict(keywords(operator, path)))
+        return cls(names_of(operator, path), defaults_of(operator, path))
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,9 +43,9 @@ class Call:
     @classmethod
     def of(cls, attempt: Attempt, signature: Signature) -> Call | None:
         """Return the call of an attempt; None if it was refused, or gives nothing to differentiate."""
-        if attempt.inputs is None or not any(output.requires_grad for output in attempt.outputs):
+        if attempt.subject is None or not any(output.requires_grad for output in attempt.outputs):
             return None
-        args, kwargs = attempt.inputs.fill()
+        args, kwargs = attempt.subject.inputs.fill()
         return cls(args, kwargs, signature, differentiable(attempt.outputs))
 
     @cached_property

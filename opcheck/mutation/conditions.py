@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from opcheck.spec.claims import WAYS, Way
 from opcheck.spec.library import Sample
@@ -158,45 +158,26 @@ def register_condition(words: str, name: str = "") -> Callable[[Predicate], Pred
 
 
 def conditions(samples: Iterable[Sample], signature: Signature, dtypes: Iterable[str]) -> Iterator[Condition]:
-    """Yield the conditions of an operator: a fixed list.
+    """Yield the conditions of an operator: a fixed list, one for each keyword that is no tensor, and each dtype.
 
     dtypes: those that its backward pass is claimed for.
     """
     yield from CONDITIONS
     yield from REGISTERED.values()
-    names = list(_keywords(samples, signature))
-    each = [_keyword(name) for name in names]
+    passed = {name: value for sample in samples for name, value in sample.kwargs.items()}
+    each = [
+        _keyword(name)
+        for name in dict.fromkeys([*signature.defaults, *passed])
+        if name not in OF_NO_DERIVATIVE and (name in signature.defaults or not hasattr(passed[name], "shape"))
+    ]
     yield from each
     if len(each) > 1:
-        yield _two_of(each)
+        what = "for two keywords other than their defaults at once"
+        yield Condition("two keywords set", what, lambda call: sum(one.holds(call) for one in each) > 1, ("keyword",))
+    checks = ("backward", "low_precision_grad")
     for dtype in dtypes:
-        yield Condition(
-            f"dtype {dtype}", f"in {dtype}", _always, (), checks=("backward", "low_precision_grad"), dtype=dtype
-        )
-
-
-def _always(call: Call) -> bool:
-    return True
-
-
-def _keywords(samples: Iterable[Sample], signature: Signature) -> Iterator[str]:
-    """Yield the keywords that have a default, and those that samples pass, but for tensors."""
-    passed = {name: value for sample in samples for name, value in sample.kwargs.items()}
-    for name in dict.fromkeys([*signature.defaults, *passed]):
-        if name not in OF_NO_DERIVATIVE and (name in signature.defaults or not _is_tensor(passed[name])):
-            yield name
-
-
-def _is_tensor(value: Any) -> bool:
-    return hasattr(value, "shape")
+        yield Condition(f"dtype {dtype}", f"in {dtype}", lambda call: True, (), checks, dtype)
 
 
 def _keyword(name: str) -> Condition:
     return Condition(f"{name} set", f"for {name} other than its default", lambda call: call.sets(name), ("keyword",))
-
-
-def _two_of(keywords: list[Condition]) -> Condition:
-    def holds(call: Call) -> bool:
-        return sum(keyword.holds(call) for keyword in keywords) > 1
-
-    return Condition("two keywords set", "for two keywords other than their defaults at once", holds, ("keyword",))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
@@ -193,26 +193,21 @@ def _passes(context: Context, sample: Sample, tried: Attempt) -> bool:
 
 
 def _answer(condition: Condition, by: Sample | None, other: Sample | None, target: Target) -> Answer:
+    """Return what became of a condition. by: the sample that meets it; other: one that would, if it counted."""
     name, said = condition.name, f"a {target.of} wrong {condition.words} would pass"
-    if condition.checks:
-        if by is None:
-            return Answer(name, "unreachable", is_of_samples=False)
-        ran = _running(condition, target.planned)
-        if ran:
-            return Answer(name, "met", by=ran[0], is_of_samples=False)
-        words = f"{said}: it takes the check {' or '.join(condition.checks)}, which does not run for it"
-        return Answer(name, "survived", words, is_of_samples=False)
-    if by is not None:
-        return Answer(name, "met", by=by.name)
-    if other is None:
-        return Answer(name, "unreachable")
-    add = _written(other)
-    return Answer(name, "survived", f"{said}: add {add}", add=add)
-
-
-def _running(condition: Condition, planned: Sequence[Case]) -> list[str]:
-    """Return the checks that run, of those that meet a condition by themselves."""
-    return [case.check for case in planned if case.check in condition.checks and condition.dtype in ("", case.dtype)]
+    if not condition.checks:
+        if by is not None:
+            return Answer(name, "met", by=by.name)
+        if other is None:
+            return Answer(name, "unreachable")
+        return Answer(name, "survived", f"{said}: add {_written(other)}", add=_written(other))
+    if by is None:
+        return Answer(name, "unreachable", is_of_samples=False)
+    for case in target.planned:
+        if case.check in condition.checks and condition.dtype in ("", case.dtype):
+            return Answer(name, "met", by=case.check, is_of_samples=False)
+    words = f"{said}: it takes the check {' or '.join(condition.checks)}, which does not run for it"
+    return Answer(name, "survived", words, is_of_samples=False)
 
 
 def _written(sample: Sample) -> str:

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import get_args
 
-from opcheck.planning.expectations import concerns, matches
+from opcheck.planning.expectations import concerns
 from opcheck.planning.kinds import check_kinds
 from opcheck.planning.planner import combinations, rule_against
-from opcheck.planning.selection import names_operator
+from opcheck.planning.selection import is_named
 from opcheck.spec import dtypes
 from opcheck.spec.checks import CheckKind
 from opcheck.spec.claims import OperatorTolerances, Tolerances, When
 from opcheck.spec.device import DeviceProfile
+from opcheck.spec.explain import Locate
 from opcheck.spec.library import Library, Operator, Variant, VariantKind, names_of
 from opcheck.spec.positions import Path
 from opcheck.spec.problems import Problem, nearest, unknown
-
-Locate = Callable[..., Problem]
-"""Makes a mistake at a path of keys: `problem` of an operator or of a device profile."""
 
 
 def audit(library: Library, devices: Iterable[DeviceProfile]) -> list[Problem]:
@@ -45,7 +43,7 @@ def unmatched(device: DeviceProfile, library: Library) -> Iterator[Problem]:
             what, expected = "this expectation matches no case on the device", "one of `opcheck list --device {}`"
             yield expect.problem(("when",), what, expected.format(device.name), _meant(when.operators, ids))
     for index, pattern in enumerate(device.written.deny):
-        if not any(names_operator(pattern, operator) for operator in library):
+        if not any(is_named(operator, [pattern]) for operator in library):
             what = f'"{pattern}" matches no operator: nothing is denied by it'
             expected = "an id, a name or a glob pattern of operators"
             yield device.problem(("deny", index), what, expected, _meant([pattern], ids))
@@ -58,7 +56,7 @@ def _meant(names: Iterable[str], ids: list[str]) -> str:
 
 
 def _has_sample(operator: Operator, when: When) -> bool:
-    return when.sample is None or any(when.matches("sample", name) for name in _sample_names([operator]))
+    return when.sample is None or any(when.matches(sample=name) for name in _sample_names([operator]))
 
 
 def _sample_names(operators: Iterable[Operator]) -> list[str]:
@@ -79,20 +77,14 @@ def _of_tolerances(operator: Operator, devices: list[DeviceProfile]) -> Iterator
     problems: list[Problem] = []
     for path, tolerance in tolerances.items():
         problems += _unknown_overrides(tolerance, path, operator.problem)
-        if tolerance.accuracy is not None and not _disclaims(operator, tolerance, devices):
+        if tolerance.accuracy is not None and not any(
+            kind.name == "accuracy" and operator.on(device).accuracy(dtype) == tolerance.accuracy
+            for device, _, dtype, kind in _planned([operator], devices)
+        ):
             what = "this disclaimer is about no case of the check `accuracy`"
             place = (*path, "accuracy")
             problems.append(operator.problem(place, what, "a case that `opcheck show` lists", key=True))
     yield from dict.fromkeys(problems)  # what devices have from the operator is a mistake several times
-
-
-def _disclaims(operator: Operator, tolerance: OperatorTolerances, devices: list[DeviceProfile]) -> bool:
-    """Tell whether any case of the check `accuracy` would look at the disclaimer in some tolerances."""
-    return any(
-        kind.name == "accuracy" and operator.on(device).accuracy(dtype) == tolerance.accuracy
-        for device in devices
-        for _, dtype, kind in _planned(operator, device)
-    )
 
 
 def _sharing(library: Library) -> list[list[Operator]]:
@@ -125,15 +117,19 @@ def _of_expectations(operators: list[Operator], devices: list[DeviceProfile]) ->
 
 def _matches_a_case(when: When, operators: Iterable[Operator], devices: list[DeviceProfile]) -> bool:
     return any(
-        matches(when, kind.name, variant.kind, device.name, dtype)
-        for operator in operators
-        for device in devices
-        for variant, dtype, kind in _planned(operator, device)
+        when.matches(check=kind.name, variant=variant.kind, device=device.name, dtype=dtype)
+        for device, variant, dtype, kind in _planned(operators, devices)
     )
 
 
-def _planned(operator: Operator, device: DeviceProfile) -> Iterable[tuple[Variant, str, CheckKind]]:
-    return () if rule_against(operator, device) else combinations(operator, device, operator.on(device))
+def _planned(
+    operators: Iterable[Operator], devices: list[DeviceProfile]
+) -> Iterator[tuple[DeviceProfile, Variant, str, CheckKind]]:
+    """Yield the device, variant, dtype and check of each case of some operators."""
+    for operator in operators:
+        for device in devices:
+            if not rule_against(operator, device):
+                yield from ((device, *case) for case in combinations(operator, device, operator.on(device)))
 
 
 def _choices(devices: Iterable[DeviceProfile], variants: Iterable[str]) -> dict[str, list[str]]:

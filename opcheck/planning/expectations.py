@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from opcheck.planning.case import Case
-from opcheck.planning.selection import names_operator
-from opcheck.spec.claims import Expect, When
+from opcheck.planning.selection import is_named
+from opcheck.spec.claims import Expect
 from opcheck.spec.device import DeviceProfile, DeviceWhen
 from opcheck.spec.library import Operator, Sample, names_of
-from opcheck.spec.versions import holds_for_torch
+from opcheck.spec.versions import torch_meets
 
 
 def known(operator: Operator, device: DeviceProfile) -> tuple[Expect, ...]:
@@ -19,13 +19,7 @@ def known(operator: Operator, device: DeviceProfile) -> tuple[Expect, ...]:
 
 def concerns(when: DeviceWhen, operator: Operator) -> bool:
     """Tell whether a condition of a profile covers an operator."""
-    return not when.operators or any(names_operator(pattern, operator) for pattern in when.operators)
-
-
-def matches(when: When, check: str, variant: str, device: str, dtype: str) -> bool:
-    """Tell whether a condition covers a case, whatever the version of torch."""
-    values = (("check", check), ("variant", variant), ("device", device), ("dtype", dtype))
-    return all(when.matches(key, value) for key, value in values)
+    return not when.operators or is_named(operator, when.operators)
 
 
 def applying(expects: Iterable[Expect], check: str, variant: str, device: str, dtype: str) -> tuple[Expect, ...]:
@@ -33,7 +27,8 @@ def applying(expects: Iterable[Expect], check: str, variant: str, device: str, d
     return tuple(
         expect
         for expect in expects
-        if matches(expect.when, check, variant, device, dtype) and holds_for_torch(expect.when.torch)
+        if expect.when.matches(check=check, variant=variant, device=device, dtype=dtype)
+        and (expect.when.torch is None or torch_meets(expect.when.torch, without=True))
     )
 
 
@@ -42,7 +37,7 @@ def foreseen(expects: Sequence[Expect], conditions: Mapping[str, str]) -> tuple[
 
     conditions: what belongs to the run and not to a case: its `engine` and `derive`.
     """
-    return tuple(expect for expect in expects if all(expect.when.matches(*one) for one in conditions.items()))
+    return tuple(expect for expect in expects if expect.when.matches(**conditions))
 
 
 def about(expect: Expect, sample: str | None) -> bool:
@@ -52,7 +47,7 @@ def about(expect: Expect, sample: str | None) -> bool:
     """
     if expect.when.sample is None:
         return True
-    return sample is not None and any(expect.when.matches("sample", name) for name in names_of(sample))
+    return sample is not None and any(expect.when.matches(sample=name) for name in names_of(sample))
 
 
 def samples_to_run(case: Case) -> tuple[Sample, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from opcheck.planning.planner import combinations, rule_against
@@ -32,30 +32,28 @@ def left_out(library: Library, devices: Iterable[DeviceProfile], selection: Sele
     wanted = selection or Selection()
     counts: Counter[Rule] = Counter()
     for device in devices:
-        for operator in library:
-            if wanted.takes_operator(operator):
-                reasons = _of_operator(operator, device, wanted)
-                counts += Counter({Rule(device.name, reason): count for reason, count in reasons.items()})
-    return counts
+        for operator in filter(wanted.takes_operator, library):
+            if rule := rule_against(operator, device):
+                counts[Rule(device.name, rule)] += len(_selected(operator, device, wanted))
+            else:
+                counts.update(Rule(device.name, f"lacks {dtype}") for dtype in _lacked(operator, device, wanted))
+    return +counts
 
 
-def _of_operator(operator: Operator, device: DeviceProfile, wanted: Selection) -> Counter[str]:
-    rule = rule_against(operator, device)
-    if rule:
-        return Counter({rule: len(_selected(operator, device, wanted))})
+def _lacked(operator: Operator, device: DeviceProfile, wanted: Selection) -> Iterator[str]:
+    """Yield the dtype of each selected case of an operator that would be planned if the device had the dtype."""
     claimed = operator.claims_on(device).dtypes.forward_names()
     if not device.lacks and all(name in KNOWN or name in device.dtypes for name in claimed):
-        return Counter()
+        return
     whole = device.model_copy(update={"lacks": (), "dtypes": claimed})
     here, there = _selected(operator, device, wanted), _selected(operator, whole, wanted)
     instead = Counter(_claim(*case) for case in here if case not in there)
-    counts: Counter[str] = Counter()
     for case in there:
         if case not in here:
             claim = _claim(*case)
-            counts[f"lacks {case[1]}"] += instead[claim] <= 0
+            if instead[claim] <= 0:
+                yield case[1]
             instead[claim] -= 1
-    return counts
 
 
 def _selected(operator: Operator, device: DeviceProfile, wanted: Selection) -> dict[tuple[Variant, str, str], None]:

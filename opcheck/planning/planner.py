@@ -8,7 +8,7 @@ from functools import lru_cache
 from opcheck.planning.case import Case
 from opcheck.planning.expectations import applying, known
 from opcheck.planning.kinds import check_kinds
-from opcheck.planning.selection import Selection, names_operator
+from opcheck.planning.selection import Selection, is_named
 from opcheck.spec.checks import CheckKind
 from opcheck.spec.device import DeviceProfile
 from opcheck.spec.dtypes import COARSE, HALF, STANDARD, double_of, expand
@@ -71,9 +71,9 @@ def rule_against(operator: Operator, device: DeviceProfile) -> str:
     spec = operator.spec
     if spec.devices is not None and device.name not in spec.devices:
         return "devices"
-    if device.allow is not None and not any(names_operator(pattern, operator) for pattern in device.allow):
+    if device.allow is not None and not is_named(operator, device.allow):
         return "allow"
-    return "deny" if any(names_operator(pattern, operator) for pattern in device.deny) else ""
+    return "deny" if is_named(operator, device.deny) else ""
 
 
 def _dtypes(kind: CheckKind, claims: DeviceClaims, device: DeviceProfile, operator: Operator) -> tuple[str, ...]:

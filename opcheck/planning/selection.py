@@ -29,7 +29,7 @@ class Selection:
 
     def takes_operator(self, operator: Operator) -> bool:
         """Tell whether cases of an operator are selected."""
-        by_name = not self.operators or any(names_operator(wanted, operator) for wanted in self.operators)
+        by_name = not self.operators or is_named(operator, self.operators)
         return by_name and (not self.tags or bool(set(self.tags) & set(operator.spec.tags)))
 
     def takes(self, kind: CheckKind, dtype: str) -> bool:
@@ -41,10 +41,13 @@ class Selection:
     def mistakes(self, library: Library) -> list[str]:
         """Return a message for each name that does not exist."""
         ids = [name for operator in library for name in (operator.id, operator.spec.name)]
+        claims = [operator.spec.dtypes for operator in library]
+        claims += [one.dtypes for operator in library for one in operator.spec.per_device.values()]
+        claimed = {name for claim in claims for name in claim.forward_names()}  # device profiles declare some of them
         tags = sorted({tag for operator in library for tag in operator.spec.tags})
         named: list[tuple[str, tuple[str, ...], list[str]]] = [
             ("check", self.checks, list(check_kinds())),
-            ("dtype", self.dtypes, [*GROUPS, *known(), *_claimed(library, self.dtypes)]),
+            ("dtype", self.dtypes, [*GROUPS, *dict.fromkeys([*known(), *sorted(claimed)])]),
             ("tag", self.tags, tags),
         ]
         lines = [
@@ -54,25 +57,15 @@ class Selection:
             if name not in choices and not (what == "dtype" and name.removeprefix("-") in choices)
         ]
         for wanted in self.operators:
-            if not any(names_operator(wanted, operator) for operator in library):
+            if not any(is_named(operator, [wanted]) for operator in library):
                 lines.append(f'no operator matches "{wanted}"' + suggestion(wanted, ids))
         return lines
 
 
-def _claimed(library: Library, wanted: Iterable[str]) -> set[str]:
-    """Return those of some dtypes that operators claim: a device profile may have declared them."""
-    names = {name.removeprefix("-") for name in wanted} - {*GROUPS, *known()}
-    if not names:
-        return names
-    claims = [operator.spec.dtypes for operator in library]
-    claims += [one.dtypes for operator in library for one in operator.spec.per_device.values()]
-    return names & {name for claim in claims for name in claim.forward_names()}
-
-
-def names_operator(pattern: str, operator: Operator) -> bool:
-    """Tell whether a glob pattern matches the id or the name of an operator.
+def is_named(operator: Operator, patterns: Iterable[str]) -> bool:
+    """Tell whether any glob pattern matches the id or the name of an operator.
 
     Brackets match themselves, since ids contain them: `torch.div`, `torch.div[floor]`, `*.div*`.
     """
-    literal = pattern.replace("[", "[[]")
-    return any(fnmatchcase(name, literal) for name in (operator.id, operator.spec.name))
+    literal = [pattern.replace("[", "[[]") for pattern in patterns]
+    return any(fnmatchcase(name, one) for one in literal for name in (operator.id, operator.spec.name))

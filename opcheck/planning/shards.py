@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from argparse import ArgumentTypeError
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from heapq import heapreplace
 from statistics import fmean
 from typing import NamedTuple
@@ -78,23 +78,23 @@ class Durations:
 
     source: str
     """The file with the records."""
-    by_case: Mapping[str, float] = field(default_factory=dict)
-    by_check: Mapping[str, float] = field(default_factory=dict)
-    mean: float = 0.0
-    operators: frozenset[str] = frozenset()
+    by_case: Mapping[str, float]
+    by_check: Mapping[str, float]
+    mean: float
+    operators: frozenset[str]
 
     @classmethod
     def of(cls, records: Iterable[Taken], source: str) -> Durations:
         """Return the durations in records, the mean of a case that has several."""
-        of_case: defaultdict[str, list[float]] = defaultdict(list)
-        of_check: defaultdict[str, list[float]] = defaultdict(list)
+        by_case: defaultdict[str, list[float]] = defaultdict(list)
+        by_check: defaultdict[str, list[float]] = defaultdict(list)
         operators = set()
-        for id, operator, check, seconds in records:
-            of_case[id].append(max(seconds, 0.0))
-            of_check[check].append(max(seconds, 0.0))
-            operators.add(operator)
-        every = [seconds for several in of_case.values() for seconds in several]
-        return cls(source, _means(of_case), _means(of_check), fmean(every) if every else 0.0, frozenset(operators))
+        for one in records:
+            by_case[one.id].append(max(one.seconds, 0.0))
+            by_check[one.check].append(max(one.seconds, 0.0))
+            operators.add(one.operator)
+        every = [seconds for several in by_case.values() for seconds in several]
+        return cls(source, _means(by_case), _means(by_check), fmean(every) if every else 0.0, frozenset(operators))
 
     def of_case(self, case: Case) -> float:
         """Return how many seconds a case takes, as far as one knows."""
@@ -111,33 +111,24 @@ def _means(groups: Mapping[str, list[float]]) -> dict[str, float]:
     return {name: fmean(seconds) for name, seconds in groups.items()}
 
 
-class Division:
-    """Some cases, divided into shards: the longest group first, each onto the shard that has least to do by then."""
+def groups_in(shard: Shard, cases: Iterable[Case], durations: Durations | None = None) -> frozenset[Group]:
+    """Divide cases, and return the groups in a shard.
 
-    def __init__(self, cases: Iterable[Case], shard: Shard, durations: Durations | None = None) -> None:
-        """Divide cases.
+    The longest group comes first, and each goes to the shard that has least to do by then.
 
-        shard: the one that `takes` is asked about. durations: how long cases take; default: all of them equally long.
-        """
-        self.shard = shard
-        weights: defaultdict[Group, float] = defaultdict(float)
-        for case in cases:
-            weights[Group.of(case)] += durations.of_case(case) if durations else 1
-        loads = [(0.0, number) for number in range(1, shard.count + 1)]  # a heap
-        self._shards: dict[Group, int] = {}
-        for group in sorted(weights, key=lambda group: (-weights[group], group)):
-            load, number = loads[0]
-            heapreplace(loads, (load + weights[group], number))
-            self._shards[group] = number
-
-    def takes(self, case: Case) -> bool:
-        """Tell whether a case is in the shard."""
-        return self._shards[Group.of(case)] == self.shard.number
-
-    def count(self, cases: Iterable[Case]) -> Shared:
-        """Return how many of some cases the shard has, and how many the others have."""
-        counts = Counter(self.takes(case) for case in cases)
-        return Shared(str(self.shard), counts[True], counts[False])
+    durations: how long cases take; default: all of them equally long.
+    """
+    weights: defaultdict[Group, float] = defaultdict(float)
+    for case in cases:
+        weights[Group.of(case)] += durations.of_case(case) if durations else 1
+    loads = [(0.0, number) for number in range(1, shard.count + 1)]  # a heap
+    own = set()
+    for group in sorted(weights, key=lambda group: (-weights[group], group)):
+        load, number = loads[0]
+        heapreplace(loads, (load + weights[group], number))
+        if number == shard.number:
+            own.add(group)
+    return frozenset(own)
 
 
 class Shared(NamedTuple):

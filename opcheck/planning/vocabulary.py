@@ -7,37 +7,29 @@ import os
 from opcheck.planning.kinds import check_kinds, load_plugins
 from opcheck.settings import Settings
 from opcheck.spec.checks import BUILTIN
-from opcheck.spec.device import profiles
 from opcheck.spec.load import Catalogue
 from opcheck.spec.schema import Vocabulary
 from opcheck.spec.templates import builtin, builtin_names
 
 
-def shipped() -> Vocabulary:
-    """Return the names that opcheck ships. A project may have others."""
-    return Vocabulary(
-        checks={kind.name: kind.claim for kind in BUILTIN},
-        devices={name: profile.about for name, profile in profiles().items()},
-        templates=tuple(map(builtin, builtin_names())),
-        complete=False,
-    )
-
-
-def of_project(settings: Settings) -> Vocabulary:
+def vocabulary(project: Settings | None = None) -> Vocabulary:
     """Return all names that the specs of a project may use. Imports its plugins.
 
+    project: its settings; None: there is none, so that the names are those that opcheck ships, and others are possible.
     Raises SpecError if a plugin cannot be imported, or a template or device profile is invalid.
     """
-    load_plugins(settings)
+    settings = project or Settings()
+    if project is not None:
+        load_plugins(settings)
     catalogue = Catalogue()
     folders = [path for path in settings.spec_paths() if os.path.isdir(path)]
     files = [file for folder in folders for named in catalogue.templates(folder).values() for file in named]
     own = [catalogue.template(file) for file in dict.fromkeys(files)]
     replaced = {template.name for template in own}
     return Vocabulary(
-        checks={kind.name: kind.claim for kind in check_kinds().values()},
+        checks={kind.name: kind.claim for kind in (BUILTIN if project is None else check_kinds().values())},
         devices={name: profile.about for name, profile in settings.profiles().items()},
         templates=(*own, *(builtin(name) for name in builtin_names() if name not in replaced)),
-        complete=True,
+        complete=project is not None,
         dtypes=settings.dtypes(),
     )

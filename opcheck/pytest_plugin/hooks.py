@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import random
+from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 from opcheck.pytest_plugin.cases import cases
-from opcheck.pytest_plugin.items import CaseItem, SpecCollector
+from opcheck.pytest_plugin.items import CaseItem, SpecCollector, report_death
 from opcheck.pytest_plugin.options import add_to_pytest, leave_out_addopts
 from opcheck.pytest_plugin.project import PLUGIN, SENT, Plugin
 from opcheck.pytest_plugin.sharding import register_shard
@@ -52,14 +53,14 @@ def pytest_configure(config: pytest.Config) -> None:
         plugin.settings  # noqa: B018 - imports plugins, whose checks have marks as well
         for kind in check_kinds().values():
             plugin.mark(kind.name, kind.claim)
-    register_shard(config)
+    register_shard(plugin)
     if not config.option.opcheck_alone:  # `opcheck run` reports them itself
         _refuse_unknown_names(plugin)
     reported = config.option.opcheck_report_json or getattr(config.option, "xmlpath", None)  # without -p no:junitxml
     if reported and not hasattr(config, "workerinput"):
-        from opcheck.report.from_pytest import register_reports
+        from opcheck.pytest_plugin.reports import register_reports
 
-        register_reports(config, plugin.facts())
+        register_reports(plugin)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -77,7 +78,7 @@ def _refuse_unknown_names(plugin: Plugin) -> None:
     if option.opcheck_device:
         plugin.devices  # noqa: B018
         is_worker = hasattr(plugin.config, "workerinput")
-        absent = [] if is_worker or option.collectonly else plugin.ask_devices(all_of_them=False)
+        absent = [] if is_worker or option.collectonly else plugin.ask_devices()
         if absent:
             raise pytest.UsageError("\n".join(absent))
     if plugin.names("check") or plugin.names("dtype"):
@@ -137,12 +138,17 @@ def pytest_runtestloop(session: pytest.Session) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Let a worker of `opcheck run` end soon, and any worker say what it has counted."""
-    plugin = session.config.stash.get(PLUGIN, None)
-    if plugin is not None and plugin.worker is not None:
+    """Let workers end soon, and say what they have counted. An empty shard is no mistake if the others have cases."""
+    plugin = session.config.stash[PLUGIN]
+    if plugin.worker is not None:
         plugin.worker.leave()
-    if plugin is not None and hasattr(session.config, "workeroutput"):
+    is_empty = plugin.shared is not None and plugin.shared.own == 0 < plugin.shared.others
+    if hasattr(session.config, "workeroutput"):
         session.config.workeroutput[SENT] = plugin.from_worker()
+    elif plugin.refused:
+        session.exitstatus = pytest.ExitCode.USAGE_ERROR
+    elif session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and is_empty:
+        session.exitstatus = pytest.ExitCode.OK
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -157,6 +163,16 @@ def pytest_testnodedown(node: Any, error: object) -> None:
     counted = getattr(node, "workeroutput", {}).get(SENT)
     if counted:
         node.config.stash[PLUGIN].take_over(counted)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_handlecrashitem(crashitem: str, report: pytest.TestReport, sched: Any) -> None:
+    """Give a case that ended a worker of plain pytest an outcome. `opcheck run` knows more about it."""
+    plugin = sched.config.stash[PLUGIN]
+    if not sched.config.option.opcheck_alone and (case := plugin.case_of(crashitem)):
+        from opcheck.running.watchdog import Death
+
+        report_death(report, case, Death("the process crashed", trace=report.longreprtext.strip()), plugin)
 
 
 def pytest_report_collectionfinish(config: pytest.Config, items: list[pytest.Item]) -> str | None:
@@ -194,10 +210,8 @@ def pytest_report_to_serializable(
     config: pytest.Config, report: pytest.CollectReport | pytest.TestReport
 ) -> dict[str, Any] | None:
     """Shorten the report of a set-up or tear-down that succeeded: a run has thousands of them."""
-    plugin = config.stash.get(PLUGIN, None)
-    if plugin is None or plugin.worker is None or not isinstance(report, pytest.TestReport):
-        return None
-    if report.when == "call" or not report.passed:
+    is_phase = config.stash[PLUGIN].worker is not None and isinstance(report, pytest.TestReport)
+    if not is_phase or report.when == "call" or not report.passed:
         return None
     brief = {name: getattr(report, name) for name in ("nodeid", "location", "when", "outcome", "duration")}
     return {"$report_type": BRIEF, **brief}
@@ -217,28 +231,29 @@ BRIEF = "opcheck phase"
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say what is left out, skipped, or held to wider tolerances, and what is wrong with the reports."""
-    plugin = terminalreporter.config.stash[PLUGIN]
+    from opcheck.text import printable
+
+    plugin, say = terminalreporter.config.stash[PLUGIN], terminalreporter.write_line
     if plugin.order is not None:
-        option = f"--opcheck-order={plugin.order}"
-        terminalreporter.write_line(f"opcheck: cases in a random order, which {option} gives again")
+        say(f"opcheck: cases in a random order, which --opcheck-order={plugin.order} gives again")
     if plugin.left_out:
         from opcheck.report.remarks import left_out_lines
 
         for line in left_out_lines(plugin.left_out):
-            terminalreporter.write_line(f"opcheck: {line}")
+            say(f"opcheck: {line}")
     reports = [one for several in terminalreporter.stats.values() for one in several if hasattr(one, "opcheck")]
     if any("tolerance" in report.opcheck.get("fields", {}) for report in reports):
-        from opcheck.report.from_pytest import record_of
+        from opcheck.pytest_plugin.reports import record_of
         from opcheck.report.remarks import wide_count
 
         for line in wide_count(filter(None, map(record_of, reports)), "opcheck run --wide"):
-            terminalreporter.write_line(f"opcheck: {line}")
-    has_reports = terminalreporter.config.pluginmanager.hasplugin("opcheck_report")
-    if terminalreporter.stats.get("skipped") or has_reports:
-        from opcheck.report.from_pytest import absent_devices, troubles
-        from opcheck.text import printable
-
-        for reason, count in absent_devices(terminalreporter.stats.get("skipped", ())):
-            terminalreporter.write_line(f"opcheck: {count} cases skipped: {printable(reason)}", yellow=True)
-        for line in troubles(terminalreporter.config):
-            terminalreporter.write_line(f"opcheck: {printable(line)}", red=True)
+            say(f"opcheck: {line}")
+    skipped = [report.opcheck["reason"] for report in reports if report.opcheck["outcome"] == "skipped"]
+    for reason, count in Counter(one for one in skipped if "is not present" in one).most_common():
+        say(f"opcheck: {count} cases skipped: {printable(reason)}", yellow=True)
+    for line in plugin.troubles:
+        say(f"opcheck: {printable(line)}", red=True)
+    if plugin.refused:
+        say(f"ERROR: {plugin.refused}", red=True)
+    elif plugin.shared is not None:
+        say(f"opcheck: {plugin.shared}")

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from opcheck.pytest_plugin.project import PLUGIN
+from opcheck.pytest_plugin.project import PLUGIN, Plugin
 
 if TYPE_CHECKING:
     from opcheck.planning import Case
     from opcheck.running import Outcome, OutcomeKind
+    from opcheck.running.watchdog import Death
 
 
 class SpecCollector(pytest.File):
@@ -22,6 +23,8 @@ class SpecCollector(pytest.File):
     def collect(self) -> list[pytest.Item]:
         """Return the selected cases of the file. Does not import torch, except for `opcheck run`."""
         from opcheck.planning import plan
+        from opcheck.planning.left_out import left_out
+        from opcheck.spec.problems import SpecError, suggestion
 
         plugin = self.config.stash[PLUGIN]
         library = plugin.load(self.path)
@@ -29,14 +32,12 @@ class SpecCollector(pytest.File):
         planned = plan(library, plugin.devices, plugin.selection, plugin.seed)
         chosen = [case for case in planned if not wanted or case.id in wanted]
         for name in sorted((wanted or set()) - {case.id for case in chosen}):
-            from opcheck.spec.problems import suggestion
-
             known = [case.id for case in plan(library, plugin.devices)]
             raise pytest.UsageError(f'{self.nodeid} has no case "{name}"{suggestion(name, known)}')
         if not wanted and not self.config.option.opcheck_alone:  # `opcheck run` counts for itself
-            plugin.count_left_out(library)
-        if self.config.option.opcheck_alone:
-            plugin.look_up(chosen)
+            plugin.left_out += left_out(library, plugin.devices, plugin.selection)
+        if self.config.option.opcheck_alone and not plugin.runs_elsewhere and (problems := plugin.prepare(chosen)):
+            raise SpecError(problems)
         # The node id is given as text, since --lf remembers it as text. pytest would build a different one from parts.
         return [CaseItem.from_parent(self, name=c.id, nodeid=f"{self.nodeid}::{c.id}", case=c) for c in chosen]
 
@@ -50,11 +51,7 @@ class SpecCollector(pytest.File):
 
 
 class CaseFailed(Exception):
-    """Raised for a case with a bad outcome."""
-
-    def __init__(self, outcome: Outcome) -> None:
-        super().__init__(outcome.reason)
-        self.outcome = outcome
+    """Raised for a case with a bad outcome, with its reason."""
 
 
 class CaseItem(pytest.Item):
@@ -91,7 +88,7 @@ class CaseItem(pytest.Item):
         if outcome.is_bad:
             # With --pdb, the debugger stops where the operator raised.
             cause = plugin.session.cause if self.config.option.usepdb else None
-            raise CaseFailed(outcome).with_traceback(cause.__traceback__ if cause else None)
+            raise CaseFailed(outcome.reason).with_traceback(cause.__traceback__ if cause else None)
 
     @property
     def _limit(self) -> float | None:
@@ -106,9 +103,8 @@ class CaseItem(pytest.Item):
         """Show the message of the outcome, without a traceback."""
         from opcheck.text import printable, well_formed
 
-        if isinstance(excinfo.value, CaseFailed):
-            outcome = excinfo.value.outcome
-            return printable(outcome.message or outcome.reason, lines=True, most=None)
+        if isinstance(excinfo.value, CaseFailed) and self.outcome is not None:
+            return printable(self.outcome.message or self.outcome.reason, lines=True, most=None)
         if isinstance(excinfo.value, pytest.fail.Exception):  # a time-out: its traceback does not help
             return str(excinfo.value)
         shown = super().repr_failure(excinfo, style)
@@ -128,16 +124,26 @@ class CaseItem(pytest.Item):
 
     def record_of(self, report: pytest.TestReport) -> dict[str, Any]:
         """Return the record for reports, even if the case has ended without an outcome."""
-        from opcheck.running.outcome import Outcome, rerun_command
-
         if self.outcome is not None and (self.outcome.is_bad or not report.failed):
             return self.outcome.record()
         text = report.longreprtext.strip()
         reason = text.splitlines()[-1] if text else f"{report.when} did not finish"
         kind: OutcomeKind = "skipped" if report.skipped else "error"
-        seed = self.config.stash[PLUGIN].rerun_seed
-        further = self.config.stash[PLUGIN].settings.option_for(self.case.device)
-        rerun = rerun_command(self.case.operator.document.file, self.case.id, seed=seed, further=further)
-        message = f"{text}\n\nrun just this: {rerun}"
-        outcome = Outcome.of(self.case, kind, reason, message)  # by a time-out, a fixture, an interrupt
-        return dataclasses.replace(outcome, seconds=report.duration, rerun=rerun).record()
+        plugin = self.config.stash[PLUGIN]
+        return plugin.outcome_without_verdict(self.case, kind, reason, text, report.duration).record()
+
+
+def report_death(report: pytest.TestReport, case: Case, death: Death, plugin: Plugin) -> Outcome:
+    """Make a report that of a case whose process has ended. Return its outcome, which a spec may expect."""
+    from opcheck.planning.expectations import foreseen
+    from opcheck.running.judge import expected  # imports torch
+
+    text = "\n".join(filter(None, (f"{case.id}: {death.cause}", death.trace)))
+    outcome = plugin.outcome_without_verdict(case, "error", death.cause, text, death.seconds)
+    known = dataclasses.replace(case, expectations=foreseen(case.expectations, plugin.conditions))
+    outcome = expected(known, outcome)
+    if outcome.outcome == "xfailed":
+        report.outcome, report.wasxfail = "skipped", outcome.reason
+    report.longrepr, report.duration = outcome.message, outcome.seconds
+    report.__dict__["opcheck"] = outcome.record()
+    return outcome

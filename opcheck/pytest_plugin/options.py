@@ -6,6 +6,7 @@ import argparse
 import os
 import random
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +18,7 @@ def order(text: str) -> int:
     """Return the number of an order of cases: a new one for "random". Raises ArgumentTypeError."""
     if text == "random":
         return random.SystemRandom().randrange(10**6)
-    if not text.isascii() or not text.isdecimal():
-        raise argparse.ArgumentTypeError(f'"{text}" is no order; expected random, or a whole number of at least 0')
-    return int(text)
+    return whole_number(text, 0, "is no order; expected random, or a whole number of at least 0")
 
 
 def shard(text: str) -> str:
@@ -31,9 +30,22 @@ def shard(text: str) -> str:
 
 def seed(text: str) -> int:
     """Return the number of a seed. Raises ArgumentTypeError."""
-    if not text.isascii() or not text.isdecimal():
-        raise argparse.ArgumentTypeError(f'"{text}" is not a seed; expected a whole number of at least 0')
-    return int(text)
+    return whole_number(text, 0, "is not a seed; expected a whole number of at least 0")
+
+
+def whole_number(text: str, least: int, otherwise: str) -> int:
+    """Return the number that an option says, at least `least`. Raises ArgumentTypeError that it is otherwise."""
+    if text.isascii() and text.isdecimal() and int(text) >= least:
+        return int(text)
+    raise argparse.ArgumentTypeError(f'"{text}" {otherwise}')
+
+
+def number(text: str, least: float, most: float, otherwise: str) -> float:
+    """Return the number that an option says, from `least` to `most`. Raises ArgumentTypeError that it is otherwise."""
+    with suppress(ValueError):
+        if least <= (value := float(text)) <= most:
+            return value
+    raise argparse.ArgumentTypeError(f'"{text}" {otherwise}')
 
 
 @dataclass(frozen=True)
@@ -153,12 +165,12 @@ ABOUT = {
 SELECTION = tuple(option.dest for option in OPTIONS if option.section == "selection")
 
 
-def add_options(parser: argparse.ArgumentParser, *sections: str) -> None:
-    """Add the options of some sections to a command."""
-    for section in sections:
-        group = parser.add_argument_group(section, ABOUT[section]) if section in ABOUT else parser
+def add_options(parser: argparse.ArgumentParser, *names: str) -> None:
+    """Add options to a command: those of some sections, or single ones."""
+    for name in names:
+        group = parser.add_argument_group(name, ABOUT[name]) if name in ABOUT else parser
         for option in OPTIONS:
-            if option.section == section:
+            if name in (option.section, option.word):
                 group.add_argument(option.word, help=option.help, **option.keywords)
 
 

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
-import platform
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from datetime import datetime, timezone
+from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from opcheck.pytest_plugin.options import SELECTION, overrides
+from opcheck.pytest_plugin.options import overrides
 from opcheck.text import digest, separated
 
 if TYPE_CHECKING:
     from opcheck.planning import Case, Selection
     from opcheck.planning.left_out import Rule
-    from opcheck.report.from_pytest import Facts
-    from opcheck.report.model import End, Header
+    from opcheck.planning.shards import Shared
+    from opcheck.running.outcome import Outcome, OutcomeKind
     from opcheck.running.session import RunSession
     from opcheck.running.worker import Worker
     from opcheck.settings import Settings
@@ -33,16 +32,13 @@ if TYPE_CHECKING:
 SENT = "opcheck"
 """The name under which the controlling process and the workers of pytest-xdist send things to one another."""
 
-COMMAND = pytest.StashKey[list[str]]()
-"""The command, if it is another one than pytest's."""
-
 
 class Plugin:
     """The state of the plugin in one run of pytest."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
-        self.started = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        self.command = ["pytest", *map(str, config.invocation_params.args)]
         self.selected: dict[Path, set[str]] = {}
         """The case ids requested on the command line as FILE::ID, by file."""
         self.requested: list[Path] = []
@@ -56,6 +52,12 @@ class Plugin:
         self.planned: tuple[str, str] | None = None
         """Digests of the selected cases, those of other shards included, and of their specs; None before they are
         known."""
+        self.shared: Shared | None = None
+        """How many of the selected cases the shard has, if there is one; None before they are collected."""
+        self.refused = ""
+        """Why the cases cannot be divided into shards: what is wrong with the durations."""
+        self.troubles: list[str] = []
+        """What is wrong with the reports of a finished run, one message each."""
         self.worker: Worker | None = None
         """This process, if it is a worker of `opcheck run`."""
         self.runs_elsewhere = False
@@ -76,12 +78,18 @@ class Plugin:
 
     def from_worker(self) -> dict[str, Any]:
         """Return what a worker of pytest-xdist has counted."""
-        return {"left_out": [[*rule, count] for rule, count in self.left_out.items()], "planned": self.planned}
+        left_out = [[*rule, count] for rule, count in self.left_out.items()]
+        shared = None if self.shared is None else [*self.shared]
+        return {"left_out": left_out, "planned": self.planned, "shared": shared, "refused": self.refused}
 
     def take_over(self, counted: dict[str, Any]) -> None:
         """Take over what a worker has counted. All of them collect the same cases."""
         from opcheck.planning.left_out import Rule
+        from opcheck.planning.shards import Shared
 
+        self.refused = counted["refused"]
+        if counted["shared"]:
+            self.shared = Shared(*counted["shared"])
         if counted["planned"]:
             self.planned = tuple(counted["planned"])
         if counted["left_out"]:
@@ -164,15 +172,15 @@ class Plugin:
         except UnknownDevice as error:
             raise pytest.UsageError(str(error)) from None
 
-    def ask_devices(self, *, all_of_them: bool) -> list[str]:
-        """Ask other processes for the devices that are named, or for all; keep why they cannot be used, if so.
+    def ask_devices(self) -> list[str]:
+        """Ask other processes for the devices that are named, else for all; keep why they cannot be used, if so.
 
         Return a line for each one that is named and absent. Workers need not ask again.
         """
         from opcheck.devices.presence import ask, is_cpu, own_modules
 
         named = self.names("device")
-        chosen = [one for one in self.devices if named or (all_of_them and own_modules(one))]
+        chosen = [one for one in self.devices if named or own_modules(one)]
         answers = ask([one for one in chosen if not is_cpu(one)], self.settings)
         self.absent = {name: "" if one.present else one.reason for name, one in answers.items()}
         return [f"the device {name} is not present: {why}" for name, why in self.absent.items() if why and named]
@@ -198,25 +206,16 @@ class Plugin:
         own: int | None = self.config.option.opcheck_seed
         return self.settings.seed if own is None else own
 
-    @property
-    def rerun_seed(self) -> int | None:
-        """The seed to name in rerun commands; None if it is 0 because nobody set it."""
-        return self.seed if self.seed or self.settings.seed else None
-
-    @property
-    def number(self) -> int | None:
-        """The number of this worker of pytest-xdist; None if this process is no worker."""
-        match = re.fullmatch(r"gw(\d+)", getattr(self.config, "workerinput", {}).get("workerid", ""))
-        return int(match[1]) if match else None
-
     @cached_property
     def session(self) -> RunSession:
         """What cases share when they run. The first use imports torch."""
         from opcheck.running.session import RunSession
 
         option = self.config.option
-        return RunSession.start(
-            self.settings, option.opcheck_engine, own_process=self.worker is not None, number=self.number,
+        name = re.fullmatch(r"gw(\d+)", getattr(self.config, "workerinput", {}).get("workerid", ""))
+        number = int(name[1]) if name else None  # this process is no worker of pytest-xdist
+        return RunSession(
+            self.settings, option.opcheck_engine, own_process=self.worker is not None, number=number,
             absent=self.absent, reproduces=bool(option.opcheck_repro), **overrides(option),
         )  # fmt: skip
 
@@ -250,17 +249,7 @@ class Plugin:
             return {}
         self._described_devices.add(device.name)
         is_cpu = device.device_string.split(":")[0] == "cpu"  # its details, a number of threads, tell nothing apart
-        return {} if is_cpu else {device.name: self.session.availability(device).detail}
-
-    def look_up(self, cases: Iterable[Case]) -> None:
-        """Import the modules of the devices and operators of cases. Raises SpecError for names not found."""
-        if self.runs_elsewhere:
-            return
-        from opcheck.spec import SpecError
-
-        problems = self.prepare(cases)
-        if problems:
-            raise SpecError(problems)
+        return {} if is_cpu else {device.name: self.session.device(device).availability.detail}
 
     def names(self, option: str) -> tuple[str, ...]:
         """Return the names that an option was given, separated by commas or by repeating it."""
@@ -306,12 +295,6 @@ class Plugin:
         """Take note of the selected cases, those of other shards included."""
         self.planned = digest(case.id for case in cases), self.catalogue.digest()
 
-    def count_left_out(self, library: Library) -> None:
-        """Count what the rules of device profiles leave out of the selected cases of a library."""
-        from opcheck.planning.left_out import left_out
-
-        self.left_out += left_out(library, self.devices, self.selection)
-
     def mark(self, name: str, about: str = "a check, device, dtype or tag") -> pytest.MarkDecorator:
         """Return a mark. The first call for a name registers it."""
         if name not in self._marks:
@@ -319,59 +302,25 @@ class Plugin:
             self._marks[name] = getattr(pytest.mark, name)
         return self._marks[name]
 
-    def facts(self) -> Facts:
-        """Return what reports ask of the run."""
-        from opcheck.report.from_pytest import Facts
+    def case_of(self, nodeid: str) -> Case | None:
+        """Return the case with a node id, which a worker has planned in the same way; None if it is another test."""
+        from opcheck.planning import plan
 
-        return Facts(self._header, self._end, lambda: self.settings.root, lambda: self.rerun_seed)
+        file, name = split_id(nodeid, self.config.rootpath)
+        path = self.config.rootpath / file
+        if not name or self.root_of(path) is None:
+            return None
+        planned = plan(self.load(path), self.devices, self.selection, self.seed)
+        return next((case for case in planned if case.id == name), None)
 
-    def _end(self) -> End:
-        """Return what a run knows in the end about its selection; its cases are those of other shards."""
-        from opcheck.report.model import End
-        from opcheck.report.remarks import left_out_rows
+    def outcome_without_verdict(self, case: Case, kind: OutcomeKind, reason: str, text: str, seconds: float) -> Outcome:
+        """Return the outcome of a case that a time-out, a fixture, an interrupt or a crash has ended."""
+        from opcheck.running.outcome import Outcome, rerun_command, with_rerun
 
-        planned, specs = self.planned or ("", "")
-        shard = self.config.pluginmanager.get_plugin("opcheck_shard")
-        others = 0 if shard is None or shard.shared is None else int(shard.shared.others)
-        return End(complete=False, cases=others, planned=planned, specs=specs, left_out=left_out_rows(self.left_out))
-
-    def _header(self) -> Header:
-        """Return the header of a run. Raises UsageError for mistakes in the settings of its project."""
-        from opcheck.report.model import Header
-        from opcheck.spec.versions import version_of
-
-        config, option = self.config, self.config.option
-        return Header(
-            opcheck=version_of("opcheck"),
-            torch=version_of("torch"),
-            python=platform.python_version(),
-            platform=f"{platform.system()} {platform.machine()}",
-            devices=[profile.name for profile in self.devices],
-            command=config.stash.get(COMMAND, ["pytest", *map(str, config.invocation_params.args)]),
-            selection=dict(self._selected_by()),
-            overrides=overrides(option),
-            engine=self.conditions["engine"],
-            seed=self.seed,
-            shard=getattr(option, "opcheck_shard", None) or "",
-            started=self.started,
-        )
-
-    def _selected_by(self) -> Iterator[tuple[str, list[str]]]:
-        """Yield the options that select cases, with their values."""
-        from opcheck.report.files import within
-
-        option, root = self.config.option, self.settings.root
-        for name in SELECTION:
-            if values := self.names(name):
-                yield name, [*values]
-        for name, key in (("k", "keyword"), ("m", "markexpr"), ("deselect", "deselect")):
-            if value := getattr(option, key, None):
-                yield name, [value] if isinstance(value, str) else [*map(str, value)]
-        if getattr(option, "lf", False):
-            yield "lf", []
-        paths = [path for path in dict.fromkeys(self.requested) if path not in self.selected]
-        cases = [f"{within(root, path)}::{name}" for path, names in self.selected.items() for name in sorted(names)]
-        yield "paths", [*(within(root, path) for path in paths), *cases]
+        further = self.settings.option_for(case.device)
+        seed = self.seed if self.seed or self.settings.seed else None  # 0 goes without saying, where nobody set it
+        rerun = rerun_command(case.operator.document.file, case.id, seed=seed, further=further)
+        return with_rerun(dataclasses.replace(Outcome.of(case, kind, reason, text), seconds=seconds), rerun)
 
 
 PLUGIN = pytest.StashKey[Plugin]()

@@ -30,7 +30,7 @@ class Failure:
 def failures_by_cause(records: Iterable[Record]) -> list[Failure]:
     """Return the failures of one run, in order, each cause once."""
     bad = [record for record in records if record.is_bad]
-    cases = {_case(record): record for record in bad}
+    cases = {_case(record, record.check): record for record in bad}
     groups: defaultdict[Cause, list[Record]] = defaultdict(list)
     for record in bad:
         groups[_cause(record, cases)].append(record)
@@ -49,35 +49,25 @@ def cause_of(record: Record) -> str:
     return str(record.fields.get("cause", ""))
 
 
-def _cause(record: Record, cases: Mapping[Cause, Record]) -> Cause:
-    """Return what failures of one cause have in common. An error of an operator does not depend on the check."""
+def _cause(record: Record, cases: Mapping[Cause, Record], seen: frozenset[Cause] = frozenset()) -> Cause:
+    """Return what failures of one cause have in common. An error of an operator does not depend on the check.
+
+    A case that is blocked has the cause of the case that blocks it, if that is among the others.
+    """
     if cause := cause_of(record):
         return "cause", record.operator, record.device, cause
     if record.outcome == "blocked":
-        root = _root(record, cases)
-        is_selected = root in cases and cases[root].outcome != "blocked"
-        return _cause(cases[root], cases) if is_selected else ("blocked", *root)
+        blocker = _case(record, str(record.fields.get("blocked_by", "")))
+        is_known = blocker in cases and blocker not in seen
+        return _cause(cases[blocker], cases, seen | {blocker}) if is_known else ("blocked", *blocker)
     if record.outcome == "error":
         return "error", record.operator, record.reason
     return "failed", record.id
 
 
-def _root(record: Record, cases: Mapping[Cause, Record]) -> Cause:
-    """Return the case that a chain of blocked cases ends with."""
-    seen: set[Cause] = set()
-    root = _blocker(record)
-    while root in cases and cases[root].outcome == "blocked" and root not in seen:
-        seen.add(root)
-        root = _blocker(cases[root])
-    return root
-
-
-def _case(record: Record) -> Cause:
-    return record.operator, record.variant, record.device, record.dtype, record.check
-
-
-def _blocker(record: Record) -> Cause:
-    return (*_case(record)[:-1], str(record.fields.get("blocked_by", "")))
+def _case(record: Record, check: str) -> Cause:
+    """Return what identifies a case, or that of another check on the same."""
+    return record.operator, record.variant, record.device, record.dtype, check
 
 
 def _names(records: Sequence[Record], most: int) -> str:

@@ -74,23 +74,6 @@ class Diff:
     gaps: list[str] = field(default_factory=list)
     """Why one of the reports is not the whole picture."""
 
-    def add(
-        self,
-        old: Record | None,
-        new: Record | None,
-        label: str,
-        slower: float | None,
-        is_gone: Callable[[Record], bool],
-    ) -> None:
-        """Add a case that is in one report or in both. See `diff`."""
-        if old and new:
-            self.compared += 1
-            self.still_bad += old.is_bad and new.is_bad
-        if old and not new and not is_gone(old):
-            self.left_aside[old.device] += 1
-        elif kind := _kind(old, new, slower):
-            self.changes.append(Change(kind, old, new, label))
-
     def newly_failing(self) -> list[list[Record]]:
         """Return the cases that newly fail, or for another reason than before, run by run."""
         runs: defaultdict[str, list[Record]] = defaultdict(list)
@@ -149,7 +132,14 @@ def diff(
             label = next(names[made] for made in (other, one) if made) if max(len(olds), len(news)) > 1 else ""
             before, after = (olds[one] if one else {}), (news[other] if other else {})
             for name in {**after, **before}:
-                result.add(before.get(name), after.get(name), label, slower, is_gone)
+                was, now = before.get(name), after.get(name)
+                if was and now:
+                    result.compared += 1
+                    result.still_bad += was.is_bad and now.is_bad
+                if was and not now and not is_gone(was):
+                    result.left_aside[device] += 1
+                elif kind := _kind(was, now, slower):
+                    result.changes.append(Change(kind, was, now, label))
     order = {kind: place for place, kind in enumerate(KINDS)}
     result.changes.sort(key=lambda change: order[change.kind])
     return result

@@ -87,10 +87,10 @@ def check_writable(path: Path) -> None:
         tempfile.TemporaryFile(dir=folder).close()
 
 
-def name_tests(path: Path, cases: Mapping[str, tuple[str, Record | None]], prefix: str = "") -> str:
+def name_tests(path: Path, cases: Mapping[str, tuple[str, str]], prefix: str = "") -> str:
     """Give the tests in a file that pytest has written the names of cases.
 
-    cases: the name of each case, and the record of one that ended its process, by node id. prefix: that of all names.
+    cases: the name of each case, and why it has ended its process, if it has, by node id. prefix: that of all names.
     Returns what is wrong with the file; an empty string if nothing is.
     """
     if not cases or is_stream(path) or not path.is_file():
@@ -102,24 +102,16 @@ def name_tests(path: Path, cases: Mapping[str, tuple[str, Record | None]], prefi
         for test in tree.iter("testcase"):
             address = _dotted(f"{test.get('classname', '')}.{test.get('name', '')}".removeprefix(prefix))
             if address in known:
-                nodeid, name, end = known[address]
+                nodeid, name, ending = known[address]
                 test.set("classname", prefix + class_name(nodeid.removesuffix(f"::{name}")))
                 test.set("name", name)
-                if end is not None:
-                    _explain(test, end)
+                for error in test.iter("error") if ending else ():
+                    error.set("message", xml_text(ending))
         text = ElementTree.tostring(tree.getroot(), encoding="utf-8", xml_declaration=True)
         replace(path, [text], path.stat().st_mode)
     except (OSError, ElementTree.ParseError) as error:
         return f"the report {path} is incomplete: its tests do not have the names of the cases: {error}"
     return ""
-
-
-def _explain(test: Element, end: Record) -> None:
-    """Say why the process of a case has ended: pytest-xdist does not know."""
-    test.set("time", f"{end.seconds:.3f}")
-    for error in test.iter("error"):
-        error.set("message", xml_text(end.reason))
-        error.text = xml_text(end.message)
 
 
 def _dotted(address: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 from rich.box import SIMPLE
 from rich.console import Console
@@ -57,27 +56,21 @@ class TerminalReport:
         self.records: list[Record] = []
         self._counts: Counter[str] = Counter()
         self._progress: Progress | None = None
-        self._task: Any = None
-        self._total = 0
-        self._live = False
-        """Whether a terminal shows the growing bar."""
         self._shown_at = 0.0
         self._causes: set[str] = set()
         """The causes of several failures that have been shown."""
 
     def start(self, total: int) -> None:
         """Start a run of `total` cases."""
-        self._total = total
         columns = (
             TextColumn("{task.description}"), BarColumn(bar_width=BAR), MofNCompleteColumn(), TimeElapsedColumn(),
             TextColumn("{task.fields[counts]}"),
         )  # fmt: skip
         # No refresh thread: pytest captures the output of tests, and would capture what the thread prints.
         self._progress = Progress(*columns, console=self.console, auto_refresh=False)
-        self._task = self._progress.add_task("cases", total=total, counts="")
-        self._live = self.console.is_terminal
-        self._shown_at = 0.0 if self._live else time.monotonic()
-        if self._live:
+        self._progress.add_task("cases", total=total, counts="")
+        self._shown_at = 0.0 if self.console.is_terminal else time.monotonic()
+        if self.console.is_terminal:
             self._progress.start()
 
     def add(self, record: Record) -> None:
@@ -92,28 +85,28 @@ class TerminalReport:
         self._advance()
 
     def _advance(self) -> None:
-        if self._progress is None or not self._total:
+        if self._progress is None:
             return
-        done = len(self.records)
-        now = time.monotonic()
+        done, (task,) = len(self.records), self._progress.tasks
+        is_live, now = self.console.is_terminal, time.monotonic()
         # Not after every case, since most of them are faster than an update. After the last one, a log has the summary.
-        waited = now - self._shown_at >= (PERIOD if self._live else PERIOD_OF_LINES)
-        if not waited and not (self._live and done == self._total):
+        waited = now - self._shown_at >= (PERIOD if is_live else PERIOD_OF_LINES)
+        if not waited and not (is_live and done == task.total):
             return
         self._shown_at = now
         shown = _listed(self._counts, "  ", lambda kind: f" {kind}")
-        room = self.console.width - BAR - len(f"cases    {self._total}/{self._total}  0:00:00 ")
+        room = self.console.width - BAR - len(f"cases    {task.total}/{task.total}  0:00:00 ")
         if shown.cell_len > room:
             shown = _listed(self._counts, " ", MARKS.__getitem__)
-        self._progress.update(self._task, completed=done, counts=shown.markup)
-        if self._live:
+        self._progress.update(task.id, completed=done, counts=shown.markup)
+        if is_live:
             self._progress.refresh()
         else:
             self.console.print(self._progress.get_renderable())
 
     def stop(self) -> None:
         """End the progress display."""
-        if self._progress is not None and self._live:
+        if self._progress is not None and self.console.is_terminal:
             self._progress.refresh()
             self._progress.stop()
         self._progress = None

@@ -13,7 +13,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any, Generic, TypeVar
 
 from opcheck.checks.verdict import one_line
-from opcheck.running.watchdog import ending
+from opcheck.text import ending
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

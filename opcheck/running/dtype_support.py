@@ -46,11 +46,8 @@ class Support:
     """The exception of the operator."""
 
 
-def said_once(outcome: Outcome, context: Context, rerun: str) -> Outcome:
-    """Return a bad outcome with its cause, if the dtype or the lack of a derivative is; an error is blocked by it.
-
-    rerun: the command that runs the case, for the message.
-    """
+def said_once(outcome: Outcome, context: Context) -> Outcome:
+    """Return a bad outcome with its cause, if the dtype or the lack of a derivative is; an error is blocked by it."""
     case = context.case
     if outcome.outcome not in ("failed", "error", "blocked") or case.dtype not in case.claims.forward:
         return outcome
@@ -62,8 +59,7 @@ def said_once(outcome: Outcome, context: Context, rerun: str) -> Outcome:
     cause = _cause(context) if follows else ""
     if not cause:
         return outcome
-    message = f"{case.id}: {cause}\n\nrun just this: {rerun}"
-    outcome = replace(outcome, message=message, fields={**outcome.fields, "cause": cause})
+    outcome = replace(outcome, message=f"{case.id}: {cause}", fields={**outcome.fields, "cause": cause})
     if outcome.outcome == "error" and case.check != "dtypes":
         return replace(outcome, outcome="blocked", fields={**outcome.fields, "blocked_by": "dtypes"})
     return outcome

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -33,18 +34,13 @@ def reached(
         processes: How many operators are called at the same time.
         seconds: How long one may take.
     """
-    cpu = DeviceProfile(name="cpu")
-
-    def work(operator: Operator) -> set[str]:
-        return formulas(operator, cpu, session)
-
-    answers = apart(work, operators, processes, seconds)
+    answers = apart(partial(formulas, session=session), operators, processes, seconds)
     by_id, lost = parted((operator.id for operator in operators), answers)
     return set[str]().union(*by_id.values()), lost
 
 
-def formulas(operator: Operator, device: DeviceProfile, session: RunSession) -> set[str]:
-    """Return the names of the formulas that the written samples reach, at first and at second order.
+def formulas(operator: Operator, session: RunSession) -> set[str]:
+    """Return the names of the formulas that the written samples reach on the CPU, at first and at second order.
 
     Nodes of the engine, such as `torch::autograd::AccumulateGrad`, are none.
 
@@ -53,7 +49,7 @@ def formulas(operator: Operator, device: DeviceProfile, session: RunSession) -> 
     names = set[str]()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # those of operators: a run shows them
-        for subject in _subjects(operator, device, session):
+        for subject in _subjects(operator, session):
             try:
                 for outputs in orders(subject.function.result, subject.leaves):
                     names |= names_in(outputs)
@@ -72,9 +68,9 @@ def name_of(node: str) -> str:
     return node.rstrip("0123456789")
 
 
-def _subjects(operator: Operator, device: DeviceProfile, session: RunSession) -> Iterator[Subject]:
-    seen = set()
-    for case in plan(Library((operator,)), [device], seed=session.settings.seed):
+def _subjects(operator: Operator, session: RunSession) -> Iterator[Subject]:
+    seen, cpu = set(), DeviceProfile(name="cpu")
+    for case in plan(Library((operator,)), [cpu], seed=session.settings.seed):
         context = session.context(case, case.samples)
         for sample in case.samples:
             key = (case.variant, sample.name, context.dtype.is_complex)

@@ -16,22 +16,19 @@ from opcheck.spec.claims import Expect
 from opcheck.spec.device import DeviceExpect
 
 
-def judge(
-    case: Case, verdicts: Sequence[Verdict], rerun: str = "", conditions: Mapping[str, str] | None = None
-) -> Outcome:
+def judge(case: Case, verdicts: Sequence[Verdict], conditions: Mapping[str, str] | None = None) -> Outcome:
     """Return the outcome of a case.
 
     Each failure must be expected, and each strict expectation must be met. A case passes only if something was tested:
     without any verdict it is an error; if no verdict tested anything, it is skipped.
 
-    rerun: the command that runs the case, for the message.
     conditions: those of the run. The expectations of the case are those that hold under them. Default: under any.
     """
     verdicts = verdicts or [cannot(f"{case.check} gave no verdict: nothing was tested")]
     failures = [(verdict, _expecting(case, verdict, conditions or {})) for verdict in verdicts if not verdict.passed]
     unexpected = [verdict for verdict, expect in failures if expect is None]
     if unexpected:
-        return _failed(case, unexpected, verdicts, rerun)
+        return _failed(case, unexpected, verdicts)
     tested = [verdict for verdict in verdicts if not verdict.untested]
     if not tested:
         why = "; ".join(dict.fromkeys(verdict.title for verdict in verdicts))
@@ -112,10 +109,10 @@ def _place_of(case: Case, expect: Expect) -> str:
     return f"{problem.file}:{problem.line}:{problem.column}"
 
 
-def _failed(case: Case, failures: Sequence[Verdict], verdicts: Sequence[Verdict], rerun: str) -> Outcome:
+def _failed(case: Case, failures: Sequence[Verdict], verdicts: Sequence[Verdict]) -> Outcome:
     """Return the outcome of a case with unexpected failures, at the place of the most telling one."""
     failures = in_order(failures)
-    first, message = failures[0], _message(case, failures, verdicts, rerun)
+    first, message = failures[0], _message(case, failures, verdicts)
     cause = {"blocked_by": first.blocked} if first.blocked else {}
     outcome = Outcome.of(
         case, kind_of(first), first.title, message, **{"sample": first.sample, **first.fields, **cause}
@@ -124,8 +121,8 @@ def _failed(case: Case, failures: Sequence[Verdict], verdicts: Sequence[Verdict]
     return outcome if sample is None else outcome.at(sample)
 
 
-def _message(case: Case, failures: Sequence[Verdict], verdicts: Sequence[Verdict], rerun: str, most: int = 3) -> str:
-    """Return the message of a failure: each failing sample with its evidence, and the command to run it again."""
+def _message(case: Case, failures: Sequence[Verdict], verdicts: Sequence[Verdict], most: int = 3) -> str:
+    """Return the message of a failure: each failing sample with its evidence."""
     count = sum(verdict.sample is not None and not verdict.untested for verdict in verdicts)
     samples = [verdict for verdict in failures if verdict.sample is not None]
     what = f"{len(samples)} of {count} samples failed" if samples and count > 1 else "failed"
@@ -136,7 +133,6 @@ def _message(case: Case, failures: Sequence[Verdict], verdicts: Sequence[Verdict
         parts.append(f"also: {', '.join(str(verdict.sample) for verdict in failures[most:])}")
     near = [expect for expect in case.expectations if any(about(expect, verdict.sample) for verdict in failures)]
     parts.append("\n".join(f"the spec expects something else: {_describe(expect)}" for expect in near))
-    parts.append(f"run just this: {rerun}" if rerun else "")
     return "\n\n".join(filter(None, parts))
 
 

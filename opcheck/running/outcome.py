@@ -117,6 +117,12 @@ def rerun_command(file: str, name: str, engine: str = "", seed: int | None = Non
     return f"opcheck run{options} {shlex.quote(f'{place}::{name}')}"
 
 
+def with_rerun(outcome: Outcome, command: str) -> Outcome:
+    """Return an outcome with the command that runs its case alone. The message of a bad one ends with it."""
+    message = f"{outcome.message}\n\nrun just this: {command}" if outcome.is_bad else outcome.message
+    return replace(outcome, message=message, rerun=command)
+
+
 def _plain(value: Any) -> Any:
     """Return a value as JSON can hold it. Infinities and other objects become text."""
     if value is None or type(value) in (bool, int):

@@ -55,22 +55,6 @@ def _set_default_device(device: torch.device) -> None:
         torch.device(device).__exit__(None, None, None)
 
 
-def _set_deterministic(mode: bool) -> None:
-    torch.use_deterministic_algorithms(mode, warn_only=torch.is_deterministic_algorithms_warn_only_enabled())
-
-
-def _set_warn_only(mode: bool) -> None:
-    torch.use_deterministic_algorithms(torch.are_deterministic_algorithms_enabled(), warn_only=mode)
-
-
-def _set_anomaly_mode(mode: bool) -> None:
-    torch.autograd.set_detect_anomaly(mode, torch.is_anomaly_check_nan_enabled())
-
-
-def _set_anomaly_nan(mode: bool) -> None:
-    torch.autograd.set_detect_anomaly(torch.is_anomaly_enabled(), mode)
-
-
 SETTINGS = (
     Setting("inference mode", torch.is_inference_mode_enabled, _set_inference_mode, False),  # sets the grad mode, too
     Setting("grad mode", torch.is_grad_enabled, torch.set_grad_enabled, True),
@@ -78,10 +62,18 @@ SETTINGS = (
     Setting("default device", torch.get_default_device, _set_default_device),
     # Tensors are tiny: more threads would cost more time than they save.
     Setting("threads", torch.get_num_threads, torch.set_num_threads, 1),
-    Setting("deterministic", torch.are_deterministic_algorithms_enabled, _set_deterministic),
-    Setting("deterministic warns only", torch.is_deterministic_algorithms_warn_only_enabled, _set_warn_only),
-    Setting("anomaly mode", torch.is_anomaly_enabled, _set_anomaly_mode, False),
-    Setting("anomaly checks nan", torch.is_anomaly_check_nan_enabled, _set_anomaly_nan),
+    Setting("deterministic debug mode", torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode),
+    Setting(
+        "anomaly mode",
+        torch.is_anomaly_enabled,
+        lambda mode: torch.autograd.set_detect_anomaly(mode, torch.is_anomaly_check_nan_enabled()),
+        False,
+    ),
+    Setting(
+        "anomaly checks nan",
+        torch.is_anomaly_check_nan_enabled,
+        lambda check: torch.autograd.set_detect_anomaly(torch.is_anomaly_enabled(), check),
+    ),
     Setting("matmul precision", torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
     Setting("warn always", torch.is_warn_always_enabled, torch.set_warn_always),
     Setting("recursion limit", sys.getrecursionlimit, sys.setrecursionlimit),
@@ -93,9 +85,15 @@ def _settings_on(device: str) -> tuple[Setting, ...]:
     """Return the settings that matter to cases on a device: autocast is on or off for each kind of device."""
     own = torch.device(device).type
     kinds = ("cpu", own) if own != "cpu" and torch.amp.is_autocast_available(own) else ("cpu",)
-    ways = [(partial(torch.is_autocast_enabled, kind), partial(torch.set_autocast_enabled, kind)) for kind in kinds]
-    names = [f"autocast on {kind}" for kind in kinds]
-    autocast = [Setting(name, read, write, False) for name, (read, write) in zip(names, ways, strict=True)]
+    autocast = (
+        Setting(
+            f"autocast on {kind}",
+            partial(torch.is_autocast_enabled, kind),
+            partial(torch.set_autocast_enabled, kind),
+            False,
+        )
+        for kind in kinds
+    )
     return (*SETTINGS, *autocast)
 
 
@@ -119,8 +117,6 @@ def for_cases(start: State, device: str = "cpu") -> State:
 
 def changes(before: State, now: State) -> list[str]:
     """Return what differs now, as in "grad mode False instead of True"."""
-    if before == now:
-        return []
     return [f"{name} {now[name]} instead of {value}" for name, value in before.items() if now[name] != value]
 
 
@@ -137,16 +133,13 @@ def put_back(state: State, device: str = "cpu") -> Iterator[list[str]]:
     before, generators = read(device), list(_generators(device))
     # torch emits most warnings once per process. If warnings are errors, only the first case would fail.
     state = {**state, "warn always": any(action == "error" for action, *_ in warnings.filters)}
-    if before != state:
-        write(state, device)
+    write(state, device)
     try:
         yield left
     finally:
         left += _close_contexts()
-        now = read(device)
-        left += changes(state, now)
-        if now != before:
-            write(before, device)
+        left += changes(state, read(device))
+        write(before, device)
         for module, numbers in generators:
             try:
                 module.set_rng_state(numbers)

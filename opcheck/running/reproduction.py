@@ -12,9 +12,8 @@ from opcheck.checks.base import Context
 from opcheck.checks.script import written
 from opcheck.checks.verdict import Verdict, one_line
 from opcheck.running.outcome import Outcome
-from opcheck.running.watchdog import ending
 from opcheck.samples.source import Unwritable
-from opcheck.text import class_of, message_of
+from opcheck.text import class_of, ending, message_of
 
 PATIENCE = 60.0
 """The most seconds that a script may take."""

@@ -8,27 +8,28 @@ import time
 import traceback
 import warnings
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
 from opcheck.checks.base import Context
 from opcheck.checks.judging import Check, implementation
 from opcheck.checks.verdict import Verdict, fails, one_line
-from opcheck.devices.hooks import synchronize
+from opcheck.devices.hooks import seed_device, synchronize
 from opcheck.planning.case import Case
 from opcheck.planning.expectations import foreseen, reason_to_skip, samples_to_run
 from opcheck.running.dtype_support import said_once
 from opcheck.running.judge import expected, judge
-from opcheck.running.outcome import Outcome, OutcomeKind
-from opcheck.running.process_state import open_contexts, put_back, transform_is_open
+from opcheck.running.outcome import Outcome, OutcomeKind, with_rerun
+from opcheck.running.process_state import State, open_contexts, put_back, transform_is_open
 from opcheck.running.reproduction import reproduced
 from opcheck.running.session import RunSession
 from opcheck.samples import Unresolved
-from opcheck.samples.seeding import seed_device
+
+T = TypeVar("T")
 
 
 def run(case: Case, session: RunSession, limit: float | None = None) -> Outcome:
@@ -44,37 +45,37 @@ def run(case: Case, session: RunSession, limit: float | None = None) -> Outcome:
     session.cause = None
     known = foreseen(case.expectations, session.conditions)
     case = case if len(known) == len(case.expectations) else replace(case, expectations=known)
-    rerun, wide = session.rerun(case), {}
-    outcome = _skipped(case, session)
+    outcome, wide = _skipped(case, session), {}
     if outcome is None:
         context = session.context(case, samples_to_run(case))
-        outcome = _refused(case, session, rerun) or _settled(case, session, _judged(context, session, rerun))
+        outcome = _refused(case, session) or _settled(case, session, _judged(context, session))
         wide = context.wide
     seconds = time.perf_counter() - start
     if limit and seconds > limit and outcome.outcome == "passed":
-        reason = f"time-out: it took {seconds:.1f} s, longer than {limit:g} s, and swallowed the interrupt"
-        outcome = _error(case, reason, rerun)
+        outcome = _error(
+            case, f"time-out: it took {seconds:.1f} s, longer than {limit:g} s, and swallowed the interrupt"
+        )
     fields = {**outcome.fields, "tolerance": wide} if wide else outcome.fields
-    return replace(outcome, seconds=round(seconds, 6), rerun=rerun, fields=fields)
+    return with_rerun(replace(outcome, seconds=round(seconds, 6), fields=fields), session.rerun(case))
 
 
 def given_up(case: Case, session: RunSession) -> Outcome:
     """Return the outcome of a case that is not run, since others of its operator took too long on its device."""
     cause = f"{case.hazard}: two cases timed out, so that the others are not run; a selection runs them"
-    reason, rerun = "not run: two other cases of the operator timed out", session.rerun(case)
-    skipped = _skipped(case, session)
-    return skipped or replace(_untried(case, "blocked", reason, rerun), rerun=rerun, fields={"cause": cause})
+    blocked = _untried(case, "blocked", "not run: two other cases of the operator timed out")
+    outcome = _skipped(case, session) or replace(blocked, fields={"cause": cause})
+    return with_rerun(outcome, session.rerun(case))
 
 
 def _skipped(case: Case, session: RunSession) -> Outcome | None:
-    present = session.availability(case.device)
+    present = session.device(case.device).availability
     if not present.present:
         return Outcome.of(case, "skipped", f"the device {case.device.name} is not present: {present.reason}")
     reason = reason_to_skip(case)
     return Outcome.of(case, "skipped", reason) if reason else None
 
 
-def _refused(case: Case, session: RunSession, rerun: str) -> Outcome | None:
+def _refused(case: Case, session: RunSession) -> Outcome | None:
     """Return an error if derivatives can no longer be trusted in this process; else None."""
     if session.broken_by:
         reason = f"nothing can be tested in this process since {session.broken_by} left a transform of torch.func open"
@@ -84,7 +85,7 @@ def _refused(case: Case, session: RunSession, rerun: str) -> Outcome | None:
         reason = f"nothing can be tested with {' and '.join(contexts)}, left so before this case"
     else:
         return None
-    return _untried(case, "error", reason, rerun)
+    return _untried(case, "error", reason)
 
 
 def _settled(case: Case, session: RunSession, outcome: Outcome) -> Outcome:
@@ -101,35 +102,47 @@ def _settled(case: Case, session: RunSession, outcome: Outcome) -> Outcome:
     return outcome
 
 
-def _judged(context: Context, session: RunSession, rerun: str) -> Outcome:
+def _judged(context: Context, session: RunSession) -> Outcome:
     case, state = context.case, session.device(context.case.device).state
-    verdicts: Sequence[Verdict] | Outcome
-    with put_back(state, context.device) as left, _distinct_interrupts() as distinct:
-        try:
-            verdicts = _verdicts(context)
-        except BaseException as error:
-            _let_interrupts_pass(error, distinct)
-            verdicts = _ended(case, error, rerun)
-        if transform_is_open():
-            session.broken_by = case.id
-            left.append("a transform of torch.func open")
-    changes = [*left, *(f"{change}, by its import" for change in session.imports.get(case.operator.id, ()))]
-    effects = [f"the operator leaves {change}" for change in changes]
-    if isinstance(verdicts, Outcome):
-        message = "\n".join([verdicts.message, *effects])
-        return replace(verdicts, outcome="error", message=message) if effects else verdicts
+    verdicts, left = _contained(context, state, lambda: _verdicts(context))
+    effects = [f"the operator leaves {change}" for change in left]
+    if transform_is_open():
+        session.broken_by = case.id
+        effects.insert(0, "the operator leaves a transform of torch.func open")
+    imports = session.imports.get(case.operator.id, ())
+    effects += [f"the operator leaves {change}, by its import" for change in imports]
+    if isinstance(verdicts, BaseException):
+        ended = _ended(case, verdicts)
+        message = "\n".join([ended.message, *effects])
+        return replace(ended, outcome="error", message=message) if effects else ended
     session.cause = next((verdict.cause for verdict in verdicts if not verdict.passed), None)
     own = [fails(f"side effect: {effect}", "it would change the results of whatever runs next") for effect in effects]
-    outcome = judge(case, [*own, *verdicts], rerun, session.conditions)
+    outcome = judge(case, [*own, *verdicts], session.conditions)
     if own or not outcome.is_bad:
         return outcome
-    with put_back(state, context.device), _distinct_interrupts() as distinct:
+
+    def explained() -> Outcome:
+        said = said_once(outcome, context)
+        return reproduced(said, context, verdicts) if session.reproduces else said
+
+    better, _ = _contained(context, state, explained)
+    return outcome if isinstance(better, BaseException) else better
+
+
+def _contained(context: Context, state: State, work: Callable[[], T]) -> tuple[T | BaseException, list[str]]:
+    """Call a function with the settings of a case. Return what it returns or raises, and what it has changed.
+
+    Raises nothing but an interrupt from outside.
+    """
+    with put_back(state, context.device) as left, _distinct_interrupts() as distinct:
         try:
-            outcome = said_once(outcome, context, rerun)
-            return reproduced(outcome, context, verdicts) if session.reproduces else outcome
+            return work(), left
+        except _Interrupted:
+            raise
         except BaseException as error:
-            _let_interrupts_pass(error, distinct)
-            return outcome
+            if isinstance(error, KeyboardInterrupt) and not distinct:
+                raise
+            return error, left
 
 
 def _verdicts(context: Context) -> Sequence[Verdict]:
@@ -150,18 +163,15 @@ def _verdicts(context: Context) -> Sequence[Verdict]:
     except (MemoryError, torch.OutOfMemoryError):
         raise
     except Exception as error:
-        raise DeviceError(error) from error
+        raise DeviceError(one_line(error)) from error
     return verdicts
 
 
 class DeviceError(Exception):
     """An error that a device reports late."""
 
-    def __init__(self, error: Exception) -> None:
-        super().__init__(one_line(error))
 
-
-def _ended(case: Case, error: BaseException, rerun: str) -> Outcome:
+def _ended(case: Case, error: BaseException) -> Outcome:
     """Return the outcome of a case that an exception has ended."""
     if isinstance(error, Unresolved):
         key = "target" if case.operator.spec.target else "name"
@@ -169,10 +179,10 @@ def _ended(case: Case, error: BaseException, rerun: str) -> Outcome:
         problem = case.operator.document.problem(at, str(error), nearest=error.hint)
         return Outcome.of(case, "error", str(problem), f"{case.id}: {problem}")
     if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
-        return _error(case, f"out of memory: {one_line(error)}", rerun)
+        return _error(case, f"out of memory: {one_line(error)}")
     if isinstance(error, (DeviceError, getattr(torch, "AcceleratorError", DeviceError))):
         what = str(error) if isinstance(error, DeviceError) else one_line(error)
-        return _error(case, f"the device {case.device.name} reports an error: {what}", rerun)
+        return _error(case, f"the device {case.device.name} reports an error: {what}")
     if isinstance(error, Exception):
         frame = traceback.extract_tb(error.__traceback__)[-1]
         reason = f"the check itself broke: {one_line(error)}"
@@ -180,18 +190,18 @@ def _ended(case: Case, error: BaseException, rerun: str) -> Outcome:
         return Outcome.of(case, "error", reason, f"{case.id}: {reason}\n{where}\nthis is a defect of the check")
     # SystemExit, KeyboardInterrupt, those of pytest: operators must not raise them.
     if type(error).__name__ == "Failed" and "Timeout" in str(error):  # pytest-timeout interrupts by pytest.fail()
-        return _error(case, " ".join(str(error).split()), rerun)
-    return _error(case, f"the operator ends the process: {one_line(error)}", rerun)
+        return _error(case, " ".join(str(error).split()))
+    return _error(case, f"the operator ends the process: {one_line(error)}")
 
 
-def _error(case: Case, reason: str, rerun: str) -> Outcome:
+def _error(case: Case, reason: str) -> Outcome:
     """Return the outcome of a case that ends early for a reason, which the spec may expect."""
-    return expected(case, _untried(case, "error", reason, rerun))
+    return expected(case, _untried(case, "error", reason))
 
 
-def _untried(case: Case, kind: OutcomeKind, reason: str, rerun: str) -> Outcome:
+def _untried(case: Case, kind: OutcomeKind, reason: str) -> Outcome:
     """Return the outcome of a case without verdicts."""
-    return Outcome.of(case, kind, reason, f"{case.id}: {reason}\n\nrun just this: {rerun}")
+    return Outcome.of(case, kind, reason, f"{case.id}: {reason}")
 
 
 class _Interrupted(KeyboardInterrupt):
@@ -220,9 +230,3 @@ def _distinct_interrupts() -> Iterator[bool]:
         yield True
     finally:
         signal.signal(signal.SIGINT, handler)
-
-
-def _let_interrupts_pass(error: BaseException, distinct: bool) -> None:
-    """Raise an exception again if it is an interrupt from outside, or may be one."""
-    if isinstance(error, _Interrupted) or (isinstance(error, KeyboardInterrupt) and not distinct):
-        raise error

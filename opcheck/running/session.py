@@ -34,8 +34,6 @@ class DeviceUse:
     """Whether the device is present."""
     string: str
     """torch's device string: of several devices of a kind, the one that is this process's."""
-    option: str
-    """The option that a rerun command needs for it."""
     state: process_state.State = field(default_factory=dict)
     """The settings that every case starts from."""
     room: int | None = None
@@ -54,40 +52,11 @@ class DeviceUse:
         return fault(self.profile, self.string) if self.is_probed else ""
 
 
-@dataclass
 class RunSession:
     """What is needed to run cases."""
 
-    settings: Settings
-    engine: str
-    """Who is asked about derivatives: "batched" is evidence of our own, "torch" gradcheck and gradgradcheck."""
-    overrides: dict[str, Any] = field(default_factory=dict)
-    """Tolerances and settings that take precedence over the specs: eps, atol, rtol, nondeterminism, fast_mode,
-    raise_exception, jacobian."""
-    number: int | None = None
-    """Which of several processes that run cases at the same time this is; None if it is the only one."""
-    absent: Mapping[str, str] = field(default_factory=dict)
-    """Why devices cannot be used, by name, as another process has found; an empty text for those that can."""
-    callables: dict[str, Callable[..., Any]] = field(default_factory=dict)
-    """Operators passed in from Python, by path."""
-    imports: dict[str, list[str]] = field(default_factory=dict)
-    """What the import of an operator's modules has changed in the process, by id of the operator."""
-    cache: Cache = field(default_factory=Cache)
-    """What the checks of one operator share."""
-    reproduces: bool = False
-    """Whether failures are reproduced in plain torch."""
-    cause: BaseException | None = None
-    """The exception behind the failure of the last case, for debuggers."""
-    broken_by: str = ""
-    """The id of a case that has changed something that cannot be restored; empty if there is none."""
-    unusable: dict[str, str] = field(default_factory=dict)
-    """The id of the case since which nothing works on a kind of device, by the kind."""
-    _start: process_state.State = field(default_factory=process_state.read)
-    _devices: dict[str, DeviceUse] = field(default_factory=dict)
-
-    @classmethod
-    def start(
-        cls,
+    def __init__(
+        self,
         settings: Settings,
         engine: str | None = None,
         *,
@@ -96,19 +65,38 @@ class RunSession:
         number: int | None = None,
         absent: Mapping[str, str] | None = None,
         **overrides: Any,
-    ) -> RunSession:
+    ) -> None:
         """Start a session.
 
-        engine: the name of the engine; default: that of the settings.
+        engine: who is asked about derivatives: "batched" is evidence of our own, "torch" gradcheck and gradgradcheck.
+        Default: that of the settings.
         own_process: whether the process only runs cases, so that its settings can be changed for good.
         reproduces: whether failures are reproduced in plain torch.
-        number: which of several processes this is; None if it is the only one.
-        absent: why devices cannot be used, by name, as other processes have found. Others are asked about the rest.
+        number: which of several processes that run cases at the same time this is; None if it is the only one.
+        absent: why devices cannot be used, by name, as another process has found; an empty text for those that can.
+        Others are asked about the rest.
+        overrides: tolerances and settings that take precedence over the specs: eps, atol, rtol, nondeterminism,
+        fast_mode, raise_exception, jacobian, derive.
         """
         if own_process:
             process_state.write(process_state.for_cases(process_state.read()))
-        settings.put_on_path()
-        return cls(settings, engine or settings.engine, overrides, number, absent or {}, reproduces=reproduces)
+        self.settings, self.engine, self.overrides = settings, engine or settings.engine, overrides
+        self.reproduces = reproduces
+        self.callables = dict[str, Callable[..., Any]]()
+        """Operators passed in from Python, by path."""
+        self.imports = dict[str, list[str]]()
+        """What the import of an operator's modules has changed in the process, by id of the operator."""
+        self.cache = Cache()
+        """What the checks of one operator share."""
+        self.cause: BaseException | None = None
+        """The exception behind the failure of the last case, for debuggers."""
+        self.broken_by = ""
+        """The id of a case that has changed something that cannot be restored; empty if there is none."""
+        self.unusable = dict[str, str]()
+        """The id of the case since which nothing works on a kind of device, by the kind."""
+        self._number, self._absent = number, absent or {}
+        self._start = process_state.read()
+        self._devices = dict[str, DeviceUse]()
 
     def prepare(self, operators: Iterable[Operator], devices: Iterable[DeviceProfile] = ()) -> list[Problem]:
         """Import the modules that operators, their variants and aliases are defined in, before any case runs.
@@ -119,6 +107,7 @@ class RunSession:
         Settings that an import changes are restored and recorded: otherwise, verdicts would depend on which operators
         are tested together. Returns a mistake for each name that cannot be found.
         """
+        self.settings.put_on_path()
         for device in devices:
             self.device(device)
         problems = []
@@ -141,26 +130,22 @@ class RunSession:
         return self._devices[profile.name]
 
     def _begin(self, profile: DeviceProfile) -> DeviceUse:
-        why, string, option = self.absent.get(profile.name), profile.device_string, self.settings.option_for(profile)
+        why, string = self._absent.get(profile.name), profile.device_string
         if why is None and not all(module in sys.modules for module in own_modules(profile)):
             why = ask([profile], self.settings)[profile.name].reason
         answer = Availability(False, why) if why else availability(profile)
         if not answer.present:
-            return DeviceUse(profile, answer, string, option)
+            return DeviceUse(profile, answer, string)
         device = torch.device(string)
-        if self.number is not None and answer.count > 1 and device.type != "cpu" and device.index is None:
-            string = f"{string}:{self.number % answer.count}"
+        if self._number is not None and answer.count > 1 and device.type != "cpu" and device.index is None:
+            string = f"{string}:{self._number % answer.count}"
             set_device(string)  # operators may make tensors, or launch kernels, on the current device
         free = free_memory(string)
         room = None if free is None else max(free // 4, 1)
         is_plain = profile.synchronize is None and device.type == "cpu"  # it reports each error at once
         is_probed = not is_plain and not fault(profile, string)
         state = process_state.for_cases(self._start, string)
-        return DeviceUse(profile, answer, string, option, state, room, is_probed)
-
-    def availability(self, profile: DeviceProfile) -> Availability:
-        """Return whether a device is present. Asks torch once per device."""
-        return self.device(profile).availability
+        return DeviceUse(profile, answer, string, state, room, is_probed)
 
     @property
     def conditions(self) -> dict[str, str]:
@@ -179,7 +164,7 @@ class RunSession:
         """Return the command that runs a case alone."""
         engine = "" if self.engine == self.settings.engine else self.engine
         seed = case.base_seed if case.base_seed or self.settings.seed else None
-        options = self.device(case.device).option
+        options = self.settings.option_for(case.device)
         derive = self.overrides.get("derive")
         if derive and (derive == "thorough" or case.kind.least != "none"):
             options = f"--derive {derive} {options}".strip()

@@ -5,20 +5,20 @@ A worker says in a file, its lifeline, what it does, which can be read when it n
 
 from __future__ import annotations
 
-import faulthandler
 import json
 import os
 import re
-import signal
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import psutil
+
+from opcheck.text import ending
 
 PACKAGE = Path(__file__).resolve().parent.parent
 
@@ -42,44 +42,8 @@ class Sign:
     """When that began, by `time.monotonic()`, which all processes of a machine share."""
 
 
-class Lifeline:
-    """The file, as the worker sees it. It writes a few bytes when a case begins and when it ends."""
-
-    def __init__(self, path: Path) -> None:
-        """Open the files."""
-        self._file: Any = open(path, "wb")  # noqa: SIM115 - open until the process ends
-        self.trace: Any = open(path.with_suffix(".trace"), "w")  # noqa: SIM115
-        """Where tracebacks go."""
-        self.output = path.with_suffix(".out")
-        self._length = 0
-        self.say("starting")
-
-    def say(self, doing: Doing, what: str = "") -> None:
-        """Record what the process does from now on."""
-        text = json.dumps({"pid": os.getpid(), "doing": doing, "what": what, "since": time.monotonic()}).encode()
-        padded = text.ljust(self._length)
-        self._length = len(text)
-        os.pwrite(self._file.fileno(), padded, 0)
-
-    def catch_crashes(self) -> None:
-        """Let Python write a traceback if the process crashes."""
-        faulthandler.enable(file=self.trace, all_threads=False)
-
-
-class GivenUp:
-    """The operators of which no further case is run, in a file that the controlling process writes."""
-
-    def __init__(self, folder: Path) -> None:
-        self._path = folder / "given_up"
-
-    def add(self, name: str) -> None:
-        """Run no further case of an operator on a device, which the name tells."""
-        with self._path.open("a", encoding="utf-8") as file:
-            file.write(name + "\n")
-
-    def __contains__(self, name: str) -> bool:
-        return self._path.exists() and name in self._path.read_text(encoding="utf-8").splitlines()
-
+GIVEN_UP = "given_up"
+"""The file that lists the operators of which no further case is run."""
 
 PERIOD = 0.1
 """Seconds between two checks of the workers."""
@@ -140,6 +104,11 @@ class Watchdog:
         """Return the lifeline file of a worker."""
         return self.folder / f"{worker}.sign"
 
+    def give_up(self, name: str) -> None:
+        """Let no worker run a further case of an operator on a device, which the name tells."""
+        with (self.folder / GIVEN_UP).open("a", encoding="utf-8") as file:
+            file.write(name + "\n")
+
     def death_of(self, worker: str) -> Death:
         """Return why a worker has ended."""
         path = self.path_of(worker)
@@ -190,16 +159,6 @@ def _ending(pid: int) -> str:
         return "the process closed its connection"
     has_exited = status.si_code == os.CLD_EXITED
     return ending(status.si_status if has_exited else -status.si_status)
-
-
-def ending(status: int) -> str:
-    """Return how a process has ended, in words. status: its exit status; that of a signal is negative."""
-    if status >= 0:
-        return f"the process exited, with status {status}"
-    if -status == signal.SIGKILL:
-        return "the process was killed (SIGKILL), as by a system that runs out of memory"
-    known = -status in signal.Signals._value2member_map_
-    return f"the process crashed ({signal.Signals(-status).name if known else f'signal {-status}'})"
 
 
 def default_memory(workers: int) -> int:

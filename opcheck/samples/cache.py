@@ -101,12 +101,8 @@ def _copy(tensor: Tensor) -> Tensor:
 
 
 def _is_as(now: Tensor, before: Tensor) -> bool:
-    if now.grad is not None or now.requires_grad != before.requires_grad:
-        return False
-    if now.layout is before.layout is torch.strided:
-        return equal(now, before)
-    kinds = [(x.layout, x.shape, x.layout is torch.sparse_coo and x.is_coalesced()) for x in (now, before)]
-    if kinds[0] != kinds[1]:
+    kinds = [(x.requires_grad, x.layout, x.shape, x.is_sparse and x.is_coalesced()) for x in (now, before)]
+    if now.grad is not None or kinds[0] != kinds[1]:
         return False
     # torch compares no sparse tensors.
-    return all(torch.equal(*pair) for pair in zip(parts(now) or (), parts(before) or (), strict=True))
+    return all(equal(*pair) for pair in zip(parts(now) or (), parts(before) or (), strict=True))

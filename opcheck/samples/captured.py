@@ -54,23 +54,16 @@ def captured(operator: Any) -> Iterator[tuple[str, Tensor]]:
         yield from _tensors("the global ", ((name, function.__globals__[name]) for name in names))
 
 
-def _tensors(kind: str, items: Iterable[tuple[Any, Any]]) -> Iterator[tuple[str, Tensor]]:
+def _tensors(kind: str, items: Iterable[tuple[Any, Any]], *, deeper: bool = True) -> Iterator[tuple[str, Tensor]]:
     """Yield tensors, and those in containers: one level, at most `MOST` items. They may contain themselves."""
     for name, item in items:
-        parts: Iterable[tuple[Any, Any]] = ()
         if isinstance(item, Tensor):
             yield f"{kind}{name}", item
         elif isinstance(item, Module):
             yield from _of_module(f"{kind}{name}.", item)
-        elif isinstance(item, (tuple, list)):
-            parts = enumerate(item)
-        elif isinstance(item, dict):
-            parts = item.items()
-        for key, part in islice(parts, MOST):
-            if isinstance(part, Tensor):
-                yield f"{kind}{name}[{key!r:.40}]", part
-            elif isinstance(part, Module):
-                yield from _of_module(f"{kind}{name}[{key!r:.40}].", part)
+        elif deeper and isinstance(item, (tuple, list, dict)):
+            parts = islice(item.items() if isinstance(item, dict) else enumerate(item), MOST)
+            yield from _tensors(f"{kind}{name}", ((f"[{key!r:.40}]", part) for key, part in parts), deeper=False)
 
 
 def _of_module(prefix: str, module: Module) -> Iterator[tuple[str, Tensor]]:

@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from opcheck.devices.hooks import seed_device
 from opcheck.samples.inputs import Inputs, mapped, parts
 from opcheck.samples.layouts import writable
 from opcheck.samples.results import names, select
-from opcheck.samples.seeding import seed_device
 from opcheck.samples.surrogate import Held, expect_alike
 from opcheck.spec.claims import Outputs
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 from torch import Tensor
@@ -31,6 +30,10 @@ class Made:
     args: list[Any]
     kwargs: dict[str, Any]
 
+    def __call__(self) -> Any:
+        """Make the object. Passes on the exceptions of what makes it."""
+        return self.make(*self.args, **self.kwargs)
+
 
 def unchanged(item: Any) -> Any:
     """Return a part of the arguments, or a leaf, as it is."""
@@ -47,35 +50,15 @@ class Inputs:
     slots: tuple[Slot, ...]
     grad_outputs: tuple[Tensor, ...] | None = None
 
-    def fill(self, leaves: Sequence[Tensor] | None = None) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def fill(
+        self, leaves: Sequence[Tensor] | None = None, change: Callable[[Any], Any] | None = None
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return args and kwargs, with the given leaves (default: the sample's own) in their slots.
 
-        Other tensors are copies: what a call writes to them, no other call reads.
+        change: what is applied to all else, as by `mapped`. Default: tensors are copied, so that what a call writes to
+        them, no other call reads; and objects are made.
         """
-        leaves = self.leaves if leaves is None else leaves
-        if not self._is_flat:
-            return self.in_slots(leaves, ready)
-        positional, named = [*self.args], {**self.kwargs}
-        key: Any
-        for slot in self.slots:
-            where, key = slot.path
-            (positional if where == "args" else named)[key] = slot.through(leaves[slot.index])
-        return tuple(positional), named
-
-    @cached_property
-    def _is_flat(self) -> bool:
-        """Whether each argument is a slot of its own, or a value that calls can share: there is nothing to walk."""
-        walked = (list, tuple, dict, Made, Tensor)
-        return all(
-            item.path == (where, key) if isinstance(item, Slot) else not isinstance(item, walked)
-            for where, items in (("args", enumerate(self.args)), ("kwargs", self.kwargs.items()))
-            for key, item in items
-        )
-
-    def in_slots(
-        self, leaves: Sequence[Tensor], change: Callable[[Any], Any] = unchanged
-    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return args and kwargs with leaves in their slots, and a function applied to all else, as by `mapped`."""
+        leaves, change = self.leaves if leaves is None else leaves, change or _ready
         passed = [slot.through(leaves[slot.index]) for slot in self.slots]  # a leaf that is passed twice is one tensor
 
         def value(item: Any) -> Any:
@@ -98,19 +81,15 @@ class Inputs:
 
     def describe(self) -> str:
         """Return the arguments as text: dtypes, shapes, and strides of non-contiguous tensors."""
-        return _listed(*self.in_slots([leaf.detach() for leaf in self.leaves]))
+        args, kwargs = self.fill([leaf.detach() for leaf in self.leaves], unchanged)
+        return listed(args, kwargs, describe)
 
 
-def ready(item: Any) -> Any:
+def _ready(item: Any) -> Any:
     """Return a part of the arguments as a call gets it: a copy of a tensor that does not require grad, an object."""
     if isinstance(item, Tensor) and not item.requires_grad:
         return own(item)
-    return object_of(item)
-
-
-def object_of(item: Any) -> Any:
-    """Return the object that a `Made` stands for, anything else as it is. Passes on the exceptions of making it."""
-    return item.make(*item.args, **item.kwargs) if isinstance(item, Made) else item
+    return item() if isinstance(item, Made) else item
 
 
 def mapped(change: Callable[[Any], Any], item: Any) -> Any:
@@ -136,22 +115,40 @@ def parts(item: Any) -> list[Any]:
 
 def built(item: Any) -> Any:
     """Return a value with its objects made. Passes on the exceptions of making them."""
-    return mapped(object_of, item)
+    return mapped(lambda part: part() if isinstance(part, Made) else part, item)
 
 
-def _listed(args: Sequence[Any], kwargs: dict[str, Any]) -> str:
-    return ", ".join([*map(describe, args), *(f"{name}={describe(value)}" for name, value in kwargs.items())])
+def written(item: Any, leaf: Callable[[Any], str], name: Callable[[Any], str]) -> str:
+    """Return a value as Python code, as far as `mapped` looks into it.
+
+    leaf: writes all else. name: writes what makes an object.
+    """
+
+    def text(part: Any) -> str:
+        return written(part, leaf, name)
+
+    if type(item) is list:
+        return f"[{listed(item, {}, text)}]"
+    if type(item) is tuple:
+        return f"({listed(item, {}, text)}{',' * (len(item) == 1)})"
+    if type(item) is dict:
+        return f"{{{', '.join(f'{key!r}: {text(part)}' for key, part in item.items())}}}"
+    return f"{name(item.make)}({listed(item.args, item.kwargs, text)})" if isinstance(item, Made) else leaf(item)
+
+
+def listed(args: Iterable[Any], kwargs: Mapping[str, Any], text: Callable[[Any], str]) -> str:
+    """Return arguments as they stand in a call."""
+    return ", ".join([*map(text, args), *(f"{name}={text(value)}" for name, value in kwargs.items())])
 
 
 def describe(value: Any) -> str:
     """Return a value as text. A tensor is described by its dtype, shape and memory layout."""
-    if isinstance(value, Made):
-        return f"{getattr(value.make, '__name__', 'object')}({_listed(value.args, value.kwargs)})"
-    if type(value) is dict:
-        return "{" + ", ".join(f"{key!r}: {describe(item)}" for key, item in value.items()) + "}"
-    if isinstance(value, (list, tuple)):
-        inner = _listed(value, {})
-        return f"[{inner}]" if isinstance(value, list) else f"({inner})"
+    return written(value, _described, lambda make: getattr(make, "__name__", "object"))
+
+
+def _described(value: Any) -> str:
+    if isinstance(value, tuple):  # a named one
+        return describe(tuple(value))
     if not isinstance(value, Tensor):
         return repr(value)
     text = f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"

@@ -99,6 +99,11 @@ def own(x: Tensor) -> Tensor:
     return copy.requires_grad_() if x.requires_grad else copy  # which torch.func refuses inside of a transform
 
 
+def unexpanded(x: Tensor) -> Tensor:
+    """Return a view that has one element for all that share memory through `expand`."""
+    return x[tuple(slice(0, 1) if stride == 0 else slice(None) for stride in x.stride())]
+
+
 def writable(x: Tensor) -> Tensor:
     """Return a copy that an in-place operator may write to. It has gaps in memory if `x` has.
 
@@ -166,10 +171,3 @@ def jagged_offsets(batch: int, longest: int) -> Tensor:
 def jagged_values(dense: Tensor, offsets: Tensor) -> Tensor:
     """Return the elements of a padded tensor that belong to rows with the given offsets, concatenated."""
     return dense[torch.arange(dense.shape[1]) < offsets.diff().unsqueeze(-1)]
-
-
-def jagged(values: Tensor, offsets: Tensor, longest: int) -> Tensor:
-    """Return the jagged tensor of concatenated rows."""
-    # Without max_seqlen, torch pads to the sum of all lengths.
-    made: Tensor = torch.nested.nested_tensor_from_jagged(values, offsets, max_seqlen=longest)
-    return made

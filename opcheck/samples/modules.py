@@ -6,7 +6,6 @@ Those of a lazy module are constructed without a shape, and get one by a call.
 from __future__ import annotations
 
 import inspect
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,8 +23,6 @@ from opcheck.spec.operator import Construction, Init
 from opcheck.spec.problems import listing, suggestion
 from opcheck.spec.recipe import Tensor as Recipe
 from opcheck.text import message_of
-
-FirstCall = Callable[[torch.dtype], tuple[list[Any], dict[str, Any]]]
 
 VARIED = 0.25
 """How far the elements of a parameter are moved that its constructor has made all equal."""
@@ -91,30 +88,6 @@ class ModuleCall:
         """Return the keyword of each parameter and buffer that is among the keyword arguments of a call."""
         keys = {name: f"module.{name}" if f"module.{name}" in kwargs else name for name in self.state}
         return {name: key for name, key in keys.items() if key in kwargs}
-
-
-def construct(
-    recipe: ModuleRecipe,
-    args: list[Any],
-    kwargs: dict[str, Any],
-    dtype: torch.dtype,
-    first_call: FirstCall | None = None,
-) -> Module:
-    """Return a new module in a dtype. Dtypes that modules cannot be converted to leave it as it is constructed.
-
-    first_call: the arguments for the first call of a lazy module, by dtype. Without them it stays lazy.
-
-    Passes on the exceptions of its constructor. Raises ValueError if that call does not initialize a lazy module.
-    """
-    module = recipe.make(*args, **kwargs).train(recipe.spec.train)
-    lazy = uninitialized(module)
-    if lazy and first_call is not None:
-        initialize(module, *first_call(next(iter(lazy.values())).dtype))
-    if dtype.is_floating_point or dtype.is_complex:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Complex modules are a new feature")  # the spec says that they are meant
-            module.to(dtype)
-    return module
 
 
 def uninitialized(module: Module) -> dict[str, Tensor]:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import warnings
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch.nn import Module
 
 from opcheck.samples.captured import module_call
 from opcheck.samples.inputs import Inputs, Made, Slot, built, mapped, parts, unchanged
-from opcheck.samples.modules import ModuleCall, ModuleRecipe, construct, initial
+from opcheck.samples.modules import ModuleCall, ModuleRecipe, initial, initialize, uninitialized
 from opcheck.samples.resolve import resolve
-from opcheck.samples.seeding import seeded
 from opcheck.samples.tensors import Given, Offsets, Through, leaf_of, torch_dtype
 from opcheck.spec import dtypes
 from opcheck.spec.library import Sample
@@ -57,7 +60,7 @@ def realize(
 
     Raises ValueError if a recipe cannot be realized, and Unresolved for an object that it may not name.
     """
-    with seeded(seed):
+    with _seeded(seed):
         maker = _Maker(sample, finer or dtype, dtype, device, modules, wrt or (lambda path: True))
         args, kwargs = maker.all_arguments()
         if module is not None:
@@ -75,25 +78,47 @@ def realize_module(
 
     Passes on the exceptions of its constructor.
     """
-    with seeded(seed):
-        return module_call(_module(recipe, dtype, modules, sample).to(device))
+    with _seeded(seed):
+        return module_call(construct(recipe, dtype, modules, sample).to(device))
 
 
-def _module(recipe: ModuleRecipe, dtype: str, modules: Sequence[str], sample: Sample | None) -> torch.nn.Module:
-    """Return a new module in a dtype, on the CPU. Passes on the exceptions of its constructor."""
+def construct(recipe: ModuleRecipe, dtype: str, modules: Sequence[str], sample: Sample | None = None) -> Module:
+    """Return a new module in a dtype, on the CPU. Dtypes that modules cannot be converted to leave it as constructed.
 
-    def first_call(own: torch.dtype) -> tuple[list[Any], dict[str, Any]]:
-        assert sample is not None
-        return constants(sample, str(own).removeprefix("torch."), modules)
+    sample: what a lazy module is called with once, in the dtype that it is constructed in. Default: it stays lazy.
 
+    Passes on the exceptions of its constructor. Raises ValueError if that call does not initialize a lazy module.
+    """
     args, kwargs = constants(recipe.spec, dtype, modules)
-    return construct(recipe, args, kwargs, torch_dtype(None, dtype), None if sample is None else first_call)
+    module = recipe.make(*args, **kwargs).train(recipe.spec.train)
+    lazy = uninitialized(module)
+    if lazy and sample is not None:
+        own = str(next(iter(lazy.values())).dtype).removeprefix("torch.")
+        initialize(module, *constants(sample, own, modules))
+    if dtypes.is_differentiable(dtype):
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Complex modules are a new feature")  # the spec says that they are meant
+            module.to(torch_dtype(None, dtype))
+    return module
 
 
 def constants(of: Sample | Construction, dtype: str, modules: Sequence[str]) -> tuple[list[Any], dict[str, Any]]:
     """Return arguments without leaves, on the CPU."""
     args, kwargs = _Maker(of, dtype, dtype, "cpu", modules, lambda path: False).all_arguments()
     return built(args), built(kwargs)
+
+
+@contextmanager
+def _seeded(text: str) -> Iterator[None]:
+    """Seed torch's global generator by a text, with the CPU as default device, and restore its state at the end."""
+    state = torch.random.get_rng_state()
+    try:
+        torch.default_generator.manual_seed(zlib.crc32(text.encode()))
+        # A context for the default device slows down every call of torch.
+        with nullcontext() if torch.empty(0).is_cpu else torch.device("cpu"):
+            yield
+    finally:
+        torch.random.set_rng_state(state)
 
 
 @dataclass
@@ -200,8 +225,8 @@ class _Maker:
         """Return the parameters and buffers of a new module, as arguments beside those of a sample."""
         assert isinstance(self.of, Sample)
         own, drawn = torch_dtype(None, self.case), torch_dtype(None, self.drawn)
-        module = _module(recipe, self.drawn, self.modules, self.of)
-        imaginary = _module(recipe, self.drawn, self.modules, self.of) if own.is_complex else None
+        module = construct(recipe, self.drawn, self.modules, self.of)
+        imaginary = construct(recipe, self.drawn, self.modules, self.of) if own.is_complex else None
         keys, differentiable = ModuleCall(module).keys(kwargs), dtypes.is_differentiable(self.case)
         state = {}
         for name, value, grad in initial(module, imaginary, recipe.spec.init):

@@ -131,9 +131,13 @@ def resolve_module(path: str, modules: Sequence[str]) -> type[torch.nn.Module]:
 def _of_library(path: str, dotted: str, part: str) -> Any:
     """Return the object with this path in a part of a library; in torch.ops, an operator or an overload."""
     parts = dotted.split(".")
-    start = part.count(".") + 1
-    target, look_up = _part(part)
-    for index in range(start, len(parts)):
+    target: Any
+    look_up: Callable[[Any, str], Any]
+    if part.startswith(f"{names.DISPATCHER}."):
+        target, look_up = getattr(torch.ops, part.rpartition(".")[2]), getattr
+    else:
+        target, look_up = torch.Tensor if part == "torch.Tensor" else import_module(part), _static
+    for index in range(part.count(".") + 1, len(parts)):
         parent = target
         try:
             target = look_up(parent, parts[index])
@@ -144,25 +148,9 @@ def _of_library(path: str, dotted: str, part: str) -> Any:
         if not is_member(part, parts[index], target):
             kinds = " and no ".join(PARTS.get(part, REGISTERED).kinds)
             raise Unresolved(f'"{path}" may not be named in a spec: it is no {kinds}')
-    return _reading(target) if isinstance(target, GetSetDescriptorType) else target
-
-
-def _reading(attribute: GetSetDescriptorType) -> Callable[..., Any]:
-    """Return a function that reads an attribute of a tensor, such as `torch.Tensor.T`."""
-
-    def read(input: torch.Tensor) -> Any:
-        return attribute.__get__(input)
-
-    return read
-
-
-def _part(part: str) -> tuple[Any, Callable[[Any, str], Any]]:
-    """Return a part of a library, and the function that looks up its members."""
-    if part.startswith(f"{names.DISPATCHER}."):
-        return getattr(torch.ops, part.rpartition(".")[2]), getattr
-    if part == "torch.Tensor":
-        return torch.Tensor, _static
-    return import_module(part), _static
+    if isinstance(target, GetSetDescriptorType):  # an attribute of a tensor, such as `torch.Tensor.T`
+        return lambda input: target.__get__(input)
+    return target
 
 
 def _static(parent: Any, name: str) -> Any:

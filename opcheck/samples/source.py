@@ -6,7 +6,7 @@ import enum
 import keyword
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import reduce
 from pprint import pformat
@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 
 from opcheck.samples.function import TestedFunction
-from opcheck.samples.inputs import Made, Slot, describe
+from opcheck.samples.inputs import Slot, describe, listed, written
+from opcheck.samples.layouts import unexpanded
 from opcheck.samples.modules import ModuleCall
 from opcheck.samples.results import leaves_of
 
@@ -69,16 +70,14 @@ class Source:
     def call(self, path: str, module: str = "") -> str:
         """Return an expression that calls the operator. module: that which constructs it, if it is a module."""
         inputs, operator = self.function.inputs, self.function.operator
-        args = [self.expression(item) for item in inputs.args]
-        kwargs = {name: self.expression(item) for name, item in inputs.kwargs.items()}
         if not isinstance(operator, ModuleCall):
-            return f"{self.path(path)}({', '.join([*args, *(f'{key}={text}' for key, text in kwargs.items())])})"
-        keys = operator.named_in(inputs.kwargs)
-        state = ", ".join(f"{name!r}: {kwargs.pop(key)}" for name, key in keys.items())
+            return f"{self.path(path)}({listed(inputs.args, inputs.kwargs, self.expression)})"
+        args, kwargs = self.expression(inputs.args), {**inputs.kwargs}
+        keys = operator.named_in(kwargs)
+        state = ", ".join(f"{name!r}: {self.expression(kwargs.pop(key))}" for name, key in keys.items())
         self.definitions.append(f"module = {module}")
-        own = ", ".join(f"{name!r}: {text}" for name, text in kwargs.items())
-        given = [_tuple(args), *([f"{{{own}}}"] if own else [])]
-        return f"torch.func.functional_call(module, {{{state}}}, {', '.join(given)})"
+        own = f", {self.expression(kwargs)}" if kwargs else ""
+        return f"torch.func.functional_call(module, {{{state}}}, {args}{own})"
 
     def outputs(self, result: Any, wanted: Callable[[Tensor], bool]) -> list[str]:
         """Return expressions for the outputs under test in `result`, of those that are wanted."""
@@ -97,28 +96,21 @@ class Source:
 
     def expression(self, item: Any) -> str:
         """Return an expression for an argument. Raises Unwritable."""
+        return written(item, self._leaf, self.name)
+
+    def _leaf(self, item: Any) -> str:
         if isinstance(item, Slot):
             return self.names[item.index]
         if isinstance(item, Tensor):
             name = self._free(f"tensor{len(self.definitions)}")
             self.definitions.append(f"{name} = {tensor(item)}")
             return name
-        if isinstance(item, Made):
-            named = [f"{key}={self.expression(part)}" for key, part in item.kwargs.items()]
-            return f"{self.name(item.make)}({', '.join([*map(self.expression, item.args), *named])})"
-        if type(item) is list:
-            return f"[{', '.join(map(self.expression, item))}]"
-        if type(item) is tuple:
-            return _tuple([*map(self.expression, item)])
-        if type(item) is dict:
-            return f"{{{', '.join(f'{key!r}: {self.expression(part)}' for key, part in item.items())}}}"
         if type(item) is slice:
             return f"slice({item.start!r}, {item.stop!r}, {item.step!r})"
         if type(item) is float and item - item != 0:
             return f'float("{item}")'
-        if item is None or type(item) in (bool, int, float, complex, str, bytes, type(...)):
-            return repr(item)
-        if isinstance(item, (torch.dtype, torch.layout, torch.memory_format)):
+        plain = (bool, int, float, complex, str, bytes, type(None), type(...))
+        if type(item) in plain or isinstance(item, (torch.dtype, torch.layout, torch.memory_format)):
             return repr(item)
         if isinstance(item, torch.device):
             return f'torch.device("{item}")'
@@ -145,10 +137,6 @@ class Source:
         return f"{module}.{rest}" if rest else path
 
 
-def _tuple(parts: Sequence[str]) -> str:
-    return f"({', '.join(parts)}{',' * (len(parts) == 1)})"
-
-
 def tensor(x: Tensor) -> str:
     """Return an expression for a tensor: its values, dtype, device and memory. Raises Unwritable."""
     if x.layout is not torch.strided or x.is_nested or x.is_neg() or type(x) not in (Tensor, torch.nn.Parameter):
@@ -156,8 +144,7 @@ def tensor(x: Tensor) -> str:
     if x.is_conj():
         return f"{tensor(x.conj())}.conj()"
     if any(step == 0 and size > 1 for size, step in zip(x.shape, x.stride(), strict=True)):
-        once = x[tuple(slice(0, 1) if stride == 0 else slice(None) for stride in x.stride())]
-        return f"{tensor(once)}.expand({tuple(x.shape)})"
+        return f"{tensor(unexpanded(x))}.expand({tuple(x.shape)})"
     kind = f"dtype={x.dtype}" + ("" if x.is_cpu else f', device="{x.device}"')
     values = _values(x, kind)
     if x.numel() < 2 or (x.is_contiguous() and not x.storage_offset()):

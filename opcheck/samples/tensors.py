@@ -14,10 +14,10 @@ from opcheck.samples.layouts import (
     conjugated_view,
     in_layout,
     in_memory,
-    jagged,
     jagged_offsets,
     jagged_values,
     negated_view,
+    unexpanded,
 )
 from opcheck.samples.structures import STRUCTURES
 from opcheck.samples.through import THROUGH
@@ -57,7 +57,8 @@ def leaf_of(recipe: Recipe, case: str, drawn: str, device: str, offsets: Offsets
     if recipe.layout == "jagged":
         own = _jagged_offsets(recipe.sizes, offsets, device)
         dense = jagged_values(dense, own.cpu())
-        around = partial(jagged, offsets=own, longest=recipe.sizes[1])
+        # Without max_seqlen, torch pads to the sum of all lengths.
+        around = partial(torch.nested.nested_tensor_from_jagged, offsets=own, max_seqlen=recipe.sizes[1])
     lay = partial(in_memory, memory=recipe.memory)
     expanded = recipe.memory == "expanded" and dense.dim() > 0
     values = lay((dense[:1] if expanded else dense).to(device))
@@ -143,7 +144,7 @@ class Given:
         tensor = self.tensor.detach()
         if tensor.layout is not torch.strided or type(tensor) is not Tensor:
             return self._converted(tensor.clone(), dtype), unchanged
-        once = tensor[tuple(slice(0, 1) if stride == 0 else slice(None) for stride in tensor.stride())]
+        once = unexpanded(tensor)
         values = laid_out(self._converted(once.resolve_conj().resolve_neg(), dtype), once.stride())
         return _viewed(values, tensor.shape, tensor.is_conj() and dtype.is_complex, tensor.is_neg())
 

@@ -252,13 +252,14 @@ class When(Model):
             raise refuse("when is empty: it would hide every failure of the operator", "at least one key")
         return self
 
-    def matches(self, key: str, value: Any) -> bool:
-        """Return whether a value meets the condition on a key other than `torch`."""
-        wanted = getattr(self, key)
-        if wanted is None:
-            return True
-        listed = (wanted,) if isinstance(wanted, str) else wanted
-        return value in (names.expand(listed) if key == "dtype" else listed)
+    def matches(self, **values: str) -> bool:
+        """Return whether values meet the conditions on their keys, each one other than `torch`."""
+        for key, value in values.items():
+            wanted = getattr(self, key)
+            listed = (wanted,) if isinstance(wanted, str) else wanted
+            if listed is not None and value not in (names.expand(listed) if key == "dtype" else listed):
+                return False
+        return True
 
 
 class Expect(Model):

@@ -16,7 +16,7 @@ from opcheck.spec.document import Document, merge, written
 from opcheck.spec.operator import Defaults, PerDevice
 from opcheck.spec.positions import Path
 from opcheck.spec.problems import Problem
-from opcheck.spec.versions import installed_torch_meets
+from opcheck.spec.versions import torch_meets
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,22 +37,20 @@ class Entry:
 
     @cached_property
     def layers(self) -> list[tuple[Path, dict[str, Any]]]:
-        """The tables that make the operator, with their paths: each of those written, and what it has `per_torch`."""
+        """The tables that make the operator, with their paths: each of those written, and what it has `per_torch`.
+
+        Each `dtypes` in them is a table, which can be merged with another one.
+        """
         layers = []
         for path, table in self._written:
-            met = [(condition, keys) for condition, keys in _per_torch(table) if self._is_met(condition)]
-            layers += [(path, table), *(((*path, "per_torch", condition), keys) for condition, keys in met)]
-        return layers
-
-    @cached_property
-    def _spelled_out(self) -> list[dict[str, Any]]:
-        """The layers with each `dtypes` as a table, which can be merged with another one."""
-        return [_spelled_out(table) for _, table in self.layers]
+            layers.append((path, table))
+            layers += [((*path, "per_torch", one), keys) for one, keys in _per_torch(table) if self._is_met(one)]
+        return [(path, _spelled_out(table)) for path, table in layers]
 
     @cached_property
     def raw(self) -> dict[str, Any]:
         """The operator as parsed TOML: its layers, each merged over those before it, and over that its devices."""
-        whole: dict[str, Any] = reduce(merge, self._spelled_out)
+        whole: dict[str, Any] = reduce(merge, (table for _, table in self.layers))
         if isinstance(whole.get("per_device"), dict):
             base = {key: whole[key] for key in PerDevice.model_fields if key in whole}
             whole["per_device"] = {name: merge(base, keys) for name, keys in whole["per_device"].items()}
@@ -68,7 +66,7 @@ class Entry:
         if self.meeting is not None:
             return condition in self.meeting
         try:
-            return installed_torch_meets(condition)
+            return torch_meets(condition, without=False)
         except ValueError:  # a mistake, which the model reports
             return False
 
@@ -79,9 +77,9 @@ class Entry:
         """
         inherited = path[2:] if path[:1] == ("per_device",) else ()
         for wanted, place in ((path, path), (inherited, inherited), (path[:1], path)):
-            for (prefix, table), spelled in zip(reversed(self.layers), reversed(self._spelled_out), strict=True):
-                if wanted and written(spelled, wanted) == wanted:
-                    return (*prefix, *written(table, place))
+            for prefix, table in reversed(self.layers):
+                if wanted and written(table, wanted) == wanted:
+                    return written(self.document.data, (*prefix, *place))
         return ("operator", self.index, *path)
 
     def problem(self, path: Path, what: str, expected: str = "", nearest: str = "", key: bool = False) -> Problem:

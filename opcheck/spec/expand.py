@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain, islice, product
 from math import prod
 from typing import Any
 
-from opcheck.spec.claims import Way
 from opcheck.spec.dtypes import expand
 from opcheck.spec.entry import Entry
+from opcheck.spec.explain import Locate
 from opcheck.spec.library import Sample
 from opcheck.spec.limits import Limits
 from opcheck.spec.operator import OperatorSpec, SampleSpec, TemplateUse, ways
@@ -30,38 +31,6 @@ FindTemplate = Callable[[str], "Template | list[str]"]
 """Returns a template, or the known names if there is none. Raises SpecError if the template is invalid."""
 
 
-@dataclass(frozen=True)
-class Source:
-    """Where the parts of a sample are written: in the file of the operator."""
-
-    entry: Entry
-    path: KeyPath
-    """The path of the sample, or of the use of a template, in the operator."""
-
-    def problem(self, place: KeyPath, what: str, expected: str = "", nearest: str = "", key: bool = False) -> Problem:
-        """Return a problem at a place in the sample."""
-        return self.entry.problem((*self.path, *place), what, expected, nearest, key)
-
-
-@dataclass(frozen=True)
-class TemplateSource(Source):
-    """Where the parts of a sample of a template are written: in the template, or in the use of it."""
-
-    use: TemplateUse
-    template: Template
-    number: int
-
-    def problem(self, place: KeyPath, what: str, expected: str = "", nearest: str = "", key: bool = False) -> Problem:
-        """Return a problem at a place in the sample. What a parameter makes wrong is a mistake of the use."""
-        words = (what, expected, nearest)
-        if len(place) > 1 and place[0] in ("kwargs", "grid") and place[1] in getattr(self.use, str(place[0])):
-            return super().problem(place, *words, key)
-        written, parameter = self.template.origin(self.number, place, self.use.parameters)
-        if parameter is not None:
-            return super().problem(parameter, *words)
-        return self.template.document.problem(written, *words, key)
-
-
 @dataclass
 class Skip:
     """One entry of `skip`, and whether it has skipped anything."""
@@ -78,40 +47,39 @@ class Skip:
         self.used = self.used or hit
         return hit
 
-    def problems(self, source: Source) -> Iterator[Problem]:
+    def problems(self, locate: Locate) -> Iterator[Problem]:
         """Yield a problem if it has skipped nothing."""
         place: KeyPath = ("skip", self.index)
         strange = [key for key in self.wanted if key not in self.keys]
         if not self.wanted:
-            yield source.problem(place, "an empty skip would skip every sample", "keys and values of the grid")
+            yield locate(place, "an empty skip would skip every sample", "keys and values of the grid")
         elif self.used:
             return
         elif strange:
             expected = listing(self.keys) if self.keys else "a sample with a grid"
             for key in strange:
                 what = f'"{key}" is not a key of the grid'
-                yield source.problem((*place, key), what, expected, nearest(key, self.keys), key=True)
+                yield locate((*place, key), what, expected, nearest(key, self.keys), key=True)
         else:
-            yield source.problem(place, "this skip matches no combination of the grid", "values of the grid")
+            yield locate(place, "this skip matches no combination of the grid", "values of the grid")
 
 
 class Expansion:
     """Expands the samples of one operator, and collects problems."""
 
-    def __init__(self, entry: Entry, find: FindTemplate, limits: Limits) -> None:
-        self.entry, self.find, self.limits = entry, find, limits
+    def __init__(self, entry: Entry, spec: OperatorSpec, find: FindTemplate, limits: Limits) -> None:
+        self.entry, self.spec, self.find, self.limits = entry, spec, find, limits
         self.problems: list[Problem] = []
-        self.vary: tuple[Way, ...] = ()
         self._compared = 0
 
-    def samples(self, spec: OperatorSpec) -> tuple[Sample, ...]:
+    def samples(self) -> tuple[Sample, ...]:
         """Return all samples of an operator. If there are too many, report it and return those up to the bound."""
-        self.vary = ways(spec.vary)
-        strided = self._bounded(self._written(spec))
+        layouts = self.spec.layouts
+        strided = self._bounded(self._written())
         kept = strided
-        if "strided" not in spec.layouts:
+        if "strided" not in layouts:
             kept = [sample for sample in strided if any(tensor.layout != "strided" for tensor in sample.tensors())]
-        others = (sample for name in spec.layouts if name != "strided" for sample in _in_layout(strided, name))
+        others = (sample for name in layouts if name != "strided" for sample in _in_layout(strided, name))
         entries = self._bounded(chain(kept, others))
         seen: set[str] = set()
         for sample in entries:
@@ -128,31 +96,32 @@ class Expansion:
             self.problems.append(self.entry.problem(("samples",), *self.limits.count()))
         return listed[:most]
 
-    def _written(self, spec: OperatorSpec) -> Iterator[Sample]:
-        for index, written in enumerate(spec.samples):
-            source = Source(self.entry, ("samples", index))
+    def _written(self) -> Iterator[Sample]:
+        for index, written in enumerate(self.spec.samples):
+            path = ("samples", index)
+            locate = partial(self._problem, path)
             label = written.name or str(index)
             if not isinstance(written, TemplateUse):
-                yield from self._sample(written, label, source)
+                yield from self._sample(written, label, path, locate)
                 continue
             try:
-                template = self._template(written, source)
+                template = self._template(written, locate)
             except SpecError as error:
                 self.problems += error.problems
             else:
-                yield from self._used(template, written, label, source)
+                yield from self._used(template, written, label, path)
 
-    def _template(self, use: TemplateUse, source: Source) -> Template:
+    def _template(self, use: TemplateUse, locate: Locate) -> Template:
         """Return the template of a use. Raises SpecError if there is none, or none with these parameters."""
         template = self.find(use.use)
         if not isinstance(template, Template):
-            raise SpecError([source.problem(("use",), *unknown("template", use.use, template, 30))])
+            raise SpecError([locate(("use",), *unknown("template", use.use, template, 30))])
         expected = f"no parameters (the template {template.name} has none)"
         if template.parameters:
             expected = f"{listing(template.parameters, 30)} (parameters of the template {template.name})"
         choices = (*template.parameters, *TemplateUse.model_fields)
         problems = [
-            source.problem((name,), f'unknown key "{name}"', expected, nearest(name, choices), key=True)
+            locate((name,), f'unknown key "{name}"', expected, nearest(name, choices), key=True)
             for name in use.parameters
             if name not in template.parameters
         ]
@@ -160,12 +129,12 @@ class Expansion:
             raise SpecError(problems)
         return template
 
-    def _used(self, template: Template, use: TemplateUse, label: str, source: Source) -> Iterator[Sample]:
+    def _used(self, template: Template, use: TemplateUse, label: str, path: KeyPath) -> Iterator[Sample]:
         common = _skips(use.skip)
         for number in range(len(template.file.samples)):
-            inner = TemplateSource(self.entry, source.path, use, template, number)
+            locate = self._locate_in(template, number, use, path)
             try:
-                spec = template.sample(number, use.parameters, inner.problem)
+                spec = template.sample(number, use.parameters, locate)
             except SpecError as error:
                 self.problems += error.problems
                 _excuse(common)
@@ -174,24 +143,27 @@ class Expansion:
                 more = {"kwargs": spec.kwargs | use.kwargs, "grid": spec.grid | use.grid}
                 vary = spec.vary if use.vary is None else use.vary
                 spec = spec.model_copy(update={**more, "large": spec.large or use.large, "vary": vary})
-            yield from self._sample(spec, f"{label}.{spec.name or number}", inner, common, use.dtypes)
-        self._refuse_unused(common, source)
+            yield from self._sample(spec, f"{label}.{spec.name or number}", path, locate, common, use.dtypes)
+        self._refuse_unused(common, partial(self._problem, path))
 
     def _sample(
         self,
         spec: SampleSpec,
         label: str,
-        source: Source,
+        path: KeyPath,
+        locate: Locate,
         common: Iterable[Skip] = (),
         restriction: tuple[str, ...] | None = None,
     ) -> Iterator[Sample]:
         """Yield the samples that a sample stands for, one for each combination of its grid that is not skipped.
 
+        path: of the sample, or of the use of a template, in the operator.
+        locate: makes a mistake at a place in the sample.
         common, restriction: entries of `skip`, and dtypes, that come from the use of a template.
         """
         own = _skips(spec.skip)
         skips = [*own, *common]
-        problems = self._mistakes(spec, label, source, skips)
+        problems = self._mistakes(spec, label, locate, skips)
         self.problems += problems
         if problems:
             _excuse(skips)
@@ -200,7 +172,7 @@ class Expansion:
             skip.keys |= dict.fromkeys(spec.grid)
         named = {key: [(value, f"{key}={_text(value)}") for value in values] for key, values in spec.grid.items()}
         dtypes = _both(spec.dtypes, restriction)
-        path = self.entry.place(source.path)
+        path = self.entry.place(path)
         for values in product(*named.values()):
             point = {key: value for key, (value, _) in zip(spec.grid, values, strict=True)}
             hits = [skip for skip in skips if skip.matches(point)]
@@ -213,34 +185,56 @@ class Expansion:
                     dtypes,
                     self.entry.document,
                     path,
-                    vary=self.vary if spec.vary is None else ways(spec.vary),
+                    vary=ways(self.spec.vary if spec.vary is None else spec.vary),
                 )
-        self._refuse_unused(own, source)
+        self._refuse_unused(own, locate)
 
-    def _mistakes(self, spec: SampleSpec, label: str, source: Source, skips: list[Skip]) -> list[Problem]:
+    def _mistakes(self, spec: SampleSpec, label: str, locate: Locate, skips: list[Skip]) -> list[Problem]:
         """Return the mistakes in a sample and its grid: too large, too many, names too long, no tensor where named."""
         values = {"args": spec.args, "kwargs": spec.kwargs, "grid": spec.grid, "grad_outputs": spec.grad_outputs or ()}
         listed = list(parts(values))
         mistakes = [*self.limits.of_parts(listed, large=spec.large), *_same_as_nothing(spec, listed)]
-        problems = [source.problem(*mistake) for mistake in mistakes]
+        problems = [locate(*mistake) for mistake in mistakes]
         count = prod(len(values) for values in spec.grid.values())
         if count > self.limits.max_samples:
-            problems.append(source.problem(("grid",), *self.limits.count(count)))
+            problems.append(locate(("grid",), *self.limits.count(count)))
         else:
             self._compared += count * len(skips)
             if self._compared > SKIPPED * self.limits.max_samples:
                 what = "skip is compared with too many combinations"
-                problems.append(source.problem(("skip",), what, "fewer combinations, or fewer entries of skip"))
+                problems.append(locate(("skip",), what, "fewer combinations, or fewer entries of skip"))
         longest = {key: max(len(key) + 1 + len(_text(value)) for value in spec.grid[key]) for key in spec.grid}
         length = len(label) + sum(longest.values()) + len(longest) + 1
         if longest and length > LONGEST:
             what = f"the values of this grid make sample names of up to {length} characters"
             place = ("grid", max(longest, key=lambda key: longest[key]))
-            problems.append(source.problem(place, what, f"at most {LONGEST}; put longer values into separate samples"))
+            problems.append(locate(place, what, f"at most {LONGEST}; put longer values into separate samples"))
         return problems
 
-    def _refuse_unused(self, skips: Iterable[Skip], source: Source) -> None:
-        self.problems += [problem for skip in skips for problem in skip.problems(source)]
+    def _problem(
+        self, path: KeyPath, place: KeyPath, what: str, expected: str = "", nearest: str = "", key: bool = False
+    ) -> Problem:
+        """Return a problem at a place in a sample, or in the use of a template. path: of the sample or use."""
+        return self.entry.problem((*path, *place), what, expected, nearest, key)
+
+    def _locate_in(self, template: Template, number: int, use: TemplateUse, path: KeyPath) -> Locate:
+        """Return what makes a mistake at a place in a sample of a template.
+
+        What a parameter makes wrong is a mistake of the use, which is at the path.
+        """
+
+        def locate(place: KeyPath, what: str, expected: str = "", nearest: str = "", key: bool = False) -> Problem:
+            if len(place) > 1 and place[0] in ("kwargs", "grid") and place[1] in getattr(use, str(place[0])):
+                return self._problem(path, place, what, expected, nearest, key)
+            written, parameter = template.origin(number, place, use.parameters)
+            if parameter is not None:
+                return self._problem(path, parameter, what, expected, nearest)
+            return template.document.problem(written, what, expected, nearest, key)
+
+        return locate
+
+    def _refuse_unused(self, skips: Iterable[Skip], locate: Locate) -> None:
+        self.problems += [problem for skip in skips for problem in skip.problems(locate)]
 
 
 def _text(value: Value) -> str:
@@ -260,10 +254,8 @@ def _excuse(skips: Iterable[Skip]) -> None:
 
 def _both(entries: tuple[str, ...] | None, restriction: tuple[str, ...] | None) -> tuple[str, ...] | None:
     """Return the dtypes in both lists. None means no restriction."""
-    if entries is None or restriction is None:
-        listed = entries if restriction is None else restriction
-        return None if listed is None else expand(listed)
-    return tuple(name for name in expand(entries) if name in expand(restriction))
+    lists = [expand(listed) for listed in (entries, restriction) if listed is not None]
+    return tuple(name for name in lists[0] if name in lists[-1]) if lists else None
 
 
 def _same_as_nothing(spec: SampleSpec, listed: Iterable[tuple[KeyPath, Any]]) -> Iterator[Mistake]:

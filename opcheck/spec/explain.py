@@ -18,7 +18,7 @@ from opcheck.spec.values import LITERALS, TENSOR
 M = TypeVar("M", bound=BaseModel)
 
 Locate = Callable[..., Problem]
-"""`Document.problem`, or a similar function that knows the origin of merged values."""
+"""Makes a mistake at a path of keys: `Document.problem`, or one that knows the origin of merged values."""
 
 WANTED = {
     "int_type": "an integer",

@@ -231,8 +231,8 @@ class Loader:
             spec = _without_mistakes(error, entry.raw)  # checked further, to report all mistakes at once
         samples: tuple[Sample, ...] = ()
         if spec is not None:
-            expansion = Expansion(entry, find, self.limits)
-            samples = expansion.samples(spec)
+            expansion = Expansion(entry, spec, find, self.limits)
+            samples = expansion.samples()
             problems += expansion.problems
             problems += [entry.problem(*mistake) for mistake in self.limits.of_operator(spec)]
             if not problems and sound and not samples:

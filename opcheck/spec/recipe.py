@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from math import prod
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
@@ -194,7 +195,4 @@ class Tensor(Model):
     @property
     def numel(self) -> int:
         """The number of elements."""
-        count = 1
-        for size in self.sizes:
-            count *= size
-        return count
+        return prod(self.sizes)

@@ -48,12 +48,8 @@ class Template:
         """The names of the parameters that a use can set."""
         return (*self.file.template.optional, *self.file.template.defaults)
 
-    def filled(self, number: int, parameters: dict[str, Any]) -> dict[str, Any]:
-        """Return a sample, as parsed TOML, with its parameters filled in."""
-        filled: dict[str, Any] = self._filled(self.file.samples[number], parameters)
-        return filled
-
-    def _filled(self, node: Any, parameters: dict[str, Any]) -> Any:
+    def filled(self, node: Any, parameters: dict[str, Any]) -> Any:
+        """Return a part of a sample, as parsed TOML, with its parameters filled in."""
         head = self.file.template
         values = dict.fromkeys(head.optional, UNSET) | head.defaults | parameters
         return mapped(node, lambda part: values[part[1:]] if _is_parameter(part) else part)
@@ -62,7 +58,7 @@ class Template:
         """Return a sample with its parameters filled in. Raises SpecError if it is invalid."""
         key = (number, render(parameters))
         if key not in self._samples:
-            self._samples[key] = validated(SampleSpec, self.filled(number, parameters), locate)
+            self._samples[key] = validated(SampleSpec, self.filled(self.file.samples[number], parameters), locate)
         return self._samples[key]
 
     def origin(self, number: int, place: Path, parameters: dict[str, Any]) -> tuple[Path, Path | None]:
@@ -74,7 +70,7 @@ class Template:
         written: Path = ("samples", number)
         for depth, part in enumerate(place):
             if isinstance(node, list):
-                kept = [index for index, item in enumerate(node) if self._filled(item, parameters) is not UNSET]
+                kept = [index for index, item in enumerate(node) if self.filled(item, parameters) is not UNSET]
                 part = kept[int(part)]
             elif not isinstance(node, dict) or part not in node:
                 return written, self._parameter(node, parameters, place[depth:])

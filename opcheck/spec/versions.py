@@ -30,11 +30,6 @@ def meets(version: str, condition: str) -> bool:
     return SpecifierSet(condition).contains(version.split("+")[0], prereleases=True)
 
 
-def holds_for_torch(condition: str | None) -> bool:
-    """Tell whether the installed torch meets a version condition. If none is installed, it does."""
-    return condition is None or not torch_version() or meets(torch_version(), condition)
-
-
-def installed_torch_meets(condition: str) -> bool:
-    """Tell whether the installed torch meets a version condition. If none is installed, it does not."""
-    return bool(torch_version()) and meets(torch_version(), condition)
+def torch_meets(condition: str, *, without: bool) -> bool:
+    """Tell whether the installed torch meets a version condition. without: what to say if none is installed."""
+    return meets(torch_version(), condition) if torch_version() else without

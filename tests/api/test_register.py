@@ -37,7 +37,7 @@ def ran(registry, tmp_path):
         path.write_text(text)
         settings = Settings(modules=("operators",))
         cases = plan(load([path], settings), [profiles()["cpu"]], Selection(checks=("own",)))
-        session = RunSession.start(settings)
+        session = RunSession(settings)
         return {case.id: run(case, session) for case in cases}
 
     return run_own

@@ -142,7 +142,7 @@ def run_all(tmp_path, name, lines, derive="none", **selection):
     path.write_text(f'[[operator]]\nname = "operators.awkward_right.{name}"\n{listed}\n')
     settings = Settings(modules=MODULES, derive=derive)
     cases = plan(load([path], settings), [DeviceProfile(name="cpu")], Selection(derive=derive, **selection))
-    session = RunSession.start(settings)
+    session = RunSession(settings)
     return {case.id: run(case, session) for case in cases}
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from operators import varied
 
-from opcheck.checks.jacobian.derived import keywords
+from opcheck.checks.arguments import defaults_of
 from opcheck.planning import Selection, load, plan
 from opcheck.running.runner import run
 from opcheck.running.session import RunSession
@@ -87,7 +87,7 @@ def outcome_of(tmp_path, name, dtype, samples=ONE, keys="", derive="standard", s
     path.write_text(f'[[operator]]\nname = "operators.varied.{name}"\n{keys}\n{samples}\n')
     settings = Settings(modules=("torch", "operators"), derive=derive, seed=seed)
     cases = plan(load([path], settings), [DeviceProfile(name="cpu")], Selection(checks=("derived",), dtypes=(dtype,)))
-    (outcome,) = [run(case, RunSession.start(settings)) for case in cases]
+    (outcome,) = [run(case, RunSession(settings)) for case in cases]
     return outcome
 
 
@@ -280,7 +280,7 @@ def test_what_the_operator_refuses_in_forward_is_counted(tmp_path):
     ],
 )
 def test_keywords_are_those_of_the_schema_or_the_signature_that_have_a_default(operator, path, some):
-    found = dict(keywords(operator, path))
+    found = defaults_of(operator, path)
     assert some.items() <= found.items()
     assert not {"self", "input", "x", "a", "b", "args", "kwargs"} & set(found)
 

@@ -114,7 +114,7 @@ class TestTruth:
             )
             settings = Settings(modules=("torch", "operators"))
             cases = plan(load([path], settings), [device], Selection(checks=(CHECK,)))
-            found = [run(case, RunSession.start(settings)) for case in cases]
+            found = [run(case, RunSession(settings)) for case in cases]
             assert {case.dtype for case in cases} == set(COARSE)
             assert {outcome.outcome for outcome in found} == {expected}
             if expected == "failed":

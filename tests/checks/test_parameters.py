@@ -110,5 +110,5 @@ def test_a_disclaimed_feature_is_not_asked_for(requests, claim, check):
 
 
 def test_settings_default_to_batched_evidence_and_know_the_reference_engine():
-    assert RunSession.start(Settings()).engine == "batched"
-    assert RunSession.start(Settings(engine="torch")).engine == "torch"
+    assert RunSession(Settings()).engine == "batched"
+    assert RunSession(Settings(engine="torch")).engine == "torch"

@@ -245,6 +245,6 @@ def test_a_surrogate_that_is_missing_is_a_mistake_at_its_place(write):
 
     path = write('[[operator]]\nname = "torch.round"\nsurrogate = "torch.nn.functional.hardtan"\n' + ONE)
     settings = Settings()
-    (problem,) = RunSession.start(settings).prepare(load([path], settings))
+    (problem,) = RunSession(settings).prepare(load([path], settings))
     assert "spec.toml:3:" in str(problem)
     assert 'did you mean "torch.nn.functional.hardtanh"' in str(problem)

@@ -13,7 +13,7 @@ import pytest
 
 import opcheck
 from opcheck.cli import COMMANDS, main
-from opcheck.planning.vocabulary import shipped
+from opcheck.planning.vocabulary import vocabulary
 from opcheck.spec.schema import json_schema
 
 
@@ -115,7 +115,7 @@ class TestShow:
 
 @pytest.fixture(scope="module")
 def schema():
-    return json_schema(shipped())
+    return json_schema(vocabulary())
 
 
 class TestSchema:

@@ -6,7 +6,7 @@ import json
 
 import tomli
 
-from opcheck.planning.vocabulary import of_project
+from opcheck.planning.vocabulary import vocabulary
 from opcheck.settings import Settings
 from opcheck.spec.schema import json_schema
 
@@ -27,7 +27,7 @@ def test_it_writes_the_schema_and_settings_for_editors(cli, project):
     assert (run.code, run.err) == (0, "")
     assert run.out == "wrote opcheck.schema.json, .taplo.toml, .vscode/settings.json\n"
     settings = Settings.find(project.folder)
-    assert json.loads((project.folder / "opcheck.schema.json").read_text()) == json_schema(of_project(settings))
+    assert json.loads((project.folder / "opcheck.schema.json").read_text()) == json_schema(vocabulary(settings))
     assert rule(project)["include"] == ["specs/**/*.toml"]
     assert rule(project)["exclude"] == ["**/pyproject.toml", "**/.taplo.toml", "**/taplo.toml"]
     assert rule(project)["schema"] == {"path": "opcheck.schema.json"}

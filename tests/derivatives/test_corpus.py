@@ -77,7 +77,7 @@ def test_no_other_jacobian_is_blamed_for_it(engine, entry, dtype):
 
 
 @engines
-@each(RIGHT)
+@each(RIGHT, one_by_day=True)
 def test_nothing_is_wrong_with_a_right_function(engine, entry, dtype):
     sparse = any(leaf.layout is not torch.strided for leaf in entry.leaves(dtype))
     checks = {*JACOBIANS, *BESIDE, *(["masked"] if sparse else [])} - entry.disclaims - entry.either

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from opcheck.draft.coverage import Covered, by_path, cover, modules_of, share
-from opcheck.draft.trial import Workplace
+from opcheck.draft.workplace import Workplace
 from opcheck.planning.loading import load
 from opcheck.settings import Settings
 
@@ -38,7 +38,7 @@ def covered(write, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     settings = Settings(modules=("torch", "fewops"))
     library = load([write('[[operator]]\nname = "fewops.cube"\nsamples = [{ args = [{ shape = [2] }] }]\n')], settings)
-    return cover("fewops", library, Workplace(settings, (str(tmp_path),), 60.0, journals=tmp_path), 1)
+    return cover("fewops", library, Workplace(settings, 60.0, journals=tmp_path), 1)
 
 
 def test_functions_with_and_without_a_spec_are_told_apart(covered):

@@ -5,19 +5,15 @@ from __future__ import annotations
 import pytest
 import tomli
 
-from opcheck.draft.draft import Draft, what_happened
-from opcheck.draft.writing import comment, written
+from opcheck.draft.draft import Draft, comment, what_happened
+from opcheck.draft.tried import Tried
 from opcheck.spec.dtypes import grouped
 
-FOUND = {
-    "samples": [{"args": [{"shape": [3]}]}], "random": False, "inplace": False,
-    "backward": True, "forward_ad": True, "arguments": None,
-    "out": True, "variants": [],
-}  # fmt: skip
+SAMPLE = {"args": [{"shape": [3]}]}
 
 
-def draft(**found):
-    return Draft.of("mylib.f", {**FOUND, **found})
+def draft(*tries, **keys):
+    return Draft.of("mylib.f", tries or [Tried(SAMPLE)], **keys)
 
 
 def record(check="backward", outcome="failed", reason="backward: not implemented", dtype="float64", **fields):
@@ -31,36 +27,37 @@ def lacks(key, **keys):
 class TestRevise:
     def test_a_refusal_becomes_a_disclaimer_with_its_reason(self):
         own = draft()
-        assert own.revise([lacks("forward_ad", reason="forward_ad: RuntimeError: no jvp defined")])
+        assert own.revise(lacks("forward_ad", reason="forward_ad: RuntimeError: no jvp defined"))
         assert own.supports == {"forward_ad": (False, "no jvp defined")}
-        assert not own.revise([lacks("forward_ad", reason="forward_ad: RuntimeError: no jvp defined")])
+        assert not own.revise(lacks("forward_ad", reason="forward_ad: RuntimeError: no jvp defined"))
 
     def test_a_wrong_number_does_not(self):
         own = draft()
-        assert not own.revise([record(), record("purity"), record("linearity", outcome="blocked")])
+        records = record(), record("purity"), record("linearity", outcome="blocked")
+        assert not any(map(own.revise, records))
         assert own.supports == {}
 
     @pytest.mark.parametrize("key", ["purity", "saved", "aliasing", "context", "outputs"])
     def test_side_effects_are_left_to_a_person(self, key):
         own = draft()
-        assert not own.revise([lacks(key)])
+        assert not own.revise(lacks(key))
         assert own.supports == {}
 
     def test_gradients_that_do_not_fit_are_no_refusal(self):
         reason = "backward: backward raised RuntimeError: Function F returned an invalid gradient at index 1"
-        assert not draft().revise([lacks("backward", reason=reason)])
+        assert not draft().revise(lacks("backward", reason=reason))
 
     def test_what_works_after_all_is_claimed_again_and_stays(self):
         own = draft()
-        own.revise([lacks("vmap")])
-        assert own.revise([record("unsupported", remedy={"key": "supports.vmap", "write": True})])
+        own.revise(lacks("vmap"))
+        assert own.revise(record("unsupported", remedy={"key": "supports.vmap", "write": True}))
         assert own.supports == {}
-        assert not own.revise([lacks("vmap")])
+        assert not own.revise(lacks("vmap"))
 
     def test_a_disclaimed_feature_with_wrong_numbers_is_claimed_again_to_fail(self):
         own = draft()
-        own.revise([lacks("backward")])
-        assert own.revise([record("unsupported", feature="backward")])
+        own.revise(lacks("backward"))
+        assert own.revise(record("unsupported", feature="backward"))
         assert (own.supports, own.settled) == ({}, {"backward"})
 
     def test_dtypes_that_are_refused_are_left_out(self):
@@ -70,30 +67,38 @@ class TestRevise:
             record("dtypes", remedy={"key": "dtypes.forward", "write": f"-{name}"})
             for name in ("complex64", "complex128")
         ]
-        assert own.revise([*refusals, record("dtypes", remedy={"key": "dtypes.backward", "write": "-float16"})])
+        refusals += [record("dtypes", remedy={"key": "dtypes.backward", "write": "-float16"})]
+        assert all(map(own.revise, refusals))
         assert own.dtypes() == {"forward": ["floating"], "backward": ["bfloat16", "float32", "float64"]}
 
     def test_dtypes_in_which_a_module_cannot_be_constructed_are_left_out(self):
         own = draft()
         reason = 'draft.toml:2:8: "mylib.L" cannot be constructed: ValueError: no complex bins'
         records = [record(check, "error", reason, "complex64") for check in ("backward", "dtypes")]
-        assert own.revise(records)
+        assert [own.revise(one) for one in records] == [False, True]
         assert own.refused == {"forward": {"complex64": "ValueError: no complex bins"}, "backward": {}}
-        assert not own.revise([record("dtypes", "error", "time-out", "float64")])
+        assert not own.revise(record("dtypes", "error", "time-out", "float64"))
 
     def test_dtypes_that_must_be_listed_are_added(self):
         own = draft()
-        assert own.revise([record("dtypes", remedy={"key": "dtypes.forward", "write": "int64"})])
+        assert own.revise(record("dtypes", remedy={"key": "dtypes.forward", "write": "int64"}))
         assert own.dtypes() == {"forward": ["int64", "floating", "complex"]}
 
 
 class TestFound:
     def test_without_a_graph_there_is_no_backward_pass(self):
-        own = draft(backward=False, forward_ad=False)
+        own = draft(Tried(SAMPLE, requires_grad=False, has_tangent=False))
         assert own.supports.keys() == {"backward", "forward_ad"}
+        assert not own.has_backward
 
     def test_arguments_without_a_derivative_are_named(self):
-        assert draft(arguments=[[0], "not implemented"]).supports == {"backward": ([0], "not implemented")}
+        own = draft(Tried(SAMPLE, places=(0, 1), refusals={1: "not implemented"}))
+        assert own.supports == {"backward": ([0], "not implemented")}
+        assert own.has_backward
+
+    def test_what_one_sample_takes_is_not_refused(self):
+        some = Tried(SAMPLE, places=(0, 1), refusals={1: "not implemented"})
+        assert draft(some, Tried(SAMPLE, places=(0, 1))).supports == {}
 
     def test_what_has_no_out_does_not_claim_it(self):
         assert draft(out=False).supports == {"out": (False, "no such parameter")}
@@ -119,27 +124,21 @@ def test_groups_stand_for_all_of_their_members():
 
 class TestWritten:
     def test_each_disclaimer_has_a_comment(self):
-        own = draft(random=True, variants=["method"])
-        own.revise(
-            [
-                lacks("forward_ad", reason="forward_ad: no\njvp"),
-                record("dtypes", reason="x: refused", remedy={"key": "dtypes.forward", "write": "-complex64"}),
-            ]
-        )
-        text = written([own])
+        own = draft(Tried(SAMPLE, random=True), variants=["method"])
+        own.revise(lacks("forward_ad", reason="forward_ad: no\njvp"))
+        own.revise(record("dtypes", reason="x: refused", remedy={"key": "dtypes.forward", "write": "-complex64"}))
+        text = own.toml()
         assert "forward_ad = false  # no jvp\n" in text
         assert "# No forward pass in complex64: refused\n" in text
         (operator,) = tomli.loads(text)["operator"]
         assert operator == {
-            "name": "mylib.f", "variants": ["method"], "reseed": True, "samples": FOUND["samples"],
+            "name": "mylib.f", "variants": ["method"], "reseed": True, "samples": [SAMPLE],
             "supports": {"forward_ad": False}, "dtypes": {"forward": ["complex128", "floating"]},
         }  # fmt: skip
 
     def test_a_module_says_how_it_is_constructed(self):
-        first, second = Draft.all_of(
-            "mylib.L", {**FOUND, "module": {"args": [3]}, "evaluation": {**FOUND, "module": {}}}
-        )
-        operators = tomli.loads(written([first, second]))["operator"]
+        drafts = [draft(module={"args": [3]}), draft(module={}, variant="eval")]
+        operators = tomli.loads("".join(own.toml() for own in drafts))["operator"]
         assert [operator["module"] for operator in operators] == [{"args": [3]}, {}]
         assert [operator.get("variant") for operator in operators] == [None, "eval"]
 

@@ -50,17 +50,8 @@ def test_what_a_spec_cannot_state_is_left_out(value):
     recorder = Recorder(["f"], ())
     with pytest.raises(Unwritable):
         recorder.data(value, exact=False)
-    assert recorder.wrapped("f", lambda x: "called")(value) == "called"
-    assert recorder.calls == {"f": []}
-
-
-def test_a_call_is_recorded_once():
-    recorder = Recorder(["mylib.f"], ())
-    function = recorder.wrapped("mylib.f", lambda x, k: x * k)
-    for _ in range(3):
-        assert torch.equal(function(torch.ones(2), k=2), torch.full((2,), 2.0))
-    ((call, exact),) = recorder.calls["mylib.f"]
-    assert (call["kwargs"], exact["args"]) == ({"k": 2}, [{"values": [1.0, 1.0]}])
+    recorder.record("f", {}, value)
+    assert recorder.calls == {"f": {}}
 
 
 class Mode(Enum):
@@ -93,7 +84,15 @@ def shift(x, by):
     return x + by
 
 
-NAMES = [f"{__name__}.Scale", f"{__name__}.shift"]
+class Cube(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x**3
+
+
+cube = Cube.apply
+
+NAMES = [f"{__name__}.Scale", f"{__name__}.shift", f"{__name__}.Cube.apply"]
 
 
 @pytest.fixture
@@ -104,20 +103,33 @@ def recorder():
         yield own
 
 
+def test_a_call_is_recorded_once(recorder):
+    for _ in range(3):
+        assert torch.equal(shift(torch.ones(2), by=2), torch.full((2,), 3.0))
+    ((call, exact),) = recorder.calls[NAMES[1]].values()
+    assert (call["kwargs"], exact["args"]) == ({"by": 2}, [{"values": [1.0, 1.0]}])
+
+
 def test_members_of_an_enumeration_go_by_their_names():
     assert Recorder([], ()).data(Mode.FAST, exact=False) == {"object": f"{__name__}.Mode.FAST"}
 
 
 def test_a_module_is_recorded_with_how_it_is_constructed(recorder):
     Scale(2).eval()(torch.tensor([-1.0, 2.0]))
-    ((call, exact),) = recorder.calls[NAMES[0]]
+    ((call, exact),) = recorder.calls[NAMES[0]].values()
     assert call == {"module": {"args": [2], "train": False}, "args": [{"shape": [2]}]}
     assert exact == {**call, "args": [{"values": [-1.0, 2.0]}]}
 
 
+def test_apply_of_a_function_is_recorded_by_whatever_name_it_is_called(recorder):
+    cube(torch.tensor([-1.0, 2.0]))
+    ((call, _),) = recorder.calls[NAMES[2]].values()
+    assert call == {"args": [{"shape": [2]}]}
+
+
 def test_modules_may_consist_of_modules(recorder):
     Scale(2, inner=Scale(1))(torch.tensor([-1.0, 2.0]))
-    outer = next(call["module"] for call, _ in recorder.calls[NAMES[0]])
+    outer = next(call["module"] for call, _ in recorder.calls[NAMES[0]].values())
     assert outer == {"args": [2], "kwargs": {"inner": {"call": NAMES[0], "args": [1]}}}
     Construction.model_validate(outer)
 

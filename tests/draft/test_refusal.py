@@ -9,8 +9,8 @@ from operators.refusing import REFUSING
 
 from opcheck.checks.verdict import one_line
 from opcheck.draft.refusal import is_refusal, needs_gpu
-from opcheck.draft.search import Wanted
-from opcheck.draft.trial import Workplace, drafted
+from opcheck.draft.trial import drafted
+from opcheck.draft.workplace import Trial, Workplace
 from opcheck.settings import Settings
 
 
@@ -93,7 +93,7 @@ def test_the_jvp_of_softmax_has_no_derivative():
 
 def draft(path):
     settings = Settings(modules=("torch", "operators"))
-    return drafted(Wanted(path), Workplace(settings, (), 60.0))
+    return drafted(Trial(path), Workplace(settings, 60.0))
 
 
 @pytest.mark.nightly

@@ -6,17 +6,29 @@ import pytest
 import torch
 from operators import modules
 
-from opcheck.draft.constructions import MOST, constructions
-from opcheck.draft.draft import Draft
-from opcheck.draft.search import Deadline, Search, Wanted
-from opcheck.draft.writing import written
+from opcheck.draft.guess import MOST_CONSTRUCTIONS, constructions
+from opcheck.draft.search import Search
+from opcheck.draft.workplace import Deadline, Trial, Workplace
+from opcheck.settings import Settings
 from opcheck.spec.operator import Construction
 
 OURS = ("torch", "operators")
 
 
-def answer(path, given=(), module=None):
-    return Search(Wanted(path, given, module), OURS, Deadline(60.0)).answer()
+def search(path, given=(), module=None):
+    return Search(Trial(path, given, module), Workplace(Settings(modules=OURS), 60.0), Deadline(60.0))
+
+
+def draft(*arguments, **keys):
+    """Return the only draft."""
+    (own,) = search(*arguments, **keys).drafts()
+    return own
+
+
+def refusal(path):
+    own = search(path)
+    assert own.drafts() == []
+    return own.refusal()
 
 
 class Strange(torch.nn.Module):
@@ -34,7 +46,7 @@ class TestConstructions:
 
     def test_all_are_valid_and_not_too_many(self):
         found = list(constructions(torch.nn.Bilinear))
-        assert len(found) == MOST
+        assert len(found) == MOST_CONSTRUCTIONS
         for construction in found:
             Construction.model_validate(construction)
 
@@ -42,14 +54,14 @@ class TestConstructions:
         assert list(constructions(Strange)) == []
 
 
-class TestAnswers:
+class TestDrafts:
     def test_samples_beyond_a_clamp_are_avoided(self, monkeypatch):
         def distance(x):
             return torch.asin(torch.clamp_max(torch.linalg.vector_norm(x), 1.0))
 
         monkeypatch.setattr(modules, "distance", distance, raising=False)
         monkeypatch.setattr(distance, "__module__", "operators.modules")
-        (sample, *_) = answer("operators.modules.distance")["samples"]
+        (sample, *_) = draft("operators.modules.distance").samples
         (tensor,) = sample["args"]
         assert tensor["high"] < 1
 
@@ -62,7 +74,7 @@ class TestAnswers:
 
         monkeypatch.setattr(modules, "launched", launched, raising=False)
         monkeypatch.setattr(launched, "__module__", "operators.modules")
-        assert "it needs a GPU" in answer("operators.modules.launched")["refusal"]
+        assert "it needs a GPU" in refusal("operators.modules.launched")
         assert len(calls) == 1
 
     @pytest.mark.parametrize(
@@ -80,27 +92,23 @@ class TestAnswers:
         ],
     )
     def test_modules_are_constructed_and_called(self, path, module, sample):
-        found = answer(path)
-        assert (found["module"], found["samples"][0]) == (module, sample)
-        assert "evaluation" not in found
-        assert found["out"]  # which modules do not claim anyway
+        found = draft(path)
+        assert (found.module, found.samples[0]) == (module, sample)
+        assert "out" not in found.supports  # which modules do not claim anyway
 
     def test_modes_that_differ_are_drafted_both(self):
-        found = answer("torch.nn.Dropout")
-        training, evaluation = Draft.all_of("torch.nn.Dropout", found)
+        training, evaluation = search("torch.nn.Dropout").drafts()
         assert (training.reseed, evaluation.reseed) == (True, False)
         assert (training.module, evaluation.module) == ({}, {"train": False})
         assert (training.id, evaluation.id) == ("torch.nn.Dropout", "torch.nn.Dropout[eval]")
 
     def test_a_mode_that_is_given_is_the_only_one(self):
-        found = answer("torch.nn.Dropout", module={"train": False})
-        assert found["module"] == {"train": False}
-        assert "evaluation" not in found
+        assert draft("torch.nn.Dropout", module={"train": False}).module == {"train": False}
 
     def test_samples_and_construction_may_be_given(self):
         sample = {"args": [{"shape": [5, 7]}]}
-        found = answer("torch.nn.Linear", [[sample]], {"args": [7, 1]})
-        assert (found["samples"], found["module"]) == ([sample], {"args": [7, 1]})
+        found = draft("torch.nn.Linear", [[sample]], {"args": [7, 1]})
+        assert (found.samples, found.module) == ([sample], {"args": [7, 1]})
 
     def test_a_parameter_that_forward_does_not_use_is_told_apart(self, monkeypatch):
         made = modules.Layer.__init__
@@ -109,17 +117,17 @@ class TestAnswers:
             made(self)
             self.spare = torch.nn.Parameter(torch.ones(1))
 
-        assert answer("operators.modules.Layer")["arguments"] is None
+        assert draft("operators.modules.Layer").supports == {}
         monkeypatch.setattr(modules.Layer, "__init__", construct)
-        arguments, reason = answer("operators.modules.Layer")["arguments"]
+        arguments, reason = draft("operators.modules.Layer").supports["backward"]
         assert (set(arguments), reason) == ({0, "weight", "bias"}, "no output requires grad")
 
     def test_what_cannot_be_constructed_says_how_to_go_on(self, monkeypatch):
         monkeypatch.setattr(modules, "Strange", Strange, raising=False)
         monkeypatch.setattr(Strange, "__module__", "operators.modules")
         monkeypatch.setattr(Strange, "forward", lambda self, x: x)
-        found = answer("operators.modules.Strange")
-        assert found["refusal"].startswith("its constructor shows nothing to try; say how to construct it by --module")
+        why = refusal("operators.modules.Strange")
+        assert why.startswith("its constructor shows nothing to try; say how to construct it by --module")
 
 
 def test_an_example_helps_where_guesses_do_not(monkeypatch):
@@ -134,15 +142,15 @@ def test_an_example_helps_where_guesses_do_not(monkeypatch):
 
     monkeypatch.setattr(modules, "needs_seven", needs_seven, raising=False)
     monkeypatch.setattr(needs_seven, "__module__", "operators.modules")
-    found = answer("operators.modules.needs_seven")
-    (tensor,) = found["samples"][0]["args"]
-    assert (tensor["shape"], found["samples"][0]["kwargs"]) == ([2, 7], {"how": "fast"})
+    (sample, *_) = draft("operators.modules.needs_seven").samples
+    (tensor,) = sample["args"]
+    assert (tensor["shape"], sample["kwargs"]) == ([2, 7], {"how": "fast"})
 
 
 def test_calls_of_modules_are_tried_with_how_they_were_constructed():
     call = {"module": {"args": [5, 1]}, "args": [{"shape": [2, 5]}]}
-    found = answer("torch.nn.Linear", [[{**call, "module": {"args": ["no", 1]}}], [call]])
-    assert (found["module"], found["samples"]) == ({"args": [5, 1]}, [{"args": [{"shape": [2, 5]}]}])
+    found = draft("torch.nn.Linear", [[{**call, "module": {"args": ["no", 1]}}], [call]])
+    assert (found.module, found.samples) == ({"args": [5, 1]}, [{"args": [{"shape": [2, 5]}]}])
 
 
 @pytest.mark.parametrize("returns", [True, False])
@@ -153,7 +161,7 @@ def test_what_changes_its_first_argument_is_tried_with_a_clone(monkeypatch, retu
 
     monkeypatch.setattr(modules, "accumulate", accumulate, raising=False)
     monkeypatch.setattr(accumulate, "__module__", "operators.modules")
-    found = answer("operators.modules.accumulate")
-    assert found["inplace"]
-    assert "inplace = true" in written(Draft.all_of("operators.modules.accumulate", found))
-    assert not answer("torch.sin")["inplace"]
+    found = draft("operators.modules.accumulate")
+    assert found.inplace
+    assert "inplace = true" in found.toml()
+    assert not draft("torch.sin").inplace

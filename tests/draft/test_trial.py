@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import pytest
-
 from opcheck.draft import trial as trials
-from opcheck.draft.search import Wanted
-from opcheck.draft.trial import Journal, Trial, Workplace, drafted, trial
+from opcheck.draft.trial import drafted, trial
+from opcheck.draft.workplace import Trial, Workplace
 from opcheck.settings import Settings
 
 SAMPLE = {"args": [{"shape": [2], "low": 0.1, "high": 0.9}]}
-WANTED = Wanted("torch.sin", [[SAMPLE]])
-PLAIN = Workplace(Settings(modules=("torch",)), (), 60.0)
+PLAIN = Workplace(Settings(modules=("torch",)), 60.0)
+
+
+def sine(**keys):
+    return Trial("torch.sin", [[SAMPLE]], **keys)
 
 
 def test_without_time_no_case_is_tested(monkeypatch):
@@ -30,7 +31,7 @@ def drafted_cases(monkeypatch, over_after):
 
     original = trials.run
     monkeypatch.setattr(trials, "run", run)
-    own = drafted(WANTED, PLAIN)
+    own = drafted(sine(), PLAIN)
     assert own.left > 10
     assert own.drafts
     return own.records
@@ -41,35 +42,12 @@ def test_what_is_wrong_with_opcheck_is_said_to_be(monkeypatch):
         raise ValueError("a defect")
 
     monkeypatch.setattr(trials, "planned", planned)
-    own = drafted(WANTED, PLAIN)
+    own = drafted(sine(), PLAIN)
     assert own.drafts == []
     assert own.refusal.startswith("opcheck itself failed, at ")
     assert own.refusal.endswith("ValueError: a defect")
 
 
 def test_when_the_time_of_all_is_over_nothing_begins():
-    workplace = Workplace(PLAIN.settings, (), 60.0, until=0.0)
-    assert trial(WANTED, workplace) == Trial(WANTED)
-
-
-@pytest.mark.parametrize(
-    ("own", "words"),
-    [
-        (Trial(WANTED), "before it was called"),
-        (Trial(WANTED, call=SAMPLE), "in the call { args = [{ shape = [2], low = 0.1, high = 0.9 }] }"),
-        (Trial(WANTED, call={"examples": "torch.sin"}), "in the examples in its documentation"),
-        (Trial(WANTED, case="torch.sin::vmap[cpu-float64]"), "in the case torch.sin::vmap[cpu-float64]"),
-    ],
-)
-def test_what_was_going_on_is_said(own, words):
-    assert own.doing() == words
-
-
-def test_a_journal_tells_what_was_known(tmp_path, monkeypatch):
-    monkeypatch.setattr(trials.faulthandler, "dump_traceback_later", lambda *args, **kwargs: None)
-    journal = Journal(Workplace(PLAIN.settings, (), 60.0, journals=tmp_path), "torch:sin")
-    assert journal.read(WANTED).wanted == WANTED
-    journal.write(Trial(WANTED, call=SAMPLE))
-    assert (journal.read(WANTED).call, journal.read(WANTED).hangs) == (SAMPLE, False)
-    journal.trace.write_text("Timeout (0:00:20)!")
-    assert journal.read(WANTED).hangs
+    workplace = Workplace(PLAIN.settings, 60.0, until=0.0)
+    assert trial(sine(), workplace) == sine()

@@ -28,15 +28,15 @@ samples = [{ args = [{ shape = [2] }] }]
 """
 
 
-def asked(project, *words):
+def asked(cli, project, *words):
     project.write("pyproject.toml", '[tool.opcheck]\nmodules = ["torch", "covered"]\nspecs = ["specs/covered.toml"]\n')
     project.write("covered.py", MODULE)
     project.write("specs/covered.toml", SPEC)
-    return project.run("opcheck", "coverage", *words)
+    return cli("coverage", *words)
 
 
-def test_it_says_which_functions_have_no_spec_and_where_one_would_go(project):
-    done = asked(project, "covered", "--formulas")
+def test_it_says_which_functions_have_no_spec_and_where_one_would_go(cli, project):
+    done = asked(cli, project, "covered", "--formulas")
     assert done.code == 0
     assert done.out.splitlines() == [
         "module   functions  with a spec  without  share",
@@ -47,8 +47,8 @@ def test_it_says_which_functions_have_no_spec_and_where_one_would_go(project):
     ]
 
 
-def test_a_share_may_be_wanted(project):
-    low = asked(project, "covered", "specs/covered.toml", "--json", "--fail-under", "0.6")
+def test_a_share_may_be_wanted(cli, project):
+    low = asked(cli, project, "covered", "specs/covered.toml", "--json", "--fail-under", "0.6")
     assert low.code == 1
     assert "the share 0.500 is below 0.6" in low.err
     result = json.loads(low.out)
@@ -56,17 +56,17 @@ def test_a_share_may_be_wanted(project):
     (module,) = result["modules"]
     assert (module["module"], module["functions"], module["with_spec"]) == ("covered", 2, ["covered.double"])
     assert module["without"] == [{"function": "covered.square", "nearest": "specs/covered.toml", "untried": None}]
-    enough = asked(project, "covered", "specs/covered.toml", "--fail-under", "0.5")
+    enough = asked(cli, project, "covered", "specs/covered.toml", "--fail-under", "0.5")
     assert enough.code == 0
 
 
-def test_mistakes_are_answered_by_what_was_meant(project):
-    unknown = asked(project, "covered.doubel", "specs/covered.toml")
+def test_mistakes_are_answered_by_what_was_meant(cli, project):
+    unknown = asked(cli, project, "covered.doubel", "specs/covered.toml")
     assert (unknown.code, unknown.out) == (2, "")
     assert 'did you mean "covered.double"?' in unknown.err
-    missing = asked(project, "nowhere", "specs/covered.toml")
+    missing = asked(cli, project, "nowhere", "specs/covered.toml")
     assert (missing.code, missing.out) == (2, "")
     assert "nowhere" in missing.err
-    share = asked(project, "covered", "--fail-under", "95")
+    share = asked(cli, project, "covered", "--fail-under", "95")
     assert share.code == 2
     assert '"95" is no share; expected a number from 0 to 1' in share.err

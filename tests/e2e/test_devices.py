@@ -212,23 +212,23 @@ class TestPresence:
         project.write("opghost.py", source)
         project.write("d/ghost.toml", f'[device]\nname = "ghost"\ntorch = "{torch}"\nmodule = "opghost"\n{keys}\n')
 
-    def test_a_device_that_is_present_is_tested(self, project):
+    def test_a_device_that_is_present_is_tested(self, cli, project):
         self.device(project, "print('hello')")
-        shown = project.run("opcheck", "devices")
+        shown = cli("devices")
         assert "ghost    present (1)" in shown.out
-        run = project.run("opcheck", "run", *self.CHECK, *REPORT)
+        run = cli("run", *self.CHECK, *REPORT)
         assert run.outcomes == {f"torch.sin::backward[{name}-float64]": "passed" for name in ("cpu", "ghost")}
         assert run.code == 0
 
     @pytest.mark.parametrize(
         ("source", "keys", "torch", "why"),
         [
-            ("import os; os.kill(os.getpid(), 11)", "", "cpu", "importing opghost ended the process: SIGSEGV"),
+            ("import os; os.kill(os.getpid(), 11)", "", "cpu", "importing opghost: the process crashed (SIGSEGV)"),
             pytest.param(
                 "import os; os._exit(0)",
                 "",
                 "cpu",
-                "importing opghost ended the process: it exited, with status 0",
+                "importing opghost: the process exited, with status 0",
                 marks=NIGHTLY,
             ),
             pytest.param(

@@ -99,6 +99,38 @@ def test_a_crash_names_the_seed(crashed):
         assert (rerun in record["message"]) == (record["outcome"] == "error")
 
 
+def test_a_worker_of_plain_pytest_that_crashes_costs_its_case_which_a_spec_may_expect(plain_pytest, project):
+    expect = '[[operator.expect]]\nwhen = { check = "variants" }\noutcome = "error"\nreason = "known"\n'
+    project.write("specs/deep/crash.toml", SLOW.replace("demo.hangs", "demo.aborts") + ALSO_ABORTS + expect)
+    options = ("--opcheck-check=variants", "--opcheck-report-json=report.json", "--junitxml=report.xml")
+    run = plain_pytest("specs/deep/crash.toml", "-n1", *options)
+    assert run.outcomes == {
+        "demo.slow::variants[cpu-float64]": "passed",
+        "demo.aborts::variants[cpu-float64]": "error",
+        "demo.aborts[again]::variants[cpu-float64]": "xfailed",
+    }
+    assert (run.code, run.header["complete"]) == (1, True)
+    record = run.records["demo.aborts::variants[cpu-float64]"]
+    assert (record["reason"], record["family"], record["line"]) == ("the process crashed", "deep", 9)
+    assert "crashed while running" in record["message"]
+    rerun = "run just this: opcheck run 'specs/deep/crash.toml::demo.aborts::variants[cpu-float64]'"
+    assert rerun in record["message"]
+    assert rerun in run.out
+    names = {(case["classname"], case["name"]) for case in run.junit}
+    assert ("specs.deep.crash", "demo.aborts::variants[cpu-float64]") in names
+
+
+ALSO_ABORTS = """
+[[operator]]
+name     = "demo.aborts"
+variant  = "again"
+dtypes   = { forward = ["float64"] }
+supports = { out = false, vmap = false, forward_ad = false }
+samples  = [{ args = [{ shape = [1] }] }]
+
+"""
+
+
 @pytest.mark.nightly
 def test_a_crash_in_process_keeps_the_report_of_what_had_finished(shared):
     def run(project):

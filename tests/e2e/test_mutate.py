@@ -20,13 +20,13 @@ samples = [
 """
 
 
-def test_survivors_are_said_written_and_gone(project):
+def test_survivors_are_said_written_and_gone(cli, project):
     project.write("specs/good.toml", SPEC)
-    done = project.run("opcheck", "mutate", "specs/good.toml", "--derive", "none", "--prove", "5")
+    done = cli("mutate", "specs/good.toml", "--derive", "none", "--prove", "2")
     assert done.code == 0
     assert "a gradient wrong for more than 256 elements would pass: add { args = [{ shape = [257] }] }" in done.out
-    assert "5 of 5 mutants were noticed exactly where measured" in done.out
-    before = json.loads(project.run("opcheck", "mutate", "specs/good.toml", "--derive", "none", "--json").out)
+    assert "2 of 2 mutants were noticed exactly where measured" in done.out
+    before = json.loads(cli("mutate", "specs/good.toml", "--derive", "none", "--json").out)
     assert before["score"] < 0.7
     assert before["derive"] == "none"
     (operator,) = before["operators"]
@@ -34,45 +34,45 @@ def test_survivors_are_said_written_and_gone(project):
     assert states == {"met", "survived", "unreachable"}
     assert {c["condition"]: c for c in operator["conditions"]}["rank above 3"]["add"].startswith("{ args = [{ shape")
 
-    wrote = project.run("opcheck", "mutate", "specs/good.toml", "--derive", "none", "--write")
+    wrote = cli("mutate", "specs/good.toml", "--derive", "none", "--write")
     assert "specs/good.toml: " in wrote.out
     text = (project.folder / "specs/good.toml").read_text()
     assert "# What the project is for.\n" in text
     assert "{ args = [{ shape = [2] }] },  # small\n" in text
-    after = project.run("opcheck", "mutate", "specs/good.toml", "--derive", "none", "--json", "--fail-under", "1")
+    after = cli("mutate", "specs/good.toml", "--derive", "none", "--json", "--fail-under", "1")
     assert after.code == 0
     assert json.loads(after.out)["score"] == 1
-    assert project.run("opcheck", "run", "specs/good.toml").code == 0
+    assert cli("run", "specs/good.toml").code == 0
 
 
 @pytest.mark.nightly
-def test_a_score_may_be_wanted(project):
+def test_a_score_may_be_wanted(cli, project):
     project.write("specs/good.toml", SPEC)
-    low = project.run("opcheck", "mutate", "specs/good.toml", "--derive", "none", "--fail-under", "0.99", "--json")
+    low = cli("mutate", "specs/good.toml", "--derive", "none", "--fail-under", "0.99", "--json")
     assert low.code == 1
     assert "is below 0.99" in low.err
-    standard = project.run("opcheck", "mutate", "specs/good.toml", "--json")
+    standard = cli("mutate", "specs/good.toml", "--json")
     assert json.loads(standard.out)["score"] > json.loads(low.out)["score"]
 
 
 @pytest.mark.nightly
-def test_a_proof_needs_an_operator_that_passes(project):
-    done = project.run("opcheck", "mutate", "specs/bad.toml", "--prove", "3")
+def test_a_proof_needs_an_operator_that_passes(cli):
+    done = cli("mutate", "specs/bad.toml", "--prove", "3")
     assert done.code == 2
     assert "no mutant can be run" in done.err
 
 
-def test_mistakes_are_answered_by_what_was_meant(project):
-    wrong = project.run("opcheck", "mutate", "specs/good.toml", "--operator", "demo.doubel")
+def test_mistakes_are_answered_by_what_was_meant(cli, project):
+    wrong = cli("mutate", "specs/good.toml", "--operator", "demo.doubel")
     assert (wrong.code, wrong.out) == (2, "")
     assert 'no operator matches "demo.doubel"; did you mean "demo.double"?' in wrong.err
-    share = project.run("opcheck", "mutate", "--fail-under", "95")
+    share = cli("mutate", "--fail-under", "95")
     assert share.code == 2
     assert '"95" is no share; expected a number from 0 to 1' in share.err
-    none = project.run("opcheck", "mutate", "-n", "0")
+    none = cli("mutate", "-n", "0")
     assert none.code == 2
     assert '"0" is no number of processes; expected a whole number of at least 1' in none.err
     project.write("specs/bad.toml", SPEC.replace("demo.double", "demo.doubel"))
-    missing = project.run("opcheck", "mutate", "specs/bad.toml")
+    missing = cli("mutate", "specs/bad.toml")
     assert missing.code == 2
     assert 'did you mean "demo.double"' in missing.err

@@ -181,10 +181,10 @@ def test_the_library_is_inside(installed, suffix, example):
 @both
 @pytest.mark.nightly
 def test_the_schema_is_printed(installed, suffix, example):
-    from opcheck.planning.vocabulary import shipped
+    from opcheck.planning.vocabulary import vocabulary
     from opcheck.spec.schema import json_schema
 
-    assert json.loads(well(installed(suffix).opcheck, "schema", cwd=example)) == json_schema(shipped())
+    assert json.loads(well(installed(suffix).opcheck, "schema", cwd=example)) == json_schema(vocabulary())
 
 
 @pytest.mark.nightly

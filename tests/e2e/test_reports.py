@@ -136,7 +136,7 @@ WAYS = {
 
 @pytest.fixture(
     scope="module",
-    params=[pytest.param(way, marks=pytest.mark.nightly) if way == "pytest_parallel" else way for way in WAYS],
+    params=[way if way == "opcheck" else pytest.param(way, marks=pytest.mark.nightly) for way in WAYS],
 )
 def told(request, shared):
     """A run of operators with odd errors."""
@@ -203,7 +203,7 @@ WITHOUT_ROOM = {
 }
 
 
-@pytest.mark.parametrize("way", WITHOUT_ROOM)
+@pytest.mark.parametrize("way", ["opcheck", pytest.param("pytest", marks=pytest.mark.nightly)])
 def test_a_report_that_finds_no_room_costs_nothing_else(shared, way):
     """What was written is whole, the run goes on to its end, says once what is missing and why, and is no success."""
     done = shared(f"full_{way}", lambda project: full(project, 1200, *WITHOUT_ROOM[way]))

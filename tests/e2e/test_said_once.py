@@ -81,7 +81,7 @@ def run(project, cli):
     return run
 
 
-BY_DAY = ("once.half_alone", "once.cut")
+BY_DAY = ("once.half_alone",)
 
 
 @pytest.mark.parametrize(

@@ -231,8 +231,9 @@ class TestDurations:
     def test_so_are_they_in_plain_pytest(self, plain_pytest, sines):
         sines.write("old.json", NO_RECORDS)
         for processes in ([], ["-n", "1"]):
-            plain = plain_pytest("specs", "--opcheck-shard=1/2", "--opcheck-durations=old.json", *processes)
-            assert plain.code == 4
+            options = ("--opcheck-shard=1/2", "--opcheck-durations=old.json", "--opcheck-report-json=report.json")
+            plain = plain_pytest("specs", *options, *processes)
+            assert (plain.code, plain.header["complete"]) == (4, False)
             assert "ERROR: " in plain.out + plain.err
             assert "old.json has no duration of any selected operator" in plain.out + plain.err
 

@@ -18,7 +18,7 @@ def target_of(tmp_path, text, derive="none", of="gradient"):
     path = tmp_path / "spec.toml"
     path.write_text(f"[[operator]]\n{text}\n")
     settings = Settings(modules=("torch", "operators"), derive=derive)
-    session = RunSession.start(settings, derive=derive)
+    session = RunSession(settings, derive=derive)
     (operator,) = load([path], settings)
     return Target(operator, CPU, session, derive, of)
 
@@ -127,6 +127,7 @@ def test_every_mutant_is_noticed_exactly_where_its_condition_is_met(tmp_path, na
     assert {answer.state for answer in tried} == {"met", "survived"}
 
 
+@pytest.mark.nightly
 def test_mutants_are_noticed_at_derived_samples(tmp_path):
     target = target_of(tmp_path, SIN, "standard")
     proofs = [prove(target, answer) for _, answer in drawn([measure(target)], 0)]

@@ -115,6 +115,10 @@ def cut(x):
     return x * x, (x.detach() if WRONG else x) * 3
 
 
+def cut_with_a_name(x):
+    return {"kept": x * x, "cut": (x.detach() if WRONG else x) * 3}
+
+
 class _Batched(Function):
     generate_vmap_rule = False
 
@@ -200,6 +204,7 @@ def noisy(x):
 WRONG_IN = (
     ("aliased", "aliasing"), ("batched", "vmap"), ("batched_wrong", "batched_grad"), ("broadcast", "backward"),
     ("casts", "context"), ("clipped", "linearity"), ("conjugated", "backward"), ("cut", "detached"),
+    ("cut_with_a_name", "detached"),
     ("depends_on_grad_mode", "context"), ("impure", "purity"), ("lazy", "needs_input_grad"), ("named", "backward"),
     ("noisy", "backward"), ("pushed_again", "fwd_over_rev"), ("once_right", "rev_over_rev"),
     ("pushed_once", "rev_over_fwd"), ("pushed_wrong", "forward_ad"), ("raises", "backward"),

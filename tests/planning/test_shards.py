@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import opcheck
 from opcheck.planning import Case
-from opcheck.planning.shards import OVERHEAD, Division, Durations, Group, Shard, Shared, Taken
+from opcheck.planning.shards import OVERHEAD, Durations, Group, Shard, Shared, Taken, groups_in
 from opcheck.spec.load import builtin_folder
 
 CASES = opcheck.plan(opcheck.load(builtin_folder() / "reduction"), device="cpu")
@@ -26,8 +26,8 @@ def record(case: Case, seconds: float) -> Taken:
 
 
 def divided(count: int, durations: Durations | None = None, cases: list[Case] = CASES) -> list[list[Case]]:
-    shards = [Division(cases, Shard(number, count), durations) for number in range(1, count + 1)]
-    return [[case for case in cases if shard.takes(case)] for shard in shards]
+    shards = [groups_in(Shard(number, count), cases, durations) for number in range(1, count + 1)]
+    return [[case for case in cases if Group.of(case) in shard] for shard in shards]
 
 
 class TestNames:
@@ -98,10 +98,7 @@ def test_more_shards_than_groups_leave_some_empty() -> None:
     assert sizes == [0, 0, 0, len(few)]
 
 
-def test_what_is_divided_is_counted() -> None:
-    division = Division(CASES, Shard(2, 5))
-    shared = division.count(CASES)
-    assert shared == Shared("2/5", len(divided(5)[1]), len(CASES) - shared.own)
+def test_what_a_shard_has_is_told() -> None:
     assert str(Shared("2/5", 1, 7)) == "shard 2/5: 1 case; the other shards have 7"
     assert str(Shared("2/5", 0, 7)) == "shard 2/5: no cases; the other shards have 7"
 
@@ -133,10 +130,10 @@ class TestDurations:
 
 SCRIPT = """
 import opcheck
-from opcheck.planning.shards import Division, Shard
+from opcheck.planning.shards import Group, Shard, groups_in
 cases = opcheck.plan(opcheck.load("{folder}/reduction"), device="cpu")
-division = Division(reversed(cases), Shard(2, 5))
-print(*(case.id for case in cases if division.takes(case)), sep="\\n")
+own = groups_in(Shard(2, 5), reversed(cases))
+print(*(case.id for case in cases if Group.of(case) in own), sep="\\n")
 """
 
 

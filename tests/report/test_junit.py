@@ -45,7 +45,7 @@ def test_what_cannot_be_written_is_refused(tmp_path):
 def test_a_case_has_its_id_for_a_name_wherever_pytest_cuts_it(tmp_path, classname, name):
     path = tmp_path / "report.xml"
     path.write_text(WRITTEN.format(classname, name))
-    assert name_tests(path, {NODE: (NAME, None)}) == ""
+    assert name_tests(path, {NODE: (NAME, "")}) == ""
     suites = ElementTree.parse(path).getroot()
     own, other = suites.iter("testcase")
     assert (own.get("classname"), own.get("name"), own.get("time")) == ("specs.good", NAME, "0.1")
@@ -58,7 +58,7 @@ def test_a_case_has_its_id_for_a_name_wherever_pytest_cuts_it(tmp_path, classnam
 def test_a_report_that_was_cut_off_is_told_and_left_alone(tmp_path):
     path = tmp_path / "report.xml"
     path.write_text(WRITTEN[:-30])
-    assert name_tests(path, {NODE: (NAME, None)}).startswith(
+    assert name_tests(path, {NODE: (NAME, "")}).startswith(
         f"the report {path} is incomplete: its tests do not have the names of the cases: "
     )
     assert path.read_text() == WRITTEN[:-30]
@@ -67,7 +67,7 @@ def test_a_report_that_was_cut_off_is_told_and_left_alone(tmp_path):
 def test_what_is_no_file_is_left_alone(tmp_path):
     path = tmp_path / "report.xml"
     path.symlink_to("/dev/null")
-    assert name_tests(path, {NODE: (NAME, None)}) == ""
+    assert name_tests(path, {NODE: (NAME, "")}) == ""
     assert path.is_symlink()
 
 

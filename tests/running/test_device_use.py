@@ -48,7 +48,7 @@ NPU = DeviceProfile(name="npu", torch="cpu", synchronize="opdevice:wait", seed="
 
 @pytest.fixture
 def session():
-    return RunSession.start(Settings(modules=("torch", "operators")))
+    return RunSession(Settings(modules=("torch", "operators")))
 
 
 @pytest.fixture
@@ -161,7 +161,7 @@ class TestStickyErrors:
 
     def test_a_device_that_never_did_the_computation_is_not_judged_by_it(self, tried, device, session):
         device.broken = True
-        session.availability(NPU)
+        session.device(NPU)
         device.broken = False
         assert tried(self.broken(device, HOLDS)).reason.startswith("the device npu reports an error")
         assert session.lost_to == ""
@@ -203,7 +203,7 @@ class TestSeveralDevices:
 
     def string(self, number, **keys):
         profile = DeviceProfile(name=keys.pop("name", "cuda"), **keys)
-        return RunSession.start(Settings(), number=number).device(profile).string
+        return RunSession(Settings(), number=number).device(profile).string
 
     def test_processes_take_one_each_in_turn(self, several):
         current = several(2)
@@ -223,5 +223,5 @@ class TestSeveralDevices:
         case = replace(case_of(), device=DeviceProfile(name="cuda"))
         for free, memory in ((1 << 40, 256 << 20), (1 << 20, 1 << 18), (0, 1)):
             several(1, free)
-            session = RunSession.start(Settings())
+            session = RunSession(Settings())
             assert session.context(case, ()).coverage.memory == memory

@@ -120,6 +120,7 @@ COMPLEX = [
 ]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("operator", "check", "samples", "says", "never"), COMPLEX, ids=[f"{row[0]}-{row[1]}" for row in COMPLEX]
 )

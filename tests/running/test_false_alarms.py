@@ -49,7 +49,7 @@ def cases_of(operator: company.Operator, folder: Path, derive: str, seed: int = 
 
 def accused(cases: list[Case], derive: str) -> dict[str, str]:
     """Return the reasons of the cases that fail, by id."""
-    session = RunSession.start(company.SETTINGS.model_copy(update={"derive": derive}))
+    session = RunSession(company.SETTINGS.model_copy(update={"derive": derive}))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         outcomes = [run(case, session) for case in cases]

@@ -9,14 +9,11 @@ from opcheck.planning.loading import load
 from opcheck.running.formulas import formulas, name_of, names_in, orders, reached
 from opcheck.running.session import RunSession
 from opcheck.settings import Settings
-from opcheck.spec.device import DeviceProfile
-
-CPU = DeviceProfile(name="cpu")
 
 
 @pytest.fixture
 def session():
-    return RunSession.start(Settings(modules=("torch", "operators")))
+    return RunSession(Settings(modules=("torch", "operators")))
 
 
 def loaded(write, text):
@@ -42,7 +39,7 @@ def test_the_second_order_is_that_of_the_gradient():
 
 def test_samples_are_called_in_each_variant(write, session):
     (sin,) = loaded(write, '[[operator]]\nname = "torch.sin"\nsamples = [{ args = [{ shape = [2] }] }]\n')
-    names = formulas(sin, CPU, session)
+    names = formulas(sin, session)
     assert names >= {"SinBackward", "CosBackward", "MulBackward"}
     assert "ConjBackward" in names  # of complex numbers
 
@@ -50,7 +47,7 @@ def test_samples_are_called_in_each_variant(write, session):
 def test_what_refuses_a_sample_reaches_nothing(write, session):
     text = '[[operator]]\nname = "torch.mm"\nsamples = [{ args = [{ shape = [2, 3] }, { shape = [2, 3] }] }]\n'
     (mm,) = loaded(write, text)
-    assert formulas(mm, CPU, session) == set()
+    assert formulas(mm, session) == set()
 
 
 def test_an_operator_that_ends_its_process_costs_its_own_answer(write, tmp_path, monkeypatch):
@@ -61,6 +58,6 @@ def test_an_operator_that_ends_its_process_costs_its_own_answer(write, tmp_path,
     path = write(
         "".join(f'[[operator]]\nname = "{name}"\n{samples}\n' for name in ("ends_processes.aborts", "torch.cos"))
     )
-    names, lost = reached(list(load([path], settings)), RunSession.start(settings), 1)
+    names, lost = reached(list(load([path], settings)), RunSession(settings), 1)
     assert {"CosBackward", "SinBackward"} <= names
     assert list(lost) == ["ends_processes.aborts"]

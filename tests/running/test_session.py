@@ -87,13 +87,13 @@ class TestImports:
 
 class TestSession:
     def test_it_has_the_engine_of_the_project_or_the_one_that_is_asked_for(self):
-        assert RunSession.start(Settings(engine="torch")).engine == "torch"
-        assert RunSession.start(Settings(engine="torch"), "batched").engine == "batched"
+        assert RunSession(Settings(engine="torch")).engine == "torch"
+        assert RunSession(Settings(engine="torch"), "batched").engine == "batched"
 
     def test_the_modules_of_the_project_are_found(self, tmp_path, monkeypatch):
         monkeypatch.setattr(sys, "path", [*sys.path])
         (tmp_path / "pyproject.toml").write_text("[tool.opcheck]\n")
-        RunSession.start(Settings.find(tmp_path))
+        RunSession(Settings.find(tmp_path)).prepare([])
         assert str(tmp_path) in sys.path
 
     def test_the_module_of_a_device_is_imported_before_those_of_operators(self, tmp_path, monkeypatch):
@@ -106,7 +106,7 @@ class TestSession:
         )
         settings = Settings(modules=("torch", "opcheck_second"))
         device = DeviceProfile(name="npu", torch="cpu", module="opcheck_first")
-        session = RunSession.start(settings)
+        session = RunSession(settings)
         assert session.prepare(load([tmp_path / "spec.toml"], settings), [device]) == []
         names = [name for name in sys.modules if name in ("opcheck_first", "opcheck_second")]
         assert names == ["opcheck_first", "opcheck_second"]
@@ -116,7 +116,7 @@ class TestSession:
         before = torch.get_num_threads()
         torch.set_num_threads(3)
         try:
-            RunSession.start(Settings(), own_process=own_process)
+            RunSession(Settings(), own_process=own_process)
             assert torch.get_num_threads() == threads
         finally:
             torch.set_num_threads(before)
@@ -132,7 +132,7 @@ class TestSession:
         ],
     )
     def test_the_command_to_run_a_case_again_says_what_differs(self, case_of, engine, project, case, options):
-        session = RunSession.start(Settings(seed=project), engine)
+        session = RunSession(Settings(seed=project), engine)
         command = session.rerun(replace(case_of(), base_seed=case)).split()
         assert command[:2] == ["opcheck", "run"]
         assert command[2:-1] == options

@@ -10,7 +10,7 @@ import time
 import psutil
 import pytest
 
-from opcheck.running.watchdog import Lifeline, Limits, Watchdog, default_memory, read_output, read_sign, read_trace
+from opcheck.running.watchdog import Limits, Watchdog, default_memory, read_output, read_sign, read_trace
 
 
 @pytest.fixture
@@ -168,14 +168,15 @@ def test_the_memory_of_a_machine_is_shared_among_its_workers():
     assert default_memory(4) == pytest.approx(default_memory(1) / 4, rel=0.1)
 
 
-class TestLifeline:
+class TestLifelines:
     def test_what_was_said_last_is_read(self, tmp_path):
-        lifeline = Lifeline(tmp_path / "gw0.sign")
-        for what in ("a long name of a case", "short", "a name"):
-            lifeline.say("case", what)
-            sign = read_sign(tmp_path / "gw0.sign")
-            assert (sign.doing, sign.what) == ("case", what)
-            assert 0 <= time.monotonic() - sign.since < 10
+        code = (
+            "import os\nfor what in ('a long name of a case', 'short', 'a name'):\n    with worker.busy(what): pass\n"
+        )
+        _, death = worked(Watchdog(tmp_path, Limits()), f"{code}with worker.busy('last'): os._exit(0)")
+        assert (death.sign.doing, death.sign.what) == ("case", "last")
+        assert 0 <= time.monotonic() - death.sign.since < 10
+        assert 0 <= death.seconds < 10
 
     @pytest.mark.parametrize("text", ["", "{", '{"pid": 1}', "[]"])
     def test_what_is_half_written_is_nothing(self, tmp_path, text):
@@ -194,17 +195,8 @@ class TestLifeline:
         assert read_trace(tmp_path / "gw1.sign") == ""
 
     def test_a_process_that_crashes_leaves_the_traceback_of_its_main_thread(self, tmp_path):
-        code = f"""
-import os, threading, time
-from pathlib import Path
-from opcheck.running.watchdog import Lifeline
-def beside(): time.sleep(60)
-def mine(): os.abort()
-threading.Thread(target=beside, daemon=True).start()
-Lifeline(Path({str(tmp_path / "gw0.sign")!r})).catch_crashes()
-mine()
-"""
-        subprocess.run([sys.executable, "-c", code], check=False, capture_output=True)
+        status, death = worked(Watchdog(tmp_path, Limits()), "import os\ndef mine(): os.abort()\nmine()")
+        assert (status, death.cause) == (-6, "the process crashed (SIGABRT)")
         trace = read_trace(tmp_path / "gw0.sign")
         assert trace.startswith("Fatal Python error: Aborted")
         assert "in mine" in trace

@@ -12,8 +12,8 @@ from torch import nn
 
 from opcheck.planning.loading import load
 from opcheck.samples.captured import module_call
-from opcheck.samples.modules import VARIED, ModuleRecipe, construct, initial, initialize, uninitialized
-from opcheck.samples.realize import realize, realize_module
+from opcheck.samples.modules import VARIED, ModuleRecipe, initial, initialize, uninitialized
+from opcheck.samples.realize import construct, realize, realize_module
 from opcheck.samples.resolve import resolve_module
 from opcheck.spec.document import Document
 from opcheck.spec.library import Sample
@@ -62,31 +62,32 @@ class TestCalls:
 class TestConstruction:
     def test_the_mode_and_the_dtype(self):
         for train in (True, False):
-            recipe = ModuleRecipe(nn.BatchNorm1d, Construction(train=train))
-            module = construct(recipe, [2], {}, torch.float64)
+            recipe = ModuleRecipe(nn.BatchNorm1d, Construction(args=[2], train=train))
+            module = construct(recipe, "float64", ("torch",))
             assert module.training is train
             assert module.weight.dtype is module.running_mean.dtype is torch.float64
             assert module.num_batches_tracked.dtype is torch.int64
 
     def test_integral_dtypes_leave_it_as_it_is(self):
-        recipe = ModuleRecipe(nn.Embedding, Construction())
-        assert construct(recipe, [3, 2], {}, torch.int64).weight.dtype is torch.float32
+        recipe = ModuleRecipe(nn.Embedding, Construction(args=[3, 2]))
+        assert construct(recipe, "int64", ("torch",)).weight.dtype is torch.float32
 
     def test_lazy_modules_are_called_once_in_the_dtype_that_they_are_constructed_in(self):
-        recipe = ModuleRecipe(nn.LazyLinear, Construction())
         asked = []
 
-        def first_call(dtype):
-            asked.append(dtype)
-            return [torch.ones(2, 5, dtype=dtype)], {}
+        class Asks(nn.LazyLinear):
+            def forward(self, x):
+                asked.append(x.dtype)
+                return super().forward(x)
 
-        module = construct(recipe, [3], {}, torch.complex128, first_call)
+        recipe = ModuleRecipe(Asks, Construction(args=[3]))
+        module = construct(recipe, "complex128", ("torch",), sample(2, 5))
         assert asked == [torch.float32]
         assert (module.weight.shape, module.weight.dtype) == ((3, 5), torch.complex128)
         assert type(module) is nn.Linear
 
     def test_lazy_modules_stay_lazy_without_a_call(self):
-        module = construct(ModuleRecipe(nn.LazyLinear, Construction()), [3], {}, torch.float64)
+        module = construct(ModuleRecipe(nn.LazyLinear, Construction(args=[3])), "float64", ("torch",))
         assert module_call(module).is_lazy
         assert not module_call(nn.Linear(2, 3)).is_lazy
 
@@ -122,7 +123,7 @@ class TestValues:
 
     def test_complex_ones_have_the_values_of_two_modules(self):
         def made(make, *args):
-            return construct(ModuleRecipe(make, Construction()), args, {}, torch.complex128)
+            return construct(ModuleRecipe(make, Construction(args=[*args])), "complex128", ("torch",))
 
         first, second = made(nn.Linear, 3, 2), made(nn.Linear, 3, 2)
         found = values(first, imaginary=second)["weight"]

@@ -17,7 +17,7 @@ from pydantic import BaseModel, TypeAdapter
 from pydantic.json_schema import models_json_schema
 
 from opcheck.planning import load
-from opcheck.planning.vocabulary import of_project, shipped
+from opcheck.planning.vocabulary import vocabulary
 from opcheck.settings import Settings
 from opcheck.spec import SpecError
 from opcheck.spec import schema as written
@@ -49,7 +49,7 @@ def mistakes(schema: Any, text: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def schema() -> Any:
-    return json.loads(json.dumps(written.json_schema(shipped())))
+    return json.loads(json.dumps(written.json_schema(vocabulary())))
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ def own() -> Any:
 @pytest.fixture(scope="module")
 def closed() -> Any:
     """The schema of a project that has no names of its own."""
-    return written.json_schema(of_project(Settings()))
+    return written.json_schema(vocabulary(Settings()))
 
 
 @pytest.fixture(scope="module")

@@ -214,8 +214,12 @@ class TestFilling:
     def test_a_parameter_not_given_leaves_no_trace(self, write: Write) -> None:
         template = Template.of("mine", Document.read(write(TEMPLATE, "mine.toml")))
         assert template.parameters == ("shape", "extra", "low")
-        assert template.filled(0, {}) == {"name": "only", "args": [{"low": 0, "high": 2}]}
-        assert template.filled(0, {"low": -1, "extra": [1]})["args"] == [[1], {"low": -1, "high": 2}]
+        (sample,) = template.file.samples
+        assert template.filled(sample, {}) == {"name": "only", "args": [{"low": 0, "high": 2}]}
+        assert template.filled(sample, {"low": -1, "extra": [1]})["args"] == [
+            [1],
+            {"low": -1, "high": 2},
+        ]
 
     def test_equal_uses_are_validated_once(self, write: Write) -> None:
         write(TEMPLATE, "specs/mine.toml")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from opcheck.spec import Library, Operator
-from opcheck.spec.versions import holds_for_torch, installed_torch_meets, meets
+from opcheck.spec.versions import meets, torch_meets
 
 Load = Callable[..., Library]
 Mistakes = Callable[..., list[str]]
@@ -56,14 +56,11 @@ class TestConditions:
     def test_are_held_against_the_release(self, version: str, condition: str, met: bool) -> None:
         assert meets(version, condition) is met
 
-    def test_without_torch_known_failures_apply_and_claims_are_as_written(self, torch_is: TorchIs) -> None:
-        torch_is("")
-        assert (holds_for_torch("<2.14"), installed_torch_meets("<2.14")) == (True, False)
-        torch_is("2.13.0")
-        assert (holds_for_torch("<2.14"), installed_torch_meets("<2.14")) == (True, True)
-        torch_is("2.14.0")
-        assert (holds_for_torch("<2.14"), installed_torch_meets("<2.14")) == (False, False)
-        assert holds_for_torch(None)
+    @pytest.mark.parametrize("without", [True, False])
+    def test_without_torch_the_caller_decides(self, torch_is: TorchIs, without: bool) -> None:
+        for version, met in (("", without), ("2.13.0", True), ("2.14.0", False)):
+            torch_is(version)
+            assert torch_meets("<2.14", without=without) is met
 
 
 class TestPerTorch:

@@ -50,6 +50,7 @@ def test_ratios_are_those_of_sums(bench):
     assert bench.ratios(times, lambda label, check: label == "a")["opcheck_over_fast"] == 0.5
 
 
+@pytest.mark.nightly
 def test_a_run_prints_an_object_with_all_its_parts(bench, monkeypatch, capsys):
     monkeypatch.setattr(bench, "PART", 1)
     monkeypatch.setattr(bench, "SIZES", (4,))

@@ -43,6 +43,7 @@ class Wrong(torch.autograd.Function):
         return 2 * cotangent
 
 
+@pytest.mark.nightly
 def test_a_share_is_the_same_every_time_and_has_specs(tool):
     drawn = tool["drawn"](0.02)
     assert drawn == tool["drawn"](0.02)
@@ -59,6 +60,7 @@ def test_a_right_operator_passes_each_of_their_tests(tool):
     assert done["skipped"] == 2  # that the second derivative fails
 
 
+@pytest.mark.nightly
 def test_a_wrong_gradient_fails_theirs(tool, entry):
     failed = tool["run_suites"](entry("sinh", Wrong.apply))["failed"]
     assert "test_fn_grad_sinh_cpu_float64" in failed

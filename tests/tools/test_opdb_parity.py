@@ -125,7 +125,7 @@ def test_conditions_that_only_op_db_meets(tmp_path):
     path.write_text('[[operator]]\nname = "torch.sin"\nsamples = [{ args = [{ shape = [2, 3] }] }]\n', encoding="utf-8")
     (sin,) = opcheck.load(path)
     entries = [sampled("sin", torch.sin, (2, 3), (), (20, 20)), sampled("sin", torch.Tensor.svd, (2,))]
-    got = tool["compare_conditions"]("torch.sin", [sin], entries, RunSession.start(Settings()), "none")
+    got = tool["compare_conditions"]("torch.sin", [sin], entries, RunSession(Settings()), "none")
     assert got.missing == ["more than 16 elements", "more than 256 elements", "more than 32 elements", "rank 0"]
     assert "a last dim that is no multiple of 4" in got.ours & got.theirs
 

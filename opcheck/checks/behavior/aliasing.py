@@ -10,10 +10,21 @@ import torch
 from opcheck.checks.base import Subject
 from opcheck.checks.calls import Call, Result, Tensors, copies, tried
 from opcheck.checks.relations import Row, relation
+from opcheck.checks.script import CALL
 from opcheck.checks.verdict import Verdict, fails
 from opcheck.derivatives.coordinates import parts, real_size, vector
 from opcheck.samples.layouts import share_memory
 from opcheck.samples.results import differentiable
+
+APART = f"""\
+inputs[{{other}}] = inputs[{{one}}].detach().clone().requires_grad_()
+{CALL}gradients = pulled(outputs, inputs, cotangents)
+inputs[{{other}}] = inputs[{{one}}]
+"""
+VALUES = f"{APART}actual, expected = function(*inputs), outputs"
+GRADIENT = f"""\
+{APART}actual = pulled(function(*inputs), [inputs[{{one}}]], cotangents)
+expected = [gradients[{{one}}] + gradients[{{other}}]]"""
 
 
 def rows(subject: Subject, here: Result) -> Iterator[Row | Verdict]:
@@ -50,9 +61,10 @@ def _twice(subject: Subject, one: int, other: int) -> Iterator[Row]:
     leaves[other] = leaves[one]
     shared = Call.of(subject, leaves)
     what = f"one tensor as both {subject.leaf_names[one]} and {subject.leaf_names[other]}"
-    yield f"the values for {what}", shared.values, apart.values
+    yield Row(f"the values for {what}", shared.values, apart.values, VALUES.format(one=one, other=other))
     alone = Call((leaves[one],), shared.results).gradient()
-    yield f"the gradient for {what}", alone, pieces[one] + pieces[other]
+    expected = pieces[one] + pieces[other]
+    yield Row(f"the gradient for {what}", alone, expected, GRADIENT.format(one=one, other=other))
 
 
 def _with_copies(subject: Subject) -> tuple[Tensors, Tensors, Tensors]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from threading import Barrier, BrokenBarrierError
 
 import torch
@@ -20,6 +21,7 @@ from torch import Tensor
 from opcheck.checks.base import Subject
 from opcheck.checks.calls import Call, Result, Tensors, copies, direction_of, is_strided, result, slope, tried
 from opcheck.checks.relations import Row, at_once, both, relation
+from opcheck.checks.script import CALL, GRADIENTS, VALUES
 from opcheck.checks.surroundings import Surroundings, all_of, surroundings_of
 from opcheck.checks.verdict import HOLDS, Verdict, fails
 from opcheck.derivatives.coordinates import vector
@@ -27,6 +29,21 @@ from opcheck.samples.modules import ModuleCall
 
 AT_ONCE = 20
 """How many calls each of several threads makes."""
+
+EXPECTED = f"{CALL}expected = {{call}}\n"
+RECORDED = f"{EXPECTED}actual = torch.autograd.grad(outputs, inputs, cotangents, create_graph=True)"
+AFTER = f"{EXPECTED}function(*others)\nactual = {{call}}"
+ALONE = f"{EXPECTED}actual = torch.autograd.grad(function(*inputs), inputs, cotangents, materialize_grads=True)"
+OVERLAPPING = f"{EXPECTED}outputs = function(*inputs)\nfunction(*others)\nactual = {{of_outputs}}"
+RESEEDED = f"{EXPECTED}outputs = function(*inputs)\ntorch.manual_seed(1)\nactual = {{of_outputs}}"
+IN_PLACE = f"""\
+{EXPECTED}with torch.no_grad():
+    for x, other in zip(inputs, others):
+        x.copy_(other)
+actual = {{call}}
+inputs = [x.detach().clone().requires_grad_() for x in inputs]
+expected = {{call}}"""
+"""Calls in plain torch, as `both` has them."""
 
 
 def rows(subject: Subject, here: Result) -> Iterator[Row | Verdict]:
@@ -48,14 +65,22 @@ def _without_grad(subject: Subject, here: Result) -> Iterator[Row]:
             values = tried(lambda: Call.of(subject, _ordinary_leaves(subject)).values)
             if isinstance(values, Exception):  # TorchScript refuses leaves that require grad, as parameters do
                 values = Call.of(subject, [leaf.detach() for leaf in _ordinary_leaves(subject)]).values
-        yield "the values under torch.inference_mode()", values, here.values
+        code = _within("with torch.inference_mode():").format(call=VALUES)
+        yield Row("the values under torch.inference_mode()", values, here.values, code)
 
     def without() -> Iterator[Row]:
         with torch.no_grad():
             values = Call.of(subject, _ordinary_leaves(subject)).values
-        yield "the values under torch.no_grad()", values, here.values
+        code = _within("with torch.no_grad():").format(call=VALUES)
+        yield Row("the values under torch.no_grad()", values, here.values, code)
 
     return at_once(subject, inferred, without)
+
+
+def _within(line: str, first: str = "actual = {call}", then: str = "") -> str:
+    """Return code that compares a call in surroundings, which a line enters, with one before it."""
+    indent = "    " if line.startswith("with ") else ""
+    return f"{EXPECTED}{line}\n{indent}{first}\n{then}".rstrip() if line else ""
 
 
 def _ordinary_leaves(subject: Subject) -> Tensors:
@@ -71,10 +96,12 @@ def _surrounded(subject: Subject, here: Result, around: Mapping[str, Surrounding
         return both("in other surroundings", _result_in(subject, *around.values(), recorded=True), here)
 
     def each() -> Iterator[Row]:
-        for name, enter in around.items():
-            yield from both(f"under {name}", _result_in(subject, enter), here)
+        for name, own in around.items():
+            yield from both(f"under {name}", _result_in(subject, own), here, _within(own.code))
         recorded = _result_in(subject, recorded=True)
-        yield "the gradients under create_graph=True", recorded.gradient, here.gradient
+        yield Row(
+            "the gradients under create_graph=True", recorded.gradient, here.gradient, RECORDED.format(call=GRADIENTS)
+        )
 
     return at_once(subject, together, each)
 
@@ -99,7 +126,8 @@ def _among_others(subject: Subject, here: Result, around: Mapping[str, Surroundi
     with all_of(around.values()):
         first = Call.of(other)
     second = Call.of(subject)
-    yield from both("of a call that follows another one", Result(second.values, here.gradient, here.has_graph), here)
+    follows = Result(second.values, here.gradient, here.has_graph)
+    yield from both("of a call that follows another one", follows, here, AFTER)
     yield from _used_up(subject, second, here)
     subject.function.reseed(1)
     there = result(other, first)
@@ -107,17 +135,20 @@ def _among_others(subject: Subject, here: Result, around: Mapping[str, Surroundi
 
     def each() -> Iterator[Row]:
         alone = result(other)
-        for name, enter in around.items():
-            with enter():
+        for name, own in around.items():
+            with own.enter():
                 call = Call.of(other)
-            yield from both(f"under {name} in forward alone", result(other, call), alone)
+            code = _within(own.code, "outputs = function(*inputs)", "actual = {of_outputs}")
+            yield from both(f"under {name} in forward alone", result(other, call), alone, code)
         call = Call.of(other)
         other.function.reseed(1)
-        yield from both("with the random generator elsewhere in backward", result(other, call), alone)
-        yield from both("of a call with another one before its backward pass", there, alone)
-        yield from both("of a call with tensors that have changed in place since the last one", in_place, alone)
+        yield from both("with the random generator elsewhere in backward", result(other, call), alone, RESEEDED)
+        yield from both("of a call with another one before its backward pass", there, alone, OVERLAPPING)
+        yield from both(
+            "of a call with tensors that have changed in place since the last one", in_place, alone, IN_PLACE
+        )
 
-    yield from at_once(subject, lambda: both("of calls that follow another one", there, in_place), each)
+    yield from at_once(subject, lambda: both("of calls that follow another one", there, in_place, AFTER), each)
     if is_strided(subject) and subject.supports.backward:
         yield _right_elsewhere(subject, other, vector(first.cotangents), there.gradient)
 
@@ -126,10 +157,11 @@ def _used_up(subject: Subject, call: Call, here: Result) -> Iterator[Row]:
     """Run backward as loss.backward() does, without retain_graph, and again: it raises, or gives the same."""
     if not subject.supports.backward:
         return
-    yield "the gradients of a call that follows another one, without retain_graph", _last(call), here.gradient
+    what = "the gradients of a call that follows another one, without retain_graph"
+    yield Row(what, _last(call), here.gradient, ALONE.format(call=GRADIENTS))
     again = tried(lambda: _last(call))
     if isinstance(again, Tensor):
-        yield "the gradients of a graph that is used up", again, here.gradient
+        yield Row("the gradients of a graph that is used up", again, here.gradient)
 
 
 def _last(call: Call) -> Tensor:
@@ -157,7 +189,8 @@ def _right_elsewhere(subject: Subject, other: Subject, cotangents: Tensor, gradi
     wrong = other.objection("backward")
     if wrong is None or wrong.kind != "wrong" or subject.objection("backward") is not None:
         return HOLDS  # a gradient that is wrong here as well is no matter of the point
-    return fails("context: the gradient is wrong at another point of the same sample", wrong.text)
+    verdict = fails("context: the gradient is wrong at another point of the same sample", wrong.text)
+    return replace(verdict, at=("backward", subject.sample), elsewhere=True)
 
 
 def _checkpointed(subject: Subject, here: Result) -> Iterator[Row]:
@@ -167,7 +200,7 @@ def _checkpointed(subject: Subject, here: Result) -> Iterator[Row]:
     leaves = copies(subject.leaves)
     call = Call(leaves, checkpoint(subject.function.__call__, *leaves, use_reentrant=False))
     if call.has_graph and subject.supports.backward:
-        yield "the gradients under torch.utils.checkpoint", _last(call), here.gradient
+        yield Row("the gradients under torch.utils.checkpoint", _last(call), here.gradient)
 
 
 def _at_once(subject: Subject) -> Iterator[Row]:

@@ -24,8 +24,11 @@ def judge(subject: Subject) -> Verdict:
             if not claimed:
                 return fails(f"detached: {output_label(index, name)} requires grad, and supports.outputs leaves it out")
         elif claimed and differentiable((output,)) and output.numel() and (evidence := _depends(subject, index)):
+            place = len(differentiable(subject.outputs[:index]))
             return fails(
-                f"detached: {output_label(index, name)} does not require grad, but depends on the inputs", evidence
+                f"detached: {output_label(index, name)} does not require grad, but depends on the inputs",
+                evidence,
+                code=f"assert function(*inputs)[{place}].requires_grad, 'it depends on the inputs'",
             )
     return HOLDS
 

@@ -13,6 +13,7 @@ from torch import Tensor
 from opcheck.checks.base import Subject
 from opcheck.checks.calls import Call, Result, Tensors, is_strided, push, tangents_of, tried
 from opcheck.checks.relations import NO_GRAPH, Row, at_once, relation
+from opcheck.checks.script import IN_MEMORY, for_vectors
 from opcheck.checks.verdict import Blocked, Verdict, one_line
 from opcheck.derivatives.coordinates import vector
 from opcheck.samples.layouts import behind_others, conjugated_view, negated_view, permuted
@@ -20,6 +21,9 @@ from opcheck.samples.layouts import behind_others, conjugated_view, negated_view
 View = Callable[[Tensor], Tensor]
 LARGE, SMALL = -1e3, 1e-3
 """The first is that of loss scaling and of a loss that is maximized, the second that of averages over many elements."""
+
+CONJUGATED = "v.conj().resolve_conj().conj()"
+NEGATED = "torch.complex(torch.zeros_like(v.real), -v.real).conj().imag"
 
 
 def rows(subject: Subject, here: Result) -> Iterator[Row | Verdict]:
@@ -45,23 +49,24 @@ def _linear(
         moved = (view(v * factor).resolve_conj().resolve_neg() for v in vectors)
         return derivative(tuple(view(memory(v)) for v in moved)) / factor
 
+    def row(which: str, got: Tensor, varied: str = "", factor: float = 1.0) -> Row:
+        code = for_vectors(varied, factor, forward=results == "tangents") if varied else ""
+        return Row(f"the {results} for {which}", got, plain, code)
+
     def together() -> Iterator[Row]:
-        yield f"the {results} for large {what}", of(LARGE, negated_view if may_be_negated else _same, permuted), plain
-        yield f"the {results} for small {what}", of(SMALL, conjugated_view, behind_others), plain
+        yield row(f"large {what}", of(LARGE, negated_view if may_be_negated else _same, permuted))
+        yield row(f"small {what}", of(SMALL, conjugated_view, behind_others))
 
     def each() -> Iterator[Row]:
         for factor in (LARGE, SMALL):
-            yield f"the {results} for {what} times {factor:g}, divided by it,", of(factor), plain
+            yield row(f"{what} times {factor:g}, divided by it,", of(factor), f"{factor:g} * v", factor)
         if any(v.is_complex() for v in vectors):
-            yield f"the {results} for lazily conjugated {what}", of(1.0, conjugated_view), plain
+            yield row(f"lazily conjugated {what}", of(1.0, conjugated_view), CONJUGATED)
         if may_be_negated:
-            yield f"the {results} for lazily negated {what} (as after x.conj().imag)", of(1.0, negated_view), plain
-        yield (
-            f"the {results} for {what} in permuted memory (transposed, channels last)",
-            of(1.0, memory=permuted),
-            plain,
-        )
-        yield f"the {results} for {what} that lie behind others in memory", of(1.0, memory=behind_others), plain
+            yield row(f"lazily negated {what} (as after x.conj().imag)", of(1.0, negated_view), NEGATED)
+        permuting = of(1.0, memory=permuted)
+        yield row(f"{what} in permuted memory (transposed, channels last)", permuting, IN_MEMORY["transposed"])
+        yield row(f"{what} that lie behind others in memory", of(1.0, memory=behind_others), IN_MEMORY["offset"])
 
     return at_once(subject, together, each)
 

@@ -11,10 +11,16 @@ from torch import Tensor
 from opcheck.checks.base import Subject
 from opcheck.checks.calls import Call, Result, Tensors, copies, tried
 from opcheck.checks.relations import Row, relation
+from opcheck.checks.script import CALL
 from opcheck.checks.verdict import Verdict, fails
 from opcheck.derivatives.autodiff import nodes_of
 from opcheck.derivatives.coordinates import parts, real_size
 from opcheck.samples.captured import captured
+
+VALUES = "actual, expected = function(*some), outputs"
+GRADIENTS = """\
+actual = pulled(function(*some), [some[k] for k in {chosen}], cotangents)
+expected = [pulled(outputs, inputs, cotangents)[k] for k in {chosen}]"""
 
 
 def rows(subject: Subject, here: Result) -> Iterator[Row | Verdict]:
@@ -23,29 +29,35 @@ def rows(subject: Subject, here: Result) -> Iterator[Row | Verdict]:
     if held:
         yield _untested(held.values())
     call, whose = _with_grad(subject), "no input requires grad"
-    yield f"the values where {whose}", call.values, here.values
+    yield Row(f"the values where {whose}", call.values, here.values, _code([], VALUES))
     if call.has_graph:
         yield _untested(f"a tensor of shape {list(tensor.shape)}" for tensor in _ends(call.results))
     slices = parts(here.gradient, map(real_size, subject.leaves))
-    for index, expected in enumerate(slices if len(slices) > 1 else ()):  # one alone is all there are
-        call, whose = _with_grad(subject, index), f"only {subject.leaf_names[index]} requires grad"
-        yield f"the values where {whose}", call.values, here.values
-        alone = Call((call.leaves[index],), call.results)
-        yield f"the gradient where {whose}", alone.gradient(), expected
-    if len(slices) > 2:
-        yield from _all_but_one(subject, slices)
+    for chosen, whose in _subsets(subject.leaf_names):
+        call = _with_grad(subject, *chosen)
+        if len(chosen) == 1:
+            yield Row(f"the values where {whose}", call.values, here.values, _code(chosen, VALUES))
+        got = Call(tuple(call.leaves[index] for index in chosen), call.results).gradient()
+        what = f"the gradient{'s' * (len(chosen) > 1)} where {whose}"
+        yield Row(what, got, torch.cat([slices[index] for index in chosen]), _code(chosen, GRADIENTS))
     if len(slices) > 1 and subject.supports.second_order:
         yield from _second_order(subject)
 
 
-def _all_but_one(subject: Subject, slices: Sequence[Tensor]) -> Iterator[Row]:
-    """Compare the gradients where one leaf requires none, as one tensor of a list."""
-    for index in range(len(slices)):
-        others = [number for number in range(len(slices)) if number != index]
-        call = _with_grad(subject, *others)
-        some = Call(tuple(call.leaves[number] for number in others), call.results)
-        whose = f"all inputs but {subject.leaf_names[index]} require grad"
-        yield f"the gradients where {whose}", some.gradient(), torch.cat([slices[number] for number in others])
+def _subsets(names: Sequence[str]) -> Iterator[tuple[list[int], str]]:
+    """Yield which leaves require grad: each alone, and all but each, as one tensor of a list requires none."""
+    every = range(len(names))
+    if len(names) > 1:  # one alone is all there are
+        yield from (([index], f"only {names[index]} requires grad") for index in every)
+    if len(names) > 2:
+        for index in every:
+            yield [other for other in every if other != index], f"all inputs but {names[index]} require grad"
+
+
+def _code(chosen: list[int], compared: str) -> str:
+    """Return code that compares a call where only some inputs require grad with one where all do."""
+    some = "".join(f"some[{index}].requires_grad_()\n" for index in chosen)
+    return f"{CALL}some = [x.detach() for x in inputs]\n{some}{compared.format(chosen=chosen)}"
 
 
 def _second_order(subject: Subject) -> Iterator[Row]:
@@ -60,7 +72,7 @@ def _second_order(subject: Subject) -> Iterator[Row]:
         expected = tried(partial(_of_gradient, together, index))
         alone = tried(partial(_of_one, subject, index))
         if isinstance(alone, Tensor) and isinstance(expected, Tensor):
-            yield f"the second derivative where only {name} requires grad", alone, expected
+            yield Row(f"the second derivative where only {name} requires grad", alone, expected)
 
 
 def _again(call: Call) -> tuple[Tensors, Tensors]:

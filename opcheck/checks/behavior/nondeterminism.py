@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from opcheck.checks.base import Subject
 from opcheck.checks.calls import Call, ordinary, tried
 from opcheck.checks.jacobian.compare import compared
 from opcheck.checks.judging import per_sample
 from opcheck.checks.relations import REPEATS
+from opcheck.checks.script import CALL, asserted
 from opcheck.checks.verdict import Verdict, fails
 from opcheck.derivatives.coordinates import deviation
+
+REPEATED = f"""\
+{CALL}expected = [pulled(outputs, inputs, cotangents)] * 8
+actual = [pulled(outputs, inputs, cotangents) for _ in expected]"""
 
 
 def judge(subject: Subject) -> Verdict:
     """Repeat the backward pass, and that of the backward pass."""
     ordinary(subject)  # a backward pass that raises is no matter of chance
     verdict = compared(subject)
-    if not verdict.passed or verdict.untested or not subject.supports.second_order:
+    if verdict.untested or verdict.is_error or (verdict.passed and not subject.supports.second_order):
         return verdict
+    most = subject.request.numbers.nondeterminism
+    if not verdict.passed:
+        return replace(verdict, code=asserted(REPEATED, f", rtol=0, atol={most:g}"))
     call = Call.of(subject)
     cotangents = [v.requires_grad_() for v in call.cotangents]
     again = tried(lambda: call.again(cotangents))
@@ -24,7 +34,7 @@ def judge(subject: Subject) -> Verdict:
     if isinstance(results, Exception):
         return verdict  # second order has checks of its own, which say that it does not work
     for off in (deviation(results[0], other) for other in results[1:]):
-        if not off <= subject.request.numbers.nondeterminism:
+        if not off <= most:
             return fails(f"nondeterminism: two backward passes of backward differ by up to {off:.4g}")
     return verdict
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 
 import torch
 from torch import Tensor
@@ -10,10 +10,32 @@ from torch import Tensor
 from opcheck.checks.base import Subject
 from opcheck.checks.calls import Call, copies, is_strided, push, tangents_of, tensors_among, tried
 from opcheck.checks.judging import per_sample
+from opcheck.checks.script import CALL, asserted
 from opcheck.checks.verdict import HOLDS, Verdict, fails
 from opcheck.checks.watched import Watched
 from opcheck.samples.captured import captured
 from opcheck.text import class_of
+
+STAGES = {
+    "forward": ("", "", "function(*inputs)"),
+    "backward": (CALL, ", *outputs, *cotangents", "pulled(outputs, inputs, cotangents)"),
+    "the backward pass of backward": (
+        f"""\
+{CALL}cotangents = [v.requires_grad_() for v in cotangents]
+gradients = torch.autograd.grad(outputs, inputs, cotangents, create_graph=True, materialize_grads=True)
+""",
+        ", *outputs, *cotangents",
+        """\
+smooth = [g for g in gradients if g.requires_grad]
+pulled(smooth, [*inputs, *cotangents], [torch.ones_like(g) for g in smooth])""",
+    ),
+    "forward mode": (
+        f"{CALL}inputs = [x.detach() for x in inputs]\ntangents = [torch.randn_like(x) for x in inputs]\n",
+        ", *outputs, *cotangents, *tangents",
+        "pushed(function, inputs, tangents)",
+    ),
+}
+"""The stages in plain torch: what leads to each, what it is given beside inputs and constants, and itself."""
 
 
 def judge(subject: Subject) -> Iterator[Verdict]:
@@ -25,9 +47,11 @@ def judge(subject: Subject) -> Iterator[Verdict]:
         subject.result  # noqa: B018 - what a call keeps is then of this sample, whichever check has called before
     inputs = subject.context.realize(subject.sample)  # new ones: those of the subject have been given to the operator
     args, kwargs = inputs.fill(leaves := copies(inputs.leaves))
-    watched = [Watched.of(*named) for named in (*tensors_among(args, kwargs), *captured(subject.function.operator))]
+    held = [*captured(subject.function.operator)]
+    names = {name for name, _ in held}
+    watched = [Watched.of(*named) for named in (*tensors_among(args, kwargs), *held)]
     outputs = subject.function.tested(subject.function.called(args, kwargs))
-    yield _unchanged("forward", watched)
+    yield _unchanged("forward", watched, names)
     call = Call(leaves, tuple(y for y in outputs if y.requires_grad))
     cotangents = tuple(v.requires_grad_() for v in call.cotangents)
     watched += _all("output", call.outputs) + _all("cotangent", cotangents)
@@ -42,18 +66,25 @@ def judge(subject: Subject) -> Iterator[Verdict]:
         stages["forward mode"] = lambda: push(subject, vectors)
     for name, stage in stages.items():
         error = tried(stage)
-        yield _unchanged(f"{name}, which raised {class_of(error)}," if isinstance(error, Exception) else name, watched)
+        how = f", which raised {class_of(error)}," if isinstance(error, Exception) else ""
+        yield _unchanged(name, watched, names, how)
 
 
 def _all(kind: str, tensors: Iterable[Tensor]) -> list[Watched]:
     return [Watched.of(f"{kind} {index}", tensor) for index, tensor in enumerate(tensors)]
 
 
-def _unchanged(stage: str, watched: Iterable[Watched]) -> Verdict:
-    changes = [change for change in (item.change() for item in watched) if change]
-    if not changes:
+def _unchanged(stage: str, watched: Iterable[Watched], held: Container[str], how: str = "") -> Verdict:
+    """Return whether a stage leaves what is watched as it is. What the operator holds is not in scripts."""
+    changed = [(item.name, change) for item in watched if (change := item.change())]
+    if not changed:
         return HOLDS
-    return fails(f"purity: {stage} changes what it is given: {changes[0]}", "\n".join(changes[1:]))
+    (name, change), *others = changed
+    before, more, itself = STAGES[stage]
+    given = f"{before}given = [*inputs, *constants{more}]\nexpected = [x.detach().clone() for x in given]"
+    code = "" if name in held else asserted(f"{given}\n{itself}\nactual = [x.detach() for x in given]")
+    detail = "\n".join(other for _, other in others)
+    return fails(f"purity: {stage}{how} changes what it is given: {change}", detail, code=code)
 
 
 check = per_sample(judge)

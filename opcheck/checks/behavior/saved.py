@@ -12,7 +12,7 @@ from torch import Tensor
 
 from opcheck.checks.base import Subject
 from opcheck.checks.calls import Call, Result, copies, tensors_among, tried
-from opcheck.checks.relations import NO_GRAPH, compared, relation
+from opcheck.checks.relations import NO_GRAPH, Row, compared, relation
 from opcheck.checks.verdict import HOLDS, Verdict, fails
 from opcheck.samples.inputs import built, parts
 
@@ -42,7 +42,7 @@ def rows(subject: Subject, here: Result) -> Iterator[Verdict]:
             gradient = call.gradient()
         except RuntimeError:
             continue
-        verdict = compared(subject, "the gradients", gradient, here.gradient)
+        verdict = compared(subject, Row("the gradients", gradient, here.gradient))
         if verdict.is_failure:
             title = f"{name} changed in place between forward and backward, and the gradients are silently wrong"
             hint = "save tensors by ctx.save_for_backward, which notices a change"
@@ -95,7 +95,7 @@ def _collections() -> int:
 def _called(subject: Subject) -> tuple[Call, list[tuple[str, Tensor]]]:
     """Call the operator. Return the call, and the arguments and outputs that may be written to, with names."""
     leaves = copies(subject.leaves)
-    slots = subject.inputs.in_slots(leaves, change=_copied)
+    slots = subject.inputs.fill(leaves, change=_copied)
     own = {id(part) for part in parts([*slots])}  # objects may hold tensors that are not those of the call
     args, kwargs = built(slots[0]), built(slots[1])
     call = Call(leaves, subject.function.tested(subject.function.called(args, kwargs)))

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from opcheck.checks.base import Subject
 from opcheck.checks.calls import tried
-from opcheck.checks.judging import per_sample
+from opcheck.checks.judging import per_sample, raised
 from opcheck.checks.relations import agree
+from opcheck.checks.script import asserted
 from opcheck.checks.verdict import HOLDS, Verdict
 
 BATCH = 2
+IN_A_BATCH = """\
+inputs = [x.detach() for x in inputs]
+rows = [[x * (1 + n / 64) if k in {chosen} else x for k, x in enumerate(inputs)] for n in range({rows})]
+expected = [torch.stack(ys) for ys in zip(*(function(*row) for row in rows))]
+batch = [torch.stack(xs, {dim}) if k in {chosen} else xs[0] for k, xs in enumerate(zip(*rows))]
+actual = torch.func.vmap(function, in_dims={in_dims}, randomness="same")(*batch)"""
 
 Rows = Sequence[Sequence[Tensor]]
 
@@ -66,24 +74,24 @@ def _along(subject: Subject, chosen: Sequence[int], rows: Rows, looped: Rows, di
     batched = _stacked(chosen, rows, dim)
     in_dims = tuple(dim if index in chosen else None for index in range(len(batched)))
     function = torch.func.vmap(subject.function.__call__, in_dims=in_dims, randomness="same")
+    code = IN_A_BATCH.format(chosen=list(chosen), rows=len(rows), dim=dim, in_dims=in_dims)
+    got = tried(lambda: function(*batched))
+    if isinstance(got, Exception):
+        return replace(raised(subject, got), code=asserted(code))
     expected = [torch.stack(outputs) for outputs in zip(*looped, strict=True)]
     whose = "the loop, in a batch of one" if len(rows) == 1 else f"the loop, batched over inputs {list(chosen)}"
     whose += " along the last dimension" if dim else ""
-    return agree(subject, function(*batched), expected, whose, names=subject.output_info.names)
+    return agree(subject, got, expected, whose, names=subject.output_info.names, code=code)
 
 
 def _along_the_last(subject: Subject, chosen: Sequence[int], rows: Rows, looped: Rows) -> Verdict:
     """Compare a batch along the last dimension, where rows have gaps in memory, unless the loop over them raises."""
-    verdict = tried(lambda: _along(subject, chosen, rows, looped, -1))
-    if isinstance(verdict, Verdict) and verdict.passed:
+    verdict = _along(subject, chosen, rows, looped, -1)
+    if verdict.passed:
         return verdict
     batched = _stacked(chosen, rows, -1)
     refusal = tried(lambda: [subject.function(*(leaf.select(-1, n) for leaf in batched)) for n in range(BATCH)])
-    if isinstance(refusal, Exception):
-        return HOLDS  # the operator does not take tensors with such memory
-    if isinstance(verdict, Exception):
-        raise verdict
-    return verdict
+    return HOLDS if isinstance(refusal, Exception) else verdict  # the operator may not take tensors with such memory
 
 
 def _nested(subject: Subject, rows: Rows, looped: Rows) -> Verdict:

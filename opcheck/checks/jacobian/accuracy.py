@@ -16,6 +16,7 @@ from opcheck.derivatives import NO_REFUSAL
 from opcheck.derivatives.claims import lost_digits
 from opcheck.derivatives.question import too_coarse_output
 from opcheck.derivatives.sparse import are_movable
+from opcheck.planning.kinds import check_kinds
 from opcheck.spec.claims import Supports
 
 
@@ -80,10 +81,5 @@ def _unjudged(subject: Subject) -> Verdict:
 
 def derivatives(supports: Supports) -> list[str]:
     """Return the checks whose Jacobians are looked at: those of first and second order that the spec claims."""
-    claimed = {
-        "backward": True,
-        "forward_ad": supports.forward_ad,
-        "rev_over_rev": supports.second_order,
-        "fwd_over_rev": supports.forward_ad and supports.second_order and supports.fwd_over_rev,
-    }
-    return [name for name, claim in claimed.items() if claim]
+    names = ("backward", "forward_ad", "rev_over_rev", "fwd_over_rev")
+    return [name for name in names if all(getattr(supports, key) for key in check_kinds()[name].needs)]

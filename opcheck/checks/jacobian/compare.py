@@ -13,6 +13,7 @@ from opcheck.checks.calls import differentiate_twice, is_strided
 from opcheck.checks.jacobian.pictured import pictured
 from opcheck.checks.jacobian.raw_gradients import functions_of
 from opcheck.checks.judging import per_sample
+from opcheck.checks.script import CALL, IN_MEMORY, asserted, for_vectors
 from opcheck.checks.truth import by_reference
 from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, inapplicable, out_of_reach, refused, untested
 from opcheck.derivatives import Disagreement
@@ -38,8 +39,8 @@ def compared(subject: Subject) -> Verdict:
             return inapplicable("derivatives of higher order are taken of dense inputs only")
         if check == "fwd_over_fwd" and functions_of(subject.differentiable_outputs):
             return out_of_reach(NOT_ASKED)
-    if steps_of(check) is not None and subject.numbers is None:
-        return inapplicable(too_coarse_output(outputs.dtype))
+        if subject.numbers is None:
+            return inapplicable(too_coarse_output(outputs.dtype))
     if not outputs.has_derivative:
         return untested("no output is of a floating or complex dtype")
     if not outputs.requires_grad and check not in WITHOUT_A_GRAPH:
@@ -96,7 +97,7 @@ def _contradicted(subject: Subject, contradiction: Disagreement) -> Verdict:
     if contradiction.kind == "refused":
         return refused(kind, title)
     if contradiction.mismatch is None:
-        return fails(title, rest, **_jacobians(contradiction))
+        return fails(title, rest, code=_code(kind.name, rest), **_jacobians(contradiction))
     numbers = subject.request.numbers
     least = "what differences cannot tell" if contradiction.below_atol else f"{numbers.atol:g}"
     allowed = f"allowed: {least} + {numbers.rtol:g} |numerical|, step {numbers.eps:g}"
@@ -106,6 +107,26 @@ def _contradicted(subject: Subject, contradiction: Disagreement) -> Verdict:
         title += f": {contradiction.worst[0].describe()}" if contradiction.worst else ""
     lines = [contradiction.shown(), allowed, *([] if subject.function.stands_in else [REMEDY])]
     return fails(title, "\n".join(lines), **_fields(contradiction.mismatch, contradiction))
+
+
+BATCHED = f"""\
+{CALL}batch = [torch.stack([v, 2 * v]) for v in cotangents]
+actual = torch.func.vmap(lambda *vs: pulled(outputs, inputs, vs))(*batch)
+expected = [torch.stack([g, 2 * g]) for g in pulled(outputs, inputs, cotangents)]"""
+MEMORIES = {
+    "a non-contiguous cotangent": IN_MEMORY["noncontiguous"],
+    "stride 0 in the first dim": IN_MEMORY["expanded"],
+    "stride 0 in the last dim": "v[..., :1].expand(v.shape)",
+    "an expanded (stride 0) cotangent": "torch.ones((), dtype=v.dtype, device=v.device).expand(v.shape)",
+}
+"""How the cotangents of `memory_of_cotangents` lie in memory, by what it says of them."""
+
+
+def _code(check: str, said: str) -> str:
+    """Return what a claim about gradients compares that is about no Jacobian, in plain torch."""
+    if check == "batched_grad":
+        return asserted(BATCHED)
+    return next((asserted(for_vectors(memory)) for words, memory in MEMORIES.items() if words in said), "")
 
 
 def _headline(check: str, claim: str) -> str:

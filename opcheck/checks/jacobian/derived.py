@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any, Literal, get_args, get_origin
@@ -18,10 +18,11 @@ from typing import Any, Literal, get_args, get_origin
 import torch
 from torch import Tensor
 
-from opcheck.checks.arguments import parameters, schema_of
+from opcheck.checks.arguments import KEYWORD, defaults_of
 from opcheck.checks.base import Context, Subject
 from opcheck.checks.jacobian.compare import compared as jacobian
 from opcheck.checks.judging import PerSample, per_sample
+from opcheck.checks.script import IN_MEMORY, asserted, for_vectors
 from opcheck.checks.verdict import HOLDS, Verdict, fails, one_line, out_of_reach
 from opcheck.derivatives import NO_REFUSAL, TooLarge
 from opcheck.derivatives.autodiff import Mode, Primal, vjp
@@ -32,8 +33,6 @@ from opcheck.derivatives.differences import looped
 from opcheck.derivatives.point import Point
 from opcheck.samples.cache import Cache
 from opcheck.samples.derive import Derived, derived, room_of, smallest
-from opcheck.samples.function import TestedFunction
-from opcheck.samples.inputs import Inputs
 from opcheck.samples.layouts import in_memory
 from opcheck.samples.results import with_gradient
 from opcheck.spec.claims import WAYS, Way
@@ -85,12 +84,9 @@ def judge(subject: Subject) -> Verdict:
         counts[answer] += 1
         notes += [f"{one.what}: {said.note}"] if said.note else []
     if not counts["hold"]:
-        return out_of_reach("no derived sample tells anything: " + (_listed(counts) or "nothing can be varied"))
+        listed = ", ".join(f"{count} {answer}" for answer, count in counts.items())
+        return out_of_reach("no derived sample tells anything: " + (listed or "nothing can be varied"))
     return replace(HOLDS, fields={"derived": dict(counts), **({"notes": notes} if notes else {})})
-
-
-def _listed(counts: Counter[str]) -> str:
-    return ", ".join(f"{count} {answer}" for answer, count in counts.items())
 
 
 def _looks(subject: Subject) -> Iterator[tuple[Derived, Look]]:
@@ -113,8 +109,11 @@ def attempts(
 
     What is refused is followed by what changes one by one. What is written is left out: it is looked at anyway.
     """
-    written = [(one.args, one.kwargs) for one in context.case.operator.samples]
-    for one in derived(sample, _defaults(context), thorough, _choices(context), ways):
+    operator, path, samples = context.operator, context.case.variant.path, context.case.operator.samples
+    defaults = context.memo.once("defaults", lambda: defaults_of(operator, path))
+    further = context.memo.once("choices", lambda: choices(operator, samples))
+    written = [(one.args, one.kwargs) for one in samples]
+    for one in derived(sample, defaults, thorough, further, ways):
         if (one.sample.args, one.sample.kwargs) not in written:
             whole = attempt(context, one.sample)
             yield one, whole
@@ -134,11 +133,9 @@ class Attempt:
 
     answer: Answer | None
     """Why nothing can be said of its derivatives; None if a look may say something."""
-    context: Context
-    inputs: Inputs | None = None
-    function: TestedFunction | None = None
+    subject: Subject | None = None
+    """None if the operator refuses the sample."""
     outputs: tuple[Tensor, ...] = ()
-    """Those that have a derivative, if the operator takes the sample."""
 
     def look(self, memories: Sequence[str] = ()) -> Look:
         """Return what one direction on each side says about the derivatives.
@@ -147,15 +144,15 @@ class Attempt:
         """
         if self.answer is not None:
             return Look(self.answer)
-        assert self.inputs is not None
-        assert self.function is not None
-        leaves, outputs = self.inputs.leaves, self.outputs
+        assert self.subject is not None
+        leaves, outputs = self.subject.leaves, self.outputs
         chosen = _chosen(outputs)
         try:
             if not chosen:
                 return _empty(leaves, outputs)
             tested = tuple(outputs[index] for index in chosen)
-            return _compared(self.context, Point(Primal(self.function, chosen), leaves, outputs=tested), memories)
+            point = Point(Primal(self.subject.function, chosen), leaves, outputs=tested)
+            return _compared(self.subject.context, point, memories)
         except NO_REFUSAL:
             raise
         except Exception as error:
@@ -166,16 +163,15 @@ def attempt(context: Context, sample: Sample) -> Attempt:
     """Call the operator at a sample."""
     began = perf_counter()
     try:
-        inputs = context.realize(sample)
-        function = context.function(sample, inputs)
+        subject = context.at(sample, context.realize(sample))
         with torch.enable_grad():
-            outputs = function(*inputs.leaves)
+            outputs = subject.function(*subject.leaves)
     except TooLarge:
-        return Attempt("too large", context)
+        return Attempt("too large")
     except NO_REFUSAL:
         raise
     except Exception:
-        return Attempt("refused", context)
+        return Attempt("refused")
     answer: Answer | None = None
     if perf_counter() - began > SLOW:
         answer = "slow"
@@ -183,7 +179,7 @@ def attempt(context: Context, sample: Sample) -> Attempt:
         answer = "too large"
     elif not all(bool((outputs[index].abs() <= HUGE).all()) for index in _chosen(outputs)):
         answer = "untold"
-    return Attempt(answer, context, inputs, function, outputs)
+    return Attempt(answer, subject, outputs)
 
 
 def _chosen(outputs: Sequence[Tensor]) -> tuple[int, ...]:
@@ -216,19 +212,27 @@ def _compared(context: Context, point: Point, memories: Sequence[str]) -> Look:
                 return Look(check)
             is_nan = bool(comparison.analytical.isnan().any()) and bool(comparison.numerical.values.isfinite().all())
             return Look("untold", f"{check} is nan at a kink" if is_nan else "")
-    bad = next((memory for memory in memories if not _is_free_of(point, memory)), None)
+    bad = _memory_that_matters(point, memories) if memories else None
     if bad is None:
         return Look("hold")
     return Look("cotangent", f"a cotangent that is {bad} gives another one than the same numbers in plain memory", bad)
 
 
-def _is_free_of(point: Point, memory: str) -> bool:
-    """Tell whether the gradient is the same for a cotangent that lies in memory in some way; or if it is random."""
+def _memory_that_matters(point: Point, memories: Sequence[str]) -> str | None:
+    """Return the first way to lie in memory for which a cotangent gives another gradient; None if it is random."""
     outputs = point.graph()
-    laid = tuple(_laid(v, memory) for v in tensors_of(probe(point.size[0]), outputs))
-    plain = tuple(v.clone(memory_format=torch.contiguous_format) for v in laid)
-    one, other = (point.pulled(outputs, own) for own in (plain, laid))
-    return same(one, other, 1e-6, 1e-6) or not same(one, point.pulled(outputs, plain), 1e-6, 1e-6)
+
+    def pulled(memory: str, *, plain: bool = False) -> Tensor:
+        laid = (_laid(v, memory) for v in tensors_of(probe(point.size[0]), outputs))
+        own = (v.clone(memory_format=torch.contiguous_format) for v in laid) if plain else laid
+        return point.pulled(outputs, tuple(own))
+
+    usual = pulled("", plain=True)
+    for memory in memories:
+        expected = pulled(memory, plain=True) if memory == "expanded" else usual  # of which the numbers are others
+        if not same(expected, pulled(memory), 1e-6, 1e-6) and same(expected, pulled(memory, plain=True), 1e-6, 1e-6):
+            return memory
+    return None
 
 
 def _laid(v: Tensor, memory: str) -> Tensor:
@@ -248,24 +252,15 @@ def _judged(context: Context, written: Sample, one: Derived, said: Look) -> Verd
             f"add this sample: {candidate.toml()}",
         ]
         if answer in PLAIN:
-            wrong = fails(f"derived: {one.what}: {PLAIN[answer]}", "\n".join([*shown, said.note]))
+            code = asserted(for_vectors(IN_MEMORY[said.memory])) if said.memory else ""
+            wrong = fails(f"derived: {one.what}: {PLAIN[answer]}", "\n".join([*shown, said.note]), code=code)
             return replace(wrong, at=("backward", candidate))
         verdict = PerSample(jacobian).verdict(replace(context.under(answer), cache=Cache()), candidate)
         if verdict.is_failure:
             title = f"derived: {one.what}: {answer}: {verdict.title.removeprefix(f'{answer}: ')}"
             shown += [f"realized: {verdict.realized}", verdict.detail]
-            return replace(fails(title, "\n".join(shown), **verdict.fields), at=(answer, candidate))
+            return replace(verdict, title=title, detail="\n".join(shown), at=(answer, candidate))
     return None
-
-
-def _defaults(context: Context) -> dict[str, Any]:
-    """Return the keywords of the operator with their defaults, as far as a signature or a schema tells."""
-    return context.memo.once("defaults", lambda: dict(keywords(context.operator, context.case.variant.path)))
-
-
-def _choices(context: Context) -> Mapping[str, Sequence[Any]]:
-    """Return further values of keywords: those of the annotations, and those of all samples of the operator."""
-    return context.memo.once("choices", lambda: choices(context.operator, context.case.operator.samples))
 
 
 def choices(operator: Callable[..., Any], samples: Sequence[Sample]) -> dict[str, list[Any]]:
@@ -276,7 +271,7 @@ def choices(operator: Callable[..., Any], samples: Sequence[Sample]) -> dict[str
     except Exception:  # no signature, or annotations that cannot be evaluated
         annotated = {}.values()
     for parameter in annotated:
-        if get_origin(parameter.annotation) is Literal and parameter.kind not in KEYWORDLESS:
+        if get_origin(parameter.annotation) is Literal and parameter.kind in KEYWORD:
             listed[parameter.name] = {render(value): value for value in get_args(parameter.annotation)}
     for sample in samples:
         for name, value in sample.kwargs.items():
@@ -284,24 +279,5 @@ def choices(operator: Callable[..., Any], samples: Sequence[Sample]) -> dict[str
                 listed.setdefault(name, {})[render(value)] = value
     return {name: [*values.values()] for name, values in listed.items()}
 
-
-def keywords(operator: Callable[..., Any], path: str) -> Iterator[tuple[str, Any]]:
-    """Yield the keywords of an operator that have a default, with it."""
-    schema = schema_of(operator, path)
-    if schema is not None:
-        for argument in schema.arguments:
-            if argument.has_default_value():
-                yield argument.name, argument.default_value
-        return
-    try:
-        own = parameters(operator)
-    except (TypeError, ValueError):
-        return
-    for parameter in own:
-        if parameter.default is not inspect.Parameter.empty and parameter.kind not in KEYWORDLESS:
-            yield parameter.name, parameter.default
-
-
-KEYWORDLESS = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 check = per_sample(judge)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from opcheck.checks.base import Subject
 from opcheck.checks.calls import Call, Tensors, as_they_are, push, tried
-from opcheck.checks.judging import blamed, of_values
+from opcheck.checks.judging import blamed, per_sample
 from opcheck.checks.truth import Truth, first_order, forward_tangents, names_of_parts, on_cpu, values_of
 from opcheck.checks.verdict import HOLDS, Blocked, Verdict, cannot, fails, one_line
 from opcheck.derivatives.rounding import Moved
@@ -95,4 +95,4 @@ def _attributes(tensor: Tensor) -> dict[str, object]:
     }
 
 
-check = of_values(judge)
+check = per_sample(judge, derivative=False)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from opcheck.checks.base import Subject
-from opcheck.checks.judging import of_values
+from opcheck.checks.judging import per_sample
 from opcheck.checks.relations import agree
 from opcheck.checks.verdict import Verdict, cannot, one_line
 from opcheck.derivatives import NO_REFUSAL
@@ -93,4 +93,4 @@ def _to_tensor(value: Any) -> Tensor:
     return value.cpu() if isinstance(value, Tensor) else torch.from_numpy(numpy.array(value, order="C"))
 
 
-check = of_values(judge)
+check = per_sample(judge, derivative=False)

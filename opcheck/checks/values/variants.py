@@ -13,7 +13,7 @@ from torch import Tensor
 from opcheck.checks.arguments import takes_out
 from opcheck.checks.base import Subject
 from opcheck.checks.calls import tried
-from opcheck.checks.judging import of_values
+from opcheck.checks.judging import per_sample
 from opcheck.checks.relations import agree
 from opcheck.checks.verdict import HOLDS, Verdict, fails, one_line, remedy
 from opcheck.samples import Unresolved
@@ -124,4 +124,4 @@ def _same(subject: Subject, got: Tensors, expected: Tensors, way: str) -> Verdic
     return agree(subject, got, expected, f"the function, called by {way}", names=names)
 
 
-check = of_values(judge)
+check = per_sample(judge, derivative=False)

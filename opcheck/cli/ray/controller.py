@@ -17,9 +17,8 @@ from opcheck.cli.output import terminated_as_interrupt
 from opcheck.cli.ray.cluster import RETRIES, Broken, Cluster, Died, demand, describe
 from opcheck.cli.ray.task import Job, Report, digest, run_part
 from opcheck.cli.selecting import RequestError
-from opcheck.cli.workers import report_death
 from opcheck.planning.shards import Group
-from opcheck.pytest_plugin.items import CaseItem
+from opcheck.pytest_plugin.items import CaseItem, report_death
 from opcheck.pytest_plugin.options import SELECTION
 from opcheck.pytest_plugin.project import PLUGIN
 from opcheck.running.outcome import Outcome
@@ -59,44 +58,37 @@ class RayRun:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
         """Run all cases. Raises what ends the session early."""
-        if session.testsfailed or session.config.option.collectonly:
+        if session.testsfailed or session.config.option.collectonly or not session.items:
             return None  # pytest deals with it
         items = [item for item in session.items if isinstance(item, CaseItem)]
-        job = Job(os.getcwd(), self._options, {file: digest(Path(file)) for file in map(_file, items)})
+        self.session = session
         try:
             # Ray prints that processes die, and has a handler of its own for signals.
             with redirect_stdout(io.StringIO()), Cluster(self._where, self._cpus) as cluster, terminated_as_interrupt():
-                _Loop(session, cluster, job).run(items)
+                self.cluster = cluster
+                self._run(items)
         except (RequestError, Broken) as error:
             pytest.exit(str(error), returncode=2)
         return True
 
-
-class _Loop:
-    """The tasks of one run, and what becomes of them."""
-
-    def __init__(self, session: pytest.Session, cluster: Cluster, job: Job) -> None:
-        self.session = session
-        self.cluster = cluster
-        self.job = cluster.share(job)
-        self.waiting: dict[Any, list[CaseItem]] = {}
-        """The tasks that have not ended, with their cases: all of one file and device."""
-
-    def run(self, items: list[CaseItem]) -> None:
+    def _run(self, items: list[CaseItem]) -> None:
         """Run all cases. Raises Broken, RequestError, or what ends the session early."""
+        files = {file: digest(Path(file)) for file in map(_file, items)}
+        job = self.cluster.share(Job(os.getcwd(), self._options, files))
         absent = self._absent(items)
         present = [item for item in items if item.case.device.name not in absent]
         enough = min(max(len(present) // (SHARES * self.cluster.cpus), FEWEST), MOST)
+        waiting: dict[Any, list[CaseItem]] = {}  # the tasks that have not ended, with their cases
         for several in _parts(present, enough):
             device, names = several[0].case.device, [item.case.id for item in several]
-            arguments = self.job, _file(several[0]), device.name, names
-            self.waiting[self.cluster.start(run_part, device.resources, *arguments)] = several
-        while self.waiting:
+            task = self.cluster.start(run_part, device.resources, job, _file(several[0]), device.name, names)
+            waiting[task] = several
+        while waiting:
             ended = self.cluster.finished(PATIENCE)
             if not ended:
-                self._require(several[0].case.device for several in self.waiting.values())
+                self._require(several[0].case.device for several in waiting.values())
             for one in ended:
-                self._finish(self.waiting.pop(one), one)
+                self._finish(waiting.pop(one), one)
         for item in items:
             if why := absent.get(item.case.device.name):
                 self._log(item, [_skipped(item, why)])
@@ -130,7 +122,7 @@ class _Loop:
             cause = f"{death}; the task was tried {1 + RETRIES} times"
         for item in left.values():
             report = pytest.TestReport(item.nodeid, item.location, {}, "failed", cause, "call")
-            report.longrepr = report_death(report, item.case, Death(cause), item.config.stash[PLUGIN]).message
+            report_death(report, item.case, Death(cause), item.config.stash[PLUGIN])
             self._log(item, [report])
 
     def _report(self, left: dict[str, CaseItem], reports: list[Report]) -> None:

@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 
 from opcheck.cli.running import run_cases
-from opcheck.cli.selecting import settings_of
 from opcheck.running.watchdog import default_memory
+from opcheck.settings import Settings
 from opcheck.spec import SpecError
 
 Report = dict[str, Any]
@@ -68,7 +68,7 @@ def run_part(job: Job, file: str, device: str, names: Sequence[str]) -> list[Rep
         contextlib.redirect_stderr(io.StringIO()) as said,
     ):
         try:
-            settings = settings_of(options)
+            settings = Settings.find(profiles=options.device_profile)
             # A node runs as many tasks as it has CPUs.
             options.memory = options.memory or settings.memory or default_memory(os.cpu_count() or 1)
             code = run_cases(options, settings, [taken], is_part=True)

@@ -60,12 +60,13 @@ def updated(recipe: Tensor, **update: Any) -> Tensor:
 
 def with_one(sample: Sample, recipe: Tensor, **update: Any) -> Sample:
     """Return a sample with one of its recipes updated. See `updated`."""
-    return changed(sample, lambda other: updated(other, **update) if other is recipe else other)
+    return with_some(sample, [recipe], **update)
 
 
-def with_keyword(sample: Sample, name: str, value: Any) -> Sample:
-    """Return a sample with one keyword more, or of another value."""
-    return replace(sample, kwargs={**sample.kwargs, name: value})
+def with_some(sample: Sample, recipes: Sequence[Tensor], **update: Any) -> Sample:
+    """Return a sample with some of its recipes updated. See `updated`."""
+    own = set(map(id, recipes))
+    return changed(sample, lambda recipe: updated(recipe, **update) if id(recipe) in own else recipe)
 
 
 def has_indices(sample: Sample) -> bool:

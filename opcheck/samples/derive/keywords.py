@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import islice, pairwise
 from typing import Any
 
-from opcheck.samples.derive.change import Derived, Scope, with_keyword
+from opcheck.samples.derive.change import Derived, Scope
 from opcheck.spec.library import Sample
 from opcheck.spec.render import render
 
@@ -31,9 +32,8 @@ def by_keyword(sample: Sample, scope: Scope) -> Iterator[Derived]:
 
 
 def _with(sample: Sample, *keywords: tuple[str, Any]) -> Derived:
-    for name, value in keywords:
-        sample = with_keyword(sample, name, value)
-    return Derived(", ".join(f"{name} = {render(value)}" for name, value in keywords), sample)
+    what = ", ".join(f"{name} = {render(value)}" for name, value in keywords)
+    return Derived(what, replace(sample, kwargs={**sample.kwargs, **dict(keywords)}))
 
 
 def _others(name: str, own: Mapping[str, Any], scope: Scope) -> Iterator[Any]:
@@ -41,13 +41,9 @@ def _others(name: str, own: Mapping[str, Any], scope: Scope) -> Iterator[Any]:
     value = own.get(name)
     near = islice(_near(name, value), None if scope.is_thorough or _is_dim(name) else 1)
     others = {render(other): other for other in (*near, *scope.choices.get(name, ()))}
-    for text, other in others.items():
-        if name not in own or text != _text(value):
-            yield other
-
-
-def _text(value: Any) -> str:
-    return render(value) if value is not None else "{ none = true }"
+    if name in own:
+        others.pop(render({"none": True} if value is None else value), None)
+    yield from others.values()
 
 
 def _near(name: str, value: Any) -> Iterator[bool | float]:

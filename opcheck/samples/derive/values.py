@@ -35,15 +35,15 @@ def by_integer(sample: Sample, scope: Scope) -> Iterator[Derived]:
     No other numbers: an operator need not check whether an index is in range.
     """
     for number, recipe in enumerate(sample.tensors()):
-        explicit = recipe.values is not None and is_integer(recipe)
-        own = sorted(set(_numbers(recipe.values))) if explicit else []
-        for value in (own[0], own[-1]) if len(own) > 1 else ():
+        own = set(_numbers(recipe.values)) if is_integer(recipe) else set()
+        if len(own) < 2:
+            continue
+        for value in (min(own), max(own)):
             filled = _filled(recipe.sizes, value)
             yield Derived(f"tensor {number} = {value}", with_one(sample, recipe, values=filled))
-        if len(own) > 1:
-            turned = _reversed(recipe.values)
-            if turned != recipe.values:
-                yield Derived(f"tensor {number} reversed", with_one(sample, recipe, values=turned))
+        turned = _reversed(recipe.values)
+        if turned != recipe.values:
+            yield Derived(f"tensor {number} reversed", with_one(sample, recipe, values=turned))
 
 
 def by_mask(sample: Sample, scope: Scope) -> Iterator[Derived]:

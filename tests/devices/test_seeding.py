@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from opcheck.samples.seeding import seed_device
+from opcheck.devices.hooks import seed_device
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,183 @@
+"""What the processes that draft operators have in common, and what each of them knows of its operator."""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import pickle
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import IO, Any
+
+import psutil
+
+from opcheck.draft.draft import Draft
+from opcheck.draft.parameter import SampleData
+from opcheck.running.watchdog import TIMED_OUT
+from opcheck.settings import Settings
+from opcheck.spec.render import render
+
+Record = dict[str, Any]
+
+MEMORY = 4096
+"""The MiB that trying an operator may take."""
+
+EXAMPLES = "examples"
+"""The key of a call that stands for all calls of the examples in the documentation."""
+
+BUSY = 3
+"""How many times longer something may take by the clock than it may compute."""
+
+
+class Deadline:
+    """When to stop: after some seconds of computing, or a few times as many by the clock, on a machine that is busy."""
+
+    def __init__(self, seconds: float, until: float = float("inf")) -> None:
+        self.computing = time.process_time() + seconds
+        self.until = min(until, time.monotonic() + BUSY * seconds)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it is time to stop."""
+        return time.process_time() > self.computing or time.monotonic() > self.until
+
+
+@dataclass(frozen=True)
+class Workplace:
+    """What the processes that draft operators have in common."""
+
+    settings: Settings
+    budget: float
+    """The seconds that an operator may take."""
+    until: float = float("inf")
+    """When the whole draft is to end, by `time.monotonic()`."""
+    journals: Path | None = None
+    """The folder in which processes write what they do, for whoever finds them gone; None: they do not."""
+    changes: tuple[str, ...] = ()
+    """What importing the target has changed in the process."""
+
+    @classmethod
+    def of(
+        cls, settings: Settings, package: str, budget: float, until: float = float("inf"), journals: Path | None = None
+    ) -> Workplace:
+        """Return that of a project, in which drafts may name a package, too."""
+        modules = tuple(dict.fromkeys((*settings.modules, package)))
+        return cls(settings.model_copy(update={"modules": modules}), budget, until, journals)
+
+    def enter(self) -> None:
+        """Let this process, and those that it starts, import what the drafts name."""
+        self.settings.put_on_path()
+        sys.path += [folder for folder in [os.getcwd()] if folder not in sys.path]
+
+    def alone(self) -> None:
+        """Keep this process from printing, and from taking all of the memory."""
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        for stream in (1, 2):
+            os.dup2(nowhere, stream)
+        with suppress(ImportError, OSError, ValueError):  # where there are no such limits
+            import resource
+
+            own = psutil.Process().memory_info().vms + MEMORY * 2**20
+            _, most = resource.getrlimit(resource.RLIMIT_AS)
+            resource.setrlimit(resource.RLIMIT_AS, (own if most < 0 else min(own, most), most))
+
+
+@dataclass
+class Trial:
+    """What is known of an operator: all that there is to know, or as much as there was when its process ended."""
+
+    name: str
+    given: Sequence[Sequence[SampleData]] = ()
+    """Samples that are given or recorded, of which one of each group is enough: instead of guesses."""
+    module: SampleData | None = None
+    """How a class of modules is constructed; None: by guesses."""
+    skip: tuple[SampleData, ...] = ()
+    """Calls that have ended an earlier process."""
+    since: float = 0.0
+    """When it began, by `time.monotonic()`. 0: there was no time for it."""
+    hangs: bool = False
+    """Whether its process has been ended since then, for taking too long."""
+    call: SampleData | None = None
+    """The call that was about to be made; None: all samples have been looked for."""
+    case: str = ""
+    """The case that was about to run."""
+    refusal: str = ""
+    """Why there is no draft."""
+    drafts: list[Draft] = field(default_factory=list)
+    records: dict[str, Record] = field(default_factory=dict)
+    """What has become of the cases, by id."""
+    left: int = 0
+    """The number of cases for which there was no time."""
+    ended: list[str] = field(default_factory=list)
+    """What has ended its process, or would have."""
+
+    def recorded(self, *outcomes: str) -> list[Record]:
+        """Return what has become of the cases with some outcomes."""
+        return [record for record in self.records.values() if record["outcome"] in outcomes]
+
+    def again(self) -> Trial:
+        """Return what is to be done without the call that has ended the process."""
+        assert self.call is not None
+        return Trial(self.name, self.given, self.module, (*self.skip, self.call), ended=self.ended)
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether its process has been ended for a case that took too long. It called the operator many times."""
+        return self.hangs and bool(self.case)
+
+    @property
+    def is_called(self) -> bool:
+        """Whether it was the operator itself that ran, and not the examples in its documentation."""
+        return self.call is None or EXAMPLES not in self.call
+
+    def doing(self) -> str:
+        """Return what was going on, in words."""
+        if self.case:
+            return f"in the case {self.case}"
+        if not self.is_called:
+            return "in the examples in its documentation"
+        return f"in the call {render(self.call)}" if self.call is not None else "before it was called"
+
+    def patience(self, workplace: Workplace) -> float:
+        """Return the seconds that a step may take. Cases are opcheck's own, and the machine may be busy."""
+        return workplace.budget * (BUSY if self.case else 1)
+
+    def write(self, workplace: Workplace) -> None:
+        """Write what is known, before the next step. If that takes too long, this process ends."""
+        if workplace.journals is not None:
+            file = self._file(workplace.journals)
+            trace = _trace(file)
+            part = file.with_suffix(".part")
+            part.write_bytes(pickle.dumps(self))
+            part.replace(file)
+            faulthandler.dump_traceback_later(self.patience(workplace), exit=True, file=trace)
+
+    def ended_by(self, why: str, workplace: Workplace) -> Trial:
+        """Return what its process has written last, with how the process has ended."""
+        assert workplace.journals is not None
+        own, file = self, self._file(workplace.journals)
+        trace = file.with_suffix(".trace")
+        if file.exists():
+            own = pickle.loads(file.read_bytes())
+            own.hangs = trace.read_text().startswith(TIMED_OUT)
+            file.unlink()  # the next process may end before it has written anything
+        own.since = own.since or time.monotonic()
+        what = f"it takes longer than {own.patience(workplace):g} s" if own.hangs else why
+        if own.is_called:
+            own.ended.append(f"{what}, {own.doing()}")
+        own.refusal = "" if own.drafts else f"{what}, {own.doing()}"
+        return own
+
+    def _file(self, folder: Path) -> Path:
+        return folder / f"{self.name.replace(':', '.')}.pickle"
+
+
+@cache
+def _trace(file: Path) -> IO[str]:
+    """Return the file beside a journal, open as long as this process, in which Python writes where it was."""
+    return file.with_suffix(".trace").open("w")
