@@ -97,7 +97,9 @@ def _spelled_out(keys: Any) -> Any:
     """Return keys of an operator, and those of its devices, with each `dtypes` as a table."""
     if not isinstance(keys, dict):
         return keys
-    spelled = keys | {"dtypes": in_full(keys["dtypes"])} if "dtypes" in keys else keys
+    spelled, dtypes = keys, keys.get("dtypes")
+    if isinstance(dtypes, str) or (isinstance(dtypes, list) and all(isinstance(one, str) for one in dtypes)):
+        spelled = keys | {"dtypes": in_full(dtypes)}  # in an array with other elements, the model reports them
     if isinstance(keys.get("per_device"), dict):
         spelled = spelled | {"per_device": {name: _spelled_out(one) for name, one in keys["per_device"].items()}}
     return spelled

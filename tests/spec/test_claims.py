@@ -55,6 +55,10 @@ class TestDtypes:
         assert line.startswith(f'spec.toml:{place}: unknown dtype "reel"')
         assert 'did you mean "real"?' in line
 
+    def test_what_is_no_word_is_one_mistake_of_the_defaults_too(self, mistakes: Mistakes) -> None:
+        (line,) = mistakes("[defaults]\ndtypes = [1979-05-27]\n" + HEAD)
+        assert line == "spec.toml:2:11: wrong type for an element of dtypes: a date (1979-05-27); expected a string"
+
     def test_a_wrong_word_is_not_taken_for_one_of_the_defaults(self, mistakes: Mistakes) -> None:
         (line,) = mistakes('[defaults]\ndtypes = { forward = ["all"] }\n' + HEAD + 'dtypes = "reel"\n')
         assert line.startswith('spec.toml:6:10: unknown dtype "reel"')
