@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 TIMEOUT = 60.0
 """The default time limit for what an operator does, in seconds."""
 
+GUESSING = 5.0
+"""The seconds that guesses for a function without a spec may take: what is found is mostly found at once."""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
@@ -47,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
     package = package_of(options.module)
     paths = options.paths or (["builtin"] if package == "torch" else [])
     library = loaded(paths, settings)
-    workplace = Workplace.of(settings, package, options.timeout)
+    workplace = Workplace.of(settings, package, min(options.timeout, GUESSING))
     try:
         with terminated_as_interrupt():
             rows = [cover(module, library, workplace, options.n) for module in modules_of(options.module)]
