@@ -17,6 +17,7 @@ from opcheck.pytest_plugin.items import CaseItem, SpecCollector, report_death
 from opcheck.pytest_plugin.options import add_to_pytest, leave_out_addopts
 from opcheck.pytest_plugin.project import PLUGIN, SENT, Plugin
 from opcheck.pytest_plugin.sharding import register_shard
+from opcheck.text import printable
 
 __all__ = ["cases"]
 
@@ -231,8 +232,6 @@ BRIEF = "opcheck phase"
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say what is left out, skipped, or held to wider tolerances, and what is wrong with the reports."""
-    from opcheck.text import printable
-
     plugin, say = terminalreporter.config.stash[PLUGIN], terminalreporter.write_line
     if plugin.order is not None:
         say(f"opcheck: cases in a random order, which --opcheck-order={plugin.order} gives again")

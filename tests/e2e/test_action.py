@@ -124,12 +124,14 @@ def test_a_project_gets_matrix_summary_and_annotations(finished):
     assert done.code == 1, "a case failed, and there is no base that has it, too"
 
 
+@pytest.mark.nightly
 def test_a_report_without_failures_passes_without_a_base(finished):
     for path in (finished.folder / "opcheck-reports").iterdir():
         path.write_text(path.read_text().replace('"outcome": "failed"', '"outcome": "passed"'))
     assert finished.step("report", matrix=finished.matrix).code == 0
 
 
+@pytest.mark.nightly
 def test_a_failure_that_the_base_has_passes(finished):
     assert finished.step("report", matrix=finished.matrix).code == 1
     base = finished.project.write("opcheck-base/opcheck.json", "")

@@ -10,6 +10,8 @@ import pytest
 EXAMPLE = Path(__file__).resolve().parent.parent.parent / "examples" / "custom_op"
 REPORT = ("--report-json", "report.json")
 
+pytestmark = pytest.mark.nightly
+
 
 def copied(project):
     shutil.rmtree(project.folder)
@@ -22,7 +24,6 @@ def by_opcheck(shared):
     return shared("custom_opcheck", lambda project: copied(project).run("opcheck", "run", *REPORT))
 
 
-@pytest.mark.nightly
 def test_both_ways_agree_case_by_case(by_opcheck, shared):
     options = ("specs", "-q", "--opcheck-report-json", "report.json")
     by_pytest = shared("custom_pytest", lambda project: copied(project).run("pytest", *options))

@@ -99,6 +99,7 @@ def test_a_crash_names_the_seed(crashed):
         assert (rerun in record["message"]) == (record["outcome"] == "error")
 
 
+@pytest.mark.nightly
 def test_a_worker_of_plain_pytest_that_crashes_costs_its_case_which_a_spec_may_expect(plain_pytest, project):
     expect = '[[operator.expect]]\nwhen = { check = "variants" }\noutcome = "error"\nreason = "known"\n'
     project.write("specs/deep/crash.toml", SLOW.replace("demo.hangs", "demo.aborts") + ALSO_ABORTS + expect)

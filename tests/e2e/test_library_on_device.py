@@ -42,6 +42,7 @@ def bad(finished):
     return {case: record["reason"] for case, record in finished.records.items() if record["outcome"] in BAD}
 
 
+@pytest.mark.nightly
 def test_what_differs_on_a_device_is_no_accusation_or_has_a_reason(run):
     select = ("--operator", ",".join(FEW), "--check", ",".join(set(FEW.values())), "--dtype", "float64")
     finished = run(*select, "--derive", "none")
