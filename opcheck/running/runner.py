@@ -104,7 +104,7 @@ def _settled(case: Case, session: RunSession, outcome: Outcome) -> Outcome:
 
 def _judged(context: Context, session: RunSession) -> Outcome:
     case, state = context.case, session.device(context.case.device).state
-    verdicts, left = _contained(context, state, lambda: _verdicts(context))
+    verdicts, left = _contained(context, state, _verdicts)
     effects = [f"the operator leaves {change}" for change in left]
     if transform_is_open():
         session.broken_by = case.id
@@ -121,7 +121,7 @@ def _judged(context: Context, session: RunSession) -> Outcome:
     if own or not outcome.is_bad:
         return outcome
 
-    def explained() -> Outcome:
+    def explained(context: Context) -> Outcome:
         said = said_once(outcome, context)
         return reproduced(said, context, verdicts) if session.reproduces else said
 
@@ -129,14 +129,14 @@ def _judged(context: Context, session: RunSession) -> Outcome:
     return outcome if isinstance(better, BaseException) else better
 
 
-def _contained(context: Context, state: State, work: Callable[[], T]) -> tuple[T | BaseException, list[str]]:
+def _contained(context: Context, state: State, work: Callable[[Context], T]) -> tuple[T | BaseException, list[str]]:
     """Call a function with the settings of a case. Return what it returns or raises, and what it has changed.
 
     Raises nothing but an interrupt from outside.
     """
     with put_back(state, context.device) as left, _distinct_interrupts() as distinct:
         try:
-            return work(), left
+            return work(context), left
         except _Interrupted:
             raise
         except BaseException as error:
