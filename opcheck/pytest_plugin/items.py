@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from opcheck.pytest_plugin.project import PLUGIN, Plugin
+from opcheck.text import printable, well_formed
 
 if TYPE_CHECKING:
     from opcheck.planning import Case
@@ -71,7 +72,6 @@ class CaseItem(pytest.Item):
     def runtest(self) -> None:
         """Run the case, and report its outcome to pytest."""
         from opcheck.running.runner import given_up, run
-        from opcheck.text import printable
 
         self.outcome = None  # other plugins may run an item again
         plugin = self.config.stash[PLUGIN]
@@ -101,8 +101,6 @@ class CaseItem(pytest.Item):
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """Show the message of the outcome, without a traceback."""
-        from opcheck.text import printable, well_formed
-
         if isinstance(excinfo.value, CaseFailed) and self.outcome is not None:
             return printable(self.outcome.message or self.outcome.reason, lines=True, most=None)
         if isinstance(excinfo.value, pytest.fail.Exception):  # a time-out: its traceback does not help
@@ -116,8 +114,6 @@ class CaseItem(pytest.Item):
 
         The name is no suffix of the node id: otherwise `pytest -v` would replace dots in the id with `::`.
         """
-        from opcheck.text import printable
-
         operator = self.case.operator
         where = printable(f"{operator.document.file}:{operator.line}")
         return self.path, operator.line - 1, f"{self.case.id} ({where})"

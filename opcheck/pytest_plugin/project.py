@@ -315,12 +315,10 @@ class Plugin:
 
     def outcome_without_verdict(self, case: Case, kind: OutcomeKind, reason: str, text: str, seconds: float) -> Outcome:
         """Return the outcome of a case that a time-out, a fixture, an interrupt or a crash has ended."""
-        from opcheck.running.outcome import Outcome, rerun_command, with_rerun
+        from opcheck.running.outcome import Outcome, rerun_of, with_rerun
 
-        further = self.settings.option_for(case.device)
-        seed = self.seed if self.seed or self.settings.seed else None  # 0 goes without saying, where nobody set it
-        rerun = rerun_command(case.operator.document.file, case.id, seed=seed, further=further)
-        return with_rerun(dataclasses.replace(Outcome.of(case, kind, reason, text), seconds=seconds), rerun)
+        outcome = dataclasses.replace(Outcome.of(case, kind, reason, text), seconds=seconds)
+        return with_rerun(outcome, rerun_of(case, self.settings))
 
 
 PLUGIN = pytest.StashKey[Plugin]()

@@ -11,6 +11,7 @@ from opcheck.text import class_of, message_of, shortened, well_formed
 
 if TYPE_CHECKING:
     from opcheck.planning.case import Case
+    from opcheck.settings import Settings
     from opcheck.spec.library import Sample
 
 OutcomeKind = Literal["passed", "failed", "error", "skipped", "xfailed", "xpassed", "inconclusive", "blocked"]
@@ -115,6 +116,13 @@ def rerun_command(file: str, name: str, engine: str = "", seed: int | None = Non
     options = (f" --engine {engine}" if engine else "") + ("" if seed is None else f" --seed {seed}")
     options += f" {further}" if further else ""
     return f"opcheck run{options} {shlex.quote(f'{place}::{name}')}"
+
+
+def rerun_of(case: Case, settings: Settings, engine: str = "", derive: str = "") -> str:
+    """Return the command that runs a case of a project alone, without what its settings say anyway."""
+    seed = case.base_seed if case.base_seed or settings.seed else None  # 0 goes without saying, where nobody set it
+    options = (f"--derive {derive}" if derive else "", settings.option_for(case.device))
+    return rerun_command(case.operator.document.file, case.id, engine, seed, " ".join(filter(None, options)))
 
 
 def with_rerun(outcome: Outcome, command: str) -> Outcome:

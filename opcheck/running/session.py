@@ -14,7 +14,7 @@ from opcheck.devices.hooks import availability, fault, free_caches, free_memory,
 from opcheck.devices.presence import Availability, ask, own_modules
 from opcheck.planning.case import Case
 from opcheck.running import process_state
-from opcheck.running.outcome import rerun_command
+from opcheck.running.outcome import rerun_of
 from opcheck.samples import Unresolved
 from opcheck.samples.cache import Cache
 from opcheck.samples.resolve import import_module, resolve_module, resolve_operator
@@ -163,12 +163,9 @@ class RunSession:
     def rerun(self, case: Case) -> str:
         """Return the command that runs a case alone."""
         engine = "" if self.engine == self.settings.engine else self.engine
-        seed = case.base_seed if case.base_seed or self.settings.seed else None
-        options = self.settings.option_for(case.device)
-        derive = self.overrides.get("derive")
-        if derive and (derive == "thorough" or case.kind.least != "none"):
-            options = f"--derive {derive} {options}".strip()
-        return rerun_command(case.operator.document.file, case.id, engine, seed, options)
+        derive = self.overrides.get("derive") or ""
+        matters = derive == "thorough" or case.kind.least != "none"
+        return rerun_of(case, self.settings, engine, derive if matters else "")
 
     def make_room(self, case: Case) -> None:
         """Free what torch, and the session, keep in the memory of the device of a case. It may be full."""
