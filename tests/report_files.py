@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field
+from opcheck.report.model import Report, Run
+from opcheck.running.outcome import Outcome
 
-from opcheck.report.model import Record, Report, Run
 
+@dataclass(frozen=True)
+class Placed(Outcome):
+    """An outcome that says which run of its report it is of. Files have no such key."""
 
-class Placed(Record):
-    """A record that says which run of its report it is of. Files have no such key."""
+    run: int = 0
 
-    run: int = Field(0, exclude=True)
+    def record(self) -> dict[str, Any]:
+        """Return the outcome as plain data, without its run."""
+        return {key: value for key, value in super().record().items() if key != "run"}
 
 
 def run(**keys: Any) -> Run:

@@ -42,8 +42,9 @@ def records(count: int) -> Iterator[dict[str, Any]]:
 
 
 def write(path: Path, count: int, torch: str) -> None:
-    from opcheck.report.model import End, Header, Record
+    from opcheck.report.model import End, Header
     from opcheck.report.store import ReportFile
+    from opcheck.running.outcome import Outcome
 
     file = ReportFile(path)
     file.append(
@@ -53,7 +54,7 @@ def write(path: Path, count: int, torch: str) -> None:
         )
     )  # fmt: skip
     for record in records(count):
-        file.append(Record.model_validate(record))
+        file.append(Outcome(**record))
     file.append(End(complete=True, seconds=60.0))
     wrong = file.close()
     assert not wrong, wrong

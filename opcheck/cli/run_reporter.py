@@ -22,10 +22,11 @@ from opcheck.pytest_plugin.reports import record_of
 from opcheck.report.annotations import github_annotations
 from opcheck.report.diff import Diff, diff
 from opcheck.report.files import within
-from opcheck.report.model import Record, Report
+from opcheck.report.model import Report
 from opcheck.report.remarks import left_out_lines, wide_count, wide_lines
 from opcheck.report.store import read
 from opcheck.report.terminal import TerminalReport
+from opcheck.running.outcome import Outcome
 from opcheck.settings import Settings
 from opcheck.spec import Library, SpecError
 from opcheck.spec.device import DeviceProfile
@@ -236,7 +237,7 @@ def changes(
     devices = list(devices)
     names, planned = {device.name for device in devices}, {case.id for case in plan(library, devices)}
 
-    def is_gone(record: Record) -> bool:
+    def is_gone(record: Outcome) -> bool:
         file = record.file
         is_below = not file or any(path in (".", file) or file.startswith(f"{path}/") for path in paths)
         return is_below and record.device in names and record.id not in planned

@@ -60,9 +60,10 @@ def report_schema() -> dict[str, Any]:
     """Return the JSON Schema of a line of a report."""
     from pydantic import TypeAdapter
 
-    from opcheck.report.model import End, Header, Record, Unread
+    from opcheck.report.model import End, Header, Unread
+    from opcheck.running.outcome import Outcome
 
-    lines: TypeAdapter[Any] = TypeAdapter(Header | Record | End | Unread)
+    lines: TypeAdapter[Any] = TypeAdapter(Header | Outcome | End | Unread)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "a line of a report",

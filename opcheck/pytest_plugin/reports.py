@@ -6,6 +6,7 @@ import os
 import platform
 import time
 from collections.abc import Generator, Iterable, Iterator
+from dataclasses import replace
 from datetime import datetime, timezone
 from functools import lru_cache
 from pathlib import Path
@@ -17,9 +18,10 @@ from opcheck.pytest_plugin.options import SELECTION, overrides
 from opcheck.pytest_plugin.project import Plugin
 from opcheck.report.files import STANDARD, within
 from opcheck.report.junit import check_writable, name_tests
-from opcheck.report.model import End, Header, Record
+from opcheck.report.model import End, Header
 from opcheck.report.remarks import left_out_rows
 from opcheck.report.store import ReportFile
+from opcheck.running.outcome import Outcome
 from opcheck.spec.versions import version_of
 
 
@@ -43,10 +45,10 @@ def register_reports(plugin: Plugin) -> None:
         config.pluginmanager.register(RunReports(plugin, file, xml))
 
 
-def record_of(report: pytest.TestReport) -> Record | None:
+def record_of(report: pytest.TestReport) -> Outcome | None:
     """Return the record of a finished case; None if the report is not about a case, or the case is not finished."""
     record: dict[str, Any] | None = getattr(report, "opcheck", None)
-    return None if record is None else Record.model_validate(record)
+    return None if record is None else Outcome(**record)
 
 
 class RunReports:
@@ -99,7 +101,7 @@ class RunReports:
             config = self._plugin.config
             bases = (config.invocation_params.dir, config.rootpath)
             file = _within(self._plugin.settings.root, bases, record.file) if record.file else ""
-            self._file.append(record.model_copy(update={"file": file}))
+            self._file.append(replace(record, file=file))
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, Any, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
 
 from opcheck.report.causes import failures_by_cause
-from opcheck.report.model import Record
+from opcheck.running.outcome import Outcome
 from opcheck.spec.load import BUILTIN
 from opcheck.text import printable, shortened
 
@@ -17,7 +17,7 @@ LONGEST = 4000
 """The most characters of an annotation."""
 
 
-def github_annotations(runs: Iterable[Iterable[Record]], folder: str = "", most: int = MOST) -> Iterator[str]:
+def github_annotations(runs: Iterable[Iterable[Outcome]], folder: str = "", most: int = MOST) -> Iterator[str]:
     """Yield the lines that make failures annotations, those of one cause once, and one line that counts the rest.
 
     runs: the records of each. folder: where the project is in its repository, if it is not at the root.
@@ -33,7 +33,7 @@ def github_annotations(runs: Iterable[Iterable[Record]], folder: str = "", most:
         yield _command("warning", {}, "opcheck", what)
 
 
-def _place(record: Record, folder: str) -> dict[str, str]:
+def _place(record: Outcome, folder: str) -> dict[str, str]:
     """Return where a record is in the repository, if its file is."""
     file = PurePosixPath(record.file)
     if not record.file or file.is_absolute() or file.parts[0] in (BUILTIN, ".."):

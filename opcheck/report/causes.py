@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from opcheck.report.model import Record
+from opcheck.running.outcome import Outcome
 
 Cause = tuple[str, ...]
 
@@ -15,10 +15,10 @@ Cause = tuple[str, ...]
 class Failure:
     """A failure, and what has the same cause."""
 
-    record: Record
-    same: list[Record] = field(default_factory=list)
+    record: Outcome
+    same: list[Outcome] = field(default_factory=list)
     """Cases of the same operator that failed for the same reason."""
-    blocked: list[Record] = field(default_factory=list)
+    blocked: list[Outcome] = field(default_factory=list)
     """Cases that were not judged because of it."""
 
     def followers(self, most: int = 8) -> list[str]:
@@ -27,11 +27,11 @@ class Failure:
         return [f"{how}: {_names(records, most)}" for how, records in ways if records]
 
 
-def failures_by_cause(records: Iterable[Record]) -> list[Failure]:
+def failures_by_cause(records: Iterable[Outcome]) -> list[Failure]:
     """Return the failures of one run, in order, each cause once."""
     bad = [record for record in records if record.is_bad]
     cases = {_case(record, record.check): record for record in bad}
-    groups: defaultdict[Cause, list[Record]] = defaultdict(list)
+    groups: defaultdict[Cause, list[Outcome]] = defaultdict(list)
     for record in bad:
         groups[_cause(record, cases)].append(record)
     failures = []
@@ -44,12 +44,12 @@ def failures_by_cause(records: Iterable[Record]) -> list[Failure]:
     return sorted(failures, key=lambda failure: order[failure.record.id])
 
 
-def cause_of(record: Record) -> str:
+def cause_of(record: Outcome) -> str:
     """Return what is to be changed in the spec, where several checks say so; else an empty string."""
     return str(record.fields.get("cause", ""))
 
 
-def _cause(record: Record, cases: Mapping[Cause, Record], seen: frozenset[Cause] = frozenset()) -> Cause:
+def _cause(record: Outcome, cases: Mapping[Cause, Outcome], seen: frozenset[Cause] = frozenset()) -> Cause:
     """Return what failures of one cause have in common. An error of an operator does not depend on the check.
 
     A case that is blocked has the cause of the case that blocks it, if that is among the others.
@@ -65,12 +65,12 @@ def _cause(record: Record, cases: Mapping[Cause, Record], seen: frozenset[Cause]
     return "failed", record.id
 
 
-def _case(record: Record, check: str) -> Cause:
+def _case(record: Outcome, check: str) -> Cause:
     """Return what identifies a case, or that of another check on the same."""
     return record.operator, record.variant, record.device, record.dtype, check
 
 
-def _names(records: Sequence[Record], most: int) -> str:
+def _names(records: Sequence[Outcome], most: int) -> str:
     names = [record.id.rpartition("::")[2] for record in records]
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more

@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from opcheck.report.conditions import Conditions, conditions_of, labels, pairs
 from opcheck.report.merge import gaps
-from opcheck.report.model import Record, Report
+from opcheck.report.model import Report
+from opcheck.running.outcome import Outcome
 from opcheck.text import n_cases, printable
 
 KINDS = {
@@ -40,8 +41,8 @@ class Change(NamedTuple):
     """A case that is not what it was."""
 
     kind: str
-    old: Record | None
-    new: Record | None
+    old: Outcome | None
+    new: Outcome | None
     label: str
     """What its run was made with, if there are several on its device; else empty."""
 
@@ -74,9 +75,9 @@ class Diff:
     gaps: list[str] = field(default_factory=list)
     """Why one of the reports is not the whole picture."""
 
-    def newly_failing(self) -> list[list[Record]]:
+    def newly_failing(self) -> list[list[Outcome]]:
         """Return the cases that newly fail, or for another reason than before, run by run."""
-        runs: defaultdict[str, list[Record]] = defaultdict(list)
+        runs: defaultdict[str, list[Outcome]] = defaultdict(list)
         for change in self.changes:
             if change.new and change.kind in ("newly failing", "failing otherwise"):
                 runs[change.label].append(change.new)
@@ -110,7 +111,7 @@ class Diff:
 
 
 def diff(
-    old: Report, new: Report, slower: float | None = None, is_gone: Callable[[Record], bool] = lambda record: True
+    old: Report, new: Report, slower: float | None = None, is_gone: Callable[[Outcome], bool] = lambda record: True
 ) -> Diff:
     """Compare two reports.
 
@@ -145,9 +146,9 @@ def diff(
     return result
 
 
-def _by_device(report: Report) -> dict[str, dict[Conditions, dict[str, Record]]]:
+def _by_device(report: Report) -> dict[str, dict[Conditions, dict[str, Outcome]]]:
     """Return the records of a report by device, conditions and case id. Of two records of a case, a bad one counts."""
-    devices: dict[str, dict[Conditions, dict[str, Record]]] = {}
+    devices: dict[str, dict[Conditions, dict[str, Outcome]]] = {}
     for run in report.runs:
         conditions = conditions_of(run)
         for record in run.records:
@@ -157,7 +158,7 @@ def _by_device(report: Report) -> dict[str, dict[Conditions, dict[str, Record]]]
     return devices
 
 
-def _kind(old: Record | None, new: Record | None, slower: float | None) -> str:
+def _kind(old: Outcome | None, new: Outcome | None, slower: float | None) -> str:
     """Return what has changed in a case; an empty string if nothing has."""
     if new is None:
         return "gone"
@@ -179,7 +180,7 @@ def _kind(old: Record | None, new: Record | None, slower: float | None) -> str:
     return "slower" if is_slower else ""
 
 
-def _why(record: Record) -> str:
+def _why(record: Outcome) -> str:
     """Return why a case failed: its reason, and what the diagnosis says beyond."""
     diagnosis = record.fields.get("diagnosis")
     parts = diagnosis if isinstance(diagnosis, list) else []
@@ -187,7 +188,7 @@ def _why(record: Record) -> str:
     return "; ".join(text for text in (record.reason, *texts) if text)
 
 
-def _reason(record: Record) -> str:
+def _reason(record: Outcome) -> str:
     """Return why a case failed, without what changes from run to run: addresses, and all but one digit of a float."""
     text = re.sub(r"\b0x[0-9a-fA-F]+", "0x", _why(record))
     return re.sub(r"\b\d+(\.\d+(e[+-]?\d+)?|e[+-]?\d+)", lambda number: f"{float(number[0]):.1g}", text)

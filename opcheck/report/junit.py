@@ -12,7 +12,8 @@ from xml.etree.ElementTree import Element, SubElement, tostring
 
 from opcheck.report.conditions import columns
 from opcheck.report.files import is_stream, replace
-from opcheck.report.model import Record, Report, Run
+from opcheck.report.model import Report, Run
+from opcheck.running.outcome import Outcome
 
 NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that XML 1.0 has no way to write."""
@@ -51,7 +52,7 @@ def _suite(run: Run, names: Sequence[str]) -> Element:
     return suite
 
 
-def _case(record: Record, name: str) -> Element:
+def _case(record: Outcome, name: str) -> Element:
     names = {"classname": xml_text(class_name(record.file)), "name": xml_text(name)}
     case = Element("testcase", {**names, "time": f"{record.seconds:.3f}"})
     if record.is_bad:

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from opcheck.report.causes import Failure, failures_by_cause
 from opcheck.report.conditions import columns
 from opcheck.report.merge import gaps
-from opcheck.report.model import Record, Report
+from opcheck.report.model import Report
 from opcheck.report.remarks import wide_lines
-from opcheck.running.outcome import KINDS
+from opcheck.running.outcome import KINDS, Outcome
 from opcheck.text import n_cases, printable, shortened
 
 MOST = 50
@@ -23,7 +23,7 @@ WHOLE = 10
 LONGEST = 4000
 """The most characters of a message."""
 
-Cases = Sequence[tuple[str, Record]]
+Cases = Sequence[tuple[str, Outcome]]
 """The records of a report, each with the name of its column."""
 
 
@@ -86,7 +86,7 @@ def _failure(failure: Failure, column: str, whole: bool) -> str:
 def _differences(cases: Cases) -> str:
     """Return a table for each device of the cases that have another outcome in one run than in another."""
     names: dict[str, dict[str, None]] = defaultdict(dict)
-    by_id: dict[str, dict[str, dict[str, Record]]] = defaultdict(lambda: defaultdict(dict))
+    by_id: dict[str, dict[str, dict[str, Outcome]]] = defaultdict(lambda: defaultdict(dict))
     for column, record in cases:
         names[record.device][column] = None
         by_id[record.device][record.id][column] = record
@@ -95,7 +95,7 @@ def _differences(cases: Cases) -> str:
     return f"## Where runs differ\n\n{tables}" if tables else ""
 
 
-def _differing(cases: Mapping[str, Mapping[str, Record]], names: Sequence[str]) -> str:
+def _differing(cases: Mapping[str, Mapping[str, Outcome]], names: Sequence[str]) -> str:
     rows, alone = [], 0
     for name, own in cases.items():
         alone += len(own) < len(names)

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from opcheck.running.outcome import BAD, OutcomeKind
+from opcheck.running.outcome import Outcome
 from opcheck.spec.problems import SpecError
 from opcheck.text import printable
 
@@ -24,7 +24,7 @@ class ReportError(SpecError):
 
 
 class Line(BaseModel):
-    """A line of a report. Unknown keys are kept out, or refused: `store.read` says which."""
+    """A line of a report, but for an `Outcome`. Unknown keys are kept out, or refused: `store.read` says which."""
 
     model_config = ConfigDict(extra="ignore", validate_by_name=True, validate_by_alias=True, serialize_by_alias=True)
 
@@ -63,34 +63,6 @@ class Header(Line):
     started: str = Field(description="when it began, in UTC, by ISO 8601")
 
 
-class Record(Line):
-    """The line of a case that has ended. A later line of the same case, in the same run, replaces it."""
-
-    id: str = Field(description="id of the case, such as torch.sin::backward[cpu-float64]")
-    operator: str = Field(description="id of the operator")
-    variant: str = Field(description="function, method or inplace")
-    check: str = Field(description="name of the check")
-    device: str = Field(description="name of the device in its profile")
-    dtype: str = Field(description="name of the dtype")
-    family: str = Field(description="what the operator is grouped with: the folder of its spec, or the file")
-    outcome: OutcomeKind = Field(description="failed, error, xpassed, inconclusive and blocked fail a run")
-    reason: str = Field("", description="one line: why it failed, was skipped, or was expected to fail")
-    seconds: float = Field(0.0, description="how long it took")
-    message: str = Field("", description="all that helps to fix a failure, in several lines")
-    fields: dict[str, Any] = Field(default={}, description="the diagnosis as data")
-    seed: int = Field(0, description="seed of the sample values")
-    file: str = Field("", description="its spec, relative to the root of the project; builtin/... for a shipped one")
-    line: int = Field(0, ge=0, description="line of the sample that failed, else of the operator; 0 if unknown")
-    column: int = Field(0, ge=0, description="column of the same; 0 if unknown")
-    rerun: str = Field("", description="the command that runs this case alone")
-    toml: str = Field("", description="the sample that failed, as TOML; empty if the case is not bad")
-
-    @property
-    def is_bad(self) -> bool:
-        """Whether it fails its run."""
-        return self.outcome in BAD
-
-
 class End(Line):
     """The last line of a run that came to its end. A run that was lost has none."""
 
@@ -119,7 +91,7 @@ class Run(Header, End):
     """A run: its header, its records, and its end. `seconds` is None if it did not come to its end."""
 
     complete: bool = False
-    records: list[Record] = []
+    records: list[Outcome] = []
 
 
 @dataclass
@@ -131,6 +103,6 @@ class Report:
     """Which files, or parts of them, could not be read, and why."""
 
     @property
-    def records(self) -> list[Record]:
+    def records(self) -> list[Outcome]:
         """The records of all runs."""
         return [record for run in self.runs for record in run.records]

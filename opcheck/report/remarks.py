@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterable
 
 from opcheck.planning.left_out import Rule
-from opcheck.report.model import LeftOut, Record
+from opcheck.report.model import LeftOut
+from opcheck.running.outcome import Outcome
 from opcheck.text import n_cases
 
 
@@ -25,7 +26,7 @@ def left_out_rows(rules: Counter[Rule]) -> list[LeftOut]:
     return [LeftOut(device=rule.device, reason=rule.reason, cases=count) for rule, count in ordered]
 
 
-def wide_count(records: Iterable[Record], how: str = "--wide") -> list[str]:
+def wide_count(records: Iterable[Outcome], how: str = "--wide") -> list[str]:
     """Return a line with the number of operators that are held to wider tolerances than the defaults, if there are any.
 
     how: what lists them.
@@ -35,7 +36,7 @@ def wide_count(records: Iterable[Record], how: str = "--wide") -> list[str]:
     return [f"{held} held to wider tolerances: {how} lists them"] if count else []
 
 
-def wide_lines(records: Iterable[Record]) -> list[str]:
+def wide_lines(records: Iterable[Outcome]) -> list[str]:
     """Return a line for each operator and its wider tolerances: a pass means less there."""
     return [
         f"{operator} is held to {text} in {', '.join(checks)}"
@@ -44,7 +45,7 @@ def wide_lines(records: Iterable[Record]) -> list[str]:
     ]
 
 
-def note_lines(records: Iterable[Record]) -> list[str]:
+def note_lines(records: Iterable[Outcome]) -> list[str]:
     """Return a line for each operator with the first of the notes on it: what is no failure, but worth to be known."""
     noted: dict[str, dict[str, None]] = {}
     for record in records:
@@ -56,7 +57,7 @@ def note_lines(records: Iterable[Record]) -> list[str]:
     ]
 
 
-def _wide(records: Iterable[Record]) -> dict[str, dict[str, dict[str, None]]]:
+def _wide(records: Iterable[Outcome]) -> dict[str, dict[str, dict[str, None]]]:
     """Return, for each operator, its wider tolerances as text, with the checks that they hold for."""
     operators: dict[str, dict[str, dict[str, None]]] = {}
     for record in records:

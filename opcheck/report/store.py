@@ -9,17 +9,20 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json
 
 from opcheck.planning.shards import Durations, Taken
 from opcheck.report.files import is_stream, opened, replace
 from opcheck.report.merge import joined
-from opcheck.report.model import SCHEMA, End, Header, Line, Record, Report, ReportError, Run, Unread
+from opcheck.report.model import SCHEMA, End, Header, Line, Report, ReportError, Run, Unread
+from opcheck.running.outcome import Outcome
 from opcheck.spec.document import shown
 
-KINDS: dict[str, type[Line]] = {"schema": Header, "id": Record, "complete": End, "unread": Unread}
-"""The key by which each kind of line is known."""
+KINDS: dict[str, TypeAdapter[Line | Outcome]] = {
+    key: TypeAdapter(kind) for key, kind in {"schema": Header, "id": Outcome, "complete": End, "unread": Unread}.items()
+}
+"""How each kind of line is read, by the key that it is known by."""
 
 MAJOR, MINOR = map(int, SCHEMA.split("."))
 RENEW = "run the cases again with --report-json"
@@ -40,7 +43,7 @@ class ReportFile:
         self._waiting = bytearray()
         self._trouble: OSError | None = None
 
-    def append(self, line: Line) -> None:
+    def append(self, line: Line | Outcome) -> None:
         """Write a line, if possible."""
         self._waiting += _encoded(line)
         self._count += 1
@@ -78,7 +81,7 @@ def write(report: Report, path: Path) -> None:
     replace(path, map(_encoded, _lines(report)))
 
 
-def _lines(report: Report) -> Iterator[Line]:
+def _lines(report: Report) -> Iterator[Line | Outcome]:
     for run in report.runs:
         yield _part(run, Header)
         yield from run.records
@@ -91,9 +94,10 @@ def _part(run: Run, kind: type[Header | End]) -> Line:
     return kind.model_construct(**{name: getattr(run, name) for name in kind.model_fields})
 
 
-def _encoded(line: Line) -> bytes:
+def _encoded(line: Line | Outcome) -> bytes:
     """Return the text of a line. Raises ValueError for numbers that JSON does not have."""
-    return json.dumps(line.model_dump(mode="json"), allow_nan=False).encode() + b"\n"
+    data = line.record() if isinstance(line, Outcome) else line.model_dump(mode="json")
+    return json.dumps(data, allow_nan=False).encode() + b"\n"
 
 
 def read(path: Path) -> Report:
@@ -131,7 +135,7 @@ def _report(text: bytes, name: str) -> Report:
             unread.append(line.unread)
         elif not runs or runs[-1].seconds is not None:
             raise ReportError(f'line {number} belongs to no run; expected a header before it, with "schema"')
-        elif isinstance(line, Record):
+        elif isinstance(line, Outcome):
             runs[-1].records.append(line)
         else:
             runs[-1] = runs[-1].model_copy(update=dict(line))
@@ -140,7 +144,7 @@ def _report(text: bytes, name: str) -> Report:
     return Report(joined(runs), unread)
 
 
-def _parsed(text: bytes, name: str) -> Iterator[tuple[int, Line]]:
+def _parsed(text: bytes, name: str) -> Iterator[tuple[int, Line | Outcome]]:
     """Yield the lines of a file with their numbers. One that is cut off at the end counts as a file that is unread."""
     if not text.strip():
         raise ReportError("is empty")
@@ -157,15 +161,15 @@ def _parsed(text: bytes, name: str) -> Iterator[tuple[int, Line]]:
                 raise ReportError(f"is no report of opcheck: line {number} is not JSON: {why}") from None
             yield number, Unread(unread=f"{name}: line {number} is cut off")
             return
-        kind = next((kind for key, kind in KINDS.items() if key in data), None) if isinstance(data, dict) else None
-        if kind is None and number == 1:
+        key = next((key for key in KINDS if key in data), None) if isinstance(data, dict) else None
+        if key is None and number == 1:
             raise ReportError(f'has no "schema": it is no report of opcheck; {RENEW}')
-        if kind is None:
+        if key is None:
             raise ReportError(f"is no report of opcheck: line {number} is neither a case nor the end of a run")
-        if kind is Header:
+        if key == "schema":
             is_newer = _is_newer(data["schema"])
         try:
-            yield number, kind.model_validate(data, extra="ignore" if is_newer else "forbid")
+            yield number, KINDS[key].validate_python(data, extra="ignore" if is_newer else "forbid")
         except ValidationError as error:
             raise ReportError(f"is no report of opcheck: line {number}{_first_mistake(error, data)}") from None
 
@@ -186,6 +190,6 @@ def _first_mistake(error: ValidationError, data: dict[str, Any]) -> str:
     """Return the first mistake in a line, with its place."""
     first, *others = error.errors()
     case = f" ({json.dumps(data['id'])})" if "id" in data else ""
-    what = "unknown key" if first["type"] == "extra_forbidden" else first["msg"]
+    what = "unknown key" if first["type"] in ("extra_forbidden", "unexpected_keyword_argument") else first["msg"]
     more = f" (and {len(others)} more mistakes)" if others else ""
     return f"{case}: {': '.join([*map(str, first['loc']), what])}{more}"

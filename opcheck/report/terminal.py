@@ -13,9 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from opcheck.report.causes import cause_of, failures_by_cause
-from opcheck.report.model import Record
 from opcheck.report.remarks import note_lines
-from opcheck.running.outcome import KINDS
+from opcheck.running.outcome import KINDS, Outcome
 from opcheck.text import n_cases, printable
 
 STYLES = {
@@ -53,7 +52,7 @@ class TerminalReport:
         """Create a report. tells_failures: whether it tells each failure at once."""
         self.console = console
         self._tells_failures = tells_failures
-        self.records: list[Record] = []
+        self.records: list[Outcome] = []
         self._counts: Counter[str] = Counter()
         self._progress: Progress | None = None
         self._shown_at = 0.0
@@ -73,7 +72,7 @@ class TerminalReport:
         if self.console.is_terminal:
             self._progress.start()
 
-    def add(self, record: Record) -> None:
+    def add(self, record: Outcome) -> None:
         """Add the record of a finished case."""
         self.records.append(record)
         self._counts[record.outcome] += 1
@@ -188,7 +187,7 @@ Cells = Mapping[str, Mapping[str, Counter[str]]]
 """The number of cases with each outcome, by family and check."""
 
 
-def _tables(records: Iterable[Record], console: Console) -> Iterator[Text | Table]:
+def _tables(records: Iterable[Outcome], console: Console) -> Iterator[Text | Table]:
     """Yield a heading, and tables that fit the console: one row for each check, one column for each family."""
     cells: dict[str, dict[str, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
     every: dict[str, Counter[str]] = defaultdict(Counter)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import shlex
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+
+from pydantic import ConfigDict, Field
 
 from opcheck.text import class_of, message_of, shortened, well_formed
 
@@ -26,7 +28,7 @@ MOST = {"reason": 2_000, "message": 100_000}
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of one case. Plain data that can be pickled; `record()` returns it for JSON.
+    """The result of one case, and a line of a report. Plain data; `record()` returns it for JSON.
 
     Example:
         >>> import opcheck
@@ -36,8 +38,10 @@ class Outcome:
         ('torch.sin::vmap[cpu-float64]', 'passed', False)
     """
 
+    __pydantic_config__ = ConfigDict(use_attribute_docstrings=True)  # the docstrings describe it in the JSON Schema
+
     id: str
-    """The id of the case."""
+    """The id of the case, such as torch.sin::backward[cpu-float64]."""
     operator: str
     """The id of the operator."""
     variant: str
@@ -45,13 +49,13 @@ class Outcome:
     check: str
     """The name of the check."""
     device: str
-    """The name of the device."""
+    """The name of the device in its profile."""
     dtype: str
     """The name of the dtype."""
     family: str
-    """What the operator is grouped with in reports: the folder of its spec, or the file."""
+    """What the operator is grouped with: the folder of its spec, or the file."""
     outcome: OutcomeKind
-    """passed, failed, error, skipped, xfailed, xpassed, inconclusive or blocked."""
+    """What it is: failed, error, xpassed, inconclusive and blocked fail a run."""
     reason: str = ""
     """One line: why it failed, was skipped, or was expected to fail."""
     seconds: float = 0.0
@@ -61,12 +65,12 @@ class Outcome:
     fields: dict[str, Any] = field(default_factory=dict)
     """The diagnosis as data."""
     seed: int = 0
-    """The number given by `--seed`, or in `[tool.opcheck]`."""
+    """The seed of the sample values."""
     file: str = ""
-    """The spec, as a person would type its path."""
-    line: int = 0
+    """The spec, relative to the root of the project; builtin/... for a shipped one."""
+    line: Annotated[int, Field(ge=0)] = 0
     """The line of the sample that failed, else of the operator; 0 if it is unknown."""
-    column: int = 0
+    column: Annotated[int, Field(ge=0)] = 0
     """The column of the same; 0 if it is unknown."""
     rerun: str = ""
     """The command that runs this case alone."""

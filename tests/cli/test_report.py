@@ -38,7 +38,7 @@ class TestSchema:
 
     def test_it_is_written_but_not_installed(self, cli):
         assert cli("schema", "report", "--output=s.json").code == 0
-        assert "Record" in json.loads(Path("s.json").read_text())["$defs"]
+        assert "Outcome" in json.loads(Path("s.json").read_text())["$defs"]
         done = cli("schema", "report", "--install")
         assert (done.code, done.err.partition(";")[0]) == (
             2, "opcheck: --install is for the schema of specs, which editors use"

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from opcheck.report.causes import failures_by_cause
-from opcheck.report.model import Record
+from opcheck.running.outcome import Outcome
 
 
 def record(check, outcome, reason="", operator="mine.op", dtype="float64", **fields):
     name = f"{operator}::{check}[cpu-{dtype}]"
-    return Record(
+    return Outcome(
         id=name, operator=operator, variant="function", device="cpu", dtype=dtype, check=check, family="",
         outcome=outcome, reason=reason, fields=fields,
     )  # fmt: skip

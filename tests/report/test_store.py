@@ -106,9 +106,10 @@ class TestPipes:
     def test_one_gets_each_line_at_once(self, pipe):
         path, reader = pipe
         file = ReportFile(path)
-        for line in (HEADER, record("a"), END):
+        case = record("a")
+        for line, data in ((HEADER, HEADER.model_dump()), (case, case.record()), (END, END.model_dump())):
             file.append(line)
-            assert json.loads(os.read(reader, 10_000)) == line.model_dump()
+            assert json.loads(os.read(reader, 10_000)) == data
         assert file.close() == ""
         assert path.is_fifo()
 

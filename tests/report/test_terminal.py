@@ -8,8 +8,8 @@ import re
 import pytest
 from rich.console import Console
 
-from opcheck.report.model import Record
 from opcheck.report.terminal import TerminalReport
+from opcheck.running.outcome import Outcome
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def record(number, outcome="passed", reason="", message="", **keys):
         "variant": "function", "device": "cpu", "dtype": "float64", "family": "unary", "outcome": outcome,
         "reason": reason, "message": message,
     }  # fmt: skip
-    return Record(**known | keys)
+    return Outcome(**known | keys)
 
 
 @pytest.mark.parametrize(
@@ -223,6 +223,7 @@ def test_the_bar_has_room_for_all_counts(monkeypatch, width, kinds, expected):
 
 ESCAPES = "\x1b]0;owned\x07\x1b[2J\rpassed \u202eevil [bold]x[/] :smile:"
 SHOWN = r"\x1b]0;owned\x07\x1b[2J\rpassed \u202eevil [bold]x[/] :smile:"
+REASON = SHOWN.replace(r"\r", " ")  # which is one line
 
 
 @pytest.mark.parametrize("terminal", [True, False])
@@ -238,10 +239,10 @@ def test_nothing_in_a_record_does_anything_to_the_terminal(terminal):
     text = report.console.file.getvalue()
     assert [sign for sign in ("\x07", "\x1b]", "\x1b[2J\r", "\rpassed", "\u202e") if sign in text] == []
     lines = text.splitlines()
-    assert f"failed {SHOWN}: {SHOWN}" in text
+    assert f"failed {SHOWN}: {REASON}" in text
     assert lines.count(SHOWN) == 2  # the message, with its lines as they are
-    assert f"skipped 1 case: {SHOWN}" in lines
-    assert f"xfailed 1 case: {SHOWN}" in lines
+    assert f"skipped 1 case: {REASON}" in lines
+    assert f"xfailed 1 case: {REASON}" in lines
     assert f"warning {SHOWN}: sample {SHOWN}: {SHOWN}" in lines
     assert f"error {SHOWN}" in lines
 

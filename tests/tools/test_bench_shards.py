@@ -10,8 +10,8 @@ from types import ModuleType
 import pytest
 from report_files import record, report, run
 
-from opcheck.report.model import Record
 from opcheck.report.store import write
+from opcheck.running.outcome import Outcome
 
 PATH = Path(__file__).resolve().parent.parent.parent / "tools" / "bench_shards.py"
 CASES = [record(f"torch.{name}::backward[cpu-float64]") for name in ("sin", "cos", "exp", "log")]
@@ -28,7 +28,7 @@ def bench() -> ModuleType:
 
 
 @pytest.fixture
-def shards(bench: ModuleType, monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[float, list[Record]]]:
+def shards(bench: ModuleType, monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[float, list[Outcome]]]:
     """What runs take and leave, by shard; in place of real ones."""
     planned = {"": (9.0, CASES), "1/2": (4.0, CASES[:2]), "2/2": (5.0, CASES[2:])}
 

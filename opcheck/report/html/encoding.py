@@ -8,8 +8,8 @@ from typing import Annotated, Any
 from pydantic import BaseModel, PlainSerializer, ValidationError
 
 from opcheck.report.merge import gaps
-from opcheck.report.model import Record, Report
-from opcheck.running.outcome import KINDS
+from opcheck.report.model import Report
+from opcheck.running.outcome import KINDS, Outcome
 from opcheck.spec.checks import BUILTIN
 
 TEXTS = ("operator", "variant", "check", "device", "dtype", "family", "reason", "file")
@@ -138,12 +138,12 @@ def _devices(report: Report) -> list[str]:
     return list(dict.fromkeys([*named, *(record.device for record in report.records)]))
 
 
-def _usual_id(record: Record) -> str:
+def _usual_id(record: Outcome) -> str:
     subject = record.operator + ("" if record.variant == "function" else f"[{record.variant}]")
     return f"{subject}::{record.check}[{record.device}-{record.dtype}]"
 
 
-def _details(record: Record) -> dict[str, Any]:
+def _details(record: Outcome) -> dict[str, Any]:
     """Return what the page of a case shows beside what each case has. Checks of others may have any fields."""
     fields = dict(record.fields)
     shown: dict[str, Any] = {"message": record.message, "toml": record.toml, "sample": fields.pop("sample", "")}
