@@ -110,10 +110,15 @@ class Comparison:
 
     @property
     def is_settled(self) -> bool:
-        """Whether differences at twice the step agree: else rounding or a bend may be what differs."""
+        """Whether differences tell that both differ: they agree at twice the step, and rounding is no excuse.
+
+        Values so large that the step is less than their rounding unit do not move, at either step.
+        """
         coarse = self.point.numerical(2 * self.numbers.eps, looped=self.looped).jacobian
         off = (coarse - self.slopes.jacobian).abs()
-        return bool((off <= 0.5 * self.differences.tolerance()).all()) and not self.has_kink
+        excused = (self.analytical - self.numerical.values).abs() <= self.numerical.fine.rounding(self.point.unit)
+        settled = bool((off <= 0.5 * self.differences.tolerance()).all())
+        return settled and not bool(excused.all()) and not self.has_kink
 
     @property
     def has_kink(self) -> bool:

@@ -171,6 +171,11 @@ def exploding(x):
     return squared(x, False) * (1e7 if x.numel() > 16 else 1)
 
 
+def coarse(x):
+    """At 1000, the numbers of bfloat16 are 4 apart."""
+    return x.bfloat16()
+
+
 def refuses_rank_3(x):
     if x.dim() > 2:
         raise ValueError("matrices only")
@@ -197,6 +202,11 @@ def wrong_for_ties(x):
 
 def wrong_for_large(x):
     return squared(x, bool((x.abs() > 10).any()))
+
+
+def wrong_where_exp_overflows(x):
+    """As of a softmax that does not subtract the maximum."""
+    return squared(x, not bool(x.abs().exp().isfinite().all()))
 
 
 def wrong_for_tiny(x):
@@ -236,6 +246,20 @@ def wrong_for_negative_dims(x, dim: int = 0):
 def wrong_mean(x, dim: int = 0, how: Literal["sum", "mean"] = "sum"):
     y = squared(x, how == "mean")
     return y.sum(dim) if how == "sum" else y.mean(dim)
+
+
+def wrong_mean_in_words(x, how="sum"):
+    """No annotation says what there is beside the sum."""
+    y = squared(x, how == "mean")
+    return y.mean(0) if how in ("mean", "average") else y.sum(0)
+
+
+def wrong_power(x, power=1, scale=None):
+    match power:
+        case 2 | 7:
+            return squared(x, power == 7)
+        case _:
+            return x * 1.0
 
 
 def wrong_mean_that_is_kept(x, how="sum", keep=False):

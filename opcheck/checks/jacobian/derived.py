@@ -8,17 +8,16 @@ out, or where differences say nothing: at kinks, for random functions, for numbe
 
 from __future__ import annotations
 
-import inspect
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from opcheck.checks.arguments import KEYWORD, defaults_of
+from opcheck.checks.arguments import choices_of, defaults_of
 from opcheck.checks.base import Context, Subject
 from opcheck.checks.jacobian.compare import compared as jacobian
 from opcheck.checks.judging import PerSample, per_sample
@@ -264,15 +263,8 @@ def _judged(context: Context, written: Sample, one: Derived, said: Look) -> Verd
 
 
 def choices(operator: Callable[..., Any], samples: Sequence[Sample]) -> dict[str, list[Any]]:
-    """Return the values of keywords that an annotation lists (`Literal`), or that any of some samples passes."""
-    listed: dict[str, dict[str, Any]] = {}
-    try:
-        annotated = inspect.signature(operator, eval_str=True).parameters.values()
-    except Exception:  # no signature, or annotations that cannot be evaluated
-        annotated = {}.values()
-    for parameter in annotated:
-        if get_origin(parameter.annotation) is Literal and parameter.kind in KEYWORD:
-            listed[parameter.name] = {render(value): value for value in get_args(parameter.annotation)}
+    """Return the values of keywords that lead to other code of an operator, or that any of some samples passes."""
+    listed = {name: {render(value): value for value in own} for name, own in choices_of(operator).items()}
     for sample in samples:
         for name, value in sample.kwargs.items():
             if isinstance(value, (bool, int, float, str, NoneValue)):

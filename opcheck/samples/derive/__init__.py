@@ -29,7 +29,7 @@ FEWER = (1, 17, 257)
 """Those that are tried as a standard."""
 NUMBERS = (0.0, 1.0, -1.0, 12.0, 30.0, -30.0, 1e3, -1e3, 1e-30, 5e-310)
 """What tensors are filled with: exact numbers, which are all ties, large, tiny and subnormal ones."""
-FEW_NUMBERS = (0.0, 30.0)
+FEW_NUMBERS = (0.0, 30.0, 1e3)
 """Those that are tried as a standard."""
 FEW_ELEMENTS = (0.0, 12.0)
 """What one element is then: of larger ones, most functions that grow fast make numbers that tell nothing."""
