@@ -28,6 +28,8 @@ WRONG = [
     ("writes_grad", "purity", FUNCTION, "", "has a gradient in .grad"),
     ("uses_up_its_graph", "context", ALONE, "", "of a graph that is used up"),
     ("wrong_without_retain_graph", "context", ALONE, "", "without retain_graph"),
+    ("returns_its_buffer", "context", ALONE, "", "writes to what an earlier one has returned: output 0"),
+    ("returns_its_workspace", "context", ALONE, "", "writes to what an earlier one has returned: gradient 0"),
     ("batch_of_one", "vmap", "", "", "the loop, in a batch of one"),
     ("second_order_of_one_input", "needs_input_grad", ALONE, TWO, "the second derivative where only x requires grad"),
     ("all_but_one_of_a_list", "needs_input_grad", ALONE, LIST, "all inputs but tensors[1] require grad"),
@@ -42,6 +44,7 @@ RIGHT = [
     ("drops_by_saved_state", RANDOM, ""),
     ("keeps_one_of_its_shape", "", ""),
     ("any_batch", "", ""),
+    ("returns_a_copy", ALONE, ""),
     ("second_order_of_both_inputs", "", TWO),
     ("sum_of_a_list", "", LIST),
 ]

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd import Function
+from torch.autograd.function import once_differentiable
 
 
 def square(name: str, **methods: Any) -> Any:
@@ -354,6 +355,44 @@ KeepsHalf = square("KeepsHalf", forward=_on_ctx, backward=_keeps_half)
 
 def wrong_without_retain_graph(x):
     return KeepsHalf.apply(x)
+
+
+# Buffers that are reused.
+
+BUFFERS: dict[Any, Tensor] = {}
+
+
+def _in_buffer(values: Tensor) -> Tensor:
+    """As of a kernel with a workspace for each shape."""
+    buffer = BUFFERS.setdefault((values.shape, values.dtype), torch.empty_like(values))
+    return buffer.copy_(values)
+
+
+def _returns_buffer(ctx, x):
+    ctx.save_for_backward(x)
+    return _in_buffer(x.detach() * x.detach())
+
+
+ReturnsBuffer = square("ReturnsBuffer", forward=_returns_buffer)
+ReturnsWorkspace = square(
+    "ReturnsWorkspace", backward=once_differentiable(lambda ctx, v: _in_buffer(2 * ctx.saved_tensors[0].conj() * v))
+)
+ReturnsCopy = square(
+    "ReturnsCopy",
+    backward=once_differentiable(lambda ctx, v: _in_buffer(2 * ctx.saved_tensors[0].conj() * v).clone()),
+)
+
+
+def returns_its_buffer(x):
+    return ReturnsBuffer.apply(x)
+
+
+def returns_its_workspace(x):
+    return ReturnsWorkspace.apply(x)
+
+
+def returns_a_copy(x):
+    return ReturnsCopy.apply(x)
 
 
 # Batches.

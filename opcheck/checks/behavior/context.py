@@ -1,8 +1,8 @@
 """Values and gradients depend on the arguments, and on nothing around the call.
 
 That is: not on grad mode, inference mode, autocast, deterministic mode, the number of threads or what lay in memory
-before, around the forward or the backward pass; not on calls before it, or between its forward and its backward pass;
-not on what the same tensor held before; not on where the random generator is when backward runs, nor on whether the
+before, around the forward or the backward pass; not on calls before it, or between its forward and its backward pass,
+nor do these overwrite what it has returned; not on what the same tensor held before; not on where the random generator is when backward runs, nor on whether the
 graph is retained. Where as many samples as possible are derived: not on the stream, nor on calls of other threads at
 the same time, nor on torch.utils.checkpoint.
 """
@@ -21,9 +21,10 @@ from torch import Tensor
 from opcheck.checks.base import Subject
 from opcheck.checks.calls import Call, Result, Tensors, copies, direction_of, is_strided, result, slope, tried
 from opcheck.checks.relations import Row, at_once, both, relation
-from opcheck.checks.script import CALL, GRADIENTS, VALUES
+from opcheck.checks.script import CALL, GRADIENTS, VALUES, asserted
 from opcheck.checks.surroundings import Surroundings, all_of, surroundings_of
 from opcheck.checks.verdict import HOLDS, Verdict, fails
+from opcheck.checks.watched import Watched
 from opcheck.derivatives.coordinates import vector
 from opcheck.samples.modules import ModuleCall
 
@@ -44,6 +45,16 @@ actual = {{call}}
 inputs = [x.detach().clone().requires_grad_() for x in inputs]
 expected = {{call}}"""
 """Calls in plain torch, as `both` has them."""
+OVERWRITTEN = """\
+outputs = function(*inputs)
+expected = [y.detach().clone() for y in outputs]
+function(*others)
+actual = [y.detach() for y in outputs]"""
+GRADIENTS_OVERWRITTEN = f"""\
+{CALL}actual = pulled(outputs, inputs, cotangents)
+expected = [g.clone() for g in actual]
+pulled(outputs, inputs, [2 * v for v in cotangents])"""
+"""What a later call may write to, in plain torch."""
 
 
 def rows(subject: Subject, here: Result) -> Iterator[Row | Verdict]:
@@ -125,12 +136,15 @@ def _among_others(subject: Subject, here: Result, around: Mapping[str, Surroundi
     other = subject.elsewhere()
     with all_of(around.values()):
         first = Call.of(other)
+    outputs = _watched("output", first.outputs)
     second = Call.of(subject)
+    yield _as_returned(outputs, OVERWRITTEN)
     follows = Result(second.values, here.gradient, here.has_graph)
     yield from both("of a call that follows another one", follows, here, AFTER)
     yield from _used_up(subject, second, here)
     subject.function.reseed(1)
     there = result(other, first)
+    yield from _overwritten(subject, first)
     in_place = _in_place(second.leaves, other) if is_strided(subject) else result(other)
 
     def each() -> Iterator[Row]:
@@ -151,6 +165,28 @@ def _among_others(subject: Subject, here: Result, around: Mapping[str, Surroundi
     yield from at_once(subject, lambda: both("of calls that follow another one", there, in_place, AFTER), each)
     if is_strided(subject) and subject.supports.backward:
         yield _right_elsewhere(subject, other, vector(first.cotangents), there.gradient)
+
+
+def _overwritten(subject: Subject, call: Call) -> Iterator[Verdict]:
+    """Run another backward pass, while the gradients of one before it are kept."""
+    if subject.supports.backward:
+        gradients = _watched("gradient", call.gradients())
+        call.gradients([2 * v for v in call.cotangents])
+        yield _as_returned(gradients, GRADIENTS_OVERWRITTEN)
+
+
+def _watched(kind: str, tensors: Iterable[Tensor]) -> list[Watched]:
+    return [Watched.of(f"{kind} {index}", tensor) for index, tensor in enumerate(tensors)]
+
+
+def _as_returned(watched: Iterable[Watched], code: str) -> Verdict:
+    """Return whether a later call has left what an earlier one has returned as it was."""
+    changed = next(filter(None, (item.change() for item in watched)), "")
+    title = f"context: a later call writes to what an earlier one has returned: {changed}"
+    return fails(title, REMEDY, code=asserted(code)) if changed else HOLDS
+
+
+REMEDY = "a buffer that is reused must be copied before it is returned"
 
 
 def _used_up(subject: Subject, call: Call, here: Result) -> Iterator[Row]:
