@@ -2,9 +2,9 @@
 
 That is: not on grad mode, inference mode, autocast, deterministic mode, the number of threads or what lay in memory
 before, around the forward or the backward pass; not on calls before it, or between its forward and its backward pass,
-nor do these overwrite what it has returned; not on what the same tensor held before; not on where the random generator is when backward runs, nor on whether the
-graph is retained. Where as many samples as possible are derived: not on the stream, nor on calls of other threads at
-the same time, nor on torch.utils.checkpoint.
+nor do these overwrite what it has returned; not on what the same tensor held before; not on where the random generator
+is when backward runs, nor on whether the graph is retained. Where as many samples as possible are derived: not on the
+stream, nor on calls of other threads at the same time, nor on torch.utils.checkpoint.
 """
 
 from __future__ import annotations
