@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from opcheck.draft.constant import ONLY_INTEGERS, RETURNS_NO_TENSOR, TAKES_NO_TENSOR
 from opcheck.draft.coverage import Covered, by_path, cover, modules_of, share
 from opcheck.draft.workplace import Workplace
 from opcheck.planning.loading import load
@@ -12,7 +13,7 @@ from opcheck.settings import Settings
 MODULE = """
 import torch
 
-__all__ = ["cube", "square", "steps", "untold"]
+__all__ = ["cube", "square", "steps", "untold", "size", "window", "both_bits"]
 
 
 def cube(x):
@@ -29,6 +30,18 @@ def steps(x):
 
 def untold(made_by_hand):
     raise TypeError("expected a Recipe")
+
+
+def size(x):
+    return x.numel()
+
+
+def window(length: int) -> torch.Tensor:
+    return torch.hann_window(length)
+
+
+def both_bits(x, y):
+    return x & y
 """
 
 
@@ -43,16 +56,29 @@ def covered(write, tmp_path, monkeypatch):
 
 def test_functions_with_and_without_a_spec_are_told_apart(covered):
     assert covered.specified == ("fewops.cube",)
-    assert set(covered.without) == {"fewops.square", "fewops.untold"}  # what has no gradient needs no spec
-    assert list(covered.untried) == ["fewops.untold"]
-    assert "expected a Recipe" in covered.untried["fewops.untold"]
+    assert list(covered.without) == ["fewops.square"]  # what has no gradient needs no spec
     assert covered.without["fewops.square"].endswith("spec.toml")
 
 
-def test_the_share_is_that_of_the_differentiable_functions(covered):
+def test_what_takes_no_guess_is_not_known(covered):
+    assert list(covered.unknown) == ["fewops.untold"]
+    assert "expected a Recipe" in covered.unknown["fewops.untold"]
+    assert covered.nearest["fewops.untold"].endswith("spec.toml")
+
+
+def test_what_has_nothing_to_differentiate_says_why(covered):
+    assert covered.constant == {
+        "fewops.steps": "no output requires grad",
+        "fewops.size": RETURNS_NO_TENSOR,
+        "fewops.window": TAKES_NO_TENSOR,
+        "fewops.both_bits": ONLY_INTEGERS,
+    }
+
+
+def test_the_share_is_that_of_what_may_be_differentiable(covered):
     assert covered.total == 3
     assert share([covered]) == pytest.approx(1 / 3)
-    assert share([covered, Covered("other", ("a", "b", "c"), {}, {})]) == pytest.approx(4 / 6)
+    assert share([covered, Covered("other", ("a", "b", "c"), {}, {}, {}, {"d": "no"})]) == pytest.approx(4 / 6)
     assert share([]) == 1.0
 
 
