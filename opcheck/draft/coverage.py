@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
-from opcheck.draft.target import names
+from opcheck.draft.target import names, resolve_either
 from opcheck.draft.trial import looked_at
 from opcheck.draft.workplace import Trial, Workplace
 from opcheck.running.apart import apart, parted
@@ -66,6 +67,9 @@ def cover(module: str, library: Library, workplace: Workplace, processes: int) -
     workplace.enter()
     known = [name for name, why in names(module, workplace.settings.modules).items() if not why]
     specs = by_path(library)
+    for path, makers in _making(library).items():
+        if path in known and not isinstance(resolve_either(path, workplace.settings.modules), type):
+            specs.setdefault(path, makers)
     missing = [name for name in known if name not in specs]
     work = partial(looked_at, workplace=workplace)
     tries, lost = parted(missing, apart(work, list(map(Trial, missing)), processes, 2 * workplace.budget, fresh=True))
@@ -80,6 +84,23 @@ def cover(module: str, library: Library, workplace: Workplace, processes: int) -
         {name: file for name, file in nearest.items() if name in unknown},
         {name: constant[name] for name in missing if name in constant},
     )
+
+
+def _making(operators: Iterable[Operator]) -> dict[str, list[Operator]]:
+    """Return the specs of modules under the callables that make what is tested, such as a parametrization."""
+    made = defaultdict(list)
+    for operator in operators:
+        for path in _calls(operator.spec.module.model_dump() if operator.spec.module else None):
+            made[path].append(operator)
+    return made
+
+
+def _calls(data: Any) -> Iterator[str]:
+    """Yield the paths under `call` in the data of a spec."""
+    if isinstance(data, dict) and isinstance(data.get("call"), str):
+        yield data["call"].replace(":", ".")
+    for part in data.values() if isinstance(data, dict) else data if isinstance(data, (list, tuple)) else ():
+        yield from _calls(part)
 
 
 def _constant(own: Trial) -> str:

@@ -88,6 +88,16 @@ def test_a_spec_counts_under_all_of_its_names(write):
     assert {"torch.sin", "torch.Tensor.sin", "torch.Tensor.sin_"} <= set(named)
 
 
+def test_a_function_that_makes_what_a_module_spec_tests_has_a_spec(write, tmp_path):
+    made = '{ call = "torch.nn.utils.parametrizations.orthogonal", args = [{ call = "torch.nn.Linear", args = [3, 3] }] }'
+    text = f'[[operator]]\nname = "torch.nn.Sequential"\nmodule = {{ args = [{made}] }}\n'
+    library = load([write(text + "samples = [{ args = [{ shape = [2, 3] }] }]\n")])
+    work = Workplace(Settings(), 60.0, journals=tmp_path)
+    found = cover("torch.nn.utils.parametrizations", library, work, 1)
+    assert found.specified == ("torch.nn.utils.parametrizations.orthogonal",)
+    assert set(found.unknown) == {f"torch.nn.utils.parametrizations.{one}_norm" for one in ("spectral", "weight")}
+
+
 def test_torch_has_parts():
     assert modules_of("torch")[0] == "torch"
     assert {"torch.linalg", "torch.nn"} <= set(modules_of("torch"))
