@@ -86,9 +86,7 @@ def _is_annotated_plain(operator: Callable[..., Any]) -> bool:
         declared, hints = parameters(operator), get_type_hints(operator)
     except Exception:  # whatever the text of an annotation computes
         return False
-    return all(
-        one.kind not in STARRED and one.name in hints and _holds_no_tensor(hints[one.name]) for one in declared
-    )
+    return all(one.kind not in STARRED and one.name in hints and _holds_no_tensor(hints[one.name]) for one in declared)
 
 
 def _holds_no_tensor(annotation: Any) -> bool:

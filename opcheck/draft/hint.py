@@ -34,7 +34,10 @@ ACTUAL = re.compile(r"\b([Gg]ot|[Aa]ctual|[Rr]eceived|but)\b.*")
 MOST_SIZE = 16
 
 KINDS = (
-    (re.compile(r"[Dd]omain|between 0|[Pp]robabilit|[Pp]ositive|[Nn]on-?negative|\[0, 1\]|not finite"), {"low": 0.1, "high": 0.9}),
+    (
+        re.compile(r"[Dd]omain|between 0|[Pp]robabilit|[Pp]ositive|[Nn]on-?negative|\[0, 1\]|not finite"),
+        {"low": 0.1, "high": 0.9},
+    ),
     (
         re.compile(r"\b(Long(Tensor)?|int64|integer (tensors?|d?type)|integral|indices must|must be long)\b"),
         {"dtype": "int64", "low": 0, "high": 2},
@@ -140,7 +143,9 @@ class Hints:
         if isinstance(value, dict) and "shape" in value:
             yield from self._tensors(value)
         elif isinstance(value, list):
-            yield from ((value * 5)[:n] for n in dict.fromkeys((*self.numbers, *self.ranks)) if n != len(value) and n <= 5)
+            yield from (
+                (value * 5)[:n] for n in dict.fromkeys((*self.numbers, *self.ranks)) if n != len(value) and n <= 5
+            )
         elif WANTS_TENSOR.search(self.said) and isinstance(value, (int, float)):
             yield from ({"shape": list(shape)} for shape in ((2, 3), (3,)))
         elif WANTS_LIST.search(self.said) and isinstance(value, int):

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 import torch
 
 from opcheck.checks.arguments import takes_out
-from opcheck.draft.draft import Draft
 from opcheck.draft.constant import ONLY_INTEGERS, RETURNS_NO_TENSOR, constant, without_kernel
+from opcheck.draft.draft import Draft
 from opcheck.draft.guess import constructions, first_samples, further_samples
 from opcheck.draft.hint import gist_of, lessons_of, places, replaced, speaks_of_dtypes
 from opcheck.draft.parameter import INDEX, TENSOR, Data, Parameter, SampleData, is_tensor, mapped, parts

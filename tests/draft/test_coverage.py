@@ -89,7 +89,9 @@ def test_a_spec_counts_under_all_of_its_names(write):
 
 
 def test_a_function_that_makes_what_a_module_spec_tests_has_a_spec(write, tmp_path):
-    made = '{ call = "torch.nn.utils.parametrizations.orthogonal", args = [{ call = "torch.nn.Linear", args = [3, 3] }] }'
+    made = (
+        '{ call = "torch.nn.utils.parametrizations.orthogonal", args = [{ call = "torch.nn.Linear", args = [3, 3] }] }'
+    )
     text = f'[[operator]]\nname = "torch.nn.Sequential"\nmodule = {{ args = [{made}] }}\n'
     library = load([write(text + "samples = [{ args = [{ shape = [2, 3] }] }]\n")])
     work = Workplace(Settings(), 60.0, journals=tmp_path)
