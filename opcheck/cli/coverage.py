@@ -82,21 +82,35 @@ def _print(rows: Sequence[Covered], reached: dict[str, Any] | None) -> None:
     from opcheck.draft.coverage import share
 
     width = max(len("module"), *(len(row.module) for row in rows))
-    say(f"{'module':{width}}  functions  with a spec  without  share")
+    say(f"{'module':{width}}  functions  with a spec  without  not known  share")
     for row in rows:
-        counts = f"{row.total:9}  {len(row.specified):11}  {len(row.without):7}"
+        counts = f"{row.total:9}  {len(row.specified):11}  {len(row.without):7}  {len(row.unknown):9}"
         say(f"{row.module:{width}}  {counts}  {share([row]):5.3f}")
     for row in rows:
         for name, file in row.without.items():
-            untried = f"; no arguments found: {row.untried[name]}" if name in row.untried else ""
-            say(f"no spec: {name}" + (f" (nearest: {file})" if file else "") + untried)
-    total, specified = sum(row.total for row in rows), sum(len(row.specified) for row in rows)
-    say(f"share {share(rows):.3f}: {specified:,} of {total:,} differentiable functions have a spec")
+            say(f"no spec: {name}" + _nearest(file))
+    for row in rows:
+        for name, why in row.unknown.items():
+            say(f"not known: {name}{_nearest(row.nearest[name])}: {why}")
+    total, specified, unknown = (
+        sum(sizes) for sizes in zip(*((row.total, len(row.specified), len(row.unknown)) for row in rows), strict=True)
+    )
+    constant = sum(len(row.constant) for row in rows)
+    if constant:
+        say(f"without a spec, and not differentiable: {constant:,} (--json lists them)")
+    say(
+        f"share {share(rows):.3f}: {specified:,} of {total:,} differentiable functions have a spec"
+        + (f", with {unknown:,} of which it is not known" if unknown else "")
+    )
     if reached is not None:
         for name, why in reached["not_measured"].items():
             say(f"{name}: NOT MEASURED: {why}")
         names = reached["reached"]
         say(f"autograd formulas that the samples reach: {len(names):,}" + (f" ({', '.join(names)})" if names else ""))
+
+
+def _nearest(file: str) -> str:
+    return f" (nearest: {file})" if file else ""
 
 
 def _record(rows: Sequence[Covered], reached: dict[str, Any] | None) -> dict[str, Any]:
@@ -109,10 +123,12 @@ def _record(rows: Sequence[Covered], reached: dict[str, Any] | None) -> dict[str
                 "module": row.module,
                 "functions": row.total,
                 "with_spec": list(row.specified),
-                "without": [
-                    {"function": name, "nearest": file or None, "untried": row.untried.get(name)}
-                    for name, file in row.without.items()
+                "without": [{"function": name, "nearest": file or None} for name, file in row.without.items()],
+                "not_known": [
+                    {"function": name, "nearest": row.nearest[name] or None, "why": why}
+                    for name, why in row.unknown.items()
                 ],
+                "not_differentiable": [{"function": name, "why": why} for name, why in row.constant.items()],
                 "share": share([row]),
             }
             for row in rows

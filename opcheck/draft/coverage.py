@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
-from opcheck.draft.target import names
+from opcheck.draft.target import names, resolve_either
 from opcheck.draft.trial import looked_at
 from opcheck.draft.workplace import Trial, Workplace
 from opcheck.running.apart import apart, parted
@@ -26,17 +27,24 @@ class Covered:
     """The differentiable functions, and classes of modules, that have a spec."""
     without: dict[str, str]
     """Those that have none, each with the spec file nearest to it; an empty text if there is none."""
-    untried: dict[str, str]
-    """Those of `without` that take no guess, and why: whether they are differentiable is not known."""
+    unknown: dict[str, str]
+    """Those of which it is not known whether they are differentiable, and why: none has a spec, or takes a guess."""
+    nearest: dict[str, str]
+    """The spec file nearest to each of them."""
+    constant: dict[str, str]
+    """Those without a spec that have nothing to differentiate, or no derivative, and why. They do not count."""
 
     @property
     def total(self) -> int:
-        """The number of differentiable functions."""
-        return len(self.specified) + len(self.without)
+        """The number of functions that are differentiable, as far as that is known."""
+        return len(self.specified) + len(self.without) + len(self.unknown)
 
 
 def share(several: Iterable[Covered]) -> float:
-    """Return the share of the differentiable functions that have a spec; 1 if there are none."""
+    """Return the share of the differentiable functions that have a spec; 1 if there are none.
+
+    What is not known counts as differentiable.
+    """
     rows = list(several)
     total = sum(row.total for row in rows)
     return sum(len(row.specified) for row in rows) / total if total else 1.0
@@ -52,24 +60,57 @@ def cover(module: str, library: Library, workplace: Workplace, processes: int) -
     """Return what the specs of a library cover of a module. Raises Unresolved if there is no such module.
 
     Functions without a spec are tried with guesses, as `opcheck new` does, and those that have no gradient left out.
-    What takes no guess counts: it may be differentiable.
+    Of what takes no guess, and does not show that it has nothing to differentiate, it is not known.
 
     processes: how many functions are tried at the same time.
     """
     workplace.enter()
     known = [name for name, why in names(module, workplace.settings.modules).items() if not why]
     specs = by_path(library)
+    for path, makers in _making(library).items():
+        if path in known and not isinstance(resolve_either(path, workplace.settings.modules), type):
+            specs.setdefault(path, makers)
     missing = [name for name in known if name not in specs]
     work = partial(looked_at, workplace=workplace)
     tries, lost = parted(missing, apart(work, list(map(Trial, missing)), processes, 2 * workplace.budget, fresh=True))
-    untried = {name: own.refusal for name, own in tries.items() if not own.drafts} | lost
-    differentiable = {name for name in missing if name in untried or tries[name].drafts[0].has_backward}
+    unknown = {name: own.refusal for name, own in tries.items() if not own.drafts and not own.is_constant} | lost
+    constant = {name: why for name, own in tries.items() if (why := _constant(own))}
+    nearest = {name: _file_for(name, specs) for name in missing if name not in constant}
     return Covered(
         module,
         tuple(name for name in known if name in specs and _differentiates(specs[name])),
-        {name: _file_for(name, specs) for name in missing if name in differentiable},
-        untried,
+        {name: file for name, file in nearest.items() if name not in unknown},
+        {name: unknown[name] for name in missing if name in unknown},
+        {name: file for name, file in nearest.items() if name in unknown},
+        {name: constant[name] for name in missing if name in constant},
     )
+
+
+def _making(operators: Iterable[Operator]) -> dict[str, list[Operator]]:
+    """Return the specs of modules under the callables that make what is tested, such as a parametrization."""
+    made = defaultdict(list)
+    for operator in operators:
+        for path in _calls(operator.spec.module.model_dump() if operator.spec.module else None):
+            made[path].append(operator)
+    return made
+
+
+def _calls(data: Any) -> Iterator[str]:
+    """Yield the paths under `call` in the data of a spec."""
+    if isinstance(data, dict) and isinstance(data.get("call"), str):
+        yield data["call"].replace(":", ".")
+    for part in data.values() if isinstance(data, dict) else data if isinstance(data, (list, tuple)) else ():
+        yield from _calls(part)
+
+
+def _constant(own: Trial) -> str:
+    """Return why an operator has no gradient; empty if it has one, or that is not known."""
+    if own.is_constant:
+        return own.refusal
+    if not own.drafts or any(draft.has_backward for draft in own.drafts):
+        return ""
+    _, why = own.drafts[0].supports["backward"]
+    return str(why)
 
 
 def by_path(operators: Iterable[Operator]) -> dict[str, list[Operator]]:

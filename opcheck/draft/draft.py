@@ -84,9 +84,10 @@ class Draft:
         """List the arguments that have a derivative, if some have none. Only what every sample refuses is refused."""
         places = {place: None for one in tries for place in one.places}
         refused = {place for place in places if all(place in one.refusals for one in tries if place in one.places)}
-        if refused and refused != set(places):
+        if refused:
             reasons = (reason for one in tries for place, reason in one.refusals.items() if place in refused)
-            self.supports["backward"] = ([place for place in places if place not in refused], next(reasons))
+            others = [place for place in places if place not in refused]
+            self.supports["backward"] = (others or False, next(reasons))
 
     @property
     def has_backward(self) -> bool:

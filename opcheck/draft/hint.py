@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
-from opcheck.draft.parameter import Parameter, SampleData, Shape
+from opcheck.draft.parameter import TENSOR, Parameter, SampleData, Shape
 
 Place = tuple[str | int, ...]
 """Where a value stands in a sample, as in ("args", 0) or ("kwargs", "weight")."""
@@ -34,14 +34,28 @@ ACTUAL = re.compile(r"\b([Gg]ot|[Aa]ctual|[Rr]eceived|but)\b.*")
 MOST_SIZE = 16
 
 KINDS = (
-    (re.compile(r"[Dd]omain|between 0|[Pp]robabilit|[Pp]ositive|[Nn]on-?negative|\[0, 1\]"), {"low": 0.1, "high": 0.9}),
     (
-        re.compile(r"\b(Long|int64|integer tensors?|indices must|must be long)\b"),
+        re.compile(r"[Dd]omain|between 0|[Pp]robabilit|[Pp]ositive|[Nn]on-?negative|\[0, 1\]|not finite"),
+        {"low": 0.1, "high": 0.9},
+    ),
+    (
+        re.compile(r"\b(Long(Tensor)?|int64|integer (tensors?|d?type)|integral|indices must|must be long)\b"),
         {"dtype": "int64", "low": 0, "high": 2},
     ),
     (re.compile(r"\b[Bb]ool(ean)?\b|[Mm]ask must be"), {"dtype": "bool"}),
+    (re.compile(r"[Ss]parse (coordinate )?tensors?\b|[Ss]parse coordinate"), {"layout": "sparse_coo"}),
+    (re.compile(r"[Ss]parse row compressed|[Ss]parse compressed|[Ss]parse ?[Cc]sr"), {"layout": "sparse_csr"}),
+    (re.compile(r"[Ss]parse column compressed|[Ss]parse ?[Cc]sc"), {"layout": "sparse_csc"}),
+    (re.compile(r"cannot have requires_grad|not differentiable with respect to argument"), {"grad": False}),
 )
-"""Words for domains and dtypes, and what makes a tensor one of them."""
+"""Words for domains, dtypes, layouts and constants, and what makes a tensor one of them."""
+DTYPES = re.compile(r"[dD](ata)?[ -]?types?\b|scalar type|\b[Ii]nteg(er|ral)|\bindex tensor|Double|[Ff]loat|int64|Long")
+"""What an error says that is about the dtype of a tensor."""
+SQUARE = re.compile(r"\b[Ss]quare\b")
+ELEMENTS = re.compile(r"\b(?:contain|have|has|with|of|expected) (\d+) (?:elements?|entries)\b")
+WANTS_NUMBERS = re.compile(r"must be (a )?(tuple|list|sequence) of ints?\b|'NoneType' has no len")
+NEEDED = re.compile(r"\b(require|specif|should be defined|must be (given|provided|defined|set)|at least one|needed)")
+"""What says that an argument is missing, whose name stands beside it."""
 WANTS_TENSOR = re.compile(r"must be (a )?(torch\.)?Tensor|not a (torch\.)?Tensor|'(int|float|list|bool)' object", re.I)
 WANTS_NUMBER = re.compile(
     r"interpreted as an integer|one element tensors|Tensor with more than one|not Tensor|as an int"
@@ -67,6 +81,16 @@ def _concrete(sizes: list[str]) -> Iterator[Shape]:
         yield from _concrete([size for size in sizes if size not in stars])
 
 
+def speaks_of_dtypes(said: str) -> bool:
+    """Tell whether an error is about the dtype of a tensor."""
+    return DTYPES.search(said) is not None
+
+
+def gist_of(said: str) -> str:
+    """Return what an error says without the numbers in it: two that differ in numbers say the same."""
+    return re.sub(r"\d+", "", said)
+
+
 def documented(doc: str, name: str) -> list[Shape]:
     """Return the shapes that documentation gives for a parameter: what follows its name, up to the next one."""
     match = re.search(
@@ -89,6 +113,11 @@ def lessons_of(sample: SampleData, said: str, source: str, parameters: Sequence[
     for place, value in every:
         yield from (replaced(sample, place, better) for better in hints.better(value))
     shapes = [value["shape"] for _, value in every if isinstance(value, dict) and "shape" in value]
+    given = sample.get("kwargs", {})
+    for one in parameters if NEEDED.search(said) else ():
+        if not one.required and one.name not in given and hints.names(one.name):
+            tensors = [{"shape": shape} for shape in shapes[:1]] if TENSOR in one.options else []
+            yield from ({**sample, "kwargs": {**given, one.name: value}} for value in (*tensors, 2, [2], [2, 2], 0.5))
     for one in parameters if shapes and WANTS_MORE.search(said) else ():
         if not one.required:
             yield {**sample, "kwargs": {**sample.get("kwargs", {}), one.name: {"shape": shapes[0]}}}
@@ -106,31 +135,38 @@ class Hints:
         self.numbers = [number for number in dict.fromkeys(numbers) if 1 <= number <= MOST_SIZE]
 
     def names(self, parameter: str) -> bool:
-        """Tell whether a parameter is named."""
-        return re.search(rf"\b{parameter}\b", self.both) is not None
+        """Tell whether a parameter is named, in its own spelling or in words."""
+        return re.search(rf"\b{parameter.replace('_', '[_ ]')}\b", self.both) is not None
 
     def better(self, value: Any) -> Iterator[Any]:
         """Yield values to try instead of one."""
         if isinstance(value, dict) and "shape" in value:
             yield from self._tensors(value)
         elif isinstance(value, list):
-            yield from ((value * 5)[:n] for n in self.numbers if n != len(value) and n <= 5)
+            yield from (
+                (value * 5)[:n] for n in dict.fromkeys((*self.numbers, *self.ranks)) if n != len(value) and n <= 5
+            )
         elif WANTS_TENSOR.search(self.said) and isinstance(value, (int, float)):
             yield from ({"shape": list(shape)} for shape in ((2, 3), (3,)))
         elif WANTS_LIST.search(self.said) and isinstance(value, int):
             yield from ([3], [2, 3])
+        elif WANTS_NUMBERS.search(self.said) and not isinstance(value, (str, bool)):
+            yield from ([2] * count for count in (1, 2, 3))
 
     def _tensors(self, value: dict[str, Any]) -> Iterator[Any]:
         """Yield tensors of other shapes and kinds, and numbers, to try instead of a tensor."""
         own, is_out = tuple(value["shape"]), OUT_OF_RANGE.search(self.said)
         longer = [(2, *own)] if is_out and len(own) < 4 else []
+        if SQUARE.search(self.said) and own:
+            self.wanted = [(*own[:-2], own[-1], own[-1])]
         shapes = [
+            *((int(count),) for count in ELEMENTS.findall(self.said) if int(count) <= MOST_SIZE),
             *self.wanted, *_of_ranks(own, self.ranks), *self.everywhere, *_with_sizes(own, self.numbers), *longer,
         ]  # fmt: skip
         yield from ({**value, "shape": list(shape)} for shape in dict.fromkeys(shapes) if shape != own)
         for words, kind in KINDS:
             if words.search(self.said) and not kind.items() <= value.items():
-                yield {"shape": list(own), **kind}
+                yield {**({"shape": list(own)} if "dtype" in kind else value), **kind}
         if is_out and value.get("high", 0) == 2:
             yield {**value, "high": 1}
         if WANTS_NUMBER.search(self.said):

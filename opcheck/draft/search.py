@@ -13,14 +13,15 @@ from typing import Any, TypeVar
 import torch
 
 from opcheck.checks.arguments import takes_out
+from opcheck.draft.constant import ONLY_INTEGERS, RETURNS_NO_TENSOR, constant, without_kernel
 from opcheck.draft.draft import Draft
 from opcheck.draft.guess import constructions, first_samples, further_samples
-from opcheck.draft.hint import lessons_of
-from opcheck.draft.parameter import INDEX, TENSOR, Parameter, SampleData
+from opcheck.draft.hint import gist_of, lessons_of, places, replaced, speaks_of_dtypes
+from opcheck.draft.parameter import INDEX, TENSOR, Data, Parameter, SampleData, is_tensor, mapped, parts
 from opcheck.draft.recorder import examples
 from opcheck.draft.signature import parameters_of, parameters_of_constructor
 from opcheck.draft.target import resolve_either
-from opcheck.draft.tried import NO_GUESS, Operator, Refused, Tried, constructed, differs_in_evaluation, tried
+from opcheck.draft.tried import NO_GUESS, Operator, Refused, Tried, constructed, differs_in_evaluation, taken, tried
 from opcheck.draft.workplace import EXAMPLES, Deadline, Trial, Workplace
 from opcheck.samples.modules import ModuleRecipe
 from opcheck.samples.resolve import Unresolved, resolve_operator
@@ -36,8 +37,14 @@ MOST_LIKELY = 12
 MOST_IN_VAIN = 400
 """How many guesses may be refused without one that gets further than those before it."""
 
+MOST_UNTAUGHT = 30
+"""How many guesses may be refused before errors are read that do not tell how far a call got, as those of C++."""
+
 MOST_REPAIRS = 64
 """How many guesses one that was refused leads to."""
+
+MOST_PLAIN = 6
+"""After how many calls that return no tensor, and none that does, an operator is taken at its word."""
 
 T = TypeVar("T")
 
@@ -59,6 +66,13 @@ class Search:
     nearest: Refused = field(default_factory=lambda: Refused("", NO_GUESS))
     """The call that got furthest of those that were refused."""
 
+    plain: int = 0
+    """The number of calls that returned, but no tensor."""
+    constant: str = ""
+    """Why there is nothing to differentiate, if that is certain."""
+    unreachable: str = ""
+    """Why no call is made at all."""
+
     def __post_init__(self) -> None:
         self.name, self.modules = self.own.name, self.workplace.settings.modules
         self.module = self.own.module
@@ -73,11 +87,15 @@ class Search:
 
     def drafts(self) -> list[Draft]:
         """Return what a spec may claim by samples that work: for a module whose modes differ, two. None: `refusal`."""
-        for construction in self.constructions():
+        if not isinstance(self.target, type) and not self.own.given:
+            self.constant = constant(self.target, self.name)
+            self.unreachable = self.constant or without_kernel(self.target, self.name)
+        for construction in () if self.unreachable else self.constructions():
             self.module = construction
             tries = list(self.recorded() if self.own.given else self.guessed())
             if tries:
                 return list(self.drafts_of(tries))
+        self.constant = self.constant or (RETURNS_NO_TENSOR if self.plain and not self.own.given else "")
         return []
 
     def drafts_of(self, tries: Sequence[Tried]) -> Iterator[Draft]:
@@ -97,6 +115,8 @@ class Search:
         """Return why there is no sample, in one line."""
         of_class = isinstance(self.target, type)
         advice = CONSTRUCT if of_class else GIVE_ARGUMENTS
+        if self.constant or self.unreachable:
+            return self.constant or self.unreachable
         if self.own.ended:
             return self.own.ended[0]
         if self.nearest.needs_gpu:
@@ -162,6 +182,30 @@ class Search:
                     seen.append(attempt.sample)
                     yield attempt
             return
+        if not isinstance(self.target, type) and not self.plain and not self.nearest.needs_gpu:
+            for parameters in self.parameters():
+                yield from self.besides_integers(parameters)
+
+    def besides_integers(self, parameters: Sequence[Parameter]) -> Iterator[Tried]:
+        """Yield a sample with a tensor of numbers that are no integers, beside others of integers, if one works.
+
+        If only integers do, in a call that is the same but for the dtype of one tensor, there is nothing to
+        differentiate.
+        """
+        whole = [replace(one, options=tuple(map(_of_integers, one.options))) for one in parameters]
+        for sample in islice(self.tries(first_samples(whole), self.takes_integers, whole), 1):
+            arguments = {key: sample[key] for key in ("args", "kwargs") if key in sample}
+            tensors = [(place, value["shape"]) for place, value in places(arguments) if is_tensor(value)]
+            others = [
+                replaced(sample, place, {"shape": shape, **values})
+                for place, shape in tensors for values in ({}, {"low": 0.1, "high": 0.9}, {"low": 0, "high": 2})
+            ]  # fmt: skip
+            others += [one for group in further_samples(sample, parameters) for one in group if _is_mixed(one)]
+            found = next(self.tries(others, self.called), None)
+            if found is not None:
+                yield found
+            elif not self.deadline.is_over and all(map(self.is_refused_by_dtype, others)):
+                self.constant = ONLY_INTEGERS
 
     def likeliest(self, parameters: Sequence[Parameter]) -> Tried | None:
         """Return the first sample whose derivatives are neither zero nor infinite; else the first that works at all."""
@@ -185,14 +229,16 @@ class Search:
     ) -> Iterator[T]:
         """Yield what the guesses give that are not refused, until the time is over.
 
-        One that is refused teaches what to try next. What gets further in the source of the operator is repaired first.
+        One that is refused teaches what to try next. What gets further in the source of the operator is repaired first;
+        where there is no source, what is refused for another reason than those before.
 
         parameters: what the guesses are arguments for. None: nothing is learned.
         """
         left, lessons, order = iter(guesses), list[tuple[int, int, SampleData]](), count()
-        seen, vain, best = set[str](), 0, -1
-        while vain < MOST_IN_VAIN and not self.deadline.is_over:
-            guess = heappop(lessons)[2] if lessons and self.count % 4 else next(left, None)
+        seen, said, vain, best = set[str](), set[str](), 0, -1
+        while vain < MOST_IN_VAIN and self.plain < MOST_PLAIN and not self.deadline.is_over:
+            is_taught = lessons and self.count % 4 and (best > 0 or vain >= MOST_UNTAUGHT)
+            guess = heappop(lessons)[2] if is_taught else next(left, None)
             if guess is None and not lessons:
                 return
             guess = heappop(lessons)[2] if guess is None else guess
@@ -206,15 +252,29 @@ class Search:
             if result.needs_gpu:
                 return
             vain = 0 if result.depth > best else vain + 1
-            if parameters and result.depth >= best and result.depth > 0:
+            is_new = result.depth > 0 or gist_of(result.why) not in said  # without a depth, the same says nothing new
+            said.add(gist_of(result.why))
+            if parameters and result.depth >= max(best, 0) and is_new:
                 best = result.depth
                 for repaired in islice(lessons_of(guess, result.why, result.source, parameters), MOST_REPAIRS):
-                    heappush(lessons, (-best, next(order), repaired))
+                    heappush(lessons, (-best or -len(said), next(order), repaired))
 
     def called(self, sample: SampleData) -> Tried | Refused:
         """Return what a call with a sample shows."""
         call = sample if self.module is None else {"module": self.module, **sample}
         return self.attempt(call, lambda: tried(self.operator, sample, self.modules))
+
+    def is_refused_by_dtype(self, sample: SampleData) -> bool:
+        """Tell whether a call is refused for the dtype of a tensor."""
+        result = taken(self.operator, sample, self.modules)
+        return isinstance(result, Refused) and speaks_of_dtypes(result.why)
+
+    def takes_integers(self, sample: SampleData) -> SampleData | Refused:
+        """Return a sample without a tensor to differentiate, if the operator takes it."""
+        if _is_mixed(sample):
+            return Refused("there is a tensor that is not of integers", NO_GUESS)
+        result = self.attempt(sample, lambda: taken(self.operator, sample, self.modules))
+        return result if isinstance(result, Refused) else sample
 
     def constructed(self, construction: SampleData) -> SampleData | Refused:
         """Return a way to construct a class of modules, if it is one."""
@@ -231,6 +291,7 @@ class Search:
         self.count += 1
         result = make()
         if isinstance(result, Refused):
+            self.plain += result.is_plain
             ended = f"it ends its process by an exception: {result.why}, in the call {render(call)}"
             if result.ends_process and ended not in self.own.ended:
                 self.own.ended.append(ended)
@@ -253,3 +314,14 @@ class Search:
         except Unresolved:
             return []
         return [{"kind": "inplace", "target": f"{home}.{name}_"}]
+
+
+def _is_mixed(sample: SampleData) -> bool:
+    """Tell whether a sample has a tensor that may be differentiated."""
+    arguments = [*sample.get("args", ()), *sample.get("kwargs", {}).values()]
+    return any(is_tensor(part) and "dtype" not in part for part in parts(arguments))
+
+
+def _of_integers(option: Data) -> Data:
+    """Return what to try for a parameter with tensors of integers only."""
+    return mapped(lambda part: INDEX if part == TENSOR else part, option)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, get_type_hints
 
+import torch
 from torch.nn import Module
 
 from opcheck.checks.arguments import parameters, schema_of
@@ -25,9 +26,11 @@ UNKNOWN = (
 
 def parameters_of(operator: Callable[..., Any], path: str) -> list[list[Parameter]]:
     """Return the parameters of an operator; several lists, to be tried in turn, if nothing is known about them."""
-    schema = schema_of(operator, path)
-    if schema is not None:
-        return [[_of_schema(argument) for argument in schema.arguments]]
+    schemas = schemas_of(operator, path)
+    if schemas:
+        # What is written to is made where there is no such keyword.
+        own = [[_of_schema(one) for one in schema.arguments if not one.is_out] for schema in schemas]
+        return [one for index, one in enumerate(own) if one not in own[:index]]
     try:
         declared = parameters(operator)
     except (TypeError, ValueError):
@@ -39,6 +42,24 @@ def parameters_of(operator: Callable[..., Any], path: str) -> list[list[Paramete
     doc = inspect.getdoc(operator) or ""
     shapes = {one.name: (*shapes_in(str(one.annotation)), *documented(doc, one.name)) for one in named}
     return [[replace(_declared(one, operator), shapes=shapes[one.name]) for one in named]]
+
+
+def schemas_of(operator: Callable[..., Any], path: str) -> list[Any]:
+    """Return the schemas of an operator in torch's dispatcher, but those with `out=` if there are others.
+
+    A function built into torch is all overloads of the same name.
+    """
+    first = schema_of(operator, path)
+    if first is None and inspect.isbuiltin(operator) and path.startswith("torch."):
+        packet = getattr(torch.ops.aten, operator.__name__, None)  # torch.fft.fftfreq is fft_fftfreq
+        first = getattr(packet, packet.overloads()[0])._schema if packet is not None else None
+    operator = getattr(operator, "_opoverload", operator)
+    if first is None or getattr(operator, "_schema", None) is not None:
+        return [] if first is None else [first]
+    home, _, name = first.name.partition("::")
+    packet = getattr(getattr(torch.ops, home), name)
+    schemas = [getattr(packet, overload)._schema for overload in packet.overloads()]
+    return [one for one in schemas if not any(argument.is_out for argument in one.arguments)] or [first]
 
 
 def parameters_of_constructor(make: type[Module]) -> list[Parameter]:

@@ -59,6 +59,7 @@ def _search(own: Trial, workplace: Workplace, deadline: Deadline) -> None:
     try:
         own.drafts = search.drafts()
         own.refusal = "" if own.drafts else search.refusal()
+        own.is_constant = bool(search.constant)
     except Exception as error:  # what an operator raises where it is called is among the answers
         own.refusal = f"looking for its arguments failed, at {place_of(error)}: {one_line(error)}"
     own.call = None

@@ -22,7 +22,7 @@ from opcheck.samples.function import TestedFunction
 from opcheck.samples.layouts import equal
 from opcheck.samples.modules import ModuleCall, ModuleRecipe
 from opcheck.samples.realize import realize_module
-from opcheck.samples.results import with_gradient
+from opcheck.samples.results import Untestable, with_gradient
 from opcheck.spec.document import Document
 from opcheck.spec.library import Sample
 from opcheck.spec.operator import SampleSpec
@@ -77,6 +77,8 @@ class Refused:
     """Whether it raised what ends a process."""
     needs_gpu: bool = False
     """Whether that is for want of a GPU: then no other call gets further."""
+    is_plain: bool = False
+    """Whether the operator took the sample, and returned numbers, strings and the like, but no tensor."""
 
     @classmethod
     def by(cls, error: BaseException) -> Refused:
@@ -90,7 +92,8 @@ class Refused:
             depth, (file, last) = frames[0][1], frames[-1]
             source = " ".join(linecache.getline(file, line).strip() for line in range(max(last - 2, 1), last + 1))
         gpu = needs_gpu(why, source)
-        return cls(why, sys.maxsize if gpu else depth, source, not isinstance(error, Exception), gpu)
+        is_plain = isinstance(error, Untestable) and error.is_plain
+        return cls(why, sys.maxsize if gpu else depth, source, not isinstance(error, Exception), gpu, is_plain)
 
 
 def _is_ours(names: dict[str, Any]) -> bool:
@@ -120,6 +123,16 @@ def tried(operator: Operator, sample: dict[str, Any], modules: Sequence[str], in
     if inplace or isinstance(operator, ModuleRecipe) or isinstance(result, Tried) or IN_PLACE not in result.why:
         return result
     return tried(operator, sample, modules, inplace=True)
+
+
+def taken(operator: Operator, sample: dict[str, Any], modules: Sequence[str]) -> bool | Refused:
+    """Tell whether an operator takes a sample, which may have no tensor to differentiate."""
+
+    def takes() -> bool:
+        _function(operator, _sample(sample), SEEDS[0], modules).result()
+        return True
+
+    return _unless_refused(takes)
 
 
 def constructed(recipe: ModuleRecipe, modules: Sequence[str]) -> ModuleCall | Refused:

@@ -108,6 +108,8 @@ class Trial:
     """The case that was about to run."""
     refusal: str = ""
     """Why there is no draft."""
+    is_constant: bool = False
+    """Whether there is none because there is nothing to differentiate, which is certain, and no lack of guesses."""
     drafts: list[Draft] = field(default_factory=list)
     records: dict[str, Record] = field(default_factory=dict)
     """What has become of the cases, by id."""

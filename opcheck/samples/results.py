@@ -19,6 +19,9 @@ T = TypeVar("T")
 class Untestable(TypeError):
     """A result without a tensor to test, or with an object that may hide one."""
 
+    is_plain = False
+    """Whether the result is numbers, strings and the like. None is not: what was asked for may have been written."""
+
 
 WHAT_IS_TESTED = (
     "an operator must return tensors, alone or in tuples, lists, dicts, named tuples, dataclasses or attrs classes"
@@ -42,15 +45,18 @@ def named(result: Any) -> list[tuple[str, Tensor]]:
 
     Raises Untestable if there is no tensor, or if there is an object that may contain one: it would go untested.
     """
-    results = []
+    results, is_plain = [], False
     for path, part in leaves_of(result):
+        is_plain |= part is not None
         if isinstance(part, Tensor):
             results += plain(path, part)
         elif not isinstance(part, PLAIN):
             where = f" at output{path}" if path else ""
             raise Untestable(f"the operator returned {_what(part)}{where}; opcheck cannot look for tensors in it")
     if not results:
-        raise Untestable(f"the operator returned {_what(result)}; it contains no tensor")
+        error = Untestable(f"the operator returned {_what(result)}; it contains no tensor")
+        error.is_plain = is_plain
+        raise error
     return results
 
 

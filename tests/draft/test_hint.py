@@ -53,6 +53,20 @@ def test_documentation_belongs_to_its_parameter():
         (2, "TypeError: x must be Tensor, not int", "", {"shape": [2, 3]}),
         ({"shape": [3]}, "TypeError: only one element tensors can be converted", "", 2),
         (2, "TypeError: Value after * must be an iterable, not int", "", [3]),
+        ({"shape": [2, 3]}, "RuntimeError: A must be batches of square matrices", "", {"shape": [3, 3]}),
+        ({"shape": [2, 3]}, "RuntimeError: x should contain 3 elements not 6", "", {"shape": [3]}),
+        ({"shape": [3]}, "TypeError: expected 'indices' to be integer dtype", "",
+         {"shape": [3], "dtype": "int64", "low": 0, "high": 2}),
+        ({"shape": [3]}, "RuntimeError: input_lengths must be integral", "",
+         {"shape": [3], "dtype": "int64", "low": 0, "high": 2}),
+        ({"shape": [2, 3]}, "RuntimeError: expected sparse column compressed tensor layout but got Strided", "",
+         {"shape": [2, 3], "layout": "sparse_csc"}),
+        ({"shape": [3]}, "RuntimeError: not differentiable with respect to argument 'x'", "",
+         {"shape": [3], "grad": False}),
+        ({"shape": [3], "grad": False}, "the result is not finite", "",
+         {"shape": [3], "grad": False, "low": 0.1, "high": 0.9}),
+        ([2, 2], "RuntimeError: it needs 4d (spatial) or 5d (volumetric) inputs", "", [2, 2, 2, 2]),
+        ({"none": True}, "TypeError: 'size' must be tuple of ints, not NoneType", "", [2, 2]),
     ],
 )  # fmt: skip
 def test_a_refused_guess_teaches_the_next(value, said, source, better):
@@ -66,6 +80,15 @@ def test_an_optional_tensor_that_is_missing_is_added():
     said = "TypeError: sigmoid(): argument 'input' must be Tensor, not NoneType"
     lessons = list(lessons_of({"args": [{"shape": [2]}]}, said, "", X))
     assert {"args": [{"shape": [2]}], "kwargs": {"context": {"shape": [2]}}} in lessons
+
+
+@pytest.mark.parametrize("name", ["output_size", "output size"])
+def test_an_optional_argument_that_is_asked_for_is_added(name):
+    parameters = [*X, Parameter("output_size", (), False)]
+    said = f"ValueError: it requires specifying either an {name}, or a ratio"
+    lessons = list(lessons_of({"args": [{"shape": [2]}]}, said, "", parameters))
+    assert {"args": [{"shape": [2]}], "kwargs": {"output_size": 2}} in lessons
+    assert not any("context" in lesson.get("kwargs", {}) for lesson in lessons)
 
 
 def test_what_says_nothing_teaches_nothing():

@@ -6,8 +6,9 @@ import pytest
 import torch
 from operators import modules
 
+from opcheck.draft.constant import ONLY_INTEGERS, RETURNS_NO_TENSOR
 from opcheck.draft.guess import MOST_CONSTRUCTIONS, constructions
-from opcheck.draft.search import Search
+from opcheck.draft.search import MOST_PLAIN, Search
 from opcheck.draft.workplace import Deadline, Trial, Workplace
 from opcheck.settings import Settings
 from opcheck.spec.operator import Construction
@@ -165,3 +166,58 @@ def test_what_changes_its_first_argument_is_tried_with_a_clone(monkeypatch, retu
     assert found.inplace
     assert "inplace = true" in found.toml()
     assert not draft("torch.sin").inplace
+
+
+class TestWhatHasNothingToDifferentiate:
+    def test_it_is_said_at_once_where_the_schema_shows_it(self):
+        own = search("torch.allclose")
+        assert own.drafts() == []
+        assert (own.refusal(), own.count) == (RETURNS_NO_TENSOR, 0)
+
+    def test_what_is_given_is_tried_all_the_same(self):
+        own = search("torch.allclose", [[{"args": [{"shape": [2]}, {"shape": [2]}]}]])
+        assert own.drafts() == []
+        assert (own.constant, own.count) == ("", 1)
+
+    def test_tensors_of_integers_only(self):
+        assert refusal("torch.gcd") == ONLY_INTEGERS
+        assert refusal("torch.nn.functional.one_hot") == ONLY_INTEGERS
+
+    def test_a_tensor_beside_integers_may_be_differentiated(self):
+        assert draft("torch.bincount").supports["backward"][0] is False  # weights have no derivative, but are taken
+        assert "--args" in refusal("torch.sparse_csc_tensor")  # which opcheck cannot look into
+
+    def test_what_returns_no_tensor_in_a_few_calls(self, monkeypatch):
+        calls = []
+
+        def count(x):
+            calls.append(x)
+            return x.numel()
+
+        monkeypatch.setattr(modules, "count", count, raising=False)
+        monkeypatch.setattr(count, "__module__", "operators.modules")
+        assert refusal("operators.modules.count") == RETURNS_NO_TENSOR
+        assert len(calls) == MOST_PLAIN
+
+    def test_what_returns_none_may_have_written_to_its_arguments(self, monkeypatch):
+        def written(x):
+            return None
+
+        monkeypatch.setattr(modules, "written", written, raising=False)
+        monkeypatch.setattr(written, "__module__", "operators.modules")
+        assert "it contains no tensor; give arguments" in refusal("operators.modules.written")
+
+
+class TestBuiltinFunctions:
+    def test_what_is_written_to_is_no_input(self):
+        for path in ("torch.batch_norm_elemt", "torch.batch_norm_backward_reduce"):
+            (parameters,) = search(path).parameters()
+            assert parameters
+            assert not any(one.name.startswith("out") for one in parameters)
+
+    def test_all_overloads_are_tried(self):
+        assert draft("torch.as_tensor").samples[0] == {"args": [{"shape": [2, 3]}]}
+
+    def test_errors_are_read(self):
+        (sample, *_) = draft("torch.gru_cell").samples
+        assert [one["shape"] for one in sample["args"]] == [[2, 3], [2, 3], [9, 3], [9, 3]]

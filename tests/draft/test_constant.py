@@ -1,0 +1,91 @@
+"""What has nothing to differentiate is told by schemas and annotations; what may have something is not."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Literal
+
+import pytest
+import torch
+
+from opcheck.draft.constant import (
+    NO_KERNEL,
+    ONLY_QUANTIZED,
+    RETURNS_NO_TENSOR,
+    TAKES_NO_TENSOR,
+    constant,
+    without_kernel,
+)
+from opcheck.samples.resolve import resolve
+
+
+class Color(Enum):
+    RED = 1
+
+
+def plain(n: int, sizes: tuple[int, ...], how: Literal["a"], color: Color, dtype: torch.dtype | None = None): ...
+
+
+def listed(parts: list): ...
+
+
+def partly(n: int, x): ...
+
+
+def starred(n: int, *rest: int): ...
+
+
+def unknown(n: Missing): ...  # noqa: F821
+
+
+def nothing(): ...
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("torch.rand", TAKES_NO_TENSOR),
+        ("torch.arange", TAKES_NO_TENSOR),
+        ("torch.fft.fftfreq", TAKES_NO_TENSOR),
+        ("torch.signal.windows.hann", TAKES_NO_TENSOR),
+        ("torch.allclose", RETURNS_NO_TENSOR),
+        ("torch.numel", RETURNS_NO_TENSOR),
+        ("torch.int_repr", ONLY_QUANTIZED),
+        ("torch.add", ""),
+        ("torch.normal", ""),  # one overload takes numbers, others do not
+        ("torch.as_tensor", ""),
+        ("torch.tensor", ""),
+        ("torch._foreach_add_", ""),  # it returns nothing, and writes
+        ("torch.quantize_per_tensor", ""),
+        ("torch.cudnn_convolution", ""),
+    ],
+)
+def test_all_overloads_show_it(path, why):
+    assert constant(resolve(path, ["torch"]), path) == why
+
+
+@pytest.mark.parametrize(
+    ("function", "why"),
+    [(plain, TAKES_NO_TENSOR), (nothing, TAKES_NO_TENSOR), (listed, ""), (partly, ""), (starred, ""), (unknown, "")],
+)
+def test_annotations_show_it(function, why):
+    assert constant(function, "mylib.function") == why
+
+
+def test_a_builtin_of_another_library_is_not_the_function_of_torch_that_has_its_name():
+    assert constant(torch.rand, "mylib.rand") == ""
+
+
+def test_an_operator_of_torch_may_have_no_kernel_here():
+    assert without_kernel(torch.cudnn_convolution, "torch.cudnn_convolution") == NO_KERNEL
+    assert without_kernel(torch.add, "torch.add") == without_kernel(torch.tensor, "torch.tensor") == ""
+
+
+def test_an_operator_of_others_may_have_any_kernel():
+    with torch.library._scoped_library("constants", "FRAGMENT") as library:
+        library.define("scale(Tensor x) -> Tensor")
+        library.define("size(Tensor x) -> int")
+        library.define("fill(Tensor(a!) x) -> int")
+        assert without_kernel(torch.ops.constants.scale, "torch.ops.constants.scale") == ""
+        assert constant(torch.ops.constants.size, "torch.ops.constants.size") == RETURNS_NO_TENSOR
+        assert constant(torch.ops.constants.fill, "torch.ops.constants.fill") == ""
