@@ -24,3 +24,17 @@ def test_a_batching_rule_must_be_right_whichever_inputs_are_batched(verdict_of, 
 def test_an_output_that_does_not_depend_on_the_batch_is_the_same_for_each_row(verdict_of):
     found = verdict_of("operators.partial.value_and_constant", "vmap")
     assert found.outcome == "passed", found.message
+
+
+@pytest.mark.parametrize("name", ["up_to_one", "from_one_on"])
+def test_a_batch_stays_where_the_operator_is_defined(verdict_of, name):
+    samples = "samples = [{ args = [{ shape = [3], mean = 1, std = 0 }] }]"
+    found = verdict_of(f"operators.partial.{name}", "vmap", samples=samples)
+    assert found.outcome == "passed", found.message
+
+
+def test_where_it_takes_no_other_number_the_check_says_so(verdict_of):
+    found = verdict_of(
+        "operators.partial.one_only", "vmap", samples="samples = [{ args = [{ shape = [3], mean = 1, std = 0 }] }]"
+    )
+    assert (found.outcome, found.reason) == ("failed", "vmap raised ValueError: expected 1")

@@ -87,3 +87,26 @@ def value_and_copy(x: Tensor) -> tuple[Tensor, Tensor]:
 def value_and_constant(x: Tensor) -> tuple[Tensor, Tensor]:
     """2x, and numbers that do not depend on x: they have no batch where x has one."""
     return 2 * x, torch.ones(2, dtype=x.dtype)
+
+
+def _checked(x, is_right):
+    try:
+        holds = bool(is_right.all())
+    except RuntimeError:  # numbers of a batch are not known
+        holds = True
+    if not holds:
+        raise ValueError("expected 1")
+    return x * x
+
+
+def up_to_one(x):
+    """A probability, say."""
+    return _checked(x, x <= 1)
+
+
+def from_one_on(x):
+    return _checked(x, x >= 1)
+
+
+def one_only(x):
+    return _checked(x, x == 1)
