@@ -7,7 +7,7 @@ import json
 MODULE = """
 import torch
 
-__all__ = ["double", "index", "square"]
+__all__ = ["double", "index", "square", "told"]
 
 def double(x: torch.Tensor) -> torch.Tensor:
     return 2 * x
@@ -20,6 +20,9 @@ def square(x: torch.Tensor) -> torch.Tensor:
 
 def index(x: torch.Tensor) -> torch.Tensor:
     return x.detach().argmax()
+
+def told(made_by_hand):
+    raise TypeError("expected a Recipe")
 """
 SPEC = """
 [[operator]]
@@ -38,25 +41,32 @@ def asked(cli, project, *words):
 def test_it_says_which_functions_have_no_spec_and_where_one_would_go(cli, project):
     done = asked(cli, project, "covered", "--formulas")
     assert done.code == 0
+    unknown = done.out.splitlines()[3]
     assert done.out.splitlines() == [
-        "module   functions  with a spec  without  share",
-        "covered          2            1        1  0.500",
+        "module   functions  with a spec  without  not known  share",
+        "covered          3            1        1          1  0.333",
         "no spec: covered.square (nearest: specs/covered.toml)",
-        "share 0.500: 1 of 2 differentiable functions have a spec",
+        unknown,
+        "without a spec, and not differentiable: 1 (--json lists them)",
+        "share 0.333: 1 of 3 differentiable functions have a spec, with 1 of which it is not known",
         "autograd formulas that the samples reach: 1 (MulBackward)",
     ]
+    assert unknown.startswith("not known: covered.told (nearest: specs/covered.toml): ")
+    assert "expected a Recipe" in unknown
 
 
 def test_a_share_may_be_wanted(cli, project):
-    low = asked(cli, project, "covered", "specs/covered.toml", "--json", "--fail-under", "0.6")
+    low = asked(cli, project, "covered", "specs/covered.toml", "--json", "--fail-under", "0.5")
     assert low.code == 1
-    assert "the share 0.500 is below 0.6" in low.err
+    assert "the share 0.333 is below 0.5" in low.err
     result = json.loads(low.out)
-    assert result["share"] == 0.5
+    assert result["share"] == 1 / 3
     (module,) = result["modules"]
-    assert (module["module"], module["functions"], module["with_spec"]) == ("covered", 2, ["covered.double"])
-    assert module["without"] == [{"function": "covered.square", "nearest": "specs/covered.toml", "untried": None}]
-    enough = asked(cli, project, "covered", "specs/covered.toml", "--fail-under", "0.5")
+    assert (module["module"], module["functions"], module["with_spec"]) == ("covered", 3, ["covered.double"])
+    assert module["without"] == [{"function": "covered.square", "nearest": "specs/covered.toml"}]
+    assert [one["function"] for one in module["not_known"]] == ["covered.told"]
+    assert module["not_differentiable"] == [{"function": "covered.index", "why": "no output requires grad"}]
+    enough = asked(cli, project, "covered", "specs/covered.toml", "--fail-under", "0.3")
     assert enough.code == 0
 
 
