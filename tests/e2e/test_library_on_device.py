@@ -60,7 +60,7 @@ def test_what_differs_on_a_device_is_no_accusation_or_has_a_reason(run):
 
 @pytest.mark.nightly
 def test_the_whole_library_holds(run):
-    finished = run("-n", "2", seconds=6 * 3600)  # some two hours of CPU
+    finished = run("-n", "2", seconds=6 * 3600)  # some forty minutes of CPU
     assert bad(finished) == {}
     assert finished.code == 0
     assert len(finished.records) > 35_000

@@ -27,7 +27,7 @@ class SimTensor(torch.Tensor):
         if held.layout is not torch.strided or held.dtype in runtime.LACKS:
             raise TypeError(f"sim has no {held.layout} tensors of {held.dtype}")
         keys = torch._C.DispatchKeySet(torch._C.DispatchKey.ZeroTensor) if held._is_zerotensor() else NO_KEYS
-        size = 0 if held._is_zerotensor() else held.untyped_storage().nbytes()
+        size = held.numel() * held.element_size() if held._is_zerotensor() else held.untyped_storage().nbytes()
         with torch.inference_mode(False):  # a view of an ordinary tensor must be one, even in inference mode
             tensor: SimTensor = torch.Tensor._make_wrapper_subclass(
                 cls, held.size(), held.stride(), held.storage_offset(), dtype=held.dtype,
