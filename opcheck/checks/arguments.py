@@ -82,7 +82,7 @@ def _constants(node: ast.expr) -> Iterator[str | float]:
     for part in parts:
         try:
             value = ast.literal_eval(part)
-        except ValueError:  # no constant
+        except (TypeError, ValueError):  # no constant
             continue
         if isinstance(value, (str, int, float)):
             yield value

@@ -31,7 +31,7 @@ WRONG = [
     ("returns_its_buffer", "context", ALONE, "", "writes to what an earlier one has returned: output 0"),
     ("returns_its_workspace", "context", ALONE, "", "writes to what an earlier one has returned: gradient 0"),
     ("batch_of_one", "vmap", "", "", "the loop, in a batch of one"),
-    ("second_order_of_one_input", "needs_input_grad", ALONE, TWO, "the second derivative where only x requires grad"),
+    ("second_order_of_one_input", "needs_input_grad", ALONE, TWO, "the second derivatives where only x requires grad"),
     ("all_but_one_of_a_list", "needs_input_grad", ALONE, LIST, "all inputs but tensors[1] require grad"),
 ]
 RIGHT = [

@@ -64,7 +64,7 @@ def _twice(subject: Subject, one: int, other: int) -> Iterator[Row]:
     yield Row(f"the values for {what}", shared.values, apart.values, VALUES.format(one=one, other=other))
     alone = Call((leaves[one],), shared.results).gradient()
     expected = pieces[one] + pieces[other]
-    yield Row(f"the gradient for {what}", alone, expected, GRADIENT.format(one=one, other=other))
+    yield Row(f"the gradients for {what}", alone, expected, GRADIENT.format(one=one, other=other))
 
 
 def _with_copies(subject: Subject) -> tuple[Tensors, Tensors, Tensors]:

@@ -38,8 +38,8 @@ def rows(subject: Subject, here: Result) -> Iterator[Row | Verdict]:
         if len(chosen) == 1:
             yield Row(f"the values where {whose}", call.values, here.values, _code(chosen, VALUES))
         got = Call(tuple(call.leaves[index] for index in chosen), call.results).gradient()
-        what = f"the gradient{'s' * (len(chosen) > 1)} where {whose}"
-        yield Row(what, got, torch.cat([slices[index] for index in chosen]), _code(chosen, GRADIENTS))
+        expected = torch.cat([slices[index] for index in chosen])
+        yield Row(f"the gradients where {whose}", got, expected, _code(chosen, GRADIENTS))
     if len(slices) > 1 and subject.supports.second_order:
         yield from _second_order(subject)
 
@@ -72,7 +72,7 @@ def _second_order(subject: Subject) -> Iterator[Row]:
         expected = tried(partial(_of_gradient, together, index))
         alone = tried(partial(_of_one, subject, index))
         if isinstance(alone, Tensor) and isinstance(expected, Tensor):
-            yield Row(f"the second derivative where only {name} requires grad", alone, expected)
+            yield Row(f"the second derivatives where only {name} requires grad", alone, expected)
 
 
 def _again(call: Call) -> tuple[Tensors, Tensors]:
