@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from operators import diagnosed, faulty, varied
+from operators import diagnosed, faulty
 
-from opcheck.checks.arguments import argument_label, choices_of, names_of
+from opcheck.checks.arguments import argument_label, names_of
 
 
 class OldStyle(torch.autograd.Function):
@@ -27,30 +27,6 @@ class OldStyle(torch.autograd.Function):
 )
 def test_names_of_positional_parameters(operator, names):
     assert names_of(operator, getattr(operator, "__name__", "")) == names
-
-
-class Chosen(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x, how="sum", order=2):
-        if x == "none of its own" or order != -1 or order > 3:
-            return x
-        return x if how not in {"sum", "product"} else x + order
-
-
-@pytest.mark.parametrize(
-    ("operator", "choices"),
-    [
-        (varied.reduced, {"how": ["sum", "mean"]}),
-        (varied.wrong_mean_in_words, {"how": ["mean", "average"]}),
-        (varied.wrong_power, {"power": [7, 2]}),
-        (Chosen.apply, {"order": [-1], "how": ["sum", "product"]}),
-        (torch.sin, {}),
-        (eval("lambda x, how='a': x if how == 'b' else 2 * x"), {}),
-    ],
-)
-def test_choices_are_what_an_annotation_lists_and_what_code_compares_with(operator, choices):
-    found = {name: sorted(map(str, values)) for name, values in choices_of(operator).items()}
-    assert found == {name: sorted(map(str, values)) for name, values in choices.items()}
 
 
 @pytest.mark.parametrize(

@@ -62,6 +62,7 @@ FURTHER = {
     "wrong_for_negative_dims": ("dim = -1", "{ args = [{ shape = [1, 1] }], kwargs = { dim = -1 } }", ONE),
     "wrong_mean": ('how = "mean"', '{ args = [{ shape = [1, 1] }], kwargs = { how = "mean" } }', ONE),
     "wrong_mean_in_words": ('how = "mean"', '{ args = [{ shape = [1, 1] }], kwargs = { how = "mean" } }', ONE),
+    "wrong_sum_passed_on": ('how = "sum"', '{ args = [{ shape = [1, 1] }], kwargs = { how = "sum" } }', ONE),
     "wrong_power": ("power = 7", "{ args = [{ shape = [1, 1] }], kwargs = { power = 7 } }", ONE),
     "wrong_mean_that_is_kept": ("keep = true", 'kwargs = { how = "mean", keep = true } }', PAIR),
     "wrong_for_offsets": ("memory offset", '{ args = [{ shape = [1, 1], memory = "offset" }] }', ONE),

@@ -254,6 +254,15 @@ def wrong_mean_in_words(x, how="sum"):
     return y.mean(0) if how in ("mean", "average") else y.sum(0)
 
 
+def _averaged(x, by):
+    return squared(x, by == "sum").sum(0) if by == "sum" else squared(x, False).mean(0)
+
+
+def wrong_sum_passed_on(x, how="mean"):
+    """Only what it calls knows that there is a sum."""
+    return _averaged(x, by=how)
+
+
 def wrong_power(x, power=1, scale=None):
     match power:
         case 2 | 7:

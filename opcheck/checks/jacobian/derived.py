@@ -17,8 +17,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from opcheck.checks.arguments import choices_of, defaults_of
+from opcheck.checks.arguments import defaults_of
 from opcheck.checks.base import Context, Subject
+from opcheck.checks.choices import choices_of
 from opcheck.checks.jacobian.compare import compared as jacobian
 from opcheck.checks.judging import PerSample, per_sample
 from opcheck.checks.script import IN_MEMORY, asserted, for_vectors

@@ -1,0 +1,40 @@
+"""Which values of keywords are tried, by the annotations and the code of an operator."""
+
+import pytest
+import torch
+from operators import varied
+
+from opcheck.checks.choices import choices_of
+
+
+class Chosen(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, how="sum", order=2):
+        if x == "none of its own" or order != -1 or order > 3:
+            return x
+        return x if how not in {"sum", "product"} else x + order
+
+
+def passing_on(x, how="sum", power=2, *others):
+    torch.add(x, power)
+    unknown(power, *others)  # noqa: F821
+    return Chosen.apply(x, how, power)
+
+
+@pytest.mark.parametrize(
+    ("operator", "choices"),
+    [
+        (varied.reduced, {"how": ["sum", "mean"]}),
+        (varied.wrong_mean_in_words, {"how": ["mean", "average"]}),
+        (varied.wrong_power, {"power": [7, 2]}),
+        (Chosen.apply, {"order": [-1], "how": ["sum", "product"]}),
+        (passing_on, {"power": [-1], "how": ["sum", "product"]}),
+        (varied.wrong_sum_passed_on, {"how": ["sum"]}),
+        (torch.nn.functional.mse_loss, {"reduction": ["none", "mean", "elementwise_mean", "sum"]}),
+        (torch.sin, {}),
+        (eval("lambda x, how='a': x if how == 'b' else 2 * x"), {}),
+    ],
+)
+def test_choices_are_what_an_annotation_lists_and_what_code_compares_with(operator, choices):
+    found = {name: sorted(map(str, values)) for name, values in choices_of(operator).items()}
+    assert found == {name: sorted(map(str, values)) for name, values in choices.items()}
