@@ -99,7 +99,7 @@ def test_the_library_has_modules_of_torch_with_parameters():
         recipe = ModuleRecipe(resolve_module(operator.spec.name, ("torch",)), operator.spec.module)
         if list(realize_module(recipe, "float32", "cpu", "", ("torch",)).module.parameters()):
             found.add(operator.spec.name)
-    assert len(found) == 47
+    assert len(found) == 49
 
 
 class TestValues:
