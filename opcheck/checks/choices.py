@@ -98,7 +98,9 @@ def _named(node: ast.expr, names: Mapping[str, Any]) -> Any:
     """Return what a dotted name stands for. Raises KeyError or AttributeError if it stands for nothing there."""
     if isinstance(node, ast.Attribute):
         return getattr(_named(node.value, names), node.attr)
-    return names[node.id] if isinstance(node, ast.Name) else names[""]
+    if isinstance(node, ast.Name):
+        return names[node.id]
+    raise KeyError(ast.unparse(node))
 
 
 def _in_python(operator: Callable[..., Any]) -> Any:

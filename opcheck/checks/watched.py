@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
@@ -25,6 +26,11 @@ class Watched:
         """Remember a tensor."""
         stride = tensor.stride() if tensor.layout is torch.strided else ()
         return cls(name, tensor, tensor.detach().clone(), tensor.requires_grad, stride)
+
+    @classmethod
+    def all(cls, kind: str, tensors: Iterable[Tensor]) -> list[Watched]:
+        """Remember several tensors of a kind, such as outputs."""
+        return [cls.of(f"{kind} {index}", tensor) for index, tensor in enumerate(tensors)]
 
     def change(self, now: Tensor | None = None) -> str:
         """Return what is different now; an empty string if nothing is.

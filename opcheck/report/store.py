@@ -6,6 +6,7 @@ import json
 import os
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,8 @@ from opcheck.report.model import SCHEMA, End, Header, Line, Report, ReportError,
 from opcheck.running.outcome import Outcome
 from opcheck.spec.document import shown
 
-KINDS: dict[str, TypeAdapter[Line | Outcome]] = {
-    key: TypeAdapter(kind) for key, kind in {"schema": Header, "id": Outcome, "complete": End, "unread": Unread}.items()
-}
-"""How each kind of line is read, by the key that it is known by."""
+KINDS: dict[str, type[Line | Outcome]] = {"schema": Header, "id": Outcome, "complete": End, "unread": Unread}
+"""The key by which each kind of line is known."""
 
 MAJOR, MINOR = map(int, SCHEMA.split("."))
 RENEW = "run the cases again with --report-json"
@@ -169,9 +168,15 @@ def _parsed(text: bytes, name: str) -> Iterator[tuple[int, Line | Outcome]]:
         if key == "schema":
             is_newer = _is_newer(data["schema"])
         try:
-            yield number, KINDS[key].validate_python(data, extra="ignore" if is_newer else "forbid")
+            yield number, _adapter(key).validate_python(data, extra="ignore" if is_newer else "forbid")
         except ValidationError as error:
             raise ReportError(f"is no report of opcheck: line {number}{_first_mistake(error, data)}") from None
+
+
+@cache
+def _adapter(key: str) -> TypeAdapter[Line | Outcome]:
+    """Return what reads a kind of line. It takes milliseconds to make, which a run that only writes need not spend."""
+    return TypeAdapter(KINDS[key])
 
 
 def _is_newer(version: object) -> bool:

@@ -136,15 +136,17 @@ def _among_others(subject: Subject, here: Result, around: Mapping[str, Surroundi
     other = subject.elsewhere()
     with all_of(around.values()):
         first = Call.of(other)
-    outputs = _watched("output", first.outputs)
+    outputs = Watched.all("output", first.outputs)
     second = Call.of(subject)
     yield _as_returned(outputs, OVERWRITTEN)
     follows = Result(second.values, here.gradient, here.has_graph)
     yield from both("of a call that follows another one", follows, here, AFTER)
     yield from _used_up(subject, second, here)
     subject.function.reseed(1)
-    there = result(other, first)
-    yield from _overwritten(subject, first)
+    gradients = first.gradients() if subject.supports.backward else ()
+    there = Result(first.values, vector(gradients), first.has_graph)
+    if subject.supports.backward:
+        yield _overwritten(first, gradients)
     in_place = _in_place(second.leaves, other) if is_strided(subject) else result(other)
 
     def each() -> Iterator[Row]:
@@ -167,16 +169,11 @@ def _among_others(subject: Subject, here: Result, around: Mapping[str, Surroundi
         yield _right_elsewhere(subject, other, vector(first.cotangents), there.gradient)
 
 
-def _overwritten(subject: Subject, call: Call) -> Iterator[Verdict]:
-    """Run another backward pass, while the gradients of one before it are kept."""
-    if subject.supports.backward:
-        gradients = _watched("gradient", call.gradients())
-        call.gradients([2 * v for v in call.cotangents])
-        yield _as_returned(gradients, GRADIENTS_OVERWRITTEN)
-
-
-def _watched(kind: str, tensors: Iterable[Tensor]) -> list[Watched]:
-    return [Watched.of(f"{kind} {index}", tensor) for index, tensor in enumerate(tensors)]
+def _overwritten(call: Call, gradients: Tensors) -> Verdict:
+    """Run another backward pass of a call, while the gradients of one before it are kept."""
+    kept = Watched.all("gradient", gradients)
+    call.gradients([2 * v for v in call.cotangents])
+    return _as_returned(kept, GRADIENTS_OVERWRITTEN)
 
 
 def _as_returned(watched: Iterable[Watched], code: str) -> Verdict:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Iterator
 
 import torch
-from torch import Tensor
 
 from opcheck.checks.base import Subject
 from opcheck.checks.calls import Call, copies, is_strided, push, tangents_of, tensors_among, tried
@@ -54,7 +53,7 @@ def judge(subject: Subject) -> Iterator[Verdict]:
     yield _unchanged("forward", watched, names)
     call = Call(leaves, tuple(y for y in outputs if y.requires_grad))
     cotangents = tuple(v.requires_grad_() for v in call.cotangents)
-    watched += _all("output", call.outputs) + _all("cotangent", cotangents)
+    watched += Watched.all("output", call.outputs) + Watched.all("cotangent", cotangents)
     stages: dict[str, Callable[[], object]] = {}
     if call.outputs and subject.supports.backward:
         stages["backward"] = lambda: call.gradients(v.detach() for v in cotangents)
@@ -62,16 +61,12 @@ def judge(subject: Subject) -> Iterator[Verdict]:
             stages["the backward pass of backward"] = lambda: call.again(cotangents).gradients()
     if subject.supports.forward_ad and is_strided(subject):
         vectors = tangents_of(subject)
-        watched += _all("tangent", vectors)
+        watched += Watched.all("tangent", vectors)
         stages["forward mode"] = lambda: push(subject, vectors)
     for name, stage in stages.items():
         error = tried(stage)
         how = f", which raised {class_of(error)}," if isinstance(error, Exception) else ""
         yield _unchanged(name, watched, names, how)
-
-
-def _all(kind: str, tensors: Iterable[Tensor]) -> list[Watched]:
-    return [Watched.of(f"{kind} {index}", tensor) for index, tensor in enumerate(tensors)]
 
 
 def _unchanged(stage: str, watched: Iterable[Watched], held: Container[str], how: str = "") -> Verdict:

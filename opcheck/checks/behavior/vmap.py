@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -14,7 +15,6 @@ from opcheck.checks.judging import per_sample, raised
 from opcheck.checks.relations import agree
 from opcheck.checks.script import asserted
 from opcheck.checks.verdict import HOLDS, Verdict
-from opcheck.derivatives import NO_REFUSAL
 
 BATCH = 2
 IN_A_BATCH = """\
@@ -66,13 +66,15 @@ def _batch(subject: Subject, leaves: Sequence[Tensor], chosen: Sequence[int]) ->
             [_in_batch(leaf, 1 + n * step) if k in chosen else leaf for k, leaf in enumerate(leaves)]
             for n in range(BATCH)
         ]
-        try:
-            return Batch(chosen, rows, [subject.function(*(leaf.clone() for leaf in row)) for row in rows], sign)
-        except NO_REFUSAL:
-            raise
-        except Exception as error:
-            refusals.append(error)
+        looped = tried(partial(_looped, subject, rows))
+        if not isinstance(looped, Exception):
+            return Batch(chosen, rows, looped, sign)
+        refusals.append(looped)
     raise refusals[0]
+
+
+def _looped(subject: Subject, rows: Rows) -> Rows:
+    return [subject.function(*(leaf.clone() for leaf in row)) for row in rows]
 
 
 def _batchings(count: int) -> Iterator[tuple[int, ...]]:
