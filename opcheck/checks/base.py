@@ -85,26 +85,27 @@ class Context:
         return operator
 
     def operator_at(self, sample: Sample, path: str = "") -> Callable[..., Any]:
-        """Return the callable for a sample: the same for each, but for lazy modules, which have its shapes.
+        """Return the callable for a sample: the same for each, but for modules that are lazy or constructed for it.
 
         path: that of another callable, such as the surrogate. Of a module, it is constructed in the same way. Raises
         Unresolved.
         """
         path, operator = path or self.case.variant.path, self.operator
-        if path == self.case.variant.path and not (isinstance(operator, ModuleCall) and operator.is_lazy):
+        is_same = sample.module is None and not (isinstance(operator, ModuleCall) and operator.is_lazy)
+        if path == self.case.variant.path and is_same:
             return operator
-        own: Callable[..., Any] = self.memo.once((path, sample.name), lambda: self.resolve(path, sample))
+        own: Callable[..., Any] = self.memo.once((path, sample.toml()), lambda: self.resolve(path, sample))
         return own
 
     def resolve(self, path: str, sample: Sample | None = None) -> Callable[..., Any]:
         """Return the callable that a dotted path names, modules constructed. Raises Unresolved.
 
-        sample: what a lazy module gets its shapes from.
+        sample: what a lazy module gets its shapes from, and what may say how a module is constructed.
         """
         own = self.callables.get(path)
         if own is not None:
             return own
-        recipe = self.module(path)
+        recipe = self.module(path, sample)
         if recipe is None:
             return resolve_operator(path, self.settings.modules)
         seed = f"{path}@{self.case.base_seed}"
@@ -115,12 +116,16 @@ class Context:
         except Exception as error:
             raise Unresolved(f'"{path}" cannot be constructed: {one_line(error)}') from error
 
-    def module(self, path: str) -> ModuleRecipe | None:
-        """Return how to construct the module that a dotted path names; None if the operator is no module of a spec."""
+    def module(self, path: str, sample: Sample | None = None) -> ModuleRecipe | None:
+        """Return how to construct the module that a dotted path names; None if the operator is no module of a spec.
+
+        sample: what may say that it is constructed in another way.
+        """
         spec = self.case.operator.spec.module
         if spec is None or path in self.callables:
             return None
-        return ModuleRecipe(resolve_module(path, self.settings.modules), spec)
+        own = sample.module if sample is not None else None
+        return ModuleRecipe(resolve_module(path, self.settings.modules), own or spec)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -220,7 +225,7 @@ class Context:
                 self.case.seed(sample) + more_seed,
                 modules=self.settings.modules,
                 wrt=wrt,
-                module=self.module(self.case.variant.path),
+                module=self.module(self.case.variant.path, sample),
                 finer=finer,
             )
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import ast
 import inspect
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from textwrap import dedent
 from typing import Any, Literal, get_args, get_origin
 
 from opcheck.checks.arguments import KEYWORD, is_function, parameters
+from opcheck.samples.modules import ModuleCall
 
 DEPTH = 3
 """How many calls a keyword is followed through, as from a function to `forward` of an autograd.Function."""
+OTHER = "another"
+"""A word that code compares nothing with: it leads to `else`, where the operator does not refuse it."""
 EQUALITY = (ast.Eq, ast.NotEq, ast.In, ast.NotIn)
 
 
@@ -19,8 +23,8 @@ def choices_of(operator: Callable[..., Any]) -> dict[str, list[Any]]:
     """Return values that lead to other code, by keyword.
 
     They are those that an annotation lists (`Literal`), and the words and numbers that code compares a keyword with, as
-    in `if reduction == "mean"`: the operator's own, and that of functions which it passes the keyword on to. Code that
-    cannot be read has none.
+    in `if reduction == "mean"`: the operator's own, and that of functions which it passes the keyword on to. Those of a
+    class are of its constructor; its code may compare an attribute of the same name. Code that cannot be read has none.
     """
     try:
         function = _in_python(operator)
@@ -28,12 +32,13 @@ def choices_of(operator: Callable[..., Any]) -> dict[str, list[Any]]:
     except Exception:  # no signature, or annotations that cannot be evaluated
         return {}
     keywords = [one for one in declared if one.kind in KEYWORD]
-    choices = {one.name: [*get_args(one.annotation)] for one in keywords if get_origin(one.annotation) is Literal}
+    listed = {one.name: [*get_args(one.annotation)] for one in keywords if get_origin(one.annotation) is Literal}
     optional = {one.name: one.name for one in keywords if one.default is not one.empty}
+    choices = {name: dict.fromkeys(values) for name, values in listed.items()}
     for name, value in _compared(function, optional, DEPTH) if optional else ():
-        if value not in choices.setdefault(name, []):
-            choices[name].append(value)
-    return choices
+        others = [OTHER] if isinstance(value, str) and name not in listed else []
+        choices.setdefault(name, {}).update(dict.fromkeys([value, *others]))
+    return {name: [*values] for name, values in choices.items()}
 
 
 def _compared(
@@ -61,8 +66,16 @@ def _compared(
 def _with_constants(
     compared: ast.expr, others: list[ast.expr], keywords: Mapping[str, str]
 ) -> Iterator[tuple[str, str | float]]:
-    if isinstance(compared, ast.Name) and compared.id in keywords:
-        yield from ((keywords[compared.id], value) for other in others for value in _constants(other))
+    name = _value_of(compared)
+    if name in keywords:
+        yield from ((keywords[name], value) for other in others for value in _constants(other))
+
+
+def _value_of(node: ast.expr) -> str:
+    """Return the name of the variable or of the attribute of `self` that an expression is, or an empty string."""
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""
 
 
 def _constants(node: ast.expr) -> Iterator[str | float]:
@@ -80,17 +93,17 @@ def _passed_on(
     function: Callable[..., Any], call: ast.Call, keywords: Mapping[str, str], depth: int
 ) -> Iterator[tuple[str, str | float]]:
     """Yield what the code of a function that is called compares keywords with that it is passed."""
-    passed = {part.id for part in (*call.args, *(one.value for one in call.keywords)) if isinstance(part, ast.Name)}
+    passed = {_value_of(part) for part in (*call.args, *(one.value for one in call.keywords))}
     if not passed & keywords.keys() or any(isinstance(part, ast.Starred) for part in call.args):
         return
     try:
-        called = _named(call.func, function.__globals__)
+        called = _named(call.func, vars(sys.modules[function.__module__]))
         signature = inspect.Signature(parameters(called))
         bound = signature.bind_partial(*call.args, **{one.arg: one.value for one in call.keywords if one.arg})
         own = _in_python(called)
     except Exception:  # it is no name of the module, or of something without a signature
         return
-    names = {name: part.id for name, part in bound.arguments.items() if isinstance(part, ast.Name)}
+    names = {name: _value_of(part) for name, part in bound.arguments.items() if isinstance(part, ast.expr)}
     yield from _compared(own, {name: keywords[of] for name, of in names.items() if of in keywords}, depth)
 
 
@@ -104,6 +117,8 @@ def _named(node: ast.expr, names: Mapping[str, Any]) -> Any:
 
 
 def _in_python(operator: Callable[..., Any]) -> Any:
-    """Return the function whose signature and code say what an operator takes: `forward` for `apply`."""
+    """Return what says in Python what an operator takes: `forward` of a module, and of an autograd.Function."""
+    if isinstance(operator, ModuleCall):
+        return operator.module.forward
     owner = getattr(operator, "__self__", None)
     return inspect.unwrap(owner.forward if is_function(owner) else operator)

@@ -186,7 +186,7 @@ def _function(subject: Subject, source: Source) -> Iterator[str]:
 def _module(subject: Subject, source: Source) -> str:
     """Return an expression that constructs the module."""
     context, path = subject.context, subject.case.variant.path
-    recipe = context.module(path)
+    recipe = context.module(path, subject.sample)
     if recipe is None or subject.function.operator.is_lazy:  # type: ignore[attr-defined]
         raise Unwritable("the module is lazy")
     args, kwargs = constants(recipe.spec, context.case.dtype, context.settings.modules)

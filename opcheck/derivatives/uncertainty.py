@@ -3,7 +3,8 @@
 A number by differences comes with an error E: the rounding of the values that were subtracted, and truncation, which
 shows between steps. An analytical entry that is off by d, where the tolerance allows t, is
 
-    wrong             if d > t, unless rounding alone explains d, and a larger step, where E <= t, shows that d <= t;
+    wrong             if d > t, unless rounding alone explains d, and a larger step, where E <= t, shows that d <= t,
+                      or truncation explains d, and what differences at two steps extrapolate to shows that d <= t;
     wrong below atol  if d is small, but more than rtol |n| and 20 E;
     without digits    if d <= t, but far more than the arithmetic of its dtype and 20 E leave.
 
@@ -149,16 +150,25 @@ class Measured:
         it is within the tolerance at a larger step, where differences are certain to be. Values of 1e5 are rounded to
         1e-11: at a step of 1e-6, a derivative of zero looks like 1e-5.
         """
-        off, beyond = self.size(analytical - self.values), self._beyond(analytical, self.fine)
+        off, beyond = self.size(analytical - self.values), self._beyond(analytical, self.values)
         noisy = (beyond > 0) & (off <= CERTAIN * self.size(self.fine.rounding(self.unit)))
         for coarse, coarser in self._further() if bool(noisy.any()) else ():
             error = self.size(error_estimate(coarse, [coarser], self.unit))
             certain = error <= self.tolerance(coarse)
-            beyond[noisy & certain & (self._beyond(analytical, coarse) == 0)] = 0.0
-        return beyond
+            beyond[noisy & certain & (self._beyond(analytical, coarse.jacobian) == 0)] = 0.0
+        return self._unless_truncated(beyond, analytical, off) if bool(beyond.any()) else beyond
 
-    def _beyond(self, analytical: Tensor, slopes: Differences) -> Tensor:
-        return excess(analytical, slopes.jacobian, self.leaves, self.numbers, self.lengths())
+    def _unless_truncated(self, beyond: Tensor, analytical: Tensor, off: Tensor) -> Tensor:
+        """Return the same, but 0 where differences at two steps explain what is off, and their extrapolation does not.
+
+        Truncation is proportional to h^2, so that f'(h) + (f'(h) - f'(2 h)) / 3 is without its first term (Richardson).
+        """
+        change = self.values - self.at(2 * self.numbers.eps).jacobian
+        truncated = (off <= self.size(change)) & (self._beyond(analytical, self.values + change / 3) == 0)
+        return beyond.masked_fill(truncated, 0.0)
+
+    def _beyond(self, analytical: Tensor, numerical: Tensor) -> Tensor:
+        return excess(analytical, numerical, self.leaves, self.numbers, self.lengths())
 
     def _further(self) -> Iterator[tuple[Differences, Differences]]:
         """Yield the differences at larger steps, and at twice each, as long as the function is defined there."""

@@ -93,7 +93,7 @@ def _shown(
 
 def _of_products(entries: Comparison, names: Names) -> Disagreement:
     a, n, point, wrong = entries.analytical, entries.numerical.values, entries.point, entries.wrong
-    row, column = divmod(int((a - n).abs().nan_to_num(nan=float("inf")).argmax()), n.shape[1])
+    row, column = divmod(int(entries.beyond.argmax()), n.shape[1])
     numbers = f"is {float(n[row, column]):.8g} numerically, {float(a[row, column]):.8g} analytically, for random"
     how = Seen.of(point, entries.mode).random or HOW
     if entries.mode == "reverse":

@@ -14,7 +14,7 @@ from opcheck.spec.entry import Entry
 from opcheck.spec.explain import Locate
 from opcheck.spec.library import Sample
 from opcheck.spec.limits import Limits
-from opcheck.spec.operator import OperatorSpec, SampleSpec, TemplateUse, ways
+from opcheck.spec.operator import Construction, OperatorSpec, SampleSpec, TemplateUse, ways
 from opcheck.spec.positions import Path as KeyPath
 from opcheck.spec.problems import Mistake, Problem, SpecError, listing, nearest, unknown
 from opcheck.spec.recipe import Tensor
@@ -186,15 +186,27 @@ class Expansion:
                     self.entry.document,
                     path,
                     vary=ways(self.spec.vary if spec.vary is None else spec.vary),
+                    module=self._construction(spec),
                 )
         self._refuse_unused(own, locate)
+
+    def _construction(self, spec: SampleSpec) -> Construction | None:
+        """Return how the module is constructed for a sample, if that is said; what it leaves out is the operator's."""
+        if spec.module is None or self.spec.module is None:
+            return None
+        own = {key: getattr(spec.module, key) for key in spec.module.model_fields_set}
+        return self.spec.module.model_copy(update=own)
 
     def _mistakes(self, spec: SampleSpec, label: str, locate: Locate, skips: list[Skip]) -> list[Problem]:
         """Return the mistakes in a sample and its grid: too large, too many, names too long, no tensor where named."""
         values = {"args": spec.args, "kwargs": spec.kwargs, "grid": spec.grid, "grad_outputs": spec.grad_outputs or ()}
+        if spec.module is not None:
+            values["module"] = {"args": spec.module.args, "kwargs": spec.module.kwargs}
         listed = list(parts(values))
         mistakes = [*self.limits.of_parts(listed, large=spec.large), *_same_as_nothing(spec, listed)]
         problems = [locate(*mistake) for mistake in mistakes]
+        if spec.module is not None and self.spec.module is None:
+            problems.append(locate(("module",), "the operator is no module", "`module` of the operator, too", key=True))
         count = prod(len(values) for values in spec.grid.values())
         if count > self.limits.max_samples:
             problems.append(locate(("grid",), *self.limits.count(count)))

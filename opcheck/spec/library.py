@@ -12,7 +12,7 @@ from opcheck.spec.device import DeviceProfile
 from opcheck.spec.document import Document
 from opcheck.spec.dtypes import HALF
 from opcheck.spec.entry import Entry
-from opcheck.spec.operator import Claims, OperatorSpec, PerDevice, VariantTarget
+from opcheck.spec.operator import Claims, Construction, OperatorSpec, PerDevice, VariantTarget
 from opcheck.spec.positions import Path as KeyPath
 from opcheck.spec.positions import Span
 from opcheck.spec.problems import Problem
@@ -36,6 +36,8 @@ class Sample:
     path: KeyPath = field(repr=False)
     vary: tuple[Way, ...] = field(default=(), kw_only=True)
     """The respects in which opcheck varies it by itself."""
+    module: Construction | None = field(default=None, kw_only=True)
+    """How the module is constructed for this sample; None: as for all."""
 
     @property
     def line(self) -> int:
@@ -74,6 +76,8 @@ class Sample:
         shown: dict[str, object] = {"args": self.args}
         if self.kwargs:
             shown["kwargs"] = self.kwargs
+        if self.module is not None:
+            shown["module"] = self.module
         return render(shown)
 
 

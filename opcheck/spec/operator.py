@@ -42,64 +42,6 @@ LARGE = 65536
 """The most elements of a tensor of a sample that is meant to be large."""
 
 
-class Grid(Model):
-    """The keys common to samples and uses of templates: keyword arguments, a grid, a name, dtypes."""
-
-    name: Identifier | None = Field(
-        default=None, description="the name of the sample in messages and `expect`; default: its number"
-    )
-    kwargs: dict[Keyword, Value] = Field(default_factory=dict, description="keyword arguments")
-    grid: dict[Keyword, Annotated[list[Value], Field(min_length=1)]] = Field(
-        default_factory=dict, description="keyword arguments with several values each: one sample for every combination"
-    )
-    skip: list[dict[str, Value]] = Field(default_factory=list, description="combinations of the grid to leave out")
-    dtypes: Frozen[DtypeEntry] | None = Field(default=None, description="run only in these dtypes; default: all")
-    vary: bool | Frozen[Way] | None = Field(
-        default=None, description="in which respects opcheck varies it by itself; default: those of the operator"
-    )
-    large: bool = Field(
-        default=False,
-        description=f"allow tensors of up to {LARGE} elements, more than `max_elements`",
-    )
-
-
-class SampleSpec(Grid):
-    """Arguments to test the operator with."""
-
-    args: list[Value] = Field(default_factory=list, description="positional arguments")
-    grad_outputs: list[Tensor] | None = Field(
-        default=None, description="cotangents of the differentiable outputs at second order; default: random ones"
-    )
-
-
-class TemplateUse(Grid):
-    """The samples of a template. All other keys set its parameters."""
-
-    model_config = FURTHER_KEYS
-
-    use: Annotated[str, named("template")] = Field(description="the name of the template")
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """The given parameters, by name."""
-        return dict(self.__pydantic_extra__ or {})
-
-
-def ways(vary: bool | tuple[Way, ...]) -> tuple[Way, ...]:
-    """Return the respects that a value of `vary` stands for."""
-    return (WAYS if vary else ()) if isinstance(vary, bool) else vary
-
-
-def _kind(value: Any) -> str:
-    used = "use" in value if isinstance(value, dict) else isinstance(value, TemplateUse)
-    return "<use>" if used else "<sample>"
-
-
-SampleEntry = Annotated[
-    Annotated[SampleSpec, Tag("<sample>")] | Annotated[TemplateUse, Tag("<use>")], Discriminator(_kind)
-]
-
-
 UNIFORM = ("low", "high")
 NORMAL = ("mean", "std")
 EXPLICIT = ("values",)
@@ -152,6 +94,67 @@ class Construction(Model):
         description="values by name, such as `weight`, `layers.0.bias`, or `*.bias` for parameters only; the first "
         "that matches; default: as constructed",
     )
+
+
+class Grid(Model):
+    """The keys common to samples and uses of templates: keyword arguments, a grid, a name, dtypes."""
+
+    name: Identifier | None = Field(
+        default=None, description="the name of the sample in messages and `expect`; default: its number"
+    )
+    kwargs: dict[Keyword, Value] = Field(default_factory=dict, description="keyword arguments")
+    grid: dict[Keyword, Annotated[list[Value], Field(min_length=1)]] = Field(
+        default_factory=dict, description="keyword arguments with several values each: one sample for every combination"
+    )
+    skip: list[dict[str, Value]] = Field(default_factory=list, description="combinations of the grid to leave out")
+    dtypes: Frozen[DtypeEntry] | None = Field(default=None, description="run only in these dtypes; default: all")
+    vary: bool | Frozen[Way] | None = Field(
+        default=None, description="in which respects opcheck varies it by itself; default: those of the operator"
+    )
+    large: bool = Field(
+        default=False,
+        description=f"allow tensors of up to {LARGE} elements, more than `max_elements`",
+    )
+
+
+class SampleSpec(Grid):
+    """Arguments to test the operator with."""
+
+    args: list[Value] = Field(default_factory=list, description="positional arguments")
+    module: Construction | None = Field(
+        default=None, description="how the module is constructed for this sample: the keys that differ"
+    )
+    grad_outputs: list[Tensor] | None = Field(
+        default=None, description="cotangents of the differentiable outputs at second order; default: random ones"
+    )
+
+
+class TemplateUse(Grid):
+    """The samples of a template. All other keys set its parameters."""
+
+    model_config = FURTHER_KEYS
+
+    use: Annotated[str, named("template")] = Field(description="the name of the template")
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The given parameters, by name."""
+        return dict(self.__pydantic_extra__ or {})
+
+
+def ways(vary: bool | tuple[Way, ...]) -> tuple[Way, ...]:
+    """Return the respects that a value of `vary` stands for."""
+    return (WAYS if vary else ()) if isinstance(vary, bool) else vary
+
+
+def _kind(value: Any) -> str:
+    used = "use" in value if isinstance(value, dict) else isinstance(value, TemplateUse)
+    return "<use>" if used else "<sample>"
+
+
+SampleEntry = Annotated[
+    Annotated[SampleSpec, Tag("<sample>")] | Annotated[TemplateUse, Tag("<use>")], Discriminator(_kind)
+]
 
 
 class VariantTarget(Model):

@@ -4,7 +4,8 @@ import pytest
 import torch
 from operators import varied
 
-from opcheck.checks.choices import choices_of
+from opcheck.checks.choices import OTHER, choices_of
+from opcheck.samples.modules import ModuleCall
 
 
 class Chosen(torch.autograd.Function):
@@ -21,16 +22,24 @@ def passing_on(x, how="sum", power=2, *others):
     return Chosen.apply(x, how, power)
 
 
+class Worded(torch.nn.Module):
+    def forward(self, x, how="first"):
+        return x[-1] if how == "last" else x[0]
+
+
 @pytest.mark.parametrize(
     ("operator", "choices"),
     [
         (varied.reduced, {"how": ["sum", "mean"]}),
-        (varied.wrong_mean_in_words, {"how": ["mean", "average"]}),
+        (varied.wrong_mean_in_words, {"how": ["mean", "average", OTHER]}),
         (varied.wrong_power, {"power": [7, 2]}),
-        (Chosen.apply, {"order": [-1], "how": ["sum", "product"]}),
-        (passing_on, {"power": [-1], "how": ["sum", "product"]}),
-        (varied.wrong_sum_passed_on, {"how": ["sum"]}),
-        (torch.nn.functional.mse_loss, {"reduction": ["none", "mean", "elementwise_mean", "sum"]}),
+        (Chosen.apply, {"order": [-1], "how": ["sum", "product", OTHER]}),
+        (passing_on, {"power": [-1], "how": ["sum", "product", OTHER]}),
+        (varied.wrong_sum_passed_on, {"how": ["sum", OTHER]}),
+        (torch.nn.functional.mse_loss, {"reduction": ["none", "mean", "elementwise_mean", "sum", OTHER]}),
+        (torch.nn.MSELoss, {"reduction": ["none", "mean", "elementwise_mean", "sum", OTHER]}),
+        (varied.Squares, {"how": ["sum", OTHER]}),
+        (ModuleCall(Worded()), {"how": ["last", OTHER]}),
         (torch.sin, {}),
         (eval("lambda x, how='a': x if how == 'b' else 2 * x"), {}),
     ],

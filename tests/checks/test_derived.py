@@ -86,11 +86,11 @@ def positional(a, b=2, /, *args, c=3, **kwargs):
     """A function with parameters of each kind."""
 
 
-def outcome_of(tmp_path, name, dtype, samples=ONE, keys="", derive="standard", seed=0):
+def outcome_of(tmp_path, name, dtype, samples=ONE, keys="", derive="standard", seed=0, check="derived"):
     path = tmp_path / "spec.toml"
     path.write_text(f'[[operator]]\nname = "operators.varied.{name}"\n{keys}\n{samples}\n')
     settings = Settings(modules=("torch", "operators"), derive=derive, seed=seed)
-    cases = plan(load([path], settings), [DeviceProfile(name="cpu")], Selection(checks=("derived",), dtypes=(dtype,)))
+    cases = plan(load([path], settings), [DeviceProfile(name="cpu")], Selection(checks=(check,), dtypes=(dtype,)))
     (outcome,) = [run(case, RunSession(settings)) for case in cases]
     return outcome
 
@@ -215,6 +215,38 @@ def test_a_vector_stands_for_a_number(tmp_path, dtype):
     found = outcome_of(tmp_path, "wrong_for_rank_0", dtype, "samples = [{ args = [{ shape = [3] }] }]")
     assert found.outcome == "failed"
     assert "add this sample: { args = [{ shape = [] }] }" in found.message
+
+
+MODULES = {
+    "WrongForProducts": ('module.how = "another"', '{ args = [3], kwargs = { how = "another" } }'),
+    "WrongWithoutBias": ("module.bias = false", "{ args = [3], kwargs = { bias = false } }"),
+    "WrongForProductsWithoutBias": (
+        'module.how = "another", module.bias = false',
+        '{ args = [3], kwargs = { how = "another", bias = false } }',
+    ),
+}
+MODULE = "module = { args = [3] }"
+
+
+@BOTH
+@pytest.mark.parametrize("name", MODULES)
+def test_what_the_constructor_of_a_module_may_be_passed_varies(tmp_path, name, dtype):
+    what, module = MODULES[name]
+    found = outcome_of(tmp_path, name, dtype, keys=MODULE)
+    assert found.reason.startswith(f"derived: {what}: backward: "), found.reason
+    sample = found.message.split("add this sample: ")[1].splitlines()[0]
+    assert sample == f"{{ args = [{{ shape = [1, 1] }}], module = {module} }}"
+    written = outcome_of(tmp_path, name, dtype, f"samples = [{sample}]", MODULE, derive="none", check="backward")
+    assert written.outcome == "failed"
+    assert outcome_of(tmp_path, name, dtype, keys=MODULE, derive="none", check="backward").outcome == "passed"
+
+
+@BOTH
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("derive", ["standard", pytest.param("thorough", marks=pytest.mark.nightly)])
+def test_a_right_module_passes_however_it_is_constructed(tmp_path, derive, seed, dtype):
+    found = outcome_of(tmp_path, "Squares", dtype, keys=MODULE, derive=derive, seed=seed)
+    assert found.outcome == "passed", found.message
 
 
 @BOTH

@@ -386,3 +386,37 @@ def nan_at_zero(x):
 def nan_at_a_kink(x):
     """|x| as the root of the square: NaN at zero, where it has no derivative."""
     return (x * x.conj()).real.sqrt()
+
+
+class Squares(torch.nn.Module):
+    """The square of a sum or a product. Parameters are as the constructor says."""
+
+    def __init__(self, size: int, how: str = "sum", bias: bool = True) -> None:
+        super().__init__()
+        self.how = how
+        self.weight = torch.nn.Parameter(torch.rand(size))
+        self.bias = torch.nn.Parameter(torch.rand(size)) if bias else None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = x + self.weight if self.how == "sum" else x * self.weight
+        return squared(y if self.bias is None else y + self.bias, self.is_wrong())
+
+    def is_wrong(self) -> bool:
+        return False
+
+
+class WrongForProducts(Squares):
+    """The word for it occurs nowhere."""
+
+    def is_wrong(self) -> bool:
+        return self.how != "sum"
+
+
+class WrongWithoutBias(Squares):
+    def is_wrong(self) -> bool:
+        return self.bias is None
+
+
+class WrongForProductsWithoutBias(Squares):
+    def is_wrong(self) -> bool:
+        return self.how != "sum" and self.bias is None

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from opcheck.planning import load
-from opcheck.samples.derive import FEW_ELEMENTS, FEW_NUMBERS, FEWER, LARGEST, SIZES, derived, smallest
+from opcheck.samples.derive import FEW_ELEMENTS, FEW_NUMBERS, FEWER, LARGEST, SIZES, Keywords, derived, smallest
 from opcheck.settings import Settings
+from opcheck.spec.operator import Construction
 
 
 @pytest.fixture
@@ -25,7 +26,7 @@ def shapes(one):
 
 
 def varied(sample, defaults=None, **more):
-    return {one.what: one for one in derived(sample, defaults or {}, **more)}
+    return {one.what: one for one in derived(sample, Keywords(defaults or {}), **more)}
 
 
 def test_a_size_is_one_symbol_wherever_it_occurs(sample_of):
@@ -134,12 +135,28 @@ def test_keywords_of_the_sample_and_defaults_of_the_signature(sample_of):
 
 def test_keywords_have_the_values_that_others_pass(sample_of):
     sample = sample_of("{ args = [{ shape = [2] }], kwargs = { how = 'sum' }, vary = ['keyword'] }")
-    found = {one.what: one.sample.kwargs for one in derived(sample, {}, False, {"how": ["sum", "mean"], "p": [2]})}
+    call = Keywords(choices={"how": ["sum", "mean"], "p": [2]})
+    found = {one.what: one.sample.kwargs for one in derived(sample, call)}
     assert found == {
         'how = "mean"': {"how": "mean"},
         "p = 2": {"how": "sum", "p": 2},
         'how = "mean", p = 2': {"how": "mean", "p": 2},
     }
+
+
+def test_of_a_module_the_keywords_of_its_constructor_vary_too(sample_of):
+    sample = sample_of("{ args = [{ shape = [2] }], vary = ['keyword'] }")
+    written = Construction(args=[3], kwargs={"how": "sum"}, train=False)
+    constructor = Keywords({"bias": True, "how": "mean"}, {"how": ["sum", "mean"]})
+    call = Keywords({"bias": False})
+    found = {one.what: one.sample.module for one in derived(sample, call, construction=(written, constructor))}
+    assert {what: module and module.kwargs for what, module in found.items()} == {
+        "bias = true": None,
+        "module.bias = false": {"how": "sum", "bias": False},
+        'module.how = "mean"': {"how": "mean"},
+        'module.bias = false, module.how = "mean"': {"how": "mean", "bias": False},
+    }
+    assert {(*module.args, module.train) for module in found.values() if module} == {(3, False)}
 
 
 def test_numbers_vary_where_nothing_is_said_of_them(sample_of):
@@ -248,7 +265,7 @@ def test_sparse_samples_are_not_varied_and_large_ones_left_out(sample_of):
 
 def test_they_are_the_same_each_time_and_have_names_of_their_own(sample_of):
     text = "{ args = [{ shape = [2, 3] }], kwargs = { flag = true } }"
-    one, other = (list(derived(sample_of(text), {}, thorough=True)) for _ in range(2))
+    one, other = (list(derived(sample_of(text), Keywords(), thorough=True)) for _ in range(2))
     assert [(item.what, item.sample.name, item.sample.toml()) for item in one] == [
         (item.what, item.sample.name, item.sample.toml()) for item in other
     ]
@@ -258,8 +275,8 @@ def test_they_are_the_same_each_time_and_have_names_of_their_own(sample_of):
 
 def test_those_of_some_ways_are_among_those_of_all(sample_of):
     sample = sample_of("{ args = [{ shape = [2, 3] }, { shape = [3] }], kwargs = { flag = true } }")
-    whole = {one.what: one.sample.toml() for one in derived(sample, {}, thorough=True)}
-    some = {one.what: one.sample.toml() for one in derived(sample, {}, thorough=True, ways=("keyword", "rank"))}
+    whole = {one.what: one.sample.toml() for one in derived(sample, Keywords(), thorough=True)}
+    some = {one.what: one.sample.toml() for one in derived(sample, Keywords(), thorough=True, ways=("keyword", "rank"))}
     assert some.items() <= whole.items()
     assert {"flag = false", "rank 0"} < set(some)
     assert any(what.endswith(", flag = false") for what in some)

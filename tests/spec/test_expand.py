@@ -10,6 +10,7 @@ import pytest
 from opcheck.planning import load
 from opcheck.spec import Library
 from opcheck.spec.library import names_of
+from opcheck.spec.operator import Construction
 
 Write = Callable[..., Path]
 Load = Callable[..., Library]
@@ -109,6 +110,35 @@ class TestNames:
     def test_a_value_twice_in_a_grid_is_refused(self, mistakes: Mistakes) -> None:
         assert mistakes(HEAD + "samples = [{ grid = { a = [1, 1] } }]") == [
             'spec.toml:3:12: two samples are called "0[a=1]"; expected names that differ'
+        ]
+
+
+class TestModules:
+    HEAD = '[[operator]]\nname = "torch.nn.Linear"\n'
+
+    def test_a_sample_says_what_differs_in_how_the_module_is_constructed(self, loaded: Load) -> None:
+        written = "module = { kwargs = { bias = false } }"
+        (operator,) = loaded(
+            f"{self.HEAD}module = {{ args = [3, 2], train = false }}\n"
+            f"samples = [{{ args = [{{ shape = [3] }}] }}, {{ args = [{{ shape = [3] }}], {written} }}]"
+        )
+        usual, other = operator.samples
+        assert usual.module is None
+        assert other.module == Construction(args=[3, 2], kwargs={"bias": False}, train=False)
+        assert other.toml() == (
+            "{ args = [{ shape = [3] }], module = { args = [3, 2], kwargs = { bias = false }, train = false } }"
+        )
+
+    def test_what_is_no_module_is_not_constructed(self, mistakes: Mistakes) -> None:
+        assert mistakes(HEAD + "samples = [{ args = [1], module = {} }]") == [
+            "spec.toml:3:26: the operator is no module; expected `module` of the operator, too"
+        ]
+
+    def test_its_values_are_bounded_as_others_are(self, mistakes: Mistakes) -> None:
+        text = "module = {}\nsamples = [{ module = { args = [{ call = 'os.system' }, { shape = [100, 1000] }] } }]"
+        assert [line.split(";")[0] for line in mistakes(self.HEAD + text)] == [
+            'spec.toml:4:42: "os.system" is outside the allowed modules',
+            "spec.toml:4:57: a tensor of 100000 elements is too large",
         ]
 
 

@@ -92,14 +92,14 @@ class TestUnknownKeys:
         text = "[[operator.samples]]\n  args = [{ shape = [2] }]\n[[operator.samples]]\n  argss = []\n"
         assert mistakes(HEAD + text) == [
             'spec.toml:6:3: unknown key "argss"; expected one of name, kwargs, grid, skip, dtypes, vary, '
-            "large, args, grad_outputs; "
+            "large, args, module, grad_outputs; "
             'did you mean "args"?'
         ]
 
     def test_of_a_table_among_comments_and_tabs(self, mistakes: Mistakes) -> None:
         assert mistakes(HEAD + "samples = [\n  # one\n  {} ,\t{ argz\t= [] }]\n") == [
             'spec.toml:5:10: unknown key "argz"; expected one of name, kwargs, grid, skip, dtypes, vary, '
-            "large, args, grad_outputs; "
+            "large, args, module, grad_outputs; "
             'did you mean "args"?'
         ]
 
@@ -174,7 +174,7 @@ class TestUnknownKeys:
     def test_of_a_sample_may_be_a_keyword_argument(self, mistakes: Mistakes) -> None:
         assert mistakes(HEAD + "samples = [{ args = [{ shape = [2] }], w = 3 }]\n") == [
             'spec.toml:3:40: unknown key "w"; expected one of name, kwargs, grid, skip, dtypes, vary, '
-            "large, args, grad_outputs; "
+            "large, args, module, grad_outputs; "
             "a keyword argument of the operator goes under kwargs = { w = ... }"
         ]
 

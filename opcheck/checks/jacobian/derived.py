@@ -9,7 +9,7 @@ out, or where differences say nothing: at kinks, for random functions, for numbe
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any, Literal
@@ -17,7 +17,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from opcheck.checks.arguments import defaults_of
+from opcheck.checks.arguments import defaults_of, names_of
 from opcheck.checks.base import Context, Subject
 from opcheck.checks.choices import choices_of
 from opcheck.checks.jacobian.compare import compared as jacobian
@@ -32,11 +32,12 @@ from opcheck.derivatives.cotangents import expanded, probe
 from opcheck.derivatives.differences import looped
 from opcheck.derivatives.point import Point
 from opcheck.samples.cache import Cache
-from opcheck.samples.derive import Derived, derived, room_of, smallest
+from opcheck.samples.derive import Derived, Keywords, derived, room_of, smallest
 from opcheck.samples.layouts import in_memory
 from opcheck.samples.results import with_gradient
 from opcheck.spec.claims import WAYS, Way
 from opcheck.spec.library import Sample
+from opcheck.spec.operator import Construction
 from opcheck.spec.render import render
 from opcheck.spec.values import NoneValue
 
@@ -109,12 +110,13 @@ def attempts(
 
     What is refused is followed by what changes one by one. What is written is left out: it is looked at anyway.
     """
-    operator, path, samples = context.operator, context.case.variant.path, context.case.operator.samples
-    defaults = context.memo.once("defaults", lambda: defaults_of(operator, path))
-    further = context.memo.once("choices", lambda: choices(operator, samples))
-    written = [(one.args, one.kwargs) for one in samples]
-    for one in derived(sample, defaults, thorough, further, ways):
-        if (one.sample.args, one.sample.kwargs) not in written:
+    samples = context.case.operator.samples
+    call = context.memo.once("keywords", lambda: _keywords(context))
+    is_first = sample == context.case.samples[0]  # one of them tells what a constructor does
+    construction = context.memo.once("construction", lambda: _construction(context)) if is_first else None
+    written = [(one.args, one.kwargs, one.module) for one in samples]
+    for one in derived(sample, call, thorough, ways, construction):
+        if (one.sample.args, one.sample.kwargs, one.sample.module) not in written:
             whole = attempt(context, one.sample)
             yield one, whole
             for other in one.apart() if whole.answer == "refused" else ():
@@ -263,11 +265,31 @@ def _judged(context: Context, written: Sample, one: Derived, said: Look) -> Verd
     return None
 
 
-def choices(operator: Callable[..., Any], samples: Sequence[Sample]) -> dict[str, list[Any]]:
-    """Return the values of keywords that lead to other code of an operator, or that any of some samples passes."""
-    listed = {name: {render(value): value for value in own} for name, own in choices_of(operator).items()}
-    for sample in samples:
-        for name, value in sample.kwargs.items():
+def _keywords(context: Context) -> Keywords:
+    """Return the keywords of a call of the operator, with the values that any of its samples passes."""
+    operator = context.operator
+    passed = (sample.kwargs for sample in context.case.operator.samples)
+    return Keywords(defaults_of(operator, context.case.variant.path), further(choices_of(operator), passed))
+
+
+def _construction(context: Context) -> tuple[Construction, Keywords] | None:
+    """Return how the module is constructed, and what its constructor may be passed by name; None if it is no module."""
+    path = context.case.variant.path
+    recipe = context.module(path)
+    if recipe is None:
+        return None
+    made, positional = recipe.make, names_of(recipe.make, path)[: len(recipe.spec.args)]
+    passed = (sample.module.kwargs for sample in context.case.operator.samples if sample.module is not None)
+    defaults, choices = defaults_of(made, path), further(choices_of(made), passed)
+    by_name = ({name: own[name] for name in own if name not in positional} for own in (defaults, choices))
+    return recipe.spec, Keywords(*by_name)
+
+
+def further(choices: Mapping[str, Sequence[Any]], passed: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """Return the values of keywords that lead to other code of an operator, or that some samples pass."""
+    listed = {name: {render(value): value for value in own} for name, own in choices.items()}
+    for kwargs in passed:
+        for name, value in kwargs.items():
             if isinstance(value, (bool, int, float, str, NoneValue)):
                 listed.setdefault(name, {})[render(value)] = value
     return {name: [*values.values()] for name, values in listed.items()}

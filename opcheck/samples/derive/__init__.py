@@ -10,9 +10,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from random import Random
-from typing import Any
 
-from opcheck.samples.derive.change import Derived, Scope
+from opcheck.samples.derive.change import Derived, Keywords, Scope
 from opcheck.samples.derive.keywords import by_keyword
 from opcheck.samples.derive.layouts import by_layout
 from opcheck.samples.derive.shrink import smallest
@@ -20,8 +19,9 @@ from opcheck.samples.derive.sizes import TOGETHER, by_broadcast, by_emptiness, b
 from opcheck.samples.derive.values import by_integer, by_mask, by_value
 from opcheck.spec.claims import WAYS, Way
 from opcheck.spec.library import Sample
+from opcheck.spec.operator import Construction
 
-__all__ = ["FEWER", "LARGEST", "SIZES", "Derived", "derived", "room_of", "smallest"]
+__all__ = ["FEWER", "LARGEST", "SIZES", "Derived", "Keywords", "derived", "room_of", "smallest"]
 
 SIZES = (1, 2, 16, 17, 33, 64, 130, 257, 520)
 """On both sides of the blocks that kernels work in, and of the multiples that vector instructions take."""
@@ -54,22 +54,22 @@ BY_WAY: dict[Way, Callable[[Sample, Scope], Iterator[Derived]]] = {
 
 def derived(
     sample: Sample,
-    defaults: Mapping[str, Any],
+    call: Keywords,
     thorough: bool = False,
-    choices: Mapping[str, Sequence[Any]] | None = None,
     ways: Collection[Way] = WAYS,
+    construction: tuple[Construction, Keywords] | None = None,
 ) -> Iterator[Derived]:
     """Yield the samples derived from a written one, the same ones each time, but for those that are too large.
 
-    defaults: the keywords that a call may have, with their defaults.
+    call: the keywords that a call may have.
     thorough: whether there are more sizes and values, and pairs of variations, drawn by the name of the sample.
-    choices: further values of keywords.
     ways: in which of the ways of the sample they vary, the second of a pair of variations or both.
+    construction: how a module is constructed, and the keywords that its constructor may have.
     """
     if not all(recipe.layout == "strided" for recipe in sample.tensors()):
         return
     sizes, numbers, elements = (SIZES, NUMBERS, NUMBERS) if thorough else (FEWER, FEW_NUMBERS, FEW_ELEMENTS)
-    scope = Scope(sizes, numbers, elements, defaults, choices or {}, thorough)
+    scope = Scope(sizes, numbers, elements, call, construction, thorough)
     ones = {way: list(BY_WAY[way](sample, scope)) for way in sample.vary if way in BY_WAY}
     wanted = [one for way, own in ones.items() if way in ways for one in own]
     pairs = _paired(sample, ones, scope, ways) if thorough and wanted else ()

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from opcheck.spec.library import Sample
+from opcheck.spec.operator import Construction
 from opcheck.spec.recipe import Tensor
 from opcheck.spec.values import with_tensors
 
@@ -31,6 +32,15 @@ class Derived:
 
 
 @dataclass(frozen=True)
+class Keywords:
+    """The keywords that an operator, or the constructor of a module, may be passed."""
+
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    choices: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    """Further values."""
+
+
+@dataclass(frozen=True)
 class Scope:
     """How far samples are varied."""
 
@@ -39,10 +49,10 @@ class Scope:
     """What tensors are filled with."""
     elements: Sequence[float]
     """What one of their elements is."""
-    defaults: Mapping[str, Any]
-    """The keywords that a call may have, with their defaults."""
-    choices: Mapping[str, Sequence[Any]]
-    """Further values of keywords."""
+    call: Keywords
+    """Those of a call of the operator."""
+    construction: tuple[Construction, Keywords] | None = None
+    """How the module is constructed, if the operator is one, and the keywords of its constructor."""
     is_thorough: bool = False
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice, pairwise
 from typing import Any
 
-from opcheck.samples.derive.change import Derived, Scope
+from opcheck.samples.derive.change import Derived, Keywords, Scope
 from opcheck.spec.library import Sample
 from opcheck.spec.render import render
 
@@ -18,29 +18,41 @@ UNVARIED = ("inplace", "out", "training", "train", "generator")
 def by_keyword(sample: Sample, scope: Scope) -> Iterator[Derived]:
     """Yield each keyword with other values: of the sample, of the signature, and those that only others pass.
 
-    Then each but the last at once with the next one: code that two keywords reach together is rarely tested.
+    Then each but the last at once with the next one: code that two keywords reach together is rarely tested. Of a
+    module, the keywords of its constructor follow.
     """
-    own = {**scope.defaults, **sample.kwargs}
+    for changes in _changes(sample.kwargs, scope.call, scope):
+        yield Derived(_words(changes), replace(sample, kwargs={**sample.kwargs, **changes}))
+    if scope.construction is not None:
+        usual, keywords = scope.construction
+        construction = sample.module or usual
+        for changes in _changes(construction.kwargs, keywords, scope):
+            own = construction.model_copy(update={"kwargs": {**construction.kwargs, **changes}})
+            yield Derived(_words(changes, "module."), replace(sample, module=own))
+
+
+def _changes(written: Mapping[str, Any], keywords: Keywords, scope: Scope) -> Iterator[dict[str, Any]]:
+    """Yield keywords to change: one at a time, and then two."""
+    own = {**keywords.defaults, **written}
     firsts: list[tuple[str, Any]] = []
-    for name in dict.fromkeys((*own, *scope.choices)):
-        others = [] if name in UNVARIED else list(_others(name, own, scope))
+    for name in dict.fromkeys((*own, *keywords.choices)):
+        others = [] if name in UNVARIED else list(_others(name, own, keywords.choices.get(name, ()), scope))
         firsts += [(name, other) for other in others[:1]]
         for other in others:
-            yield _with(sample, (name, other))
+            yield {name: other}
     for one, other in pairwise(firsts):
-        yield _with(sample, one, other)
+        yield dict((one, other))
 
 
-def _with(sample: Sample, *keywords: tuple[str, Any]) -> Derived:
-    what = ", ".join(f"{name} = {render(value)}" for name, value in keywords)
-    return Derived(what, replace(sample, kwargs={**sample.kwargs, **dict(keywords)}))
+def _words(changes: Mapping[str, Any], prefix: str = "") -> str:
+    return ", ".join(f"{prefix}{name} = {render(value)}" for name, value in changes.items())
 
 
-def _others(name: str, own: Mapping[str, Any], scope: Scope) -> Iterator[Any]:
+def _others(name: str, own: Mapping[str, Any], choices: Sequence[Any], scope: Scope) -> Iterator[Any]:
     """Yield other values of a keyword: some near its own, and those that other samples pass."""
     value = own.get(name)
     near = islice(_near(name, value), None if scope.is_thorough or _is_dim(name) else 1)
-    others = {render(other): other for other in (*near, *scope.choices.get(name, ()))}
+    others = {render(other): other for other in (*near, *choices)}
     if name in own:
         others.pop(render({"none": True} if value is None else value), None)
     yield from others.values()

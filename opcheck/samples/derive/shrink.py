@@ -30,6 +30,9 @@ def smallest(one: Derived, written: Sample, look: Look, wrong: str) -> tuple[Sam
         fewer = replace(sample, kwargs={key: value for key, value in sample.kwargs.items() if key != name})
         if look(fewer) == wrong:
             sample = fewer
+    usual = replace(sample, module=written.module)
+    if sample.module != written.module and look(usual) == wrong:
+        sample = usual
     return sample, words + more
 
 

@@ -1,0 +1,45 @@
+"""Where functions bend so much within a step that truncation exceeds the tolerance, two steps decide."""
+
+import pytest
+import torch
+
+from opcheck.derivatives import Coverage, Request
+from opcheck.derivatives.claims import objection
+from opcheck.derivatives.question import DOUBLE
+
+BOTH = pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=["real", "complex"])
+WAYS = pytest.mark.parametrize("jacobian", ["full", "projected"])
+FAST = 1e5
+"""sin(w x) / w has differences that are off by (w h)^2 / 6 of its derivative: by 1.7e-3, where 1e-3 is allowed."""
+
+
+class Waves(torch.autograd.Function):
+    """sin(w x) / w, with a derivative that is multiplied by a number."""
+
+    @staticmethod
+    def forward(ctx, x, scale):
+        ctx.save_for_backward(x)
+        ctx.scale = scale
+        return (FAST * x).sin() / FAST
+
+    @staticmethod
+    def backward(ctx, v):
+        return v * (FAST * ctx.saved_tensors[0]).cos().conj() * ctx.scale, None
+
+
+def ask(dtype, scale, jacobian):
+    leaf = torch.full((4,), 2e-6, dtype=dtype, requires_grad=True)
+    return objection("backward", Request(lambda x: (Waves.apply(x, scale),), (leaf,), DOUBLE, Coverage(jacobian)))
+
+
+@BOTH
+@WAYS
+def test_a_right_derivative_holds_where_truncation_hides_it(dtype, jacobian):
+    assert ask(dtype, 1, jacobian) is None
+
+
+@BOTH
+@WAYS
+@pytest.mark.parametrize("scale", [1.003, 0.99, 2, -1])
+def test_a_wrong_derivative_is_found_behind_the_truncation(dtype, jacobian, scale):
+    assert ask(dtype, scale, jacobian).kind == "wrong"
