@@ -52,7 +52,8 @@ samples: $(VENV)/.installed
 	$(BIN)/opcheck mutate $(SPECS) $(ARGS)
 
 # What tests, Ray and Hypothesis put into temporary folders goes with this one. Its path is short: sockets have no room for a long one.
-CLEANLY = folder=$$(mktemp -d /tmp/opcheck.XXXXXX) && trap 'rm -rf "$$folder"' EXIT \
+# Modules whose assertions pytest rewrites are compiled once, not in each process, even where the environment says otherwise.
+CLEANLY = unset PYTHONDONTWRITEBYTECODE && folder=$$(mktemp -d /tmp/opcheck.XXXXXX) && trap 'rm -rf "$$folder"' EXIT \
   && export TMPDIR="$$folder" RAY_TMPDIR="$$folder" HYPOTHESIS_STORAGE_DIRECTORY="$$folder/hypothesis" &&
 
 test: $(VENV)/.developing

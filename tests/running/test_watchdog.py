@@ -66,10 +66,10 @@ def worked(watchdog, code):
     """Let a worker with a limit of half a second run some code; return its exit status and why it ended."""
     command = [sys.executable, "-c", WORKER + code, str(watchdog.path_of("gw0"))]
     with subprocess.Popen(command) as process:
-        death = watchdog.death_of("gw0") if watchdog.path_of("gw0").exists() else None
+        path, death = watchdog.path_of("gw0"), None
         while death is None or death.cause == "the process closed its connection":
             time.sleep(0.05)
-            death = watchdog.death_of("gw0") if watchdog.path_of("gw0").exists() else None
+            death = watchdog.death_of("gw0") if read_sign(path) is not None else None
         return process.wait(), death
 
 
