@@ -8,10 +8,10 @@ import time
 import traceback
 import warnings
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
-from typing import Any, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 
@@ -28,8 +28,6 @@ from opcheck.running.process_state import State, open_contexts, put_back, transf
 from opcheck.running.reproduction import reproduced
 from opcheck.running.session import RunSession
 from opcheck.samples import Unresolved
-
-T = TypeVar("T")
 
 
 def run(case: Case, session: RunSession, limit: float | None = None) -> Outcome:
@@ -103,16 +101,17 @@ def _settled(case: Case, session: RunSession, outcome: Outcome) -> Outcome:
 
 
 def _judged(context: Context, session: RunSession) -> Outcome:
-    case, state = context.case, session.device(context.case.device).state
-    verdicts, left = _contained(context, state, _verdicts)
-    effects = [f"the operator leaves {change}" for change in left]
+    case, state, verdicts = context.case, session.device(context.case.device).state, list[Verdict]()
+    with _contained(context, state) as run:
+        verdicts = _verdicts(context)
+    effects = [f"the operator leaves {change}" for change in run.left]
     if transform_is_open():
         session.broken_by = case.id
         effects.insert(0, "the operator leaves a transform of torch.func open")
     imports = session.imports.get(case.operator.id, ())
     effects += [f"the operator leaves {change}, by its import" for change in imports]
-    if isinstance(verdicts, BaseException):
-        ended = _ended(case, verdicts)
+    if run.error is not None:
+        ended = _ended(case, run.error)
         message = "\n".join([ended.message, *effects])
         return replace(ended, outcome="error", message=message) if effects else ended
     session.cause = next((verdict.cause for verdict in verdicts if not verdict.passed), None)
@@ -120,32 +119,38 @@ def _judged(context: Context, session: RunSession) -> Outcome:
     outcome = judge(case, [*own, *verdicts], session.conditions)
     if own or not outcome.is_bad:
         return outcome
-
-    def explained(context: Context) -> Outcome:
+    with _contained(context, state):
         said = said_once(outcome, context)
         return reproduced(said, context, verdicts) if session.reproduces else said
-
-    better, _ = _contained(context, state, explained)
-    return outcome if isinstance(better, BaseException) else better
+    return outcome
 
 
-def _contained(context: Context, state: State, work: Callable[[Context], T]) -> tuple[T | BaseException, list[str]]:
-    """Call a function with the settings of a case. Return what it returns or raises, and what it has changed.
+@dataclass
+class Contained:
+    """What code has left that ran with the settings of a case."""
 
-    Raises nothing but an interrupt from outside.
-    """
-    with put_back(state, context.device) as left, _distinct_interrupts() as distinct:
+    error: BaseException | None = None
+    """What it has raised."""
+    left: list[str] = field(default_factory=list)
+    """What it has changed."""
+
+
+@contextmanager
+def _contained(context: Context, state: State) -> Iterator[Contained]:
+    """Apply the settings of a case inside the context. Nothing is raised from it but an interrupt from outside."""
+    contained = Contained()
+    with put_back(state, context.device) as contained.left, _distinct_interrupts() as distinct:
         try:
-            return work(context), left
+            yield contained
         except _Interrupted:
             raise
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt) and not distinct:
                 raise
-            return error, left
+            contained.error = error
 
 
-def _verdicts(context: Context) -> Sequence[Verdict]:
+def _verdicts(context: Context) -> list[Verdict]:
     """Return the verdicts of the check, once the device has done what it was told to."""
     case, device = context.case, context.device
     with warnings.catch_warnings():

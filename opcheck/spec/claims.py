@@ -21,7 +21,7 @@ from opcheck.spec.model import (
     named,
     refuse,
 )
-from opcheck.spec.values import Value
+from opcheck.spec.values import Scalar, Value
 
 
 class Dtypes(Model):
@@ -194,6 +194,10 @@ class Reference(Model):
 
     target: Dotted = Field(description="the dotted path of the callable")
     rename: dict[Keyword, Keyword] = Field(default_factory=dict, description="keywords to rename: `{ dim = 'axis' }`")
+    kwargs: dict[Keyword, Scalar | list[Scalar]] = Field(
+        default_factory=dict,
+        description="further keyword arguments, such as what a module gets from its constructor: `{ size = 3 }`",
+    )
     positional: bool = Field(
         default=False, description="pass keyword arguments by position, in the order of the sample"
     )

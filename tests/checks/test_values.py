@@ -24,6 +24,16 @@ def test_keywords_of_a_reference_can_have_other_names(verdict_of):
     assert verdict_of("torch.sum", "reference", keys=keys, samples=samples).outcome == "passed"
 
 
+@pytest.mark.parametrize(("eps", "verdict"), [(0.5, "passed"), (0.25, "failed")])
+def test_a_reference_gets_what_the_constructor_of_a_module_gets(verdict_of, eps, verdict):
+    kwargs = f"{{ normalized_shape = [3], eps = {eps} }}"
+    keys = (
+        "module = { args = [[3]], kwargs = { eps = 0.5 } }\n"
+        f'reference = {{ target = "torch.nn.functional.layer_norm", kwargs = {kwargs} }}'
+    )
+    assert verdict_of("torch.nn.LayerNorm", "reference", keys=keys).outcome == verdict
+
+
 @pytest.mark.parametrize("dtype", ["float64", "complex128"])
 @pytest.mark.parametrize(
     ("name", "says"),

@@ -129,7 +129,7 @@ class TestUnknownKeys:
 
     def test_a_misspelt_key_is_not_also_called_missing(self, about: About) -> None:
         assert about('reference = { targt = "numpy.sin" }') == [
-            '3:15: unknown key "targt"; expected one of target, rename, positional, '
+            '3:15: unknown key "targt"; expected one of target, rename, kwargs, positional, '
             'differentiable, times; did you mean "target"?'
         ]
 

@@ -63,8 +63,10 @@ def referred(reference: Reference, modules: Sequence[str]) -> Callable[..., Any]
 
     def called(*args: Any, **kwargs: Any) -> Any:
         positional = [convert(arg) for arg in args]
-        named = {reference.rename.get(name, name): convert(value) for name, value in kwargs.items()}
-        return callee(*positional, *named.values()) if reference.positional else callee(*positional, **named)
+        renamed = {reference.rename.get(name, name): convert(value) for name, value in kwargs.items()}
+        if reference.positional:
+            return callee(*positional, *renamed.values(), **reference.kwargs)
+        return callee(*positional, **{**renamed, **reference.kwargs})
 
     return called
 
