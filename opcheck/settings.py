@@ -18,6 +18,8 @@ from opcheck.spec.limits import Limits
 from opcheck.spec.model import Frozen, Located
 from opcheck.spec.positions import Path as KeyPath
 
+FOLDER = "specs"
+"""The folder of the specs of a project that names none."""
 NO_SPECS = (
     "no specs here: name files or folders of them, or write `specs = [...]` under [tool.opcheck] in pyproject.toml; "
     "`builtin` is the shipped library"
@@ -75,8 +77,9 @@ class Settings(Located):
         return Limits(self.modules, self.max_elements, self.max_samples)
 
     def spec_paths(self) -> list[Path]:
-        """Return the files and folders of specs."""
-        return [self.root / path for path in self.specs]
+        """Return the files and folders of specs: those that are named, else the folder `specs`, if there is one."""
+        usual = self.root / FOLDER
+        return [self.root / path for path in self.specs] or ([usual] if usual.is_dir() else [])
 
     def device_folders(self) -> tuple[Path, ...]:
         """Return the folders of device profiles."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from opcheck.cli.output import say, terminated_as_interrupt
 from opcheck.cli.selecting import RequestError, add_count, duration
-from opcheck.settings import Settings
+from opcheck.settings import FOLDER, Settings
 
 ALONE = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
 """What the environment must say before torch is imported, so that this process can be forked."""
@@ -79,7 +79,7 @@ def run(options: argparse.Namespace) -> int:
 def _file(options: argparse.Namespace, settings: Settings, package: str) -> Path:
     if options.output:
         return Path(options.output)
-    folder = next((path for path in settings.spec_paths() if path.suffix != ".toml"), settings.root / "specs")
+    folder = next((path for path in settings.spec_paths() if path.suffix != ".toml"), settings.root / FOLDER)
     return folder / f"{package}.toml"
 
 

@@ -56,7 +56,7 @@ def _arguments(options: argparse.Namespace, settings: Settings) -> list[str]:
     """Return the command line for pytest. Without conftest.py files: a folder of specs is data."""
     root = os.path.relpath(settings.root)  # relative, since pytest expands $NAME in it
     arguments = ["--opcheck-alone", "--rootdir", root]
-    # No test asserts anything there; to rewrite the assertions of a plugin means to compile all of opcheck in each process.
+    # Here are no tests, and to rewrite the assertions of a plugin means to compile all of opcheck in each process.
     arguments += ["--noconftest", "-o", "norecursedirs=", "--disable-warnings", "--assert=plain"]
     arguments += ["-p", "no:hypothesispytest", "-p", "no:logging"]
     arguments += pytest_arguments(options)

@@ -86,7 +86,7 @@ def _editor_files(schema: dict[str, Any], settings: Settings) -> dict[Path, str]
 
 def _patterns(settings: Settings) -> list[str]:
     """Return glob patterns for the specs and device profiles of a project, relative to its root."""
-    specs = settings.spec_paths() or [path for path in [settings.root / "specs"] if path.is_dir()]
+    specs = settings.spec_paths()
     if not specs:
         raise RequestError([NO_SPECS])
     inside = [(path, "**/*.toml" if path.is_dir() else "") for path in specs]

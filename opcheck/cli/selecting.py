@@ -99,7 +99,7 @@ def loaded(paths: list[Path] | list[str], settings: Settings) -> Library:
 
     Raises SpecError with all the mistakes in them, RequestError if there are no specs.
     """
-    own = [Path(path) for path in paths] or settings.spec_paths() or [path for path in [Path("specs")] if path.is_dir()]
+    own = [Path(path) for path in paths] or settings.spec_paths()
     if not own:
         raise RequestError([NO_SPECS])
     return load(own, settings)

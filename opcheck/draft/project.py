@@ -5,10 +5,8 @@ from __future__ import annotations
 import tomlkit
 from tomlkit.items import Array
 
-from opcheck.settings import Settings
+from opcheck.settings import FOLDER, Settings
 from opcheck.spec.document import PROJECT
-
-DEFAULT_FOLDER = "specs"
 
 
 def allow(module: str, settings: Settings) -> list[str]:
@@ -23,8 +21,8 @@ def allow(module: str, settings: Settings) -> list[str]:
     table = tool.setdefault("opcheck", tomlkit.table())
     said = []
     if not settings.specs:
-        table["specs"] = [DEFAULT_FOLDER]
-        said.append(f'specs = ["{DEFAULT_FOLDER}"]')
+        table["specs"] = [FOLDER]
+        said.append(f'specs = ["{FOLDER}"]')
     if module not in settings.modules:
         listed = table.get("modules")
         if isinstance(listed, Array):

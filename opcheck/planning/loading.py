@@ -63,7 +63,7 @@ def examine(
 
 def _is_whole(paths: list[Path], settings: Settings) -> bool:
     """Tell whether all specs of the project are among those that are loaded; if it has none, the shipped library."""
-    own = settings.spec_paths() or [path for path in [settings.root / "specs"] if path.is_dir()] or [builtin_folder()]
+    own = settings.spec_paths() or [builtin_folder()]
     loaded = {builtin_folder() if path == Path(BUILTIN) else path.resolve() for path in paths}
     return all({place, *place.parents} & loaded for place in (path.resolve() for path in own))
 

@@ -148,11 +148,10 @@ class Plugin:
         values = self.config.option.opcheck_specs
         whole = [value for value in values if (base / value).exists()]  # its name may contain commas
         several = separated(value for value in values if value not in whole)
-        named = [*self.settings.spec_paths(), *self.config.getini("opcheck_specs"), *whole, *several]
-        folders = [(base / path).resolve() for path in named]
-        if not folders and self.config.option.opcheck_alone:
-            folders = [path for path in [base / "specs"] if path.is_dir()]
-        return folders
+        named = [*self.config.getini("opcheck_specs"), *whole, *several]
+        if self.settings.specs or (self.config.option.opcheck_alone and not named):
+            named = [*self.settings.spec_paths(), *named]
+        return [(base / path).resolve() for path in named]
 
     @cached_property
     def named_paths(self) -> list[Path]:
