@@ -113,8 +113,8 @@ class TestShow:
         assert cli("show", "demo.double", "--check=bakward").code == 2
 
 
-@pytest.fixture(scope="module")
-def schema():
+@pytest.fixture
+def schema(project):
     return json_schema(vocabulary())
 
 
