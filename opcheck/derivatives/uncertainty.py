@@ -159,9 +159,10 @@ class Measured:
         return self._unless_truncated(beyond, analytical, off) if bool(beyond.any()) else beyond
 
     def _unless_truncated(self, beyond: Tensor, analytical: Tensor, off: Tensor) -> Tensor:
-        """Return the same, but 0 where differences at two steps explain what is off, and their extrapolation does not.
+        """Return the excess, 0 for entries that truncation explains and that hold beside a number without it.
 
-        Truncation is proportional to h^2, so that f'(h) + (f'(h) - f'(2 h)) / 3 is without its first term (Richardson).
+        The truncation of differences D is proportional to h^2: D(h) - D(2h) is three times that of D(h), and a third of
+        it added to D(h) takes away its first term (Richardson).
         """
         change = self.values - self.at(2 * self.numbers.eps).jacobian
         truncated = (off <= self.size(change)) & (self._beyond(analytical, self.values + change / 3) == 0)

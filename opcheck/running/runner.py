@@ -102,16 +102,16 @@ def _settled(case: Case, session: RunSession, outcome: Outcome) -> Outcome:
 
 def _judged(context: Context, session: RunSession) -> Outcome:
     case, state, verdicts = context.case, session.device(context.case.device).state, list[Verdict]()
-    with _contained(context, state) as run:
+    with _contained(context, state) as contained:
         verdicts = _verdicts(context)
-    effects = [f"the operator leaves {change}" for change in run.left]
+    effects = [f"the operator leaves {change}" for change in contained.left]
     if transform_is_open():
         session.broken_by = case.id
         effects.insert(0, "the operator leaves a transform of torch.func open")
     imports = session.imports.get(case.operator.id, ())
     effects += [f"the operator leaves {change}, by its import" for change in imports]
-    if run.error is not None:
-        ended = _ended(case, run.error)
+    if contained.error is not None:
+        ended = _ended(case, contained.error)
         message = "\n".join([ended.message, *effects])
         return replace(ended, outcome="error", message=message) if effects else ended
     session.cause = next((verdict.cause for verdict in verdicts if not verdict.passed), None)

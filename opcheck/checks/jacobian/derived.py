@@ -9,7 +9,7 @@ out, or where differences say nothing: at kinks, for random functions, for numbe
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any, Literal
@@ -110,9 +110,9 @@ def attempts(
 
     What is refused is followed by what changes one by one. What is written is left out: it is looked at anyway.
     """
-    samples = context.case.operator.samples
-    call = context.memo.once("keywords", lambda: _keywords(context))
-    is_first = sample == context.case.samples[0]  # one of them tells what a constructor does
+    operator, path, samples = context.operator, context.case.variant.path, context.case.operator.samples
+    call = context.memo.once("keywords", lambda: _keywords(operator, path, (one.kwargs for one in samples)))
+    is_first = sample.name == context.case.samples[0].name  # one of them tells what a constructor does
     construction = context.memo.once("construction", lambda: _construction(context)) if is_first else None
     written = [(one.args, one.kwargs, one.module) for one in samples]
     for one in derived(sample, call, thorough, ways, construction):
@@ -265,34 +265,34 @@ def _judged(context: Context, written: Sample, one: Derived, said: Look) -> Verd
     return None
 
 
-def _keywords(context: Context) -> Keywords:
-    """Return the keywords of a call of the operator, with the values that any of its samples passes."""
-    operator = context.operator
-    passed = (sample.kwargs for sample in context.case.operator.samples)
-    return Keywords(defaults_of(operator, context.case.variant.path), further(choices_of(operator), passed))
-
-
 def _construction(context: Context) -> tuple[Construction, Keywords] | None:
-    """Return how the module is constructed, and what its constructor may be passed by name; None if it is no module."""
-    path = context.case.variant.path
+    """Return how the module is constructed, and the keywords of its constructor; None if the operator is no module."""
+    path, samples = context.case.variant.path, context.case.operator.samples
     recipe = context.module(path)
     if recipe is None:
         return None
-    made, positional = recipe.make, names_of(recipe.make, path)[: len(recipe.spec.args)]
-    passed = (sample.module.kwargs for sample in context.case.operator.samples if sample.module is not None)
-    defaults, choices = defaults_of(made, path), further(choices_of(made), passed)
-    by_name = ({name: own[name] for name in own if name not in positional} for own in (defaults, choices))
-    return recipe.spec, Keywords(*by_name)
+    passed = (one.module.kwargs for one in samples if one.module is not None)
+    return recipe.spec, _keywords(recipe.make, path, passed, len(recipe.spec.args))
 
 
-def further(choices: Mapping[str, Sequence[Any]], passed: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """Return the values of keywords that lead to other code of an operator, or that some samples pass."""
-    listed = {name: {render(value): value for value in own} for name, own in choices.items()}
+def _keywords(
+    function: Callable[..., Any], path: str, passed: Iterable[Mapping[str, Any]], positional: int = 0
+) -> Keywords:
+    """Return the keywords of a function, with values that lead to other code of it, and those that some calls pass.
+
+    positional: how many of its arguments are passed by position.
+    """
+    listed = {name: {render(value): value for value in own} for name, own in choices_of(function).items()}
     for kwargs in passed:
         for name, value in kwargs.items():
             if isinstance(value, (bool, int, float, str, NoneValue)):
                 listed.setdefault(name, {})[render(value)] = value
-    return {name: [*values.values()] for name, values in listed.items()}
+    choices = {name: [*values.values()] for name, values in listed.items()}
+    others = names_of(function, path)[:positional]
+    by_name = (
+        {name: own[name] for name in own if name not in others} for own in (defaults_of(function, path), choices)
+    )
+    return Keywords(*by_name)
 
 
 check = per_sample(judge)
