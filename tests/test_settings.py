@@ -36,6 +36,14 @@ def test_paths_are_relative_to_the_file(write: Write, tmp_path: Path) -> None:
     assert settings.device_folders() == (root / "d",)
 
 
+def test_a_project_that_names_no_specs_has_those_in_its_folder_of_this_name(write: Write, tmp_path: Path) -> None:
+    write("[tool.opcheck]\n", "project/pyproject.toml")
+    settings = Settings.find(tmp_path / "project")
+    assert settings.spec_paths() == []
+    (tmp_path / "project/specs").mkdir()
+    assert settings.spec_paths() == [tmp_path.resolve() / "project" / "specs"]
+
+
 def test_a_project_that_says_nothing_still_has_its_root(write: Write, tmp_path: Path) -> None:
     write('[project]\nname = "x"\n', "project/pyproject.toml")
     (tmp_path / "project/deep").mkdir()

@@ -22,7 +22,7 @@ def vocabulary(project: Settings | None = None) -> Vocabulary:
     if project is not None:
         load_plugins(settings)
     catalogue = Catalogue()
-    folders = [path for path in settings.spec_paths() if os.path.isdir(path)]
+    folders = [path for path in project.spec_paths() if os.path.isdir(path)] if project is not None else []
     files = [file for folder in folders for named in catalogue.templates(folder).values() for file in named]
     own = [catalogue.template(file) for file in dict.fromkeys(files)]
     replaced = {template.name for template in own}

@@ -113,13 +113,17 @@ class TestShow:
         assert cli("show", "demo.double", "--check=bakward").code == 2
 
 
-@pytest.fixture
-def schema(project):
+@pytest.fixture(scope="module")
+def schema():
     return json_schema(vocabulary())
 
 
 class TestSchema:
     def test_it_is_printed_or_written(self, cli, project, schema):
+        assert json.loads(cli("schema").out) == schema
+        project.write(
+            "specs/templates/own.toml", "[template]\n[[samples]]\nargs = [1]\n"
+        )  # which is the project's alone
         assert json.loads(cli("schema").out) == schema
         run = cli("schema", "--output", "spec.schema.json")
         assert (run.code, run.out) == (0, "")
