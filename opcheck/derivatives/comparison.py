@@ -5,20 +5,23 @@ What an entry that is off means, the error of the numerical one decides: see `un
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 
 import torch
 from torch import Tensor
 
 from opcheck.derivatives.autodiff import Mode
-from opcheck.derivatives.coordinates import largest_difference
+from opcheck.derivatives.coordinates import largest_difference, same
+from opcheck.derivatives.cotangents import directions
 from opcheck.derivatives.differences import Differences
 from opcheck.derivatives.directions import Directions
 from opcheck.derivatives.point import Analytical, Point
-from opcheck.derivatives.question import Numbers
+from opcheck.derivatives.question import NO_REFUSAL, Numbers
 from opcheck.derivatives.uncertainty import ACCURATE, CERTAIN, Measured, beyond_bound
 
+NEARBY = (0.7, 1.3, 1.9)
+"""Multiples of the step, one for each point nearby, that show whether a derivative can be told."""
 CLOSE = 0.01
 """The part of the tolerance that is left to a product with a random direction, which adds up what many entries say."""
 
@@ -115,10 +118,39 @@ class Comparison:
         Values so large that the step is less than their rounding unit do not move, at either step.
         """
         coarse = self.point.numerical(2 * self.numbers.eps, looped=self.looped).jacobian
-        off = (coarse - self.slopes.jacobian).abs()
-        excused = (self.analytical - self.numerical.values).abs() <= self.numerical.fine.rounding(self.point.unit)
-        settled = bool((off <= 0.5 * self.differences.tolerance()).all())
-        return settled and not bool(excused.all()) and not self.has_kink
+        agree = bool(((coarse - self.slopes.jacobian).abs() <= 0.5 * self.differences.tolerance()).all())
+        if not agree or self.has_kink:
+            return False
+        off = (self.analytical - self.numerical.values).abs()
+        excused = off <= self.numerical.fine.rounding(self.point.unit)
+        return not bool(excused.all()) and not bool((off <= CERTAIN * self._unsteadiness).all())
+
+    @property
+    def _unsteadiness(self) -> Tensor:
+        """How far what both differ by moves between points that are less than a step away, by steps of other lengths.
+
+        Between eigenvalues that are equal up to rounding, or behind a matrix that is singular up to rounding, there is
+        no derivative to tell in this arithmetic. It is 0 if what both differ by is another number at the same point:
+        that is no matter of its place.
+        """
+        own, eps = self.analytical - self.numerical.values, self.numbers.eps
+        if not same(self._off_at(self.point.coordinates, eps), own, 1e-6, 1e-6):
+            return torch.zeros_like(own)
+        nearby = []
+        for move, multiple in zip(directions(self.point.size[1], len(NEARBY), "nearby"), NEARBY, strict=True):
+            try:
+                nearby.append(self._off_at(self.point.coordinates + 0.5 * eps * move, multiple * eps))
+            except NO_REFUSAL:
+                raise
+            except Exception:  # the function is not defined there
+                continue
+        return torch.stack(nearby).amax(0) - torch.stack(nearby).amin(0) if nearby else torch.zeros_like(own)
+
+    def _off_at(self, coordinates: Tensor, step: float) -> Tensor:
+        """Return by how much both differ along the same directions at another point, by differences at a step."""
+        point, numbers = self.point.moved_to(coordinates).along_one, replace(self.numbers, eps=step)
+        other = Comparison.of(point, self.mode, numbers, self.looped)
+        return other.analytical - other.numerical.values
 
     @property
     def has_kink(self) -> bool:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from opcheck.derivatives.coordinates import parts, real_size, tensors_of
 
-Side = Literal["inputs", "outputs"]
+Side = Literal["inputs", "outputs", "nearby"]
 
 _untyped: Any = torch._C._functions  # what torch's gradcheck uses too: nothing public hands over an undefined cotangent
 
@@ -21,6 +21,8 @@ def probe(size: int, number: int = 0) -> Tensor:
     return (_few if size <= FEW else _many)(size, number).clone()
 
 
+FIRST: dict[Side, int] = {"inputs": 100, "outputs": 200, "nearby": 300}
+"""The number of the first random direction of each side."""
 FEW = 512
 """Up to how many numbers the directions of all samples are kept; of longer ones, those of one sample."""
 
@@ -42,8 +44,8 @@ def vectors_like(tensors: Sequence[Tensor], number: int = 0) -> tuple[Tensor, ..
 def directions(size: int, count: int | None = None, side: Side = "inputs") -> Tensor:
     """Return the unit vectors, of shape (size, size), or `count` random directions, of shape (count, size).
 
-    Coordinates of random ones are in [-1, -0.5] or [0.5, 1], so that no entry is lost. Those of inputs and of outputs
-    are independent of each other, even if the sizes are equal.
+    Coordinates of random ones are in [-1, -0.5] or [0.5, 1], so that no entry is lost. Those of inputs, of
+    outputs, and to points nearby are independent of each other, even if the sizes are equal.
     """
     if count is None:
         return torch.eye(size, dtype=torch.float64)
@@ -51,8 +53,7 @@ def directions(size: int, count: int | None = None, side: Side = "inputs") -> Te
 
 
 def _directions(size: int, count: int, side: Side) -> Tensor:
-    first = 100 if side == "inputs" else 200
-    numbers = torch.stack([probe(size, first + number) for number in range(count)])
+    numbers = torch.stack([probe(size, FIRST[side] + number) for number in range(count)])
     return (numbers + torch.where(numbers < 0, -1.0, 1.0)) / 2
 
 

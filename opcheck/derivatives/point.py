@@ -226,6 +226,11 @@ class Point:
         self._graph = None  # which nobody else has
         return other
 
+    def moved_to(self, coordinates: Tensor) -> Point:
+        """Return the point of the same function at other leaves, by their coordinates of shape (N,)."""
+        leaves = tuple(leaf.requires_grad_() for leaf in tensors_of(coordinates, self.leaves))
+        return type(self)(self.function, leaves, coverage=self.coverage)
+
     def turn_to(self, directions: Directions) -> None:
         """Give up the directions for others."""
         self.directions, self._numerical, self._analytical = directions, {}, {}
