@@ -87,6 +87,8 @@ IN_MEMORY = {
     "transposed": "v.permute(*range(v.dim())[::-1]).contiguous().permute(*range(v.dim())[::-1])",
     "offset": "torch.cat([v.new_full((2,), 7), v.reshape(-1)])[2:].view(v.shape)",
     "expanded": "v[:1].expand(v.shape)",
+    "expanded_last": "v[..., :1].expand(v.shape)",
+    "number": "torch.ones((), dtype=v.dtype, device=v.device).expand(v.shape)",
     "channels_last": "v.contiguous(memory_format=torch.channels_last)",
 }
 """A tensor `v` that lies in memory in some way."""

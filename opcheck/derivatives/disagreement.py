@@ -95,6 +95,8 @@ class Disagreement:
     """Whether no entry is off by more than the tolerance, but by more than differences can be."""
     agrees: bool = False
     """Whether the Jacobians agree, at a kink: by chance, so that this is no verdict."""
+    memory: str = ""
+    """How a cotangent lies in memory for which the gradient is another one: see `MEMORIES` in gradients.py."""
 
     def shown(self) -> str:
         """Return the Jacobians around the worst entry, further entries and what the mistake looks like, as lines."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -25,6 +25,16 @@ from opcheck.text import class_of, message_of
 
 REPEATS = 7
 """How often backward is repeated to see whether it is random. What differs once in ten times shows in most samples."""
+
+MEMORIES: dict[str, tuple[str, Callable[[Tensor], Tensor]]] = {
+    "noncontiguous": ("a non-contiguous", with_gaps),
+    "number": ("an expanded (stride 0)", lambda v: torch.ones((), dtype=v.dtype, device=v.device).expand(v.shape)),
+    "expanded": ("an expanded (stride 0 in the first dim)", lambda v: expanded(v, 0)),
+    "expanded_last": ("an expanded (stride 0 in the last dim)", lambda v: expanded(v, -1)),
+}
+"""How cotangents lie in memory, beside plain ones: in words, and how to make them. `number` is that of sum()."""
+OF_ONE_DIM = ("expanded", "expanded_last")
+"""Those that say no more than `number` where no output has two dims."""
 
 
 def undefined_cotangents(point: Point, request: Request) -> Disagreement | None:
@@ -133,13 +143,11 @@ def memory_of_cotangents(point: Point, request: Request) -> Disagreement | None:
         return None
     outputs = point.graph()
     cotangents = tensors_of(probe(point.size[0]), outputs)
-    one = tuple(torch.ones((), dtype=y.dtype, device=y.device).expand(y.shape) for y in outputs)
-    memories = {"a non-contiguous": tuple(map(with_gaps, cotangents)), "an expanded (stride 0)": one}
-    if any(y.dim() > 1 for y in outputs):
-        for where, dim in (("first", 0), ("last", -1)):
-            memories[f"an expanded (stride 0 in the {where} dim)"] = tuple(expanded(v, dim) for v in cotangents)
-    rounding = 1e4 * point.unit
-    for memory, special in memories.items():
+    has_dims, rounding = any(y.dim() > 1 for y in outputs), 1e4 * point.unit
+    for memory, (words, laid) in MEMORIES.items():
+        if not has_dims and memory in OF_ONE_DIM:
+            continue
+        special = tuple(map(laid, cotangents))
         values = vector(special)  # before somebody writes to it
         gradient = vector(vjp(outputs, point.leaves, special))
         plain = _contradicting(gradient, point, "reverse", values, rounding, rounding)
@@ -148,8 +156,9 @@ def memory_of_cotangents(point: Point, request: Request) -> Disagreement | None:
         off = (gradient - plain).abs().nan_to_num(nan=float("inf"))
         leaf = Names.of(point.function, request).leaves[located(int(off.argmax()), point.leaves)[0]]
         return Disagreement(
-            f"the gradient of {leaf} depends on the memory of the cotangent\n{memory} cotangent gives one "
-            f"that is off by up to {float(off.max()):.4g} from that of a contiguous one with the same values"
+            f"the gradient of {leaf} depends on the memory of the cotangent\n{words} cotangent gives one "
+            f"that is off by up to {float(off.max()):.4g} from that of a contiguous one with the same values",
+            memory=memory,
         )
     return None
 

@@ -97,7 +97,7 @@ def _contradicted(subject: Subject, contradiction: Disagreement) -> Verdict:
     if contradiction.kind == "refused":
         return refused(kind, title)
     if contradiction.mismatch is None:
-        return fails(title, rest, code=_code(kind.name, rest), **_jacobians(contradiction))
+        return fails(title, rest, code=_code(kind.name, contradiction.memory), **_jacobians(contradiction))
     numbers = subject.request.numbers
     least = "what differences cannot tell" if contradiction.below_atol else f"{numbers.atol:g}"
     allowed = f"allowed: {least} + {numbers.rtol:g} |numerical|, step {numbers.eps:g}"
@@ -113,20 +113,13 @@ BATCHED = f"""\
 {CALL}batch = [torch.stack([v, 2 * v]) for v in cotangents]
 actual = torch.func.vmap(lambda *vs: pulled(outputs, inputs, vs))(*batch)
 expected = [torch.stack([g, 2 * g]) for g in pulled(outputs, inputs, cotangents)]"""
-MEMORIES = {
-    "a non-contiguous cotangent": IN_MEMORY["noncontiguous"],
-    "stride 0 in the first dim": IN_MEMORY["expanded"],
-    "stride 0 in the last dim": "v[..., :1].expand(v.shape)",
-    "an expanded (stride 0) cotangent": "torch.ones((), dtype=v.dtype, device=v.device).expand(v.shape)",
-}
-"""How the cotangents of `memory_of_cotangents` lie in memory, by what it says of them."""
 
 
-def _code(check: str, said: str) -> str:
+def _code(check: str, memory: str) -> str:
     """Return what a claim about gradients compares that is about no Jacobian, in plain torch."""
     if check == "batched_grad":
         return asserted(BATCHED)
-    return next((asserted(for_vectors(memory)) for words, memory in MEMORIES.items() if words in said), "")
+    return asserted(for_vectors(IN_MEMORY[memory])) if memory else ""
 
 
 def _headline(check: str, claim: str) -> str:
