@@ -123,7 +123,11 @@ class Comparison:
             return False
         off = (self.analytical - self.numerical.values).abs()
         excused = off <= self.numerical.fine.rounding(self.point.unit)
-        return not bool(excused.all()) and not bool((off <= CERTAIN * self._unsteadiness).all())
+        if bool(excused.all()):
+            return False
+        unsteadiness = self._unsteadiness
+        # Of thousands of entries, some are the same at a few points by chance.
+        return not bool((off <= torch.maximum(CERTAIN * unsteadiness, 3 * unsteadiness.max())).all())
 
     @property
     def _unsteadiness(self) -> Tensor:

@@ -86,3 +86,21 @@ def test_a_wrong_derivative_at_the_edge_of_where_it_is_defined_is_told(dtype, mo
         return Scaled.apply(x, lambda x: 2.0)
 
     assert is_settled(guarded, mode, torch.ones(2, dtype=dtype))
+
+
+@BOTH
+def test_noise_in_many_outputs_is_told_from_a_wrong_one(dtype):
+    """Numbers up to 1e6 are multiples of 1e-10: differences are off by 1e-4, each by another part of it."""
+    generator = torch.Generator().manual_seed(0)
+    factors, large = torch.rand(2, 32, 8000, generator=generator, dtype=torch.float64)
+    large = 4e6 * (large - 0.5)
+
+    def noisy(x):
+        return ((x[0] * (factors + 0.5) + large) - large).mean(0)
+
+    def wrong(x):
+        return noisy(x) + Scaled.apply(x[2:3], lambda x: 2.0)
+
+    leaf = torch.tensor([1.3, 0.7, 2.1], dtype=dtype)
+    assert not is_settled(noisy, "forward", leaf.clone())
+    assert is_settled(wrong, "forward", leaf.clone())
