@@ -122,6 +122,14 @@ class TestThorough:
         assert "the values under torch.compile differ from those of an ordinary call" in wrong.reason
         assert self.verdict(outcomes, "right", dtype, "thorough", "compile").outcome == "passed"
 
+    @pytest.mark.filterwarnings("ignore")  # of torch about its own compiler
+    def test_one_without_backward_compiles_where_inputs_would_require_grad(self, outcomes, dtype):
+        text = '[[operator]]\nname = "torch.linalg.qr"\nsupports = { backward = false, out = false }\n'
+        text += 'samples = [{ args = [{ shape = [3, 3] }, "r"] }]\noutputs = { select = [1] }\n'
+        selection = {"checks": ("compile",), "dtypes": (dtype,)}
+        (outcome,) = outcomes(text, overrides={"derive": "thorough"}, **selection).values()
+        assert outcome.outcome == "passed"
+
 
 def test_a_dear_check_runs_where_much_is_wanted_or_it_is_named(write):
     path = write('[[operator]]\nname = "operators.kernels.right"\nsamples = [{ args = [{ shape = [2] }] }]\n')
