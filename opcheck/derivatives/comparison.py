@@ -22,6 +22,8 @@ from opcheck.derivatives.uncertainty import ACCURATE, CERTAIN, Measured, beyond_
 
 NEARBY = (0.7, 1.3, 1.9)
 """Multiples of the step, one for each point nearby, that show whether a derivative can be told."""
+BY_CHANCE = 3
+"""How many times the largest unsteadiness of any entry one may be off by: of thousands, some move little by chance."""
 CLOSE = 0.01
 """The part of the tolerance that is left to a product with a random direction, which adds up what many entries say."""
 
@@ -71,6 +73,11 @@ class Comparison:
             directions.columns_of(mode), partial(directions.lengths, mode), directions.sums,
         )  # fmt: skip
 
+    @property
+    def difference(self) -> Tensor:
+        """What both differ by."""
+        return self.analytical - self.numerical.values
+
     @cached_property
     def off(self) -> float:
         """The largest difference of both; NaN if either has one."""
@@ -90,7 +97,7 @@ class Comparison:
         off = self.off
         if not off <= least and off <= atol:  # a sum of many numbers has more rounding
             rounding = numerical.fine.rounding(self.point.unit)
-            off = float((self.analytical - numerical.values).abs_().sub_(rounding, alpha=CERTAIN).max())
+            off = float(self.difference.abs_().sub_(rounding, alpha=CERTAIN).max())
         return off <= least and self.derivative.holds(1e4 * self.point.unit) and self.slopes.most_bend <= atol
 
     @property
@@ -99,15 +106,14 @@ class Comparison:
         least = min(ACCURATE, self.numbers.atol)
         if self.off <= least and self.slopes.most_bend <= self.numbers.atol:
             return True  # as almost always
-        analytical, expected = self.analytical, self.numerical.values
-        allowed = least + CLOSE * self.numbers.rtol * expected.abs()
-        return bool(((analytical - expected).abs() <= allowed).all()) and not self.has_kink
+        allowed = least + CLOSE * self.numbers.rtol * self.numerical.values.abs()
+        return bool((self.difference.abs() <= allowed).all()) and not self.has_kink
 
     @property
     def is_far_off(self) -> bool:
         """Whether both differ by more than twice the tolerance, and the function has no kink."""
         expected = self.numerical.values
-        far = (self.analytical - expected).abs() > 2 * self.numerical.tolerance()
+        far = self.difference.abs() > 2 * self.numerical.tolerance()
         far |= self.analytical.isfinite() != expected.isfinite()
         return bool(far.any()) and bool(expected.isfinite().all()) and not self.has_kink
 
@@ -121,13 +127,12 @@ class Comparison:
         agree = bool(((coarse - self.slopes.jacobian).abs() <= 0.5 * self.differences.tolerance()).all())
         if not agree or self.has_kink:
             return False
-        off = (self.analytical - self.numerical.values).abs()
+        off = self.difference.abs()
         excused = off <= self.numerical.fine.rounding(self.point.unit)
         if bool(excused.all()):
             return False
         unsteadiness = self._unsteadiness
-        # Of thousands of entries, some are the same at a few points by chance.
-        return not bool((off <= torch.maximum(CERTAIN * unsteadiness, 3 * unsteadiness.max())).all())
+        return not bool((off <= torch.maximum(CERTAIN * unsteadiness, BY_CHANCE * unsteadiness.max())).all())
 
     @property
     def _unsteadiness(self) -> Tensor:
@@ -137,7 +142,7 @@ class Comparison:
         no derivative to tell in this arithmetic. It is 0 if what both differ by is another number at the same point:
         that is no matter of its place.
         """
-        own, eps = self.analytical - self.numerical.values, self.numbers.eps
+        own, eps = self.difference, self.numbers.eps
         if not same(self._off_at(self.point.coordinates, eps), own, 1e-6, 1e-6):
             return torch.zeros_like(own)
         nearby = []
@@ -148,13 +153,15 @@ class Comparison:
                 raise
             except Exception:  # the function is not defined there
                 continue
-        return torch.stack(nearby).amax(0) - torch.stack(nearby).amin(0) if nearby else torch.zeros_like(own)
+        if not nearby:
+            return torch.zeros_like(own)
+        low, high = torch.stack(nearby).aminmax(dim=0)
+        return high - low
 
     def _off_at(self, coordinates: Tensor, step: float) -> Tensor:
         """Return by how much both differ along the same directions at another point, by differences at a step."""
         point, numbers = self.point.moved_to(coordinates).along_one, replace(self.numbers, eps=step)
-        other = Comparison.of(point, self.mode, numbers, self.looped)
-        return other.analytical - other.numerical.values
+        return Comparison.of(point, self.mode, numbers, self.looped).difference
 
     @property
     def has_kink(self) -> bool:
@@ -196,7 +203,7 @@ class Comparison:
     @property
     def beyond(self) -> Tensor:
         """By how much the wrong entries are wrong."""
-        return torch.where(self.small, (self.analytical - self.numerical.values).abs(), self.excess)
+        return torch.where(self.small, self.difference.abs(), self.excess)
 
     @property
     def below_atol(self) -> bool:

@@ -26,15 +26,14 @@ from opcheck.text import class_of, message_of
 REPEATS = 7
 """How often backward is repeated to see whether it is random. What differs once in ten times shows in most samples."""
 
-MEMORIES: dict[str, tuple[str, Callable[[Tensor], Tensor]]] = {
-    "noncontiguous": ("a non-contiguous", with_gaps),
-    "number": ("an expanded (stride 0)", lambda v: torch.ones((), dtype=v.dtype, device=v.device).expand(v.shape)),
-    "expanded": ("an expanded (stride 0 in the first dim)", lambda v: expanded(v, 0)),
-    "expanded_last": ("an expanded (stride 0 in the last dim)", lambda v: expanded(v, -1)),
+MEMORIES: dict[str, tuple[str, int, Callable[[Tensor], Tensor]]] = {
+    "noncontiguous": ("a non-contiguous", 0, with_gaps),
+    "number": ("an expanded (stride 0)", 0, lambda v: torch.ones((), dtype=v.dtype, device=v.device).expand(v.shape)),
+    "expanded": ("an expanded (stride 0 in the first dim)", 2, lambda v: expanded(v, 0)),
+    "expanded_last": ("an expanded (stride 0 in the last dim)", 2, lambda v: expanded(v, -1)),
 }
-"""How cotangents lie in memory, beside plain ones: in words, and how to make them. `number` is that of sum()."""
-OF_ONE_DIM = ("expanded", "expanded_last")
-"""Those that say no more than `number` where no output has two dims."""
+"""How cotangents lie in memory, beside plain ones: in words, how many dims an output needs for that to be a way of its
+own, and how to make them. `number` is that of sum()."""
 
 
 def undefined_cotangents(point: Point, request: Request) -> Disagreement | None:
@@ -143,9 +142,9 @@ def memory_of_cotangents(point: Point, request: Request) -> Disagreement | None:
         return None
     outputs = point.graph()
     cotangents = tensors_of(probe(point.size[0]), outputs)
-    has_dims, rounding = any(y.dim() > 1 for y in outputs), 1e4 * point.unit
-    for memory, (words, laid) in MEMORIES.items():
-        if not has_dims and memory in OF_ONE_DIM:
+    dims, rounding = max(y.dim() for y in outputs), 1e4 * point.unit
+    for memory, (words, least, laid) in MEMORIES.items():
+        if dims < least:
             continue
         special = tuple(map(laid, cotangents))
         values = vector(special)  # before somebody writes to it
