@@ -19,15 +19,15 @@ from opcheck.report.store import write
 PACKAGE = Path(__file__).resolve().parent.parent / "opcheck"
 
 LAYERS = (
-    "text", "spec", "matrix", "settings", "devices", "planning", "samples", "derivatives", "dropin", "checks",
-    "running", "mutation", "report",
+    "text", "strides", "spec", "matrix", "settings", "devices", "planning", "samples", "derivatives", "dropin",
+    "checks", "running", "mutation", "report",
     "api", "draft", "pytest_plugin", "__init__", "cli", "__main__",
 )  # fmt: skip
 """The parts of the package, in order. Each imports only from itself and from those before it."""
 
 STANDS_ALONE = {
-    "derivatives": ("text",),
-    "dropin": ("text", "derivatives"),
+    "derivatives": ("text", "strides"),
+    "dropin": ("text", "strides", "derivatives"),
 }
 """Calculus knows nothing of specs, although it comes after them."""
 

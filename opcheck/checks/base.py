@@ -151,6 +151,9 @@ class Context:
 
     def numbers_in(self, dtype: torch.dtype) -> Numbers | None:
         """Return the step and the tolerances where outputs have a dtype, which may be another one."""
+        return self.memo.once(("numbers", self.case.check, dtype), lambda: self._numbers_in(dtype))
+
+    def _numbers_in(self, dtype: torch.dtype) -> Numbers | None:
         own = dict(self.case.claims.tolerance(self.case.check, self.case.dtype).numbers())
         changes = {key: value for key, value in own.items() if value is not None}
         changes |= {key: value for key, value in self.overrides.items() if key in TOLERANCES}

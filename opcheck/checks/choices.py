@@ -6,6 +6,7 @@ import ast
 import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from textwrap import dedent
 from typing import Any, Literal, get_args, get_origin
 
@@ -48,11 +49,7 @@ def _compared(
 
     keywords: those of the operator, by the parameter of the function that has their value.
     """
-    try:
-        tree = ast.parse(dedent(inspect.getsource(function)))
-    except (OSError, TypeError, SyntaxError):  # it is written in another language, or somewhere else
-        return
-    for node in ast.walk(tree):
+    for node in _nodes(getattr(function, "__code__", function)):
         if isinstance(node, ast.Compare) and isinstance(node.ops[0], EQUALITY):
             yield from _with_constants(node.left, node.comparators[:1], keywords)
         elif isinstance(node, ast.Match):
@@ -61,6 +58,15 @@ def _compared(
             yield from _with_constants(node.subject, values, keywords)
         elif isinstance(node, ast.Call) and depth:
             yield from _passed_on(function, node, keywords, depth - 1)
+
+
+@lru_cache(maxsize=256)
+def _nodes(code: Any) -> tuple[ast.AST, ...]:
+    """Return what the source of some code consists of; nothing if it is in another language, or cannot be read."""
+    try:
+        return tuple(ast.walk(ast.parse(dedent(inspect.getsource(code)))))
+    except (OSError, TypeError, SyntaxError):
+        return ()
 
 
 def _with_constants(

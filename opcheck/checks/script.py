@@ -82,17 +82,6 @@ vectors = [torch.randn_like(x) for x in inputs]"""
 VALUES, GRADIENTS = "function(*inputs)", "pulled(function(*inputs), inputs, cotangents)"
 """A call of which values are compared, and one of which gradients are, for the cotangents of `CALL`."""
 
-IN_MEMORY = {
-    "noncontiguous": "torch.stack([torch.zeros_like(v), v], -1)[..., 1]",
-    "transposed": "v.permute(*range(v.dim())[::-1]).contiguous().permute(*range(v.dim())[::-1])",
-    "offset": "torch.cat([v.new_full((2,), 7), v.reshape(-1)])[2:].view(v.shape)",
-    "expanded": "v[:1].expand(v.shape)",
-    "expanded_last": "v[..., :1].expand(v.shape)",
-    "number": "torch.ones((), dtype=v.dtype, device=v.device).expand(v.shape)",
-    "channels_last": "v.contiguous(memory_format=torch.channels_last)",
-}
-"""A tensor `v` that lies in memory in some way."""
-
 
 def for_vectors(varied: str, factor: float = 1.0, *, forward: bool = False) -> str:
     """Return code that compares derivatives for cotangents, or for tangents, with those for plain ones.

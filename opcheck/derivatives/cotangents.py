@@ -76,13 +76,3 @@ def steps(along: Tensor, step: float) -> Tensor:
     """Return the steps of central differences as rows: h u for each direction u, then -h u, then zeros."""
     above = along * step
     return torch.cat([above, -above, torch.zeros(1, along.shape[1], dtype=torch.float64)])
-
-
-def with_gaps(tensor: Tensor) -> Tensor:
-    """Return the same values with gaps between them in memory."""
-    return torch.stack((torch.zeros_like(tensor), tensor), dim=-1)[..., 1]
-
-
-def expanded(tensor: Tensor, dim: int) -> Tensor:
-    """Return the first numbers along a dim, expanded to all of it: with stride 0. A tensor of rank 0 stays as it is."""
-    return tensor.narrow(dim, 0, min(1, tensor.shape[dim])).expand(tensor.shape) if tensor.dim() else tensor

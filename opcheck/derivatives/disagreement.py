@@ -96,7 +96,7 @@ class Disagreement:
     agrees: bool = False
     """Whether the Jacobians agree, at a kink: by chance, so that this is no verdict."""
     memory: str = ""
-    """How a cotangent lies in memory for which the gradient is another one: see `MEMORIES` in gradients.py."""
+    """How a cotangent lies in memory for which the gradient is another one: see `MEMORIES` in strides.py."""
 
     def shown(self) -> str:
         """Return the Jacobians around the worst entry, further entries and what the mistake looks like, as lines."""

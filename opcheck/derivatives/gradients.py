@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -17,23 +17,19 @@ from opcheck.derivatives.coordinates import (
     tensors_of,
     vector,
 )
-from opcheck.derivatives.cotangents import directions, expanded, probe, undefined, with_gaps, without
+from opcheck.derivatives.cotangents import directions, probe, undefined, without
 from opcheck.derivatives.disagreement import Disagreement, Names
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.question import NO_REFUSAL, Request
+from opcheck.strides import MEMORIES
 from opcheck.text import class_of, message_of
 
 REPEATS = 7
 """How often backward is repeated to see whether it is random. What differs once in ten times shows in most samples."""
 
-MEMORIES: dict[str, tuple[str, int, Callable[[Tensor], Tensor]]] = {
-    "noncontiguous": ("a non-contiguous", 0, with_gaps),
-    "number": ("an expanded (stride 0)", 0, lambda v: torch.ones((), dtype=v.dtype, device=v.device).expand(v.shape)),
-    "expanded": ("an expanded (stride 0 in the first dim)", 2, lambda v: expanded(v, 0)),
-    "expanded_last": ("an expanded (stride 0 in the last dim)", 2, lambda v: expanded(v, -1)),
-}
-"""How cotangents lie in memory, beside plain ones: in words, how many dims an output needs for that to be a way of its
-own, and how to make them. `number` is that of sum()."""
+COTANGENTS = ("noncontiguous", "number", "expanded", "expanded_last")
+"""How cotangents lie in memory at written samples, beside plain ones: with gaps, and as the backward pass of sum() over
+all dims, over the first or over the last one makes them."""
 
 
 def undefined_cotangents(point: Point, request: Request) -> Disagreement | None:
@@ -133,32 +129,38 @@ def _vjp_without(point: Point, missing: Sequence[int]) -> Tensor:
     return vector(vjp(marked, point.leaves, tensors_of(probe(point.size[0]), outputs)))
 
 
-def memory_of_cotangents(point: Point, request: Request) -> Disagreement | None:
-    """Return which gradient depends on the memory layout of the cotangent, or None if none does.
+def memory_of_cotangents(
+    point: Point, request: Request, memories: Iterable[str] = COTANGENTS, rounding: float | None = None
+) -> Disagreement | None:
+    """Return which gradient depends on how the cotangent lies in memory, or None if none does.
 
-    Cotangents have gaps, or are expanded, as in the backward pass of sum(): a single number, or along one dim.
+    memories: the ways to lie there, as in MEMORIES, beside that of plain ones.
+    rounding: by how much gradients may differ, relative and absolute. Default: what the dtypes of the point explain.
     """
     if not any(y.requires_grad for y in point.outputs):
         return None
     outputs = point.graph()
     cotangents = tensors_of(probe(point.size[0]), outputs)
-    dims, rounding = max(y.dim() for y in outputs), 1e4 * point.unit
-    for memory, (words, least, laid) in MEMORIES.items():
-        if dims < least:
+    dims, rounding = max(y.dim() for y in outputs), 1e4 * point.unit if rounding is None else rounding
+    for name in memories:
+        memory = MEMORIES[name]
+        if dims < memory.dims:
             continue
-        special = tuple(map(laid, cotangents))
+        special = tuple(map(memory.make, cotangents))
         values = vector(special)  # before somebody writes to it
         gradient = vector(vjp(outputs, point.leaves, special))
+        if memory.keeps and same(gradient, point.ordinary("reverse"), rounding, rounding):
+            continue
         plain = _contradicting(gradient, point, "reverse", values, rounding, rounding)
         if plain is None:
             continue
         off = (gradient - plain).abs().nan_to_num(nan=float("inf"))
         leaf = Names.of(point.function, request).leaves[located(int(off.argmax()), point.leaves)[0]]
-        return Disagreement(
-            f"the gradient of {leaf} depends on the memory of the cotangent\n{words} cotangent gives one "
-            f"that is off by up to {float(off.max()):.4g} from that of a contiguous one with the same values",
-            memory=memory,
+        text = (
+            f"the gradient of {leaf} depends on the memory of the cotangent\n{memory.words.format('cotangent')} gives "
+            f"one that is off by up to {float(off.max()):.4g} from that of a contiguous one with the same values"
         )
+        return Disagreement(text, memory=name)
     return None
 
 

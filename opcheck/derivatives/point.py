@@ -19,11 +19,12 @@ from torch import Tensor
 from opcheck.derivatives import autodiff
 from opcheck.derivatives.autodiff import Differentiable, Mode, Primal, Pullback, Tensors, of_primal, pushforward
 from opcheck.derivatives.coordinates import largest_difference, same, tensors_of, vector
-from opcheck.derivatives.cotangents import probe, steps, vectors_like, with_gaps
+from opcheck.derivatives.cotangents import probe, steps, vectors_like
 from opcheck.derivatives.differences import Differences, batched, differences, looped, stencil_points
 from opcheck.derivatives.directions import Colors, Directions, Random
 from opcheck.derivatives.independence import independent_axes
 from opcheck.derivatives.question import AUTO, Coverage, Extent, Request
+from opcheck.strides import with_gaps
 
 LARGE = 4096
 """From how many coordinates of inputs and outputs on ordinary calls, one by one, take less time than a batch."""
@@ -287,11 +288,12 @@ class Point:
         return self._analytical[mode, looped]
 
     def _differentiated(self, mode: Mode, looped: bool) -> Analytical:
-        directions, mix = self.directions, self.directions.mix(mode)
+        directions = self.directions
         along, is_single = directions.of(mode), directions.sums and directions.count(mode) == 1
         if is_single:  # it is an ordinary call itself
             rows = self.products(mode, along)
             return Analytical(rows if mode == "reverse" else rows.T, rows[0], rows[0], batched=False)
+        mix = directions.mix(mode)
         ordinary = self.ordinary(mode) if self.extent == "full" else self.product(mode, mix @ along)
 
         def of(rows: Tensor, batched: bool) -> Analytical:
@@ -360,7 +362,7 @@ class Point:
 
     def by_jacobian(self, mode: Mode, directions: Tensor) -> Tensor:
         """Return the same, or the product of a single vector: from the Jacobian if it is whole, else one by one."""
-        if self.projections is None:
+        if self.projections is None and self.extent == "full":
             jacobian = self.analytical(mode).jacobian
             return directions @ (jacobian if mode == "reverse" else jacobian.T)
         return self.product(mode, directions) if directions.dim() == 1 else self.products(mode, directions)

@@ -10,10 +10,11 @@ from torch import Tensor
 
 from opcheck.derivatives.autodiff import Differentiable, Mode, Pullback, Tensors, pushforward, vjp
 from opcheck.derivatives.coordinates import tensors_of, vector
-from opcheck.derivatives.cotangents import vectors_like, with_gaps
+from opcheck.derivatives.cotangents import vectors_like
 from opcheck.derivatives.differences import Differences, differences
 from opcheck.derivatives.point import Analytical, Point
 from opcheck.dropin.memory import Kept, add, write
+from opcheck.strides import with_gaps
 
 Kind = tuple[torch.Size, torch.dtype]
 """The shape and the dtype of an output."""

@@ -10,8 +10,7 @@ from torch import Tensor
 
 from opcheck.spec.recipe import BLOCKED, SPARSE_LAYOUTS
 from opcheck.spec.recipe import Tensor as Recipe
-
-CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
+from opcheck.strides import MEMORIES, with_gaps
 
 
 def parts(tensor: Tensor) -> tuple[Tensor, ...] | None:
@@ -43,30 +42,8 @@ def share_memory(one: Tensor, other: Tensor) -> bool:
 
 def in_memory(dense: Tensor, memory: str) -> Tensor:
     """Return a tensor with the same values in another memory format. `expanded` is a view: see `leaf_of`."""
-    if memory == "noncontiguous":
-        return noncontiguous(dense)
-    if memory == "transposed" and dense.dim() >= 2:
-        return dense.transpose(0, -1).contiguous().transpose(0, -1)
-    if memory == "channels_last" and dense.dim() in CHANNELS_LAST:
-        return dense.contiguous(memory_format=CHANNELS_LAST[dense.dim()])
-    if memory == "offset":
-        return behind_others(dense)
-    return dense.contiguous()
-
-
-def noncontiguous(dense: Tensor) -> Tensor:
-    """Return the same values with gaps in memory: every second element of a larger tensor."""
-    return torch.stack((torch.zeros_like(dense), dense), dim=-1)[..., 1]
-
-
-def permuted(dense: Tensor) -> Tensor:
-    """Return the same values in memory without gaps, but in another order: channels last where there are channels."""
-    return in_memory(dense, "channels_last" if dense.dim() in CHANNELS_LAST else "transposed")
-
-
-def behind_others(dense: Tensor) -> Tensor:
-    """Return the same values, contiguous, behind other numbers in memory."""
-    return torch.cat([dense.new_full((2,), 7), dense.reshape(-1)])[2:].view(dense.shape)
+    way = MEMORIES.get(memory)
+    return way.make(dense) if way is not None and way.keeps else dense.contiguous()
 
 
 def conjugated_view(x: Tensor) -> Tensor:
@@ -113,7 +90,7 @@ def writable(x: Tensor) -> Tensor:
         return x.clone()
     copy = x.resolve_conj().resolve_neg().clone()
     gaps = copy.stride() != x.stride() and 0 not in x.stride()
-    return noncontiguous(copy) if gaps else copy
+    return with_gaps(copy) if gaps else copy
 
 
 def in_layout(dense: Tensor, recipe: Recipe) -> Tensor:

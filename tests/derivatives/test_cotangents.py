@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from opcheck.derivatives.cotangents import directions, probe, steps, vectors_like, with_gaps
+from opcheck.derivatives.cotangents import directions, probe, steps, vectors_like
+from opcheck.strides import with_gaps
 
 REAL, COMPLEX = torch.float64, torch.complex128
 

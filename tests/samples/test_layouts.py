@@ -16,10 +16,10 @@ from opcheck.samples.layouts import (
     jagged_offsets,
     jagged_values,
     negated_view,
-    noncontiguous,
     writable,
 )
 from opcheck.spec.recipe import SPARSE_LAYOUTS, Layout, Memory, Tensor
+from opcheck.strides import with_gaps
 
 COMPRESSED = [layout for layout in SPARSE_LAYOUTS if layout != "sparse_coo"]
 BLOCKED = ["sparse_bsr", "sparse_bsc"]
@@ -223,11 +223,11 @@ def test_noncontiguous_tensors_have_gaps(shape: tuple[int, ...]) -> None:
 
 
 def test_a_noncontiguous_number_does_not_start_its_storage() -> None:
-    assert noncontiguous(torch.tensor(1.0)).storage_offset() == 1
+    assert with_gaps(torch.tensor(1.0)).storage_offset() == 1
 
 
 def test_what_stands_in_the_gaps_is_not_left_to_chance() -> None:
-    assert noncontiguous(torch.tensor([1.0, 2.0])).untyped_storage().tolist() == (
+    assert with_gaps(torch.tensor([1.0, 2.0])).untyped_storage().tolist() == (
         torch.tensor([0.0, 1.0, 0.0, 2.0]).untyped_storage().tolist()
     )
 

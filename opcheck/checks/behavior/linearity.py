@@ -13,10 +13,11 @@ from torch import Tensor
 from opcheck.checks.base import Subject
 from opcheck.checks.calls import Call, Result, Tensors, is_strided, push, tangents_of, tried
 from opcheck.checks.relations import NO_GRAPH, Row, at_once, relation
-from opcheck.checks.script import IN_MEMORY, for_vectors
+from opcheck.checks.script import for_vectors
 from opcheck.checks.verdict import Blocked, Verdict, one_line
 from opcheck.derivatives.coordinates import vector
-from opcheck.samples.layouts import behind_others, conjugated_view, negated_view, permuted
+from opcheck.samples.layouts import conjugated_view, negated_view
+from opcheck.strides import MEMORIES, behind_others, permuted
 
 View = Callable[[Tensor], Tensor]
 LARGE, SMALL = -1e3, 1e-3
@@ -65,8 +66,8 @@ def _linear(
         if may_be_negated:
             yield row(f"lazily negated {what} (as after x.conj().imag)", of(1.0, negated_view), NEGATED)
         permuting = of(1.0, memory=permuted)
-        yield row(f"{what} in permuted memory (transposed, channels last)", permuting, IN_MEMORY["transposed"])
-        yield row(f"{what} that lie behind others in memory", of(1.0, memory=behind_others), IN_MEMORY["offset"])
+        yield row(f"{what} in permuted memory (transposed, channels last)", permuting, MEMORIES["transposed"].code)
+        yield row(f"{what} that lie behind others in memory", of(1.0, memory=behind_others), MEMORIES["offset"].code)
 
     return at_once(subject, together, each)
 

@@ -13,7 +13,7 @@ from opcheck.checks.calls import differentiate_twice, is_strided
 from opcheck.checks.jacobian.pictured import pictured
 from opcheck.checks.jacobian.raw_gradients import functions_of
 from opcheck.checks.judging import per_sample
-from opcheck.checks.script import CALL, IN_MEMORY, asserted, for_vectors
+from opcheck.checks.script import CALL, asserted, for_vectors
 from opcheck.checks.truth import by_reference
 from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, inapplicable, out_of_reach, refused, untested
 from opcheck.derivatives import Disagreement
@@ -21,6 +21,7 @@ from opcheck.derivatives.claims import excuses_wrong_sign, extent_compared, step
 from opcheck.derivatives.disagreement import Mismatch
 from opcheck.derivatives.question import Function, too_coarse_output
 from opcheck.samples import Unresolved
+from opcheck.strides import MEMORIES
 
 REMEDY = 'if the gradient is meant to differ from the derivative, write surrogate = "..." with a function that has it'
 OF_SPARSE = ("backward", "forward_ad", "rev_over_rev", "fwd_over_rev")
@@ -119,7 +120,7 @@ def _code(check: str, memory: str) -> str:
     """Return what a claim about gradients compares that is about no Jacobian, in plain torch."""
     if check == "batched_grad":
         return asserted(BATCHED)
-    return asserted(for_vectors(IN_MEMORY[memory])) if memory else ""
+    return asserted(for_vectors(MEMORIES[memory].code)) if memory else ""
 
 
 def _headline(check: str, claim: str) -> str:

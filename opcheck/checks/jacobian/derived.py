@@ -22,24 +22,24 @@ from opcheck.checks.base import Context, Subject
 from opcheck.checks.choices import choices_of
 from opcheck.checks.jacobian.compare import compared as jacobian
 from opcheck.checks.judging import PerSample, per_sample
-from opcheck.checks.script import IN_MEMORY, asserted, for_vectors
+from opcheck.checks.script import asserted, for_vectors
 from opcheck.checks.verdict import HOLDS, Verdict, fails, one_line, out_of_reach
-from opcheck.derivatives import NO_REFUSAL, TooLarge
+from opcheck.derivatives import NO_REFUSAL, Disagreement, Request, TooLarge
 from opcheck.derivatives.autodiff import Mode, Primal, vjp
 from opcheck.derivatives.comparison import Comparison
-from opcheck.derivatives.coordinates import same, tensors_of
-from opcheck.derivatives.cotangents import expanded, probe
+from opcheck.derivatives.coordinates import same
 from opcheck.derivatives.differences import looped
+from opcheck.derivatives.gradients import memory_of_cotangents
 from opcheck.derivatives.point import Point
 from opcheck.samples.cache import Cache
 from opcheck.samples.derive import Derived, Keywords, derived, room_of, smallest
-from opcheck.samples.layouts import in_memory
 from opcheck.samples.results import with_gradient
 from opcheck.spec.claims import WAYS, Way
 from opcheck.spec.library import Sample
 from opcheck.spec.operator import Construction
 from opcheck.spec.render import render
 from opcheck.spec.values import NoneValue
+from opcheck.strides import MEMORIES
 
 Answer = Literal[
     "hold", "refused", "too large", "slow", "untold", "refused in backward",
@@ -58,7 +58,7 @@ SLOW = 0.25
 """The most seconds of a call for a look to go on."""
 MODES: dict[Answer, Mode] = {"backward": "reverse", "forward_ad": "forward"}
 COTANGENTS = ("noncontiguous", "transposed", "expanded", "offset", "channels_last")
-"""How cotangents lie in memory, beside plain ones."""
+"""How cotangents lie in memory, beside plain ones, at derived samples."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +68,8 @@ class Look:
     answer: Answer
     note: str = ""
     """What is worth to be known, be it a failure or not."""
-    memory: str = ""
-    """How a cotangent lies in memory for which the gradient is another one."""
+    disagreement: Disagreement | None = None
+    """Of a gradient that depends on the memory of the cotangent."""
 
 
 def judge(subject: Subject) -> Verdict:
@@ -154,7 +154,7 @@ class Attempt:
                 return _empty(leaves, outputs)
             tested = tuple(outputs[index] for index in chosen)
             point = Point(Primal(self.subject.function, chosen), leaves, outputs=tested)
-            return _compared(self.subject.context, point, memories)
+            return _compared(self.subject, point, memories)
         except NO_REFUSAL:
             raise
         except Exception as error:
@@ -198,7 +198,8 @@ def _empty(leaves: Sequence[Tensor], outputs: Sequence[Tensor]) -> Look:
     return Look("hold" if smooth else "untold")
 
 
-def _compared(context: Context, point: Point, memories: Sequence[str]) -> Look:
+def _compared(subject: Subject, point: Point, memories: Sequence[str]) -> Look:
+    context = subject.context
     numbers = context.numbers_in(context.coarsest(point.outputs))
     if numbers is None:
         return Look("untold")  # too coarse for differences
@@ -214,39 +215,15 @@ def _compared(context: Context, point: Point, memories: Sequence[str]) -> Look:
                 return Look(check)
             is_nan = bool(comparison.analytical.isnan().any()) and bool(comparison.numerical.values.isfinite().all())
             return Look("untold", f"{check} is nan at a kink" if is_nan else "")
-    bad = _memory_that_matters(point, memories) if memories else None
-    if bad is None:
-        return Look("hold")
-    return Look("cotangent", f"a cotangent that is {bad} gives another one than the same numbers in plain memory", bad)
-
-
-def _memory_that_matters(point: Point, memories: Sequence[str]) -> str | None:
-    """Return the first way to lie in memory for which a cotangent gives another gradient; None if it is random."""
-    outputs = point.graph()
-
-    def pulled(memory: str, *, plain: bool = False) -> Tensor:
-        laid = (_laid(v, memory) for v in tensors_of(probe(point.size[0]), outputs))
-        own = (v.clone(memory_format=torch.contiguous_format) for v in laid) if plain else laid
-        return point.pulled(outputs, tuple(own))
-
-    usual = pulled("", plain=True)
-    for memory in memories:
-        expected = pulled(memory, plain=True) if memory == "expanded" else usual  # of which the numbers are others
-        if not same(expected, pulled(memory), 1e-6, 1e-6) and same(expected, pulled(memory, plain=True), 1e-6, 1e-6):
-            return memory
-    return None
-
-
-def _laid(v: Tensor, memory: str) -> Tensor:
-    if memory != "expanded":
-        return in_memory(v, memory)
-    dim = next((dim for dim, size in enumerate(v.shape) if size > 1), None)  # along which numbers are equal
-    return v if dim is None else expanded(v, dim)
+    request = Request(subject.function, subject.leaves, numbers, leaf_names=subject.leaf_names)
+    bad = memory_of_cotangents(point.along_one, request, memories, 1e-6)
+    return Look("hold") if bad is None else Look("cotangent", bad.text.partition("\n")[2], bad)
 
 
 def _judged(context: Context, written: Sample, one: Derived, said: Look) -> Verdict | None:
     """Return what the check says at the smallest sample that is wrong; None if it does not object after all."""
-    answer, memories = said.answer, [said.memory] if said.memory else []
+    answer, bad = said.answer, said.disagreement
+    memories = [bad.memory] if bad else []
     sample, words = smallest(one, written, lambda other: attempt(context, other).look(memories).answer, answer)
     for candidate in (sample, one.sample):  # which have one name, so that they cannot share a cache
         shown = [
@@ -254,7 +231,7 @@ def _judged(context: Context, written: Sample, one: Derived, said: Look) -> Verd
             f"add this sample: {candidate.toml()}",
         ]
         if answer in PLAIN:
-            code = asserted(for_vectors(IN_MEMORY[said.memory])) if said.memory else ""
+            code = asserted(for_vectors(MEMORIES[bad.memory].code)) if bad else ""
             wrong = fails(f"derived: {one.what}: {PLAIN[answer]}", "\n".join([*shown, said.note]), code=code)
             return replace(wrong, at=("backward", candidate))
         verdict = PerSample(jacobian).verdict(replace(context.under(answer), cache=Cache()), candidate)
