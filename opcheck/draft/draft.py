@@ -43,6 +43,8 @@ class Draft:
     reseed: bool = False
     inplace: bool = False
     """Whether it changes its first argument."""
+    initialized: bool = False
+    """Whether a call in training mode sets its parameters."""
     supports: dict[str, tuple[Any, str]] = field(default_factory=dict)
     """The disclaimers: a value and what happened, by key."""
     refused: dict[str, dict[str, str]] = field(default_factory=lambda: {"forward": {}, "backward": {}})
@@ -149,6 +151,7 @@ class Draft:
         """Return an `[[operator]]` table, with a comment for each claim that was taken back."""
         keys = {"name": self.name, "variant": self.variant, "module": self.module, "variants": self.variants}
         lines = ["[[operator]]"]
+        lines += ["# In training mode its first batch sets its parameters."] if self.initialized else []
         lines += [f"{key} = {render(value)}" for key, value in keys.items() if value or value == {}]
         for what, refused in self.refused.items():
             if refused:

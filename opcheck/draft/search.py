@@ -21,7 +21,17 @@ from opcheck.draft.parameter import INDEX, TENSOR, Data, Parameter, SampleData, 
 from opcheck.draft.recorder import examples
 from opcheck.draft.signature import parameters_of, parameters_of_constructor
 from opcheck.draft.target import resolve_either
-from opcheck.draft.tried import NO_GUESS, Operator, Refused, Tried, constructed, differs_in_evaluation, taken, tried
+from opcheck.draft.tried import (
+    NO_GUESS,
+    Operator,
+    Refused,
+    Tried,
+    constructed,
+    differs_in_evaluation,
+    sets_parameters,
+    taken,
+    tried,
+)
 from opcheck.draft.workplace import EXAMPLES, Deadline, Trial, Workplace
 from opcheck.samples.modules import ModuleRecipe
 from opcheck.samples.resolve import Unresolved, resolve_operator
@@ -99,17 +109,27 @@ class Search:
         return []
 
     def drafts_of(self, tries: Sequence[Tried]) -> Iterator[Draft]:
-        """Yield the draft for samples that work; a second one if evaluation mode gives other results than training."""
+        """Yield the draft for samples that work; a second one if evaluation mode gives other results than training.
+
+        A module whose parameters its first batch sets is another one with each batch, in training: it has the second
+        one alone.
+        """
         recipe = self.operator
         if not isinstance(recipe, ModuleRecipe):
             yield Draft.of(self.name, tries, variants=self.variants(), out=takes_out(recipe))
             return
-        yield Draft.of(self.name, tries, self.module)
-        if recipe.spec.train and differs_in_evaluation(recipe, tries[0].sample, self.modules):
+        trained, mode = Draft.of(self.name, tries, self.module), (recipe, tries[0].sample, self.modules)
+        initialized = recipe.spec.train and sets_parameters(*mode)
+        if not initialized:
+            yield trained
+        if initialized or (recipe.spec.train and differs_in_evaluation(*mode)):
             self.module = {**(self.module or {}), "train": False}
             evaluated = list(self.tries((one.sample for one in tries), self.called))
             if evaluated:
-                yield Draft.of(self.name, evaluated, self.module, "eval")
+                draft = Draft.of(self.name, evaluated, self.module, "" if initialized else "eval")
+                yield replace(draft, initialized=initialized)
+            elif initialized:
+                yield trained
 
     def refusal(self) -> str:
         """Return why there is no sample, in one line."""

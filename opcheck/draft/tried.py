@@ -167,6 +167,14 @@ def _function(
     return TestedFunction(operator, inputs, inplace=inplace)
 
 
+def sets_parameters(recipe: ModuleRecipe, sample: dict[str, Any], modules: Sequence[str]) -> bool:
+    """Tell whether a call in training mode changes parameters, as of a layer that its first batch initializes."""
+    function = _function(recipe, _sample(sample), SEEDS[0], modules)
+    before = [leaf.detach().clone() for leaf in function.inputs.leaves]
+    function(*function.inputs.leaves)
+    return not all(map(equal, before, map(Tensor.detach, function.inputs.leaves)))
+
+
 def differs_in_evaluation(recipe: ModuleRecipe, sample: dict[str, Any], modules: Sequence[str]) -> bool:
     """Return whether evaluation mode gives other results than training mode, both from the same random numbers."""
     function = _function(recipe, _sample(sample), SEEDS[0], modules)

@@ -186,7 +186,7 @@ def _drawn(init: Init, like: Tensor) -> Tensor:
 def _varied(value: Tensor) -> Tensor:
     """Return a parameter, each element moved by up to VARIED if all are equal, in real and in imaginary parts."""
     real = torch.view_as_real(value) if value.is_complex() else value.unsqueeze(-1)
-    first = real.flatten(0, -2)[:1]
+    first = real.reshape(-1, real.shape[-1])[:1]
     if not real.numel() or not bool((real == first).all()):
         return value
     noise = VARIED * (2 * torch.rand(real.shape, dtype=torch.float64) - 1)

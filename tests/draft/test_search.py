@@ -39,6 +39,21 @@ class Strange(torch.nn.Module):
         super().__init__()
 
 
+class FirstBatch(torch.nn.Module):
+    """Scales by what its first batch in training mode says."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale = torch.nn.Parameter(torch.ones(()))
+        self.register_buffer("is_set", torch.tensor(False))
+
+    def forward(self, x):
+        if self.training and not self.is_set:
+            self.scale.data = 1 / (1 + x.detach().abs().max())
+            self.is_set.data = torch.tensor(True)
+        return x * self.scale
+
+
 class TestConstructions:
     def test_the_likeliest_come_first(self):
         assert next(constructions(torch.nn.Linear)) == {"args": [3, 2]}
@@ -102,6 +117,17 @@ class TestDrafts:
         assert (training.reseed, evaluation.reseed) == (True, False)
         assert (training.module, evaluation.module) == ({}, {"train": False})
         assert (training.id, evaluation.id) == ("torch.nn.Dropout", "torch.nn.Dropout[eval]")
+
+    def test_what_the_first_batch_initializes_is_drafted_in_evaluation_mode(self, monkeypatch):
+        monkeypatch.setattr(modules, "FirstBatch", FirstBatch, raising=False)
+        monkeypatch.setattr(FirstBatch, "__module__", "operators.modules")
+        own = draft("operators.modules.FirstBatch")
+        assert (own.module, own.id) == ({"train": False}, "operators.modules.FirstBatch")
+        assert "# In training mode its first batch sets its parameters." in own.toml()
+        assert search("operators.modules.FirstBatch", module={"train": False}).drafts()[0].toml().count("#") == 0
+
+    def test_statistics_of_a_batch_are_no_parameters(self):
+        assert [own.variant for own in search("torch.nn.BatchNorm1d").drafts()] == ["", "eval"]
 
     def test_a_mode_that_is_given_is_the_only_one(self):
         assert draft("torch.nn.Dropout", module={"train": False}).module == {"train": False}

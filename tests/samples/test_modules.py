@@ -121,6 +121,14 @@ class TestValues:
         assert found.shape == (1,)
         assert 0 < float((found - 0.25).abs()) <= VARIED
 
+    @pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
+    def test_so_is_a_single_number_of_rank_0(self, dtype):
+        module = torch.nn.Module()
+        module.scale = torch.nn.Parameter(torch.ones((), dtype=dtype))
+        ((_, found, _),) = initial(module, None, {})
+        assert found.shape == ()
+        assert 0 < float((found - 1).abs()) <= VARIED * 2**0.5
+
     def test_complex_ones_have_the_values_of_two_modules(self):
         def made(make, *args):
             return construct(ModuleRecipe(make, Construction(args=[*args])), "complex128", ("torch",))
