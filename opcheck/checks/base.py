@@ -59,6 +59,8 @@ class Context:
     """Whether inputs may require grad."""
     by_torch: bool = False
     """Whether torch's own gradcheck and gradgradcheck are asked about derivatives: a second opinion."""
+    note: Callable[[str], None] = lambda line: None
+    """Writes down what is about to be tried, for whoever finds the process gone."""
     callables: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     """Operators passed in from Python, by path. They are not looked up."""
 

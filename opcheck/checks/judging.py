@@ -75,6 +75,7 @@ class PerSample:
 
         Of a failure that the spec does not expect, it says what it looks like and what causes it.
         """
+        context.note(f"sample {sample.name}")
         subject = prepared(context, sample, self.derivative, self.refusal)
         if isinstance(subject, Verdict):
             return subject

@@ -67,7 +67,8 @@ def _search(own: Trial, workplace: Workplace, deadline: Deadline) -> None:
 
 def _take_back(own: Trial, draft: Draft, workplace: Workplace, deadline: Deadline) -> None:
     """Run the cases of a draft, and take back what the operator refuses. Then the cases are others."""
-    session = RunSession(workplace.settings, own_process=True)
+    note = own.note(workplace)
+    session = RunSession(workplace.settings, own_process=True, note=note)
     if workplace.changes:
         session.imports[draft.id] = list(workplace.changes)
     earlier, untested = own.records, own.left
@@ -76,6 +77,7 @@ def _take_back(own: Trial, draft: Draft, workplace: Workplace, deadline: Deadlin
         own.case, own.left, own.records = left[0].id, untested + len(left), {**earlier, **records}
         if deadline.is_over:
             break
+        note("")
         own.write(workplace)
         record = run(left[0], session).record()
         if draft.revise(record):

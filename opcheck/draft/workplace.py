@@ -7,7 +7,7 @@ import os
 import pickle
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -18,7 +18,8 @@ import psutil
 
 from opcheck.draft.draft import Draft
 from opcheck.draft.parameter import SampleData
-from opcheck.running.watchdog import TIMED_OUT
+from opcheck.running.note import Note, read_note
+from opcheck.running.watchdog import NOTE, TIMED_OUT
 from opcheck.settings import Settings
 from opcheck.spec.render import render
 
@@ -106,6 +107,8 @@ class Trial:
     """The call that was about to be made; None: all samples have been looked for."""
     case: str = ""
     """The case that was about to run."""
+    tried: str = ""
+    """What it was about to try when its process ended."""
     refusal: str = ""
     """Why there is no draft."""
     is_constant: bool = False
@@ -140,7 +143,7 @@ class Trial:
     def doing(self) -> str:
         """Return what was going on, in words."""
         if self.case:
-            return f"in the case {self.case}"
+            return f"in the case {self.case}" + (f", at {self.tried}" if self.tried else "")
         if not self.is_called:
             return "in the examples in its documentation"
         return f"in the call {render(self.call)}" if self.call is not None else "before it was called"
@@ -159,6 +162,12 @@ class Trial:
             part.replace(file)
             faulthandler.dump_traceback_later(self.patience(workplace), exit=True, file=trace)
 
+    def note(self, workplace: Workplace) -> Callable[[str], None]:
+        """Return what writes down what a case is about to try, for whoever finds this process gone."""
+        if workplace.journals is None:
+            return lambda line: None
+        return Note(self._file(workplace.journals).with_suffix(NOTE)).write
+
     def ended_by(self, why: str, workplace: Workplace) -> Trial:
         """Return what its process has written last, with how the process has ended."""
         assert workplace.journals is not None
@@ -167,6 +176,7 @@ class Trial:
         if file.exists():
             own = pickle.loads(file.read_bytes())
             own.hangs = trace.read_text().startswith(TIMED_OUT)
+            own.tried = read_note(file.with_suffix(NOTE)) if own.case else ""
             file.unlink()  # the next process may end before it has written anything
         own.since = own.since or time.monotonic()
         what = f"it takes longer than {own.patience(workplace):g} s" if own.hangs else why

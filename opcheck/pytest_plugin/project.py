@@ -215,7 +215,8 @@ class Plugin:
         number = int(name[1]) if name else None  # this process is no worker of pytest-xdist
         return RunSession(
             self.settings, option.opcheck_engine, own_process=self.worker is not None, number=number,
-            absent=self.absent, reproduces=bool(option.opcheck_repro), **overrides(option),
+            absent=self.absent, reproduces=bool(option.opcheck_repro),
+            note=None if self.worker is None else self.worker.note.write, **overrides(option),
         )  # fmt: skip
 
     def prepare(self, cases: Iterable[Case]) -> list[Problem]:

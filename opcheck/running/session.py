@@ -64,6 +64,7 @@ class RunSession:
         reproduces: bool = False,
         number: int | None = None,
         absent: Mapping[str, str] | None = None,
+        note: Callable[[str], None] | None = None,
         **overrides: Any,
     ) -> None:
         """Start a session.
@@ -75,6 +76,7 @@ class RunSession:
         number: which of several processes that run cases at the same time this is; None if it is the only one.
         absent: why devices cannot be used, by name, as another process has found; an empty text for those that can.
         Others are asked about the rest.
+        note: writes down what a case is about to try, for whoever finds the process gone.
         overrides: tolerances and settings that take precedence over the specs: eps, atol, rtol, nondeterminism,
         fast_mode, raise_exception, jacobian, derive.
         """
@@ -94,7 +96,7 @@ class RunSession:
         """The id of a case that has changed something that cannot be restored; empty if there is none."""
         self.unusable = dict[str, str]()
         """The id of the case since which nothing works on a kind of device, by the kind."""
-        self._number, self._absent = number, absent or {}
+        self._number, self._absent, self._note = number, absent or {}, note or (lambda line: None)
         self._start = process_state.read()
         self._devices = dict[str, DeviceUse]()
 
@@ -157,7 +159,7 @@ class RunSession:
         device = self.device(case.device)
         return Context(
             case, self.settings, samples, device.string, self.overrides, self.cache, callables=self.callables,
-            room=device.room, by_torch=self.engine == "torch",
+            room=device.room, by_torch=self.engine == "torch", note=self._note,
         )  # fmt: skip
 
     def rerun(self, case: Case) -> str:

@@ -18,6 +18,7 @@ from typing import Literal
 
 import psutil
 
+from opcheck.running.note import read_note
 from opcheck.text import ending
 
 PACKAGE = Path(__file__).resolve().parent.parent
@@ -41,6 +42,9 @@ class Sign:
     since: float = 0.0
     """When that began, by `time.monotonic()`, which all processes of a machine share."""
 
+
+NOTE = ".note"
+"""The suffix of the file in which a worker notes what its case is about to try."""
 
 GIVEN_UP = "given_up"
 """The file that lists the operators of which no further case is run."""
@@ -118,6 +122,8 @@ class Watchdog:
         is_time_out = _text(path, ".trace").startswith(TIMED_OUT)
         if is_time_out:
             cause = f"time-out: it takes longer than {self.limits.seconds:g} s"
+        if sign is not None and sign.doing == "case" and (tried := read_note(path.with_suffix(NOTE))):
+            cause += f", at {tried}"
         if sign is not None and sign.doing == "idle":
             cause += f", before this case began, after {sign.what}" if sign.what else ", before its first case"
         output = "\n".join(filter(None, [read_trace(path), read_output(path)]))

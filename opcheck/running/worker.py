@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from opcheck.running.watchdog import GIVEN_UP, Doing
+from opcheck.running.note import Note
+from opcheck.running.watchdog import GIVEN_UP, NOTE, Doing
 
 
 class Worker:
@@ -26,6 +27,8 @@ class Worker:
         self._seconds, self._given_up = seconds, lifeline.parent / GIVEN_UP
         self._lifeline = os.open(lifeline, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         self._length = 0
+        self.note = Note(lifeline.with_suffix(NOTE))
+        """What the case is about to try."""
         self._trace = lifeline.with_suffix(".trace").open("w")  # where tracebacks go
         self._say("starting")
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -59,6 +62,7 @@ class Worker:
         self._forget_output()
         if self._seconds:  # a thread that needs no lock of Python's, which an operator that hangs in C may hold
             faulthandler.dump_traceback_later(self._seconds, exit=True, file=self._trace)
+        self.note.write("")
         self._say("case", case)
         try:
             yield

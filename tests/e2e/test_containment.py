@@ -77,11 +77,11 @@ supports = { out = false }
 samples  = [{ args = [{ shape = [2] }] }]
 """
 ENDS = {
-    "crashes": "the process crashed (SIGSEGV)",
-    "exits": "the process exited, with status 0",
-    "hangs": "time-out: it takes longer than 6 s",
-    "hangs_in_c": "time-out: it takes longer than 6 s",
-    "hoards": "out of memory: the process takes more than 1500 MiB",
+    "crashes": "the process crashed (SIGSEGV), at sample 0",
+    "exits": "the process exited, with status 0, at sample 0",
+    "hangs": "time-out: it takes longer than 6 s, at sample 0",
+    "hangs_in_c": "time-out: it takes longer than 6 s, at sample 0",
+    "hoards": "out of memory: the process takes more than 1500 MiB, at sample 0",
 }
 """Operators at which a process ends, and the reason that is given."""
 HELD = {
@@ -202,7 +202,9 @@ def test_after_two_time_outs_the_other_cases_of_an_operator_are_blocked(shared):
     assert {run.outcomes[f"ends.fine::{check}[cpu-float64]"] for check in checks} == {"passed"}
     hung = [run.records[f"ends.hangs::{check}[cpu-float64]"] for check in checks]
     assert sorted(one["outcome"] for one in hung) == ["blocked"] * 3 + ["error"] * 2
-    assert {one["reason"] for one in hung if one["outcome"] == "error"} == {"time-out: it takes longer than 2 s"}
+    assert {one["reason"] for one in hung if one["outcome"] == "error"} == {
+        "time-out: it takes longer than 2 s, at sample 0"
+    }
     told = [line for line in run.out.splitlines() if "two cases timed out" in line]
     assert len(told) == 2  # at once, and in the end
 

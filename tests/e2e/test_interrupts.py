@@ -81,6 +81,25 @@ def test_a_crash_of_the_only_process_costs_the_cases_that_crash(crashed):
     assert {(one["file"], one["line"]) for one in crashed.records.values()} == {("crash.toml", 3), ("crash.toml", 9)}
 
 
+LARGE = """
+import os
+def block(x):
+    if x.shape[0] > 16:
+        os.abort()
+    return 2 * x
+"""
+
+
+def test_a_crash_at_a_derived_sample_says_at_which(project):
+    project.write("large.py", LARGE)
+    project.write("pyproject.toml", '[tool.opcheck]\nmodules = ["large"]\n')
+    text = SLOW.partition('[[operator]]\nname     = "demo.hangs"')[0]
+    project.write("large.toml", text.replace("demo.slow", "large.block").replace("[1]", "[3]"))
+    run = project.run("opcheck", "run", "large.toml", "--check", "derived", *REPORT)
+    (record,) = run.records.values()
+    assert record["reason"] == "the process crashed (SIGABRT), at sample 0 with size 3 -> 17"
+
+
 def test_junit_says_what_became_of_the_process(crashed):
     record = crashed.records["demo.aborts::variants[cpu-float64]"]
     told = {case[0].text: case for case in ElementTree.fromstring(crashed.err).iter("testcase") if len(case)}
@@ -88,7 +107,7 @@ def test_junit_says_what_became_of_the_process(crashed):
     case = told[record["message"]]
     (error,) = case
     assert (error.tag, error.get("message")) == ("error", record["reason"])
-    assert error.get("message") == "the process crashed (SIGABRT)"
+    assert error.get("message") == "the process crashed (SIGABRT), at sample 0"
     assert float(case.get("time")) > 0
 
 

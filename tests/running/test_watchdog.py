@@ -82,6 +82,16 @@ def test_a_case_that_takes_too_long_ends_with_its_traceback(tmp_path, what):
     assert "in beside" not in death.trace
 
 
+def test_what_a_case_tried_last_is_said_and_not_what_one_before_it_did(tmp_path):
+    code = "with worker.busy('a'): worker.note.write('sample 0')\n"
+    code += "with worker.busy('b'):\n    worker.note.write('a longer line'); worker.note.write('sample 1'); os.abort()"
+    _, death = worked(Watchdog(tmp_path, Limits()), f"import os\n{code}")
+    assert death.cause == "the process crashed (SIGABRT), at sample 1"
+    (tmp_path / "other").mkdir()
+    _, death = worked(Watchdog(tmp_path / "other", Limits()), f"import os\n{code.replace('worker.note.write', 'str')}")
+    assert death.cause == "the process crashed (SIGABRT)"
+
+
 def test_the_time_of_one_case_is_not_that_of_another_nor_of_what_lies_between(tmp_path):
     code = "for _ in range(3):\n    with worker.busy('a'): time.sleep(0.25)\n    time.sleep(0.3)\nsys.exit(5)"
     status, death = worked(Watchdog(tmp_path, Limits(seconds=0.5)), code)

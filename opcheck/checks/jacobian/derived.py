@@ -117,10 +117,15 @@ def attempts(
     written = [(one.args, one.kwargs, one.module) for one in samples]
     for one in derived(sample, call, thorough, ways, construction):
         if (one.sample.args, one.sample.kwargs, one.sample.module) not in written:
-            whole = attempt(context, one.sample)
+            whole = _attempt(context, sample, one)
             yield one, whole
             for other in one.apart() if whole.answer == "refused" else ():
-                yield other, attempt(context, other.sample)
+                yield other, _attempt(context, sample, other)
+
+
+def _attempt(context: Context, written: Sample, one: Derived) -> Attempt:
+    context.note(f"sample {written.name} with {one.what}")
+    return attempt(context, one.sample)
 
 
 def _has_strides(sample: Sample) -> bool:
