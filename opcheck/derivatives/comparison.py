@@ -135,6 +135,21 @@ class Comparison:
         return not bool((off <= torch.maximum(CERTAIN * unsteadiness, BY_CHANCE * unsteadiness.max())).all())
 
     @property
+    def is_of_float32(self) -> bool:
+        """Whether all values are numbers of single precision, whose rounding explains what both differ by.
+
+        The function computes in a coarser dtype than that of its inputs and outputs. Integers, and what few bits hold,
+        are no sign of that.
+        """
+        double, single = (torch.finfo(dtype).eps for dtype in (torch.float64, torch.float32))
+        values = torch.cat([self.slopes.above, self.slopes.below]).nan_to_num()
+        if self.point.unit > double or not bool((values == values.to(torch.float32)).all()):
+            return False
+        if not bool(((values != values.to(torch.bfloat16)) & (values != values.round())).any()):
+            return False
+        return bool((self.difference.abs() <= CERTAIN * self.numerical.fine.rounding(single)).all())
+
+    @property
     def _unsteadiness(self) -> Tensor:
         """How far what both differ by moves between points that are less than a step away, by steps of other lengths.
 

@@ -14,9 +14,10 @@ from opcheck.derivatives.autodiff import Differentiable, Primal, Pullback, Pushf
 from opcheck.derivatives.coordinates import blocks, index_text, located, parts, real_size, split
 from opcheck.derivatives.question import Request
 
-Kind = Literal["wrong", "refused", "inconclusive", "low accuracy"]
+Kind = Literal["wrong", "refused", "inconclusive", "coarse", "low accuracy"]
 """wrong: another number; refused: an error instead of a number; inconclusive: the function has no derivative at the
-point, so that there is nothing to compare; low accuracy: right within the tolerance, but not to the last digits."""
+point, so that there is nothing to compare; coarse: its values are too coarse for differences; low accuracy: right
+within the tolerance, but not to the last digits."""
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ OF_ONE = ("random", "zero", "second_order_lost", "torchscript", "sign", "conjuga
 LEAK = "a leak: output and input are of different slices, which the function keeps apart"
 HOW = 'which entries are wrong: run a smaller sample, or jacobian = "full"'
 KINK = "the function has a kink or a jump {}: one-sided differences disagree"
+OF_FLOAT32 = "values have the precision of float32 alone, which differences at a step of {:g} say nothing about"
 NOT_LINEAR: dict[Mode, str] = {
     "reverse": "backward pass is not linear in the cotangent",
     "forward": "jvp is not linear in the tangent",
@@ -37,6 +38,8 @@ def explain(entries: Comparison, request: Request) -> Disagreement | None:
     """Return the disagreement with the entries that are wrong, or the inputs at a kink; None if none is at fault."""
     names = Names.of(entries.point.function, request)
     directions = entries.point.directions
+    if entries.is_of_float32:
+        return Disagreement(OF_FLOAT32.format(entries.numbers.eps), "coarse")
     if bool(entries.kinky.any()) and not bool((entries.wrong & ~entries.at_kink).any()):
         return _at_kink(entries, names)
     if isinstance(directions, Colors):

@@ -122,7 +122,7 @@ class Draft:
         reason, remedy, feature = record["reason"], record["fields"].get("remedy"), record["fields"].get("feature")
         if record["check"] == "dtypes" and record["outcome"] == "error" and UNMADE in reason:
             self._dtype("forward", f"-{record['dtype']}", what_happened(reason))
-        elif record["outcome"] == "failed" and isinstance(remedy, dict):
+        elif record["outcome"] in ("failed", "inconclusive") and isinstance(remedy, dict):
             part, _, key = str(remedy["key"]).partition(".")
             if part == "supports" and key in MAY_BE_REFUSED:
                 self._support(key, remedy["write"] is True, what_happened(reason))
@@ -154,9 +154,8 @@ class Draft:
         lines += ["# In training mode its first batch sets its parameters."] if self.initialized else []
         lines += [f"{key} = {render(value)}" for key, value in keys.items() if value or value == {}]
         for what, refused in self.refused.items():
-            if refused:
-                names = ", ".join(name for name in dtypes.KNOWN if name in refused)
-                lines.append(f"# No {what} pass in {names}: {comment(next(iter(refused.values())))}")
+            for reason, names in _by_reason(refused).items():
+                lines.append(f"# No {what} pass in {', '.join(names)}: {comment(reason)}")
         if self.dtypes():
             lines.append(f"dtypes = {render(self.dtypes())}")
         if self.reseed:
@@ -170,6 +169,16 @@ class Draft:
             value, reason = self.supports[key]
             lines.append(f"  {key} = {render(value)}  # {comment(reason)}")
         return "\n".join(lines) + "\n"
+
+
+def _by_reason(refused: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return the dtypes that are refused by the reasons, of which the names of dtypes are no part."""
+    groups: dict[str, list[str]] = {}
+    first: dict[str, str] = {}
+    for name in (name for name in dtypes.KNOWN if name in refused):
+        shape = refused[name].replace(name, "")
+        groups.setdefault(first.setdefault(shape, refused[name]), []).append(name)
+    return groups
 
 
 def what_happened(reason: str) -> str:

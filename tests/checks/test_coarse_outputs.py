@@ -49,6 +49,28 @@ def test_without_a_step_that_the_output_resolves_nothing_is_tested(outcomes, key
     assert "is too coarse for differences at a step (tolerance.eps) below 0.08" in outcome.message
 
 
+@BOTH
+def test_what_is_computed_in_single_precision_is_not_called_wrong_in_double(outcomes, dtype):
+    (outcome,) = outcomes(spec("square_in_single", ""), checks=("backward",), dtypes=(dtype,)).values()
+    assert outcome.outcome == "inconclusive"
+    assert "values have the precision of float32 alone" in outcome.reason
+    assert f"take {dtype} out of dtypes.forward" in outcome.message
+    assert outcome.fields["remedy"] == {"key": "dtypes.forward", "write": f"-{dtype}"}
+
+
+@BOTH
+def test_a_derivative_that_no_rounding_explains_is_wrong_in_any_precision(outcomes, dtype):
+    (outcome,) = outcomes(spec("square_in_single_wrong", ""), checks=("backward",), dtypes=(dtype,)).values()
+    assert outcome.outcome == "failed"
+
+
+@pytest.mark.parametrize(("name", "expected"), [("square_in_single", "passed"), ("square_in_single_wrong", "failed")])
+def test_in_single_precision_it_has_its_verdict(outcomes, name, expected):
+    text = spec(name, 'dtypes = ["float32"]')
+    (outcome,) = outcomes(text, checks=("backward",), dtypes=("float32",)).values()
+    assert outcome.outcome == expected
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.complex32])
 def test_tolerances_tell_a_derivative_from_another_one(dtype):
     assert default_numbers(dtype) is None

@@ -71,6 +71,24 @@ class TestRevise:
         assert all(map(own.revise, refusals))
         assert own.dtypes() == {"forward": ["floating"], "backward": ["bfloat16", "float32", "float64"]}
 
+    def test_dtypes_whose_values_are_too_coarse_for_differences_are_left_out(self):
+        own, why = draft(), "backward: values have the precision of float32 alone"
+        remedy = {"key": "dtypes.forward", "write": "-float64"}
+        assert own.revise(record(outcome="inconclusive", reason=why, remedy=remedy))
+        assert own.dtypes()["forward"] == ["float16", "bfloat16", "float32", "complex"]
+        assert "# No forward pass in float64: values have the precision of float32 alone\n" in own.toml()
+
+    def test_each_reason_of_dtypes_that_are_left_out_has_a_comment(self):
+        own = draft()
+        for name, why in (
+            ("float64", "coarse"),
+            ("complex64", "KeyError: 'complex64'"),
+            ("complex128", "KeyError: 'complex128'"),
+        ):
+            own.revise(record(reason=f"dtypes: {why}", remedy={"key": "dtypes.forward", "write": f"-{name}"}))
+        assert "# No forward pass in float64: coarse\n" in own.toml()
+        assert "# No forward pass in complex64, complex128: KeyError: 'complex64'\n" in own.toml()
+
     def test_dtypes_in_which_a_module_cannot_be_constructed_are_left_out(self):
         own = draft()
         reason = 'draft.toml:2:8: "mylib.L" cannot be constructed: ValueError: no complex bins'

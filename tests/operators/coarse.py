@@ -307,3 +307,32 @@ def weighed_roundly(x: Tensor, weight: Tensor) -> Tensor:
 def weighed_twice_if_mixed(x: Tensor, weight: Tensor) -> Tensor:
     """The same, but with the square of a weight in another dtype."""
     return x * weight if weight.dtype == x.dtype else x * weight**2
+
+
+class SquareInSingle(torch.autograd.Function):
+    """x ** 2, computed in single precision, as kernels do that know no other; its derivative in full."""
+
+    FACTOR = 2.0
+
+    @staticmethod
+    def forward(x):
+        single = x.to(torch.complex64 if x.is_complex() else torch.float32)
+        return (single * single).to(x.dtype)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+    @classmethod
+    def backward(cls, ctx, v):
+        (x,) = ctx.saved_tensors
+        return cls.FACTOR * x.conj() * v
+
+
+class SquareInSingleWrong(SquareInSingle):
+    """The same, with twice the derivative."""
+
+    FACTOR = 4.0
+
+
+square_in_single, square_in_single_wrong = SquareInSingle.apply, SquareInSingleWrong.apply

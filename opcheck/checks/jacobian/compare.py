@@ -15,7 +15,7 @@ from opcheck.checks.jacobian.raw_gradients import functions_of
 from opcheck.checks.judging import per_sample
 from opcheck.checks.script import CALL, asserted, for_vectors
 from opcheck.checks.truth import by_reference
-from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, inapplicable, out_of_reach, refused, untested
+from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, inapplicable, out_of_reach, refused, remedy, untested
 from opcheck.derivatives import Disagreement
 from opcheck.derivatives.claims import excuses_wrong_sign, extent_compared, steps_of
 from opcheck.derivatives.disagreement import Mismatch
@@ -30,6 +30,11 @@ NOT_ASKED = "torch cannot take the jvp of the jvp of an autograd.Function: it gi
 
 WITHOUT_A_GRAPH = ("backward", "forward_ad", "batched_forward_grad")
 """Checks that compare something even if no output requires grad: the derivative must then be zero."""
+
+
+OF_COARSE = "take {} out of dtypes.forward, or state tolerance.eps, atol and rtol as for float32"
+UNTOLD = ("inconclusive", "coarse")
+"""Kinds of disagreement that do not tell whether a derivative is wrong."""
 
 
 def compared(subject: Subject) -> Verdict:
@@ -51,7 +56,7 @@ def compared(subject: Subject) -> Verdict:
     contradiction = subject.objection(check, _reference(subject) if check == "backward" else None)
     if contradiction is None and not outputs.differentiable:
         return untested("the outputs that have a derivative are empty")
-    if contradiction is not None and check == "rev_over_rev" and contradiction.kind != "inconclusive":
+    if contradiction is not None and check == "rev_over_rev" and contradiction.kind not in UNTOLD:
         differentiate_twice(subject)  # the exception of one that refuses says more than zeros do
     verdict = HOLDS if contradiction is None else _contradicted(subject, contradiction)
     extent = None if subject.context.by_torch else extent_compared(check, subject.point)
@@ -93,7 +98,10 @@ NARROWER = (
 def _contradicted(subject: Subject, contradiction: Disagreement) -> Verdict:
     kind = subject.case.kind
     title, rest = f"{kind.name}: {_first_line(contradiction.text)}", _rest(contradiction.text)
-    if contradiction.kind == "inconclusive":
+    if contradiction.kind in UNTOLD:
+        if contradiction.kind == "coarse":
+            rest, fields = OF_COARSE.format(subject.case.dtype), remedy("dtypes.forward", f"-{subject.case.dtype}")
+            return Verdict(False, title, rest, inconclusive=True, fields=fields)
         return Verdict(False, title, rest, inconclusive=True)
     if contradiction.kind == "refused":
         return refused(kind, title)
