@@ -41,7 +41,7 @@ class Verdict:
     fields: dict[str, Any] = field(default_factory=dict)
     """Data for reports."""
     inconclusive: bool = False
-    """The function has no derivative at the sample. The sample should move."""
+    """Nothing can be told here: the function has no derivative at the sample, or too coarse values."""
     blocked: str = ""
     """The name of the check whose failure keeps this claim from being judged; empty if there is none."""
     untested: bool = False
