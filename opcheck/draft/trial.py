@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 import time
 import traceback
@@ -19,6 +20,9 @@ from opcheck.planning.selection import Selection
 from opcheck.running.process_state import import_what_is_late
 from opcheck.running.runner import run
 from opcheck.running.session import RunSession
+
+NO_BFLOAT16 = "Triton's interpreter computes with its bits as integers"
+"""Why a draft that is made in the interpreter leaves bfloat16 out."""
 
 GUESSING = 0.6
 """The part of the time for an operator that guesses may take."""
@@ -69,6 +73,8 @@ def _take_back(own: Trial, draft: Draft, workplace: Workplace, deadline: Deadlin
     """Run the cases of a draft, and take back what the operator refuses. Then the cases are others."""
     note = own.note(workplace)
     session = RunSession(workplace.settings, own_process=True, note=note)
+    if os.environ.get("TRITON_INTERPRET") == "1":
+        draft.refused["forward"].setdefault("bfloat16", NO_BFLOAT16)
     if workplace.changes:
         session.imports[draft.id] = list(workplace.changes)
     earlier, untested = own.records, own.left

@@ -59,10 +59,12 @@ def leaf_of(recipe: Recipe, case: str, drawn: str, device: str, offsets: Offsets
         dense = jagged_values(dense, own.cpu())
         # Without max_seqlen, torch pads to the sum of all lengths.
         around = partial(torch.nested.nested_tensor_from_jagged, offsets=own, max_seqlen=recipe.sizes[1])
-    lay = partial(in_memory, memory=recipe.memory)
+    conj, neg = recipe.conj and dtype.is_complex, recipe.neg and dtype is not torch.bool
+    # Real numbers that torch negates lazily are those of x.conj().imag, which have gaps between them.
+    has_gaps = neg and not dtype.is_complex and recipe.memory == "contiguous"
+    lay = partial(in_memory, memory="noncontiguous" if has_gaps else recipe.memory)
     expanded = recipe.memory == "expanded" and dense.dim() > 0
     values = lay((dense[:1] if expanded else dense).to(device))
-    conj, neg = recipe.conj and dtype.is_complex, recipe.neg and dtype is not torch.bool
     return _viewed(values, dense.shape, conj, neg, inside, lay, around)
 
 

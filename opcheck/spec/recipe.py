@@ -128,7 +128,9 @@ class Tensor(Model):
     dense_dim: Count | None = Field(default=None, description="number of trailing dense dimensions of a sparse layout")
     memory: Memory = Field(default="contiguous", description="how the elements are arranged in memory")
     conj: bool = Field(default=False, description="pass a lazily conjugated view (complex dtypes)")
-    neg: bool = Field(default=False, description="pass a lazily negated view")
+    neg: bool = Field(
+        default=False, description="pass a lazily negated view; of real numbers with gaps, as x.conj().imag is"
+    )
     through: Through | None = Field(
         default=None,
         description="a differentiable map applied inside the tested function so that perturbed inputs stay legal",

@@ -51,3 +51,13 @@ def test_what_is_wrong_with_opcheck_is_said_to_be(monkeypatch):
 def test_when_the_time_of_all_is_over_nothing_begins():
     workplace = Workplace(PLAIN.settings, 60.0, until=0.0)
     assert trial(sine(), workplace) == sine()
+
+
+def test_in_the_interpreter_of_triton_bfloat16_is_left_out(monkeypatch):
+    monkeypatch.setattr(trials, "planned", lambda draft, session: [])
+    (plain,) = drafted(sine(), PLAIN).drafts
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    (interpreted,) = drafted(sine(), PLAIN).drafts
+    assert plain.dtypes() == {}
+    assert interpreted.dtypes()["forward"] == ["float16", "float32", "float64", "complex"]
+    assert "# No forward pass in bfloat16: Triton's interpreter" in interpreted.toml()
