@@ -59,6 +59,7 @@ import torch
 
 import opcheck
 from opcheck import plan, run
+from opcheck.mutation.call import Call
 
 
 @opcheck.register_check
@@ -70,6 +71,11 @@ def finite(subject: opcheck.Subject) -> bool:
 @opcheck.register_check(name="bounded", claim="outputs are at most 1", dtypes="one", needs=["backward"])
 def outputs_are_bounded(subject: opcheck.Subject) -> opcheck.Verdict | None:
     return opcheck.Verdict(False, "too large") if any(bool((o > 1).any()) for o in subject.outputs) else None
+
+
+@opcheck.register_condition("for more than 100 rows")
+def has_many_rows(call: Call) -> bool:
+    return any(x.dim() == 2 and len(x) > 100 for x in call.inputs)
 
 
 def checked(x: torch.Tensor) -> str:

@@ -174,8 +174,8 @@ class TestALocalCluster:
     @pytest.mark.parametrize(
         ("name", "cause"),
         [
-            ("crashes", "the process crashed (SIGSEGV)"),
-            ("hangs_in_c", "time-out: it takes longer than 6 s"),
+            ("crashes", "the process crashed (SIGSEGV), at sample 0"),
+            ("hangs_in_c", "time-out: it takes longer than 6 s, at sample 0"),
         ],
     )
     def test_an_operator_that_always_ends_its_process_is_an_error_with_its_cause(self, on_ray, name, cause):
