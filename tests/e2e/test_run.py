@@ -166,7 +166,7 @@ class TestInParallel:
         crashed = {name: record for name, record in parallel.records.items() if "aborts" in name}
         assert set(crashed) == {"demo.aborts::variants[cpu-float64]"}
         for name, record in crashed.items():
-            assert (record["outcome"], record["reason"]) == ("error", "the process crashed (SIGABRT)")
+            assert (record["outcome"], record["reason"]) == ("error", "the process crashed (SIGABRT), at sample 0")
             assert f"run just this: opcheck run 'crash.toml::{name}'" in record["message"]
             assert f"{record['operator']}::{record['check']}[{record['device']}-{record['dtype']}]" == name
 
