@@ -88,7 +88,8 @@ MEMORIES = {
     ),
     "transposed": Memory("a transposed {}", transposed, "v.transpose(0, -1).contiguous().transpose(0, -1)", 2),
     "channels_last": Memory(
-        "a channels-last {}", channels_last, "v.contiguous(memory_format=torch.channels_last)", 4
+        "a channels-last {}", channels_last,
+        "v.contiguous(memory_format=torch.channels_last if v.dim() == 4 else torch.channels_last_3d)", 4,
     ),
     "offset": Memory(
         "a {} that lies behind other numbers in memory", behind_others,

@@ -87,6 +87,11 @@ def operators() -> list[Operator]:
     return [one for one in found if one.name not in REMEMBERING] + [Operator(name, homes[name]) for name in LIBRARY]
 
 
+def remembering(name: str) -> Operator:
+    """Return one of the operators that remember what they have done before."""
+    return Operator(name, _spec(name))
+
+
 def _of(kind: str) -> Iterator[str]:
     """Yield the operators of a module: what its functions are, and the autograd functions of the habits."""
     for name, value in vars(import_module(f"operators.{kind}")).items():

@@ -362,7 +362,7 @@ class Point:
 
     def by_jacobian(self, mode: Mode, directions: Tensor) -> Tensor:
         """Return the same, or the product of a single vector: from the Jacobian if it is whole, else one by one."""
-        if self.projections is None and self.extent == "full":
+        if self.projections is None and self.extent == "full":  # the first needs no search for axes
             jacobian = self.analytical(mode).jacobian
             return directions @ (jacobian if mode == "reverse" else jacobian.T)
         return self.product(mode, directions) if directions.dim() == 1 else self.products(mode, directions)

@@ -154,8 +154,8 @@ class Draft:
         lines += ["# In training mode its first batch sets its parameters."] if self.initialized else []
         lines += [f"{key} = {render(value)}" for key, value in keys.items() if value or value == {}]
         for what, refused in self.refused.items():
-            for reason, names in _by_reason(refused).items():
-                lines.append(f"# No {what} pass in {', '.join(names)}: {comment(reason)}")
+            for names in _of_one_reason(refused):
+                lines.append(f"# No {what} pass in {', '.join(names)}: {comment(refused[names[0]])}")
         if self.dtypes():
             lines.append(f"dtypes = {render(self.dtypes())}")
         if self.reseed:
@@ -171,14 +171,12 @@ class Draft:
         return "\n".join(lines) + "\n"
 
 
-def _by_reason(refused: Mapping[str, str]) -> dict[str, list[str]]:
-    """Return the dtypes that are refused by the reasons, of which the names of dtypes are no part."""
+def _of_one_reason(refused: Mapping[str, str]) -> Iterable[list[str]]:
+    """Return the dtypes that are refused for one reason, of which their names are no part, together."""
     groups: dict[str, list[str]] = {}
-    first: dict[str, str] = {}
     for name in (name for name in dtypes.KNOWN if name in refused):
-        shape = refused[name].replace(name, "")
-        groups.setdefault(first.setdefault(shape, refused[name]), []).append(name)
-    return groups
+        groups.setdefault(refused[name].replace(name, ""), []).append(name)
+    return groups.values()
 
 
 def what_happened(reason: str) -> str:

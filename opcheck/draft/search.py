@@ -120,16 +120,15 @@ class Search:
             return
         trained, mode = Draft.of(self.name, tries, self.module), (recipe, tries[0].sample, self.modules)
         initialized = recipe.spec.train and sets_parameters(*mode)
-        if not initialized:
-            yield trained
+        evaluated: list[Tried] = []
         if initialized or (recipe.spec.train and differs_in_evaluation(*mode)):
             self.module = {**(self.module or {}), "train": False}
             evaluated = list(self.tries((one.sample for one in tries), self.called))
-            if evaluated:
-                draft = Draft.of(self.name, evaluated, self.module, "" if initialized else "eval")
-                yield replace(draft, initialized=initialized)
-            elif initialized:
-                yield trained
+        if not (initialized and evaluated):
+            yield trained
+        if evaluated:
+            variant = "" if initialized else "eval"
+            yield replace(Draft.of(self.name, evaluated, self.module, variant), initialized=initialized)
 
     def refusal(self) -> str:
         """Return why there is no sample, in one line."""

@@ -170,9 +170,13 @@ def _function(
 def sets_parameters(recipe: ModuleRecipe, sample: dict[str, Any], modules: Sequence[str]) -> bool:
     """Tell whether a call in training mode changes parameters, as of a layer that its first batch initializes."""
     function = _function(recipe, _sample(sample), SEEDS[0], modules)
-    before = [leaf.detach().clone() for leaf in function.inputs.leaves]
-    function(*function.inputs.leaves)
-    return not all(map(equal, before, map(Tensor.detach, function.inputs.leaves)))
+    assert isinstance(function.operator, ModuleCall)
+    inputs = function.inputs
+    keys = function.operator.named_in(inputs.fill()[1]).values()
+    parameters = [inputs.leaves[slot.index] for slot in inputs.slots if slot.path[1] in keys]
+    before = [parameter.detach().clone() for parameter in parameters]
+    function(*inputs.leaves)
+    return not all(map(equal, before, map(Tensor.detach, parameters)))
 
 
 def differs_in_evaluation(recipe: ModuleRecipe, sample: dict[str, Any], modules: Sequence[str]) -> bool:

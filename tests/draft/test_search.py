@@ -126,6 +126,18 @@ class TestDrafts:
         assert "# In training mode its first batch sets its parameters." in own.toml()
         assert search("operators.modules.FirstBatch", module={"train": False}).drafts()[0].toml().count("#") == 0
 
+    def test_an_input_that_training_writes_to_is_no_parameter(self, monkeypatch):
+        def forward(self, x):
+            if self.training:
+                x.data.mul_(2)
+            return x * self.scale
+
+        monkeypatch.setattr(modules, "FirstBatch", FirstBatch, raising=False)
+        monkeypatch.setattr(FirstBatch, "__module__", "operators.modules")
+        monkeypatch.setattr(FirstBatch, "forward", forward)
+        first, *_ = search("operators.modules.FirstBatch").drafts()
+        assert (first.module, first.initialized) == ({}, False)
+
     def test_statistics_of_a_batch_are_no_parameters(self):
         assert [own.variant for own in search("torch.nn.BatchNorm1d").drafts()] == ["", "eval"]
 

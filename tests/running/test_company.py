@@ -46,6 +46,14 @@ def test_a_verdict_is_the_same_in_any_company(operator, tmp_path):
     assert differences(operator, tmp_path, orders=2, pairs=20) == []
 
 
+@pytest.mark.parametrize("name", company.REMEMBERING)
+def test_what_remembers_earlier_calls_fails_something_in_any_order(name, tmp_path):
+    cases = company.remembering(name).cases(tmp_path)
+    draw = random.Random(name)
+    for order in (cases, draw.sample(cases, len(cases)), draw.sample(cases, len(cases))):
+        assert "failed" in company.outcomes(company.verdicts(order)).values()
+
+
 @pytest.mark.parametrize("dtype", ["float64", "complex128"])
 def test_a_backward_pass_that_spoils_what_was_saved_fails_alone_and_in_a_full_run(outcomes, dtype):
     spec = next(one.spec for one in OPERATORS if one.name.endswith("spoils_what_it_saved"))
