@@ -112,7 +112,10 @@ def holds_on(record: Record) -> bool:
 
 
 def planned(draft: Draft, session: RunSession) -> Sequence[Case]:
-    """Return the cases of a draft on the CPU. Raises SpecError."""
+    """Return the cases of a draft on the CPU. Raises SpecError.
+
+    Those that tell which dtypes there are come first: what is refused is then tried by no other check.
+    """
     settings = session.settings
     with tempfile.TemporaryDirectory(prefix="opcheck-") as folder:
         file = Path(folder, "draft.toml")
@@ -120,7 +123,8 @@ def planned(draft: Draft, session: RunSession) -> Sequence[Case]:
         library = load([file], settings)
     device = settings.profiles()["cpu"]
     session.prepare(library, [device])
-    return plan(library, [device], Selection(derive=settings.derive), settings.seed)
+    cases = plan(library, [device], Selection(derive=settings.derive), settings.seed)
+    return sorted(cases, key=lambda case: case.check != "dtypes")
 
 
 def place_of(error: Exception) -> str:
