@@ -33,6 +33,7 @@ from opcheck.checks import Context
 from opcheck.derivatives import Numbers, Request
 from opcheck.derivatives.claims import objection
 from opcheck.derivatives.point import Point
+from opcheck.devices.device import CPU
 from opcheck.planning import Selection, load, plan
 from opcheck.settings import Settings
 from opcheck.spec.device import profiles
@@ -65,7 +66,7 @@ def shipped(settings: Settings) -> Iterator[tuple[str, list[str], Request]]:
         if case.variant.kind == "function" and not case.expectations:
             cases[case.subject, case.dtype][case.check] = case
     for (_, dtype), checks in cases.items():
-        context = Context(next(iter(checks.values())), settings, (), "cpu")
+        context = Context(next(iter(checks.values())), settings, (), CPU)
         for sample in context.case.samples:
             request = context.subject(sample).request.with_(undefined_grad=False, non_contiguous=(False,))
             if request.leaves and all(leaf.layout is torch.strided for leaf in request.leaves):

@@ -21,6 +21,7 @@ from opcheck.derivatives.disagreement import output_label
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.question import Function
 from opcheck.derivatives.rounding import rounding_unit
+from opcheck.devices.device import CPU, Device
 from opcheck.planning.case import Case
 from opcheck.planning.kinds import check_kinds
 from opcheck.samples import Inputs, TestedFunction, Unresolved, realize
@@ -47,14 +48,12 @@ class Context:
     case: Case
     settings: Settings
     samples: tuple[Sample, ...]
-    device: str
-    """The device string for torch."""
+    device: Device
+    """Where its tensors are: `device.string` is torch's device string."""
     overrides: dict[str, Any] = field(default_factory=dict)
     """Tolerances and settings from the command line. They take precedence over the spec."""
     cache: Cache = field(default_factory=Cache)
     """What earlier checks of the same group have made."""
-    room: int | None = None
-    """The bytes of the device's memory that a batch may take; None: as many as the settings allow."""
     requires_grad: bool = True
     """Whether inputs may require grad."""
     by_torch: bool = False
@@ -68,7 +67,7 @@ class Context:
     def group(self) -> tuple[object, ...]:
         """What cases must have in common to share their inputs."""
         case = self.case
-        return case.operator, case.variant, self.device, case.dtype, case.claims.supports.backward
+        return case.operator, case.variant, self.device.string, case.dtype, case.claims.supports.backward
 
     def under(self, check: str) -> Context:
         """Return the same for another check of the case."""
@@ -114,7 +113,7 @@ class Context:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                return realize_module(recipe, self.case.dtype, self.device, seed, self.settings.modules, sample)
+                return realize_module(recipe, self.case.dtype, self.device.string, seed, self.settings.modules, sample)
         except Exception as error:
             raise Unresolved(f'"{path}" cannot be constructed: {one_line(error)}') from error
 
@@ -139,7 +138,7 @@ class Context:
     def on_cpu(self) -> Context:
         """The same case on the CPU: this one, if that is where it runs."""
         # With a cache of its own, since a cache holds what belongs to one device.
-        return self if self.device == "cpu" else replace(self, device="cpu", cache=Cache())
+        return self if self.device.string == "cpu" else replace(self, device=CPU, cache=Cache())
 
     @cached_property
     def numbers(self) -> Numbers | None:
@@ -175,7 +174,7 @@ class Context:
         """How much evidence to compute. The command line takes precedence over the spec, the spec over the project."""
         own: Jacobian | None = self.overrides.get("jacobian", self.case.operator.spec.jacobian)
         allowed = self.settings.batch_memory << 20
-        memory = allowed if self.room is None else min(allowed, self.room)
+        memory = allowed if self.device.room is None else min(allowed, self.device.room)
         return Coverage(own or self.settings.jacobian, memory=memory)
 
     @property
@@ -226,7 +225,7 @@ class Context:
             return realize(
                 replace(sample, kwargs={**sample.kwargs, **dict(self.case.variant.kwargs)}),
                 self.case.dtype,
-                self.device,
+                self.device.string,
                 self.case.seed(sample) + more_seed,
                 modules=self.settings.modules,
                 wrt=wrt,
@@ -253,8 +252,8 @@ class Context:
         operator = self.operator_at(sample)
         surrogate = None if spec.surrogate_path is None else self.operator_at(sample, spec.surrogate_path)
         return TestedFunction(
-            operator, inputs, spec.outputs, inplace, seed, spec.masked_semantics, self.device, self.case.device.seed,
-            surrogate, spec.surrogate == "constant",
+            operator, inputs, spec.outputs, inplace, seed, spec.masked_semantics, self.device, surrogate,
+            spec.surrogate == "constant",
         )  # fmt: skip
 
 

@@ -37,7 +37,7 @@ def all_of(surroundings: Iterable[Surroundings]) -> Iterator[None]:
 
 def surroundings_of(subject: Subject) -> dict[str, Surroundings]:
     """Return what may surround a call, by what it is called. Streams are dear."""
-    device = torch.device(subject.context.device)
+    device = torch.device(subject.context.device.string)
     autocast = partial(torch.autocast, device.type, dtype=torch.bfloat16)
     surroundings = {
         "another number of threads": Surroundings(_more_threads, "torch.set_num_threads(torch.get_num_threads() + 1)"),
@@ -93,7 +93,9 @@ def _dirty(subject: Subject) -> Iterator[None]:
     """
     sizes = {tensor.numel() * tensor.element_size() for tensor in (*subject.leaves, *subject.outputs)}  # of any layout
     for size in sizes:
-        blocks = [torch.full((size,), 0xFF, dtype=torch.uint8, device=subject.context.device) for _ in range(BLOCKS)]
+        blocks = [
+            torch.full((size,), 0xFF, dtype=torch.uint8, device=subject.context.device.string) for _ in range(BLOCKS)
+        ]
         del blocks
     yield
 

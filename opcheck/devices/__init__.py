@@ -1,1 +1,1 @@
-"""Which devices are present: `presence` guesses, or has another process ask torch; `hooks` asks torch in this one."""
+"""Which devices are present: `presence` guesses, or has another process ask torch; `device` asks torch in this one."""

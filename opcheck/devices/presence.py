@@ -99,7 +99,7 @@ def ask(profiles: Iterable[DeviceProfile], settings: Settings) -> dict[str, Avai
     return answers
 
 
-_CODE = "import sys; sys.path[:] = sys.argv[1:]; from opcheck.devices.hooks import answer_and_exit as f; f()"
+_CODE = "import sys; sys.path[:] = sys.argv[1:]; from opcheck.devices.device import answer_and_exit as f; f()"
 """What such a process runs: it imports from the same folders as this one."""
 
 

@@ -61,13 +61,14 @@ class BoundCase:
 
     def _context(self) -> Context:
         from opcheck.checks import Context
-        from opcheck.devices.hooks import availability
+        from opcheck.devices.device import Device, availability
 
         case = self.case
         present = availability(case.device)
         if not present.present:
             pytest.skip(f"the device {case.device.name} is not present: {present.reason}")
-        return Context(case, self.settings, self.samples(), case.device.device_string)
+        device = Device(case.device, case.device.device_string, present)
+        return Context(case, self.settings, self.samples(), device)
 
 
 def cases(

@@ -17,7 +17,7 @@ import torch
 from torch.autograd import forward_ad
 from torch.autograd.graph import disable_saved_tensors_hooks, saved_tensors_hooks
 
-from opcheck.devices.hooks import device_module
+from opcheck.devices.device import device_module
 
 MOST_LEFT = 100
 """The most open contexts of one kind to close."""

@@ -18,7 +18,6 @@ import torch
 from opcheck.checks.base import Context
 from opcheck.checks.judging import Check, implementation
 from opcheck.checks.verdict import Verdict, fails, one_line
-from opcheck.devices.hooks import seed_device, synchronize
 from opcheck.planning.case import Case
 from opcheck.planning.expectations import foreseen, reason_to_skip, samples_to_run
 from opcheck.running.dtype_support import said_once
@@ -89,7 +88,7 @@ def _refused(case: Case, session: RunSession) -> Outcome | None:
 def _settled(case: Case, session: RunSession, outcome: Outcome) -> Outcome:
     """Return the outcome; an error if the device cannot be used any more, whatever the case has said."""
     device = session.device(case.device)
-    why = device.fault()
+    why = device.fault() if device.is_probed else ""
     if why:
         session.unusable.setdefault(device.kind, case.id)
         reason = f"the device {case.device.name} is unusable since this case: {why}"
@@ -101,7 +100,7 @@ def _settled(case: Case, session: RunSession, outcome: Outcome) -> Outcome:
 
 
 def _judged(context: Context, session: RunSession) -> Outcome:
-    case, state, verdicts = context.case, session.device(context.case.device).state, list[Verdict]()
+    case, state, verdicts = context.case, session.state(context.device), list[Verdict]()
     with _contained(context, state) as contained:
         verdicts = _verdicts(context)
     effects = [f"the operator leaves {change}" for change in contained.left]
@@ -139,7 +138,7 @@ class Contained:
 def _contained(context: Context, state: State) -> Iterator[Contained]:
     """Apply the settings of a case inside the context. Nothing is raised from it but an interrupt from outside."""
     contained = Contained()
-    with put_back(state, context.device) as contained.left, _distinct_interrupts() as distinct:
+    with put_back(state, context.device.string) as contained.left, _distinct_interrupts() as distinct:
         try:
             yield contained
         except _Interrupted:
@@ -159,12 +158,12 @@ def _verdicts(context: Context) -> list[Verdict]:
         warnings.filterwarnings("ignore", "`torch.jit.script` is deprecated")
         # torch's gradcheck draws cotangents from the global random number generator.
         text = case.id + (f"@{case.base_seed}" if case.base_seed else "")
-        seed_device(zlib.crc32(text.encode()), device, case.device.seed)
+        device.seed(zlib.crc32(text.encode()))
         context.operator  # noqa: B018 - resolved first, to report a wrong name as such
         check: Check = implementation(case.kind)
         verdicts = list(check(context))
     try:
-        synchronize(case.device, device)  # an error that it reports late belongs to the case
+        device.synchronize()  # an error that it reports late belongs to the case
     except (MemoryError, torch.OutOfMemoryError):
         raise
     except Exception as error:

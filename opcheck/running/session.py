@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from opcheck.checks.base import Context
-from opcheck.devices.hooks import availability, fault, free_caches, free_memory, set_device
+from opcheck.devices.device import Device, availability
 from opcheck.devices.presence import Availability, ask, own_modules
 from opcheck.planning.case import Case
 from opcheck.running import process_state
@@ -23,33 +23,6 @@ from opcheck.spec.device import DeviceProfile
 from opcheck.spec.library import Operator, Sample
 from opcheck.spec.positions import Path as KeyPath
 from opcheck.spec.problems import Problem
-
-
-@dataclass(frozen=True)
-class DeviceUse:
-    """A device, as this process uses it."""
-
-    profile: DeviceProfile
-    availability: Availability
-    """Whether the device is present."""
-    string: str
-    """torch's device string: of several devices of a kind, the one that is this process's."""
-    state: process_state.State = field(default_factory=dict)
-    """The settings that every case starts from."""
-    room: int | None = None
-    """The bytes of its memory that a batch may take; None if the device does not tell."""
-    is_probed: bool = False
-    """Whether a tiny computation after each case shows that it still works. It did before its first case."""
-
-    @property
-    def kind(self) -> str:
-        """The kind of device: an operator that breaks one of a kind has, to this process, broken all of them."""
-        kind = torch.device(self.string).type
-        return self.profile.name if kind == "cpu" else kind
-
-    def fault(self) -> str:
-        """Return why the device fails a tiny computation; an empty string if it does not, or is not judged by it."""
-        return fault(self.profile, self.string) if self.is_probed else ""
 
 
 class RunSession:
@@ -98,7 +71,8 @@ class RunSession:
         """The id of the case since which nothing works on a kind of device, by the kind."""
         self._number, self._absent, self._note = number, absent or {}, note or (lambda line: None)
         self._start = process_state.read()
-        self._devices = dict[str, DeviceUse]()
+        self._states = dict[str, process_state.State]()
+        self._devices = dict[str, Device]()
 
     def prepare(self, operators: Iterable[Operator], devices: Iterable[DeviceProfile] = ()) -> list[Problem]:
         """Import the modules that operators, their variants and aliases are defined in, before any case runs.
@@ -122,7 +96,7 @@ class RunSession:
                 process_state.write(before)
         return problems
 
-    def device(self, profile: DeviceProfile) -> DeviceUse:
+    def device(self, profile: DeviceProfile) -> Device:
         """Return a device as this process uses it. The first call asks torch whether it is present.
 
         What another process has not imported yet, it imports first: this one would go down with it.
@@ -131,23 +105,28 @@ class RunSession:
             self._devices[profile.name] = self._begin(profile)
         return self._devices[profile.name]
 
-    def _begin(self, profile: DeviceProfile) -> DeviceUse:
+    def _begin(self, profile: DeviceProfile) -> Device:
         why, string = self._absent.get(profile.name), profile.device_string
         if why is None and not all(module in sys.modules for module in own_modules(profile)):
             why = ask([profile], self.settings)[profile.name].reason
         answer = Availability(False, why) if why else availability(profile)
+        device = Device(profile, string, answer)
         if not answer.present:
-            return DeviceUse(profile, answer, string)
-        device = torch.device(string)
-        if self._number is not None and answer.count > 1 and device.type != "cpu" and device.index is None:
-            string = f"{string}:{self._number % answer.count}"
-            set_device(string)  # operators may make tensors, or launch kernels, on the current device
-        free = free_memory(string)
+            return device
+        own = torch.device(string)
+        if self._number is not None and answer.count > 1 and own.type != "cpu" and own.index is None:
+            device = replace(device, string=f"{string}:{self._number % answer.count}")
+            device.make_current()  # operators may make tensors, or launch kernels, on the current device
+        free = device.free_memory()
         room = None if free is None else max(free // 4, 1)
-        is_plain = profile.synchronize is None and device.type == "cpu"  # it reports each error at once
-        is_probed = not is_plain and not fault(profile, string)
-        state = process_state.for_cases(self._start, string)
-        return DeviceUse(profile, answer, string, state, room, is_probed)
+        is_plain = profile.synchronize is None and own.type == "cpu"  # it reports each error at once
+        return replace(device, room=room, is_probed=not is_plain and not device.fault())
+
+    def state(self, device: Device) -> process_state.State:
+        """Return the settings of the process that every case on a device starts from."""
+        if device.string not in self._states:
+            self._states[device.string] = process_state.for_cases(self._start, device.string)
+        return self._states[device.string]
 
     @property
     def conditions(self) -> dict[str, str]:
@@ -156,10 +135,9 @@ class RunSession:
 
     def context(self, case: Case, samples: tuple[Sample, ...]) -> Context:
         """Return the context that the check of a case runs in."""
-        device = self.device(case.device)
         return Context(
-            case, self.settings, samples, device.string, self.overrides, self.cache, callables=self.callables,
-            room=device.room, by_torch=self.engine == "torch", note=self._note,
+            case, self.settings, samples, self.device(case.device), self.overrides, self.cache,
+            callables=self.callables, by_torch=self.engine == "torch", note=self._note,
         )  # fmt: skip
 
     def rerun(self, case: Case) -> str:
@@ -172,7 +150,7 @@ class RunSession:
     def make_room(self, case: Case) -> None:
         """Free what torch, and the session, keep in the memory of the device of a case. It may be full."""
         self.cache = Cache()
-        free_caches(self.device(case.device).string)
+        self.device(case.device).free_caches()
 
     @property
     def lost_to(self) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from opcheck.devices.hooks import seed_device
+from opcheck.devices.device import CPU, Device
 from opcheck.samples.inputs import Inputs, mapped, parts
 from opcheck.samples.layouts import writable
 from opcheck.samples.results import names, select
@@ -34,10 +34,8 @@ class TestedFunction:
     inplace: bool = False
     seed: int | None = None
     masked: bool = False
-    device: str = "cpu"
-    """torch's device string, for the random generator."""
-    seeded_by: str | None = None
-    """The function that seeds the device, if its profile names one."""
+    device: Device = CPU
+    """Whose random generator is seeded."""
     stands_in: Callable[..., Any] | None = None
     """What the spec names as surrogate: its derivative is what the gradient should be."""
     constant: bool = False
@@ -97,7 +95,7 @@ class TestedFunction:
     def reseed(self, elsewhere: int = 0) -> None:
         """Reset the random generator, if the operator is random; elsewhere: by how much another seed differs."""
         if self.seed is not None:
-            seed_device(self.seed + elsewhere, self.device, self.seeded_by)
+            self.device.seed(self.seed + elsewhere)
 
 
 def call(operator: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

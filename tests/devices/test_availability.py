@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from opcheck.devices.hooks import availability
+from opcheck.devices.device import availability
 from opcheck.devices.presence import Availability
 from opcheck.spec.device import DeviceProfile, profiles
 

@@ -8,7 +8,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from opcheck.devices.hooks import seed_device
+from opcheck.devices.device import CPU, Device
+from opcheck.spec.device import DeviceProfile
 
 
 @pytest.fixture(autouse=True)
@@ -19,7 +20,7 @@ def _put_back():
 
 
 def test_the_cpu_draws_what_it_draws_after_manual_seed():
-    seed_device(7)
+    CPU.seed(7)
     drawn = torch.rand(3)
     torch.manual_seed(7)
     assert torch.equal(drawn, torch.rand(3))
@@ -27,7 +28,7 @@ def test_the_cpu_draws_what_it_draws_after_manual_seed():
 
 def test_devices_that_are_not_tested_are_left_alone(monkeypatch):
     monkeypatch.setattr("torch.cuda.manual_seed_all", lambda seed: pytest.fail("seeded"))
-    seed_device(7)
+    CPU.seed(7)
 
 
 @pytest.mark.parametrize("name", ["manual_seed_all", "manual_seed", None])
@@ -36,7 +37,7 @@ def test_another_device_is_seeded_as_well_if_it_can_be(name, monkeypatch):
     module = SimpleNamespace(**{name: seeds.append} if name else {})
     monkeypatch.setattr("torch.get_device_module", lambda device: module)
     monkeypatch.setattr("torch.manual_seed", lambda seed: pytest.fail("it seeds all devices"))
-    seed_device(7, "cuda:0")
+    Device(DeviceProfile(name="cuda"), "cuda:0").seed(7)
     assert seeds == ([7] if name else [])
 
 
@@ -47,5 +48,5 @@ def test_the_function_that_a_profile_names_seeds_its_device(monkeypatch):
     module = SimpleNamespace(manual_seed_all=lambda seed: pytest.fail("seeded"))
     monkeypatch.setattr("torch.get_device_module", lambda device: module)
     monkeypatch.setitem(sys.modules, "opseeder", SimpleNamespace(seed=SEEDS.append))
-    seed_device(7, "cuda:0", "opseeder:seed")
+    Device(DeviceProfile(name="cuda", seed="opseeder:seed"), "cuda:0").seed(7)
     assert SEEDS == [7]

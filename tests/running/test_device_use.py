@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from opcheck.checks.verdict import HOLDS, fails
-from opcheck.devices import hooks
+from opcheck.devices.device import function
 from opcheck.devices.presence import Availability
 from opcheck.running.runner import run
 from opcheck.running.session import RunSession
@@ -38,9 +38,9 @@ class Device:
 def device(monkeypatch):
     found = Device()
     monkeypatch.setitem(sys.modules, "opdevice", SimpleNamespace(wait=found.wait, seed=found.seeds.append))
-    hooks.function.cache_clear()
+    function.cache_clear()
     yield found
-    hooks.function.cache_clear()
+    function.cache_clear()
 
 
 NPU = DeviceProfile(name="npu", torch="cpu", synchronize="opdevice:wait", seed="opdevice:seed")
@@ -134,7 +134,7 @@ class TestStickyErrors:
 
     def test_a_device_that_says_nothing_when_it_is_waited_for_is_asked_to_compute(self, tried, device, monkeypatch):
         def check(context):
-            monkeypatch.setattr("opcheck.devices.hooks.torch.ones", refuse)
+            monkeypatch.setattr("opcheck.devices.device.torch.ones", refuse)
             yield HOLDS
 
         def refuse(size):
@@ -174,7 +174,7 @@ def test_the_device_is_seeded_by_its_own_function(tried, device):
 
 def test_an_error_frees_the_memory_of_the_device(tried, device, session, monkeypatch):
     freed = []
-    monkeypatch.setattr("opcheck.running.session.free_caches", freed.append)
+    monkeypatch.setattr("opcheck.devices.device.Device.free_caches", lambda device: freed.append(device.string))
 
     def check(context):
         raise torch.OutOfMemoryError("much")

@@ -55,12 +55,12 @@ def _compared(
     computation = cpu.computation(call)
     expected = tried(lambda: computation.right)
     if isinstance(expected, Exception):
-        what = f"what works on {subject.context.device} is refused on the CPU: {one_line(expected)}"
+        what = f"what works on {subject.context.device.string} is refused on the CPU: {one_line(expected)}"
         hint = f'if it is not meant to run there, write devices = ["{subject.case.device.name}"]'
         return cannot(f"device_consistency: {what}", hint)
     if len(got) != len(expected):
         return fails(f"device_consistency: {len(got)} results ({', '.join(names)}), on the CPU {len(expected)}")
-    device = torch.empty(0, device=subject.context.device).device
+    device = torch.empty(0, device=subject.context.device.string).device
     for name, one, other in zip(names, got, expected, strict=True):
         difference = _difference(one, other, device)
         if difference:

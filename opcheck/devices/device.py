@@ -1,4 +1,4 @@
-"""What torch knows of a device: whether it is present, and how to seed it, wait for it, and ask for its memory.
+"""A device of torch: whether it is present, and how to seed it, wait for it, and ask for its memory.
 
 Each goes by the function that its profile names, else by the public functions of its module in torch (`torch.cuda`, or
 what an out-of-tree backend has registered). A device that has neither needs none, as the CPU does.
@@ -12,6 +12,7 @@ import os
 import pkgutil
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -19,6 +20,88 @@ import torch
 
 from opcheck.devices.presence import Availability
 from opcheck.spec.device import DeviceProfile
+
+PRESENT = Availability(True)
+
+
+@dataclass(frozen=True)
+class Device:
+    """A device, as this process uses it."""
+
+    profile: DeviceProfile
+    string: str
+    """torch's device string: of several devices of a kind, the one that is this process's."""
+    availability: Availability = PRESENT
+    """Whether the device is present."""
+    room: int | None = None
+    """The bytes of its memory that a batch may take; None if the device does not tell."""
+    is_probed: bool = False
+    """Whether a tiny computation after each case shows that it still works. It did before its first case."""
+
+    @property
+    def kind(self) -> str:
+        """The kind of device: an operator that breaks one of a kind has, to this process, broken all of them."""
+        kind = torch.device(self.string).type
+        return self.profile.name if kind == "cpu" else kind
+
+    def seed(self, number: int) -> None:
+        """Seed the generator of the CPU, and those of the device if it is another one.
+
+        `torch.manual_seed` seeds every kind of device. For kinds not yet in use, it stores the request with a stack
+        trace, which takes longer than most operators.
+        """
+        torch.default_generator.manual_seed(number)
+        if self.profile.seed is not None:
+            function(self.profile.seed)(number)
+            return
+        module = device_module(self.string)
+        seed = getattr(module, "manual_seed_all", None) or getattr(module, "manual_seed", None)
+        if seed is not None:
+            seed(number)
+
+    def synchronize(self) -> None:
+        """Wait until the device has done what it was told to. Raises the error of what it could not do."""
+        module = device_module(self.string)
+        if self.profile.synchronize is not None:
+            function(self.profile.synchronize)()
+        elif hasattr(module, "synchronize"):
+            index = torch.device(self.string).index
+            module.synchronize() if index is None else module.synchronize(index)
+
+    def make_current(self) -> None:
+        """Make the device the current one of its kind, where there is such a thing."""
+        module = device_module(self.string)
+        if hasattr(module, "set_device"):
+            module.set_device(torch.device(self.string).index)
+
+    def free_caches(self) -> None:
+        """Return to the device the memory that torch keeps for later."""
+        module = device_module(self.string)
+        if hasattr(module, "empty_cache"):
+            module.empty_cache()
+
+    def free_memory(self) -> int | None:
+        """Return how many bytes of the device's memory are free; None if it does not tell."""
+        module = device_module(self.string)
+        if not hasattr(module, "mem_get_info"):
+            return None
+        try:
+            return int(module.mem_get_info(torch.device(self.string).index or 0)[0])
+        except Exception:  # not every device that has the function can tell
+            return None
+
+    def fault(self) -> str:
+        """Return why the device fails a tiny computation, in one line; an empty string if it does not."""
+        try:
+            copy = torch.ones(2).to(self.string).clone().cpu()
+            self.synchronize()
+        except Exception as error:
+            return first_line(error)
+        return "" if copy.tolist() == [1, 1] else f"a copy of two ones is {copy.tolist()}"
+
+
+CPU = Device(DeviceProfile(name="cpu"), "cpu")
+"""The CPU, as it is always present."""
 
 
 def device_module(device: str) -> Any:
@@ -37,74 +120,6 @@ def function(path: str) -> Callable[..., Any]:
     if not callable(function):
         raise ImportError(f"{path} is no function")
     return function  # type: ignore[no-any-return]
-
-
-def seed_device(number: int, device: str = "cpu", by: str | None = None) -> None:
-    """Seed the generator of the CPU, and those of `device` if it is another device.
-
-    `torch.manual_seed` seeds every kind of device. For kinds not yet in use, it stores the request with a stack trace,
-    which takes longer than most operators.
-
-    by: the function that seeds the device, as its profile names it. Default: `manual_seed_all` of torch's module for
-    it, or `manual_seed` if there is only that.
-    """
-    torch.default_generator.manual_seed(number)
-    if by is not None:
-        function(by)(number)
-        return
-    module = device_module(device)
-    seed = getattr(module, "manual_seed_all", None) or getattr(module, "manual_seed", None)
-    if seed is not None:
-        seed(number)
-
-
-def synchronize(profile: DeviceProfile, device: str) -> None:
-    """Wait until a device has done what it was told to. Raises the error of what it could not do.
-
-    device: torch's device string.
-    """
-    module = device_module(device)
-    if profile.synchronize is not None:
-        function(profile.synchronize)()
-    elif hasattr(module, "synchronize"):
-        index = torch.device(device).index
-        module.synchronize() if index is None else module.synchronize(index)
-
-
-def set_device(device: str) -> None:
-    """Make a device the current one of its kind, where there is such a thing."""
-    module = device_module(device)
-    if hasattr(module, "set_device"):
-        module.set_device(torch.device(device).index)
-
-
-def free_caches(device: str) -> None:
-    """Return to the device the memory that torch keeps for later."""
-    module = device_module(device)
-    if hasattr(module, "empty_cache"):
-        module.empty_cache()
-
-
-def free_memory(device: str) -> int | None:
-    """Return how many bytes of a device's memory are free; None if it does not tell."""
-    module = device_module(device)
-    try:
-        return int(module.mem_get_info(torch.device(device).index or 0)[0]) if hasattr(module, "mem_get_info") else None
-    except Exception:  # not every device that has the function can tell
-        return None
-
-
-def fault(profile: DeviceProfile, device: str) -> str:
-    """Return why a device fails a tiny computation, in one line; an empty string if it does not.
-
-    device: torch's device string.
-    """
-    try:
-        copy = torch.ones(2).to(device).clone().cpu()
-        synchronize(profile, device)
-    except Exception as error:
-        return first_line(error)
-    return "" if copy.tolist() == [1, 1] else f"a copy of two ones is {copy.tolist()}"
 
 
 def first_line(error: BaseException) -> str:

@@ -8,12 +8,12 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from opcheck.devices import hooks
-from opcheck.devices.hooks import availability
+from opcheck.devices.device import CPU, Device, availability, device_module, function
 from opcheck.spec.device import DeviceProfile
 
-CUDA = DeviceProfile(name="cuda")
-CPU = DeviceProfile(name="cpu")
+
+def cuda(string="cuda", **keys):
+    return Device(DeviceProfile(name="cuda", **keys), string)
 
 
 @pytest.fixture
@@ -33,22 +33,22 @@ def backend(monkeypatch):
     def make(**functions):
         monkeypatch.setitem(sys.modules, "opbackend", SimpleNamespace(**functions))
 
-    hooks.function.cache_clear()
+    function.cache_clear()
     yield make
-    hooks.function.cache_clear()
+    function.cache_clear()
 
 
 def test_kinds_of_devices_without_a_module_have_none():
-    assert hooks.device_module("cpu") is None
-    assert hooks.device_module("meta") is None
-    assert hooks.device_module("cuda:1") is torch.cuda
+    assert device_module("cpu") is None
+    assert device_module("meta") is None
+    assert device_module("cuda:1") is torch.cuda
 
 
 @pytest.mark.parametrize(("device", "called"), [("cuda", []), ("cuda:3", [3])])
 def test_a_device_is_waited_for_by_torch(module, device, called):
     calls = []
     module(synchronize=lambda *index: calls.append([*index]))
-    hooks.synchronize(CUDA, device)
+    cuda(device).synchronize()
     assert calls == [called]
 
 
@@ -56,29 +56,29 @@ def test_a_device_is_waited_for_as_its_profile_says(module, backend):
     calls = []
     module(synchronize=lambda: pytest.fail("called"))
     backend(wait=lambda: calls.append("waited"))
-    hooks.synchronize(DeviceProfile(name="cuda", synchronize="opbackend:wait"), "cuda")
+    cuda(synchronize="opbackend:wait").synchronize()
     assert calls == ["waited"]
 
 
 def test_a_device_without_any_of_it_is_left_alone(module):
     module()
-    hooks.synchronize(CUDA, "cuda")
-    hooks.set_device("cuda:1")
-    hooks.free_caches("cuda")
-    assert hooks.free_memory("cuda") is None
-    hooks.synchronize(CPU, "cpu")
-    assert hooks.free_memory("cpu") is None
+    cuda().synchronize()
+    cuda("cuda:1").make_current()
+    cuda().free_caches()
+    assert cuda().free_memory() is None
+    CPU.synchronize()
+    assert CPU.free_memory() is None
 
 
 def test_memory_is_asked_for_by_index(module):
     module(mem_get_info=lambda index: (100 + index, 1000))
-    assert [hooks.free_memory(device) for device in ("cuda", "cuda:2")] == [100, 102]
+    assert [cuda(device).free_memory() for device in ("cuda", "cuda:2")] == [100, 102]
 
     def broken(index):
         raise RuntimeError("not supported")
 
     module(mem_get_info=broken)
-    assert hooks.free_memory("cuda") is None
+    assert cuda().free_memory() is None
 
 
 def test_a_function_is_found_by_either_way_to_write_it(backend):
@@ -86,28 +86,26 @@ def test_a_function_is_found_by_either_way_to_write_it(backend):
         return 7
 
     backend(wait=wait, inner=SimpleNamespace(wait=wait), number=3)
-    assert (
-        hooks.function("opbackend:wait") is hooks.function("opbackend.wait") is hooks.function("opbackend:inner.wait")
-    )
+    assert function("opbackend:wait") is function("opbackend.wait") is function("opbackend:inner.wait")
     with pytest.raises(ImportError, match="opbackend:number is no function"):
-        hooks.function("opbackend:number")
+        function("opbackend:number")
 
 
 class TestProbe:
     def test_a_device_that_works_has_no_fault(self):
-        assert hooks.fault(CPU, "cpu") == ""
+        assert CPU.fault() == ""
 
     def test_an_error_at_the_next_call_or_at_the_next_wait_is_one(self, backend):
         def wait():
             raise RuntimeError("device-side assert\nmore")
 
         backend(wait=wait)
-        assert hooks.fault(DeviceProfile(name="cpu", synchronize="opbackend:wait"), "cpu") == "device-side assert"
-        assert hooks.fault(DeviceProfile(name="npu", torch="warp"), "warp").startswith("Expected one of cpu, cuda")
+        assert Device(DeviceProfile(name="cpu", synchronize="opbackend:wait"), "cpu").fault() == "device-side assert"
+        assert Device(DeviceProfile(name="npu", torch="warp"), "warp").fault().startswith("Expected one of cpu, cuda")
 
     def test_so_is_a_wrong_result(self, monkeypatch):
         monkeypatch.setattr(torch, "ones", lambda size: torch.zeros(size))
-        assert hooks.fault(CPU, "cpu") == "a copy of two ones is [0.0, 0.0]"
+        assert CPU.fault() == "a copy of two ones is [0.0, 0.0]"
 
 
 @pytest.mark.parametrize("key", ["seed", "synchronize"])
