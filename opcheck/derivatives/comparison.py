@@ -154,8 +154,9 @@ class Comparison:
         """How far what both differ by moves between points that are less than a step away, by steps of other lengths.
 
         Between eigenvalues that are equal up to rounding, or behind a matrix that is singular up to rounding, there is
-        no derivative to tell in this arithmetic. It is 0 if what both differ by is another number at the same point:
-        that is no matter of its place.
+        no derivative to tell in this arithmetic. It is infinite where both differ nearby, by numbers that move as much
+        as they are: what they differ by at the point itself, such as by 1 / 1e-15, is one more of them. It is 0 if what
+        both differ by is another number at the same point: that is no matter of its place.
         """
         own, eps = self.difference, self.numbers.eps
         if not same(self._off_at(self.point.coordinates, eps), own, 1e-6, 1e-6):
@@ -171,7 +172,9 @@ class Comparison:
         if not nearby:
             return torch.zeros_like(own)
         low, high = torch.stack(nearby).aminmax(dim=0)
-        return high - low
+        moves, largest = high - low, torch.maximum(low.abs(), high.abs())
+        is_noise = (moves > self.numerical.tolerance()) & (largest <= CERTAIN * moves)
+        return torch.where(is_noise, torch.inf, moves)
 
     def _off_at(self, coordinates: Tensor, step: float) -> Tensor:
         """Return by how much both differ along the same directions at another point, by differences at a step."""
