@@ -81,6 +81,7 @@ def _changes() -> list[str]:
 
 def _section(finding: Finding) -> str:
     seen = f"Seen in torch {finding.since}" + (f", mended in {finding.mended}." if finding.mended else ".")
+    seen += f" Processors: {finding.processors}." if finding.processors else ""
     expected = ", ".join(f"`{operator}`" for operator in _operators(finding))
     lines = [
         f"### {finding.id}",
