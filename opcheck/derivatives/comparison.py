@@ -131,8 +131,7 @@ class Comparison:
         excused = off <= self.numerical.fine.rounding(self.point.unit)
         if bool(excused.all()):
             return False
-        unsteadiness = self._unsteadiness
-        return not bool((off <= torch.maximum(CERTAIN * unsteadiness, BY_CHANCE * unsteadiness.max())).all())
+        return not bool((off <= self._noise).all())
 
     @property
     def is_of_float32(self) -> bool:
@@ -150,13 +149,13 @@ class Comparison:
         return bool((self.difference.abs() <= CERTAIN * self.numerical.fine.rounding(single)).all())
 
     @property
-    def _unsteadiness(self) -> Tensor:
-        """How far what both differ by moves between points that are less than a step away, by steps of other lengths.
+    def _noise(self) -> Tensor:
+        """What both may differ by, judged by how far that moves between points less than a step away, at other steps.
 
         Between eigenvalues that are equal up to rounding, or behind a matrix that is singular up to rounding, there is
-        no derivative to tell in this arithmetic. It is infinite where both differ nearby, by numbers that move as much
-        as they are: what they differ by at the point itself, such as by 1 / 1e-15, is one more of them. It is 0 if what
-        both differ by is another number at the same point: that is no matter of its place.
+        no derivative to tell in this arithmetic. It is infinite for an entry that differs nearby by numbers that move
+        as much as they are: at the point itself it may be off by more, such as by 1 / 1e-15. It is 0 if what both
+        differ by is another number at the same point: that is no matter of its place.
         """
         own, eps = self.difference, self.numbers.eps
         if not same(self._off_at(self.point.coordinates, eps), own, 1e-6, 1e-6):
@@ -174,7 +173,7 @@ class Comparison:
         low, high = torch.stack(nearby).aminmax(dim=0)
         moves, largest = high - low, torch.maximum(low.abs(), high.abs())
         is_noise = (moves > self.numerical.tolerance()) & (largest <= CERTAIN * moves)
-        return torch.where(is_noise, torch.inf, moves)
+        return torch.where(is_noise, torch.inf, torch.maximum(CERTAIN * moves, BY_CHANCE * moves.max()))
 
     def _off_at(self, coordinates: Tensor, step: float) -> Tensor:
         """Return by how much both differ along the same directions at another point, by differences at a step."""

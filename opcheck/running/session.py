@@ -71,7 +71,6 @@ class RunSession:
         """The id of the case since which nothing works on a kind of device, by the kind."""
         self._number, self._absent, self._note = number, absent or {}, note or (lambda line: None)
         self._start = process_state.read()
-        self._states = dict[str, process_state.State]()
         self._devices = dict[str, Device]()
 
     def prepare(self, operators: Iterable[Operator], devices: Iterable[DeviceProfile] = ()) -> list[Problem]:
@@ -124,9 +123,7 @@ class RunSession:
 
     def state(self, device: Device) -> process_state.State:
         """Return the settings of the process that every case on a device starts from."""
-        if device.string not in self._states:
-            self._states[device.string] = process_state.for_cases(self._start, device.string)
-        return self._states[device.string]
+        return process_state.for_cases(self._start, device.string)
 
     @property
     def conditions(self) -> dict[str, str]:
