@@ -150,7 +150,7 @@ def measure_large(repeats: int = 9) -> list[dict[str, Any]]:
     for name, batch, function, leaves in large():
         request = Request(lambda *x, f=function: (f(*x),), tuple(leaves), Numbers(1e-6, 1e-5, 1e-3))
         fast = partial(gradcheck, function, tuple(leaves), fast_mode=True, **CALLS["backward"][1])
-        call = partial(_put, request)
+        call = partial(objection, "backward", request)
         calls: dict[str, Callable[[], object]] = {"call": partial(function, *leaves), "fast": fast, "opcheck": call}
         times: dict[str, list[float]] = {who: [] for who in calls}
         for _, (who, call) in product(range(repeats), calls.items()):
@@ -163,10 +163,6 @@ def measure_large(repeats: int = 9) -> list[dict[str, Any]]:
             {"name": name, "batch": batch, "jacobian": extent, **row, "ratio": round(row["opcheck"] / row["fast"], 2)}
         )
     return found
-
-
-def _put(request: Request) -> object:
-    return objection("backward", request)
 
 
 def ratios(times: Times, chosen: Callable[[str, str], bool] = lambda label, check: True) -> dict[str, float | None]:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
+import library
+from api_reference import reference
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from findings import page
 from opcheck.matrix import Matrix
+from opcheck.samples.structures import STRUCTURES
+from opcheck.samples.through import THROUGH
 from opcheck.settings import Settings
 from opcheck.spec import dtypes, templates, values
 from opcheck.spec.checks import BUILTIN as CHECKS
@@ -35,13 +40,12 @@ from opcheck.spec.render import render
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 
 
-def fields(model: type[BaseModel], skip: tuple[str, ...] = ()) -> str:
+def fields(model: type[BaseModel]) -> str:
     """A table of the keys of a model: name, type, default, meaning."""
     rows = ["| key | type | default | meaning |", "|---|---|---|---|"]
     for name, field in model.model_fields.items():
-        if name not in skip:
-            cells = (f"`{name}`", _type(field.annotation), _default(field), _cell(field.description or ""))
-            rows.append(f"| {' | '.join(cells)} |")
+        cells = (f"`{name}`", _type(field.annotation), _default(field), _cell(field.description or ""))
+        rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows)
 
 
@@ -112,21 +116,13 @@ def template_table() -> str:
     return "\n".join(rows)
 
 
-def described(registry: str) -> Callable[[], str]:
-    """A table of the functions of a registry of opcheck.samples, from their docstrings."""
-
-    def table() -> str:
-        from opcheck.samples.structures import STRUCTURES
-        from opcheck.samples.through import THROUGH
-
-        functions = {"structures": STRUCTURES, "through": THROUGH}[registry]
-        rows = ["| name | meaning |", "|---|---|"]
-        for name, function in functions.items():
-            summary = (function.__doc__ or "").split("\n\n")[0]
-            rows.append(f"| `{name}` | {_cell(summary)} |")
-        return "\n".join(rows)
-
-    return table
+def described(functions: Mapping[str, Callable[..., object]]) -> str:
+    """A table of functions, from their docstrings."""
+    rows = ["| name | meaning |", "|---|---|"]
+    for name, function in functions.items():
+        summary = (function.__doc__ or "").split("\n\n")[0]
+        rows.append(f"| `{name}` | {_cell(summary)} |")
+    return "\n".join(rows)
 
 
 def literals() -> str:
@@ -142,34 +138,6 @@ def literals() -> str:
     return "\n".join(rows)
 
 
-def api() -> str:
-    """The reference of the public names."""
-    sys.path.insert(0, str(Path(__file__).resolve().parent))
-    from api_reference import reference
-
-    return f"\n{reference()}\n"
-
-
-def findings() -> str:
-    """The faults of torch that the shipped specs expect."""
-    sys.path.insert(0, str(Path(__file__).resolve().parent))
-    from findings import page
-
-    return f"\n{page()}\n"
-
-
-def library(part: str) -> Callable[[], str]:
-    """A table of the shipped specs."""
-
-    def table() -> str:
-        sys.path.insert(0, str(Path(__file__).resolve().parent))
-        import library
-
-        return {"families": library.overview, "operators": library.operators}[part]()
-
-    return table
-
-
 SECTIONS: dict[str, Callable[[], str]] = {
     "operator": lambda: fields(OperatorSpec),
     "module": lambda: fields(Construction),
@@ -178,8 +146,8 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "use": lambda: fields(TemplateUse),
     "tensor": lambda: fields(Tensor),
     "literals": literals,
-    "structures": described("structures"),
-    "through": described("through"),
+    "structures": lambda: described(STRUCTURES),
+    "through": lambda: described(THROUGH),
     "dtypes": lambda: fields(Dtypes),
     "groups": groups,
     "supports": lambda: fields(Supports),
@@ -198,10 +166,10 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "settings": lambda: fields(Settings),
     "matrix": lambda: fields(Matrix),
     "checks": checks,
-    "api": api,
-    "findings": findings,
-    "families": library("families"),
-    "operators": library("operators"),
+    "api": lambda: f"\n{reference()}\n",
+    "findings": lambda: f"\n{page()}\n",
+    "families": library.overview,
+    "operators": library.operators,
 }
 
 MARK = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)

@@ -188,8 +188,8 @@ class Context:
         return self.derive == "thorough"
 
     def value_tolerance(self) -> Tolerance:
-        """Return rtol and atol for comparing values. Both are None unless the spec sets one for this check."""
-        own = self.case.operator.spec.tolerance.check.get(self.case.check, Tolerance())
+        """Return rtol and atol for comparing values. Both are None unless one is set for this check."""
+        own = self.case.claims.value_tolerance(self.case.check, "")
         if own.atol is None and own.rtol is None:
             return own
         return Tolerance(atol=own.atol or 0.0, rtol=own.rtol or 0.0)
@@ -419,12 +419,8 @@ class Subject:
 
         Raises CannotAsk where torch is to tell, and cannot; passes on the exceptions of the operator.
         """
-        request = self.request if reference is None else self.request.with_(reference=reference)
+        request = self.request if reference is None else replace(self.request, reference=reference)
         return by_torch.objection(claim, request) if self.context.by_torch else objection(claim, request, self.point)
-
-    def masked(self, masked: bool) -> Subject:
-        """Return the same under masked or non-masked semantics, for its inputs and its outputs."""
-        return replace(self, function=replace(self.function, masked=masked))
 
     @property
     def output_names(self) -> tuple[str, ...]:

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from opcheck.checks.base import Subject
 from opcheck.checks.verdict import Blocked, one_line
-from opcheck.derivatives import NO_REFUSAL
-from opcheck.derivatives.autodiff import jvp, vjp
+from opcheck.derivatives import tried
+from opcheck.derivatives.autodiff import jvp, pushed, vjp
 from opcheck.derivatives.coordinates import tensors_of, vector
 from opcheck.derivatives.cotangents import probe, vectors_like
 from opcheck.derivatives.sparse import ones_like
 from opcheck.samples.layouts import own
 from opcheck.samples.results import differentiable, leaves_of, plain
 
-T = TypeVar("T")
 Tensors = tuple[Tensor, ...]
 
 
@@ -85,6 +84,13 @@ def push(subject: Subject, tangents: Iterable[Tensor] | None = None) -> Tensors:
     return differentiable(jvp(subject.function, leaves, [t.to(leaf) for t, leaf in zip(vectors, leaves, strict=True)]))
 
 
+def has_tangents(subject: Subject) -> bool:
+    """Tell whether any output carries a tangent. Passes on the exceptions of forward mode."""
+    leaves = [leaf.detach() for leaf in subject.leaves]
+    _, tangents = pushed(subject.function, leaves, [torch.ones_like(leaf) for leaf in leaves])
+    return any(tangent is not None for tangent in tangents)
+
+
 def tangents_of(subject: Subject) -> Tensors:
     """Return tangents for the leaves: the same numbers each time."""
     return vectors_like(subject.leaves, 1)
@@ -119,16 +125,6 @@ def tensors_among(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[tu
 def is_strided(subject: Subject) -> bool:
     """Tell whether all leaves are strided, so that they can have tangents."""
     return all(leaf.layout is torch.strided for leaf in subject.leaves)
-
-
-def tried(call: Callable[[], T]) -> T | Exception:
-    """Return what a call returns, or the exception by which the operator refuses it."""
-    try:
-        return call()
-    except NO_REFUSAL:
-        raise
-    except Exception as error:
-        return error
 
 
 @dataclass(frozen=True)

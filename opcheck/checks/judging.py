@@ -10,7 +10,6 @@ from typing import Any
 import torch
 
 from opcheck.checks.base import Context, Subject
-from opcheck.checks.calls import tried
 from opcheck.checks.expected import covers
 from opcheck.checks.verdict import (
     HOLDS,
@@ -26,7 +25,7 @@ from opcheck.checks.verdict import (
     refused,
     untested,
 )
-from opcheck.derivatives import NO_REFUSAL, TooLarge
+from opcheck.derivatives import NO_REFUSAL, TooLarge, tried
 from opcheck.derivatives.by_torch import CannotAsk
 from opcheck.planning.expectations import about
 from opcheck.planning.kinds import check_kinds
@@ -47,10 +46,15 @@ Check = Callable[[Context], Iterator[Verdict]]
 
 @dataclass(frozen=True)
 class PerSample:
-    """A check that judges one sample at a time: see `per_sample`."""
+    """A check of a function that judges one sample at a time.
+
+    A sample that cannot be made, or that the operator refuses, is an error. An exception raised by `judge` means that
+    the claim does not hold. If no sample tests the claim, that is an error too.
+    """
 
     judge: Judge
     derivative: bool = True
+    """Whether the check needs finite differences, and tensors to differentiate with respect to."""
     refusal: Refusal = cannot
     """What it says where the operator refuses a sample."""
 
@@ -82,27 +86,19 @@ class PerSample:
         if self.derivative and not subject.leaves:
             return with_sample(inapplicable("no tensor to differentiate with respect to"), sample, subject)
         known = [expect for expect in context.case.expectations if about(expect, sample.name)]
+
+        def is_expected(verdict: Verdict) -> bool:
+            return any(covers(expect, verdict) for expect in known)
+
         verdict = answer(replace(subject, expected=True) if known else subject, self.judge)
-        is_expected = any(covers(expect, verdict) for expect in known)
-        if known and not (verdict.passed or is_expected):
+        if known and not (verdict.passed or is_expected(verdict)):
             subject = context.subject(sample)
             verdict = answer(subject, self.judge)
-        if verdict.is_failure and not is_expected:
+        if verdict.is_failure and not is_expected(verdict):
             verdict = blamed(subject, verdict, context.case.kind.rests_on)
         if verdict.passed and verdict.applies and _is_empty(subject, self.derivative):
             verdict = untested("inputs or outputs are empty")
         return with_sample(verdict, sample, subject)
-
-
-def per_sample(judge: Judge, *, derivative: bool = True) -> PerSample:
-    """Make a check of a function that judges one sample.
-
-    A sample that cannot be made, or that the operator refuses, is an error. An exception raised by `judge` means that
-    the claim does not hold. If no sample tests the claim, that is an error too.
-
-    derivative: whether the check needs finite differences, and tensors to differentiate with respect to.
-    """
-    return PerSample(judge, derivative)
 
 
 def implementation(kind: CheckKind) -> Any:

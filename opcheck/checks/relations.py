@@ -14,10 +14,11 @@ import torch
 from torch import Tensor
 
 from opcheck.checks.base import Subject
-from opcheck.checks.calls import Result, ordinary, result, tried
-from opcheck.checks.judging import PerSample, per_sample
+from opcheck.checks.calls import Result, ordinary, result
+from opcheck.checks.judging import PerSample
 from opcheck.checks.script import GRADIENTS, VALUES, asserted
 from opcheck.checks.verdict import HOLDS, Verdict, blocked, fails, untested
+from opcheck.derivatives import tried
 from opcheck.derivatives.coordinates import largest_difference
 from opcheck.derivatives.disagreement import output_label
 from opcheck.derivatives.rounding import rounding_unit
@@ -50,14 +51,11 @@ def relation(rows: Callable[[Subject, Result], Iterable[Row | Verdict]]) -> PerS
     is the last.
     """
 
-    def judge(subject: Subject) -> Verdict:
+    def judge(subject: Subject) -> Iterator[Verdict]:
         for row in rows(subject, ordinary(subject)):
-            verdict = row if isinstance(row, Verdict) else compared(subject, row)
-            if not verdict.passed or verdict.untested:
-                return verdict
-        return HOLDS
+            yield row if isinstance(row, Verdict) else compared(subject, row)
 
-    return per_sample(judge)
+    return PerSample(judge)
 
 
 def both(where: str, got: Result, expected: Result, code: str = "") -> tuple[Row, Row]:

@@ -111,8 +111,11 @@ def blocked(check: str, title: str, detail: str = "") -> Verdict:
 
 
 def first_failure(verdicts: Iterable[Verdict]) -> Verdict:
-    """Return the first verdict that is no pass, or one that holds. Those after it are not asked for."""
-    return next((verdict for verdict in verdicts if not verdict.passed), HOLDS)
+    """Return the first verdict that is no pass, or that says that nothing is tested; else one that holds.
+
+    Those after it are not asked for.
+    """
+    return next((verdict for verdict in verdicts if not verdict.passed or verdict.untested), HOLDS)
 
 
 def untested(why: str) -> Verdict:

@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--json", action="store_true", help="print one object")
     add_fail_under(parser, "share")
-    add_processes(parser, "an operator", TIMEOUT)
+    add_processes(parser, TIMEOUT)
 
 
 def run(options: argparse.Namespace) -> int:

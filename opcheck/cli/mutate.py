@@ -23,7 +23,7 @@ from opcheck.cli.selecting import (
 )
 from opcheck.pytest_plugin.options import add_options, seed
 from opcheck.settings import Settings
-from opcheck.spec import Operator
+from opcheck.spec import Operator, SpecError
 from opcheck.spec.checks import Derive
 from opcheck.spec.device import DeviceProfile
 
@@ -49,14 +49,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--prove", type=seed, default=0, metavar="N", help="run N mutants, to show that measuring is enough"
     )
-    add_processes(parser, "an operator", TIMEOUT)
+    add_processes(parser, TIMEOUT)
     parser.set_defaults(device=["cpu"], check=[], dtype=[])
 
 
 def run(options: argparse.Namespace) -> int:
     """Measure, and print a table. Return 1 if the score is too low or a proof fails. Raises SpecError."""
     settings = Settings.find(profiles=options.device_profile)
-    settings.put_on_path()
     library = loaded(options.paths, settings)
     chosen = selection(options, settings, library)
     (device, *more) = devices(options, settings)
@@ -105,8 +104,6 @@ def _measured(
 
 def _prepare(session: RunSession, operators: Sequence[Operator], device: DeviceProfile) -> None:
     """Import what specs name. Raises SpecError, and RequestError for a device that is not there."""
-    from opcheck.spec.problems import SpecError
-
     problems = session.prepare(operators, [device])
     if problems:
         raise SpecError(problems)

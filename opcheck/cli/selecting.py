@@ -54,14 +54,13 @@ def _share(text: str) -> float:
     return number(text, 0, 1, "is no share; expected a number from 0 to 1")
 
 
-def add_processes(parser: argparse.ArgumentParser, of: str, seconds: float) -> None:
+def add_processes(parser: argparse.ArgumentParser, seconds: float) -> None:
     """Add the arguments of a command that calls operators in processes of their own.
 
-    of: what the time limit is for.
-    seconds: the default of that limit.
+    seconds: the default of the time limit of an operator.
     """
     parser.add_argument(
-        "--timeout", type=float, default=seconds, metavar="SECONDS", help=f"for {of}; default: {seconds:g}"
+        "--timeout", type=float, default=seconds, metavar="SECONDS", help=f"for an operator; default: {seconds:g}"
     )
     add_count(parser)
 

@@ -1,7 +1,7 @@
 """Calculus: Jacobians by finite differences and by automatic differentiation, and how they compare. Knows no specs."""
 
 from opcheck.derivatives.disagreement import Disagreement
-from opcheck.derivatives.question import AUTO, NO_REFUSAL, Coverage, Numbers, Request, TooLarge, default_numbers
+from opcheck.derivatives.question import AUTO, NO_REFUSAL, Coverage, Numbers, Request, TooLarge, default_numbers, tried
 
 __all__ = [
     "AUTO",
@@ -12,4 +12,5 @@ __all__ = [
     "Request",
     "TooLarge",
     "default_numbers",
+    "tried",
 ]

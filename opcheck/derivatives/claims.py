@@ -47,6 +47,9 @@ OF_GRADIENTS: dict[str, Callable[[Point, Request], Disagreement | None]] = {
 """How each claim about gradients beside their values is tested."""
 
 
+FURTHER = ("rev_over_fwd", "fwd_over_fwd", "rev_over_rev_over_rev")
+"""The derivatives of higher order that are compared along one direction, unless more is asked for."""
+
 LEFT_OUT_BY_TORCH = {"backward": memory_of_cotangents, "grad_dtypes": attributes}
 """What torch's functions leave out of a claim."""
 
@@ -90,7 +93,8 @@ def objection(name: str, request: Request, point: Point | None = None) -> Disagr
         derivative, mode = jacobian_of(name, point)
         if _is_of_pullback(name):
             return _of_pullback(of_movable(point), request, mode)
-        if request.along_one(name) and all(leaf.layout is torch.strided for leaf in request.leaves):
+        is_dense = all(leaf.layout is torch.strided for leaf in request.leaves)
+        if name in FURTHER and name not in request.whole and is_dense:
             one = along_one(derivative, mode, request.numbers)
             if one.holds_closely:
                 return None

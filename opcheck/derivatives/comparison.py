@@ -17,7 +17,7 @@ from opcheck.derivatives.cotangents import directions
 from opcheck.derivatives.differences import Differences
 from opcheck.derivatives.directions import Directions
 from opcheck.derivatives.point import Analytical, Point
-from opcheck.derivatives.question import NO_REFUSAL, Numbers
+from opcheck.derivatives.question import Numbers, tried
 from opcheck.derivatives.uncertainty import ACCURATE, CERTAIN, Measured, beyond_bound
 
 NEARBY = (0.7, 1.3, 1.9)
@@ -162,12 +162,9 @@ class Comparison:
             return torch.zeros_like(own)
         nearby = []
         for move, multiple in zip(directions(self.point.size[1], len(NEARBY), "nearby"), NEARBY, strict=True):
-            try:
-                nearby.append(self._off_at(self.point.coordinates + 0.5 * eps * move, multiple * eps))
-            except NO_REFUSAL:
-                raise
-            except Exception:  # the function is not defined there
-                continue
+            off = tried(partial(self._off_at, self.point.coordinates + 0.5 * eps * move, multiple * eps))
+            if not isinstance(off, Exception):  # else the function is not defined there
+                nearby.append(off)
         if not nearby:
             return torch.zeros_like(own)
         low, high = torch.stack(nearby).aminmax(dim=0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -70,6 +70,16 @@ def undefined(output: Tensor) -> Tensor:
     """Return an output whose backward pass gets an undefined cotangent."""
     marked: Tensor = _untyped.UndefinedGrad()(output) if output.requires_grad else output
     return marked
+
+
+def subsets(count: int) -> Iterator[tuple[int, ...]]:
+    """Yield which of several tensors are treated alike: all, each one, all but one."""
+    every = tuple(range(count))
+    yield every
+    if count > 1:
+        yield from ((index,) for index in every)
+    if count > 2:
+        yield from (tuple(k for k in every if k != index) for index in every)
 
 
 def steps(along: Tensor, step: float) -> Tensor:

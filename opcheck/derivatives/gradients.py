@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -17,10 +18,10 @@ from opcheck.derivatives.coordinates import (
     tensors_of,
     vector,
 )
-from opcheck.derivatives.cotangents import directions, probe, undefined, without
+from opcheck.derivatives.cotangents import directions, probe, subsets, undefined, without
 from opcheck.derivatives.disagreement import Disagreement, Names
 from opcheck.derivatives.point import Point
-from opcheck.derivatives.question import NO_REFUSAL, Request
+from opcheck.derivatives.question import Request, tried
 from opcheck.strides import MEMORIES
 from opcheck.text import class_of, message_of
 
@@ -43,13 +44,10 @@ def undefined_cotangents(point: Point, request: Request) -> Disagreement | None:
     if not any(output.requires_grad for output in outputs):
         return None
     sizes = [real_size(output) for output in outputs]
-    for missing in _missing(len(outputs)):
-        try:
-            gradient = _vjp_without(point, missing)
-        except NO_REFUSAL:
-            raise
-        except Exception as error:
-            said = f"backward raised {class_of(error)}: {message_of(error)}"
+    for missing in subsets(len(outputs)):
+        gradient = tried(partial(_vjp_without, point, missing))
+        if isinstance(gradient, Exception):
+            said = f"backward raised {class_of(gradient)}: {message_of(gradient)}"
             return Disagreement(f"{_cotangents(missing, point, request)} undefined: {said}", "refused")
         if not _is_for_zeros(gradient, without(probe(point.size[0]), missing, sizes), point, "reverse"):
             said = "the gradient is not that of zeros in its place"
@@ -62,16 +60,6 @@ def _cotangents(missing: Sequence[int], point: Point, request: Request) -> str:
     called = Names.of(point.function, request)
     names, several = [called.outputs[index] for index in missing], len(missing) > 1
     return f"the cotangent{'s' * several} of {', '.join(names)} {'are' if several else 'is'}"
-
-
-def _missing(count: int) -> Iterator[Sequence[int]]:
-    """Yield which of several cotangents to leave out: all, each one, all but one."""
-    every = range(count)
-    yield every
-    if count > 1:
-        yield from ([index] for index in every)
-    if count > 2:
-        yield from ([k for k in every if k != index] for index in every)
 
 
 def undefined_tangents(point: Point, request: Request) -> Disagreement | None:
@@ -218,12 +206,9 @@ def _batching(point: Point, mode: Mode, directions: Tensor, what: str) -> Disagr
     """Return why a derivative cannot be vmapped, or how the result differs; None if it is right."""
     if not point.outputs:
         return None
-    try:
-        batched = point.vmapped(mode, directions)
-    except NO_REFUSAL:
-        raise
-    except Exception as error:
-        return Disagreement(f"While computing batched gradients, got: {message_of(error)}", "refused")
+    batched = tried(lambda: point.vmapped(mode, directions))
+    if isinstance(batched, Exception):
+        return Disagreement(f"While computing batched gradients, got: {message_of(batched)}", "refused")
     expected = _contradicting(batched, point, mode, directions, 1e-5, 1e-8)
     if expected is None:
         return None

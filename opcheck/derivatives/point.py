@@ -254,7 +254,7 @@ class Point:
 
     def numerical(self, step: float, *, looped: bool = False) -> Differences:
         """Return the differences along the directions."""
-        looped = looped or self._large
+        looped = looped or self._one_by_one
         if (step, looped) not in self._numerical:
             of = self.looped_differences if looped else self.batched_differences
             self._numerical[step, looped] = of(self.directions.moved, step) or self.numerical(step, looped=True)
@@ -282,7 +282,7 @@ class Point:
 
     def analytical(self, mode: Mode, *, looped: bool = False) -> Analytical:
         """Return the products of the directions by one of the modes. Passes on the exceptions of the derivative."""
-        looped = looped or self._large
+        looped = looped or self._one_by_one
         if (mode, looped) not in self._analytical:
             self._analytical[mode, looped], self._graph = self._differentiated(mode, looped), None
         return self._analytical[mode, looped]
@@ -299,7 +299,7 @@ class Point:
         def of(rows: Tensor, batched: bool) -> Analytical:
             return Analytical(rows if mode == "reverse" else rows.T, mix @ rows, ordinary, batched)
 
-        if not looped and self.can_batch and all(self.size) and directions.count(mode) > FEW:
+        if not looped and all(self.size) and directions.count(mode) > FEW:
             try:
                 derivative = of(self.vmapped(mode, along), batched=True)
             except Exception:  # it cannot be batched
@@ -309,9 +309,9 @@ class Point:
         return of(self.products(mode, along), batched=False)
 
     @property
-    def _large(self) -> bool:
-        """Whether ordinary calls, one by one, take less time than a batch."""
-        return sum(self.size) > LARGE
+    def _one_by_one(self) -> bool:
+        """Whether there is no batch, or ordinary calls, one by one, take less time than one."""
+        return not self.can_batch or sum(self.size) > LARGE
 
     def ordinary(self, mode: Mode) -> Tensor:
         """Return the product with the `probe`: the gradient of shape (N,), or the tangent of shape (M,)."""

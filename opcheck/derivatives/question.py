@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal, TypeVar
 
 import torch
 from torch import Tensor
@@ -88,6 +88,19 @@ NO_REFUSAL = (TooLarge, MemoryError, torch.OutOfMemoryError)
 """Exceptions that say nothing about what a function supports."""
 
 
+T = TypeVar("T")
+
+
+def tried(call: Callable[[], T]) -> T | Exception:
+    """Return what a call returns, or the exception by which the function refuses it. Passes on NO_REFUSAL."""
+    try:
+        return call()
+    except NO_REFUSAL:
+        raise
+    except Exception as error:
+        return error
+
+
 Extent = Literal["full", "structured", "projected"]
 """How much of a Jacobian is compared: all of its entries, all that can be other than zero where slices of the inputs
 are independent, or random projections."""
@@ -138,9 +151,6 @@ def _mebibytes(count: int) -> int:
 
 AUTO = Coverage()
 
-FURTHER = ("rev_over_fwd", "fwd_over_fwd", "rev_over_rev_over_rev")
-"""The derivatives of higher order that are compared along one direction, unless more is asked for."""
-
 
 @dataclass(frozen=True)
 class Request:
@@ -172,11 +182,3 @@ class Request:
     """Whether a disagreement is expected, so that its worst entry is confirmed, and not all of them."""
     leaf_names: tuple[str, ...] = ()
     """The names of the leaves, as in `weight`; empty: they have positions."""
-
-    def along_one(self, check: str) -> bool:
-        """Tell whether a derivative is compared along one direction first."""
-        return check in FURTHER and check not in self.whole
-
-    def with_(self, **changes: Any) -> Request:
-        """Return the same request with some fields changed."""
-        return replace(self, **changes)

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Generic, TypeVar
 
 import torch
 from torch import Tensor
 
 from opcheck.derivatives.coordinates import labels, real_size, vector
-from opcheck.derivatives.question import NO_REFUSAL
+from opcheck.derivatives.question import tried
 
 ROUNDINGS = 5
 """How many times as far as one random rounding of each input moves a result it may be off. By Hoeffding's inequality,
@@ -94,12 +94,8 @@ class Computation(Generic[T]):
         for number, move in enumerate(nudges(unit, count)):
             key = unit, number
             if key not in self._moved:
-                try:
-                    self._moved[key] = self.at(move)
-                except NO_REFUSAL:
-                    raise
-                except Exception:  # the inputs have left what the operator accepts
-                    self._moved[key] = None
+                at_move = tried(partial(self.at, move))
+                self._moved[key] = None if isinstance(at_move, Exception) else at_move
             result = self._moved[key]
             if result is not None:
                 yield result

@@ -244,10 +244,6 @@ class OfSparse(Point):
     can_batch = False  # torch has a loop inside of vmap for nearly all that makes or takes sparse tensors
     has_slices = False  # the elements of a sparse tensor are no slices of memory
 
-    def batched_differences(self, along: Tensor, step: float) -> Differences | None:
-        """Return None: sparse tensors cannot be batched."""
-        return None
-
     def looped_differences(self, along: Tensor, step: float) -> Differences:
         """Return the differences for directions of shape (K, N), by one call for each point."""
         primal = layers(self.surrogate, self.leaves)[0][0]
@@ -277,4 +273,4 @@ class OfSparse(Point):
 def of_elements(request: Request) -> Point:
     """Return the point of the same function as one of strided tensors. The leaves of the request may be sparse."""
     function = OfElements(request.function, request.leaves, request.masked)
-    return OfSparse.of(request.with_(function=function, leaves=function.elements))
+    return OfSparse.of(replace(request, function=function, leaves=function.elements))

@@ -15,14 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import torch
 from torch import Tensor
 
 from opcheck.derivatives.coordinates import modulus
 from opcheck.derivatives.differences import Differences
-from opcheck.derivatives.question import BY_PRECISION, NO_REFUSAL, Numbers
+from opcheck.derivatives.question import BY_PRECISION, Numbers, tried
 
 CERTAIN = 20
 """How many times its error a number must be off by to be taken for another one."""
@@ -174,13 +174,10 @@ class Measured:
     def _further(self) -> Iterator[tuple[Differences, Differences]]:
         """Yield the differences at larger steps, and at twice each, as long as the function is defined there."""
         for step in self._far[1:]:
-            try:
-                pair = self.at(step), self.at(2 * step)
-            except NO_REFUSAL:
-                raise
-            except Exception:
+            fine, coarse = (tried(partial(self.at, own)) for own in (step, 2 * step))
+            if isinstance(fine, Exception) or isinstance(coarse, Exception):
                 return
-            yield pair
+            yield fine, coarse
 
     @property
     def _far(self) -> tuple[float, ...]:
@@ -241,11 +238,8 @@ class Measured:
         mask = off > admitted + CERTAIN * self.fine.rounding(self.unit)
         if not bool(mask.any()):
             return mask  # as almost always
-        try:
-            coarser = [self.at(step) for step in steps]
-        except NO_REFUSAL:
-            raise
-        except Exception:  # the function is not defined as far from the point as that
+        coarser = tried(lambda: [self.at(step) for step in steps])
+        if isinstance(coarser, Exception):  # the function is not defined as far from the point as that
             return torch.zeros_like(mask)
         error = CERTAIN * self.size(error_estimate(self.fine, coarser, self.unit))
         bent = self.size(kinks(self.fine, coarser[0], error).to(error.dtype)) > 0

@@ -81,11 +81,6 @@ def own_modules(profile: DeviceProfile) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*filter(None, [profile.module]), *of_functions]))
 
 
-def is_cpu(profile: DeviceProfile) -> bool:
-    """Tell whether a device is the CPU and nothing else, which is always present."""
-    return profile.device_string == "cpu" and not own_modules(profile)
-
-
 def ask(profiles: Iterable[DeviceProfile], settings: Settings) -> dict[str, Availability]:
     """Return whether devices can be used, by name, as other processes find: one for those that import the same."""
     groups: dict[tuple[str, ...], list[DeviceProfile]] = {}

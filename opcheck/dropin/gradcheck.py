@@ -194,7 +194,9 @@ def _checked(
         return seen
     request = Request(function, _leaves(values), numbers)
     with Kept(values) as memory:
-        point = InPlace.of(request) if second is None else second.point_of(InPlace.of(request))
+        point = InPlace.of(request)
+        if second is not None:
+            point = InPlace(*second.of(point.function, point.leaves, point.outputs))
         is_changed = memory.is_changed()
     if is_changed:
         return _by_torch(by_torch, raise_exception)

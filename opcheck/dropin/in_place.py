@@ -12,7 +12,7 @@ from opcheck.derivatives.autodiff import Differentiable, Mode, Pullback, Tensors
 from opcheck.derivatives.coordinates import tensors_of, vector
 from opcheck.derivatives.cotangents import vectors_like
 from opcheck.derivatives.differences import Differences, differences
-from opcheck.derivatives.point import Analytical, Point
+from opcheck.derivatives.point import Point
 from opcheck.dropin.memory import Kept, add, write
 from opcheck.strides import with_gaps
 
@@ -28,17 +28,11 @@ class InPlace(Point):
     storage.
     """
 
+    can_batch = False
+
     def graph(self) -> Tensors:
         """Return the outputs: all looks share the graph of the first call, as those of torch do."""
         return self.outputs
-
-    def numerical(self, step: float, *, looped: bool = True) -> Differences:
-        """Return the differences along the directions."""
-        return super().numerical(step, looped=True)
-
-    def analytical(self, mode: Mode, *, looped: bool = True) -> Analytical:
-        """Return the products of the directions by one of the modes. Passes on the exceptions of the derivative."""
-        return super().analytical(mode, looped=True)
 
     def looped_differences(self, along: Tensor, step: float) -> Differences:
         """Return the differences where the leaves themselves are moved, by one call for each point."""
@@ -100,10 +94,6 @@ class Second:
         else:
             fixed = tuple(None if v.requires_grad else v for v in vectors)
         return Pullback(function, len(leaves), fixed=fixed), (*leaves, *(v for v in vectors if v.requires_grad))
-
-    def point_of(self, base: Point) -> Point:
-        """Return the evidence for the gradients, from that for the function."""
-        return InPlace(*self.of(base.function, base.leaves, base.outputs))
 
 
 class OutputsChange(AssertionError):

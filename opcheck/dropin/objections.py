@@ -18,7 +18,6 @@ from opcheck.derivatives.autodiff import Mode, vjp
 from opcheck.derivatives.by_torch import ALL_OFF, FORWARD, WITHOUT_JACOBIAN
 from opcheck.derivatives.claims import OF_GRADIENTS
 from opcheck.derivatives.compare import contradiction, lost_digits
-from opcheck.derivatives.comparison import Comparison
 from opcheck.derivatives.coordinates import blocks, same, tensors_of, vector
 from opcheck.derivatives.cotangents import probe
 from opcheck.derivatives.disagreement import Disagreement
@@ -94,9 +93,6 @@ def _begin_with(sentence: str, disagreement: Disagreement) -> Disagreement:
 
 
 def _jacobian(point: Point, request: Request, mode: Mode) -> Disagreement | None:
-    comparison = Comparison.of(point, mode, request.numbers)
-    if comparison.agrees and comparison.has_all_digits:  # as almost always
-        return None
     disagreement = contradiction(point, mode, request) or lost_digits(point, mode, request)
     if disagreement is None or is_remark(disagreement) or NOT_LINEAR[mode] in disagreement.text:  # torch passes these
         return disagreement
@@ -116,8 +112,8 @@ def _place(point: Point, request: Request, mode: Mode, disagreement: Disagreemen
             return text.format(how, disagreement.worst[0].output, disagreement.worst[0].leaf)
         return text.format(how, 0, 0) if len(sides[0]) == len(sides[1]) == 1 else f"Jacobian {how}mismatch,"
     jacobians = (
-        point.analytical(mode, looped=True).jacobian,
-        point.numerical(request.numbers.eps, looped=True).jacobian,
+        point.analytical(mode).jacobian,
+        point.numerical(request.numbers.eps).jacobian,
     )
     wrong = blocks(excess(*jacobians, point.leaves, request.numbers) > 0, *sides)
     for part, first in (("imaginary", 1), ("real", 0)):
@@ -133,10 +129,9 @@ def _place(point: Point, request: Request, mode: Mode, disagreement: Disagreemen
 
 def _not_zero(point: Point, request: Request) -> Disagreement | None:
     """Given that no output requires grad, return that the function depends on its inputs nevertheless, or None."""
-    for looped in (False, True):
-        jacobian = point.numerical(request.numbers.eps, looped=looped).jacobian
-        if not bool(jacobian.any()):
-            return None
+    jacobian = point.numerical(request.numbers.eps).jacobian
+    if not bool(jacobian.any()):
+        return None
     return Disagreement(
         "Numerical gradient for function expected to be zero\nno output requires grad, but the numerical Jacobian has "
         f"an entry of {float(jacobian.abs().max()):.4g}"

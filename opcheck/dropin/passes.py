@@ -14,7 +14,7 @@ from torch import Tensor
 
 from opcheck.derivatives.autodiff import Tensors
 from opcheck.derivatives.coordinates import tensors_of
-from opcheck.derivatives.cotangents import probe, without
+from opcheck.derivatives.cotangents import probe, subsets, without
 
 SMALL = 64
 """Up to how many coordinates directions are kept."""
@@ -74,7 +74,7 @@ def backward(outputs: Kinds, looped: bool, undefined: bool) -> Passes:
     single = [[index] for index in every] if len(outputs) > 1 else []
     others = [[k for k in every if k != index] for (index,) in single]
     alone = [] if looped else single
-    missing = [every, *single, *(others if len(outputs) > 2 else [])] if undefined else []
+    missing = list(subsets(len(outputs))) if undefined else []
     direction = probe(sum(sizes_of(outputs)))
     zeroed = [[], [], every, *(others if alone else []), *missing]
     directions = [without(direction, own, sizes_of(outputs)) for own in zeroed]

@@ -78,37 +78,29 @@ class Durations:
 
     source: str
     """The file with the records."""
-    by_case: Mapping[str, float]
-    by_check: Mapping[str, float]
-    mean: float
+    means: Mapping[str, float]
+    """In seconds, by id of the case, by check, and of all cases by an empty text."""
     operators: frozenset[str]
 
     @classmethod
     def of(cls, records: Iterable[Taken], source: str) -> Durations:
         """Return the durations in records, the mean of a case that has several."""
-        by_case: defaultdict[str, list[float]] = defaultdict(list)
-        by_check: defaultdict[str, list[float]] = defaultdict(list)
-        operators = set()
+        seconds, operators = defaultdict[str, list[float]](list), set()
         for one in records:
-            by_case[one.id].append(max(one.seconds, 0.0))
-            by_check[one.check].append(max(one.seconds, 0.0))
+            for key in (one.id, one.check, ""):
+                seconds[key].append(max(one.seconds, 0.0))
             operators.add(one.operator)
-        every = [seconds for several in by_case.values() for seconds in several]
-        return cls(source, _means(by_case), _means(by_check), fmean(every) if every else 0.0, frozenset(operators))
+        return cls(source, {key: fmean(own) for key, own in seconds.items()}, frozenset(operators))
 
     def of_case(self, case: Case) -> float:
         """Return how many seconds a case takes, as far as one knows."""
-        return self.by_case.get(case.id, self.by_check.get(case.check, self.mean)) + OVERHEAD
+        return next((self.means[key] for key in (case.id, case.check, "") if key in self.means), 0.0) + OVERHEAD
 
     def mistake(self, cases: Iterable[Case]) -> str:
         """Return why the durations say nothing about some cases; an empty string if they do."""
         if any(case.operator.id in self.operators for case in cases):
             return ""
         return f"{self.source} has no duration of any selected operator; expected the report of an earlier run of them"
-
-
-def _means(groups: Mapping[str, list[float]]) -> dict[str, float]:
-    return {name: fmean(seconds) for name, seconds in groups.items()}
 
 
 def groups_in(shard: Shard, cases: Iterable[Case], durations: Durations | None = None) -> frozenset[Group]:

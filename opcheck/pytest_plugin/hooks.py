@@ -12,14 +12,11 @@ from typing import Any
 
 import pytest
 
-from opcheck.pytest_plugin.cases import cases
 from opcheck.pytest_plugin.items import CaseItem, SpecCollector, report_death
 from opcheck.pytest_plugin.options import add_to_pytest, leave_out_addopts
 from opcheck.pytest_plugin.project import PLUGIN, SENT, Plugin
 from opcheck.pytest_plugin.sharding import register_shard
 from opcheck.text import printable
-
-__all__ = ["cases"]
 
 
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:

@@ -176,11 +176,11 @@ class Plugin:
 
         Return a line for each one that is named and absent. Workers need not ask again.
         """
-        from opcheck.devices.presence import ask, is_cpu, own_modules
+        from opcheck.devices.presence import ask, own_modules
 
         named = self.names("device")
-        chosen = [one for one in self.devices if named or own_modules(one)]
-        answers = ask([one for one in chosen if not is_cpu(one)], self.settings)
+        chosen = [one for one in self.devices if own_modules(one) or (named and one.device_string != "cpu")]
+        answers = ask(chosen, self.settings)
         self.absent = {name: "" if one.present else one.reason for name, one in answers.items()}
         return [f"the device {name} is not present: {why}" for name, why in self.absent.items() if why and named]
 

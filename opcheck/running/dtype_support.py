@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 import torch
 
 from opcheck.checks.base import Context, Subject
-from opcheck.checks.calls import tried
+from opcheck.checks.calls import has_tangents
 from opcheck.checks.verdict import one_line
-from opcheck.derivatives import NO_REFUSAL
-from opcheck.derivatives.autodiff import pushed
+from opcheck.derivatives import NO_REFUSAL, tried
 from opcheck.planning.case import Case
 from opcheck.planning.expectations import samples_to_run
 from opcheck.running.outcome import Outcome
@@ -132,7 +132,7 @@ def _support(context: Context, dtype: str) -> Support:
             continue
         if not differentiable or _has_graph(replace(context, requires_grad=True), sample):
             return Support("works")
-        has_tangent = support.has_tangent or _has_tangent(subject)
+        has_tangent = support.has_tangent or tried(partial(has_tangents, subject)) is True
         support = Support("has no graph", has_tangent, in_place=_returns_first(subject))
     return support
 
@@ -150,11 +150,3 @@ def _returns_first(subject: Subject) -> bool:
     args, kwargs = subject.inputs.fill([leaf.detach().clone() for leaf in subject.leaves])
     returned = tried(lambda: subject.function.called(args, kwargs))
     return isinstance(returned, torch.Tensor) and any(returned is arg for arg in args[:1])
-
-
-def _has_tangent(subject: Subject) -> bool:
-    try:
-        tangents = [torch.ones_like(leaf) for leaf in subject.leaves]
-        return any(tangent is not None for tangent in pushed(subject.function, subject.leaves, tangents)[1])
-    except Exception:
-        return False

@@ -111,22 +111,17 @@ class Outcome:
         return replace(self, file=sample.document.file, line=place.line, column=place.column, toml=sample.toml())
 
 
-def rerun_command(file: str, name: str, engine: str = "", seed: int | None = None, further: str = "") -> str:
-    """Return the command that runs one case. Without an engine or a seed, those of the project apply.
-
-    further: other options, as they stand in a command.
-    """
-    place = f"./{file}" if file.startswith("-") else file
-    options = (f" --engine {engine}" if engine else "") + ("" if seed is None else f" --seed {seed}")
-    options += f" {further}" if further else ""
-    return f"opcheck run{options} {shlex.quote(f'{place}::{name}')}"
-
-
 def rerun_of(case: Case, settings: Settings, engine: str = "", derive: str = "") -> str:
     """Return the command that runs a case of a project alone, without what its settings say anyway."""
-    seed = case.base_seed if case.base_seed or settings.seed else None  # 0 goes without saying, where nobody set it
-    options = (f"--derive {derive}" if derive else "", settings.option_for(case.device))
-    return rerun_command(case.operator.document.file, case.id, engine, seed, " ".join(filter(None, options)))
+    file = case.operator.document.file
+    place = f"./{file}" if file.startswith("-") else file
+    options = [
+        f"--engine {engine}" if engine else "",
+        f"--seed {case.base_seed}" if case.base_seed or settings.seed else "",  # 0 goes without saying by default
+        f"--derive {derive}" if derive else "",
+        settings.option_for(case.device),
+    ]
+    return " ".join(["opcheck run", *filter(None, options), shlex.quote(f"{place}::{case.id}")])
 
 
 def with_rerun(outcome: Outcome, command: str) -> Outcome:

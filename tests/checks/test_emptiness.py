@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from opcheck.checks import per_sample
+from opcheck.checks import PerSample
 from opcheck.checks.verdict import HOLDS
 
 DERIVATIVES = (
@@ -107,7 +107,7 @@ SINE = '[[operator]]\nname = "torch.sin"\nsamples = [{ args = [{ shape = [2] }] 
 
 class TestJudgementsOfPlugins:
     def test_a_judgement_that_never_applies_is_an_error(self, outcomes, monkeypatch):
-        monkeypatch.setattr("opcheck.checks.jacobian.compare.check", per_sample(lambda subject: None))
+        monkeypatch.setattr("opcheck.checks.jacobian.compare.check", PerSample(lambda subject: None))
         found = outcomes(
             '[[operator]]\nname = "torch.sin"\nsamples = [{ args = [{ shape = [2] }] }]', checks=("backward",)
         )
@@ -115,7 +115,7 @@ class TestJudgementsOfPlugins:
         assert {(each.outcome, each.reason) for each in found.values()} == {("error", f"backward: {NOTHING}: {why}")}
 
     def test_a_judgement_that_holds_passes(self, outcomes, monkeypatch):
-        monkeypatch.setattr("opcheck.checks.jacobian.compare.check", per_sample(lambda subject: HOLDS))
+        monkeypatch.setattr("opcheck.checks.jacobian.compare.check", PerSample(lambda subject: HOLDS))
         found = outcomes(
             '[[operator]]\nname = "torch.sin"\nsamples = [{ args = [{ shape = [2] }] }]', checks=("backward",)
         )

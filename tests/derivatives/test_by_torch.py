@@ -2,6 +2,7 @@
 
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -29,7 +30,7 @@ def asked(monkeypatch):
     def ask(check, **changes):
         calls.clear()
         leaf = torch.ones(2, dtype=torch.float64, requires_grad=True)
-        request = Request(lambda x: (x.sin(),), (leaf,), NUMBERS).with_(**changes)
+        request = replace(Request(lambda x: (x.sin(),), (leaf,), NUMBERS), **changes)
         assert by_torch.objection(check, request) is None
         return calls
 

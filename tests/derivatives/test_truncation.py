@@ -29,7 +29,9 @@ class Waves(torch.autograd.Function):
 
 def ask(dtype, scale, jacobian):
     leaf = torch.full((4,), 2e-6, dtype=dtype, requires_grad=True)
-    return objection("backward", Request(lambda x: (Waves.apply(x, scale),), (leaf,), DOUBLE, Coverage(jacobian)))
+    return objection(
+        "backward", Request(lambda x: (Waves.apply(x, scale),), (leaf,), DOUBLE, coverage=Coverage(jacobian))
+    )
 
 
 @BOTH

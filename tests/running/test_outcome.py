@@ -6,12 +6,13 @@ import json
 import math
 import shlex
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from opcheck.running import Outcome
-from opcheck.running.outcome import BAD, KINDS, rerun_command
+from opcheck.running.outcome import BAD, KINDS, rerun_of
 
 
 def test_the_outcomes_that_fail_a_run_are_these():
@@ -73,18 +74,27 @@ def test_endless_texts_are_cut_with_a_word_on_how_much_and_keep_their_end(case_o
     assert replace(outcome, seconds=1.0).message == outcome.message
 
 
+def command(file, name, engine="", seed=0, derive="", seed_of_project=0):
+    case = SimpleNamespace(
+        id=name, base_seed=seed, device=None, operator=SimpleNamespace(document=SimpleNamespace(file=file))
+    )
+    settings = SimpleNamespace(seed=seed_of_project, option_for=lambda device: "")
+    return rerun_of(case, settings, engine, derive)
+
+
 def test_the_command_that_runs_a_case_alone_survives_a_shell():
-    assert rerun_command("a b.toml", "x[y]::z[cpu-int8]") == "opcheck run 'a b.toml::x[y]::z[cpu-int8]'"
-    assert rerun_command("a.toml", "x::z", "torch") == "opcheck run --engine torch a.toml::x::z"
-    assert rerun_command("a.toml", "x::z", seed=0) == "opcheck run --seed 0 a.toml::x::z"
-    assert rerun_command("a.toml", "x::z", "torch", 3) == "opcheck run --engine torch --seed 3 a.toml::x::z"
+    assert command("a b.toml", "x[y]::z[cpu-int8]") == "opcheck run 'a b.toml::x[y]::z[cpu-int8]'"
+    assert command("a.toml", "x::z", "torch") == "opcheck run --engine torch a.toml::x::z"
+    assert command("a.toml", "x::z", seed_of_project=7) == "opcheck run --seed 0 a.toml::x::z"
+    assert command("a.toml", "x::z", "torch", 3) == "opcheck run --engine torch --seed 3 a.toml::x::z"
+    assert command("a.toml", "x::z", derive="thorough") == "opcheck run --derive thorough a.toml::x::z"
 
 
 @pytest.mark.parametrize("folder", ["a b", "it's", 'say "x"', "$HOME", "a[1]", "a::b", "a\\b", "`ls`", "!1", "é"])
 def test_the_command_names_files_of_all_kinds(folder):
-    words = shlex.split(rerun_command(f"{folder}/a.toml", "x[y]::z[cpu-int8]"))
+    words = shlex.split(command(f"{folder}/a.toml", "x[y]::z[cpu-int8]"))
     assert words == ["opcheck", "run", f"{folder}/a.toml::x[y]::z[cpu-int8]"]
 
 
 def test_the_command_does_not_take_a_file_for_an_option():
-    assert rerun_command("-a.toml", "x::z") == "opcheck run ./-a.toml::x::z"
+    assert command("-a.toml", "x::z") == "opcheck run ./-a.toml::x::z"

@@ -8,10 +8,11 @@ from itertools import combinations
 import torch
 
 from opcheck.checks.base import Subject
-from opcheck.checks.calls import Call, Result, Tensors, copies, tried
+from opcheck.checks.calls import Call, Result, Tensors, copies
 from opcheck.checks.relations import Row, relation
 from opcheck.checks.script import CALL
 from opcheck.checks.verdict import Verdict, fails
+from opcheck.derivatives import tried
 from opcheck.derivatives.coordinates import parts, real_size, vector
 from opcheck.samples.layouts import share_memory
 from opcheck.samples.results import differentiable

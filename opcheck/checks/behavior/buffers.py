@@ -10,10 +10,10 @@ from torch import Tensor
 from torch.nn import Module
 
 from opcheck.checks.base import Subject
-from opcheck.checks.calls import tried
-from opcheck.checks.judging import per_sample
+from opcheck.checks.judging import PerSample
 from opcheck.checks.verdict import HOLDS, Verdict, fails, inapplicable, one_line
 from opcheck.checks.watched import Watched
+from opcheck.derivatives import tried
 from opcheck.samples.modules import ModuleCall
 
 
@@ -65,4 +65,4 @@ def _buffers_at_the_end(module: Module) -> Iterator[dict[str, Tensor]]:
         handle.remove()
 
 
-check = per_sample(judge, derivative=False)
+check = PerSample(judge, derivative=False)

@@ -6,7 +6,7 @@ import torch
 
 from opcheck.checks.base import Subject
 from opcheck.checks.calls import direction_of, slope
-from opcheck.checks.judging import per_sample
+from opcheck.checks.judging import PerSample
 from opcheck.checks.verdict import HOLDS, Verdict, fails
 from opcheck.derivatives.coordinates import parts, real_size
 from opcheck.derivatives.disagreement import output_label
@@ -45,4 +45,4 @@ def _depends(subject: Subject, index: int) -> str:
     return f"its derivative along a direction is up to {most:.4g} by differences" if most > numbers.atol else ""
 
 
-check = per_sample(judge)
+check = PerSample(judge)

@@ -11,11 +11,13 @@ import torch
 from torch import Tensor
 
 from opcheck.checks.base import Subject
-from opcheck.checks.calls import Call, Result, Tensors, is_strided, push, tangents_of, tried
+from opcheck.checks.calls import Call, Result, Tensors, is_strided, push, tangents_of
 from opcheck.checks.relations import NO_GRAPH, Row, at_once, relation
 from opcheck.checks.script import for_vectors
 from opcheck.checks.verdict import Blocked, Verdict, one_line
+from opcheck.derivatives import tried
 from opcheck.derivatives.coordinates import vector
+from opcheck.samples.inputs import unchanged
 from opcheck.samples.layouts import conjugated_view, negated_view
 from opcheck.strides import MEMORIES, behind_others, permuted
 
@@ -46,7 +48,7 @@ def _linear(
 ) -> Iterator[Row]:
     may_be_negated = _may_be_negated(subject)
 
-    def of(factor: float, view: View = _same, memory: View = _same) -> Tensor:
+    def of(factor: float, view: View = unchanged, memory: View = unchanged) -> Tensor:
         moved = (view(v * factor).resolve_conj().resolve_neg() for v in vectors)
         return derivative(tuple(view(memory(v)) for v in moved)) / factor
 
@@ -55,7 +57,7 @@ def _linear(
         return Row(f"the {results} for {which}", got, plain, code)
 
     def together() -> Iterator[Row]:
-        yield row(f"large {what}", of(LARGE, negated_view if may_be_negated else _same, permuted))
+        yield row(f"large {what}", of(LARGE, negated_view if may_be_negated else unchanged, permuted))
         yield row(f"small {what}", of(SMALL, conjugated_view, behind_others))
 
     def each() -> Iterator[Row]:
@@ -70,10 +72,6 @@ def _linear(
         yield row(f"{what} that lie behind others in memory", of(1.0, memory=behind_others), MEMORIES["offset"].code)
 
     return at_once(subject, together, each)
-
-
-def _same(v: Tensor) -> Tensor:
-    return v
 
 
 def _may_be_negated(subject: Subject) -> bool:

@@ -9,12 +9,14 @@ import torch
 from torch import Tensor
 
 from opcheck.checks.base import Subject
-from opcheck.checks.calls import Call, Result, Tensors, copies, tried
+from opcheck.checks.calls import Call, Result, Tensors, copies
 from opcheck.checks.relations import Row, relation
 from opcheck.checks.script import CALL
 from opcheck.checks.verdict import Verdict, fails
+from opcheck.derivatives import tried
 from opcheck.derivatives.autodiff import nodes_of
 from opcheck.derivatives.coordinates import parts, real_size
+from opcheck.derivatives.cotangents import subsets
 from opcheck.samples.captured import captured
 
 VALUES = "actual, expected = function(*some), outputs"
@@ -29,7 +31,7 @@ def rows(subject: Subject, here: Result) -> Iterator[Row | Verdict]:
     if held:
         yield _untested(held.values())
     call, whose = _with_grad(subject), "no input requires grad"
-    yield Row(f"the values where {whose}", call.values, here.values, _code([], VALUES))
+    yield Row(f"the values where {whose}", call.values, here.values, _code((), VALUES))
     if call.has_graph:
         yield _untested(f"a tensor of shape {list(tensor.shape)}" for tensor in _ends(call.results))
     slices = parts(here.gradient, map(real_size, subject.leaves))
@@ -44,20 +46,20 @@ def rows(subject: Subject, here: Result) -> Iterator[Row | Verdict]:
         yield from _second_order(subject)
 
 
-def _subsets(names: Sequence[str]) -> Iterator[tuple[list[int], str]]:
+def _subsets(names: Sequence[str]) -> Iterator[tuple[tuple[int, ...], str]]:
     """Yield which leaves require grad: each alone, and all but each, as one tensor of a list requires none."""
-    every = range(len(names))
-    if len(names) > 1:  # one alone is all there are
-        yield from (([index], f"only {names[index]} requires grad") for index in every)
-    if len(names) > 2:
-        for index in every:
-            yield [other for other in every if other != index], f"all inputs but {names[index]} require grad"
+    for chosen in subsets(len(names)):
+        others = [name for index, name in enumerate(names) if index not in chosen]
+        if len(chosen) == 1 and others:
+            yield chosen, f"only {names[chosen[0]]} requires grad"
+        elif others:
+            yield chosen, f"all inputs but {others[0]} require grad"
 
 
-def _code(chosen: list[int], compared: str) -> str:
+def _code(chosen: tuple[int, ...], compared: str) -> str:
     """Return code that compares a call where only some inputs require grad with one where all do."""
     some = "".join(f"some[{index}].requires_grad_()\n" for index in chosen)
-    return f"{CALL}some = [x.detach() for x in inputs]\n{some}{compared.format(chosen=chosen)}"
+    return f"{CALL}some = [x.detach() for x in inputs]\n{some}{compared.format(chosen=list(chosen))}"
 
 
 def _second_order(subject: Subject) -> Iterator[Row]:

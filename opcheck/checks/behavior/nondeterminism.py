@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from opcheck.checks.base import Subject
-from opcheck.checks.calls import Call, ordinary, tried
+from opcheck.checks.calls import Call, ordinary
 from opcheck.checks.jacobian.compare import compared
-from opcheck.checks.judging import per_sample
+from opcheck.checks.judging import PerSample
 from opcheck.checks.relations import REPEATS
 from opcheck.checks.script import CALL, asserted
 from opcheck.checks.verdict import Verdict, fails
+from opcheck.derivatives import tried
 from opcheck.derivatives.coordinates import deviation
 
 REPEATED = f"""\
@@ -39,4 +40,4 @@ def judge(subject: Subject) -> Verdict:
     return verdict
 
 
-check = per_sample(judge)
+check = PerSample(judge)

@@ -7,11 +7,12 @@ from collections.abc import Callable, Container, Iterable, Iterator
 import torch
 
 from opcheck.checks.base import Subject
-from opcheck.checks.calls import Call, copies, is_strided, push, tangents_of, tensors_among, tried
-from opcheck.checks.judging import per_sample
+from opcheck.checks.calls import Call, copies, is_strided, push, tangents_of, tensors_among
+from opcheck.checks.judging import PerSample
 from opcheck.checks.script import CALL, asserted
 from opcheck.checks.verdict import HOLDS, Verdict, fails
 from opcheck.checks.watched import Watched
+from opcheck.derivatives import tried
 from opcheck.samples.captured import captured
 from opcheck.text import class_of
 
@@ -82,4 +83,4 @@ def _unchanged(stage: str, watched: Iterable[Watched], held: Container[str], how
     return fails(f"purity: {stage}{how} changes what it is given: {change}", detail, code=code)
 
 
-check = per_sample(judge)
+check = PerSample(judge)

@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 
 from opcheck.checks.base import Subject
-from opcheck.checks.calls import Call, Result, copies, tensors_among, tried
+from opcheck.checks.calls import Call, Result, copies, tensors_among
 from opcheck.checks.relations import NO_GRAPH, Row, compared, relation
 from opcheck.checks.verdict import HOLDS, Verdict, fails
+from opcheck.derivatives import tried
 from opcheck.samples.inputs import built, parts
 
 TRIES = 5

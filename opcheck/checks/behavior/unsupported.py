@@ -9,13 +9,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Literal
 
-import torch
-
 from opcheck.checks.base import Context, Subject
-from opcheck.checks.calls import tried
+from opcheck.checks.calls import has_tangents
 from opcheck.checks.judging import answer, implementation, prepared, too_coarse, with_sample
 from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, inapplicable, remedy, untested
-from opcheck.derivatives.autodiff import pushed
+from opcheck.derivatives import tried
 from opcheck.planning.kinds import check_kinds
 from opcheck.spec.checks import CheckKind
 from opcheck.spec.claims import Supports
@@ -99,7 +97,7 @@ def _answer(feature: str, subject: Subject) -> tuple[Answer, Verdict]:
     # If these raise, the check says what is wrong.
     if feature == "backward" and tried(lambda: tested.differentiable_outputs) == ():
         return "refused", HOLDS
-    if feature == "forward_ad" and subject.supports.backward is False and tried(lambda: _has_tangents(tested)) is False:
+    if feature == "forward_ad" and subject.supports.backward is False and tried(lambda: has_tangents(tested)) is False:
         return "refused", HOLDS
     verdict = answer(tested, implementation(kind).judge)
     meaning = _meaning(kind, verdict)
@@ -135,9 +133,3 @@ def _of_others(subject: Subject) -> Subject:
     claim = subject.supports.backward
     chosen = subject.context.among(claim if isinstance(claim, tuple) else ())
     return subject.at(subject.context.realize(subject.sample, wrt=lambda path: not chosen(path)))
-
-
-def _has_tangents(subject: Subject) -> bool:
-    leaves = [leaf.detach() for leaf in subject.leaves]
-    _, tangents = pushed(subject.function, leaves, [torch.ones_like(leaf) for leaf in leaves])
-    return any(tangent is not None for tangent in tangents)

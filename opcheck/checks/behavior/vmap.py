@@ -10,11 +10,12 @@ import torch
 from torch import Tensor
 
 from opcheck.checks.base import Subject
-from opcheck.checks.calls import tried
-from opcheck.checks.judging import per_sample, raised
+from opcheck.checks.judging import PerSample, raised
 from opcheck.checks.relations import agree
 from opcheck.checks.script import asserted
 from opcheck.checks.verdict import HOLDS, Verdict
+from opcheck.derivatives import tried
+from opcheck.derivatives.cotangents import subsets
 
 BATCH = 2
 IN_A_BATCH = """\
@@ -38,21 +39,17 @@ class Batch:
     sign: str
     """Whether later rows are larger (+) or smaller (-) than the sample."""
 
-    def first(self) -> Batch:
-        """Return the batch of the first row alone."""
-        return replace(self, rows=self.rows[:1], looped=self.looped[:1])
-
 
 def judge(subject: Subject) -> Iterator[Verdict]:
     """Compare values on a batch of slightly different inputs: along the first dimension, the last one, and nested."""
     leaves = tuple(leaf.detach() for leaf in subject.leaves)
-    for chosen in _batchings(len(leaves)):
+    for chosen in subsets(len(leaves)):
         if not subject.function.written <= set(chosen):
             continue  # vmap refuses to write a batch into what has none
         batch = _batch(subject, leaves, chosen)
         yield _along(subject, batch, 0)
         if len(chosen) == len(leaves):
-            yield _along(subject, batch.first(), 0)
+            yield _along(subject, replace(batch, rows=batch.rows[:1], looped=batch.looped[:1]), 0)
         if len(chosen) == len(leaves) and _has_other_batches(subject, (*leaves, *batch.looped[0])):
             yield _along_the_last(subject, batch)
             yield _nested(subject, batch)
@@ -75,15 +72,6 @@ def _batch(subject: Subject, leaves: Sequence[Tensor], chosen: Sequence[int]) ->
 
 def _looped(subject: Subject, rows: Rows) -> Rows:
     return [subject.function(*(leaf.clone() for leaf in row)) for row in rows]
-
-
-def _batchings(count: int) -> Iterator[tuple[int, ...]]:
-    every = tuple(range(count))
-    yield every
-    if count > 1:
-        yield from ((index,) for index in every)
-    if count > 2:
-        yield from (tuple(k for k in every if k != index) for index in every)
 
 
 def _in_batch(leaf: Tensor, factor: float) -> Tensor:
@@ -141,4 +129,4 @@ def _nested(subject: Subject, batch: Batch) -> Verdict:
     return agree(subject, function(*table(batch.rows)), table(batch.looped), "the loop, by vmap of vmap", names=names)
 
 
-check = per_sample(judge)
+check = PerSample(judge)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
 from opcheck.checks.base import Context, Subject
 from opcheck.checks.judging import PerSample, blamed
 from opcheck.checks.verdict import HOLDS, Verdict, blocked, fails, inapplicable, untested
-from opcheck.derivatives import NO_REFUSAL
+from opcheck.derivatives import tried
 from opcheck.derivatives.claims import lost_digits
 from opcheck.derivatives.question import too_coarse_output
 from opcheck.derivatives.sparse import are_movable
@@ -50,14 +51,11 @@ def _judged(subject: Subject, rtol: float) -> Verdict:
     if not subject.output_info.differentiable:
         return untested("the outputs that have a derivative are empty")
     request = subject.request
-    request = request.with_(numbers=replace(request.numbers, accuracy=rtol), fast_mode=False)
+    request = replace(request, numbers=replace(request.numbers, accuracy=rtol), fast_mode=False)
     right, lost = False, {}
     for name in derivatives(subject.supports):
-        try:
-            contradiction = lost_digits(name, request, subject.point)
-        except NO_REFUSAL:
-            raise
-        except Exception:
+        contradiction = tried(partial(lost_digits, name, request, subject.point))
+        if isinstance(contradiction, Exception):
             continue
         right = right or contradiction is None
         if contradiction is not None and contradiction.kind == "low accuracy":

@@ -12,7 +12,7 @@ from opcheck.checks.base import Subject
 from opcheck.checks.calls import differentiate_twice, is_strided
 from opcheck.checks.jacobian.pictured import pictured
 from opcheck.checks.jacobian.raw_gradients import functions_of
-from opcheck.checks.judging import per_sample
+from opcheck.checks.judging import PerSample
 from opcheck.checks.script import CALL, asserted, for_vectors
 from opcheck.checks.truth import by_reference
 from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, inapplicable, out_of_reach, refused, remedy, untested
@@ -171,4 +171,4 @@ def _rest(text: str, most: int = 40) -> str:
     return "\n".join(lines[:most] + (["..."] if len(lines) > most else []))
 
 
-check = per_sample(compared)
+check = PerSample(compared)

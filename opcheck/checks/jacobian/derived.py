@@ -21,7 +21,7 @@ from opcheck.checks.arguments import defaults_of, names_of
 from opcheck.checks.base import Context, Subject
 from opcheck.checks.choices import choices_of
 from opcheck.checks.jacobian.compare import compared as jacobian
-from opcheck.checks.judging import PerSample, per_sample
+from opcheck.checks.judging import PerSample
 from opcheck.checks.script import asserted, for_vectors
 from opcheck.checks.verdict import HOLDS, Verdict, fails, one_line, out_of_reach
 from opcheck.derivatives import NO_REFUSAL, Disagreement, Request, TooLarge
@@ -277,4 +277,4 @@ def _keywords(
     return Keywords(*by_name)
 
 
-check = per_sample(judge)
+check = PerSample(judge)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from opcheck.checks.base import Subject
 from opcheck.checks.jacobian.compare import compared
 from opcheck.checks.jacobian.raw_gradients import raw_gradients
-from opcheck.checks.judging import per_sample
+from opcheck.checks.judging import PerSample
 from opcheck.checks.verdict import HOLDS, Verdict, fails
 
 
@@ -30,4 +30,4 @@ def _raw_gradients(subject: Subject) -> Verdict | None:
     return None
 
 
-check = per_sample(judge)
+check = PerSample(judge)

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from opcheck.checks.base import Context, Subject
-from opcheck.checks.calls import Call, Tensors, as_they_are, push, tried
+from opcheck.checks.calls import Call, Tensors, as_they_are, push
 from opcheck.checks.jacobian.raw_gradients import raw_gradients
 from opcheck.checks.judging import PerSample
 from opcheck.checks.relations import NO_GRAPH
@@ -35,6 +35,7 @@ from opcheck.checks.truth import (
     truth_of,
 )
 from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, first_failure, one_line, remedy
+from opcheck.derivatives import tried
 from opcheck.derivatives.coordinates import vector
 from opcheck.derivatives.rounding import Computation, Moved, mismatch, rounding_unit
 

@@ -5,8 +5,10 @@ Masked: unspecified elements are absent and have no derivative. Non-masked: they
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from opcheck.checks.base import Subject
-from opcheck.checks.judging import per_sample
+from opcheck.checks.judging import PerSample
 from opcheck.checks.verdict import HOLDS, Verdict, fails, inapplicable, untested
 
 
@@ -19,11 +21,12 @@ def judge(subject: Subject) -> Verdict:
     hint = "\nif gradients exist for specified elements only, write masked = true"
     semantics = {"masked": True} if subject.function.masked else {"masked": True, "non-masked": False}
     for name, masked in semantics.items():
-        objection = subject.masked(masked).objection("masked")
+        own = replace(subject, function=replace(subject.function, masked=masked))
+        objection = own.objection("masked")
         if objection is not None:
             title = f"masked: the derivative is wrong under {name} semantics"
             return fails(title, objection.text + ("" if masked else hint))
     return HOLDS
 
 
-check = per_sample(judge)
+check = PerSample(judge)

@@ -12,10 +12,11 @@ import torch
 from torch import Tensor
 
 from opcheck.checks.base import Subject
-from opcheck.checks.calls import Call, Tensors, as_they_are, push, tried
-from opcheck.checks.judging import blamed, per_sample
+from opcheck.checks.calls import Call, Tensors, as_they_are, push
+from opcheck.checks.judging import PerSample, blamed
 from opcheck.checks.truth import Truth, first_order, forward_tangents, names_of_parts, on_cpu, values_of
 from opcheck.checks.verdict import HOLDS, Blocked, Verdict, cannot, fails, one_line
+from opcheck.derivatives import tried
 from opcheck.derivatives.rounding import Moved
 
 STEADY = ("purity", "nondeterminism")
@@ -95,4 +96,4 @@ def _attributes(tensor: Tensor) -> dict[str, object]:
     }
 
 
-check = per_sample(judge, derivative=False)
+check = PerSample(judge, derivative=False)

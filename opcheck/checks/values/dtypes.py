@@ -11,12 +11,12 @@ from dataclasses import replace
 from functools import partial
 
 from opcheck.checks.base import Context, Subject
-from opcheck.checks.calls import ordinary, tried
+from opcheck.checks.calls import ordinary
 from opcheck.checks.judging import PerSample, too_much
 from opcheck.checks.relations import NO_GRAPH
 from opcheck.checks.truth import Tally, truth_of_values, values_of
 from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, one_line, remedy
-from opcheck.derivatives import NO_REFUSAL
+from opcheck.derivatives import NO_REFUSAL, tried
 from opcheck.derivatives.rounding import mismatch
 from opcheck.samples.modules import ModuleCall
 from opcheck.samples.results import WHAT_IS_TESTED, Untestable

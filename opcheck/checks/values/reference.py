@@ -11,11 +11,12 @@ import torch
 from torch import Tensor
 
 from opcheck.checks.base import Subject
-from opcheck.checks.judging import per_sample
+from opcheck.checks.judging import PerSample
 from opcheck.checks.relations import agree
 from opcheck.checks.verdict import Verdict, cannot, one_line
-from opcheck.derivatives import NO_REFUSAL
+from opcheck.derivatives import tried
 from opcheck.samples import Unresolved, resolve
+from opcheck.samples.inputs import unchanged
 from opcheck.samples.results import leaves_of, named, names_among
 from opcheck.spec.claims import Reference
 from opcheck.spec.limits import REFERENCE_MODULES
@@ -33,12 +34,10 @@ def judge(subject: Subject) -> Verdict:
     except Unresolved as error:
         return cannot(f"reference: {error}", f'did you mean "{error.hint}"?' if error.hint else "")
     args, kwargs = subject.inputs.detached().fill()
-    try:
-        returned = callee(*args, **kwargs)
-    except NO_REFUSAL:
-        raise
-    except Exception as error:
-        return replace(cannot(f"reference: {reference.target} raised {one_line(error)}", WHOSE_FAULT), cause=error)
+    returned = tried(lambda: callee(*args, **kwargs))
+    if isinstance(returned, Exception):
+        why = f"reference: {reference.target} raised {one_line(returned)}"
+        return replace(cannot(why, WHOSE_FAULT), cause=returned)
     try:
         expected = tuple(map(_to_tensor, _as_tuple(returned)))
     except (TypeError, ValueError):
@@ -59,7 +58,7 @@ def referred(reference: Reference, modules: Sequence[str]) -> Callable[..., Any]
     """
     callee = resolve(reference.target, (*modules, *REFERENCE_MODULES))
     takes_tensors = reference.is_differentiable or (getattr(callee, "__module__", None) or "").startswith("torch")
-    convert: Callable[[Any], Any] = _unchanged if takes_tensors else _to_numpy
+    convert: Callable[[Any], Any] = unchanged if takes_tensors else _to_numpy
 
     def called(*args: Any, **kwargs: Any) -> Any:
         positional = [convert(arg) for arg in args]
@@ -69,10 +68,6 @@ def referred(reference: Reference, modules: Sequence[str]) -> Callable[..., Any]
         return callee(*positional, **{**renamed, **reference.kwargs})
 
     return called
-
-
-def _unchanged(value: Any) -> Any:
-    return value
 
 
 def _to_numpy(value: Any) -> Any:
@@ -95,4 +90,4 @@ def _to_tensor(value: Any) -> Tensor:
     return value.cpu() if isinstance(value, Tensor) else torch.from_numpy(numpy.array(value, order="C"))
 
 
-check = per_sample(judge, derivative=False)
+check = PerSample(judge, derivative=False)

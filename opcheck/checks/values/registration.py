@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from opcheck.checks.base import Subject
-from opcheck.checks.judging import per_sample
+from opcheck.checks.judging import PerSample
 from opcheck.checks.verdict import HOLDS, Verdict, fails
 from opcheck.samples.function import with_own_first
 
@@ -31,4 +31,4 @@ def judge(subject: Subject) -> Verdict:
     return fails(f"registration: {', '.join(failed)} failed", detail)
 
 
-check = per_sample(judge, derivative=False)
+check = PerSample(judge, derivative=False)

@@ -12,10 +12,10 @@ from torch import Tensor
 
 from opcheck.checks.arguments import takes_out
 from opcheck.checks.base import Subject
-from opcheck.checks.calls import tried
-from opcheck.checks.judging import per_sample
+from opcheck.checks.judging import PerSample
 from opcheck.checks.relations import agree
 from opcheck.checks.verdict import HOLDS, Verdict, fails, one_line, remedy
+from opcheck.derivatives import tried
 from opcheck.samples import Unresolved
 from opcheck.samples.function import call, with_own_first
 from opcheck.samples.layouts import equal
@@ -124,4 +124,4 @@ def _same(subject: Subject, got: Tensors, expected: Tensors, way: str) -> Verdic
     return agree(subject, got, expected, f"the function, called by {way}", names=names)
 
 
-check = per_sample(judge, derivative=False)
+check = PerSample(judge, derivative=False)

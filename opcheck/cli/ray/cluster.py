@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from opcheck.cli.selecting import RequestError
+from opcheck.spec.device import RESERVED
 from opcheck.text import message_of
 
 LOCAL = "local"
@@ -23,7 +24,7 @@ OBJECT_STORE = 100 * 2**20
 RETRIES = 2
 """How many times a task is tried again whose process has died."""
 
-KNOWN = {"num_cpus": "CPU", "num_gpus": "GPU"}
+KNOWN = {option: name for name, option in RESERVED.items() if option}
 """Ray's names of the resources that a task asks for by options of their own."""
 
 
@@ -135,9 +136,8 @@ def describe(resources: Mapping[str, float]) -> str:
 
 
 def _describe_node(node: Mapping[str, float]) -> str:
-    back = {name: option for option, name in KNOWN.items()}
-    hidden = ("memory", "object_store_memory")
-    shown = {back.get(name, name): node[name] for name in sorted(node) if name not in hidden and ":" not in name}
+    called = {name: RESERVED.get(name, name) for name in sorted(node) if ":" not in name}
+    shown = {own: node[name] for name, own in called.items() if own}
     return describe({name: math.floor(amount * 100) / 100 for name, amount in shown.items()}) or "nothing"
 
 
