@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from opcheck.draft.target import names, resolve_either
 from opcheck.draft.trial import looked_at
@@ -16,6 +15,7 @@ from opcheck.spec.device import DeviceProfile
 from opcheck.spec.library import Library, Operator
 from opcheck.spec.names import PARTS
 from opcheck.spec.problems import nearest
+from opcheck.spec.values import CallValue, parts
 
 
 @dataclass(frozen=True)
@@ -90,17 +90,11 @@ def _making(operators: Iterable[Operator]) -> dict[str, list[Operator]]:
     """Return the specs of modules under the callables that make what is tested, such as a parametrization."""
     made = defaultdict(list)
     for operator in operators:
-        for path in _calls(operator.spec.module.model_dump() if operator.spec.module else None):
-            made[path].append(operator)
+        module = operator.spec.module
+        for _, part in parts([module.args, module.kwargs]) if module else ():
+            if isinstance(part, CallValue):
+                made[part.call.replace(":", ".")].append(operator)
     return made
-
-
-def _calls(data: Any) -> Iterator[str]:
-    """Yield the paths under `call` in the data of a spec."""
-    if isinstance(data, dict) and isinstance(data.get("call"), str):
-        yield data["call"].replace(":", ".")
-    for part in data.values() if isinstance(data, dict) else data if isinstance(data, (list, tuple)) else ():
-        yield from _calls(part)
 
 
 def _constant(own: Trial) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 from opcheck.draft.refusal import is_refusal
 from opcheck.draft.tried import Tried
 from opcheck.spec import dtypes
+from opcheck.spec.claims import Dtypes
 from opcheck.spec.render import render
 from opcheck.text import shortened
 
@@ -22,8 +23,6 @@ numbers and side effects, so a draft leaves their failures to be judged by a per
 
 UNMADE = "cannot be constructed: "
 """What is said of a module whose constructor refuses a dtype."""
-
-DEFAULT = ("floating", "complex")
 
 MOST = 100
 """The most characters of a comment."""
@@ -99,7 +98,7 @@ class Draft:
     def dtypes(self) -> dict[str, list[str]]:
         """Return the `dtypes` of the spec; empty if the default ones hold."""
         claimed = {}
-        forward = self._expanded("forward", dtypes.expand(DEFAULT))
+        forward = self._expanded("forward", Dtypes().forward_names())
         if self.refused["forward"] or self.added["forward"]:
             claimed["forward"] = dtypes.grouped(forward)
         own = [name for name in forward if dtypes.is_differentiable(name)]

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from opcheck.samples.resolve import Unresolved, as_operator, import_module, is_dispatched, resolve, resolve_module
+from opcheck.samples.resolve import Unresolved, as_operator, import_module, is_dispatched, resolve
 
 
 def package_of(target: str) -> str:
@@ -69,7 +69,7 @@ def resolve_either(path: str, modules: Sequence[str]) -> Callable[..., Any] | ty
         return as_operator(resolved, path)
     if resolved.forward is torch.nn.Module.forward:
         raise Unresolved(f'"{path}" has no forward')
-    return resolve_module(path, modules)
+    return resolved
 
 
 def _module(path: str) -> ModuleType | None:

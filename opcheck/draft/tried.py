@@ -183,9 +183,8 @@ def differs_in_evaluation(recipe: ModuleRecipe, sample: dict[str, Any], modules:
     """Return whether evaluation mode gives other results than training mode, both from the same random numbers."""
     function = _function(recipe, _sample(sample), SEEDS[0], modules)
     assert isinstance(function.operator, ModuleCall)
-    state = torch.random.get_rng_state()
-    first = function()
-    torch.random.set_rng_state(state)
+    with torch.random.fork_rng([]):
+        first = function()
     function.operator.module.eval()
     second = function()
     return len(first) != len(second) or not all(map(equal, first, second))

@@ -10,6 +10,8 @@ from opcheck.spec.claims import WAYS, Way
 from opcheck.spec.library import Sample
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from opcheck.mutation.call import Call, Signature
 
 Predicate = Callable[["Call"], bool]
@@ -38,58 +40,41 @@ class Condition:
         return (self.of_nothing or call.has_numbers) and self.holds(call)
 
 
-def _elements(count: int) -> Condition:
-    return Condition(
-        f"more than {count} elements",
-        f"for more than {count} elements",
-        lambda call: any(x.numel() > count for x in call.inputs),
-        ("size", "rank"),
-    )
+def _of_input(
+    name: str, words: str, holds: Callable[[Tensor], bool], ways: tuple[Way, ...], *, of_nothing: bool = False
+) -> Condition:
+    """Return the condition that any input is like something."""
+    return Condition(name, words, lambda call: any(map(holds, call.inputs)), ways, of_nothing=of_nothing)
 
 
 CONDITIONS = (
-    Condition(
-        "a dim of 1",
-        "where a dim is 1",
-        lambda call: any(1 in x.shape for x in call.inputs),
-        ("size", "rank", "broadcast"),
-    ),
-    *map(_elements, (16, 32, 256)),
-    Condition(
+    _of_input("a dim of 1", "where a dim is 1", lambda x: 1 in x.shape, ("size", "rank", "broadcast")),
+    _of_input("more than 16 elements", "for more than 16 elements", lambda x: x.numel() > 16, ("size", "rank")),
+    _of_input("more than 32 elements", "for more than 32 elements", lambda x: x.numel() > 32, ("size", "rank")),
+    _of_input("more than 256 elements", "for more than 256 elements", lambda x: x.numel() > 256, ("size", "rank")),
+    _of_input(
         "a last dim that is no multiple of 4",
         "where the last dim is no multiple of 4",
-        lambda call: any(x.dim() > 0 and x.shape[-1] % 4 != 0 for x in call.inputs),
+        lambda x: x.dim() > 0 and x.shape[-1] % 4 != 0,
         ("size",),
     ),
-    Condition("rank 0", "for rank 0", lambda call: any(x.dim() == 0 for x in call.inputs), ("rank",)),
-    Condition("rank above 3", "for a rank above 3", lambda call: any(x.dim() > 3 for x in call.inputs), ("rank",)),
-    Condition(
-        "a non-contiguous input",
-        "for a non-contiguous input",
-        lambda call: any(not x.is_contiguous() for x in call.inputs),
-        ("layout",),
+    _of_input("rank 0", "for rank 0", lambda x: x.dim() == 0, ("rank",)),
+    _of_input("rank above 3", "for a rank above 3", lambda x: x.dim() > 3, ("rank",)),
+    _of_input(
+        "a non-contiguous input", "for a non-contiguous input", lambda x: not x.is_contiguous(), ("layout",)
     ),
     Condition("a broadcast input", "for a broadcast input", lambda call: call.broadcasts, ("broadcast", "rank")),
-    Condition(
-        "an element that is 0",
-        "where an element is exactly 0",
-        lambda call: any(x.numel() > 0 and bool((x == 0).any()) for x in call.inputs),
-        ("value",),
+    _of_input(
+        "an element that is 0", "where an element is exactly 0", lambda x: bool((x == 0).any()), ("value",)
     ),
-    Condition(
+    _of_input(
         "an element beyond 10",
         "where an element exceeds 10 in magnitude",
-        lambda call: any(x.numel() > 0 and bool((x.abs() > 10).any()) for x in call.inputs),
+        lambda x: bool((x.abs() > 10).any()),
         ("value",),
     ),
     Condition("a repeated index", "for a repeated index", lambda call: call.repeats_an_index, ("integer",)),
-    Condition(
-        "an empty input",
-        "for an empty input",
-        lambda call: any(x.numel() == 0 for x in call.inputs),
-        ("empty",),
-        of_nothing=True,
-    ),
+    _of_input("an empty input", "for an empty input", lambda x: x.numel() == 0, ("empty",), of_nothing=True),
     Condition(
         "an expanded cotangent",
         "for an expanded cotangent",

@@ -11,7 +11,7 @@ from opcheck.planning.kinds import check_kinds
 from opcheck.planning.selection import Selection, is_named
 from opcheck.spec.checks import CheckKind
 from opcheck.spec.device import DeviceProfile
-from opcheck.spec.dtypes import COARSE, HALF, STANDARD, double_of, expand
+from opcheck.spec.dtypes import COARSE, COMPLEX, FLOATING, HALF, STANDARD, double_of, expand
 from opcheck.spec.library import DeviceClaims, Library, Operator, Variant
 
 
@@ -88,7 +88,7 @@ def _dtypes(kind: CheckKind, claims: DeviceClaims, device: DeviceProfile, operat
         return tuple(name for name in (*STANDARD, *extra) if name not in absent)
     if kind.dtypes == "derivative":
         best = _best(claims.backward)
-        if best and (kind.needs or kind.name == "unsupported"):
+        if best and (kind.needs or kind.of_disclaimers):
             # In half precision finite differences say nothing: low_precision_grad decides alone.
             return tuple(name for name in best if name not in HALF)
         return best or (() if "backward" in kind.needs else _best(claims.forward))
@@ -104,12 +104,8 @@ def _is_known(dtype: str, operator: Operator) -> bool:
     return double_of(dtype) in operator.spec.dtypes.backward_names()
 
 
-REAL_BY_PRECISION = ("float64", "float32", "bfloat16", "float16")
-COMPLEX_BY_PRECISION = ("complex128", "complex64", "complex32")
-
-
 @lru_cache(maxsize=256)
 def _best(claimed: tuple[str, ...]) -> tuple[str, ...]:
     """Return the most precise real dtype and the most precise complex dtype among those claimed."""
-    kinds = (REAL_BY_PRECISION, COMPLEX_BY_PRECISION)
+    kinds = (FLOATING[::-1], ("complex32", *COMPLEX)[::-1])
     return tuple(next(name for name in kind if name in claimed) for kind in kinds if set(kind) & set(claimed))

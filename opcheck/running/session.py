@@ -175,8 +175,7 @@ def unresolved(operator: Operator, settings: Settings) -> list[Problem]:
         try:
             find(path, settings.modules)
         except Unresolved as error:
-            at = ("operator", operator.index, *keys)
-            problems.append(operator.document.problem(at, str(error), nearest=error.hint))
+            problems.append(operator.problem(keys, str(error), nearest=error.hint))
             if keys == (own,):
                 break  # the method and the in-place variant are missing for the same reason
     return problems

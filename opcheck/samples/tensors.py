@@ -22,18 +22,16 @@ from opcheck.samples.layouts import (
 from opcheck.samples.structures import STRUCTURES
 from opcheck.samples.through import THROUGH
 from opcheck.samples.values import draw
-from opcheck.spec import dtypes
+from opcheck.spec.dtypes import FOLLOWING, complex_of, real_of
 from opcheck.spec.recipe import Tensor as Recipe
 
 Through = Callable[[Tensor], Tensor]
 Offsets = dict[tuple[int, ...], Tensor]
 
-_FOLLOWING = {"real": dtypes.real_of, "complex": dtypes.complex_of, "integer": dtypes.integer_of}
-
 
 def torch_dtype(name: str | None, case: str) -> torch.dtype:
     """Return the dtype that a recipe names in a case. `real` and `complex` have the precision of the case."""
-    own = _FOLLOWING[name](case) if name in _FOLLOWING else name or case
+    own = FOLLOWING[name](case) if name in FOLLOWING else name or case
     dtype: torch.dtype = getattr(torch, own)
     return dtype
 
@@ -69,8 +67,6 @@ def leaf_of(recipe: Recipe, case: str, drawn: str, device: str, offsets: Offsets
 
 
 def _jagged_offsets(shape: tuple[int, ...], shared: Offsets, device: str) -> Tensor:
-    if len(shape) < 2:
-        raise ValueError(f"a jagged tensor needs at least 2 dimensions, not shape {list(shape)}")
     if shape[:2] not in shared:
         shared[shape[:2]] = jagged_offsets(*shape[:2]).to(device)
     return shared[shape[:2]]
@@ -129,8 +125,8 @@ class Given:
         """
         name = str(self.tensor.dtype).removeprefix("torch.")
         pairs = {
-            dtypes.complex_of(self.own): dtypes.complex_of(case),
-            dtypes.real_of(self.own): dtypes.real_of(case),
+            complex_of(self.own): complex_of(case),
+            real_of(self.own): real_of(case),
             self.own: case,
         }
         dtype: torch.dtype = getattr(torch, pairs.get(name, name))

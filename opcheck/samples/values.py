@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import reduce
 from math import ceil
-from typing import Any
 
 import torch
 from torch.testing import make_tensor
@@ -40,7 +39,7 @@ def draw(recipe: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Te
     if recipe.values is not None:
         # Integers wrap around if the dtype is too small.
         through = dtype if _is_number(dtype) or dtype is torch.bool else torch.int64
-        return torch.tensor(_listed(recipe.values), dtype=through).to(dtype)
+        return torch.tensor(recipe.values, dtype=through).to(dtype)
     if dtype is torch.bool:
         return _uniform(shape, dtype)
     low, high = _bounds(recipe, dtype)
@@ -81,10 +80,6 @@ def _normal(mean: float, std: float, shape: tuple[int, ...], dtype: torch.dtype)
 
 def _is_number(dtype: torch.dtype) -> bool:
     return dtype.is_floating_point or dtype.is_complex
-
-
-def _listed(values: Any) -> Any:
-    return [_listed(item) for item in values] if isinstance(values, tuple) else values
 
 
 def _bounds(recipe: Tensor, dtype: torch.dtype) -> tuple[float, float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, get_args
 
 DtypeRule = Literal["derivative", "coarse", "values", "every", "one"]
@@ -69,7 +70,7 @@ class CheckKind:
 
     def tests(self, variant: str, supports: Any) -> bool:
         """Tell whether it tests a kind of variant of an operator, with what that supports on a device."""
-        if variant == "inplace" and not supports.inplace_backward and self.name != "unsupported":
+        if variant == "inplace" and not supports.inplace_backward and not self.of_disclaimers:
             return False
         return variant == "function" or (self.every_variant and (variant != "method" or self.methods))
 
@@ -93,21 +94,24 @@ BASIC = ("device_consistency", "purity", "nondeterminism")
 SOUND = (*BASIC, "context", "needs_input_grad")
 """What calls must be like for derivatives to say something."""
 
+jacobian = partial(CheckKind, implementation="opcheck.checks.jacobian.compare:check")
+"""A check that compares Jacobians, or what the same evidence tells."""
+of_function = partial(CheckKind, every_variant=False)
+"""A check of the function alone: what is true of it is true of its variants."""
+
 BUILTIN = (
-    CheckKind(
+    jacobian(
         "backward",
         "the reverse-mode Jacobian equals the numerical one, also through non-contiguous cotangents",
-        "opcheck.checks.jacobian.compare:check",
-        "check_backward_ad",
+        torch_parameter="check_backward_ad",
         needs=("backward",),
         rests_on=SOUND,
         methods=True,
     ),
-    CheckKind(
+    jacobian(
         "forward_ad",
         "the forward-mode Jacobian equals the numerical one",
-        "opcheck.checks.jacobian.compare:check",
-        "check_forward_ad",
+        torch_parameter="check_forward_ad",
         needs=("forward_ad",),
         rests_on=(*BASIC, "context"),
         methods=True,
@@ -120,37 +124,33 @@ BUILTIN = (
         rests_on=(*BASIC, "context"),
         applies=lambda operator: operator.has_movable_samples,
     ),
-    CheckKind(
+    of_function(
         "derived",
         "first derivatives are right at samples of other sizes, ranks, layouts and keywords, which opcheck derives",
         "opcheck.checks.jacobian.derived:check",
         needs=("backward",),
         rests_on=(*SOUND, "backward", "forward_ad"),
-        every_variant=False,
         applies=lambda operator: operator.has_varied_samples,
         least="standard",
     ),
-    CheckKind(
+    jacobian(
         "batched_grad",
         "the vmapped vjp equals the loop over it",
-        "opcheck.checks.jacobian.compare:check",
-        "check_batched_grad",
+        torch_parameter="check_batched_grad",
         needs=("backward", "batched_grad"),
         rests_on=(*BASIC, "backward"),
     ),
-    CheckKind(
+    jacobian(
         "batched_forward_grad",
         "the vmapped jvp equals the loop over it",
-        "opcheck.checks.jacobian.compare:check",
-        "check_batched_forward_grad",
+        torch_parameter="check_batched_forward_grad",
         needs=("forward_ad", "batched_forward_grad"),
         rests_on=(*BASIC, "forward_ad"),
     ),
-    CheckKind(
+    jacobian(
         "undefined_grad",
         "undefined cotangents and tangents are treated as zeros",
-        "opcheck.checks.jacobian.compare:check",
-        "check_undefined_grad",
+        torch_parameter="check_undefined_grad",
         needs=("backward", "undefined_grad"),
         rests_on=(*BASIC, "backward", "forward_ad"),
     ),
@@ -178,31 +178,28 @@ BUILTIN = (
         may_be_wrong=True,
         rests_on=("device_consistency",),
     ),
-    CheckKind(
+    of_function(
         "buffers",
         "a module changes its buffers in training mode only",
         "opcheck.checks.behavior.buffers:check",
-        every_variant=False,
         applies=lambda operator: operator.spec.module is not None,
     ),
-    CheckKind(
+    of_function(
         "context",
         "values and gradients do not depend on modes (grad, inference, deterministic), autocast, threads, other calls",
         "opcheck.checks.behavior.context:check",
         feature="independence of modes, autocast, threads and other calls",
         may_be_wrong=True,
         rests_on=BASIC,
-        every_variant=False,
     ),
-    CheckKind(
+    of_function(
         "needs_input_grad",
         "each input alone requiring grad, all but one, and all, give the same gradients; nothing else requires grad",
         "opcheck.checks.behavior.needs_input_grad:check",
         needs=("backward",),
         rests_on=(*BASIC, "context"),
-        every_variant=False,
     ),
-    CheckKind(
+    of_function(
         "linearity",
         "derivatives are linear in cotangents and tangents, large, small, negative, lazy, wherever they lie in memory",
         "opcheck.checks.behavior.linearity:check",
@@ -210,9 +207,8 @@ BUILTIN = (
         feature="derivatives that are linear in cotangents and tangents",
         may_be_wrong=True,
         rests_on=(*BASIC, "context"),
-        every_variant=False,
     ),
-    CheckKind(
+    of_function(
         "saved",
         "a tensor changed in place between forward and backward makes backward raise, or does not matter; none is kept",
         "opcheck.checks.behavior.saved:check",
@@ -220,17 +216,15 @@ BUILTIN = (
         feature="what is kept for backward is guarded against changes in place",
         may_be_wrong=True,
         rests_on=(*BASIC, "context"),
-        every_variant=False,
     ),
-    CheckKind(
+    of_function(
         "detached",
         "each output that depends on an input requires grad",
         "opcheck.checks.behavior.detached:check",
         needs=("backward",),
         rests_on=(*BASIC, "context"),
-        every_variant=False,
     ),
-    CheckKind(
+    of_function(
         "aliasing",
         "one tensor in two places has the sum of both gradients; outputs share no memory behind autograd's back",
         "opcheck.checks.behavior.aliasing:check",
@@ -238,52 +232,45 @@ BUILTIN = (
         feature="one tensor in two places; memory shared with outputs",
         may_be_wrong=True,
         rests_on=(*BASIC, "context"),
-        every_variant=False,
     ),
-    CheckKind(
+    jacobian(
         "rev_over_rev",
         "the second derivative, reverse over reverse, equals the numerical one",
-        "opcheck.checks.jacobian.compare:check",
-        "check_rev_over_rev",
+        torch_parameter="check_rev_over_rev",
         needs=("backward", "second_order"),
         rests_on=(*SOUND, "saved", "backward"),
     ),
-    CheckKind(
+    jacobian(
         "fwd_over_rev",
         "the second derivative, forward over reverse, equals the numerical one",
-        "opcheck.checks.jacobian.compare:check",
-        "check_fwd_over_rev",
+        torch_parameter="check_fwd_over_rev",
         needs=("backward", "forward_ad", "second_order", "fwd_over_rev"),
         rests_on=(*SOUND, "saved", "backward", "forward_ad", "rev_over_rev"),
     ),
-    CheckKind(
+    jacobian(
         "rev_over_fwd",
         "the second derivative, reverse over forward, equals the numerical one",
-        "opcheck.checks.jacobian.compare:check",
         needs=("backward", "forward_ad", "second_order", "rev_over_fwd"),
         rests_on=(*SOUND, "forward_ad", "rev_over_rev"),
         applies=lambda operator: operator.has_dense_samples,
     ),
-    CheckKind(
+    jacobian(
         "fwd_over_fwd",
         "the second derivative, forward over forward, equals the numerical one",
-        "opcheck.checks.jacobian.compare:check",
         needs=("backward", "forward_ad", "second_order", "fwd_over_fwd"),
         rests_on=(*SOUND, "forward_ad", "rev_over_rev"),
         applies=lambda operator: operator.has_dense_samples,
     ),
-    CheckKind(
+    jacobian(
         "rev_over_rev_over_rev",
         "the third derivative, in reverse mode throughout, equals the numerical one",
-        "opcheck.checks.jacobian.compare:check",
         needs=("backward", "second_order", "third_order"),
         rests_on=(*SOUND, "saved", "backward", "rev_over_rev"),
         applies=lambda operator: operator.has_dense_samples,
     ),
-    CheckKind(
+    jacobian(
         "scalarized_second_order",
         "the gradient of the sum of all gradients equals the numerical one",
-        "opcheck.checks.jacobian.compare:check",
         needs=("backward", "second_order"),
         rests_on=(*SOUND, "saved", "backward", "rev_over_rev"),
         on_request=True,
@@ -303,80 +290,71 @@ BUILTIN = (
         "opcheck.checks.behavior.unsupported:check",
         of_disclaimers=True,
     ),
-    CheckKind(
+    of_function(
         "low_precision_grad",
         "below double precision, outputs and first derivatives in both modes are right to rounding",
         "opcheck.checks.jacobian.low_precision_grad:check",
         needs=("backward",),
         dtypes="coarse",
-        every_variant=False,
         applies=lambda operator: not operator.spec.reseed,  # random numbers differ from dtype to dtype
     ),
-    CheckKind(
+    of_function(
         "dtypes",
         "in each dtype claimed forward and backward work and values are right; with dtypes.exact, others are refused",
         "opcheck.checks.values.dtypes:check",
         dtypes="every",
-        every_variant=False,
     ),
-    CheckKind(
+    of_function(
         "variants",
         "function, method, in-place, out= and aliases give the same values",
         "opcheck.checks.values.variants:check",
         rests_on=("device_consistency",),
         dtypes="values",
-        every_variant=False,
         applies=lambda operator: operator.spec.module is None or operator.spec.aliases,  # modules have no variants
     ),
-    CheckKind(
+    of_function(
         "reference",
         "values agree with the reference",
         "opcheck.checks.values.reference:check",
         rests_on=("device_consistency",),
         dtypes="values",
-        every_variant=False,
         applies=lambda operator: operator.spec.reference is not None,
     ),
-    CheckKind(
+    of_function(
         "device_consistency",
         "outputs and gradients agree with those of the CPU in values, dtype, layout, shape and strides",
         "opcheck.checks.values.device_consistency:check",
         dtypes="values",
-        every_variant=False,
         applies=lambda operator: operator.spec.devices is None or "cpu" in operator.spec.devices,
         beside_cpu=True,
     ),
-    CheckKind(
+    of_function(
         "vmap",
         "vmapping the operator equals looping over it",
         "opcheck.checks.behavior.vmap:check",
         needs=("vmap",),
         rests_on=("device_consistency",),
-        every_variant=False,
     ),
-    CheckKind(
+    of_function(
         "compile",
         "compiled by torch.compile, the operator gives the same values and gradients",
         "opcheck.checks.behavior.compile:check",
         feature="the same values and gradients under torch.compile",
         may_be_wrong=True,
         rests_on=(*BASIC, "context"),
-        every_variant=False,
         least="thorough",
     ),
-    CheckKind(
+    of_function(
         "errors",
         "the listed inputs raise the stated exception and message",
         "opcheck.checks.values.errors:check",
         dtypes="one",
-        every_variant=False,
         applies=lambda operator: operator.spec.errors,
     ),
-    CheckKind(
+    of_function(
         "registration",
         "schema, autograd registration, fake tensors and AOT dispatch pass torch.library.opcheck",
         "opcheck.checks.values.registration:check",
-        every_variant=False,
         applies=lambda operator: operator.spec.is_registered,
     ),
 )

@@ -57,10 +57,6 @@ FINER: dict[str, tuple[str, ...]] = {
 """The dtypes that hold every number of a coarser one (of int64: every one below 2**53), the best one first."""
 
 
-FOLLOWING = ("real", "complex", "integer")
-"""Words in the recipe of a tensor for a dtype that follows from the one of the case."""
-
-
 _DECLARED: ContextVar[tuple[str, ...]] = ContextVar("declared", default=())
 
 
@@ -140,6 +136,10 @@ def double_of(dtype: str) -> str:
 def complex_of(dtype: str) -> str:
     """Return the complex dtype of the same precision, or `dtype` itself if there is none."""
     return COMPLEX_OF.get(dtype, dtype)
+
+
+FOLLOWING = {"real": real_of, "complex": complex_of, "integer": integer_of}
+"""Words in the recipe of a tensor for a dtype that follows from the one of the case."""
 
 
 def grouped(names: Iterable[str]) -> list[str]:

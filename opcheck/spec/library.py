@@ -18,7 +18,7 @@ from opcheck.spec.positions import Span
 from opcheck.spec.problems import Problem
 from opcheck.spec.recipe import SPARSE_LAYOUTS, Tensor
 from opcheck.spec.render import render
-from opcheck.spec.values import Scalar, Value, tensors
+from opcheck.spec.values import Scalar, Value, parts
 
 VariantKind = Literal["function", "method", "inplace"]
 
@@ -60,7 +60,7 @@ class Sample:
 
     def tensors(self) -> list[Tensor]:
         """Return its tensor recipes, in order."""
-        return tensors(self.args) + tensors(self.kwargs)
+        return [part for _, part in parts([self.args, self.kwargs]) if isinstance(part, Tensor)]
 
     @property
     def is_sparse(self) -> bool:

@@ -143,11 +143,6 @@ def parts(value: Any, place: Path = ()) -> Iterator[tuple[Path, Any]]:
         yield place, value
 
 
-def tensors(value: Any) -> list[Tensor]:
-    """Return the tensor recipes in a value, in order."""
-    return [part for _, part in parts(value) if isinstance(part, Tensor)]
-
-
 def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
     """Return a value with a function applied to all that it consists of. What becomes UNSET is left out."""
     if isinstance(value, dict):
@@ -159,8 +154,3 @@ def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
         inside = [str(name) for name in type(value).model_fields if name != "call"]
         return value.model_copy(update={name: mapped(getattr(value, name), change) for name in inside})
     return change(value)
-
-
-def with_tensors(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
-    """Return a value with a function applied to each tensor recipe in it."""
-    return mapped(value, lambda part: change(part) if isinstance(part, Tensor) else part)

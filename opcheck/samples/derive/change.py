@@ -9,7 +9,7 @@ from typing import Any
 from opcheck.spec.library import Sample
 from opcheck.spec.operator import Construction
 from opcheck.spec.recipe import Tensor
-from opcheck.spec.values import with_tensors
+from opcheck.spec.values import mapped
 
 
 @dataclass(frozen=True)
@@ -58,8 +58,11 @@ class Scope:
 
 def changed(sample: Sample, change: Callable[[Tensor], Tensor]) -> Sample:
     """Return a sample with a function applied to its recipes."""
-    args, kwargs = with_tensors(sample.args, change), with_tensors(sample.kwargs, change)
-    return replace(sample, args=args, kwargs=kwargs, grad_outputs=None)
+
+    def each(part: Any) -> Any:
+        return change(part) if isinstance(part, Tensor) else part
+
+    return replace(sample, args=mapped(sample.args, each), kwargs=mapped(sample.kwargs, each), grad_outputs=None)
 
 
 def updated(recipe: Tensor, **update: Any) -> Tensor:
