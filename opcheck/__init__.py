@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from opcheck.api.library import load, plan
     from opcheck.api.register import register_check
     from opcheck.api.report import CheckError, CheckReport
-    from opcheck.checks.base import Subject
+    from opcheck.checks.subject import Subject
     from opcheck.checks.verdict import Verdict
     from opcheck.dropin.gradcheck import GradcheckError, gradcheck, gradgradcheck
     from opcheck.mutation.conditions import register_condition
@@ -37,7 +37,7 @@ HOMES = {
     "GradcheckError": "opcheck.dropin.gradcheck",
     "Outcome": "opcheck.running.outcome",
     "SpecError": "opcheck.spec.problems",
-    "Subject": "opcheck.checks.base",
+    "Subject": "opcheck.checks.subject",
     "Verdict": "opcheck.checks.verdict",
     "cases": "opcheck.pytest_plugin.cases",
     "check": "opcheck.api.check",

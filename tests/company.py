@@ -42,7 +42,7 @@ REMEMBERING = (
 )  # fmt: skip
 """What they have done before, they remember where nobody can put it back: a count of calls, at some of which the first
 is wrong; a cache, which the first call fills; the code that TorchScript makes after a few calls. Each always fails
-something; what else, and what is blamed, depends on what ran before."""
+something; what else, and what is blame, depends on what ran before."""
 CLAIMS = {
     "habits": "supports = { forward_ad = FORWARD, out = false, vmap = false, batched_grad = false }",
     "spoiling": SPOILING,

@@ -32,8 +32,8 @@ from opcheck.draft.coverage import by_path
 from opcheck.mutation.call import Call, Signature
 from opcheck.mutation.conditions import Condition, conditions
 from opcheck.mutation.measure import Target, measure
-from opcheck.running.apart import apart, parted
 from opcheck.running.formulas import name_of, names_in, orders, reached
+from opcheck.running.own_process import apart, parted
 from opcheck.running.session import RunSession
 from opcheck.samples.inputs import parts
 from opcheck.samples.resolve import resolve_operator

@@ -1,7 +1,7 @@
 """What checks are made of. They are in `jacobian`, `behavior` and `values`; `opcheck/spec/checks.py` lists them."""
 
-from opcheck.checks.base import Context, Subject
 from opcheck.checks.judging import PerSample
+from opcheck.checks.subject import Context, Subject
 from opcheck.checks.verdict import Verdict
 
 __all__ = ["Context", "PerSample", "Subject", "Verdict"]

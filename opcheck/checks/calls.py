@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from opcheck.checks.base import Subject
+from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import Blocked, one_line
 from opcheck.derivatives import tried
 from opcheck.derivatives.autodiff import jvp, pushed, vjp

@@ -6,7 +6,7 @@ import re
 from typing import Literal
 
 from opcheck.checks.verdict import Verdict
-from opcheck.planning.expectations import about
+from opcheck.planning.expectations import is_about
 from opcheck.spec.claims import Expect
 
 Kind = Literal["failed", "error", "inconclusive", "blocked"]
@@ -30,7 +30,7 @@ def kind_of(verdict: Verdict) -> Kind:
 
 def covers(expect: Expect, verdict: Verdict) -> bool:
     """Tell whether an expectation covers a failing verdict: its sample, its kind, and its text."""
-    return about(expect, verdict.sample) and fits(expect, kind_of(verdict), f"{verdict.title}\n{verdict.detail}")
+    return is_about(expect, verdict.sample) and fits(expect, kind_of(verdict), f"{verdict.title}\n{verdict.detail}")
 
 
 def fits(expect: Expect, kind: Kind, text: str) -> bool:

@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from opcheck.checks.base import Context, Subject
 from opcheck.checks.expected import covers
+from opcheck.checks.subject import Context, Subject
 from opcheck.checks.verdict import (
     HOLDS,
     Blocked,
@@ -27,7 +27,7 @@ from opcheck.checks.verdict import (
 )
 from opcheck.derivatives import NO_REFUSAL, TooLarge, tried
 from opcheck.derivatives.by_torch import CannotAsk
-from opcheck.planning.expectations import about
+from opcheck.planning.expectations import is_about
 from opcheck.planning.kinds import check_kinds
 from opcheck.samples.results import WHAT_IS_TESTED, Untestable
 from opcheck.samples.surrogate import Unlike
@@ -72,7 +72,7 @@ class PerSample:
             if verdict.untested:
                 reasons[verdict.title] = None
         if not settled:
-            yield nobody_tests("the claim", context.case.check, reasons)
+            yield no_sample_tests("the claim", context.case.check, reasons)
 
     def verdict(self, context: Context, sample: Sample) -> Verdict:
         """Return the verdict on one sample, with the data of the sample.
@@ -85,7 +85,7 @@ class PerSample:
             return subject
         if self.derivative and not subject.leaves:
             return with_sample(inapplicable("no tensor to differentiate with respect to"), sample, subject)
-        known = [expect for expect in context.case.expectations if about(expect, sample.name)]
+        known = [expect for expect in context.case.expectations if is_about(expect, sample.name)]
 
         def is_expected(verdict: Verdict) -> bool:
             return any(covers(expect, verdict) for expect in known)
@@ -95,7 +95,7 @@ class PerSample:
             subject = context.subject(sample)
             verdict = answer(subject, self.judge)
         if verdict.is_failure and not is_expected(verdict):
-            verdict = blamed(subject, verdict, context.case.kind.rests_on)
+            verdict = blame(subject, verdict, context.case.kind.rests_on)
         if verdict.passed and verdict.applies and _is_empty(subject, self.derivative):
             verdict = untested("inputs or outputs are empty")
         return with_sample(verdict, sample, subject)
@@ -114,7 +114,7 @@ def too_coarse(context: Context) -> Verdict:
     return cannot(f"{context.case.dtype} is too coarse for finite differences, and no finer dtype is claimed")
 
 
-def nobody_tests(claim: str, check: str, reasons: Iterable[str]) -> Verdict:
+def no_sample_tests(claim: str, check: str, reasons: Iterable[str]) -> Verdict:
     """Return the verdict on a claim that no sample tests, for the reasons given."""
     why = "; ".join(reasons)
     return cannot(f"{check}: no sample tests {claim}" + (f": {why}" if why else ""), ADD_A_SAMPLE)
@@ -139,7 +139,7 @@ def prepared(context: Context, sample: Sample, derivative: bool, refusal: Refusa
     except Untestable as error:
         return with_sample(cannot(str(error), WHAT_IS_TESTED), sample, subject)
     except NO_REFUSAL as error:
-        return with_sample(too_much(error), sample, subject)
+        return with_sample(out_of_memory(error), sample, subject)
     except Exception as error:
         verdict = refusal(f"the operator refuses the sample: {one_line(error)}")
         return with_sample(replace(verdict, cause=error), sample, subject)
@@ -160,7 +160,7 @@ def answer(subject: Subject, judge: Judge) -> Verdict:
         if isinstance(verdict, Iterator):
             verdict = first_failure(verdict)
     except NO_REFUSAL as error:
-        return too_much(error)
+        return out_of_memory(error)
     except CannotAsk as error:
         return out_of_reach(str(error))
     except Blocked as error:
@@ -182,7 +182,7 @@ def raised(subject: Subject, error: Exception) -> Verdict:
     return replace(refused(kind, f"{kind.name} raised {one_line(error)}"), cause=error)
 
 
-def blamed(subject: Subject, verdict: Verdict, claims: Iterable[str]) -> Verdict:
+def blame(subject: Subject, verdict: Verdict, claims: Iterable[str]) -> Verdict:
     """Return a failure as it is, or as blocked by a claim that it rests on and that does not hold either.
 
     claims: the names of the checks, the most basic one first. Each is asked about the same sample, whatever checks are
@@ -200,7 +200,7 @@ def blamed(subject: Subject, verdict: Verdict, claims: Iterable[str]) -> Verdict
     return verdict
 
 
-def too_much(error: Exception) -> Verdict:
+def out_of_memory(error: Exception) -> Verdict:
     """Return the verdict on a sample that needs more memory than there is, or than is allowed.
 
     It is not a refusal by the operator.

@@ -13,10 +13,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from opcheck.checks.base import Subject
 from opcheck.checks.calls import Result, ordinary, result
 from opcheck.checks.judging import PerSample
 from opcheck.checks.script import GRADIENTS, VALUES, asserted
+from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, blocked, fails, untested
 from opcheck.derivatives import tried
 from opcheck.derivatives.coordinates import largest_difference

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from opcheck.checks.base import Context, Subject
+from opcheck.checks.subject import Context, Subject
 from opcheck.checks.verdict import Verdict
-from opcheck.derivatives.claims import steps_of
+from opcheck.derivatives.claims import derivative_named
 from opcheck.samples.cache import Cache
 from opcheck.samples.modules import ModuleCall
 from opcheck.samples.realize import constants
@@ -135,7 +135,7 @@ def _subject(context: Context, verdict: Verdict) -> Subject:
         raise Unwritable("the gradient is meant to be that of a surrogate")
     for through in filter(None, (recipe.through for recipe in sample.tensors())):
         raise Unwritable(f'a tensor is passed through "{through}"')
-    if not verdict.code and steps_of(check) is None:
+    if not verdict.code and derivative_named(check) is None:
         raise Unwritable(f"what {check} compares here has no such form")
     subject = replace(context.under(check), cache=Cache()).subject(sample)
     return subject.elsewhere() if verdict.elsewhere else subject
@@ -188,7 +188,7 @@ def _module(subject: Subject, source: Source) -> str:
 
 def _jacobian(subject: Subject, worst: dict[str, Any] | None) -> str:
     """Compare a derivative along two directions with central differences: those of the worst entry, if one is known."""
-    steps, mode = steps_of(subject.check) or ((), "reverse")
+    steps, mode = derivative_named(subject.check) or ((), "reverse")
     if not set(steps) <= set(STEPS) or (steps[:1] == ("fwd",) and mode == "forward"):
         raise Unwritable("it is a derivative by transforms of torch.func")
     point, function, lines = subject.point, "function", list[str]()

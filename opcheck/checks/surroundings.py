@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from opcheck.checks.base import Subject
+from opcheck.checks.subject import Subject
 
 
 class Surroundings(NamedTuple):

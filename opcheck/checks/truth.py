@@ -14,9 +14,9 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from opcheck.checks.base import Context, Subject
 from opcheck.checks.calls import Call, Tensors, as_they_are, is_strided, push, tangents_of
-from opcheck.checks.judging import nobody_tests
+from opcheck.checks.judging import no_sample_tests
+from opcheck.checks.subject import Context, Subject
 from opcheck.checks.values.reference import referred
 from opcheck.checks.verdict import HOLDS, Verdict
 from opcheck.derivatives.coordinates import real_size
@@ -158,4 +158,4 @@ class Tally:
             yield verdict
             sound = sound and verdict.passed
         if sound and not self.tested:
-            yield nobody_tests(claim, check, self.reasons)
+            yield no_sample_tests(claim, check, self.reasons)

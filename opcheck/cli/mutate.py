@@ -76,7 +76,7 @@ def _measured(
 ) -> int:
     from opcheck.mutation.measure import Target, measure, score
     from opcheck.mutation.mutant import drawn, prove
-    from opcheck.running.apart import apart, parted
+    from opcheck.running.own_process import apart, parted
     from opcheck.running.session import RunSession
 
     session = RunSession(settings, own_process=True, derive=derive)

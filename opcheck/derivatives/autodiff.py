@@ -17,7 +17,7 @@ import torch.autograd.forward_ad as fwad
 from torch import Tensor
 
 from opcheck.derivatives.coordinates import tensors_of, vector
-from opcheck.derivatives.question import Function, surrogate_of
+from opcheck.derivatives.request import Function, surrogate_of
 
 Tensors = tuple[Tensor, ...]
 Mode = Literal["reverse", "forward"]

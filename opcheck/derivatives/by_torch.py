@@ -17,7 +17,7 @@ from torch.autograd import gradcheck, gradgradcheck
 from torch.autograd.gradcheck import GradcheckError
 
 from opcheck.derivatives.disagreement import Disagreement
-from opcheck.derivatives.question import Request, surrogate_of
+from opcheck.derivatives.request import Request, surrogate_of
 
 SPARSE = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 

@@ -10,9 +10,9 @@ import torch
 from opcheck.derivatives import by_torch
 from opcheck.derivatives.autodiff import Mode
 from opcheck.derivatives.by_torch import CannotAsk
-from opcheck.derivatives.compare import contradiction
-from opcheck.derivatives.compare import lost_digits as lost_digits_of
 from opcheck.derivatives.comparison import along_one
+from opcheck.derivatives.contradiction import contradiction
+from opcheck.derivatives.contradiction import lost_digits as lost_digits_of
 from opcheck.derivatives.coordinates import same
 from opcheck.derivatives.disagreement import Disagreement
 from opcheck.derivatives.gradients import (
@@ -25,9 +25,9 @@ from opcheck.derivatives.gradients import (
     undefined_vectors,
 )
 from opcheck.derivatives.point import Point, Step
-from opcheck.derivatives.question import Extent, Request
+from opcheck.derivatives.request import Extent, Request
 from opcheck.derivatives.sparse import DependsOnPattern, are_movable, of_elements
-from opcheck.derivatives.uncertainty import excuses_wrong_sign as excused_by
+from opcheck.derivatives.uncertainty import lets_wrong_sign_pass as excused_by
 
 FIRST: dict[str, tuple[tuple[Step, ...], Mode]] = {
     "backward": ((), "reverse"),
@@ -55,7 +55,7 @@ LEFT_OUT_BY_TORCH = {"backward": memory_of_cotangents, "grad_dtypes": attributes
 
 
 @lru_cache(maxsize=64)
-def steps_of(name: str) -> tuple[tuple[Step, ...], Mode] | None:
+def derivative_named(name: str) -> tuple[tuple[Step, ...], Mode] | None:
     """Return which derivative a name stands for, and by which mode its Jacobian is taken; None if it is no Jacobian.
 
     `fwd_over_rev` is the Jacobian of the pullback, by forward mode. There may be any number of modes.
@@ -70,7 +70,7 @@ def steps_of(name: str) -> tuple[tuple[Step, ...], Mode] | None:
 def objection(name: str, request: Request, point: Point | None = None) -> Disagreement | None:
     """Return why a claim does not hold, or None if it does.
 
-    name: of a Jacobian, as for `steps_of`, or of a claim about gradients, as in OF_GRADIENTS.
+    name: of a Jacobian, as for `derivative_named`, or of a claim about gradients, as in OF_GRADIENTS.
     point: that of the request, if it is there already. It may have been made for other tolerances.
 
     Every objection is confirmed one by one before it is made. Fast mode, and leaves whose elements cannot be moved,
@@ -89,10 +89,10 @@ def objection(name: str, request: Request, point: Point | None = None) -> Disagr
     try:
         if name in OF_GRADIENTS:
             # A sparse tensor has no tangent.
-            return OF_GRADIENTS[name](of_movable(point) if name == "batched_forward_grad" else point, request)
+            return OF_GRADIENTS[name](on_dense_elements(point) if name == "batched_forward_grad" else point, request)
         derivative, mode = jacobian_of(name, point)
         if _is_of_pullback(name):
-            return _of_pullback(of_movable(point), request, mode)
+            return _of_pullback(on_dense_elements(point), request, mode)
         is_dense = all(leaf.layout is torch.strided for leaf in request.leaves)
         if name in FURTHER and name not in request.whole and is_dense:
             one = along_one(derivative, mode, request.numbers)
@@ -108,7 +108,7 @@ def objection(name: str, request: Request, point: Point | None = None) -> Disagr
         return Disagreement(str(error))
 
 
-def of_movable(point: Point) -> Point:
+def on_dense_elements(point: Point) -> Point:
     """Return the point itself, or of a function of sparse leaves that of their elements, which can be moved."""
     if point.elements is None:
         assert point.request is not None
@@ -119,14 +119,14 @@ def of_movable(point: Point) -> Point:
 
 def jacobian_of(name: str, point: Point) -> tuple[Point, Mode]:
     """Return the point of the derivative that a name stands for, and the mode that its Jacobian is taken by."""
-    place = steps_of(name)
+    place = derivative_named(name)
     assert place is not None, name
-    return of_movable(point).derived(*place[0]), place[1]
+    return on_dense_elements(point).derived(*place[0]), place[1]
 
 
 def extent_compared(name: str, point: Point) -> Extent | None:
     """Return how much of a Jacobian has been compared; None if none of it has, but along one direction."""
-    if steps_of(name) is None or point.elements is None:
+    if derivative_named(name) is None or point.elements is None:
         return None
     extent = jacobian_of(name, point)[0].compared
     if extent is None and _is_of_pullback(name):
@@ -136,7 +136,7 @@ def extent_compared(name: str, point: Point) -> Extent | None:
 
 def _is_of_pullback(name: str) -> bool:
     """Tell whether a name stands for a Jacobian of the pullback, which is taken for several kinds of cotangents."""
-    place = steps_of(name)
+    place = derivative_named(name)
     return place is not None and place[0] == ("rev",)
 
 
@@ -146,13 +146,13 @@ def lost_digits(name: str, request: Request, point: Point) -> Disagreement | Non
     return contradiction(derivative, mode, request) or lost_digits_of(derivative, mode, request)
 
 
-def excuses_wrong_sign(name: str, request: Request, point: Point) -> bool:
+def lets_wrong_sign_pass(name: str, request: Request, point: Point) -> bool:
     """Tell whether the tolerances would let the negative of a Jacobian pass.
 
     A claim about no Jacobian, or about tensors that cannot be moved, has none. Passes on the exceptions of the
     function.
     """
-    if steps_of(name) is None or not are_movable(request.leaves):
+    if derivative_named(name) is None or not are_movable(request.leaves):
         return False
     derivative, _ = jacobian_of(name, point)
     return excused_by(derivative.numerical(request.numbers.eps).jacobian, request.numbers)

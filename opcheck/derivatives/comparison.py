@@ -17,7 +17,7 @@ from opcheck.derivatives.cotangents import directions
 from opcheck.derivatives.differences import Differences
 from opcheck.derivatives.directions import Directions
 from opcheck.derivatives.point import Analytical, Point
-from opcheck.derivatives.question import Numbers, tried
+from opcheck.derivatives.request import Numbers, tried
 from opcheck.derivatives.uncertainty import ACCURATE, CERTAIN, Measured, beyond_bound
 
 NEARBY = (0.7, 1.3, 1.9)

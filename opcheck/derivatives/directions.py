@@ -18,7 +18,7 @@ from opcheck.derivatives.autodiff import Mode, Tensors
 from opcheck.derivatives.coordinates import real_size
 from opcheck.derivatives.cotangents import directions, probe
 from opcheck.derivatives.differences import Differences
-from opcheck.derivatives.question import Extent
+from opcheck.derivatives.request import Extent
 
 
 class Directions:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from opcheck.derivatives.autodiff import Differentiable, Primal, Pullback, Pushforward, Sum
 from opcheck.derivatives.coordinates import blocks, index_text, located, parts, real_size, split
-from opcheck.derivatives.question import Request
+from opcheck.derivatives.request import Request
 
 Kind = Literal["wrong", "refused", "inconclusive", "coarse", "low accuracy"]
 """wrong: another number; refused: an error instead of a number; inconclusive: the function has no derivative at the
@@ -163,7 +163,7 @@ class Names:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two Jacobians of shape (M, N), and by how much each entry exceeds its tolerance: see `compare.excess`."""
+    """Two Jacobians of shape (M, N), and by how much each entry exceeds its tolerance: see `uncertainty.excess`."""
 
     numerical: Tensor
     analytical: Tensor

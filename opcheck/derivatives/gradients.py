@@ -21,7 +21,7 @@ from opcheck.derivatives.coordinates import (
 from opcheck.derivatives.cotangents import directions, probe, subsets, undefined, without
 from opcheck.derivatives.disagreement import Disagreement, Names
 from opcheck.derivatives.point import Point
-from opcheck.derivatives.question import Request, tried
+from opcheck.derivatives.request import Request, tried
 from opcheck.strides import MEMORIES
 from opcheck.text import class_of, message_of
 

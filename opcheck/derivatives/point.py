@@ -23,7 +23,7 @@ from opcheck.derivatives.cotangents import probe, steps, vectors_like
 from opcheck.derivatives.differences import Differences, batched, differences, looped, stencil_points
 from opcheck.derivatives.directions import Colors, Directions, Random
 from opcheck.derivatives.independence import independent_axes
-from opcheck.derivatives.question import AUTO, Coverage, Extent, Request
+from opcheck.derivatives.request import AUTO, Coverage, Extent, Request
 from opcheck.strides import with_gaps
 
 LARGE = 4096

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from opcheck.derivatives.coordinates import labels, real_size, vector
-from opcheck.derivatives.question import tried
+from opcheck.derivatives.request import tried
 
 ROUNDINGS = 5
 """How many times as far as one random rounding of each input moves a result it may be off. By Hoeffding's inequality,

@@ -19,7 +19,7 @@ from opcheck.derivatives.autodiff import Mode, Primal, layers, of_primal, tangen
 from opcheck.derivatives.cotangents import steps
 from opcheck.derivatives.differences import Differences, differences, looped
 from opcheck.derivatives.point import Point
-from opcheck.derivatives.question import Function, Request, surrogate_of
+from opcheck.derivatives.request import Function, Request, surrogate_of
 
 LAYOUTS = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 

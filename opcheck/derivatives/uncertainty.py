@@ -22,7 +22,7 @@ from torch import Tensor
 
 from opcheck.derivatives.coordinates import modulus
 from opcheck.derivatives.differences import Differences
-from opcheck.derivatives.question import BY_PRECISION, Numbers, tried
+from opcheck.derivatives.request import BY_PRECISION, Numbers, tried
 
 CERTAIN = 20
 """How many times its error a number must be off by to be taken for another one."""
@@ -64,7 +64,7 @@ def beyond_bound(difference: Tensor, bound: Tensor) -> Tensor:
     return (difference - bound).clamp_min_(0.0).masked_fill_(~difference.isfinite(), float("inf"))
 
 
-def excuses_wrong_sign(numerical: Tensor, numbers: Numbers) -> bool:
+def lets_wrong_sign_pass(numerical: Tensor, numbers: Numbers) -> bool:
     """Tell whether a Jacobian that is not zero would pass with all of its entries negated."""
     size = numerical.abs()
     return bool(size.any()) and bool((2 * size <= numbers.atol + numbers.rtol * size).all())

@@ -22,7 +22,7 @@ from opcheck.draft.trial import reproduced, trial
 from opcheck.draft.workplace import Record, Trial, Workplace
 from opcheck.planning.loading import load
 from opcheck.running import process_state
-from opcheck.running.apart import Ended, Item, Result, apart
+from opcheck.running.own_process import Ended, Item, Result, apart
 from opcheck.samples.resolve import Unresolved
 from opcheck.settings import Settings
 from opcheck.spec.document import shown

@@ -10,10 +10,10 @@ from functools import partial
 from opcheck.draft.target import names, resolve_either
 from opcheck.draft.trial import looked_at
 from opcheck.draft.workplace import Trial, Workplace
-from opcheck.running.apart import apart, parted
+from opcheck.running.own_process import apart, parted
+from opcheck.spec.allow_list import PARTS
 from opcheck.spec.device import DeviceProfile
 from opcheck.spec.library import Library, Operator
-from opcheck.spec.names import PARTS
 from opcheck.spec.problems import nearest
 from opcheck.spec.values import CallValue, parts
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from opcheck.draft.attempt import Tried
 from opcheck.draft.refusal import is_refusal
-from opcheck.draft.tried import Tried
 from opcheck.spec import dtypes
 from opcheck.spec.claims import Dtypes
 from opcheck.spec.render import render

@@ -13,15 +13,7 @@ from typing import Any, TypeVar
 import torch
 
 from opcheck.checks.arguments import takes_out
-from opcheck.draft.constant import ONLY_INTEGERS, RETURNS_NO_TENSOR, constant, without_kernel
-from opcheck.draft.draft import Draft
-from opcheck.draft.guess import constructions, first_samples, further_samples
-from opcheck.draft.hint import gist_of, lessons_of, places, replaced, speaks_of_dtypes
-from opcheck.draft.parameter import INDEX, TENSOR, Data, Parameter, SampleData, is_tensor, mapped, parts
-from opcheck.draft.recorder import examples
-from opcheck.draft.signature import parameters_of, parameters_of_constructor
-from opcheck.draft.target import resolve_either
-from opcheck.draft.tried import (
+from opcheck.draft.attempt import (
     NO_GUESS,
     Operator,
     Refused,
@@ -32,6 +24,14 @@ from opcheck.draft.tried import (
     taken,
     tried,
 )
+from opcheck.draft.draft import Draft
+from opcheck.draft.guess import constructions, first_samples, further_samples
+from opcheck.draft.hint import gist_of, lessons_of, places, replaced, speaks_of_dtypes
+from opcheck.draft.not_differentiable import ONLY_INTEGERS, RETURNS_NO_TENSOR, constant, without_kernel
+from opcheck.draft.parameter import INDEX, TENSOR, Data, Parameter, SampleData, is_tensor, mapped, parts
+from opcheck.draft.recorder import examples
+from opcheck.draft.signature import parameters_of, parameters_of_constructor
+from opcheck.draft.target import resolve_either
 from opcheck.draft.workplace import EXAMPLES, Deadline, Trial, Workplace
 from opcheck.samples.modules import ModuleRecipe
 from opcheck.samples.resolve import Unresolved, resolve_operator

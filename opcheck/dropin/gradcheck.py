@@ -14,8 +14,8 @@ from torch.autograd.gradcheck import GradcheckError as TorchGradcheckError
 
 from opcheck.derivatives.disagreement import Disagreement
 from opcheck.derivatives.point import Point
-from opcheck.derivatives.question import Function, Numbers, Request
-from opcheck.dropin.glance import Claims, look, quiet
+from opcheck.derivatives.request import Function, Numbers, Request
+from opcheck.dropin.fast_path import Claims, look, quiet
 from opcheck.dropin.in_place import InPlace, OutputsChange, Second
 from opcheck.dropin.memory import Kept
 from opcheck.dropin.objections import is_remark, objections

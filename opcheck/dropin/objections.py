@@ -17,7 +17,7 @@ from torch.autograd.gradcheck import GradcheckError as TorchGradcheckError
 from opcheck.derivatives.autodiff import Mode, vjp
 from opcheck.derivatives.by_torch import ALL_OFF, FORWARD, WITHOUT_JACOBIAN
 from opcheck.derivatives.claims import OF_GRADIENTS
-from opcheck.derivatives.compare import contradiction, lost_digits
+from opcheck.derivatives.contradiction import contradiction, lost_digits
 from opcheck.derivatives.coordinates import blocks, same, tensors_of, vector
 from opcheck.derivatives.cotangents import probe
 from opcheck.derivatives.disagreement import Disagreement
@@ -29,10 +29,10 @@ from opcheck.derivatives.gradients import (
     undefined_tangents,
 )
 from opcheck.derivatives.point import Point
-from opcheck.derivatives.question import Request
+from opcheck.derivatives.request import Request
 from opcheck.derivatives.uncertainty import excess
 from opcheck.derivatives.wrong_entries import NOT_LINEAR
-from opcheck.dropin.glance import Claims
+from opcheck.dropin.fast_path import Claims
 from opcheck.dropin.memory import Kept
 
 REPEATS = 3

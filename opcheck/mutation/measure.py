@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
-from opcheck.checks.base import Context
 from opcheck.checks.jacobian.derived import Attempt, attempt, attempts
 from opcheck.checks.judging import PerSample, implementation
+from opcheck.checks.subject import Context
 from opcheck.mutation.call import Call, Signature
 from opcheck.mutation.conditions import Condition, conditions
 from opcheck.planning.case import Case
-from opcheck.planning.expectations import about, samples_to_run
+from opcheck.planning.expectations import is_about, samples_to_run
 from opcheck.planning.planner import plan
 from opcheck.planning.selection import Selection
 from opcheck.running.session import RunSession
@@ -130,7 +130,7 @@ class Target:
     def written(self) -> Tried:
         """Yield the written samples that are judged."""
         for context, sample in self.own:
-            if not any(about(expect, sample.name) for expect in context.case.expectations):
+            if not any(is_about(expect, sample.name) for expect in context.case.expectations):
                 yield context, sample, attempt(context, sample)
 
     def derived(self, wanted: Collection[Condition], *, thorough: bool) -> Tried:

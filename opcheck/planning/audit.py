@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import get_args
 
-from opcheck.planning.expectations import concerns
+from opcheck.planning.expectations import is_for_operator
 from opcheck.planning.kinds import check_kinds
 from opcheck.planning.planner import combinations, rule_against
 from opcheck.planning.selection import is_named
@@ -38,7 +38,9 @@ def unmatched(device: DeviceProfile, library: Library) -> Iterator[Problem]:
     ids = [operator.id for operator in library]
     for expect in device.written.expect:
         when = expect.when
-        concerned = (operator for operator in library if concerns(when, operator) and _has_sample(operator, when))
+        concerned = (
+            operator for operator in library if is_for_operator(when, operator) and _has_sample(operator, when)
+        )
         if not _matches_a_case(when, concerned, [device]):
             what, expected = "this expectation matches no case on the device", "one of `opcheck list --device {}`"
             yield expect.problem(("when",), what, expected.format(device.name), _meant(when.operators, ids))

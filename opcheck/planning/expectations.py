@@ -12,17 +12,17 @@ from opcheck.spec.library import Operator, Sample, names_of
 from opcheck.spec.versions import torch_meets
 
 
-def known(operator: Operator, device: DeviceProfile) -> tuple[Expect, ...]:
+def expectations_of(operator: Operator, device: DeviceProfile) -> tuple[Expect, ...]:
     """Return the expectations of an operator, and those of a device that are about the operator."""
-    return (*operator.spec.expect, *(expect for expect in device.expect if concerns(expect.when, operator)))
+    return (*operator.spec.expect, *(expect for expect in device.expect if is_for_operator(expect.when, operator)))
 
 
-def concerns(when: DeviceWhen, operator: Operator) -> bool:
+def is_for_operator(when: DeviceWhen, operator: Operator) -> bool:
     """Tell whether a condition of a profile covers an operator."""
     return not when.operators or is_named(operator, when.operators)
 
 
-def applying(expects: Iterable[Expect], check: str, variant: str, device: str, dtype: str) -> tuple[Expect, ...]:
+def matching(expects: Iterable[Expect], check: str, variant: str, device: str, dtype: str) -> tuple[Expect, ...]:
     """Return the expectations about a case that hold for the installed torch."""
     return tuple(
         expect
@@ -32,7 +32,7 @@ def applying(expects: Iterable[Expect], check: str, variant: str, device: str, d
     )
 
 
-def foreseen(expects: Sequence[Expect], conditions: Mapping[str, str]) -> tuple[Expect, ...]:
+def holding_in(expects: Sequence[Expect], conditions: Mapping[str, str]) -> tuple[Expect, ...]:
     """Return the expectations that hold in a run.
 
     conditions: what belongs to the run and not to a case: its `engine` and `derive`.
@@ -40,7 +40,7 @@ def foreseen(expects: Sequence[Expect], conditions: Mapping[str, str]) -> tuple[
     return tuple(expect for expect in expects if expect.when.matches(**conditions))
 
 
-def about(expect: Expect, sample: str | None) -> bool:
+def is_about(expect: Expect, sample: str | None) -> bool:
     """Tell whether an expectation is about a sample, by the name of the sample or of its grid.
 
     sample: None for the case as a whole.
@@ -68,4 +68,4 @@ def reason_to_skip(case: Case) -> str:
 
 def _skips(case: Case, sample: Sample) -> list[Expect]:
     named = [expect for expect in case.expectations if expect.outcome == "skip" and expect.when.sample is not None]
-    return [expect for expect in named if about(expect, sample.name)]
+    return [expect for expect in named if is_about(expect, sample.name)]

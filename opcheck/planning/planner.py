@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
 from opcheck.planning.case import Case
-from opcheck.planning.expectations import applying, known
+from opcheck.planning.expectations import expectations_of, matching
 from opcheck.planning.kinds import check_kinds
 from opcheck.planning.selection import Selection, is_named
 from opcheck.spec.checks import CheckKind
@@ -33,11 +33,11 @@ def plan(
 
 def _cases(operator: Operator, device: DeviceProfile, wanted: Selection, seed: int) -> Iterator[Case]:
     claims = operator.on(device)
-    expects = known(operator, device)
+    expects = expectations_of(operator, device)
     for variant, dtype, kind in combinations(operator, device, claims):
         if wanted.takes(kind, dtype):
-            matching = applying(expects, kind.name, variant.kind, device.name, dtype) if expects else ()
-            yield Case(operator, variant, kind, device, dtype, claims, matching, seed)
+            own = matching(expects, kind.name, variant.kind, device.name, dtype) if expects else ()
+            yield Case(operator, variant, kind, device, dtype, claims, own, seed)
 
 
 def combinations(

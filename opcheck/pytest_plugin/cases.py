@@ -112,12 +112,12 @@ def cases(
         ...         assert (case.callable(*args, **kwargs).abs() <= 1).all()
     """
     from opcheck.api.library import load, plan, settings_of
-    from opcheck.planning.expectations import foreseen
+    from opcheck.planning.expectations import holding_in
 
     settings = settings_of(None)
     settings.put_on_path()
     chosen = plan(load(*specs), operator=operator, check=check, device=device, dtype=dtype, tag=tag, seed=seed)
-    known = [replace(case, expectations=foreseen(case.expectations, settings.conditions())) for case in chosen]
+    known = [replace(case, expectations=holding_in(case.expectations, settings.conditions())) for case in chosen]
     parameters = [_parameter(BoundCase(case, settings)) for case in known]
     return pytest.mark.parametrize("case", parameters, ids=[case.id for case in known])
 

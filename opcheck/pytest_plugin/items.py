@@ -71,14 +71,14 @@ class CaseItem(pytest.Item):
 
     def runtest(self) -> None:
         """Run the case, and report its outcome to pytest."""
-        from opcheck.running.runner import given_up, run
+        from opcheck.running.runner import abandoned, run
 
         self.outcome = None  # other plugins may run an item again
         plugin = self.config.stash[PLUGIN]
         busy = nullcontext() if plugin.worker is None else plugin.worker.busy(self.nodeid, plugin.session.lost_to)
         with busy:
-            if plugin.worker is not None and plugin.worker.has_given_up(self.case.hazard):
-                outcome = self.outcome = given_up(self.case, plugin.session)
+            if plugin.worker is not None and plugin.worker.has_abandoned(self.case.hazard):
+                outcome = self.outcome = abandoned(self.case, plugin.session)
             else:
                 outcome = self.outcome = run(self.case, plugin.session, self._limit)
         if outcome.outcome == "skipped":
@@ -131,12 +131,12 @@ class CaseItem(pytest.Item):
 
 def report_death(report: pytest.TestReport, case: Case, death: Death, plugin: Plugin) -> Outcome:
     """Make a report that of a case whose process has ended. Return its outcome, which a spec may expect."""
-    from opcheck.planning.expectations import foreseen
+    from opcheck.planning.expectations import holding_in
     from opcheck.running.judge import expected  # imports torch
 
     text = "\n".join(filter(None, (f"{case.id}: {death.cause}", death.trace)))
     outcome = plugin.outcome_without_verdict(case, "error", death.cause, text, death.seconds)
-    known = dataclasses.replace(case, expectations=foreseen(case.expectations, plugin.conditions))
+    known = dataclasses.replace(case, expectations=holding_in(case.expectations, plugin.conditions))
     outcome = expected(known, outcome)
     if outcome.outcome == "xfailed":
         report.outcome, report.wasxfail = "skipped", outcome.reason

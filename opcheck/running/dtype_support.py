@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 import torch
 
-from opcheck.checks.base import Context, Subject
 from opcheck.checks.calls import has_tangents
+from opcheck.checks.subject import Context, Subject
 from opcheck.checks.verdict import one_line
 from opcheck.derivatives import NO_REFUSAL, tried
 from opcheck.planning.case import Case

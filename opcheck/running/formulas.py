@@ -11,10 +11,10 @@ import torch
 import torch.fx.experimental.symbolic_shapes  # at the first gradient, autograd would: once, not in each process
 from torch import Tensor
 
-from opcheck.checks.base import Subject
+from opcheck.checks.subject import Subject
 from opcheck.derivatives.autodiff import nodes_of
 from opcheck.planning.planner import plan
-from opcheck.running.apart import apart, parted
+from opcheck.running.own_process import apart, parted
 from opcheck.running.session import RunSession
 from opcheck.samples.results import flatten, with_gradient
 from opcheck.spec.device import DeviceProfile

@@ -10,7 +10,7 @@ from typing import Any
 from opcheck.checks.expected import covers, fits, kind_of
 from opcheck.checks.verdict import Verdict, cannot
 from opcheck.planning.case import Case
-from opcheck.planning.expectations import about, applying, foreseen, known
+from opcheck.planning.expectations import expectations_of, holding_in, is_about, matching
 from opcheck.running.outcome import Outcome
 from opcheck.spec.claims import Expect
 from opcheck.spec.device import DeviceExpect
@@ -62,7 +62,7 @@ def expected(case: Case, outcome: Outcome) -> Outcome:
     if outcome.outcome != "error":
         return outcome
     for expect in case.expectations:
-        if about(expect, None) and fits(expect, "error", f"{outcome.reason}\n{outcome.message}"):
+        if is_about(expect, None) and fits(expect, "error", f"{outcome.reason}\n{outcome.message}"):
             return replace(outcome, outcome="xfailed", reason=expect.reason, message=outcome.reason)
     return outcome
 
@@ -71,8 +71,8 @@ def _expecting(case: Case, verdict: Verdict, conditions: Mapping[str, str]) -> E
     """Return the expectation that covers a failure. Whoever expects the cause of a failure expects what follows."""
     expects = case.expectations
     if verdict.blocked:
-        every = foreseen(known(case.operator, case.device), conditions)
-        expects += applying(every, verdict.blocked, case.variant.kind, case.device.name, case.dtype)
+        every = holding_in(expectations_of(case.operator, case.device), conditions)
+        expects += matching(every, verdict.blocked, case.variant.kind, case.device.name, case.dtype)
     return next((expect for expect in expects if covers(expect, verdict)), None)
 
 
@@ -94,7 +94,7 @@ def _unmet(expect: Expect, verdicts: Sequence[Verdict]) -> str:
     met = {verdict.sample for verdict in verdicts if not verdict.passed and covers(expect, verdict)}
     if expect.when.sample is None:
         return "" if met else f"{UNMET[expect.outcome]}: {expect.reason}"
-    tested = dict.fromkeys(v.sample for v in verdicts if v.applies and about(expect, v.sample))
+    tested = dict.fromkeys(v.sample for v in verdicts if v.applies and is_about(expect, v.sample))
     names = ", ".join(str(sample) for sample in tested if sample not in met)
     return f"sample {names} was {UNMET[expect.outcome]}: {expect.reason}" if names else ""
 
@@ -131,7 +131,7 @@ def _message(case: Case, failures: Sequence[Verdict], verdicts: Sequence[Verdict
     parts += [verdict.text() for verdict in failures[:most]]
     if len(failures) > most:
         parts.append(f"also: {', '.join(str(verdict.sample) for verdict in failures[most:])}")
-    near = [expect for expect in case.expectations if any(about(expect, verdict.sample) for verdict in failures)]
+    near = [expect for expect in case.expectations if any(is_about(expect, verdict.sample) for verdict in failures)]
     parts.append("\n".join(f"the spec expects something else: {_describe(expect)}" for expect in near))
     return "\n\n".join(filter(None, parts))
 

@@ -1,4 +1,4 @@
-"""A line that outlives the process that writes it, at almost no cost: which sample was being tried when it ended."""
+"""A one-line file that says which sample a process is trying: whoever finds the process gone reads it."""
 
 from __future__ import annotations
 

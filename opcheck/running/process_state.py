@@ -121,7 +121,7 @@ def changes(before: State, now: State) -> list[str]:
 
 
 @contextmanager
-def put_back(state: State, device: str = "cpu") -> Iterator[list[str]]:
+def applied(state: State, device: str = "cpu") -> Iterator[list[str]]:
     """Apply settings inside the context. On exit, add to the list what has changed, and restore what was before.
 
     The states of the random number generators, on the CPU and on the device, are restored but not listed: an operator

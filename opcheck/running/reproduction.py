@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from opcheck.checks.base import Context
 from opcheck.checks.script import written
+from opcheck.checks.subject import Context
 from opcheck.checks.verdict import Verdict, one_line
 from opcheck.running.outcome import Outcome
 from opcheck.samples.source import Unwritable

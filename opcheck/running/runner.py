@@ -15,15 +15,15 @@ from typing import Any
 
 import torch
 
-from opcheck.checks.base import Context
 from opcheck.checks.judging import Check, implementation
+from opcheck.checks.subject import Context
 from opcheck.checks.verdict import Verdict, fails, one_line
 from opcheck.planning.case import Case
-from opcheck.planning.expectations import foreseen, reason_to_skip, samples_to_run
+from opcheck.planning.expectations import holding_in, reason_to_skip, samples_to_run
 from opcheck.running.dtype_support import said_once
 from opcheck.running.judge import expected, judge
 from opcheck.running.outcome import Outcome, OutcomeKind, with_rerun
-from opcheck.running.process_state import State, open_contexts, put_back, transform_is_open
+from opcheck.running.process_state import State, applied, open_contexts, transform_is_open
 from opcheck.running.reproduction import reproduced
 from opcheck.running.session import RunSession
 from opcheck.samples import Unresolved
@@ -40,7 +40,7 @@ def run(case: Case, session: RunSession, limit: float | None = None) -> Outcome:
     """
     start = time.perf_counter()
     session.cause = None
-    known = foreseen(case.expectations, session.conditions)
+    known = holding_in(case.expectations, session.conditions)
     case = case if len(known) == len(case.expectations) else replace(case, expectations=known)
     outcome, wide = _skipped(case, session), {}
     if outcome is None:
@@ -56,7 +56,7 @@ def run(case: Case, session: RunSession, limit: float | None = None) -> Outcome:
     return with_rerun(replace(outcome, seconds=round(seconds, 6), fields=fields), session.rerun(case))
 
 
-def given_up(case: Case, session: RunSession) -> Outcome:
+def abandoned(case: Case, session: RunSession) -> Outcome:
     """Return the outcome of a case that is not run, since others of its operator took too long on its device."""
     cause = f"{case.hazard}: two cases timed out, so that the others are not run; a selection runs them"
     blocked = _untried(case, "blocked", "not run: two other cases of the operator timed out")
@@ -138,7 +138,7 @@ class Contained:
 def _contained(context: Context, state: State) -> Iterator[Contained]:
     """Apply the settings of a case inside the context. Nothing is raised from it but an interrupt from outside."""
     contained = Contained()
-    with put_back(state, context.device.string) as contained.left, _distinct_interrupts() as distinct:
+    with applied(state, context.device.string) as contained.left, _distinct_interrupts() as distinct:
         try:
             yield contained
         except _Interrupted:

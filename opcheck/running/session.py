@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from opcheck.checks.base import Context
+from opcheck.checks.subject import Context
 from opcheck.devices.device import Device, availability
 from opcheck.devices.presence import Availability, ask, own_modules
 from opcheck.planning.case import Case

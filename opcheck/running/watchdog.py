@@ -46,7 +46,7 @@ class Sign:
 NOTE = ".note"
 """The suffix of the file in which a worker notes what its case is about to try."""
 
-GIVEN_UP = "given_up"
+ABANDONED = "abandoned"
 """The file that lists the operators of which no further case is run."""
 
 PERIOD = 0.1
@@ -110,7 +110,7 @@ class Watchdog:
 
     def give_up(self, name: str) -> None:
         """Let no worker run a further case of an operator on a device, which the name tells."""
-        with (self.folder / GIVEN_UP).open("a", encoding="utf-8") as file:
+        with (self.folder / ABANDONED).open("a", encoding="utf-8") as file:
             file.write(name + "\n")
 
     def death_of(self, worker: str) -> Death:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from opcheck.running.note import Note
-from opcheck.running.watchdog import GIVEN_UP, NOTE, Doing
+from opcheck.running.watchdog import ABANDONED, NOTE, Doing
 
 
 class Worker:
@@ -24,7 +24,7 @@ class Worker:
 
         seconds: how long a case may take; None: as long as it likes.
         """
-        self._seconds, self._given_up = seconds, lifeline.parent / GIVEN_UP
+        self._seconds, self._abandoned = seconds, lifeline.parent / ABANDONED
         self._lifeline = os.open(lifeline, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         self._length = 0
         self.note = Note(lifeline.with_suffix(NOTE))
@@ -70,9 +70,9 @@ class Worker:
             faulthandler.cancel_dump_traceback_later()
             self._say("idle", case)
 
-    def has_given_up(self, name: str) -> bool:
+    def has_abandoned(self, name: str) -> bool:
         """Tell whether no further case of an operator is to be run, on a device. name: that of both."""
-        return self._given_up.exists() and name in self._given_up.read_text(encoding="utf-8").splitlines()
+        return self._abandoned.exists() and name in self._abandoned.read_text(encoding="utf-8").splitlines()
 
     def leave(self) -> None:
         """Make the process end soon: no garbage is collected at exit."""

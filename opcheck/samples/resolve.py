@@ -1,6 +1,6 @@
 """Resolves a dotted path to the object that it names: an operator of a library, or something the project defines.
 
-What may be named in a library is listed in `opcheck/spec/names.py`. A rule decides, not a list of dangerous functions.
+What may be named in a library: see `opcheck/spec/allow_list.py`. A rule decides, not a list of dangerous functions.
 A C function must be in one of torch's tables of operators, as torch.sin is. A Python function must be defined where
 torch defines operators. A NumPy function must be a ufunc or dispatch on its arguments (NEP 18). This excludes every
 function that loads, saves or sets something, known or not; the few exceptions are listed with the parts (`Part.never`).
@@ -32,8 +32,8 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from opcheck.spec import names
-from opcheck.spec.names import PARTS, REGISTERED, Kind
+from opcheck.spec import allow_list
+from opcheck.spec.allow_list import PARTS, REGISTERED, Kind
 from opcheck.spec.problems import nearest
 
 _PYTHON_HOMES = (
@@ -82,15 +82,15 @@ def resolve(path: str, modules: Sequence[str]) -> Any:
     constants; in any other module, what it or a module inside it defines or exports in `__all__`. Raises Unresolved.
     """
     dotted = path.replace(":", ".")
-    words = names.refused(path, modules)
+    words = allow_list.refused(path, modules)
     if words:
         what, expected, hint = words
         raise Unresolved(f"{what}; expected {expected}" if expected else what, hint)
-    part = names.part_of(dotted, modules)
+    part = allow_list.part_of(dotted, modules)
     try:
         return _of_library(path, dotted, part) if part else _of_project(path, dotted, modules)
     except Unresolved:
-        if not part or not names.home_of(dotted, modules):
+        if not part or not allow_list.home_of(dotted, modules):
             raise
         return _of_project(path, dotted, modules)
 
@@ -133,7 +133,7 @@ def _of_library(path: str, dotted: str, part: str) -> Any:
     parts = dotted.split(".")
     target: Any
     look_up: Callable[[Any, str], Any]
-    if part.startswith(f"{names.DISPATCHER}."):
+    if part.startswith(f"{allow_list.DISPATCHER}."):
         target, look_up = getattr(torch.ops, part.rpartition(".")[2]), getattr
     else:
         target, look_up = torch.Tensor if part == "torch.Tensor" else import_module(part), _static
@@ -163,7 +163,7 @@ def _static(parent: Any, name: str) -> Any:
 
 def _of_project(path: str, dotted: str, modules: Sequence[str]) -> Any:
     """Return what the project defines or exports under a path. Every part of the path must belong to the project."""
-    modules = names.own(modules)
+    modules = allow_list.own(modules)
     parts = dotted.split(".")
     target, used = _import(parts)
     _refuse_foreign(path, None, "", target, modules)
@@ -207,7 +207,7 @@ def _refuse_foreign(path: str, parent: Any, name: str, target: Any, modules: Seq
     if isinstance(parent, ModuleType) and _inside(parent.__name__, modules):
         ways.append(f'add "{name}" to __all__ of {parent.__name__}')
     package = origin.partition(".")[0]
-    if not names.is_shared(package):
+    if not allow_list.is_shared(package):
         ways.append(f'write modules = [..., "{origin}"] under [tool.opcheck]')
     raise Unresolved(what + (f"; if this is intended, {', or '.join(ways)}" if ways else ""))
 

@@ -1,4 +1,4 @@
-"""Differentiable maps applied inside the tested function, which keep finite differences on a manifold."""
+"""The maps that `through = "..."` of a recipe names: they keep differences on a manifold, inside the tested function."""
 
 from __future__ import annotations
 

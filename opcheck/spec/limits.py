@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from opcheck.spec.names import not_importable, refused
+from opcheck.spec.allow_list import not_importable, refused
 from opcheck.spec.operator import LARGE, OperatorSpec, VariantTarget
 from opcheck.spec.positions import Path
 from opcheck.spec.problems import Mistake, unknown

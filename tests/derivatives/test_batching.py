@@ -9,7 +9,7 @@ from opcheck.derivatives.autodiff import Primal, Pullback
 from opcheck.derivatives.coordinates import vector
 from opcheck.derivatives.differences import batched
 from opcheck.derivatives.point import Point
-from opcheck.derivatives.question import Coverage
+from opcheck.derivatives.request import Coverage
 
 REAL, COMPLEX = torch.float64, torch.complex128
 BATCHES = pytest.mark.parametrize("batch", [1, 2, 100])

@@ -162,7 +162,7 @@ def test_each_claim_is_a_question_of_its_own(asked):
 
 def test_it_imports_nothing_that_it_measures():
     own = re.findall(r"^from (opcheck\.\S+) import", Path(by_torch.__file__).read_text(), re.MULTILINE)
-    assert set(own) == {"opcheck.derivatives.disagreement", "opcheck.derivatives.question"}
+    assert set(own) == {"opcheck.derivatives.disagreement", "opcheck.derivatives.request"}
 
 
 def leaf():

@@ -9,9 +9,9 @@ from operators.closed_forms import leaf, real_jacobian
 
 from opcheck.derivatives import Request
 from opcheck.derivatives.by_torch import CannotAsk
-from opcheck.derivatives.claims import excuses_wrong_sign, extent_compared, objection, steps_of
+from opcheck.derivatives.claims import derivative_named, extent_compared, lets_wrong_sign_pass, objection
 from opcheck.derivatives.point import Point
-from opcheck.derivatives.question import DOUBLE, Numbers
+from opcheck.derivatives.request import DOUBLE, Numbers
 
 COMPLEX = torch.complex128
 JACOBIANS = ("backward", "forward_ad", "rev_over_rev", "fwd_over_rev")
@@ -36,12 +36,12 @@ def test_evidence_is_made_once_for_each_derivative():
     ],
 )
 def test_a_jacobian_is_named_by_its_modes_the_last_one_first(name, place):
-    assert steps_of(name) == place
+    assert derivative_named(name) == place
 
 
 @pytest.mark.parametrize("name", ["registration", "dice_over_craps", "rev_over_craps", "over", ""])
 def test_other_checks_are_about_no_jacobian(name):
-    assert steps_of(name) is None
+    assert derivative_named(name) is None
 
 
 def kinds(function, checks, dtype):
@@ -127,9 +127,9 @@ def test_what_torch_cannot_be_asked_about_tensors_that_cannot_be_moved_is_said()
 
 def test_a_wide_tolerance_excuses_jacobians_alone():
     wide = Request(lambda x: (x.sin(),), (leaf(3),), Numbers(1e-6, 100.0, 100.0))
-    assert excuses_wrong_sign("backward", wide, Point.of(wide)) is True
-    assert excuses_wrong_sign("grad_dtypes", wide, Point.of(wide)) is False
-    assert excuses_wrong_sign("backward", replace(wide, numbers=DOUBLE), Point.of(wide)) is False
+    assert lets_wrong_sign_pass("backward", wide, Point.of(wide)) is True
+    assert lets_wrong_sign_pass("grad_dtypes", wide, Point.of(wide)) is False
+    assert lets_wrong_sign_pass("backward", replace(wide, numbers=DOUBLE), Point.of(wide)) is False
 
 
 @pytest.mark.parametrize("gaps", [(False,), (True,), (False, True)])

@@ -9,7 +9,7 @@ from opcheck.derivatives import Coverage, Request
 from opcheck.derivatives.autodiff import Primal
 from opcheck.derivatives.claims import objection
 from opcheck.derivatives.point import Point
-from opcheck.derivatives.question import DOUBLE
+from opcheck.derivatives.request import DOUBLE
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*jit.script:DeprecationWarning")
 

@@ -9,7 +9,7 @@ from opcheck.derivatives.claims import objection
 from opcheck.derivatives.directions import Axis
 from opcheck.derivatives.independence import independent_axes
 from opcheck.derivatives.point import Point
-from opcheck.derivatives.question import DOUBLE
+from opcheck.derivatives.request import DOUBLE
 
 
 def numbers(*shape, dtype=torch.float64, seed=0):

@@ -9,7 +9,7 @@ from operators.closed_forms import leaf
 
 from opcheck.derivatives import Request, by_torch
 from opcheck.derivatives.claims import objection
-from opcheck.derivatives.question import DOUBLE
+from opcheck.derivatives.request import DOUBLE
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*jit.script:DeprecationWarning")
 

@@ -10,7 +10,7 @@ from operators.closed_forms import leaf, numbers
 from opcheck.derivatives import Coverage, Request, by_torch
 from opcheck.derivatives.claims import objection
 from opcheck.derivatives.cotangents import directions
-from opcheck.derivatives.question import DOUBLE
+from opcheck.derivatives.request import DOUBLE
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*jit.script:DeprecationWarning")
 

@@ -10,7 +10,7 @@ from opcheck.derivatives import Coverage, Request
 from opcheck.derivatives.claims import objection
 from opcheck.derivatives.coordinates import rows_of, tensors_of, vector
 from opcheck.derivatives.cotangents import directions, probe, steps
-from opcheck.derivatives.question import DOUBLE
+from opcheck.derivatives.request import DOUBLE
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*jit.script:DeprecationWarning")
 

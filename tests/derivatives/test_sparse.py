@@ -16,7 +16,7 @@ from opcheck.derivatives.autodiff import dual_level, make_dual
 from opcheck.derivatives.claims import objection
 from opcheck.derivatives.gradients import attributes
 from opcheck.derivatives.point import Point
-from opcheck.derivatives.question import DOUBLE
+from opcheck.derivatives.request import DOUBLE
 from opcheck.derivatives.sparse import Pattern, of_elements, ones_like
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # torch warns of sparse layouts

@@ -5,7 +5,7 @@ import torch
 
 from opcheck.derivatives import Coverage, Request
 from opcheck.derivatives.claims import objection
-from opcheck.derivatives.question import DOUBLE
+from opcheck.derivatives.request import DOUBLE
 
 BOTH = pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=["real", "complex"])
 WAYS = pytest.mark.parametrize("jacobian", ["full", "projected"])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from opcheck.draft.constant import ONLY_INTEGERS, RETURNS_NO_TENSOR, TAKES_NO_TENSOR
 from opcheck.draft.coverage import Covered, by_path, cover, modules_of, share
+from opcheck.draft.not_differentiable import ONLY_INTEGERS, RETURNS_NO_TENSOR, TAKES_NO_TENSOR
 from opcheck.draft.workplace import Workplace
 from opcheck.planning.loading import load
 from opcheck.settings import Settings

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import tomli
 
+from opcheck.draft.attempt import Tried
 from opcheck.draft.draft import Draft, comment, what_happened
-from opcheck.draft.tried import Tried
 from opcheck.spec.dtypes import grouped
 
 SAMPLE = {"args": [{"shape": [3]}]}

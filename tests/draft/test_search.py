@@ -6,8 +6,8 @@ import pytest
 import torch
 from operators import modules
 
-from opcheck.draft.constant import ONLY_INTEGERS, RETURNS_NO_TENSOR
 from opcheck.draft.guess import MOST_CONSTRUCTIONS, constructions
+from opcheck.draft.not_differentiable import ONLY_INTEGERS, RETURNS_NO_TENSOR
 from opcheck.draft.search import MOST_PLAIN, Search
 from opcheck.draft.workplace import Deadline, Trial, Workplace
 from opcheck.settings import Settings

@@ -18,8 +18,8 @@ from opcheck.planning import load
 from opcheck.samples import Unresolved, realize, resolve
 from opcheck.settings import Settings
 from opcheck.spec import SpecError
+from opcheck.spec.allow_list import PARTS
 from opcheck.spec.limits import REFERENCE_MODULES
-from opcheck.spec.names import PARTS
 
 MODULES = ("torch", "careless")
 CARELESS = """

@@ -62,7 +62,7 @@ class Fault(Entry):
     """
 
     caught_by: frozenset[str] = NONE
-    """Checks that find it; empty where only a batching rule is wrong, which no derivative may be blamed for."""
+    """Checks that find it; empty where only a batching rule is wrong, which no derivative may be blame for."""
     torch_misses: frozenset[str] = NONE
     """Those of `caught_by` that torch's own slow mode lets through."""
     beside: frozenset[str] = NONE

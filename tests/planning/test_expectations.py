@@ -8,7 +8,7 @@ from importlib.util import find_spec
 import pytest
 
 from opcheck.planning import Case
-from opcheck.planning.expectations import foreseen, reason_to_skip, samples_to_run
+from opcheck.planning.expectations import holding_in, reason_to_skip, samples_to_run
 from opcheck.spec import versions
 from opcheck.spec.device import DeviceProfile, profiles
 
@@ -61,7 +61,7 @@ class TestWhichCases:
     ) -> None:
         (case,) = [one for one in planned(expecting(when)) if one.id == "torch.sin::vmap[cpu-float64]"]
         assert len(case.expectations) == 1
-        assert bool(foreseen(case.expectations, conditions)) is holds
+        assert bool(holding_in(case.expectations, conditions)) is holds
 
     def test_a_sample_does_not_narrow_cases(self, planned: Plan) -> None:
         (case,) = [

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from opcheck.running.process_state import changes, for_cases, put_back, read, transform_is_open
+from opcheck.running.process_state import applied, changes, for_cases, read, transform_is_open
 
 
 def test_a_case_needs_gradients_and_one_thread_whatever_the_process_has():
@@ -41,19 +41,19 @@ class TestGeneratorsOfOtherDevices:
         return module
 
     def test_the_one_of_the_device_is_put_back(self, module):
-        with put_back(for_cases(read(), "cuda:0"), "cuda:0"):
+        with applied(for_cases(read(), "cuda:0"), "cuda:0"):
             module.state = 2
         assert module.state == 1
 
     def test_those_of_other_devices_are_left_alone(self, module):
-        with put_back(for_cases(read())):
+        with applied(for_cases(read())):
             module.state = 2
         assert module.state == 2
 
     @pytest.mark.parametrize("missing", ["get_rng_state", "set_rng_state"])
     def test_a_device_may_have_none(self, module, missing):
         delattr(module, missing)
-        with put_back(for_cases(read(), "cuda"), "cuda") as left:
+        with applied(for_cases(read(), "cuda"), "cuda") as left:
             module.state = 2
         assert left == []
 
@@ -61,7 +61,7 @@ class TestGeneratorsOfOtherDevices:
 def test_a_default_device_that_was_there_before_is_put_back():
     torch.set_default_device("meta")
     try:
-        with put_back(for_cases(read())):
+        with applied(for_cases(read())):
             torch.set_default_device("cpu")
         assert torch.get_default_device() == torch.device("meta")
     finally:

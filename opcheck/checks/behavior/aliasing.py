@@ -7,10 +7,10 @@ from itertools import combinations
 
 import torch
 
-from opcheck.checks.base import Subject
 from opcheck.checks.calls import Call, Result, Tensors, copies
 from opcheck.checks.relations import Row, relation
 from opcheck.checks.script import CALL
+from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import Verdict, fails
 from opcheck.derivatives import tried
 from opcheck.derivatives.coordinates import parts, real_size, vector

@@ -9,8 +9,8 @@ from typing import Any
 from torch import Tensor
 from torch.nn import Module
 
-from opcheck.checks.base import Subject
 from opcheck.checks.judging import PerSample
+from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, fails, inapplicable, one_line
 from opcheck.checks.watched import Watched
 from opcheck.derivatives import tried

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import torch
 
-from opcheck.checks.base import Subject
 from opcheck.checks.calls import Result, result
 from opcheck.checks.relations import Row, both, relation
+from opcheck.checks.subject import Subject
 
 
 def rows(subject: Subject, here: Result) -> Iterator[Row]:

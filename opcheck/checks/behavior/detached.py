@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from opcheck.checks.base import Subject
 from opcheck.checks.calls import direction_of, slope
 from opcheck.checks.judging import PerSample
+from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, fails
 from opcheck.derivatives.coordinates import parts, real_size
 from opcheck.derivatives.disagreement import output_label

@@ -8,10 +8,10 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from opcheck.checks.base import Subject
 from opcheck.checks.calls import Call, Result, Tensors, copies
 from opcheck.checks.relations import Row, relation
 from opcheck.checks.script import CALL
+from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import Verdict, fails
 from opcheck.derivatives import tried
 from opcheck.derivatives.autodiff import nodes_of

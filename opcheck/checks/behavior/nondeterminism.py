@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from opcheck.checks.base import Subject
 from opcheck.checks.calls import Call, ordinary
 from opcheck.checks.jacobian.compare import compared
 from opcheck.checks.judging import PerSample
 from opcheck.checks.relations import REPEATS
 from opcheck.checks.script import CALL, asserted
+from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import Verdict, fails
 from opcheck.derivatives import tried
 from opcheck.derivatives.coordinates import deviation

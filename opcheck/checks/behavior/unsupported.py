@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Literal
 
-from opcheck.checks.base import Context, Subject
 from opcheck.checks.calls import has_tangents
 from opcheck.checks.judging import answer, implementation, prepared, too_coarse, with_sample
+from opcheck.checks.subject import Context, Subject
 from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, inapplicable, remedy, untested
 from opcheck.derivatives import tried
 from opcheck.planning.kinds import check_kinds
@@ -113,7 +113,7 @@ def _meaning(kind: CheckKind, verdict: Verdict) -> Answer:
     if verdict.is_error:
         return "untried"
     if verdict.out_of_reach:
-        # torch.func never asks a jvp in Python for its own tangents: see `compare.NOT_ASKED`. It cannot refuse.
+        # torch.func never asks a jvp in Python for its own tangents: see `compare.NO_DOUBLE_JVP`. It cannot refuse.
         return "refused" if kind.name == "fwd_over_fwd" else "silent"
     if verdict.passed:
         return "silent" if verdict.untested else "works"

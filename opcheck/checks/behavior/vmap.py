@@ -9,10 +9,10 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from opcheck.checks.base import Subject
 from opcheck.checks.judging import PerSample, raised
 from opcheck.checks.relations import agree
 from opcheck.checks.script import asserted
+from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict
 from opcheck.derivatives import tried
 from opcheck.derivatives.cotangents import subsets

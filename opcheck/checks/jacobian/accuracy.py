@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
-from opcheck.checks.base import Context, Subject
-from opcheck.checks.judging import PerSample, blamed
+from opcheck.checks.judging import PerSample, blame
+from opcheck.checks.subject import Context, Subject
 from opcheck.checks.verdict import HOLDS, Verdict, blocked, fails, inapplicable, untested
 from opcheck.derivatives import tried
 from opcheck.derivatives.claims import lost_digits
-from opcheck.derivatives.question import too_coarse_output
+from opcheck.derivatives.request import too_coarse_output
 from opcheck.derivatives.sparse import are_movable
 from opcheck.planning.kinds import check_kinds
 from opcheck.spec.claims import Supports
@@ -73,7 +73,7 @@ def _judged(subject: Subject, rtol: float) -> Verdict:
 def _unjudged(subject: Subject) -> Verdict:
     """Return the verdict where no derivative is right: blocked by what is at fault, in whose words."""
     verdict = fails("accuracy: not judged, since no derivative is right")
-    cause = blamed(subject, verdict, (*subject.case.kind.rests_on, *derivatives(subject.supports)))
+    cause = blame(subject, verdict, (*subject.case.kind.rests_on, *derivatives(subject.supports)))
     return cause if cause.blocked else blocked("backward", verdict.title)
 
 

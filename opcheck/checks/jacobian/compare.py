@@ -8,55 +8,55 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from typing import Any
 
-from opcheck.checks.base import Subject
 from opcheck.checks.calls import differentiate_twice, is_strided
 from opcheck.checks.jacobian.pictured import pictured
 from opcheck.checks.jacobian.raw_gradients import functions_of
 from opcheck.checks.judging import PerSample
 from opcheck.checks.script import CALL, asserted, for_vectors
+from opcheck.checks.subject import Subject
 from opcheck.checks.truth import by_reference
 from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, inapplicable, out_of_reach, refused, remedy, untested
 from opcheck.derivatives import Disagreement
-from opcheck.derivatives.claims import excuses_wrong_sign, extent_compared, steps_of
+from opcheck.derivatives.claims import derivative_named, extent_compared, lets_wrong_sign_pass
 from opcheck.derivatives.disagreement import Mismatch
-from opcheck.derivatives.question import Function, too_coarse_output
+from opcheck.derivatives.request import Function, too_coarse_output
 from opcheck.samples import Unresolved
 from opcheck.strides import MEMORIES
 
 REMEDY = 'if the gradient is meant to differ from the derivative, write surrogate = "..." with a function that has it'
 OF_SPARSE = ("backward", "forward_ad", "rev_over_rev", "fwd_over_rev")
 """The derivatives that are taken of sparse inputs, too."""
-NOT_ASKED = "torch cannot take the jvp of the jvp of an autograd.Function: it gives zeros, or wants setup_context"
+NO_DOUBLE_JVP = "torch cannot take the jvp of the jvp of an autograd.Function: it gives zeros, or wants setup_context"
 
 WITHOUT_A_GRAPH = ("backward", "forward_ad", "batched_forward_grad")
 """Checks that compare something even if no output requires grad: the derivative must then be zero."""
 
 
 OF_COARSE = "take {} out of dtypes.forward, or state tolerance.eps, atol and rtol as for float32"
-UNTOLD = ("inconclusive", "coarse")
+INCONCLUSIVE = ("inconclusive", "coarse")
 """Kinds of disagreement that do not tell whether a derivative is wrong."""
 
 
 def compared(subject: Subject) -> Verdict:
     """Return whether the evidence contradicts the claim of the check: about a Jacobian, or about gradients."""
     check, outputs = subject.check, subject.output_info
-    if steps_of(check) is not None:
+    if derivative_named(check) is not None:
         if check not in OF_SPARSE and not is_strided(subject):
             return inapplicable("derivatives of higher order are taken of dense inputs only")
         if check == "fwd_over_fwd" and functions_of(subject.differentiable_outputs):
-            return out_of_reach(NOT_ASKED)
+            return out_of_reach(NO_DOUBLE_JVP)
         if subject.numbers is None:
             return inapplicable(too_coarse_output(outputs.dtype))
     if not outputs.has_derivative:
         return untested("no output is of a floating or complex dtype")
     if not outputs.requires_grad and check not in WITHOUT_A_GRAPH:
         return untested("no output requires grad: there is no backward pass")
-    if subject.context.wide and excuses_wrong_sign(check, subject.request, subject.point):
+    if subject.context.wide and lets_wrong_sign_pass(check, subject.request, subject.point):
         return _blind(subject)
     contradiction = subject.objection(check, _reference(subject) if check == "backward" else None)
     if contradiction is None and not outputs.differentiable:
         return untested("the outputs that have a derivative are empty")
-    if contradiction is not None and check == "rev_over_rev" and contradiction.kind not in UNTOLD:
+    if contradiction is not None and check == "rev_over_rev" and contradiction.kind not in INCONCLUSIVE:
         differentiate_twice(subject)  # the exception of one that refuses says more than zeros do
     verdict = HOLDS if contradiction is None else _contradicted(subject, contradiction)
     extent = None if subject.context.by_torch else extent_compared(check, subject.point)
@@ -98,7 +98,7 @@ NARROWER = (
 def _contradicted(subject: Subject, contradiction: Disagreement) -> Verdict:
     kind = subject.case.kind
     title, rest = f"{kind.name}: {_first_line(contradiction.text)}", _rest(contradiction.text)
-    if contradiction.kind in UNTOLD:
+    if contradiction.kind in INCONCLUSIVE:
         if contradiction.kind == "coarse":
             rest, fields = OF_COARSE.format(subject.case.dtype), remedy("dtypes.forward", f"-{subject.case.dtype}")
             return Verdict(False, title, rest, inconclusive=True, fields=fields)
@@ -132,7 +132,7 @@ def _code(check: str, memory: str) -> str:
 
 
 def _headline(check: str, claim: str) -> str:
-    place = steps_of(check)
+    place = derivative_named(check)
     if place is None or place[0] not in ((), ("rev",)):
         return claim.replace("equals the numerical one", "is not the numerical one")
     what = "Jacobian of the backward pass" if place[0] else "Jacobian"

@@ -18,11 +18,11 @@ import torch
 from torch import Tensor
 
 from opcheck.checks.arguments import defaults_of, names_of
-from opcheck.checks.base import Context, Subject
 from opcheck.checks.choices import choices_of
 from opcheck.checks.jacobian.compare import compared as jacobian
 from opcheck.checks.judging import PerSample
 from opcheck.checks.script import asserted, for_vectors
+from opcheck.checks.subject import Context, Subject
 from opcheck.checks.verdict import HOLDS, Verdict, fails, one_line, out_of_reach
 from opcheck.derivatives import NO_REFUSAL, Disagreement, Request, TooLarge
 from opcheck.derivatives.autodiff import Mode, Primal, vjp

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from opcheck.checks.base import Subject
 from opcheck.checks.jacobian.compare import compared
 from opcheck.checks.jacobian.raw_gradients import raw_gradients
 from opcheck.checks.judging import PerSample
+from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, fails
 
 

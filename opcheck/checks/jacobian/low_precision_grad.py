@@ -19,11 +19,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from opcheck.checks.base import Context, Subject
 from opcheck.checks.calls import Call, Tensors, as_they_are, push
 from opcheck.checks.jacobian.raw_gradients import raw_gradients
 from opcheck.checks.judging import PerSample
 from opcheck.checks.relations import NO_GRAPH
+from opcheck.checks.subject import Context, Subject
 from opcheck.checks.truth import (
     Parts,
     Tally,

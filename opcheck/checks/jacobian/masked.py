@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from opcheck.checks.base import Subject
 from opcheck.checks.judging import PerSample
+from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, fails, inapplicable, untested
 
 

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 import torch
 from torch import Tensor
 
-from opcheck.checks.base import Subject
 from opcheck.checks.calls import Call, Tensors, as_they_are, push
-from opcheck.checks.judging import PerSample, blamed
+from opcheck.checks.judging import PerSample, blame
+from opcheck.checks.subject import Subject
 from opcheck.checks.truth import Truth, first_order, forward_tangents, names_of_parts, on_cpu, values_of
 from opcheck.checks.verdict import HOLDS, Blocked, Verdict, cannot, fails, one_line
 from opcheck.derivatives import tried
@@ -70,7 +70,7 @@ def _compared(
     if off is None:
         return HOLDS
     title = f"device_consistency: not as on the CPU for the same inputs: {off.headline()}"
-    return blamed(subject, fails(title, "\n".join(off.lines())), (*STEADY, *roots))
+    return blame(subject, fails(title, "\n".join(off.lines())), (*STEADY, *roots))
 
 
 def _difference(one: Tensor, other: Tensor, device: torch.device) -> str:

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
-from opcheck.checks.base import Context, Subject
 from opcheck.checks.calls import ordinary
-from opcheck.checks.judging import PerSample, too_much
+from opcheck.checks.judging import PerSample, out_of_memory
 from opcheck.checks.relations import NO_GRAPH
+from opcheck.checks.subject import Context, Subject
 from opcheck.checks.truth import Tally, truth_of_values, values_of
 from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, one_line, remedy
 from opcheck.derivatives import NO_REFUSAL, tried
@@ -109,7 +109,7 @@ def _refused(context: Context, what: str) -> Verdict:
         except Untestable as error:
             return cannot(str(error), WHAT_IS_TESTED)
         except NO_REFUSAL as error:
-            return too_much(error)
+            return out_of_memory(error)
         except Exception:
             return HOLDS
     if not tries:

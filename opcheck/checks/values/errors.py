@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from opcheck.checks.base import Context
 from opcheck.checks.judging import with_sample
+from opcheck.checks.subject import Context
 from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, one_line
 from opcheck.spec.claims import ErrorClaim
 from opcheck.spec.library import Sample

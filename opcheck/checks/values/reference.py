@@ -10,9 +10,9 @@ import numpy
 import torch
 from torch import Tensor
 
-from opcheck.checks.base import Subject
 from opcheck.checks.judging import PerSample
 from opcheck.checks.relations import agree
+from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import Verdict, cannot, one_line
 from opcheck.derivatives import tried
 from opcheck.samples import Unresolved, resolve

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from opcheck.checks.arguments import takes_out
-from opcheck.checks.base import Subject
 from opcheck.checks.judging import PerSample
 from opcheck.checks.relations import agree
+from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, fails, one_line, remedy
 from opcheck.derivatives import tried
 from opcheck.samples import Unresolved

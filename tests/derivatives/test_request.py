@@ -5,7 +5,7 @@ from operators.closed_forms import leaf
 
 from opcheck.derivatives import Coverage, Request, TooLarge
 from opcheck.derivatives.claims import objection
-from opcheck.derivatives.question import DOUBLE, MATRICES
+from opcheck.derivatives.request import DOUBLE, MATRICES
 
 CHECKS = ("backward", "forward_ad", "batched_grad", "batched_forward_grad")
 

@@ -1,4 +1,4 @@
-"""What shows before any call that an operator has nothing to differentiate, or cannot be called here."""
+"""Tells, before any call, that an operator has nothing to differentiate, or cannot be called on the CPU."""
 
 from __future__ import annotations
 

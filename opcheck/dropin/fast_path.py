@@ -39,7 +39,7 @@ from opcheck.derivatives.coordinates import (
 )
 from opcheck.derivatives.cotangents import undefined
 from opcheck.derivatives.differences import Differences
-from opcheck.derivatives.question import AUTO, Function, Numbers
+from opcheck.derivatives.request import AUTO, Function, Numbers
 from opcheck.derivatives.uncertainty import CERTAIN, Measured, allowed, excess
 from opcheck.dropin import passes
 from opcheck.dropin.in_place import Second

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from opcheck.running.apart import Ended, apart, parted
+from opcheck.running.own_process import Ended, apart, parted
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be forked here")
 

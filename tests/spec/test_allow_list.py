@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from opcheck.spec.names import not_importable, refused
+from opcheck.spec.allow_list import not_importable, refused
 
 
 @pytest.mark.parametrize(

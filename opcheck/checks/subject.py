@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 
 from opcheck.checks.arguments import argument_label, names_of
-from opcheck.checks.tolerances import wider_numbers, wider_values
 from opcheck.checks.verdict import one_line
+from opcheck.checks.wide_tolerances import wider_numbers, wider_values
 from opcheck.derivatives import Coverage, Disagreement, Numbers, Request, TooLarge, by_torch, default_numbers
 from opcheck.derivatives.claims import objection
 from opcheck.derivatives.disagreement import output_label
 from opcheck.derivatives.point import Point
-from opcheck.derivatives.question import Function
+from opcheck.derivatives.request import Function
 from opcheck.derivatives.rounding import rounding_unit
 from opcheck.devices.device import CPU, Device
 from opcheck.planning.case import Case

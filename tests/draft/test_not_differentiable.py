@@ -8,7 +8,7 @@ from typing import Literal
 import pytest
 import torch
 
-from opcheck.draft.constant import (
+from opcheck.draft.not_differentiable import (
     NO_KERNEL,
     ONLY_QUANTIZED,
     RETURNS_NO_TENSOR,

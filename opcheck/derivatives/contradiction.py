@@ -12,7 +12,7 @@ from opcheck.derivatives.coordinates import labels
 from opcheck.derivatives.directions import Random
 from opcheck.derivatives.disagreement import Disagreement, Names, Pair
 from opcheck.derivatives.point import Point
-from opcheck.derivatives.question import NO_REFUSAL, Request
+from opcheck.derivatives.request import NO_REFUSAL, Request
 from opcheck.derivatives.uncertainty import beyond_bound
 from opcheck.derivatives.wrong_entries import HOW, entry_of, explain, not_linear
 
