@@ -1,4 +1,4 @@
-"""The maps that `through = "..."` of a recipe names: they keep differences on a manifold, inside the tested function."""
+"""The maps that a recipe names by `through`: inside the tested function, they keep differences on a manifold."""
 
 from __future__ import annotations
 

@@ -18,6 +18,13 @@ def test_values_of_another_function_are_told_apart(verdict_of, dtype):
     assert "Mismatched elements" in outcome.message
 
 
+@pytest.mark.parametrize("place", ["", "per_device.cpu."])
+def test_tolerances_of_values_are_those_of_the_spec_or_of_the_device(verdict_of, place):
+    keys = f'reference = "numpy.cos"\n{place}tolerance.check.reference = {{ atol = 2.0 }}'
+    assert verdict_of("torch.sin", "reference", keys=keys).outcome == "passed"
+    assert verdict_of("torch.sin", "reference", keys=keys.replace("2.0", "0.01")).outcome == "failed"
+
+
 def test_keywords_of_a_reference_can_have_other_names(verdict_of):
     keys = 'reference = { target = "numpy.sum", rename = { dim = "axis", keepdim = "keepdims" } }'
     samples = "samples = [{ args = [{ shape = [2, 3] }], kwargs = { dim = 1, keepdim = true } }]"

@@ -116,6 +116,18 @@ def second_order_wrong(x: Tensor) -> Tensor:
     return SecondOrderWrong.apply(x)
 
 
+class BothOrdersWrong(SecondOrderWrong):
+    """Wrong at first order, and in another way at second order."""
+
+    @staticmethod
+    def backward(ctx, v):
+        return -SecondOrderWrong.backward(ctx, v)
+
+
+def both_orders_wrong(x: Tensor) -> Tensor:
+    return BothOrdersWrong.apply(x)
+
+
 def _shaky(x, v):
     return right_vjp(x, v) * (1 + 1e-9 * torch.rand_like(v.real if v.is_complex() else v))
 
