@@ -58,12 +58,17 @@ class TestedFunction:
         return self.called(*self.inputs.fill(leaves or None))
 
     def called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Return the result of the operator for arguments, as `Inputs.fill` returns them."""
+        """Return the result of the operator for arguments, as `Inputs.fill` returns them.
+
+        Raises TypeError where it returns NotImplemented, as the methods of Python's operators refuse arguments.
+        """
         in_place = self.inplace and bool(args)
         if in_place:
             args, kwargs = with_own_first(args, kwargs)
         self.reseed()
-        returned = call(self.operator, args, kwargs)
+        returned = self.operator(*args, **kwargs)
+        if returned is NotImplemented:
+            raise TypeError("it returned NotImplemented")
         return args[0] if in_place and returned is None else returned
 
     @property
@@ -96,14 +101,6 @@ class TestedFunction:
         """Reset the random generator, if the operator is random; elsewhere: by how much another seed differs."""
         if self.seed is not None:
             self.device.seed(self.seed + elsewhere)
-
-
-def call(operator: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Return what an operator returns. NotImplemented is how the methods of Python's operators refuse: a TypeError."""
-    returned = operator(*args, **kwargs)
-    if returned is NotImplemented:
-        raise TypeError("it returned NotImplemented")
-    return returned
 
 
 def with_own_first(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -17,7 +17,7 @@ from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, fails, one_line, remedy
 from opcheck.derivatives import tried
 from opcheck.samples import Unresolved
-from opcheck.samples.function import call, with_own_first
+from opcheck.samples.function import with_own_first
 from opcheck.samples.layouts import equal
 from opcheck.samples.results import flatten, named, names_among
 
@@ -57,11 +57,10 @@ def _inplace(
 ) -> Verdict:
     args, kwargs = with_own_first(*subject.inputs.detached().fill())
     target, fits = args[0], subject.fits_in_place
-    subject.function.reseed()
-    try:
-        returned = call(callee, args, {**kwargs, **more})
-    except Exception as error:
-        return fails(f"variants: {way} raised {one_line(error)}") if fits else HOLDS
+    function = replace(subject.function, operator=callee, inplace=False)  # whose first argument is a copy already
+    returned = tried(lambda: function.called(args, {**kwargs, **more}))
+    if isinstance(returned, Exception):
+        return fails(f"variants: {way} raised {one_line(returned)}") if fits else HOLDS
     if not fits and target.numel():  # an empty tensor may become one of another shape
         return fails(f"variants: {way} accepts an input that cannot hold the result", "it should raise an error")
     may_return_nothing = subject.case.operator.spec.inplace  # it is no variant of a function that returns something
