@@ -70,9 +70,9 @@ def ending(status: int) -> str:
     return f"the process crashed ({signal.Signals(-status).name if known else f'signal {-status}'})"
 
 
-def n_cases(count: int) -> str:
-    """Return `1 case`, or `2 cases`."""
-    return "1 case" if count == 1 else f"{count} cases"
+def counted(count: int, what: str) -> str:
+    """Return `1 case`, or `2 cases`, of what there are so many."""
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 def digest(texts: Iterable[str]) -> str:

@@ -14,7 +14,7 @@ from opcheck.planning import plan
 from opcheck.settings import Settings
 from opcheck.spec import SpecError
 from opcheck.spec.dtypes import declared, expand
-from opcheck.text import n_cases, separated
+from opcheck.text import counted, separated
 
 NO_MATRIX = "no matrix here: write [tool.opcheck.matrix] in pyproject.toml, with devices = [...] for example"
 
@@ -77,7 +77,7 @@ def _left_out(settings: Settings, matrix: Matrix) -> Iterator[str]:
         counts = Counter(case.dtype for case in plan(library, [profiles[name]]))
         lost = {dtype: count for dtype, count in counts.items() if dtype not in covered}
         if lost:
-            some = f"{sum(lost.values())} of {n_cases(sum(counts.values()))}"
+            some = f"{sum(lost.values())} of {counted(sum(counts.values()), 'case')}"
             yield f"no job has {', '.join(lost)} on {name}: {some} are left out"
 
 

@@ -20,7 +20,7 @@ from opcheck.report.model import Report, ReportError
 from opcheck.report.store import read, write
 from opcheck.spec.document import shown
 from opcheck.spec.problems import suggestion
-from opcheck.text import printable
+from opcheck.text import counted, printable
 
 WHY_NOT = (
     "Exit code 1: a case fails that did not, or for another reason, is gone or is skipped that ran before, or a report "
@@ -92,9 +92,10 @@ def _merge(options: argparse.Namespace) -> int:
             unread.append(str(error))
     report = merge(reports, unread)
     write(report, options.output)
-    runs = "1 run" if len(report.runs) == 1 else f"{len(report.runs)} runs"
     stream = sys.stderr if is_stream(options.output) else sys.stdout
-    print(f"wrote {shown(options.output)}: {len(report.records)} cases of {runs}", file=stream)
+    print(
+        f"wrote {shown(options.output)}: {len(report.records)} cases of {counted(len(report.runs), 'run')}", file=stream
+    )
     missing = gaps(report)
     for line in missing:
         print(printable(f"incomplete: {line}"), file=sys.stderr)

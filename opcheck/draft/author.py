@@ -26,6 +26,7 @@ from opcheck.running.own_process import Ended, Item, Result, apart
 from opcheck.samples.resolve import Unresolved
 from opcheck.settings import Settings
 from opcheck.spec.document import shown
+from opcheck.text import counted
 
 Say = Callable[[Sequence[str]], None]
 
@@ -93,7 +94,7 @@ class Author:
         self.unusable = {name: why for name, why in all_names.items() if why}
         self.wanted = [name for name in all_names if name not in self.unusable and name not in known]
         had = sum(name in known for name in all_names)
-        there = [f"{shown(self.file)} has {_count(had, 'operator')} of {self.target} already"] if had else []
+        there = [f"{shown(self.file)} has {counted(had, 'operator')} of {self.target} already"] if had else []
         if not self.wanted:
             why = [*there, *self._left_out()] or [f"{self.target} has no operators"]
             raise Unresolved("nothing to draft: " + "; ".join(why))
@@ -151,7 +152,7 @@ class Author:
             self._write(own.drafts)
             samples = sum(len(draft.samples) for draft in own.drafts)
             failing = len(own.recorded("failed"))
-            self.say([head + _count(samples, "sample") + (f", {_count(failing, 'case')} failed" if failing else "")])
+            self.say([head + counted(samples, "sample") + (f", {counted(failing, 'case')} failed" if failing else "")])
         elif own.since:
             self.say([f"{head}not drafted"])
 
@@ -175,7 +176,7 @@ class Author:
             self._reproduce()
         self.say([f"not drafted: {line}" for line in self._left_out()])
         samples = sum(len(draft.samples) for draft in drafts)
-        self.say([f"wrote {_count(len(drafts), 'operator')} with {_count(samples, 'sample')} to {shown(self.file)}"])
+        self.say([f"wrote {counted(len(drafts), 'operator')} with {counted(samples, 'sample')} to {shown(self.file)}"])
         for draft in drafts:
             lacking = [
                 f"{key} ({comment(why)})" if key == "backward" else key
@@ -188,7 +189,7 @@ class Author:
         reached = {own.name for own in self.trials if own.since}
         unreached = [name for name in self.wanted if name not in reached]
         if unreached:
-            self.say([f"not reached: {_count(len(unreached), 'operator')}; the same command goes on with them"])
+            self.say([f"not reached: {counted(len(unreached), 'operator')}; the same command goes on with them"])
         if not drafts:
             return 1
         file = shlex.quote(shown(self.file))
@@ -218,7 +219,7 @@ class Author:
         lines = [f"failed: {line}" for line in [*lines_of(failed), *ended]]
         lines += [f"not tested: {line}" for line in lines_of(untested)]
         lines += [
-            f"not tested: {own.name}: {_count(own.left, 'case')}, in {self.workplace.budget:g} s (--budget)"
+            f"not tested: {own.name}: {counted(own.left, 'case')}, in {self.workplace.budget:g} s (--budget)"
             + (f": {own.ended[-1]}" if own.is_slow else "")
             for own in self.trials if own.left
         ]  # fmt: skip
@@ -254,7 +255,3 @@ def wrong_for_complex_only(failed: Sequence[Record]) -> list[str]:
     """Return the operators that fail in complex dtypes and in no other."""
     real = {record["operator"] for record in failed if not record["dtype"].startswith("complex")}
     return [name for name in dict.fromkeys(record["operator"] for record in failed) if name not in real]
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" + ("" if number == 1 else "s")

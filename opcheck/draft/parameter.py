@@ -9,6 +9,8 @@ from enum import Enum
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
+from opcheck.samples.derive.keywords import UNVARIED
+
 Data = Any
 """A value of a sample as plain TOML data."""
 SampleData = dict[str, Data]
@@ -56,8 +58,6 @@ INDICES = (
 MASKS = ("mask", "masks", "attn_mask", "attention_mask")
 WORDS = ("type", "kind", "mode", "method", "name", "convention")
 """Parameters that take one of some words, which cannot be guessed."""
-NEVER_CHANGED = ("inplace", "in_place", "out", "training", "train")
-"""Parameters whose values besides the default a draft leaves alone."""
 
 
 def mapped(change: Callable[[Data], Data], data: Data) -> Data:
@@ -195,7 +195,7 @@ def _required(name: str, annotation: str) -> list[Data]:
 
 def _optional(name: str, annotation: str, default: Any) -> list[Data]:
     """Return values to try besides the default."""
-    if name in NEVER_CHANGED:
+    if name in UNVARIED:
         return []
     if isinstance(default, bool):
         return [not default]

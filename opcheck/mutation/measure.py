@@ -31,7 +31,7 @@ CHECKS: dict[Derivative, tuple[str, ...]] = {
     "second derivative": ("rev_over_rev",),
 }
 """The checks that notice it at a sample; the first that an operator has."""
-Tried = Iterator[tuple[Context, Sample, Attempt]]
+Tried = Iterator[tuple[Sample, Attempt]]
 
 
 @dataclass(frozen=True)
@@ -131,30 +131,29 @@ class Target:
         """Yield the written samples that are judged."""
         for context, sample in self.own:
             if not any(is_about(expect, sample.name) for expect in context.case.expectations):
-                yield context, sample, attempt(context, sample)
+                yield sample, attempt(context, sample)
 
     def derived(self, wanted: Collection[Condition], *, thorough: bool) -> Tried:
         """Yield the samples derived from the written ones that may meet some conditions."""
         ways = {way for condition in wanted for way in condition.ways}
         for context, sample in self.own:
             for one, tried in attempts(context, sample, thorough, ways):
-                yield context, one.sample, tried
+                yield one.sample, tried
 
 
 def measure(target: Target) -> Measured:
     """Return which conditions are met by the samples of an operator, those derived from them among them."""
     if not target.looks:
         return Measured(target.operator.id, ())
-    met = _meeting(target, target.conditions, target.written(), lambda *_: True)
+    met = _meeting(target, target.conditions, target.written(), lambda _: True)
     if target.further and target.derive != "none":
         left = _without(target.conditions, met)
         met |= _meeting(target, left, target.derived(left, thorough=target.derive == "thorough"), _holds)
     other: dict[Condition, Sample] = {}
     if target.derive != "thorough":
         left = _without(target.conditions, met)
-        other = _meeting(
-            target, left, target.derived(left, thorough=True), lambda *tried: _holds(*tried) and _passes(*tried)
-        )
+        further = target.derived(left, thorough=True)
+        other = _meeting(target, left, further, lambda one: _holds(one) and _passes(one))
     answers = (_answer(one, met.get(one), other.get(one), target) for one in target.conditions)
     return Measured(target.operator.id, tuple(answers))
 
@@ -167,26 +166,28 @@ def _meeting(
     target: Target,
     wanted: Collection[Condition],
     tried: Tried,
-    counts: Callable[[Context, Sample, Attempt], bool],
+    counts: Callable[[Attempt], bool],
 ) -> dict[Condition, Sample]:
     """Return the first sample that meets each condition, and counts. Ends when all are met."""
     met: dict[Condition, Sample] = {}
-    for context, sample, one in tried if wanted else ():
+    for sample, one in tried if wanted else ():
         call = Call.of(one, target.signature)
         new = [condition for condition in _without(wanted, met) if call is not None and condition.met_by(call)]
-        if new and counts(context, sample, one):
+        if new and counts(one):
             met |= dict.fromkeys(new, sample)
             if len(met) == len(wanted):
                 break
     return met
 
 
-def _holds(context: Context, sample: Sample, tried: Attempt) -> bool:
+def _holds(tried: Attempt) -> bool:
     return tried.look().answer == "hold"
 
 
-def _passes(context: Context, sample: Sample, tried: Attempt) -> bool:
+def _passes(tried: Attempt) -> bool:
     """Tell whether the operator, as it is, passes at a sample. Empty ones are not compared, and do."""
+    assert tried.subject is not None
+    context, sample = tried.subject.context, tried.subject.sample
     check: PerSample = implementation(context.case.kind)
     verdict = check.verdict(replace(context, cache=Cache()), sample)
     return verdict.passed or verdict.untested

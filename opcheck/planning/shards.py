@@ -16,7 +16,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 from opcheck.planning.case import Case
-from opcheck.text import n_cases
+from opcheck.text import counted
 
 OVERHEAD = 0.002
 """Seconds that a case takes beside what its record says, in pytest."""
@@ -132,5 +132,5 @@ class Shared(NamedTuple):
 
     def __str__(self) -> str:
         """Return `shard 3/8: 17 cases; the other shards have 119`."""
-        own = n_cases(self.own) if self.own else "no cases"
+        own = counted(self.own, "case") if self.own else "no cases"
         return f"shard {self.shard}: {own}; the other shards have {self.others}"

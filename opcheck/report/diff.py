@@ -12,7 +12,7 @@ from opcheck.report.conditions import Conditions, conditions_of, labels, pairs
 from opcheck.report.merge import gaps
 from opcheck.report.model import Report
 from opcheck.running.outcome import Outcome
-from opcheck.text import n_cases, printable
+from opcheck.text import counted, printable
 
 KINDS = {
     "newly failing": "did not fail before, or is new",
@@ -99,15 +99,16 @@ class Diff:
         yield from map(printable, (*self.gaps, *self.unlike))
         counts = Counter(change.kind for change in self.changes)
         for kind in filter(counts.get, KINDS):
-            yield f"{kind} ({KINDS[kind]}): {n_cases(counts[kind])}"
+            yield f"{kind} ({KINDS[kind]}): {counted(counts[kind], 'case')}"
             changes = [change for change in self.changes if change.kind == kind]
             yield from (f"  {printable(str(change))}" for change in changes[:most])
             if counts[kind] > most:
                 yield f"  ... and {counts[kind] - most} more"
         for device, count in self.left_aside.items():
-            yield f"not compared: {n_cases(count)} on {printable(device)} that this run is not about"
+            yield f"not compared: {counted(count, 'case')} on {printable(device)} that this run is not about"
         listed = [f"{counts[kind]} {kind}" for kind in KINDS if counts[kind]] or ["nothing has changed"]
-        yield f"{n_cases(self.compared)} in both reports, {self.still_bad} of them still failing: {', '.join(listed)}"
+        both = counted(self.compared, "case")
+        yield f"{both} in both reports, {self.still_bad} of them still failing: {', '.join(listed)}"
 
 
 def diff(

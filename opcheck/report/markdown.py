@@ -12,7 +12,7 @@ from opcheck.report.merge import gaps
 from opcheck.report.model import Report
 from opcheck.report.remarks import wide_lines
 from opcheck.running.outcome import KINDS, Outcome
-from opcheck.text import n_cases, printable, shortened
+from opcheck.text import counted, printable, shortened
 
 MOST = 50
 """The most rows of a table or entries of a list. The rest is counted."""
@@ -35,14 +35,14 @@ def markdown(report: Report) -> str:
     """
     named = zip(report.runs, columns(report), strict=True)
     cases = [(names[record.device], record) for run, names in named for record in run.records]
-    bad, counted = sum(record.is_bad for record in report.records), n_cases(len(cases))
+    bad, all_cases = sum(record.is_bad for record in report.records), counted(len(cases), "case")
     mended = [
         f"{_code(record.id)} ({_text(column)}): {_text(record.reason)}"
         for column, record in cases
         if record.outcome == "xpassed"
     ]
     parts = [
-        f"# opcheck: {bad} of {counted} failed" if bad else f"# opcheck: {counted}, none failed",
+        f"# opcheck: {bad} of {all_cases} failed" if bad else f"# opcheck: {all_cases}, none failed",
         _listed("This report is incomplete", map(_text, gaps(report))),
         _counts(cases),
         _listed("Failures", _failures(report)),
@@ -102,7 +102,7 @@ def _differing(cases: Mapping[str, Mapping[str, Outcome]], names: Sequence[str])
         if len({record.outcome for record in own.values()}) > 1:
             rows.append([_code(name), *(own[run].outcome if run in own else "" for run in names)])
     table = _table(["case", *map(_text, names)], rows) if rows else ""
-    apart = f"{n_cases(alone)} not in all of {', '.join(map(_text, names))}" if alone else ""
+    apart = f"{counted(alone, 'case')} not in all of {', '.join(map(_text, names))}" if alone else ""
     return "\n\n".join(part for part in (table, apart) if part)
 
 
@@ -110,11 +110,11 @@ def _not_run(report: Report, cases: Cases) -> Iterator[str]:
     for outcome, title in (("skipped", "skipped"), ("xfailed", "expected to fail")):
         reasons = Counter((column, one.reason) for column, one in cases if one.outcome == outcome)
         for (column, why), count in reasons.most_common():
-            yield f"{n_cases(count)} {title} ({_text(column)}): {_text(why)}"
+            yield f"{counted(count, 'case')} {title} ({_text(column)}): {_text(why)}"
     for run in report.runs:
         for row in run.left_out:
             where = f"{_text(row.device)} (torch {_text(run.torch)})"
-            yield f"{n_cases(row.cases)} left out on {where}: {_text(row.reason)}"
+            yield f"{counted(row.cases, 'case')} left out on {where}: {_text(row.reason)}"
 
 
 def _listed(title: str, entries: Iterable[str]) -> str:

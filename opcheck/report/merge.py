@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from opcheck.report.conditions import Conditions, conditions_of
 from opcheck.report.model import LeftOut, Report, ReportError, Run
-from opcheck.text import n_cases
+from opcheck.text import counted
 
 SAME = ("opcheck", "torch", "python", "platform", "engine", "seed", "overrides", "selection")
 """What the shards of one run have in common, beside their devices."""
@@ -70,7 +70,7 @@ def gaps(report: Report) -> list[str]:
 def _gap(run: Run) -> str:
     """Return what a run alone does not have; an empty string if it has all."""
     if run.seconds is None:
-        return f"did not come to its end: it has {n_cases(len(run.records))}"
+        return f"did not come to its end: it has {counted(len(run.records), 'case')}"
     if not run.complete:
         is_early = run.cases is None and not run.records
         return "ended before its cases were known" if is_early else "has no record of some of its cases"

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from opcheck.planning.left_out import Rule
 from opcheck.report.model import LeftOut
 from opcheck.running.outcome import Outcome
-from opcheck.text import n_cases
+from opcheck.text import counted
 
 
 def left_out_lines(rules: Counter[Rule]) -> list[str]:
@@ -16,7 +16,7 @@ def left_out_lines(rules: Counter[Rule]) -> list[str]:
     parts: dict[str, list[str]] = {rule.device: [] for rule in rules}
     for row in left_out_rows(rules):
         own = parts[row.device]
-        own.append(f"{row.cases if own else n_cases(row.cases)} ({row.reason})")
+        own.append(f"{row.cases if own else counted(row.cases, 'case')} ({row.reason})")
     return [f"left out on {device}: {', '.join(own)}" for device, own in parts.items()]
 
 

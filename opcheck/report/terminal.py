@@ -15,7 +15,7 @@ from rich.text import Text
 from opcheck.report.causes import cause_of, failures_by_cause
 from opcheck.report.remarks import note_lines
 from opcheck.running.outcome import KINDS, Outcome
-from opcheck.text import n_cases, printable
+from opcheck.text import counted, printable
 
 STYLES = {
     "passed": "green",
@@ -136,7 +136,7 @@ class TerminalReport:
         for outcome in ("skipped", "xfailed"):
             reasons = Counter(record.reason for record in self.records if record.outcome == outcome)
             for reason, count in reasons.most_common():
-                self._line(outcome, f"{n_cases(count)}: {printable(reason)}")
+                self._line(outcome, f"{counted(count, 'case')}: {printable(reason)}")
         self.lines(map(printable, left_out))
         derived = Counter[str]()
         for record in self.records:
@@ -158,7 +158,7 @@ class TerminalReport:
         """Print the number of cases with each outcome, and what is wrong with other reports."""
         totals = _listed(self._counts, ", ", lambda kind: f" {kind}", KINDS) or Text("no cases")
         seed = max((record.seed for record in self.records), default=0)
-        begin = f"{n_cases(len(self.records))} in {seconds:.1f} s" + (f" with seed {seed}" if seed else "")
+        begin = f"{counted(len(self.records), 'case')} in {seconds:.1f} s" + (f" with seed {seed}" if seed else "")
         self.console.print(Text(f"{begin}: ") + totals, soft_wrap=True)
         for trouble in troubles:
             self._line("error", printable(trouble))

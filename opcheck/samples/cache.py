@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import torch
-from torch import Tensor
 
 from opcheck.samples.inputs import Inputs
-from opcheck.samples.layouts import equal, parts
+from opcheck.samples.layouts import parts
+from opcheck.samples.watched import Watched
 
 T = TypeVar("T")
 
@@ -47,17 +47,14 @@ class Memo:
 @dataclass(frozen=True)
 class _Entry:
     inputs: Inputs
-    tensors: tuple[Tensor, ...]
-    copies: tuple[Tensor, ...]
+    watched: Sequence[Watched]
     """The tensors as they were when they were made."""
     memo: Memo
 
     def is_unchanged(self) -> bool:
         """Tell whether the inputs are still as they were made: nothing has written to them."""
-        pairs = zip(self.tensors, self.copies, strict=True)
         try:
-            with torch.no_grad():
-                return all(_is_as(now, before) for now, before in pairs)
+            return not any(one.change() for one in self.watched)
         except RuntimeError:  # torch cannot compare tensors of some dtypes
             return False
 
@@ -91,18 +88,6 @@ class Cache:
             tensors = tuple(inputs.tensors())
             if inputs.grad_outputs is not None or any(parts(tensor) is None for tensor in tensors):
                 return inputs, Memo()
-            entry = _Entry(inputs, tensors, tuple(map(_copy, tensors)), Memo())
+            entry = _Entry(inputs, Watched.all("input", tensors), Memo())
         self._entries[name] = entry
         return entry.inputs, entry.memo
-
-
-def _copy(tensor: Tensor) -> Tensor:
-    return tensor.detach().clone().requires_grad_(tensor.requires_grad)
-
-
-def _is_as(now: Tensor, before: Tensor) -> bool:
-    kinds = [(x.requires_grad, x.layout, x.shape, x.is_sparse and x.is_coalesced()) for x in (now, before)]
-    if now.grad is not None or kinds[0] != kinds[1]:
-        return False
-    # torch compares no sparse tensors.
-    return all(equal(*pair) for pair in zip(parts(now) or (), parts(before) or (), strict=True))

@@ -14,6 +14,7 @@ from opcheck.spec.positions import Path
 from opcheck.spec.problems import Problem, SpecError, listing, nearest
 from opcheck.spec.render import render
 from opcheck.spec.values import LITERALS, TENSOR
+from opcheck.text import counted
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -115,8 +116,7 @@ def _wrong_length(path: Path, items: list[Any], value: Any) -> tuple[str, str]:
     if not value:
         return f"{_called(path)} is empty", "some text" if kind == "string_too_short" else "at least one element"
     if kind == "too_long":
-        count = "element" if context["max_length"] == 1 else "elements"
-        return f"{_called(path)} is too long", f"at most {context['max_length']} {count}"
+        return f"{_called(path)} is too long", f"at most {counted(context['max_length'], 'element')}"
     # A tuple of fixed length: pydantic reports every missing element.
     return f"{_called(path)} is too short", f"{items[-1]['loc'][-1] + 1} elements"
 

@@ -12,9 +12,9 @@ from torch.nn import Module
 from opcheck.checks.judging import PerSample
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, fails, inapplicable, one_line
-from opcheck.checks.watched import Watched
 from opcheck.derivatives import tried
 from opcheck.samples.modules import ModuleCall
+from opcheck.samples.watched import Watched
 
 
 def judge(subject: Subject) -> Verdict:

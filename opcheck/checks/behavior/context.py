@@ -24,10 +24,10 @@ from opcheck.checks.script import CALL, GRADIENTS, VALUES, asserted
 from opcheck.checks.subject import Subject
 from opcheck.checks.surroundings import Surroundings, all_of, surroundings_of
 from opcheck.checks.verdict import HOLDS, Verdict, fails
-from opcheck.checks.watched import Watched
 from opcheck.derivatives import tried
 from opcheck.derivatives.coordinates import vector
 from opcheck.samples.modules import ModuleCall
+from opcheck.samples.watched import Watched
 
 AT_ONCE = 20
 """How many calls each of several threads makes."""

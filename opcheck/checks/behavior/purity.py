@@ -11,9 +11,9 @@ from opcheck.checks.judging import PerSample
 from opcheck.checks.script import CALL, asserted
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, fails
-from opcheck.checks.watched import Watched
 from opcheck.derivatives import tried
 from opcheck.samples.captured import captured
+from opcheck.samples.watched import Watched
 from opcheck.text import class_of
 
 STAGES = {

@@ -11,7 +11,7 @@ from opcheck.samples.derive.change import Derived, Keywords, Scope
 from opcheck.spec.library import Sample
 from opcheck.spec.render import render
 
-UNVARIED = ("inplace", "out", "training", "train", "generator")
+UNVARIED = ("inplace", "in_place", "out", "training", "train", "generator")
 """Keywords that say which operator it is, not what it computes."""
 
 

@@ -1,4 +1,4 @@
-"""Remembers values, shape, strides and `requires_grad` of a tensor, and says what has changed."""
+"""Remembers what a tensor is like: values, shape, layout, strides, `requires_grad`; says what has changed since."""
 
 from __future__ import annotations
 
@@ -42,6 +42,8 @@ class Watched:
             return f"{self.name} {'requires' if now.requires_grad else 'no longer requires'} grad"
         if now.shape != self.before.shape or (now.layout is torch.strided and now.stride() != self.stride):
             return f"{self.name} has another shape or other strides"
+        if now.layout is not self.before.layout or (now.is_sparse and now.is_coalesced() != self.before.is_coalesced()):
+            return f"{self.name} has another layout"
         if not _equal(now.detach(), self.before):
             return f"{self.name} has other values"
         return f"{self.name} has a gradient in .grad" if now.is_leaf and now.grad is not None else ""
