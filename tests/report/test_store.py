@@ -326,8 +326,7 @@ def test_durations_are_those_of_the_cases_that_ran(tmp_path: Path) -> None:
     absent = record(vmap, "skipped", seconds=0.0)
     write(report(*ran, absent), tmp_path / "old.json")
     durations = read_durations(tmp_path / "old.json")
-    assert durations.by_case == {ran[0].id: 3.0, ran[1].id: 0.25}
-    assert durations.by_check == {"vmap": 3.0, "backward": 0.25}
+    assert durations.means == {ran[0].id: 3.0, ran[1].id: 0.25, "vmap": 3.0, "backward": 0.25, "": 1.625}
     assert durations.operators == {"torch.sin"}
     assert durations.source == str(tmp_path / "old.json")
 
