@@ -51,9 +51,12 @@ def relation(rows: Callable[[Subject, Result], Iterable[Row | Verdict]]) -> PerS
     is the last.
     """
 
-    def judge(subject: Subject) -> Iterator[Verdict]:
+    def judge(subject: Subject) -> Verdict:
         for row in rows(subject, ordinary(subject)):
-            yield row if isinstance(row, Verdict) else compared(subject, row)
+            verdict = row if isinstance(row, Verdict) else compared(subject, row)
+            if not verdict.passed or verdict.untested:
+                return verdict
+        return HOLDS
 
     return PerSample(judge)
 

@@ -111,11 +111,8 @@ def blocked(check: str, title: str, detail: str = "") -> Verdict:
 
 
 def first_failure(verdicts: Iterable[Verdict]) -> Verdict:
-    """Return the first verdict that is no pass, or that says that nothing is tested; else one that holds.
-
-    Those after it are not asked for.
-    """
-    return next((verdict for verdict in verdicts if not verdict.passed or verdict.untested), HOLDS)
+    """Return the first verdict that is no pass, or one that holds. Those after it are not asked for."""
+    return next((verdict for verdict in verdicts if not verdict.passed), HOLDS)
 
 
 def untested(why: str) -> Verdict:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from opcheck.checks import PerSample
-from opcheck.checks.verdict import HOLDS
+from opcheck.checks.verdict import HOLDS, fails, untested
 
 DERIVATIVES = (
     "backward", "forward_ad", "batched_grad", "batched_forward_grad", "undefined_grad", "grad_dtypes",
@@ -120,3 +120,9 @@ class TestJudgementsOfPlugins:
             '[[operator]]\nname = "torch.sin"\nsamples = [{ args = [{ shape = [2] }] }]', checks=("backward",)
         )
         assert {each.outcome for each in found.values()} == {"passed"}
+
+    def test_a_verdict_that_tests_nothing_hides_no_failure_after_it(self, outcomes, monkeypatch):
+        verdicts = untested("nothing to compare here"), fails("backward: wrong there")
+        monkeypatch.setattr("opcheck.checks.jacobian.compare.check", PerSample(lambda subject: iter(verdicts)))
+        found = outcomes(SINE, checks=("backward",), dtypes=("float64",))
+        assert {(each.outcome, each.reason) for each in found.values()} == {("failed", "backward: wrong there")}
