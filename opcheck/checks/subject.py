@@ -24,12 +24,13 @@ from opcheck.derivatives.rounding import rounding_unit
 from opcheck.devices.device import CPU, Device
 from opcheck.planning.case import Case
 from opcheck.planning.kinds import check_kinds
-from opcheck.samples import Inputs, TestedFunction, Unresolved, realize
 from opcheck.samples.cache import Cache, Memo
+from opcheck.samples.function import TestedFunction
+from opcheck.samples.inputs import Inputs
 from opcheck.samples.layouts import own, share_memory
 from opcheck.samples.modules import ModuleCall, ModuleRecipe
-from opcheck.samples.realize import realize_module
-from opcheck.samples.resolve import resolve_module, resolve_operator
+from opcheck.samples.realize import realize, realize_module
+from opcheck.samples.resolve import Unresolved, resolve_module, resolve_operator
 from opcheck.samples.results import Untestable, differentiable, flatten, with_gradient
 from opcheck.settings import Settings
 from opcheck.spec.claims import Jacobian, Supports, Tolerance

@@ -21,8 +21,8 @@ from opcheck.checks.values.reference import referred
 from opcheck.checks.verdict import HOLDS, Verdict
 from opcheck.derivatives.coordinates import real_size
 from opcheck.derivatives.rounding import Computation, Moved
-from opcheck.samples import Inputs
 from opcheck.samples.cache import Memo
+from opcheck.samples.inputs import Inputs
 from opcheck.samples.results import differentiable
 from opcheck.spec.dtypes import double_of, finer_than
 

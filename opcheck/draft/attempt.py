@@ -17,11 +17,10 @@ from torch import Tensor
 from opcheck.checks.verdict import one_line
 from opcheck.derivatives.autodiff import pushed, vjp
 from opcheck.draft.refusal import is_refusal, needs_gpu
-from opcheck.samples import realize
 from opcheck.samples.function import TestedFunction
 from opcheck.samples.layouts import equal
 from opcheck.samples.modules import ModuleCall, ModuleRecipe
-from opcheck.samples.realize import realize_module
+from opcheck.samples.realize import realize, realize_module
 from opcheck.samples.results import Untestable, with_gradient
 from opcheck.spec.document import Document
 from opcheck.spec.library import Sample

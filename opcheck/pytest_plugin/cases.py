@@ -12,7 +12,7 @@ import pytest
 if TYPE_CHECKING:
     from opcheck.checks import Context
     from opcheck.planning import Case
-    from opcheck.samples import Inputs
+    from opcheck.samples.inputs import Inputs
     from opcheck.settings import Settings
     from opcheck.spec import Sample
     from opcheck.spec.library import DeviceClaims

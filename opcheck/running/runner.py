@@ -26,7 +26,7 @@ from opcheck.running.outcome import Outcome, OutcomeKind, with_rerun
 from opcheck.running.process_state import State, applied, open_contexts, transform_is_open
 from opcheck.running.reproduction import reproduced
 from opcheck.running.session import RunSession
-from opcheck.samples import Unresolved
+from opcheck.samples.resolve import Unresolved
 
 
 def run(case: Case, session: RunSession, limit: float | None = None) -> Outcome:

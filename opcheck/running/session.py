@@ -15,9 +15,8 @@ from opcheck.devices.presence import Availability, ask, own_modules
 from opcheck.planning.case import Case
 from opcheck.running import process_state
 from opcheck.running.outcome import rerun_of
-from opcheck.samples import Unresolved
 from opcheck.samples.cache import Cache
-from opcheck.samples.resolve import import_module, resolve_module, resolve_operator
+from opcheck.samples.resolve import Unresolved, import_module, resolve_module, resolve_operator
 from opcheck.settings import Settings
 from opcheck.spec.device import DeviceProfile
 from opcheck.spec.library import Operator, Sample

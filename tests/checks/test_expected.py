@@ -2,7 +2,7 @@
 
 import pytest
 
-from opcheck.samples import TestedFunction
+from opcheck.samples.function import TestedFunction
 
 BOTH = pytest.mark.parametrize("dtype", ["float64", "complex128"])
 WRONG = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from opcheck.draft.target import names, resolve_either
-from opcheck.samples import Unresolved
+from opcheck.samples.resolve import Unresolved
 
 OURS = ("torch", "operators")
 

@@ -15,7 +15,8 @@ import pytest
 import torch
 
 from opcheck.planning import load
-from opcheck.samples import Unresolved, realize, resolve
+from opcheck.samples.realize import realize
+from opcheck.samples.resolve import Unresolved, resolve
 from opcheck.settings import Settings
 from opcheck.spec import SpecError
 from opcheck.spec.allow_list import PARTS

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from opcheck.planning import load
-from opcheck.samples import Inputs, realize
+from opcheck.samples.inputs import Inputs
+from opcheck.samples.realize import realize
 from opcheck.settings import Settings
 from opcheck.spec.library import Sample
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from opcheck.samples import Inputs
 from opcheck.samples.cache import Cache
+from opcheck.samples.inputs import Inputs
 from opcheck.samples.layouts import parts
 
 pytestmark = pytest.mark.filterwarnings("ignore:Sparse.*beta:UserWarning")

@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch.autograd import gradcheck, gradgradcheck
 
-from opcheck.samples import Inputs, TestedFunction
+from opcheck.samples.function import TestedFunction
+from opcheck.samples.inputs import Inputs
 from opcheck.samples.results import Untestable
 from opcheck.spec.claims import Outputs
 from opcheck.spec.recipe import SPARSE_LAYOUTS, Memory
@@ -116,7 +117,7 @@ def test_jagged_tensors_pass_gradcheck(keys: str, made: Made) -> None:
 
 
 def test_lists_and_keywords_pass_gradcheck(sample: Callable[..., Any]) -> None:
-    from opcheck.samples import realize
+    from opcheck.samples.realize import realize
 
     written = sample("args = [[{ shape = [2] }, { shape = [1] }]]\nkwargs = { dim = 0 }")
     assert holds(torch.cat, realize(written, "float64", "cpu", "seed"))

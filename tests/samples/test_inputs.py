@@ -7,8 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from opcheck.samples import Inputs
-from opcheck.samples.inputs import Slot, describe
+from opcheck.samples.inputs import Inputs, Slot, describe
 from opcheck.samples.layouts import conjugated_view, negated_view
 
 

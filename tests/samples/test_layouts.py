@@ -8,7 +8,7 @@ from typing import Any, get_args
 import pytest
 import torch
 
-from opcheck.samples import Inputs
+from opcheck.samples.inputs import Inputs
 from opcheck.samples.layouts import (
     conjugated_view,
     in_layout,

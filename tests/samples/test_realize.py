@@ -13,7 +13,9 @@ from typing import Any, ClassVar, get_args
 import pytest
 import torch
 
-from opcheck.samples import Inputs, Unresolved, realize
+from opcheck.samples.inputs import Inputs
+from opcheck.samples.realize import realize
+from opcheck.samples.resolve import Unresolved
 from opcheck.spec.library import Sample
 from opcheck.spec.recipe import SPARSE_LAYOUTS, Memory, Structure, Through
 

@@ -16,8 +16,7 @@ from torch.nn import functional
 from torch.overrides import get_overridable_functions
 
 from opcheck.planning import load
-from opcheck.samples import Unresolved, resolve
-from opcheck.samples.resolve import is_member, resolve_operator
+from opcheck.samples.resolve import Unresolved, is_member, resolve, resolve_operator
 from opcheck.spec.allow_list import PARTS, REGISTERED
 from opcheck.spec.limits import REFERENCE_MODULES
 

@@ -20,7 +20,7 @@ from opcheck.derivatives import Disagreement
 from opcheck.derivatives.claims import derivative_named, extent_compared, lets_wrong_sign_pass
 from opcheck.derivatives.disagreement import Mismatch
 from opcheck.derivatives.request import Function, too_coarse_output
-from opcheck.samples import Unresolved
+from opcheck.samples.resolve import Unresolved
 from opcheck.strides import MEMORIES
 
 REMEDY = 'if the gradient is meant to differ from the derivative, write surrogate = "..." with a function that has it'

@@ -15,8 +15,8 @@ from opcheck.checks.relations import agree
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import Verdict, cannot, one_line
 from opcheck.derivatives import tried
-from opcheck.samples import Unresolved, resolve
 from opcheck.samples.inputs import unchanged
+from opcheck.samples.resolve import Unresolved, resolve
 from opcheck.samples.results import leaves_of, named, names_among
 from opcheck.spec.claims import Reference
 from opcheck.spec.limits import REFERENCE_MODULES

@@ -16,9 +16,9 @@ from opcheck.checks.relations import agree
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, fails, one_line, remedy
 from opcheck.derivatives import tried
-from opcheck.samples import Unresolved
 from opcheck.samples.function import with_own_first
 from opcheck.samples.layouts import equal
+from opcheck.samples.resolve import Unresolved
 from opcheck.samples.results import flatten, named, names_among
 
 Tensors = tuple[Tensor, ...]
