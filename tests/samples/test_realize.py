@@ -385,7 +385,7 @@ class TestSeed:
         program = """
             import opcheck.planning, opcheck.samples, sys
             sample = opcheck.planning.load([sys.argv[1]]).operators[0].samples[0]
-            print(opcheck.samples.realize(sample, "float64", "cpu", "äöü").leaves[0].tolist())
+            print(opcheck.samples.realize.realize(sample, "float64", "cpu", "äöü").leaves[0].tolist())
         """
         command = [sys.executable, "-c", textwrap.dedent(program), str(tmp_path / "spec.toml")]
         environment = os.environ | {"PYTHONHASHSEED": "77", "PYTHONUTF8": "1"}
