@@ -383,7 +383,7 @@ class TestSeed:
     ) -> None:
         inputs = realize(sample("args = [{ shape = [2, 2] }]"), "float64", "cpu", "äöü")
         program = """
-            import opcheck.planning, opcheck.samples, sys
+            import opcheck.planning, opcheck.samples.realize, sys
             sample = opcheck.planning.load([sys.argv[1]]).operators[0].samples[0]
             print(opcheck.samples.realize.realize(sample, "float64", "cpu", "äöü").leaves[0].tolist())
         """
