@@ -70,7 +70,8 @@ def test_letters_beyond_ascii_move_no_change(mutate):
 
 def test_tests_are_those_of_the_same_name_and_then_those_of_the_folder(mutate):
     near, all_of_them = mutate.stages("opcheck/derivatives/contradiction.py")
-    assert "tests/derivatives/test_compare.py" in near
+    assert near[0] == "tests/derivatives/test_contradiction.py"
+    assert "tests/derivatives/test_projected.py" in near
     assert all_of_them[0] == "tests/derivatives"
     assert mutate.stages("opcheck/derivatives/contradiction.py", near=True) == [near]
     for stem, others in mutate.BESIDES.items():
