@@ -174,10 +174,13 @@ class Measured:
     def _further(self) -> Iterator[tuple[Differences, Differences]]:
         """Yield the differences at larger steps, and at twice each, as long as the function is defined there."""
         for step in self._far[1:]:
-            fine, coarse = (tried(partial(self.at, own)) for own in (step, 2 * step))
-            if isinstance(fine, Exception) or isinstance(coarse, Exception):
+            pair = tried(partial(self._pair, step))
+            if isinstance(pair, Exception):
                 return
-            yield fine, coarse
+            yield pair
+
+    def _pair(self, step: float) -> tuple[Differences, Differences]:
+        return self.at(step), self.at(2 * step)
 
     @property
     def _far(self) -> tuple[float, ...]:

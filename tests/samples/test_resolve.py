@@ -370,7 +370,7 @@ class TestOutside:
         ],
     )
     def test_nothing_outside_the_allowed_modules_is_reached(self, path: str) -> None:
-        refusal(path)
+        assert path.split(".")[0] in str(refusal(path))
 
     @pytest.mark.parametrize(
         "path",
@@ -426,18 +426,19 @@ class TestOutside:
         refusal("torch.utils.collect_env.run", "torch", "torch.utils.checkpoint")
 
     def test_no_dangerous_builtin_is_reached_through_any_module_of_torch(self) -> None:
-        dangerous = {
-            id(getattr(builtins, name)) for name in ("eval", "exec", "compile", "open", "__import__", "getattr")
-        }
+        dangerous = ("eval", "exec", "compile", "open", "__import__", "getattr")
         reached = [
-            f"{name}.{attribute}"
+            f"{name}.{attribute}{rest}"
             for name, module in list(sys.modules.items())
             if name.split(".")[0] == "torch" and isinstance(module, ModuleType)
             for attribute, value in list(vars(module).items())
-            if id(value) in dangerous and attribute.isidentifier()
+            if attribute.isidentifier()
+            for rest in ([f".{one}" for one in dangerous] if value is builtins else [""])
+            if value is builtins or any(value is getattr(builtins, one) for one in dangerous)
         ]
+        assert reached
         for path in reached:
-            refusal(path)
+            assert path.split(".")[0] in str(refusal(path))
 
     @pytest.mark.parametrize(
         "path",
