@@ -36,8 +36,14 @@ SEEDS = ("draft", "another", "third")
 IN_PLACE = "is being used in an in-place operation"
 """What torch says of an operator that changes a leaf."""
 
-NO_GUESS = -1
+Depth = tuple[int, ...]
+"""How far a call got: the lines that ran last, of the operator and of what it calls, to be compared in this order."""
+
+NO_GUESS: Depth = ()
 """The depth of what opcheck itself refuses, and no operator."""
+
+NO_LINES: Depth = (0,)
+"""The depth of what is refused by code whose lines cannot be seen, as C++."""
 
 Operator = Callable[..., Any] | ModuleRecipe
 """A function, or a class of modules and how it is constructed."""
@@ -68,8 +74,7 @@ class Refused:
     """Why a sample is of no use."""
 
     why: str
-    depth: int = 0
-    """How far the operator got: the line that raised, of those of its own."""
+    depth: Depth = NO_LINES
     source: str = ""
     """The lines that raised it, up to three."""
     ends_process: bool = False
@@ -86,13 +91,13 @@ class Refused:
             (frame.f_code.co_filename, line)
             for frame, line in traceback.walk_tb(error.__traceback__) if not _is_ours(frame.f_globals)
         ]  # fmt: skip
-        why, depth, source = one_line(error), 0, ""
+        why, depth, source = one_line(error), tuple(line for _, line in frames) or NO_LINES, ""
         if frames:
-            depth, (file, last) = frames[0][1], frames[-1]
+            file, last = frames[-1]
             source = " ".join(linecache.getline(file, line).strip() for line in range(max(last - 2, 1), last + 1))
         gpu = needs_gpu(why, source)
         is_plain = isinstance(error, Untestable) and error.is_plain
-        return cls(why, sys.maxsize if gpu else depth, source, not isinstance(error, Exception), gpu, is_plain)
+        return cls(why, (sys.maxsize,) if gpu else depth, source, not isinstance(error, Exception), gpu, is_plain)
 
 
 def _is_ours(names: dict[str, Any]) -> bool:

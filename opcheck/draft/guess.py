@@ -50,7 +50,7 @@ OF_WEIGHTS: tuple[Shape, ...] = ((3,),) * 8
 def first_samples(parameters: Sequence[Parameter]) -> Iterator[SampleData]:
     """Yield samples with all required parameters, the likeliest first."""
     required = [parameter for parameter in parameters if parameter.required]
-    choices = list(islice(product(*(parameter.options for parameter in required)), MOST_CHOICES))
+    choices = list(islice(_choices([parameter.options for parameter in required]), MOST_CHOICES))
     hints = [tuple(own.shapes) for own in required]
     for domain in DOMAINS:
         for choice in choices:
@@ -59,6 +59,20 @@ def first_samples(parameters: Sequence[Parameter]) -> Iterator[SampleData]:
                 if "structure" in domain and not all(len(shape) > 1 and shape[-1] == shape[-2] for shape in shapes):
                     continue
                 yield sample_of(required, _shaped([*choice], iter(shapes), domain))
+
+
+def _choices(options: Sequence[Sequence[Data]]) -> Iterator[tuple[Data, ...]]:
+    """Yield one option for each parameter, in all ways: first those with few that are not the likeliest."""
+
+    def of_rank(rank: int, left: Sequence[Sequence[Data]]) -> Iterator[tuple[Data, ...]]:
+        if not left:
+            yield from [()] * (rank == 0)
+            return
+        for index, value in enumerate(left[0][: rank + 1]):
+            yield from ((value, *others) for others in of_rank(rank - index, left[1:]))
+
+    for rank in range(1 + sum(len(own) - 1 for own in options)):
+        yield from of_rank(rank, options)
 
 
 def _shapes(known: Sequence[tuple[Shape, ...]]) -> Iterator[tuple[Shape, ...]]:

@@ -11,6 +11,9 @@ MISTAKES = re.compile(
 )
 """What no refusal begins with, or says: an index out of range, a missing attribute, gradients that do not fit."""
 
+NO_SUCH_DTYPE = re.compile(r"^KeyError: '?(torch\.)?(complex|b?float|u?int|bool)\d*\b")
+"""What a table of dtypes says that lacks one."""
+
 REFUSALS = re.compile(
     r"NotImplemented\w*\b"
     r"|not (yet |currently |been )*(implement|support|differentiable)|has(n't| not) been implemented"
@@ -57,7 +60,7 @@ def is_refusal(what: str, key: str = "") -> bool:
     key: the key of `supports` that is in question.
     """
     what = " ".join(what.split())
-    if key in OWN and OWN[key].search(what):
+    if NO_SUCH_DTYPE.search(what) or (key in OWN and OWN[key].search(what)):
         return True
     if MISTAKES.search(what) and "NotImplemented" not in what.partition(":")[0]:
         return False

@@ -15,6 +15,8 @@ import torch
 from opcheck.checks.arguments import takes_out
 from opcheck.draft.attempt import (
     NO_GUESS,
+    NO_LINES,
+    Depth,
     Operator,
     Refused,
     Tried,
@@ -253,10 +255,10 @@ class Search:
 
         parameters: what the guesses are arguments for. None: nothing is learned.
         """
-        left, lessons, order = iter(guesses), list[tuple[int, int, SampleData]](), count()
-        seen, said, vain, best = set[str](), set[str](), 0, -1
+        left, lessons, order = iter(guesses), list[tuple[Depth, int, SampleData]](), count()
+        seen, said, vain, best = set[str](), set[str](), 0, NO_GUESS
         while vain < MOST_IN_VAIN and self.plain < MOST_PLAIN and not self.deadline.is_over:
-            is_taught = lessons and self.count % 4 and (best > 0 or vain >= MOST_UNTAUGHT)
+            is_taught = lessons and self.count % 4 and (best > NO_LINES or vain >= MOST_UNTAUGHT)
             guess = heappop(lessons)[2] if is_taught else next(left, None)
             if guess is None and not lessons:
                 return
@@ -271,12 +273,14 @@ class Search:
             if result.needs_gpu:
                 return
             vain = 0 if result.depth > best else vain + 1
-            is_new = result.depth > 0 or gist_of(result.why) not in said  # without a depth, the same says nothing new
+            # Where no lines tell how far a call got, the same error says nothing new.
+            is_new = result.depth > NO_LINES or gist_of(result.why) not in said
             said.add(gist_of(result.why))
-            if parameters and result.depth >= max(best, 0) and is_new:
+            if parameters and result.depth >= max(best, NO_LINES) and is_new:
                 best = result.depth
+                place = _furthest_first(best if best > NO_LINES else (len(said),))
                 for repaired in islice(lessons_of(guess, result.why, result.source, parameters), MOST_REPAIRS):
-                    heappush(lessons, (-best or -len(said), next(order), repaired))
+                    heappush(lessons, (place, next(order), repaired))
 
     def called(self, sample: SampleData) -> Tried | Refused:
         """Return what a call with a sample shows."""
@@ -333,6 +337,11 @@ class Search:
         except Unresolved:
             return []
         return [{"kind": "inplace", "target": f"{home}.{name}_"}]
+
+
+def _furthest_first(depth: Depth) -> Depth:
+    """Return what a heap sorts by, in which the least comes first. Of two that begin alike, the longer one does."""
+    return (*(-line for line in depth), 1)
 
 
 def _is_mixed(sample: SampleData) -> bool:

@@ -26,7 +26,7 @@ def names(target: str, modules: Sequence[str]) -> dict[str, str]:
     if module is None:
         resolve_either(target, modules)
         return {target: ""}
-    reasons, used = {}, _used(module)
+    reasons, used, parts = {}, _used(module), _parts_of_functions(module)
     exported = getattr(module, "__all__", ())
     for name in exported or [name for name in vars(module) if not name.startswith("_")]:
         item = getattr(module, name, None)
@@ -39,6 +39,10 @@ def names(target: str, modules: Sequence[str]) -> dict[str, str]:
                 continue
             name = f"{name}.apply"
         path = f"{target}.{name}"
+        whole = next((whole for part, whole in parts if part is item), "")
+        if whole:
+            reasons[path] = f"it is tested with {whole}, which calls it; a draft by its name is possible"
+            continue
         try:
             resolve_either(path, modules)
             reasons[path] = ""
@@ -60,6 +64,17 @@ def _used(module: ModuleType) -> set[str]:
         code = getattr(inspect.unwrap(getattr(item, "forward", item)), "__code__", None)
         used.update(code.co_names if code else ())
     return used
+
+
+def _parts_of_functions(module: ModuleType) -> list[tuple[Any, str]]:
+    """Return what the autograd.Functions of a Python module call, where no graph is recorded, each with their name."""
+    parts = list[tuple[Any, str]]()
+    for item in vars(module).values():
+        if isinstance(item, type) and issubclass(item, torch.autograd.Function) and _own(item, module):
+            for method in (inspect.unwrap(getattr(item, name)) for name in ("forward", "backward")):
+                names = method.__code__.co_names if inspect.isfunction(method) else ()
+                parts += [(method.__globals__[name], item.__name__) for name in names if name in method.__globals__]
+    return parts
 
 
 def resolve_either(path: str, modules: Sequence[str]) -> Callable[..., Any] | type[torch.nn.Module]:

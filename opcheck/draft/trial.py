@@ -24,6 +24,9 @@ from opcheck.running.session import RunSession
 NO_BFLOAT16 = "Triton's interpreter computes with its bits as integers"
 """Why a draft that is made in the interpreter leaves bfloat16 out."""
 
+FIRST = ("dtypes", "vmap", "forward_ad", "batched_grad")
+"""The checks that come first: they tell the dtypes, and the rules that operators most often do not have."""
+
 GUESSING = 0.6
 """The part of the time for an operator that guesses may take."""
 
@@ -114,7 +117,8 @@ def holds_on(record: Record) -> bool:
 def planned(draft: Draft, session: RunSession) -> Sequence[Case]:
     """Return the cases of a draft on the CPU. Raises SpecError.
 
-    Those that tell which dtypes there are come first: what is refused is then tried by no other check.
+    Those that tell which dtypes there are, and what is not implemented, come first: what is refused is then tried by no
+    other check.
     """
     settings = session.settings
     with tempfile.TemporaryDirectory(prefix="opcheck-") as folder:
@@ -124,7 +128,7 @@ def planned(draft: Draft, session: RunSession) -> Sequence[Case]:
     device = settings.profiles()["cpu"]
     session.prepare(library, [device])
     cases = plan(library, [device], Selection(derive=settings.derive), settings.seed)
-    return sorted(cases, key=lambda case: case.check != "dtypes")
+    return sorted(cases, key=lambda case: FIRST.index(case.check) if case.check in FIRST else len(FIRST))
 
 
 def place_of(error: Exception) -> str:

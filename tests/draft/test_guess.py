@@ -40,6 +40,12 @@ def test_the_first_ones_are_plain_and_small():
     assert first == [{"args": [{"shape": shape}]} for shape in ([2, 3], [3], [3, 3])]
 
 
+def test_an_unlikely_option_of_one_parameter_comes_before_those_of_several():
+    parameters = [parameter(name, "") for name in ("q", "k", "cos", "sin")]  # k is mostly a number
+    samples = list(first_samples(parameters))
+    assert any(all(isinstance(arg, dict) for arg in sample["args"]) for sample in samples)
+
+
 def test_positive_definite_matrices_are_square():
     for sample in first_samples(PARAMETERS[0]):
         (tensor,) = sample["args"]

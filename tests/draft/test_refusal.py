@@ -79,6 +79,13 @@ def test_a_parameter_may_be_unknown_where_it_is_the_question():
     assert not is_refusal(what)
 
 
+def test_a_table_without_a_dtype_refuses_it():
+    assert is_refusal("KeyError: 'complex128'")
+    assert is_refusal("KeyError: torch.bfloat16")
+    assert not is_refusal("KeyError: 'float_values'")
+    assert not is_refusal("KeyError: 'weight'")
+
+
 def test_the_jvp_of_softmax_has_no_derivative():
     x = torch.rand(3, requires_grad=True)
     with torch.autograd.forward_ad.dual_level():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 import torch
 from operators import modules
@@ -184,6 +186,28 @@ def test_an_example_helps_where_guesses_do_not(monkeypatch):
     (sample, *_) = draft("operators.modules.needs_seven").samples
     (tensor,) = sample["args"]
     assert (tensor["shape"], sample["kwargs"]) == ([2, 7], {"how": "fast"})
+
+
+def test_lines_below_a_wrapper_tell_how_far_a_call_got(monkeypatch):
+    def attention(q, k, v):
+        if q.dim() != 4:
+            raise ValueError("queries need 4 dimensions")
+        if k.dim() != 4:
+            raise ValueError("keys need 4 dimensions")
+        if v.dim() != 3:
+            raise ValueError("values need 3 dimensions")
+        return q.sum() * k.sum() * v.sum()
+
+    @functools.wraps(attention)
+    def wrapped(*args):
+        return attention(*args)
+
+    monkeypatch.setattr(modules, "attention", wrapped, raising=False)
+    monkeypatch.setattr(wrapped, "__module__", "operators.modules")
+    own = search("operators.modules.attention")
+    (found,) = own.drafts()
+    assert [len(arg["shape"]) for arg in found.samples[0]["args"]] == [4, 4, 3]
+    assert own.count < 150
 
 
 def test_calls_of_modules_are_tried_with_how_they_were_constructed():

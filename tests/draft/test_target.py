@@ -58,6 +58,55 @@ def test_apply_of_a_function_is_listed_where_nothing_else_calls_it(tmp_path, mon
     assert names("functions", ("torch", "functions")) == dict.fromkeys(own, "")
 
 
+PARTS = """
+import functools
+
+import torch
+
+
+def traced(function):
+    @functools.wraps(function)
+    def call(*args):
+        return function(*args)
+
+    return call
+
+
+def cube(x):
+    return x**3
+
+
+def slope(x, grad):
+    return 3 * x**2 * grad
+
+
+def plain(x):
+    return x + 1
+
+
+class Cube(torch.autograd.Function):
+    @staticmethod
+    @traced
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return cube(x)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return slope(*ctx.saved_tensors, grad)
+"""
+
+
+def test_what_a_function_calls_is_tested_with_it_unless_it_is_named(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "parts.py").write_text(PARTS)
+    found = names("parts", ("torch", "parts"))
+    assert [name for name, why in found.items() if not why] == ["parts.traced", "parts.plain", "parts.Cube.apply"]
+    why = "it is tested with Cube, which calls it; a draft by its name is possible"
+    assert (found["parts.cube"], found["parts.slope"]) == (why, why)
+    assert names("parts.cube", ("torch", "parts")) == {"parts.cube": ""}
+
+
 def test_objects_whose_attributes_raise_are_no_operators():
     assert "torch.sin" in names("torch", ("torch",))  # torch.classes makes a class of any attribute, or raises
 

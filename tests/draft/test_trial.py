@@ -37,6 +37,11 @@ def drafted_cases(monkeypatch, over_after):
     return own.records
 
 
+def test_what_operators_most_often_refuse_is_asked_first(monkeypatch):
+    checks = [name.partition("::")[2].partition("[")[0] for name in drafted_cases(monkeypatch, over_after=20)]
+    assert list(dict.fromkeys(checks))[:4] == ["dtypes", "vmap", "forward_ad", "batched_grad"]
+
+
 def test_what_is_wrong_with_opcheck_is_said_to_be(monkeypatch):
     def planned(draft, session):
         raise ValueError("a defect")
