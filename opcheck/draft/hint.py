@@ -15,11 +15,17 @@ Place = tuple[str | int, ...]
 SIZE = r"'?(?:\.\.\.|\*|\d+|[A-Z]\w{0,3}|batch(?:_size)?)'?"
 LISTED = re.compile(rf"[(\[]\s*({SIZE}(?:\s*,\s*{SIZE})+|{SIZE}\s*,|'{SIZE}')\s*,?\s*[)\]]")
 CROSSED = re.compile(r"(?<![\w*])((?:[A-Z*]|\d+)(?:\s?x\s?(?:[A-Z*]|\d+))+)(?!\w)")
+WORDED = re.compile(
+    r"\b(?:shape|size)s?\W{1,3}[(\[]\s*((?!int\b|float\b|tuple\b|list\b|str\b|bool\b)\w+(?:\s*,\s*[\w*.]+)+)\s*,?\s*[)\]]"
+)
 TYPED = re.compile(r"""(?:Float|Int|Shaped|Num|Real|Inexact|Complex)\[[^,]+,\s*["']([^"']+)["']""")
-"""Shapes as in `(*, 3, 3)` or `['B', '4']`, as in `Bx3x3`, and as in `Float[Tensor, "batch 3"]`."""
+"""Shapes as in `(*, 3, 3)` or `['B', '4']`, as in `Bx3x3`, as in `of shape (batch, seq_len, head_dim)`, and as in
+`Float[Tensor, "batch 3"]`."""
 
 SIZES = {"C": 2, "D": 3, "H": 4, "W": 4, "L": 3, "T": 3, "M": 3, "K": 3}
 """What letters in shapes mean. Others, such as N and B, are 2."""
+WORDS = ((re.compile("seq|len|time|token"), 3), (re.compile("dim|hidden|feature|channel|vocab"), 4))
+"""What words in shapes mean. Others, such as batch and heads, are 2."""
 
 RANKS = re.compile(
     r"\b(\d)[ -]?[dD]\b|\b(\d)[ -]?dim(?:ension(?:al|s)?)?\b|(?:ndim|dim\(\)|ndimension\(\)|\.shape\))\D{0,12}?(\d)\b"
@@ -69,6 +75,7 @@ def shapes_in(text: str) -> list[Shape]:
     """Return the shapes that a text names, with numbers in the place of letters. A star is one dimension, or none."""
     parts = [re.split(r"\s*,\s*", match[1].strip(" ,")) for match in LISTED.finditer(text)]
     parts += [re.split(r"\s?x\s?", match[1]) for match in CROSSED.finditer(text)]
+    parts += [re.split(r"\s*,\s*", match[1]) for match in WORDED.finditer(text)]
     parts += [match[1].split() for match in TYPED.finditer(text)]
     shapes = chain.from_iterable(_concrete([part.strip("'") for part in own]) for own in parts)
     return list(dict.fromkeys(shape for shape in shapes if max(shape, default=1) <= MOST_SIZE))
@@ -76,9 +83,13 @@ def shapes_in(text: str) -> list[Shape]:
 
 def _concrete(sizes: list[str]) -> Iterator[Shape]:
     stars = ("*", "...")
-    yield tuple(2 if size in stars else int(size) if size.isdigit() else SIZES.get(size, 2) for size in sizes)
+    yield tuple(2 if size in stars else int(size) if size.isdigit() else _size_of(size) for size in sizes)
     if any(size in stars for size in sizes):
         yield from _concrete([size for size in sizes if size not in stars])
+
+
+def _size_of(name: str) -> int:
+    return SIZES.get(name) or next((size for words, size in WORDS if words.search(name)), 2)
 
 
 def speaks_of_dtypes(said: str) -> bool:
@@ -94,11 +105,12 @@ def gist_of(said: str) -> str:
 def documented(doc: str, name: str) -> list[Shape]:
     """Return the shapes that documentation gives for a parameter: what follows its name, up to the next one."""
     match = re.search(
-        rf"^([ \t]*)(?:[-*:]\s*)?(?:param )?`*{re.escape(name)}`*\s*(?:\([^)]*\))?\s*:(.*(?:\n\1[ \t]+.*|\n\s*)*)",
+        rf"^([ \t]*)(?:[-*:]\s*)?(?:param )?`*{re.escape(name)}`*(\s+size|\s+shape)?\s*(?:\([^)]*\))?\s*:"
+        r"(.*(?:\n\1[ \t]+.*|\n\s*)*)",
         doc,
         re.MULTILINE,
     )
-    return shapes_in(match[2]) if match else []
+    return shapes_in((match[2] or "") + match[3]) if match else []
 
 
 def lessons_of(sample: SampleData, said: str, source: str, parameters: Sequence[Parameter]) -> Iterator[SampleData]:

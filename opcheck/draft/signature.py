@@ -12,7 +12,7 @@ from typing import Any, get_type_hints
 import torch
 from torch.nn import Module
 
-from opcheck.checks.arguments import parameters, schema_of
+from opcheck.checks.arguments import is_function, parameters, schema_of
 from opcheck.draft.hint import documented, shapes_in
 from opcheck.draft.parameter import TENSOR, Parameter
 
@@ -39,9 +39,16 @@ def parameters_of(operator: Callable[..., Any], path: str) -> list[list[Paramete
     starred = any(one.kind is one.VAR_POSITIONAL for one in declared)
     if starred and not any(one.default is one.empty for one in named):
         return list(UNKNOWN)
-    doc = inspect.getdoc(operator) or ""
+    doc = _documentation(operator)
     shapes = {one.name: (*shapes_in(str(one.annotation)), *documented(doc, one.name)) for one in named}
     return [[replace(_declared(one, operator), shapes=shapes[one.name]) for one in named]]
+
+
+def _documentation(operator: Callable[..., Any]) -> str:
+    """Return what documents an operator: for `apply`, it is the autograd.Function, and its forward."""
+    owner = getattr(operator, "__self__", None)
+    documented = (owner, owner.forward) if is_function(owner) else (operator,)
+    return "\n".join(filter(None, map(inspect.getdoc, documented)))
 
 
 def schemas_of(operator: Callable[..., Any], path: str) -> list[Any]:

@@ -22,6 +22,9 @@ X = [Parameter("x", (TENSOR,), True), Parameter("context", (), False)]
         ("torch.Size([2, 5])", [(2, 5)]),
         ("the quaternion (w, x, y, z), see f(x)", []),
         ("(1000, 1000)", []),
+        ("Tensor of shape (batch_size, num_heads, seq_len, head_dim)", [(2, 2, 3, 4)]),
+        ("size: [bsz, 1, hidden_size]", [(2, 1, 4)]),
+        ("the size (int, optional), the shape (tuple, list)", []),
     ],
 )
 def test_shapes_are_read(text, shapes):
@@ -33,6 +36,7 @@ def test_documentation_belongs_to_its_parameter():
     assert documented(doc, "x") == [(2, 2), (2,)]
     assert documented(doc, "y") == [(2, 3)]
     assert documented(doc, "z") == []
+    assert documented("q size: (bsz, seq_len, rotary_dim)\nk: (2, 2)", "q") == [(2, 3, 4)]
 
 
 @pytest.mark.parametrize(

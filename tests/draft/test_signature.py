@@ -1,0 +1,35 @@
+"""What a signature, and the documentation beside it, says of the parameters of an operator."""
+
+from __future__ import annotations
+
+import torch
+
+from opcheck.draft.signature import parameters_of
+
+
+class Attention(torch.autograd.Function):
+    """Attend.
+
+    Args:
+        scale: of shape (heads, 1)
+    """
+
+    @staticmethod
+    def forward(ctx, q, k, scale):
+        """
+        q size: (bsz, n_heads, seq_len, head_dim)
+        k size: (bsz, 1, seq_len, head_dim)
+        """
+        return q * scale + k
+
+
+def test_apply_is_documented_by_its_function_and_its_forward():
+    ((q, k, scale),) = parameters_of(Attention.apply, "attention.Attention.apply")
+    assert (q.name, q.shapes) == ("q", ((2, 2, 3, 4),))
+    assert (k.name, k.shapes) == ("k", ((2, 1, 3, 4),))
+    assert (scale.name, scale.shapes) == ("scale", ((2, 1),))
+
+
+def test_a_function_of_torch_has_the_parameters_of_its_schemas():
+    first, *_ = parameters_of(torch.add, "torch.add")
+    assert [(one.name, one.required) for one in first] == [("self", True), ("other", True), ("alpha", False)]
