@@ -57,7 +57,7 @@ def _plain(tensor: Tensor) -> Tensor:
     if plain.is_complex():
         plain = torch.view_as_real(plain.resolve_conj() if plain.is_conj() else plain)
     # In two steps: the conversion takes place on the CPU, since not every device has double precision.
-    return plain if plain.dtype is torch.float64 and plain.device.type == "cpu" else plain.cpu().to(torch.float64)
+    return plain if plain.dtype is torch.float64 and plain.is_cpu else plain.cpu().to(torch.float64)
 
 
 def tensors_of(coordinates: Tensor, like: Sequence[Tensor]) -> tuple[Tensor, ...]:
@@ -75,7 +75,8 @@ def tensors_of(coordinates: Tensor, like: Sequence[Tensor]) -> tuple[Tensor, ...
 def _tensor(part: Tensor, like: Tensor) -> Tensor:
     rows = part.shape[:-1]
     dtype = like.dtype.to_real() if like.is_complex() else like.dtype
-    values = part.to(dtype, copy=True, memory_format=torch.contiguous_format).to(like.device)
+    values = part.to(dtype, copy=True, memory_format=torch.contiguous_format)
+    values = values if like.is_cpu else values.to(like.device)
     if like.is_complex():
         values = torch.view_as_complex(values.view(*rows, like.numel(), 2))
     values = values.view((*rows, *like.shape))

@@ -125,15 +125,14 @@ def memory_of_cotangents(
     memories: the ways to lie there, as in MEMORIES, beside that of plain ones.
     rounding: by how much gradients may differ, relative and absolute. Default: what the dtypes of the point explain.
     """
-    if not any(y.requires_grad for y in point.outputs):
+    dims = max((y.dim() for y in point.outputs if y.requires_grad), default=-1)
+    own = {name: MEMORIES[name] for name in memories if MEMORIES[name].dims <= dims}
+    if not own:
         return None
     outputs = point.graph()
     cotangents = tensors_of(probe(point.size[0]), outputs)
-    dims, rounding = max(y.dim() for y in outputs), 1e4 * point.unit if rounding is None else rounding
-    for name in memories:
-        memory = MEMORIES[name]
-        if dims < memory.dims:
-            continue
+    rounding = 1e4 * point.unit if rounding is None else rounding
+    for name, memory in own.items():
         special = tuple(map(memory.make, cotangents))
         values = vector(special)  # before somebody writes to it
         gradient = vector(vjp(outputs, point.leaves, special))

@@ -291,8 +291,8 @@ class Point:
         directions = self.directions
         along, is_single = directions.of(mode), directions.sums and directions.count(mode) == 1
         if is_single:  # it is an ordinary call itself
-            rows = self.products(mode, along)
-            return Analytical(rows if mode == "reverse" else rows.T, rows[0], rows[0], batched=False)
+            row = self.product(mode, along[0])
+            return Analytical(row[None, :] if mode == "reverse" else row[:, None], row, row, batched=False)
         mix = directions.mix(mode)
         ordinary = self.ordinary(mode) if self.extent == "full" else self.product(mode, mix @ along)
 

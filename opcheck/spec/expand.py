@@ -78,7 +78,7 @@ class Expansion:
         strided = self._bounded(self._written())
         kept = strided
         if "strided" not in layouts:
-            kept = [sample for sample in strided if any(tensor.layout != "strided" for tensor in sample.tensors())]
+            kept = [sample for sample in strided if any(tensor.layout != "strided" for tensor in sample.tensors)]
         others = (sample for name in layouts if name != "strided" for sample in _in_layout(strided, name))
         entries = self._bounded(chain(kept, others))
         seen: set[str] = set()

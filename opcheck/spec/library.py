@@ -58,14 +58,20 @@ class Sample:
         """Return whether there is an argument at a position or with a name."""
         return key in self.kwargs if isinstance(key, str) else key < len(self.args)
 
+    @cached_property
     def tensors(self) -> list[Tensor]:
-        """Return its tensor recipes, in order."""
+        """Its tensor recipes, in order."""
         return [part for _, part in parts([self.args, self.kwargs]) if isinstance(part, Tensor)]
+
+    @cached_property
+    def elements(self) -> int:
+        """The number of elements of its tensors."""
+        return sum(recipe.numel for recipe in self.tensors)
 
     @property
     def is_sparse(self) -> bool:
         """Whether any of its tensors has a sparse layout."""
-        return any(tensor.layout in SPARSE_LAYOUTS for tensor in self.tensors())
+        return any(tensor.layout in SPARSE_LAYOUTS for tensor in self.tensors)
 
     def goes_with(self, dtype: str) -> bool:
         """Return whether it is meant for a dtype."""
@@ -204,11 +210,11 @@ class Operator:
     def has_varied_samples(self) -> bool:
         """Whether opcheck derives samples by itself: from strided tensors."""
         varied = [sample for sample in self.samples if sample.vary]
-        return any({tensor.layout for tensor in sample.tensors()} == {"strided"} for sample in varied)
+        return any({tensor.layout for tensor in sample.tensors} == {"strided"} for sample in varied)
 
     def _has_leaves_of(self, *layouts: str) -> bool:
         return any(
-            all(tensor.layout in layouts or tensor.grad is False for tensor in sample.tensors())
+            all(tensor.layout in layouts or tensor.grad is False for tensor in sample.tensors)
             for sample in self.samples
         )
 

@@ -22,7 +22,7 @@ def sample_of(tmp_path):
 
 
 def shapes(one):
-    return [recipe.sizes for recipe in one.sample.tensors()]
+    return [recipe.sizes for recipe in one.sample.tensors]
 
 
 def varied(sample, defaults=None, **more):
@@ -64,7 +64,7 @@ def test_a_size_that_is_there_is_not_tried_again(sample_of):
 
 def test_the_largest_size_is_allowed(sample_of):
     found = varied(sample_of("{ args = [{ shape = [64, 1, 128] }], large = true, vary = ['rank'] }"))
-    assert sum(recipe.numel for recipe in found["a leading dim of 2"].sample.tensors()) == LARGEST
+    assert sum(recipe.numel for recipe in found["a leading dim of 2"].sample.tensors) == LARGEST
     found = varied(sample_of("{ args = [{ shape = [65, 1, 128] }], large = true, vary = ['rank'] }"))
     assert "a leading dim of 2" not in found
 
@@ -85,8 +85,8 @@ def test_ranks_broadcast_dims_and_memory(sample_of):
         "memory noncontiguous", "memory transposed", "memory offset", "memory expanded",
         "memory lazily conjugated and negated",
     ]  # fmt: skip
-    assert [recipe.memory for recipe in found["memory noncontiguous"].sample.tensors()] == ["noncontiguous"] * 2
-    assert [recipe.memory for recipe in found["memory transposed"].sample.tensors()] == ["transposed", "contiguous"]
+    assert [recipe.memory for recipe in found["memory noncontiguous"].sample.tensors] == ["noncontiguous"] * 2
+    assert [recipe.memory for recipe in found["memory transposed"].sample.tensors] == ["transposed", "contiguous"]
 
 
 def test_where_a_rank_is_refused_there_are_less_and_one_tensor_alone(sample_of):
@@ -180,7 +180,7 @@ def test_whole_numbers_are_those_that_are_written(sample_of):
         "{ args = [{ shape = [4] }, { values = [0, 3, 1], dtype = 'int64' }, { values = 2, dtype = 'int64' }], "
         "vary = ['integer'] }"
     )
-    assert {what: one.sample.tensors()[1].values for what, one in varied(sample).items()} == {
+    assert {what: one.sample.tensors[1].values for what, one in varied(sample).items()} == {
         "tensor 1 = 0": (0, 0, 0),
         "tensor 1 = 3": (3, 3, 3),
         "tensor 1 reversed": (1, 3, 0),
@@ -190,7 +190,7 @@ def test_whole_numbers_are_those_that_are_written(sample_of):
 def test_masks_are_full_empty_and_without_a_row(sample_of):
     sample = sample_of("{ args = [{ shape = [2, 2], dtype = 'bool' }], vary = ['mask'] }")
     found = varied(sample)
-    assert {what: one.sample.tensors()[0].values for what, one in found.items()} == {
+    assert {what: one.sample.tensors[0].values for what, one in found.items()} == {
         "tensor 0 = true": ((True, True), (True, True)),
         "tensor 0 = false": ((False, False), (False, False)),
         "tensor 0 = true, but for a row": ((False, False), (True, True)),
@@ -223,7 +223,7 @@ def test_values_become_simple_and_go_where_they_do_not_matter(sample_of):
     one = varied(sample)["tensor 0 = 30"]
 
     def look(other):
-        return "backward" if (other.tensors()[0].mean or 0) > 10 else "hold"
+        return "backward" if (other.tensors[0].mean or 0) > 10 else "hold"
 
     found, words = smallest(one, sample, look, "backward")
     assert found.toml() == "{ args = [{ shape = [1], mean = 11.0, std = 0.0 }, { shape = [1] }] }"
@@ -237,7 +237,7 @@ def test_an_element_becomes_simple_and_goes_where_it_does_not_matter(sample_of):
     one = varied(sample)["an element of tensor 0 = 12"]
 
     def look(other):
-        return "backward" if max(other.tensors()[0].contains or (0,)) > 10 else "hold"
+        return "backward" if max(other.tensors[0].contains or (0,)) > 10 else "hold"
 
     found, words = smallest(one, sample, look, "backward")
     assert found.toml() == "{ args = [{ shape = [1], contains = [11.0] }] }"
@@ -258,7 +258,7 @@ def test_sparse_samples_are_not_varied_and_large_ones_left_out(sample_of):
     assert not varied(sample_of("{ args = [{ shape = [3, 3], layout = 'sparse_coo' }] }"), thorough=True)
     sample = sample_of("{ args = [{ shape = [3, 60] }], vary = ['size'] }")
     found = varied(sample, thorough=True)
-    assert all(sum(recipe.numel for recipe in one.sample.tensors()) <= LARGEST for one in found.values())
+    assert all(sum(recipe.numel for recipe in one.sample.tensors) <= LARGEST for one in found.values())
     assert "size 3 -> 520" not in found
     assert "size 3 -> 257" in found
 
@@ -288,10 +288,10 @@ def test_a_wrong_sample_becomes_as_small_as_it_stays_wrong(sample_of):
     one = varied(sample)["size 3 -> 257"]
 
     def look(other):
-        return "backward" if max(other.tensors()[0].sizes) > 20 and "needed" in other.kwargs else "hold"
+        return "backward" if max(other.tensors[0].sizes) > 20 and "needed" in other.kwargs else "hold"
 
     found, words = smallest(one, sample, look, "backward")
-    assert found.tensors()[0].sizes == (1, 21)
+    assert found.tensors[0].sizes == (1, 21)
     assert found.kwargs == {"needed": True}
     assert words == ["a size of 20 holds where 21 fails"]
     _, words = smallest(one, sample, lambda other: look(other).replace("hold", "refused"), "backward")
@@ -304,9 +304,9 @@ def test_where_there_are_indices_it_stays_as_large_as_it_was_written(sample_of):
     tried = []
 
     def look(other):
-        tried.append(other.tensors()[0].sizes)
-        return "backward" if other.tensors()[0].sizes[0] > 9 else "hold"
+        tried.append(other.tensors[0].sizes)
+        return "backward" if other.tensors[0].sizes[0] > 9 else "hold"
 
     found, _ = smallest(one, sample, look, "backward")
-    assert found.tensors()[0].sizes == (10, 3)
+    assert found.tensors[0].sizes == (10, 3)
     assert all(rows >= 3 and columns >= 3 for rows, columns in tried)

@@ -242,7 +242,7 @@ class TestBounds:
     def test_a_sample_may_be_large(self, loaded: Load, keys: str, size: int) -> None:
         sample = keys % f"{{ shape = [{size}] }}"
         (operator,) = loaded(HEAD + f"samples = [{{ {sample}, large = true }}]")
-        assert operator.samples[0].tensors()[-1].numel == size
+        assert operator.samples[0].tensors[-1].numel == size
 
     def test_a_large_sample_is_bounded_too(self, mistakes: Mistakes) -> None:
         assert mistakes(HEAD + "samples = [{ args = [{ shape = [65537] }], large = true }]") == [

@@ -97,7 +97,7 @@ def _looks(subject: Subject) -> Iterator[tuple[Derived, Look]]:
     """
     memories: Sequence[str] = COTANGENTS
     for one, attempt in attempts(subject.context, subject.sample, subject.context.is_thorough):
-        own = memories if _has_strides(one.sample) else ()
+        own = memories if memories and _has_strides(one.sample) else ()
         said = attempt.look(own)
         memories = () if own and said.answer == "hold" else memories
         yield one, said
@@ -130,7 +130,7 @@ def _attempt(context: Context, written: Sample, one: Derived) -> Attempt:
 
 def _has_strides(sample: Sample) -> bool:
     """Tell whether the largest tensor has two dims, if it has any, with more than one element."""
-    sizes = max(sample.tensors(), key=lambda recipe: recipe.numel).sizes
+    sizes = max(sample.tensors, key=lambda recipe: recipe.numel).sizes
     return sum(size > 1 for size in sizes) >= min(2, len(sizes))
 
 

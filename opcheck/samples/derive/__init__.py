@@ -66,7 +66,7 @@ def derived(
     ways: in which of the ways of the sample they vary, the second of a pair of variations or both.
     construction: how a module is constructed, and the keywords that its constructor may have.
     """
-    if not all(recipe.layout == "strided" for recipe in sample.tensors()):
+    if not all(recipe.layout == "strided" for recipe in sample.tensors):
         return
     sizes, numbers, elements = (SIZES, NUMBERS, NUMBERS) if thorough else (FEWER, FEW_NUMBERS, FEW_ELEMENTS)
     scope = Scope(sizes, numbers, elements, call, construction, thorough)
@@ -75,17 +75,13 @@ def derived(
     pairs = _paired(sample, ones, scope, ways) if thorough and wanted else ()
     room = room_of(sample)
     for one in chain(wanted, pairs):
-        if _elements(one.sample) <= room:
+        if one.sample.elements <= room:
             yield one.called(sample.name)
 
 
 def room_of(sample: Sample) -> int:
     """Return the most elements that a sample derived from it may have."""
-    return max(LARGEST, _elements(sample))
-
-
-def _elements(sample: Sample) -> int:
-    return sum(recipe.numel for recipe in sample.tensors())
+    return max(LARGEST, sample.elements)
 
 
 def _paired(

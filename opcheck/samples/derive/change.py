@@ -84,7 +84,7 @@ def with_some(sample: Sample, recipes: Sequence[Tensor], **update: Any) -> Sampl
 
 def has_indices(sample: Sample) -> bool:
     """Tell whether there are whole numbers, which may be indices: then no size gets smaller."""
-    return any(is_integer(recipe) or recipe.shape is None for recipe in sample.tensors())
+    return any(is_integer(recipe) or recipe.shape is None for recipe in sample.tensors)
 
 
 def is_integer(recipe: Tensor) -> bool:

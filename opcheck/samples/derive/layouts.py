@@ -26,7 +26,7 @@ LAYOUTS: dict[str, tuple[Callable[[Tensor], bool], dict[str, Any]]] = {
 def by_layout(sample: Sample, scope: Scope) -> Iterator[Derived]:
     """Yield each layout for all tensors that are contiguous as written."""
     for what, (fits, says) in LAYOUTS.items():
-        plain = (one for one in sample.tensors() if one.memory == "contiguous" and not (one.conj or one.neg))
+        plain = (one for one in sample.tensors if one.memory == "contiguous" and not (one.conj or one.neg))
         recipes = list(filter(fits, plain))
         if recipes:
             yield Derived(f"memory {what}", with_some(sample, recipes, **says))

@@ -55,10 +55,10 @@ def _smaller(sample: Sample, written: Sample, look: Look, wrong: str) -> tuple[S
 def _simpler(sample: Sample, look: Look, wrong: str) -> tuple[Sample, list[str]]:
     """Return the sample with random values for those that do not matter, and simple ones for those that do."""
     words = []
-    for number in range(len(sample.tensors())):
+    for number in range(len(sample.tensors)):
         last = ""
-        for own, keys in _simple(sample.tensors()[number]):
-            simpler = with_one(sample, sample.tensors()[number], **keys)
+        for own, keys in _simple(sample.tensors[number]):
+            simpler = with_one(sample, sample.tensors[number], **keys)
             said, before = look(simpler), last
             if said == wrong:
                 sample = simpler

@@ -14,7 +14,7 @@ TOGETHER = (17, 33)
 
 def symbols(sample: Sample) -> set[int]:
     """Return the sizes that are varied: those above 1 of tensors that have elements, but no explicit values."""
-    return {size for recipe in sample.tensors() if recipe.shape and recipe.numel for size in recipe.shape} - {1}
+    return {size for recipe in sample.tensors if recipe.shape and recipe.numel for size in recipe.shape} - {1}
 
 
 def resized(sample: Sample, sizes: Mapping[int, int]) -> Sample:
@@ -31,7 +31,7 @@ def _shaped(sample: Sample, change: Callable[[tuple[int, ...]], tuple[int, ...]]
 
 def _several(sample: Sample) -> Iterator[tuple[int, Tensor]]:
     """Yield the tensors without explicit values, with their numbers among these, if there are several."""
-    recipes = [recipe for recipe in sample.tensors() if recipe.shape is not None]
+    recipes = [recipe for recipe in sample.tensors if recipe.shape is not None]
     yield from enumerate(recipes) if len(recipes) > 1 else ()
 
 
@@ -60,7 +60,7 @@ def _one_by_one(sample: Sample, symbol: int, size: int, what: str) -> Iterator[D
     """Yield the change of a size at each of its places alone, if there are several."""
     places = [
         (number, recipe, dim)
-        for number, recipe in enumerate(sample.tensors())
+        for number, recipe in enumerate(sample.tensors)
         if recipe.shape is not None
         for dim, own in enumerate(recipe.shape)
         if own == symbol
@@ -78,7 +78,7 @@ def by_emptiness(sample: Sample, scope: Scope) -> Iterator[Derived]:
 
 def by_rank(sample: Sample, scope: Scope) -> Iterator[Derived]:
     """Yield a leading dim of 1; leading dims up to rank 4, or beyond; rank 0, or where that is refused a dim less."""
-    ranks = {len(recipe.shape) for recipe in sample.tensors() if recipe.shape is not None}
+    ranks = {len(recipe.shape) for recipe in sample.tensors if recipe.shape is not None}
     if ranks:
         yield _led(sample, (1,))
         yield _led(sample, (2, 1, 2, 1)[: max(4 - max(ranks), 1)])

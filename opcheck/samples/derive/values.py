@@ -20,7 +20,7 @@ def is_free(recipe: Tensor) -> bool:
 
 def by_value(sample: Sample, scope: Scope) -> Iterator[Derived]:
     """Yield each tensor filled with one number, and with one element that is one."""
-    for number, recipe in enumerate(sample.tensors()):
+    for number, recipe in enumerate(sample.tensors):
         if is_free(recipe) and recipe.numel:
             for value in scope.numbers:
                 yield Derived(f"tensor {number} = {value:g}", with_one(sample, recipe, mean=value, std=0.0))
@@ -34,7 +34,7 @@ def by_integer(sample: Sample, scope: Scope) -> Iterator[Derived]:
 
     No other numbers: an operator need not check whether an index is in range.
     """
-    for number, recipe in enumerate(sample.tensors()):
+    for number, recipe in enumerate(sample.tensors):
         own = set(_numbers(recipe.values)) if is_integer(recipe) else set()
         if len(own) < 2:
             continue
@@ -48,7 +48,7 @@ def by_integer(sample: Sample, scope: Scope) -> Iterator[Derived]:
 
 def by_mask(sample: Sample, scope: Scope) -> Iterator[Derived]:
     """Yield each mask with all, none, and all but the first row of its elements true."""
-    for number, recipe in enumerate(sample.tensors()):
+    for number, recipe in enumerate(sample.tensors):
         if recipe.dtype != "bool":
             continue
         fills = {"true": _filled(recipe.sizes, True), "false": _filled(recipe.sizes, False)}
