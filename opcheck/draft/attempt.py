@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import linecache
 import sys
-import traceback
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from types import TracebackType
 from typing import Any, TypeVar
 
 import torch
@@ -37,13 +37,14 @@ IN_PLACE = "is being used in an in-place operation"
 """What torch says of an operator that changes a leaf."""
 
 Depth = tuple[int, ...]
-"""How far a call got: the lines that ran last, of the operator and of what it calls, to be compared in this order."""
+"""How far a call got: the instructions that ran last, of the operator and of what it calls, compared in this order.
+In a call that is written on several lines, arguments come before the call, which lines do not tell."""
 
 NO_GUESS: Depth = ()
 """The depth of what opcheck itself refuses, and no operator."""
 
-NO_LINES: Depth = (0,)
-"""The depth of what is refused by code whose lines cannot be seen, as C++."""
+OUT_OF_SIGHT: Depth = (0,)
+"""The depth of what is refused by code in C++."""
 
 Operator = Callable[..., Any] | ModuleRecipe
 """A function, or a class of modules and how it is constructed."""
@@ -74,7 +75,7 @@ class Refused:
     """Why a sample is of no use."""
 
     why: str
-    depth: Depth = NO_LINES
+    depth: Depth = OUT_OF_SIGHT
     source: str = ""
     """The lines that raised it, up to three."""
     ends_process: bool = False
@@ -87,17 +88,22 @@ class Refused:
     @classmethod
     def by(cls, error: BaseException) -> Refused:
         """Return the refusal that an exception is."""
-        frames = [
-            (frame.f_code.co_filename, line)
-            for frame, line in traceback.walk_tb(error.__traceback__) if not _is_ours(frame.f_globals)
-        ]  # fmt: skip
-        why, depth, source = one_line(error), tuple(line for _, line in frames) or NO_LINES, ""
+        frames = [one for one in _tracebacks(error) if not _is_ours(one.tb_frame.f_globals)]
+        why, depth, source = one_line(error), tuple(one.tb_lasti for one in frames) or OUT_OF_SIGHT, ""
         if frames:
-            file, last = frames[-1]
+            file, last = frames[-1].tb_frame.f_code.co_filename, frames[-1].tb_lineno
             source = " ".join(linecache.getline(file, line).strip() for line in range(max(last - 2, 1), last + 1))
         gpu = needs_gpu(why, source)
         is_plain = isinstance(error, Untestable) and error.is_plain
         return cls(why, (sys.maxsize,) if gpu else depth, source, not isinstance(error, Exception), gpu, is_plain)
+
+
+def _tracebacks(error: BaseException) -> Iterator[TracebackType]:
+    """Yield the tracebacks of an exception, one for each frame."""
+    one = error.__traceback__
+    while one is not None:
+        yield one
+        one = one.tb_next
 
 
 def _is_ours(names: dict[str, Any]) -> bool:

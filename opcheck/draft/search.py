@@ -15,7 +15,7 @@ import torch
 from opcheck.checks.arguments import takes_out
 from opcheck.draft.attempt import (
     NO_GUESS,
-    NO_LINES,
+    OUT_OF_SIGHT,
     Depth,
     Operator,
     Refused,
@@ -258,7 +258,7 @@ class Search:
         left, lessons, order = iter(guesses), list[tuple[Depth, int, SampleData]](), count()
         seen, said, vain, best = set[str](), set[str](), 0, NO_GUESS
         while vain < MOST_IN_VAIN and self.plain < MOST_PLAIN and not self.deadline.is_over:
-            is_taught = lessons and self.count % 4 and (best > NO_LINES or vain >= MOST_UNTAUGHT)
+            is_taught = lessons and self.count % 4 and (best > OUT_OF_SIGHT or vain >= MOST_UNTAUGHT)
             guess = heappop(lessons)[2] if is_taught else next(left, None)
             if guess is None and not lessons:
                 return
@@ -273,12 +273,12 @@ class Search:
             if result.needs_gpu:
                 return
             vain = 0 if result.depth > best else vain + 1
-            # Where no lines tell how far a call got, the same error says nothing new.
-            is_new = result.depth > NO_LINES or gist_of(result.why) not in said
+            # Where nothing tells how far a call got, the same error says nothing new.
+            is_new = result.depth > OUT_OF_SIGHT or gist_of(result.why) not in said
             said.add(gist_of(result.why))
-            if parameters and result.depth >= max(best, NO_LINES) and is_new:
+            if parameters and result.depth >= max(best, OUT_OF_SIGHT) and is_new:
                 best = result.depth
-                place = _furthest_first(best if best > NO_LINES else (len(said),))
+                place = _furthest_first(best if best > OUT_OF_SIGHT else (len(said),))
                 for repaired in islice(lessons_of(guess, result.why, result.source, parameters), MOST_REPAIRS):
                     heappush(lessons, (place, next(order), repaired))
 

@@ -40,8 +40,15 @@ def parameters_of(operator: Callable[..., Any], path: str) -> list[list[Paramete
     if starred and not any(one.default is one.empty for one in named):
         return list(UNKNOWN)
     doc = _documentation(operator)
-    shapes = {one.name: (*shapes_in(str(one.annotation)), *documented(doc, one.name)) for one in named}
-    return [[replace(_declared(one, operator), shapes=shapes[one.name]) for one in named]]
+    return [[_with_shapes(_declared(one, operator), str(one.annotation), doc) for one in named]]
+
+
+def _with_shapes(parameter: Parameter, annotation: str, doc: str) -> Parameter:
+    """Return a parameter with the shapes that are written somewhere. One that has any is a tensor first of all."""
+    shapes, options = (*shapes_in(annotation), *documented(doc, parameter.name)), parameter.options
+    if shapes and TENSOR in options:
+        options = (TENSOR, *(value for value in options if value != TENSOR))
+    return replace(parameter, shapes=shapes, options=options)
 
 
 def _documentation(operator: Callable[..., Any]) -> str:

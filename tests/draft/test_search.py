@@ -8,6 +8,7 @@ import pytest
 import torch
 from operators import modules
 
+from opcheck.draft.attempt import OUT_OF_SIGHT, Refused
 from opcheck.draft.guess import MOST_CONSTRUCTIONS, constructions
 from opcheck.draft.not_differentiable import ONLY_INTEGERS, RETURNS_NO_TENSOR
 from opcheck.draft.search import MOST_PLAIN, Search
@@ -208,6 +209,27 @@ def test_lines_below_a_wrapper_tell_how_far_a_call_got(monkeypatch):
     (found,) = own.drafts()
     assert [len(arg["shape"]) for arg in found.samples[0]["args"]] == [4, 4, 3]
     assert own.count < 150
+
+
+def test_a_call_gets_further_than_its_arguments_on_later_lines():
+    def called(x, y):
+        raise ValueError("the last thing that happens")
+
+    def calls(x, y):
+        return called(
+            x,
+            y.stride(0),
+        )
+
+    refused = []
+    for y in (2, torch.ones(3)):
+        try:
+            calls(torch.ones(3), y)
+        except Exception as error:
+            refused.append(Refused.by(error))
+    of_arguments, of_call = refused
+    assert "no attribute 'stride'" in of_arguments.why
+    assert of_call.depth > of_arguments.depth > OUT_OF_SIGHT
 
 
 def test_calls_of_modules_are_tried_with_how_they_were_constructed():

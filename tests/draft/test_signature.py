@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from opcheck.draft.parameter import TENSOR
 from opcheck.draft.signature import parameters_of
 
 
@@ -26,7 +27,7 @@ class Attention(torch.autograd.Function):
 def test_apply_is_documented_by_its_function_and_its_forward():
     ((q, k, scale),) = parameters_of(Attention.apply, "attention.Attention.apply")
     assert (q.name, q.shapes) == ("q", ((2, 2, 3, 4),))
-    assert (k.name, k.shapes) == ("k", ((2, 1, 3, 4),))
+    assert (k.name, k.shapes, k.options[0]) == ("k", ((2, 1, 3, 4),), TENSOR)  # where nothing is said, k is a number
     assert (scale.name, scale.shapes) == ("scale", ((2, 1),))
 
 
