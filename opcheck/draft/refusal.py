@@ -35,9 +35,10 @@ UNKNOWN = re.compile(r"unexpected keyword argument|got some positional-only|inva
 NO_GPU = re.compile(
     r"\d active drivers|[nN]o CUDA GPUs|NVIDIA driver|not compiled with (CUDA|XPU)|accessed from Triton \(cpu tensor"
     r"|\b(must|should|expected to) be (all )?(an? |on )*(the )?(CUDA|GPU|cuda|gpu)\b"
-    r"|^AssertionError.*\.is_cuda\b"
+    r"|^AssertionError.*\.is_cuda\b|^InterpreterError: AttributeError.*'(float|int)' object has no attribute"
 )
-"""What says that an operator runs on a GPU only, and got no tensors on one."""
+"""What says that an operator runs on a GPU only, and got no tensors on one. (Triton's interpreter has no methods of
+numbers.)"""
 
 BATCHED = re.compile(r"doesn't match the broadcast shape")
 """What says, under vmap, that something unbatched is written to in place."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -61,7 +62,8 @@ MOST_PLAIN = 6
 T = TypeVar("T")
 
 GIVE_ARGUMENTS = "give arguments by --args"
-NEEDS_GPU = "it needs a GPU; draft it where there is one, or, if its kernels are in Triton, with TRITON_INTERPRET=1"
+NEEDS_GPU = "it needs a GPU; draft it where there is one"
+OR_INTERPRETER = ", or, if its kernels are in Triton, with TRITON_INTERPRET=1"
 CONSTRUCT = "say how to construct it by --module, and give arguments of forward by --args"
 
 
@@ -141,7 +143,8 @@ class Search:
         if self.own.ended:
             return self.own.ended[0]
         if self.nearest.needs_gpu:
-            return f"{self.nearest.why}; {NEEDS_GPU}"
+            is_interpreted = os.environ.get("TRITON_INTERPRET") == "1"
+            return f"{self.nearest.why}; {NEEDS_GPU}" + ("" if is_interpreted else OR_INTERPRETER)
         if not self.count:
             return f"its {'constructor' if of_class else 'signature'} shows nothing to try; {advice}"
         guesses = "1 guess" if self.count == 1 else f"{self.count} guesses"

@@ -133,6 +133,7 @@ def test_nothing_that_refuses_is_accused(name):
         ("RuntimeError: No CUDA GPUs are available", ""),
         ("RuntimeError: x must be a CUDA tensor", ""),
         ("AssertionError", "assert x.is_cuda"),
+        ("""InterpreterError: AttributeError("'float' object has no attribute 'to'")""", "eps = eps.to(tl.float32)"),
     ],
 )
 def test_what_runs_on_a_gpu_only_says_so(what, source):
@@ -141,7 +142,11 @@ def test_what_runs_on_a_gpu_only_says_so(what, source):
 
 @pytest.mark.parametrize(
     ("what", "source"),
-    [("AssertionError", "if x.is_cpu: assert x.dim() == 2"), ("RuntimeError: x must be a (*, 3) tensor", "x.cuda()")],
+    [
+        ("AssertionError", "if x.is_cpu: assert x.dim() == 2"),
+        ("RuntimeError: x must be a (*, 3) tensor", "x.cuda()"),
+        ("AttributeError: 'float' object has no attribute 'to'", "x.to(y)"),
+    ],
 )
 def test_what_misses_something_else_does_not(what, source):
     assert not needs_gpu(what, source)

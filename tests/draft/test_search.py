@@ -93,8 +93,12 @@ class TestDrafts:
 
         monkeypatch.setattr(modules, "launched", launched, raising=False)
         monkeypatch.setattr(launched, "__module__", "operators.modules")
-        assert "it needs a GPU" in refusal("operators.modules.launched")
+        assert refusal("operators.modules.launched").endswith(
+            "or, if its kernels are in Triton, with TRITON_INTERPRET=1"
+        )
         assert len(calls) == 1
+        monkeypatch.setenv("TRITON_INTERPRET", "1")
+        assert refusal("operators.modules.launched").endswith("it needs a GPU; draft it where there is one")
 
     @pytest.mark.parametrize(
         ("path", "module", "sample"),

@@ -146,8 +146,9 @@ def _tried(subject: Subject, call: Call, tangents: Tensors) -> Parts | Verdict:
         return fails(title, detail, **remedy("dtypes.backward", f"-{dtype}"))
     pushed = tried(lambda: push(subject, tangents)) if tangents else ()
     if isinstance(pushed, Exception):
-        title = f"low_precision_grad: forward mode is claimed, but is refused in {dtype}: {one_line(pushed)}"
-        return fails(title, "if no dtype supports it, write supports.forward_ad = false; else expect this failure")
+        title = f"low_precision_grad: forward mode is claimed for {dtype}, but is refused: {one_line(pushed)}"
+        detail = "if no dtype supports it, write supports.forward_ad = false; else expect this failure"
+        return fails(title, detail, **remedy("supports.forward_ad", False))
     return {"outputs": call.results, "gradients": gradients, "tangents": pushed}
 
 
