@@ -36,9 +36,11 @@ BY_NAME: dict[str, list[Data]] = {
     "stride dilation groups": [1, 2],
     "padding": [1, 0],
     "p": [0.5, 2],
-    "eps epsilon tol": [1e-3],
+    "eps epsilon tol eps_low eps_high": [1e-3],
     "beta alpha gamma lambda lambda_ lam temperature tau scale sigma margin delta weight_decay": [1.5, 0.5],
     "training train": [True],
+    "inplace in_place": [False, True],
+    "section sections split_sizes mrope_section": [[1, 1], [1, 1, 1]],
     "reduction": ["mean", "sum", "none"],
 }
 """Values for parameters with well-known names."""

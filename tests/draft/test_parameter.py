@@ -41,6 +41,8 @@ def options(name, annotation="", default=None, required=True):
         ("transform", "Callable[[int, int], Module]", {"object": "torch.tanh"}),
         ("net_create_fn", "", {"object": "torch.tanh"}),
         ("dim", "", -1),
+        ("inplace", "", False),
+        ("sections", "", [1, 1]),
     ],
 )
 def test_the_likeliest_value_comes_first(name, annotation, first):
