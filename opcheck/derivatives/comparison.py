@@ -138,7 +138,7 @@ class Comparison:
         """Whether all values are numbers of single precision, whose rounding explains what both differ by.
 
         The function computes in a coarser dtype than that of its inputs and outputs. Integers, and what few bits hold,
-        are no sign of that.
+        are no sign of that. Terms that cancel may be as large as the largest number that goes in or comes out.
         """
         double, single = (torch.finfo(dtype).eps for dtype in (torch.float64, torch.float32))
         values = torch.cat([self.slopes.above, self.slopes.below]).nan_to_num()
@@ -146,7 +146,9 @@ class Comparison:
             return False
         if not bool(((values != values.to(torch.bfloat16)) & (values != values.round())).any()):
             return False
-        return bool((self.difference.abs() <= CERTAIN * self.numerical.fine.rounding(single)).all())
+        largest = max(float(numbers.abs().max()) for numbers in (values, self.point.coordinates))
+        rounding = CERTAIN * self.numerical.fine.rounding(single)
+        return bool((self.difference.abs() <= rounding.clamp_min(single * largest / self.numbers.eps)).all())
 
     @property
     def _noise(self) -> Tensor:

@@ -61,6 +61,8 @@ class Tried:
     requires_grad: bool = True
     has_tangent: bool = True
     """Whether an output has a tangent, or forward mode raises: then it is not silent."""
+    without_forward: str = ""
+    """What forward mode raises, if it does."""
     is_telling: bool = True
     """Whether a gradient is more than zeros, or backward raises; and no derivative is infinite or NaN, as outside the
     domain of a function that is clamped."""
@@ -207,14 +209,16 @@ def _shown(function: TestedFunction, sample: dict[str, Any]) -> Tried | Refused:
     outputs, again = function(), function()
     if not _is_finite(outputs):
         return Refused("the result is not finite")
-    gradients, tangents = _gradients(outputs, leaves), _tangents(function)
+    gradients, pushing = _gradients(outputs, leaves), _tangents(function)
+    tangents, without_forward = ((), one_line(pushing)) if isinstance(pushing, Exception) else (pushing, "")
     return Tried(
         sample,
         random=not all(map(equal, outputs, again)),
         inplace=function.inplace,
         requires_grad=any(output.requires_grad for output in outputs),
         has_tangent=tangents != [],
-        is_telling=_is_finite((*gradients, *(tangents or ()))) and (not gradients or any(map(torch.any, gradients))),
+        without_forward=without_forward,
+        is_telling=_is_finite((*gradients, *tangents)) and (not gradients or any(map(torch.any, gradients))),
         places=tuple(dict.fromkeys(slot.path[1] for slot in function.inputs.slots)),
         refusals=_refusals(function),
     )
@@ -233,13 +237,13 @@ def _gradients(outputs: Sequence[Tensor], leaves: Sequence[Tensor]) -> tuple[Ten
         return ()
 
 
-def _tangents(function: TestedFunction) -> list[Tensor] | None:
-    """Return the tangents of the outputs that have one; None if forward mode raises."""
+def _tangents(function: TestedFunction) -> list[Tensor] | Exception:
+    """Return the tangents of the outputs that have one, or what forward mode raises."""
     leaves = [leaf.detach() for leaf in function.inputs.leaves]
     try:
         _, tangents = pushed(function, leaves, list(map(torch.ones_like, leaves)))
-    except Exception:
-        return None
+    except Exception as error:
+        return error
     return [tangent for tangent in tangents if tangent is not None]
 
 

@@ -73,6 +73,8 @@ class Draft:
         draft.reseed, draft.inplace = any(one.random for one in tries), any(one.inplace for one in tries)
         if not out:
             draft.supports["out"] = (False, "no such parameter")
+        if all(one.without_forward for one in tries):
+            draft._support("forward_ad", works=False, reason=tries[0].without_forward)
         if any(one.requires_grad for one in tries):
             draft._without_derivative(tries)
         else:

@@ -58,6 +58,13 @@ def test_what_is_computed_in_single_precision_is_not_called_wrong_in_double(outc
     assert outcome.fields["remedy"] == {"key": "dtypes.forward", "write": f"-{dtype}"}
 
 
+def test_terms_that_cancel_have_the_rounding_of_what_they_were(outcomes):
+    text = spec("beyond_one_in_single", "").replace("shape = [2, 3]", "shape = [2, 3], low = 1, high = 1.001")
+    (outcome,) = outcomes(text, checks=("backward",), dtypes=("float64",)).values()
+    assert outcome.outcome == "inconclusive"
+    assert "values have the precision of float32 alone" in outcome.reason
+
+
 @BOTH
 def test_a_derivative_that_no_rounding_explains_is_wrong_in_any_precision(outcomes, dtype):
     (outcome,) = outcomes(spec("square_in_single_wrong", ""), checks=("backward",), dtypes=(dtype,)).values()

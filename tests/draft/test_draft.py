@@ -109,6 +109,12 @@ class TestFound:
         assert own.supports.keys() == {"backward", "forward_ad"}
         assert not own.has_backward
 
+    def test_forward_mode_is_taken_back_where_all_samples_are_refused_by_what_is_no_mistake(self):
+        refused, mistaken = (Tried(SAMPLE, without_forward=why) for why in ("no jvp", "AttributeError: no attribute"))
+        assert draft(refused, refused).supports == {"forward_ad": (False, "no jvp")}
+        assert draft(refused, Tried(SAMPLE)).supports == {}
+        assert draft(mistaken).supports == {}
+
     def test_arguments_without_a_derivative_are_named(self):
         own = draft(Tried(SAMPLE, places=(0, 1), refusals={1: "not implemented"}))
         assert own.supports == {"backward": ([0], "not implemented")}

@@ -336,3 +336,8 @@ class SquareInSingleWrong(SquareInSingle):
 
 
 square_in_single, square_in_single_wrong = SquareInSingle.apply, SquareInSingleWrong.apply
+
+
+def beyond_one_in_single(x: Tensor) -> Tensor:
+    """Return x - 1 in single precision, of which little is left where x is close to 1."""
+    return (x.to(torch.float32) - 1).to(x.dtype)
