@@ -35,10 +35,13 @@ UNKNOWN = re.compile(r"unexpected keyword argument|got some positional-only|inva
 NO_GPU = re.compile(
     r"\d active drivers|[nN]o CUDA GPUs|NVIDIA driver|not compiled with (CUDA|XPU)|accessed from Triton \(cpu tensor"
     r"|\b(must|should|expected to) be (all )?(an? |on )*(the )?(CUDA|GPU|cuda|gpu)\b"
-    r"|^AssertionError.*\.is_cuda\b|^InterpreterError: AttributeError.*'(float|int)' object has no attribute"
+    r"|^AssertionError.*\.is_cuda\b"
 )
-"""What says that an operator runs on a GPU only, and got no tensors on one. (Triton's interpreter has no methods of
-numbers.)"""
+"""What says that an operator runs on a GPU only, and got no tensors on one."""
+
+NOT_INTERPRETED = re.compile(r"InterpreterError: AttributeError.*'(float|int)' object has no attribute")
+"""What Triton's interpreter says of a kernel that calls methods of numbers, which it does not have. Another call may
+do without."""
 
 BATCHED = re.compile(r"doesn't match the broadcast shape")
 """What says, under vmap, that something unbatched is written to in place."""
@@ -53,6 +56,11 @@ OWN = {"out": UNKNOWN, "vmap": BATCHED, "rev_over_fwd": SOFTMAX}
 def needs_gpu(what: str, source: str = "") -> bool:
     """Tell whether an exception, raised by these lines, says that an operator runs on a GPU only."""
     return NO_GPU.search(f"{what} {source}") is not None
+
+
+def is_interpreted(what: str) -> bool:
+    """Tell whether an exception does not say that Triton's interpreter cannot run a kernel."""
+    return NOT_INTERPRETED.search(what) is None
 
 
 def is_refusal(what: str, key: str = "") -> bool:
