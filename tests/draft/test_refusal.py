@@ -152,8 +152,7 @@ def test_what_misses_something_else_does_not(what, source):
 
 
 def test_the_interpreter_of_triton_may_be_what_is_missing():
-    assert not is_interpreted(
-        """{ args = [] } raised InterpreterError: AttributeError("'float' object has no attribute 'to'")"""
-    )
+    of_number = """AttributeError("'float' object has no attribute 'to'")"""
+    assert not is_interpreted(f"{{ args = [] }} raised InterpreterError: {of_number}")
     assert is_interpreted(of_number)
     assert is_interpreted("InterpreterError: ValueError('Unsupported ptr type triton.language.float32 in `tl.load`')")
