@@ -10,6 +10,7 @@ from operators.closed_forms import leaf, real_jacobian
 from opcheck.derivatives import Request
 from opcheck.derivatives.by_torch import CannotAsk
 from opcheck.derivatives.claims import derivative_named, extent_compared, lets_wrong_sign_pass, objection
+from opcheck.derivatives.gradients import memory_of_cotangents
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.request import DOUBLE, Numbers
 
@@ -117,6 +118,18 @@ def test_the_memory_of_cotangents_belongs_to_backward_alone(dtype, fast_mode):
     assert "depends on the memory of the cotangent" in objection("backward", asked).text
     assert objection("masked", asked) is None
     assert objection("nondeterminism", asked) is None
+
+
+def test_nothing_is_called_where_no_memory_of_cotangents_applies():
+    function = Counted()
+    asked = Request(function, (leaf(3),), DOUBLE)
+    point = Point.of(asked)
+    assert point.value.shape == (3,)
+    before = function.calls
+    assert memory_of_cotangents(point, asked, ("channels_last",)) is None
+    assert function.calls == before
+    assert memory_of_cotangents(point, asked, ("noncontiguous",)) is None
+    assert function.calls > before
 
 
 def test_what_torch_cannot_be_asked_about_tensors_that_cannot_be_moved_is_said():
