@@ -73,22 +73,22 @@ def lets_wrong_sign_pass(numerical: Tensor, numbers: Numbers) -> bool:
 def kinks(fine: Differences, coarse: Differences, allowed: Tensor) -> Tensor:
     """Return where the function has a kink or a jump, as a mask of shape (M, K), from differences at two steps.
 
-    At a kink the one-sided differences disagree by more than `allowed`, while each agrees with itself at the other
-    step. At a jump one of them grows as 1/h. Where the function is smooth both disagreements shrink with the step.
+    Where the function is smooth, both one-sided differences change with the step h. A kink or a jump at the point, or
+    within a step of it, leaves those on one side as they are. By how much both sides disagree then tells it from other
+    functions of which one side is flat: this shrinks as 1/h at a jump, and grows with the step behind a kink, but not
+    as h itself, as for a curve.
     """
-    bend = fine.bend.abs()
-    small = 0.2 * bend
+    bend, ratio = fine.bend, coarse.step / fine.step
     right, left = (fine.right - coarse.right).abs(), (fine.left - coarse.left).abs()
-    kink = (right <= small) & (left <= small)
-    ratio = coarse.step / fine.step
-    steep = tuple(
-        (one - ratio * other).abs() <= 0.2 * one.abs()
-        for one, other in ((fine.right, coarse.right), (fine.left, coarse.left))
-    )
-    jump = (steep[0] & (left <= small)) | (steep[1] & (right <= small))
-    # In the middle of a jump both of them grow, and do not differ.
-    middle = steep[0] & steep[1] & (fine.jacobian.abs() > allowed)
-    return ((bend > allowed) & (kink | jump)) | middle
+    small = 0.2 * bend.abs()
+    one_sided = (bend.abs() > allowed) & (torch.minimum(right, left) <= small)
+    growth = coarse.bend / bend
+    is_kink = (torch.maximum(right, left) <= small) | ((growth >= 0.8) & ((growth - ratio).abs() > 0.1 * ratio))
+    is_jump = (growth * ratio - 1).abs() <= 0.2
+    # In the middle of a jump both sides grow as 1/h, and do not differ.
+    sides = ((fine.right, coarse.right), (fine.left, coarse.left))
+    first, second = ((one - ratio * other).abs() <= 0.2 * one.abs() for one, other in sides)
+    return (one_sided & (is_kink | is_jump)) | (first & second & (fine.jacobian.abs() > allowed))
 
 
 def error_estimate(fine: Differences, coarser: Iterable[Differences], unit: float) -> Tensor:
@@ -257,6 +257,8 @@ class Measured:
         """
         bound = self.tolerance()
         mask = kinks(self.fine, self.at(2 * self.numbers.eps), bound)
+        if bool(((self.fine.bend.abs() > bound) & ~mask).any()):  # at 2/3 of the step, a kink grows as a curve does
+            mask |= kinks(self.fine, self.at(3 * self.numbers.eps), bound)
         noisy = mask & self._bent_by_rounding(self.fine, bound)
         for coarse, coarser in self._further() if bool(noisy.any()) else ():
             mask &= ~noisy | kinks(coarse, coarser, bound)

@@ -157,6 +157,34 @@ def test_at_a_kink_or_a_jump_nothing_can_be_said(function, check):
     assert "move the sample away from input 0[1] = 0" in found.text
 
 
+@pytest.mark.parametrize("side", [-1, 1])
+@pytest.mark.parametrize("dtype", [torch.float32, REAL])
+def test_a_kink_within_a_step_of_the_point_is_no_wrong_derivative(dtype, side):
+    numbers, kinds = BY_PRECISION[dtype], []
+    for part in torch.linspace(0, 1.2, 41).tolist():
+        x = at(-side * part * numbers.eps, 0.7, dtype=dtype)
+        found = objection("backward", Request(lambda x: (torch.relu(x),), (x,), numbers))
+        kinds.append(found.kind if found else "")
+    passed = kinds.count("")
+    assert kinds == ["inconclusive"] * (41 - passed) + [""] * passed
+    assert 7 <= passed <= 10  # from where the step no longer reaches the kink, or by less than the tolerance
+
+
+@pytest.mark.parametrize(
+    ("forward", "backward"),
+    [
+        (lambda x: (30 * x).exp(), lambda x, v: 31 * (30 * x).exp() * v),
+        (lambda x: 1 / x, lambda x, v: -2 * v / x**2),
+        (lambda x: 1e6 * x.relu() ** 2, lambda x, v: 1.0 * v),
+        (lambda x: x.relu(), lambda x, v: 2.0 * (x > 0) * v),
+    ],
+    ids=["exp", "1/x", "a curve on one side", "relu"],
+)
+def test_a_wrong_derivative_of_a_curve_is_wrong(forward, backward):
+    assert ask("backward", one_input(forward, backward), at(0.3, 0.01)).kind == "wrong"
+    assert ask("backward", one_input(forward, backward), at(0.0001)).kind == "wrong"
+
+
 def test_where_jacobians_differ_at_a_kink_they_are_shown():
     x = at(0.5, 0.0)
     assert ask("backward", lambda x: (x.relu(),), x).mismatch.worst.analytical == 0  # and 1/2 by central differences
