@@ -73,8 +73,9 @@ class Draft:
         draft.reseed, draft.inplace = any(one.random for one in tries), any(one.inplace for one in tries)
         if not out:
             draft.supports["out"] = (False, "no such parameter")
-        if all(one.without_forward for one in tries):
-            draft._support("forward_ad", works=False, reason=tries[0].without_forward)
+        without_forward = [one.without_forward for one in tries]
+        if without_forward and all(without_forward):
+            draft._support("forward_ad", works=False, reason=without_forward[0])
         if any(one.requires_grad for one in tries):
             draft._without_derivative(tries)
         else:

@@ -58,9 +58,9 @@ def needs_gpu(what: str, source: str = "") -> bool:
     return NO_GPU.search(f"{what} {source}") is not None
 
 
-def is_interpreted(what: str) -> bool:
-    """Tell whether an exception does not say that Triton's interpreter cannot run a kernel."""
-    return NOT_INTERPRETED.search(what) is None
+def is_beyond_interpreter(what: str) -> bool:
+    """Tell whether an exception says that Triton's interpreter cannot run a kernel."""
+    return NOT_INTERPRETED.search(what) is not None
 
 
 def is_refusal(what: str, key: str = "") -> bool:

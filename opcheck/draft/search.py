@@ -33,7 +33,7 @@ from opcheck.draft.hint import gist_of, lessons_of, places, replaced, speaks_of_
 from opcheck.draft.not_differentiable import ONLY_INTEGERS, RETURNS_NO_TENSOR, constant, without_kernel
 from opcheck.draft.parameter import INDEX, TENSOR, Data, Parameter, SampleData, is_tensor, mapped, parts
 from opcheck.draft.recorder import examples
-from opcheck.draft.refusal import is_interpreted
+from opcheck.draft.refusal import is_beyond_interpreter
 from opcheck.draft.signature import parameters_of, parameters_of_constructor
 from opcheck.draft.target import resolve_either
 from opcheck.draft.workplace import EXAMPLES, Deadline, Trial, Workplace
@@ -143,7 +143,7 @@ class Search:
             return self.constant or self.unreachable
         if self.own.ended:
             return self.own.ended[0]
-        if self.nearest.needs_gpu or not is_interpreted(self.nearest.why):
+        if self.nearest.needs_gpu or is_beyond_interpreter(self.nearest.why):
             has_interpreter = os.environ.get("TRITON_INTERPRET") == "1"
             return f"{self.nearest.why}; {NEEDS_GPU}" + ("" if has_interpreter else OR_INTERPRETER)
         if not self.count:

@@ -8,7 +8,7 @@ from operators.mistaken import ELSEWHERE, MISTAKEN
 from operators.refusing import REFUSING
 
 from opcheck.checks.verdict import one_line
-from opcheck.draft.refusal import is_interpreted, is_refusal, needs_gpu
+from opcheck.draft.refusal import is_beyond_interpreter, is_refusal, needs_gpu
 from opcheck.draft.trial import drafted
 from opcheck.draft.workplace import Trial, Workplace
 from opcheck.settings import Settings
@@ -153,6 +153,8 @@ def test_what_misses_something_else_does_not(what, source):
 
 def test_the_interpreter_of_triton_may_be_what_is_missing():
     of_number = """AttributeError("'float' object has no attribute 'to'")"""
-    assert not is_interpreted(f"{{ args = [] }} raised InterpreterError: {of_number}")
-    assert is_interpreted(of_number)
-    assert is_interpreted("InterpreterError: ValueError('Unsupported ptr type triton.language.float32 in `tl.load`')")
+    assert is_beyond_interpreter(f"{{ args = [] }} raised InterpreterError: {of_number}")
+    assert not is_beyond_interpreter(of_number)
+    assert not is_beyond_interpreter(
+        "InterpreterError: ValueError('Unsupported ptr type triton.language.float32 in `tl.load`')"
+    )
