@@ -206,7 +206,8 @@ def _shown(function: TestedFunction, sample: dict[str, Any]) -> Tried | Refused:
     leaves = function.inputs.leaves
     if not leaves:
         return Refused("no tensor to differentiate with respect to")
-    outputs, again = function(), function()
+    copies = [leaf.detach().clone().requires_grad_() for leaf in leaves]  # a call may write to what it gets
+    outputs, again = function(), function(*copies)
     if not _is_finite(outputs):
         return Refused("the result is not finite")
     gradients, pushing = _gradients(outputs, leaves), _tangents(function)

@@ -193,6 +193,18 @@ def test_an_example_helps_where_guesses_do_not(monkeypatch):
     assert (tensor["shape"], sample["kwargs"]) == ([2, 7], {"how": "fast"})
 
 
+def test_what_writes_to_its_argument_is_not_random(monkeypatch):
+    def overwriting(x):
+        y = 2 * x
+        x.data.copy_(y.detach())
+        return y
+
+    monkeypatch.setattr(modules, "overwriting", overwriting, raising=False)
+    monkeypatch.setattr(overwriting, "__module__", "operators.modules")
+    assert draft("operators.modules.overwriting").reseed is False
+    assert draft("torch.bernoulli", [[{"args": [{"shape": [40], "low": 0.1, "high": 0.9}]}]]).reseed is True
+
+
 def test_lines_below_a_wrapper_tell_how_far_a_call_got(monkeypatch):
     def attention(q, k, v):
         if q.dim() != 4:
