@@ -217,7 +217,7 @@ def _shown(function: TestedFunction, sample: dict[str, Any]) -> Tried | Refused:
         random=not all(map(equal, outputs, again)),
         inplace=function.inplace,
         requires_grad=any(output.requires_grad for output in outputs),
-        has_tangent=tangents != [],
+        has_tangent=bool(tangents or without_forward),
         without_forward=without_forward,
         is_telling=_is_finite((*gradients, *tangents)) and (not gradients or any(map(torch.any, gradients))),
         places=tuple(dict.fromkeys(slot.path[1] for slot in function.inputs.slots)),

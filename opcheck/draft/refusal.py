@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 MISTAKES = re.compile(
@@ -56,6 +57,11 @@ OWN = {"out": UNKNOWN, "vmap": BATCHED, "rev_over_fwd": SOFTMAX}
 def needs_gpu(what: str, source: str = "") -> bool:
     """Tell whether an exception, raised by these lines, says that an operator runs on a GPU only."""
     return NO_GPU.search(f"{what} {source}") is not None
+
+
+def has_interpreter() -> bool:
+    """Tell whether kernels in Triton run in its interpreter."""
+    return os.environ.get("TRITON_INTERPRET") == "1"
 
 
 def is_beyond_interpreter(what: str) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -33,7 +32,7 @@ from opcheck.draft.hint import gist_of, lessons_of, places, replaced, speaks_of_
 from opcheck.draft.not_differentiable import ONLY_INTEGERS, RETURNS_NO_TENSOR, constant, without_kernel
 from opcheck.draft.parameter import INDEX, TENSOR, Data, Parameter, SampleData, is_tensor, mapped, parts
 from opcheck.draft.recorder import examples
-from opcheck.draft.refusal import is_beyond_interpreter
+from opcheck.draft.refusal import has_interpreter, is_beyond_interpreter
 from opcheck.draft.signature import parameters_of, parameters_of_constructor
 from opcheck.draft.target import resolve_either
 from opcheck.draft.workplace import EXAMPLES, Deadline, Trial, Workplace
@@ -144,8 +143,7 @@ class Search:
         if self.own.ended:
             return self.own.ended[0]
         if self.nearest.needs_gpu or is_beyond_interpreter(self.nearest.why):
-            has_interpreter = os.environ.get("TRITON_INTERPRET") == "1"
-            return f"{self.nearest.why}; {NEEDS_GPU}" + ("" if has_interpreter else OR_INTERPRETER)
+            return f"{self.nearest.why}; {NEEDS_GPU}" + ("" if has_interpreter() else OR_INTERPRETER)
         if not self.count:
             return f"its {'constructor' if of_class else 'signature'} shows nothing to try; {advice}"
         guesses = "1 guess" if self.count == 1 else f"{self.count} guesses"
@@ -345,7 +343,7 @@ class Search:
 
 def _furthest_first(depth: Depth) -> Depth:
     """Return what a heap sorts by, in which the least comes first. Of two that begin alike, the longer one does."""
-    return (*(-line for line in depth), 1)
+    return (*(-place for place in depth), 1)
 
 
 def _is_mixed(sample: SampleData) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from opcheck.checks.arguments import is_function
 from opcheck.samples.resolve import Unresolved, as_operator, import_module, is_dispatched, resolve
 
 
@@ -39,9 +40,8 @@ def names(target: str, modules: Sequence[str]) -> dict[str, str]:
                 continue
             name = f"{name}.apply"
         path = f"{target}.{name}"
-        whole = next((whole for part, whole in parts if part is item), "")
-        if whole:
-            reasons[path] = f"it is tested with {whole}, which calls it; a draft by its name is possible"
+        if id(item) in parts:
+            reasons[path] = f"it is tested with {parts[id(item)]}, which calls it; a draft by its name is possible"
             continue
         try:
             resolve_either(path, modules)
@@ -61,20 +61,25 @@ def _used(module: ModuleType) -> set[str]:
         owner = getattr(item, "__self__", None)
         if isinstance(owner, type):  # scale = Scale.apply
             used.add(owner.__name__)
-        code = getattr(inspect.unwrap(getattr(item, "forward", item)), "__code__", None)
-        used.update(code.co_names if code else ())
+        used.update(_names_in(getattr(item, "forward", item)))
     return used
 
 
-def _parts_of_functions(module: ModuleType) -> list[tuple[Any, str]]:
-    """Return what the autograd.Functions of a Python module call, where no graph is recorded, each with their name."""
-    parts = list[tuple[Any, str]]()
+def _parts_of_functions(module: ModuleType) -> dict[int, str]:
+    """Return what the autograd.Functions of a Python module call, where no graph is recorded: by its id, their name."""
+    parts: dict[int, str] = {}
     for item in vars(module).values():
-        if isinstance(item, type) and issubclass(item, torch.autograd.Function) and _own(item, module):
-            for method in (inspect.unwrap(getattr(item, name)) for name in ("forward", "backward")):
-                names = method.__code__.co_names if inspect.isfunction(method) else ()
-                parts += [(method.__globals__[name], item.__name__) for name in names if name in method.__globals__]
+        if is_function(item) and _own(item, module):
+            for method in (item.forward, item.backward):
+                home = getattr(inspect.unwrap(method), "__globals__", {})
+                parts |= {id(home[name]): item.__name__ for name in _names_in(method) if name in home}
     return parts
+
+
+def _names_in(function: Any) -> tuple[str, ...]:
+    """Return the names that the code of a function uses, whatever wraps it."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return code.co_names if code else ()
 
 
 def resolve_either(path: str, modules: Sequence[str]) -> Callable[..., Any] | type[torch.nn.Module]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 import time
 import traceback
@@ -11,6 +10,7 @@ from pathlib import Path
 
 from opcheck.checks.verdict import one_line
 from opcheck.draft.draft import Draft
+from opcheck.draft.refusal import has_interpreter
 from opcheck.draft.search import Search
 from opcheck.draft.workplace import Deadline, Record, Trial, Workplace
 from opcheck.planning.case import Case
@@ -76,7 +76,7 @@ def _take_back(own: Trial, draft: Draft, workplace: Workplace, deadline: Deadlin
     """Run the cases of a draft, and take back what the operator refuses. Then the cases are others."""
     note = own.note(workplace)
     session = RunSession(workplace.settings, own_process=True, note=note)
-    if os.environ.get("TRITON_INTERPRET") == "1":
+    if has_interpreter():
         draft.refused["forward"].setdefault("bfloat16", NO_BFLOAT16)
     if workplace.changes:
         session.imports[draft.id] = list(workplace.changes)
