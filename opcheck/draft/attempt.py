@@ -14,6 +14,7 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
+from opcheck.checks.calls import copies
 from opcheck.checks.verdict import one_line
 from opcheck.derivatives.autodiff import pushed, vjp
 from opcheck.draft.refusal import is_refusal, needs_gpu
@@ -206,8 +207,8 @@ def _shown(function: TestedFunction, sample: dict[str, Any]) -> Tried | Refused:
     leaves = function.inputs.leaves
     if not leaves:
         return Refused("no tensor to differentiate with respect to")
-    copies = [leaf.detach().clone().requires_grad_() for leaf in leaves]  # a call may write to what it gets
-    outputs, again = function(), function(*copies)
+    kept = copies(leaves)  # a call may write to what it gets
+    outputs, again = function(), function(*kept)
     if not _is_finite(outputs):
         return Refused("the result is not finite")
     gradients, pushing = _gradients(outputs, leaves), _tangents(function)

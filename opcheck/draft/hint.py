@@ -73,9 +73,8 @@ OUT_OF_RANGE = re.compile(r"out of (range|bounds)")
 
 def shapes_in(text: str) -> list[Shape]:
     """Return the shapes that a text names, with numbers in the place of letters. A star is one dimension, or none."""
-    parts = [
-        re.split(r"\s*,\s*", match[1].strip(" ,")) for match in chain(LISTED.finditer(text), WORDED.finditer(text))
-    ]
+    listed = chain(LISTED.finditer(text), WORDED.finditer(text))
+    parts = [re.split(r"\s*,\s*", match[1].strip(" ,")) for match in listed]
     parts += [re.split(r"\s?x\s?", match[1]) for match in CROSSED.finditer(text)]
     parts += [match[1].split() for match in TYPED.finditer(text)]
     shapes = chain.from_iterable(_concrete([part.strip("'") for part in own]) for own in parts)
