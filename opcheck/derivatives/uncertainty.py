@@ -258,7 +258,9 @@ class Measured:
         bound = self.tolerance()
         mask = kinks(self.fine, self.at(2 * self.numbers.eps), bound)
         if bool(((self.fine.bend.abs() > bound) & ~mask).any()):  # at 2/3 of the step, a kink grows as a curve does
-            mask |= kinks(self.fine, self.at(3 * self.numbers.eps), bound)
+            third = tried(partial(self.at, 3 * self.numbers.eps))
+            if not isinstance(third, Exception):  # else the function is not defined there
+                mask |= kinks(self.fine, third, bound)
         noisy = mask & self._bent_by_rounding(self.fine, bound)
         for coarse, coarser in self._further() if bool(noisy.any()) else ():
             mask &= ~noisy | kinks(coarse, coarser, bound)

@@ -61,7 +61,7 @@ def _used(module: ModuleType) -> set[str]:
         owner = getattr(item, "__self__", None)
         if isinstance(owner, type):  # scale = Scale.apply
             used.add(owner.__name__)
-        used.update(_names_in(getattr(item, "forward", item)))
+        used.update(name for name in _names_in(getattr(item, "forward", item)) if name != item.__name__)
     return used
 
 
@@ -72,7 +72,8 @@ def _parts_of_functions(module: ModuleType) -> dict[int, str]:
         if is_function(item) and _own(item, module):
             for method in (item.forward, item.backward):
                 home = getattr(inspect.unwrap(method), "__globals__", {})
-                parts |= {id(home[name]): item.__name__ for name in _names_in(method) if name in home}
+                names = (name for name in _names_in(method) if home.get(name, item) is not item)
+                parts |= {id(home[name]): item.__name__ for name in names}
     return parts
 
 

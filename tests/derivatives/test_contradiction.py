@@ -185,6 +185,16 @@ def test_a_wrong_derivative_of_a_curve_is_wrong(forward, backward):
     assert ask("backward", one_input(forward, backward), at(0.0001)).kind == "wrong"
 
 
+def test_a_curve_needs_no_third_step_where_there_is_none():
+    def curve(x):
+        if bool((x < -2.5e-6).any()):
+            raise ValueError("outside of the domain")
+        return (3000 * x).exp()
+
+    assert ask("backward", one_input(curve, lambda x, v: 3000 * (3000 * x).exp() * v), at(0.0)) is None
+    assert ask("backward", one_input(curve, lambda x, v: 3100 * (3000 * x).exp() * v), at(0.0)).kind == "wrong"
+
+
 def test_where_jacobians_differ_at_a_kink_they_are_shown():
     x = at(0.5, 0.0)
     assert ask("backward", lambda x: (x.relu(),), x).mismatch.worst.analytical == 0  # and 1/2 by central differences

@@ -85,11 +85,13 @@ def plain(x):
 
 
 class Cube(torch.autograd.Function):
+    exponent = 3
+
     @staticmethod
     @traced
     def forward(ctx, x):
         ctx.save_for_backward(x)
-        return cube(x)
+        return cube(x) if Cube.exponent == 3 else x
 
     @staticmethod
     def backward(ctx, grad):
