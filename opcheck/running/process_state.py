@@ -80,10 +80,20 @@ SETTINGS = (
 )
 
 
+def _set_tf32(allowed: bool) -> None:
+    torch.backends.cudnn.allow_tf32 = allowed
+
+
+_TF32 = Setting("TF32 in cuDNN", lambda: torch.backends.cudnn.allow_tf32, _set_tf32, False)
+"""On by default: then convolutions and recurrent layers in float32 keep 10 bits of 23, and which of them do depends on
+the kernel that cuDNN chooses."""
+
+
 @lru_cache(maxsize=16)
 def _settings_on(device: str) -> tuple[Setting, ...]:
-    """Return the settings that matter to cases on a device: autocast is on or off for each kind of device."""
+    """Return the settings that matter to cases on a device: TF32, and autocast, of which each kind has one."""
     own = torch.device(device).type
+    by_kind = (_TF32,) if own == "cuda" else ()
     kinds = ("cpu", own) if own != "cpu" and torch.amp.is_autocast_available(own) else ("cpu",)
     autocast = (
         Setting(
@@ -94,7 +104,7 @@ def _settings_on(device: str) -> tuple[Setting, ...]:
         )
         for kind in kinds
     )
-    return (*SETTINGS, *autocast)
+    return (*SETTINGS, *by_kind, *autocast)
 
 
 def read(device: str = "cpu") -> State:

@@ -322,7 +322,7 @@ BUILTIN = (
     ),
     of_function(
         "device_consistency",
-        "outputs and gradients agree with those of the CPU in values, dtype, layout, shape and strides",
+        "outputs and gradients agree with those of the CPU in values, dtype, layout and shape",
         "opcheck.checks.values.device_consistency:check",
         dtypes="values",
         applies=lambda operator: operator.spec.devices is None or "cpu" in operator.spec.devices,

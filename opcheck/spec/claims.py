@@ -226,6 +226,10 @@ class ErrorClaim(Model):
     kwargs: dict[Keyword, Value] = Field(default_factory=dict, description="keyword arguments")
     raises: str = Field(default="RuntimeError", description="name of the exception, or of one of its base classes")
     match: Pattern = Field(description="a regular expression to search for in the message")
+    devices: Frozen[DeviceName] | None = Field(
+        default=None,
+        description="the devices that refuse it; default: all. Kernels of a GPU do not raise for an index out of range",
+    )
 
 
 VariantName = Annotated[str, named("variant")]

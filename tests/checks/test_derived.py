@@ -300,6 +300,24 @@ def test_what_the_operator_refuses_everywhere_is_skipped_with_a_count(tmp_path):
     assert found.reason == "no derived sample tells anything: nothing can be varied"
 
 
+@BOTH
+def test_what_the_reference_refuses_is_no_sample_for_an_operator_that_checks_nothing(tmp_path, dtype):
+    samples = "samples = [{ args = [{ shape = [2, 3] }, { values = [1.0, 2.0, 0.5] }] }]"
+    accused = outcome_of(tmp_path, "unchecked", dtype, samples)
+    assert accused.outcome == "failed"
+    right = outcome_of(tmp_path, "unchecked", dtype, samples, "reference = { target = 'torch.mul' }")
+    assert right.outcome == "passed", right.message
+    assert right.fields["derived"]["refused"] > 0
+    assert right.fields["derived"]["hold"] > 0
+
+
+@BOTH
+def test_a_reference_without_a_keyword_does_not_hide_what_is_wrong_for_it(tmp_path, dtype):
+    found = outcome_of(tmp_path, "wrong_flipped", dtype, keys="reference = { target = 'torch.square' }")
+    assert found.outcome == "failed"
+    assert "flip = true" in found.reason
+
+
 def test_what_the_operator_refuses_in_forward_is_counted(tmp_path):
     counts = outcome_of(tmp_path, "refuses_rank_3", "float64").fields["derived"]
     assert counts["refused"] == 3  # a leading dim of 1, two of them, and one of 2

@@ -22,14 +22,16 @@ FAULTS = {
     "place": ("output 0 is on cpu, not on sim:0",),
     "dtype": ("output 0 has the dtype torch.", ", on the CPU torch."),
     "shape": ("output 0 has the shape [1, 2, 3], on the CPU [2, 3]",),
-    "strides": ("output 0 has the strides [1, 2], on the CPU [3, 1]",),
     "gradient": ("gradient of x[", "as on the CPU for the same inputs"),
-    "gradient_strides": ("gradient of x has the strides [1, 2], on the CPU [3, 1]",),
     "tangent": ("tangent of output 0[", "as on the CPU for the same inputs"),
-    "random_strides": ("output 0 has the strides [1, 2], on the CPU [3, 1]",),
     "whole": ("output 0[", "as on the CPU for the same inputs"),
 }
-RIGHT = ("right", "rounded", "noise", "eigenvectors")
+STRIDES = {
+    "strides": "output 0 has the strides [1, 2], on the CPU [3, 1]",
+    "gradient_strides": "the gradient of x has the strides [1, 2], on the CPU [3, 1]",
+    "random_strides": "output 0 has the strides [1, 2], on the CPU [3, 1]",
+}
+RIGHT = ("right", "rounded", "noise", "eigenvectors", "unchecked")
 KEYS = {
     "noise": "reseed = true",
     "random_strides": "reseed = true",
@@ -39,9 +41,12 @@ KEYS = {
 }
 
 
+FIRST = "{ shape = [3, 3], low = 0.6, high = 2 }"
+ARGS = {"eigenvectors": FIRST, "unchecked": f"{FIRST}, {{ values = [0, 2], dtype = 'int64' }}"}
+
+
 def operator(name):
-    shape = "[3, 3]" if name == "eigenvectors" else "[2, 3]"
-    samples = f"samples = [{{ args = [{{ shape = {shape}, low = 0.6, high = 2 }}] }}]"
+    samples = f"samples = [{{ args = [{ARGS.get(name, '{ shape = [2, 3], low = 0.6, high = 2 }')}] }}]"
     return f'[[operator]]\nname = "on_device.{name}"\n{KEYS.get(name, "")}\n{samples}\n'
 
 
@@ -51,12 +56,14 @@ def finished(shared):  # noqa: F811
         shutil.rmtree(project.folder / "specs")
         shutil.copytree(EXAMPLE / "torch_sim", project.folder / "torch_sim")
         shutil.copy(TESTS / "operators" / "on_device.py", project.folder)
-        project.write("specs/all.toml", "\n".join(map(operator, (*FAULTS, *RIGHT, "only_elsewhere", "on_sim"))))
+        project.write(
+            "specs/all.toml", "\n".join(map(operator, (*FAULTS, *STRIDES, *RIGHT, "only_elsewhere", "on_sim")))
+        )
         devices = 'devices = ["torch_sim/profiles"]'
         project.write(
             "pyproject.toml", f'[tool.opcheck]\nspecs = ["specs"]\nmodules = ["torch", "on_device"]\n{devices}\n'
         )
-        select = ("--device", "cpu,sim", "--check", "device_consistency,backward,accuracy")
+        select = ("--device", "cpu,sim", "--check", "device_consistency,backward,accuracy,derived")
         return project.run("opcheck", "run", *select, "--report-json", "report.json")
 
     return shared("device_consistency", run)
@@ -83,6 +90,15 @@ def test_what_differs_by_rounding_chance_or_phase_alone_passes(finished, name, d
     assert record["outcome"] == "passed", record["reason"]
 
 
+@pytest.mark.parametrize("dtype", ["float64", "complex128"])
+@pytest.mark.parametrize("name", STRIDES)
+def test_other_strides_are_noted_and_no_failure(finished, name, dtype):
+    record = record_of(finished, name, dtype=dtype)
+    assert record["outcome"] == "passed", record["reason"]
+    assert STRIDES[name] in record["fields"]["notes"]["0"]
+    assert f"note on_device.{name}: {STRIDES[name]}" in finished.out
+
+
 def test_on_the_cpu_there_is_nothing_to_compare(finished):
     devices = {record["device"] for record in finished.records.values() if record["check"] == "device_consistency"}
     assert devices == {"sim"}
@@ -103,4 +119,13 @@ def test_an_operator_that_the_cpu_refuses_is_an_error(finished):
 
 def test_an_operator_that_is_not_meant_for_the_cpu_is_not_compared(finished):
     own = {record["check"] for record in finished.records.values() if record["operator"] == "on_device.on_sim"}
-    assert own == {"backward", "accuracy"}
+    assert own == {"backward", "accuracy", "derived"}
+
+
+@pytest.mark.parametrize("dtype", ["float64", "complex128"])
+def test_a_derived_sample_that_the_cpu_refuses_is_not_tried_elsewhere(finished, dtype):
+    """A kernel that does not check indices reads beyond the end, or stops the device for the whole process."""
+    record = record_of(finished, "unchecked", "derived", dtype)
+    assert record["outcome"] == "passed", record["message"]
+    assert record["fields"]["derived"]["refused"] > 0
+    assert record["fields"]["derived"]["hold"] > 0

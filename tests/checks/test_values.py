@@ -96,6 +96,11 @@ def test_a_stated_error_that_is_raised_passes(outcomes):
     assert errors_of(outcomes, "torch.linalg.inv", "RuntimeError", "must be batches of square").outcome == "passed"
 
 
+def test_an_input_that_only_another_device_refuses_is_skipped_with_a_reason(outcomes):
+    outcome = errors_of(outcomes, "torch.linalg.inv", "RuntimeError", 'any"\ndevices = ["cuda"] # "')
+    assert (outcome.outcome, outcome.reason) == ("skipped", "no listed input is refused on cpu")
+
+
 def test_another_message_fails(outcomes):
     outcome = errors_of(outcomes, "torch.linalg.inv", "RuntimeError", "no such words")
     assert outcome.outcome == "failed"

@@ -19,6 +19,18 @@ def test_a_case_needs_gradients_and_one_thread_whatever_the_process_has():
     assert {name: state[name] for name in needed} == needed
 
 
+def test_cases_on_a_gpu_run_without_tf32_whatever_the_process_has():
+    before = torch.backends.cudnn.allow_tf32
+    try:
+        for allowed in (True, False):
+            torch.backends.cudnn.allow_tf32 = allowed
+            with applied(for_cases(read("cuda"), "cuda"), "cuda"):
+                assert not torch.backends.cudnn.allow_tf32
+            assert torch.backends.cudnn.allow_tf32 is allowed
+    finally:
+        torch.backends.cudnn.allow_tf32 = before
+
+
 def test_states_that_are_equal_have_no_changes():
     assert changes(read(), read()) == []
 

@@ -23,8 +23,9 @@ from opcheck.checks.jacobian.compare import compared as jacobian
 from opcheck.checks.judging import PerSample
 from opcheck.checks.script import asserted, for_vectors
 from opcheck.checks.subject import Context, Subject
+from opcheck.checks.truth import by_reference
 from opcheck.checks.verdict import HOLDS, Verdict, fails, one_line, out_of_reach
-from opcheck.derivatives import NO_REFUSAL, Disagreement, Request, TooLarge
+from opcheck.derivatives import NO_REFUSAL, Disagreement, Request, TooLarge, tried
 from opcheck.derivatives.autodiff import Mode, Primal, vjp
 from opcheck.derivatives.comparison import Comparison
 from opcheck.derivatives.coordinates import same
@@ -168,8 +169,11 @@ class Attempt:
 
 def attempt(context: Context, sample: Sample) -> Attempt:
     """Call the operator at a sample."""
-    began = perf_counter()
     try:
+        twins = context.memo.once("twins", lambda: _twins(context))
+        if not all(_takes(twin, sample) for twin in twins):
+            return Attempt("refused")
+        began = perf_counter()
         subject = context.at(sample, context.realize(sample))
         with torch.enable_grad():
             outputs = subject.function(*subject.leaves)
@@ -187,6 +191,40 @@ def attempt(context: Context, sample: Sample) -> Attempt:
     elif not all(bool((outputs[index].abs() <= HUGE).all()) for index in _chosen(outputs)):
         answer = "untold"
     return Attempt(answer, subject, outputs)
+
+
+Twin = Callable[[Sample], Subject]
+"""Makes, at a sample, what takes the same arguments as the operator."""
+
+
+def _twins(context: Context) -> tuple[Twin, ...]:
+    """Return what else takes the written samples: the operator on the CPU, and its reference in torch.
+
+    Kernels often check less than these: an index out of range ends all work of a process on a device, and what lies
+    beyond the end of a tensor that is too short is read. So what one of them refuses is no sample.
+    """
+    cpu, candidates = context.on_cpu, list[Twin]()
+    if cpu is not context:
+        candidates.append(lambda sample: cpu.at(sample, cpu.realize(sample)))
+    if context.case.operator.has_differentiable_reference:
+
+        def reference(sample: Sample) -> Subject:
+            inputs = context.realize(sample)
+            return by_reference(context.at(sample, inputs), inputs).subject
+
+        candidates.append(reference)
+    return tuple(twin for twin in candidates if any(_takes(twin, sample) for sample in context.samples))
+
+
+def _takes(twin: Twin, sample: Sample) -> bool:
+    """Tell whether a sample is taken. A reference that lacks a parameter says nothing about its values."""
+
+    def call() -> tuple[Tensor, ...]:
+        subject = twin(sample)
+        return subject.function(*subject.leaves)
+
+    result = tried(call)
+    return isinstance(result, (tuple, TypeError))
 
 
 def _chosen(outputs: Sequence[Tensor]) -> tuple[int, ...]:

@@ -1,12 +1,14 @@
 """Outputs, gradients and tangents on a device agree with those on the CPU for the same inputs.
 
-They are on the device, and have the dtype, layout, shape and strides that they have on the CPU. Values may differ by
-rounding (see derivatives/rounding.py). Those of random operators are not compared: each device has its own generator.
+They are on the device, and have the dtype, layout and shape that they have on the CPU. Values may differ by rounding
+(see derivatives/rounding.py). Those of random operators are not compared: each device has its own generator. Other
+strides are noted: libraries such as cuDNN and cuFFT choose them, and torch promises none.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -15,7 +17,7 @@ from opcheck.checks.calls import Call, Tensors, as_they_are, push
 from opcheck.checks.judging import PerSample, blame
 from opcheck.checks.subject import Subject
 from opcheck.checks.truth import Truth, first_order, forward_tangents, names_of_parts, on_cpu, values_of
-from opcheck.checks.verdict import HOLDS, Blocked, Verdict, cannot, fails, one_line
+from opcheck.checks.verdict import HOLDS, Blocked, Verdict, cannot, fails, first_failure, one_line
 from opcheck.derivatives import tried
 from opcheck.derivatives.rounding import Moved
 
@@ -23,10 +25,16 @@ STEADY = ("purity", "nondeterminism")
 """What calls must be like to be compared."""
 
 
-def judge(subject: Subject) -> Iterator[Verdict]:
+def judge(subject: Subject) -> Verdict:
     """Compare what calls give with what they give on the CPU."""
+    notes: list[str] = []
+    verdict = first_failure(_verdicts(subject, notes))
+    return replace(verdict, fields={"notes": notes}) if verdict.passed and notes else verdict
+
+
+def _verdicts(subject: Subject, notes: list[str]) -> Iterator[Verdict]:
     cpu, names = on_cpu(subject), names_of_parts(subject)
-    yield _compared(subject, cpu, names["outputs"], lambda own, _: values_of(own))
+    yield _compared(subject, cpu, names["outputs"], lambda own, _: values_of(own), notes)
     if not subject.leaves or subject.case.dtype not in subject.case.claims.backward:
         return
     with torch.enable_grad():
@@ -37,16 +45,26 @@ def judge(subject: Subject) -> Iterator[Verdict]:
         return first_order(own, map(move, cotangents))["gradients"]
 
     if subject.supports.backward and call.has_graph:
-        yield _compared(subject, cpu, names["gradients"], gradients, "backward")
+        yield _compared(subject, cpu, names["gradients"], gradients, notes, "backward")
     if tangents:
-        yield _compared(subject, cpu, names["tangents"], lambda own, move: push(own, map(move, tangents)), "forward_ad")
+
+        def pushed(own: Subject, move: Moved) -> Tensors:
+            return push(own, map(move, tangents))
+
+        yield _compared(subject, cpu, names["tangents"], pushed, notes, "forward_ad")
 
 
 def _compared(
-    subject: Subject, cpu: Truth, names: Sequence[str], call: Callable[[Subject, Moved], Tensors], *roots: str
+    subject: Subject,
+    cpu: Truth,
+    names: Sequence[str],
+    call: Callable[[Subject, Moved], Tensors],
+    notes: list[str],
+    *roots: str,
 ) -> Verdict:
     """Compare results, which have names, with those on the CPU.
 
+    notes: gets what differs without being wrong.
     roots: the checks that have found the cause of other values, if they fail too. Raises Blocked if there are no
     results, which the first of them is there to say.
     """
@@ -66,6 +84,8 @@ def _compared(
         difference = _difference(one, other, device)
         if difference:
             return fails(f"device_consistency: {name} {difference}")
+        here, there = _strides(one), _strides(other)
+        notes += [f"{name} has the strides {here}, on the CPU {there}"] if here != there else []
     off = None if subject.function.seed is not None else computation.deviation(tuple, got, names)
     if off is None:
         return HOLDS
@@ -85,15 +105,15 @@ def _difference(one: Tensor, other: Tensor, device: torch.device) -> str:
 
 
 def _attributes(tensor: Tensor) -> dict[str, object]:
-    """Return what results have in common on all devices. Strides count in dims with two elements or more."""
+    """Return what results have in common on all devices."""
+    return {"dtype": tensor.dtype, "layout": tensor.layout, "shape": list(tensor.shape)}
+
+
+def _strides(tensor: Tensor) -> list[int]:
+    """Return the strides of dims with two elements or more: the others do not matter."""
     strided = tensor.layout is torch.strided and tensor.numel()
     pairs = zip(tensor.shape, tensor.stride(), strict=True) if strided else ()
-    return {
-        "dtype": tensor.dtype,
-        "layout": tensor.layout,
-        "shape": list(tensor.shape),
-        "strides": [stride for size, stride in pairs if size > 1],
-    }
+    return [stride for size, stride in pairs if size > 1]
 
 
 check = PerSample(judge, derivative=False)

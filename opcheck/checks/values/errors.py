@@ -7,16 +7,19 @@ from collections.abc import Iterator
 
 from opcheck.checks.judging import with_sample
 from opcheck.checks.subject import Context
-from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, one_line
+from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, inapplicable, one_line
 from opcheck.spec.claims import ErrorClaim
 from opcheck.spec.library import Sample
 from opcheck.text import message_of
 
 
 def check(context: Context) -> Iterator[Verdict]:
-    """Call the operator with each listed input."""
-    operator = context.case.operator
-    for index, claim in enumerate(operator.spec.errors):
+    """Call the operator with each listed input that the device of the case refuses."""
+    operator, device = context.case.operator, context.case.device.name
+    claims = [one for one in enumerate(operator.spec.errors) if one[1].devices is None or device in one[1].devices]
+    if not claims:
+        yield inapplicable(f"no listed input is refused on {device}")
+    for index, claim in claims:
         path = ("operator", operator.index, "errors", index)
         sample = Sample(f"errors.{index}", tuple(claim.args), claim.kwargs, None, None, operator.document, path)
         yield with_sample(_verdict(context, claim, sample), sample)
