@@ -16,9 +16,9 @@ from opcheck.cli.selecting import (
     add_fail_under,
     add_paths,
     add_processes,
-    devices,
     falls_short,
     loaded,
+    one_device,
     selection,
 )
 from opcheck.pytest_plugin.options import add_options, seed
@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--prove", type=seed, default=0, metavar="N", help="run N mutants, to show that measuring is enough"
     )
     add_processes(parser, TIMEOUT)
-    parser.set_defaults(device=["cpu"], check=[], dtype=[])
+    parser.set_defaults(check=[], dtype=[])
 
 
 def run(options: argparse.Namespace) -> int:
@@ -58,9 +58,7 @@ def run(options: argparse.Namespace) -> int:
     settings = Settings.find(profiles=options.device_profile)
     library = loaded(options.paths, settings)
     chosen = selection(options, settings, library)
-    (device, *more) = devices(options, settings)
-    if more:
-        raise RequestError(["samples are measured on one device at a time: name one by --device"])
+    device = one_device(options, settings, "samples are measured")
     operators = [operator for operator in library if chosen.takes_operator(operator)]
     with terminated_as_interrupt(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # those of operators: a run shows them

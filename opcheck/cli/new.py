@@ -11,11 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from opcheck.cli.output import say, terminated_as_interrupt
-from opcheck.cli.selecting import RequestError, add_count, duration
+from opcheck.cli.selecting import RequestError, add_count, duration, one_device
+from opcheck.devices.presence import ask
+from opcheck.pytest_plugin.options import add_options
 from opcheck.settings import FOLDER, Settings
 
-ALONE = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+ALONE = {"OMP_NUM_THREADS": "1"}
 """What the environment must say before torch is imported, so that this process can be forked."""
+
+NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}
+"""What it must say besides, if no device but the CPU matters."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,24 +50,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--within", type=duration, metavar="TIME", help="for all of them, as in 10m; default: no limit")
     add_count(parser)
+    add_options(parser, "profiles", "--device")
 
 
 def run(options: argparse.Namespace) -> int:
     """Write a spec. Return 0 if all of its claims hold, 1 if something fails. Raises SpecError."""
+    settings = Settings.find(profiles=options.device_profile)
+    device = one_device(options, settings, "operators are drafted")
+    on_cpu = device.device_string == "cpu"
     if "torch" not in sys.modules:
-        os.environ |= ALONE
+        os.environ |= ALONE | (NO_GPU if on_cpu else {})
+    if not on_cpu:
+        there = ask([device], settings)[device.name]
+        if not there.present:
+            raise RequestError([f"the device {device.name} is absent: {there.reason}"])
     from opcheck.draft.author import Author
     from opcheck.draft.target import package_of
     from opcheck.draft.workplace import Workplace
     from opcheck.samples.resolve import Unresolved
 
-    settings = Settings.find()
     package = package_of(options.target)
     until = time.monotonic() + (options.within or float("inf"))
     arguments = [[_table("--args", text)] for text in options.args]
     module = None if options.module is None else _table("--module", options.module)
     with tempfile.TemporaryDirectory(prefix="opcheck-") as journals, terminated_as_interrupt():
-        workplace = Workplace.of(settings, package, options.budget, until, Path(journals))
+        workplace = Workplace.of(settings, package, options.budget, until, Path(journals), device)
         file = _file(options, settings, package)
         author = Author(options.target, file, settings, workplace, options.n, lambda lines: say(*lines))
         try:

@@ -115,6 +115,18 @@ def devices(options: argparse.Namespace, settings: Settings) -> list[DeviceProfi
         raise RequestError(str(error).splitlines()) from None
 
 
+def one_device(options: argparse.Namespace, settings: Settings, what: str) -> DeviceProfile:
+    """Return the device that a command names, or the CPU. Raises RequestError for several.
+
+    what: is done there, as in "samples are measured".
+    """
+    options.device = options.device or ["cpu"]
+    device, *more = devices(options, settings)
+    if more:
+        raise RequestError([f"{what} on one device at a time: name one by --device"])
+    return device
+
+
 def selection(options: argparse.Namespace, settings: Settings, library: Library) -> Selection:
     """Return the selection of a command. Raises RequestError for unknown names."""
     derive = getattr(options, "derive", None) or settings.derive

@@ -29,7 +29,8 @@ from opcheck.spec.operator import SampleSpec
 
 T = TypeVar("T")
 
-DTYPE = "float64"
+DTYPES = ("float64", "float32", "bfloat16", "float16")
+"""The dtypes to call an operator in, until one is not refused: many kernels know single and half precision only."""
 
 SEEDS = ("draft", "another", "third")
 """The values that a sample must be good for: a logarithm may be lucky once."""
@@ -49,6 +50,18 @@ OUT_OF_SIGHT: Depth = (0,)
 
 Operator = Callable[..., Any] | ModuleRecipe
 """A function, or a class of modules and how it is constructed."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an operator is called."""
+
+    modules: Sequence[str]
+    """What samples may name."""
+    device: str = "cpu"
+    """torch's device string."""
+    dtype: str = DTYPES[0]
+    """The dtype of tensors that say nothing else."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +126,7 @@ def _is_ours(names: dict[str, Any]) -> bool:
     return str(names.get("__name__", "")).partition(".")[0] in ("opcheck", "torch")
 
 
-def tried(operator: Operator, sample: dict[str, Any], modules: Sequence[str], inplace: bool = False) -> Tried | Refused:
+def tried(operator: Operator, sample: dict[str, Any], place: Place, inplace: bool = False) -> Tried | Refused:
     """Call an operator with a sample. Return what it shows, or why it is of no use.
 
     inplace: whether it gets a clone of its first argument. It does if it turns out to change it.
@@ -126,7 +139,7 @@ def tried(operator: Operator, sample: dict[str, Any], modules: Sequence[str], in
     def shown() -> Tried | Refused:
         shows = []
         for seed in SEEDS:
-            one = _shown(_function(operator, made, seed, modules, inplace), sample)
+            one = _shown(_function(operator, made, seed, place, inplace), sample)
             if isinstance(one, Refused):
                 return one
             shows.append(one)
@@ -135,22 +148,22 @@ def tried(operator: Operator, sample: dict[str, Any], modules: Sequence[str], in
     result = _unless_refused(shown)
     if inplace or isinstance(operator, ModuleRecipe) or isinstance(result, Tried) or IN_PLACE not in result.why:
         return result
-    return tried(operator, sample, modules, inplace=True)
+    return tried(operator, sample, place, inplace=True)
 
 
-def taken(operator: Operator, sample: dict[str, Any], modules: Sequence[str]) -> bool | Refused:
+def taken(operator: Operator, sample: dict[str, Any], place: Place) -> bool | Refused:
     """Tell whether an operator takes a sample, which may have no tensor to differentiate."""
 
     def takes() -> bool:
-        _function(operator, _sample(sample), SEEDS[0], modules).result()
+        _function(operator, _sample(sample), SEEDS[0], place).result()
         return True
 
     return _unless_refused(takes)
 
 
-def constructed(recipe: ModuleRecipe, modules: Sequence[str]) -> ModuleCall | Refused:
+def constructed(recipe: ModuleRecipe, place: Place) -> ModuleCall | Refused:
     """Return a module, or why it cannot be constructed."""
-    return _unless_refused(lambda: realize_module(recipe, DTYPE, "cpu", SEEDS[0], modules))
+    return _unless_refused(lambda: realize_module(recipe, place.dtype, place.device, SEEDS[0], place.modules))
 
 
 def _unless_refused(call: Callable[[], T]) -> T | Refused:
@@ -169,20 +182,18 @@ def _sample(data: dict[str, Any]) -> Sample:
     return Sample("0", tuple(spec.args), spec.kwargs, None, None, Document("", "", {}), ())
 
 
-def _function(
-    operator: Operator, sample: Sample, seed: str, modules: Sequence[str], inplace: bool = False
-) -> TestedFunction:
+def _function(operator: Operator, sample: Sample, seed: str, place: Place, inplace: bool = False) -> TestedFunction:
     """Return the operator as a function of the tensors of a sample, those of a module among them."""
     recipe = operator if isinstance(operator, ModuleRecipe) else None
-    inputs = realize(sample, DTYPE, "cpu", seed, modules=modules, module=recipe)
+    inputs = realize(sample, place.dtype, place.device, seed, modules=place.modules, module=recipe)
     if isinstance(operator, ModuleRecipe):
-        operator = realize_module(operator, DTYPE, "cpu", seed, modules, sample)
+        operator = realize_module(operator, place.dtype, place.device, seed, place.modules, sample)
     return TestedFunction(operator, inputs, inplace=inplace)
 
 
-def sets_parameters(recipe: ModuleRecipe, sample: dict[str, Any], modules: Sequence[str]) -> bool:
+def sets_parameters(recipe: ModuleRecipe, sample: dict[str, Any], place: Place) -> bool:
     """Tell whether a call in training mode changes parameters, as of a layer that its first batch initializes."""
-    function = _function(recipe, _sample(sample), SEEDS[0], modules)
+    function = _function(recipe, _sample(sample), SEEDS[0], place)
     assert isinstance(function.operator, ModuleCall)
     inputs = function.inputs
     keys = function.operator.named_in(inputs.fill()[1]).values()
@@ -192,11 +203,12 @@ def sets_parameters(recipe: ModuleRecipe, sample: dict[str, Any], modules: Seque
     return not all(map(equal, before, map(Tensor.detach, parameters)))
 
 
-def differs_in_evaluation(recipe: ModuleRecipe, sample: dict[str, Any], modules: Sequence[str]) -> bool:
+def differs_in_evaluation(recipe: ModuleRecipe, sample: dict[str, Any], place: Place) -> bool:
     """Return whether evaluation mode gives other results than training mode, both from the same random numbers."""
-    function = _function(recipe, _sample(sample), SEEDS[0], modules)
+    function = _function(recipe, _sample(sample), SEEDS[0], place)
     assert isinstance(function.operator, ModuleCall)
-    with torch.random.fork_rng([]):
+    kind = torch.device(place.device).type
+    with torch.random.fork_rng([] if kind == "cpu" else None, device_type=kind):
         first = function()
     function.operator.module.eval()
     second = function()

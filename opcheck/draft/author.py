@@ -82,7 +82,8 @@ class Author:
         trials = [Trial(name, [*arguments, *calls.get(name, [])], module) for name in self.wanted]
         if len(trials) > 1:
             process_state.import_what_is_late()  # else each process would
-        self.forks = threading.active_count() == threads and not torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+        is_alone = threading.active_count() == threads and not torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+        self.forks = is_alone and self.workplace.device.device_string == "cpu"
         for number, own in enumerate(self._tried(trials), start=1):
             self._take(own, f"{number:{len(str(len(trials)))}} of {len(trials)}: {own.name}: ")
         if not self.drafts:

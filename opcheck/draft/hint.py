@@ -55,7 +55,10 @@ KINDS = (
     (re.compile(r"cannot have requires_grad|not differentiable with respect to argument"), {"grad": False}),
 )
 """Words for domains, dtypes, layouts and constants, and what makes a tensor one of them."""
-DTYPES = re.compile(r"[dD](ata)?[ -]?types?\b|scalar type|\b[Ii]nteg(er|ral)|\bindex tensor|Double|[Ff]loat|int64|Long")
+DTYPES = re.compile(
+    r"[dD](ata)?[ -]?types?\b|scalar type|\b[Ii]nteg(er|ral)|\bindex tensor|Double|[Ff]loat|[Hh]alf|\b(BF|FP)16\b"
+    r"|int64|Long"
+)
 """What an error says that is about the dtype of a tensor."""
 SQUARE = re.compile(r"\b[Ss]quare\b")
 ELEMENTS = re.compile(r"\b(?:contain|have|has|with|of|expected) (\d+) (?:elements?|entries)\b")

@@ -14,10 +14,12 @@ import torch
 
 from opcheck.checks.arguments import takes_out
 from opcheck.draft.attempt import (
+    DTYPES,
     NO_GUESS,
     OUT_OF_SIGHT,
     Depth,
     Operator,
+    Place,
     Refused,
     Tried,
     constructed,
@@ -62,7 +64,7 @@ MOST_PLAIN = 6
 T = TypeVar("T")
 
 GIVE_ARGUMENTS = "give arguments by --args"
-NEEDS_GPU = "it needs a GPU; draft it where there is one"
+NEEDS_GPU = "it needs a GPU; where there is one, add --device cuda"
 OR_INTERPRETER = ", or, if its kernels are in Triton, with TRITON_INTERPRET=1"
 CONSTRUCT = "say how to construct it by --module, and give arguments of forward by --args"
 
@@ -89,6 +91,7 @@ class Search:
 
     def __post_init__(self) -> None:
         self.name, self.modules = self.own.name, self.workplace.settings.modules
+        self.place = Place(self.modules, self.workplace.device.device_string)
         self.module = self.own.module
         self.target: Callable[..., Any] | type[torch.nn.Module] = resolve_either(self.name, self.modules)
 
@@ -122,7 +125,7 @@ class Search:
         if not isinstance(recipe, ModuleRecipe):
             yield Draft.of(self.name, tries, variants=self.variants(), out=takes_out(recipe))
             return
-        trained, mode = Draft.of(self.name, tries, self.module), (recipe, tries[0].sample, self.modules)
+        trained, mode = Draft.of(self.name, tries, self.module), (recipe, tries[0].sample, self.place)
         initialized = recipe.spec.train and sets_parameters(*mode)
         evaluated: list[Tried] = []
         if initialized or (recipe.spec.train and differs_in_evaluation(*mode)):
@@ -287,25 +290,40 @@ class Search:
     def called(self, sample: SampleData) -> Tried | Refused:
         """Return what a call with a sample shows."""
         call = sample if self.module is None else {"module": self.module, **sample}
-        return self.attempt(call, lambda: tried(self.operator, sample, self.modules))
+
+        def make(place: Place) -> Tried | Refused:
+            return tried(self.operator, sample, place)
+
+        return self.attempt(call, lambda: self.in_a_dtype(make))
+
+    def in_a_dtype(self, make: Callable[[Place], T | Refused]) -> T | Refused:
+        """Make a call. If its dtype is refused, and a later one is not, that is the dtype of all further calls."""
+        result = make(self.place)
+        for dtype in DTYPES[DTYPES.index(self.place.dtype) + 1 :] if _is_about_dtypes(result) else ():
+            place = replace(self.place, dtype=dtype)
+            other = make(place)
+            if not _is_about_dtypes(other):
+                self.place = place
+                return other
+        return result
 
     def is_refused_by_dtype(self, sample: SampleData) -> bool:
         """Tell whether a call is refused for the dtype of a tensor."""
-        result = taken(self.operator, sample, self.modules)
+        result = taken(self.operator, sample, self.place)
         return isinstance(result, Refused) and speaks_of_dtypes(result.why)
 
     def takes_integers(self, sample: SampleData) -> SampleData | Refused:
         """Return a sample without a tensor to differentiate, if the operator takes it."""
         if _is_mixed(sample):
             return Refused("there is a tensor that is not of integers", NO_GUESS)
-        result = self.attempt(sample, lambda: taken(self.operator, sample, self.modules))
+        result = self.attempt(sample, lambda: taken(self.operator, sample, self.place))
         return result if isinstance(result, Refused) else sample
 
     def constructed(self, construction: SampleData) -> SampleData | Refused:
         """Return a way to construct a class of modules, if it is one."""
         assert isinstance(self.target, type)
         recipe = ModuleRecipe(self.target, Construction.model_validate(construction))
-        made = self.attempt({"module": construction}, lambda: constructed(recipe, self.modules))
+        made = self.attempt({"module": construction}, lambda: constructed(recipe, self.place))
         return made if isinstance(made, Refused) else construction
 
     def attempt(self, call: SampleData, make: Callable[[], T | Refused]) -> T | Refused:
@@ -316,6 +334,8 @@ class Search:
         self.count += 1
         result = make()
         if isinstance(result, Refused):
+            if self.place.device != "cpu":
+                result = replace(result, needs_gpu=False)  # here it has what it needs
             self.plain += result.is_plain
             ended = f"it ends its process by an exception: {result.why}, in the call {render(call)}"
             if result.ends_process and ended not in self.own.ended:
@@ -344,6 +364,11 @@ class Search:
 def _furthest_first(depth: Depth) -> Depth:
     """Return what a heap sorts by, in which the least comes first. Of two that begin alike, the longer one does."""
     return (*(-place for place in depth), 1)
+
+
+def _is_about_dtypes(result: Any) -> bool:
+    """Tell whether a call is refused for the dtype of a tensor, or by a line that looks at one."""
+    return isinstance(result, Refused) and (speaks_of_dtypes(result.why) or ".dtype" in result.source)
 
 
 def _is_mixed(sample: SampleData) -> bool:

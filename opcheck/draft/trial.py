@@ -20,12 +20,14 @@ from opcheck.planning.selection import Selection
 from opcheck.running.process_state import import_what_is_late
 from opcheck.running.runner import run
 from opcheck.running.session import RunSession
+from opcheck.spec.device import DeviceProfile
 
 NO_BFLOAT16 = "Triton's interpreter computes with its bits as integers"
 """Why a draft that is made in the interpreter leaves bfloat16 out."""
 
-FIRST = ("dtypes", "vmap", "forward_ad", "batched_grad")
-"""The checks that come first: they tell the dtypes, and the rules that operators most often do not have."""
+FIRST = ("dtypes", "device_consistency", "vmap", "forward_ad", "batched_grad")
+"""The checks that come first: they tell the dtypes, whether the CPU takes it, too, and the rules that operators most
+often do not have."""
 
 GUESSING = 0.6
 """The part of the time for an operator that guesses may take."""
@@ -81,7 +83,7 @@ def _take_back(own: Trial, draft: Draft, workplace: Workplace, deadline: Deadlin
     if workplace.changes:
         session.imports[draft.id] = list(workplace.changes)
     earlier, untested = own.records, own.left
-    cases, records = planned(draft, session), dict[str, Record]()
+    cases, records = planned(draft, session, workplace.device), dict[str, Record]()
     while left := [case for case in cases if case.id not in records]:
         own.case, own.left, own.records = left[0].id, untested + len(left), {**earlier, **records}
         if deadline.is_over:
@@ -91,7 +93,7 @@ def _take_back(own: Trial, draft: Draft, workplace: Workplace, deadline: Deadlin
         record = run(left[0], session).record()
         if draft.revise(record):
             records = {name: one for name, one in records.items() if holds_on(one)}
-            cases = planned(draft, session)
+            cases = planned(draft, session, workplace.device)
         else:
             records[own.case] = record
     else:
@@ -105,7 +107,7 @@ def reproduced(failure: tuple[Draft, str], workplace: Workplace) -> str:
     workplace.alone()
     draft, name = failure
     session = RunSession(workplace.settings, own_process=True, reproduces=True)
-    (case,) = (case for case in planned(draft, session) if case.id == name)
+    (case,) = (case for case in planned(draft, session, workplace.device) if case.id == name)
     return str(run(case, session).fields.get("reproduction", ""))
 
 
@@ -114,8 +116,8 @@ def holds_on(record: Record) -> bool:
     return bool(record["outcome"] == "passed" and record["check"] != "unsupported")
 
 
-def planned(draft: Draft, session: RunSession) -> Sequence[Case]:
-    """Return the cases of a draft on the CPU. Raises SpecError.
+def planned(draft: Draft, session: RunSession, device: DeviceProfile) -> Sequence[Case]:
+    """Return the cases of a draft on a device. Raises SpecError.
 
     Those that tell which dtypes there are, and what is not implemented, come first: what is refused is then tried by no
     other check.
@@ -125,7 +127,6 @@ def planned(draft: Draft, session: RunSession) -> Sequence[Case]:
         file = Path(folder, "draft.toml")
         file.write_text(draft.toml(), encoding="utf-8")
         library = load([file], settings)
-    device = settings.profiles()["cpu"]
     session.prepare(library, [device])
     cases = plan(library, [device], Selection(derive=settings.derive), settings.seed)
     return sorted(cases, key=lambda case: FIRST.index(case.check) if case.check in FIRST else len(FIRST))

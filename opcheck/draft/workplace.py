@@ -16,11 +16,13 @@ from typing import IO, Any
 
 import psutil
 
+from opcheck.devices.device import CPU, availability
 from opcheck.draft.draft import Draft
 from opcheck.draft.parameter import SampleData
 from opcheck.running.note import Note, read_note
 from opcheck.running.watchdog import NOTE, TIMED_OUT
 from opcheck.settings import Settings
+from opcheck.spec.device import DeviceProfile
 from opcheck.spec.render import render
 
 Record = dict[str, Any]
@@ -59,16 +61,24 @@ class Workplace:
     """When the whole draft is to end, by `time.monotonic()`."""
     journals: Path | None = None
     """The folder in which processes write what they do, for whoever finds them gone; None: they do not."""
+    device: DeviceProfile = CPU.profile
+    """The device on which operators are called."""
     changes: tuple[str, ...] = ()
     """What importing the target has changed in the process."""
 
     @classmethod
     def of(
-        cls, settings: Settings, package: str, budget: float, until: float = float("inf"), journals: Path | None = None
+        cls,
+        settings: Settings,
+        package: str,
+        budget: float,
+        until: float = float("inf"),
+        journals: Path | None = None,
+        device: DeviceProfile = CPU.profile,
     ) -> Workplace:
         """Return that of a project, in which drafts may name a package, too."""
         modules = tuple(dict.fromkeys((*settings.modules, package)))
-        return cls(settings.model_copy(update={"modules": modules}), budget, until, journals)
+        return cls(settings.model_copy(update={"modules": modules}), budget, until, journals, device)
 
     def enter(self) -> None:
         """Let this process, and those that it starts, import what the drafts name."""
@@ -80,6 +90,9 @@ class Workplace:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         for stream in (1, 2):
             os.dup2(nowhere, stream)
+        if self.device.device_string != "cpu":
+            availability(self.device)  # imports what registers it
+            return  # addresses are reserved for the memory of a device, too
         with suppress(ImportError, OSError, ValueError):  # where there are no such limits
             import resource
 

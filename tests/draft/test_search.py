@@ -98,7 +98,7 @@ class TestDrafts:
         )
         assert len(calls) == 1
         monkeypatch.setenv("TRITON_INTERPRET", "1")
-        assert refusal("operators.modules.launched").endswith("it needs a GPU; draft it where there is one")
+        assert refusal("operators.modules.launched").endswith("it needs a GPU; where there is one, add --device cuda")
 
     @pytest.mark.parametrize(
         ("path", "module", "sample"),

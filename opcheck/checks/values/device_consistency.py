@@ -17,7 +17,7 @@ from opcheck.checks.calls import Call, Tensors, as_they_are, push
 from opcheck.checks.judging import PerSample, blame
 from opcheck.checks.subject import Subject
 from opcheck.checks.truth import Truth, first_order, forward_tangents, names_of_parts, on_cpu, values_of
-from opcheck.checks.verdict import HOLDS, Blocked, Verdict, cannot, fails, first_failure, one_line
+from opcheck.checks.verdict import HOLDS, Blocked, Verdict, cannot, fails, first_failure, one_line, remedy
 from opcheck.derivatives import tried
 from opcheck.derivatives.rounding import Moved
 
@@ -75,8 +75,9 @@ def _compared(
     expected = tried(lambda: computation.right)
     if isinstance(expected, Exception):
         what = f"what works on {subject.context.device.string} is refused on the CPU: {one_line(expected)}"
-        hint = f'if it is not meant to run there, write devices = ["{subject.case.device.name}"]'
-        return cannot(f"device_consistency: {what}", hint)
+        own = subject.case.device.name
+        hint = f'if it is not meant to run there, write devices = ["{own}"]'
+        return replace(cannot(f"device_consistency: {what}", hint), fields=remedy("devices", own))
     if len(got) != len(expected):
         return fails(f"device_consistency: {len(got)} results ({', '.join(names)}), on the CPU {len(expected)}")
     device = torch.empty(0, device=subject.context.device.string).device
