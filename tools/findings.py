@@ -64,14 +64,15 @@ def _overview() -> str:
 
 def _changes() -> list[str]:
     """Return a table for each version that has mended faults, or brought some."""
-    oldest = min((finding.since for finding in findings()), key=Version)
-    versions = {version for one in findings() for version in (one.since, one.mended) if version not in ("", oldest)}
+    on_cpu = [finding for finding in findings() if not finding.device]  # on others, one version has been tried
+    oldest = min((finding.since for finding in on_cpu), key=Version)
+    versions = {version for one in on_cpu for version in (one.since, one.mended) if version not in ("", oldest)}
     parts = []
     for version in sorted(versions, key=Version):
         rows = [
             f"| {what} | [{one.id}](#{one.id}) | {as_markdown(one.title)} |"
             for what, its in (("mended", "mended"), ("new", "since"))
-            for one in findings()
+            for one in on_cpu
             if getattr(one, its) == version
         ]
         title = f"## What torch {version} mended, and what is new"
@@ -81,6 +82,7 @@ def _changes() -> list[str]:
 
 def _section(finding: Finding) -> str:
     seen = f"Seen in torch {finding.since}" + (f", mended in {finding.mended}." if finding.mended else ".")
+    seen += f" On {finding.device}." if finding.device else ""
     seen += f" Processors: {finding.processors}." if finding.processors else ""
     expected = ", ".join(f"`{operator}`" for operator in _operators(finding))
     lines = [
@@ -102,10 +104,10 @@ def _operators(finding: Finding) -> list[str]:
 
 
 def main() -> int:
-    from opcheck.cli.reproduce import observed
+    from opcheck.cli.reproduce import is_out_of_reach, observed
 
     for finding in findings():
-        print("seen  " if observed(finding) else "absent", finding.id)
+        print("not run" if is_out_of_reach(finding) else "seen   " if observed(finding) else "absent ", finding.id)
     return 0
 
 

@@ -12,14 +12,23 @@ from opcheck.text import ending
 def observed(finding: Finding) -> str:
     """Return what happens instead of what is right, or an empty string if the fault is not there.
 
-    Raises what the reproduction raises for another reason than the one that is known.
+    Where the device of the fault is absent, it returns that nothing has run. Raises what the reproduction raises for another reason than the one that is known.
     """
+    if is_out_of_reach(finding):
+        return f"not run: {finding.device} is absent"
     if finding.crashes:
         from opcheck.running.reproduction import executed
 
         status, _ = executed(finding.reproduction)
         return ending(status) if status < 0 else ""
     return _result(finding)
+
+
+def is_out_of_reach(finding: Finding) -> bool:
+    """Tell whether a fault is one of a device that is absent."""
+    import torch
+
+    return bool(finding.device) and not torch.get_device_module(finding.device).is_available()
 
 
 def _result(finding: Finding) -> str:

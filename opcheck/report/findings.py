@@ -43,16 +43,19 @@ class Finding:
     """The first version of torch without it."""
     processors: str = ""
     """Those that show it; empty: all."""
+    device: str = ""
+    """The device that it was seen on, if it is not the CPU."""
 
     def text(self, version: str, seen: str) -> str:
         """Return what to file, with what a version of torch does instead of what is right; empty: it is right."""
         actual = seen or f"not seen in torch {version}"
         mended = f", mended in {self.mended}" if self.mended else ""
         processors = f"; on processors: {self.processors}" if self.processors else ""
+        device = f", on {self.device}" if self.device else ""
         return (
             f"# {self.title}\n\n```python\n{self.reproduction}\n```\n\n## Actual\n\n```\n{actual}\n```\n\n"
             f"## Expected\n\n{as_markdown(self.right)}\n\n## Versions\n\ntorch {version}; "
-            f"seen since {self.since} at least{mended}{processors}.\n" + (f"\nSee {self.link}\n" if self.link else "")
+            f"seen since {self.since} at least{device}{mended}{processors}.\n" + (f"\nSee {self.link}\n" if self.link else "")
         )
 
 
