@@ -12,7 +12,8 @@ from opcheck.text import ending
 def observed(finding: Finding) -> str:
     """Return what happens instead of what is right, or an empty string if the fault is not there.
 
-    Where the device of the fault is absent, it returns that nothing has run. Raises what the reproduction raises for another reason than the one that is known.
+    Where the device of the fault is absent, it returns that nothing has run. Raises what the reproduction raises for
+    another reason than the one that is known.
     """
     if is_out_of_reach(finding):
         return f"not run: {finding.device} is absent"

@@ -131,7 +131,7 @@ class Target:
         """Yield the written samples that are judged."""
         for context, sample in self.own:
             if not any(is_about(expect, sample.name) for expect in context.case.expectations):
-                yield sample, attempt(context, sample)
+                yield sample, attempt(context, sample, sample)
 
     def derived(self, wanted: Collection[Condition], *, thorough: bool) -> Tried:
         """Yield the samples derived from the written ones that may meet some conditions."""

@@ -55,7 +55,8 @@ class Finding:
         return (
             f"# {self.title}\n\n```python\n{self.reproduction}\n```\n\n## Actual\n\n```\n{actual}\n```\n\n"
             f"## Expected\n\n{as_markdown(self.right)}\n\n## Versions\n\ntorch {version}; "
-            f"seen since {self.since} at least{device}{mended}{processors}.\n" + (f"\nSee {self.link}\n" if self.link else "")
+            f"seen since {self.since} at least{device}{mended}{processors}.\n"
+            + (f"\nSee {self.link}\n" if self.link else "")
         )
 
 

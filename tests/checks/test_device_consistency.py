@@ -38,11 +38,16 @@ KEYS = {
     "eigenvectors": 'outputs = { apply = "abs" }',
     "whole": "supports = { backward = false, forward_ad = false }",
     "on_sim": 'target = "on_device.only_elsewhere"\ndevices = ["sim"]',
+    "beyond": 'devices = ["sim"]',
 }
 
 
 FIRST = "{ shape = [3, 3], low = 0.6, high = 2 }"
-ARGS = {"eigenvectors": FIRST, "unchecked": f"{FIRST}, {{ values = [0, 2], dtype = 'int64' }}"}
+ARGS = {
+    "eigenvectors": FIRST,
+    "unchecked": f"{FIRST}, {{ values = [0, 2], dtype = 'int64' }}",
+    "beyond": f"{FIRST}, {{ shape = [3] }}",
+}
 
 
 def operator(name):
@@ -56,9 +61,8 @@ def finished(shared):  # noqa: F811
         shutil.rmtree(project.folder / "specs")
         shutil.copytree(EXAMPLE / "torch_sim", project.folder / "torch_sim")
         shutil.copy(TESTS / "operators" / "on_device.py", project.folder)
-        project.write(
-            "specs/all.toml", "\n".join(map(operator, (*FAULTS, *STRIDES, *RIGHT, "only_elsewhere", "on_sim")))
-        )
+        names = (*FAULTS, *STRIDES, *RIGHT, "only_elsewhere", "on_sim", "beyond")
+        project.write("specs/all.toml", "\n".join(map(operator, names)))
         devices = 'devices = ["torch_sim/profiles"]'
         project.write(
             "pyproject.toml", f'[tool.opcheck]\nspecs = ["specs"]\nmodules = ["torch", "on_device"]\n{devices}\n'
@@ -120,6 +124,14 @@ def test_an_operator_that_the_cpu_refuses_is_an_error(finished):
 def test_an_operator_that_is_not_meant_for_the_cpu_is_not_compared(finished):
     own = {record["check"] for record in finished.records.values() if record["operator"] == "on_device.on_sim"}
     assert own == {"backward", "accuracy", "derived"}
+
+
+@pytest.mark.parametrize("dtype", ["float64", "complex128"])
+def test_where_nothing_else_would_refuse_a_sample_equal_sizes_stay_equal(finished, dtype):
+    record = record_of(finished, "beyond", "derived", dtype)
+    assert record["outcome"] == "passed", record["message"]
+    assert record["fields"]["derived"]["untried"] > 0
+    assert record["fields"]["derived"]["hold"] > 0
 
 
 @pytest.mark.parametrize("dtype", ["float64", "complex128"])

@@ -43,7 +43,7 @@ def test_what_operators_most_often_refuse_is_asked_first(monkeypatch):
 
 
 def test_what_is_wrong_with_opcheck_is_said_to_be(monkeypatch):
-    def planned(draft, session):
+    def planned(draft, session, device):
         raise ValueError("a defect")
 
     monkeypatch.setattr(trials, "planned", planned)
@@ -59,7 +59,7 @@ def test_when_the_time_of_all_is_over_nothing_begins():
 
 
 def test_in_the_interpreter_of_triton_bfloat16_is_left_out(monkeypatch):
-    monkeypatch.setattr(trials, "planned", lambda draft, session: [])
+    monkeypatch.setattr(trials, "planned", lambda draft, session, device: [])
     (plain,) = drafted(sine(), PLAIN).drafts
     monkeypatch.setenv("TRITON_INTERPRET", "1")
     (interpreted,) = drafted(sine(), PLAIN).drafts

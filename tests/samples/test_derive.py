@@ -5,7 +5,17 @@ from __future__ import annotations
 import pytest
 
 from opcheck.planning import load
-from opcheck.samples.derive import FEW_ELEMENTS, FEW_NUMBERS, FEWER, LARGEST, SIZES, Keywords, derived, smallest
+from opcheck.samples.derive import (
+    FEW_ELEMENTS,
+    FEW_NUMBERS,
+    FEWER,
+    LARGEST,
+    SIZES,
+    Keywords,
+    derived,
+    keeps_ties,
+    smallest,
+)
 from opcheck.settings import Settings
 from opcheck.spec.operator import Construction
 
@@ -54,6 +64,31 @@ def test_random_whole_numbers_may_be_indices_too(sample_of):
     assert all(
         now >= before for one in varied(sample).values() for now, before in zip(shapes(one)[0], (20, 3), strict=True)
     )
+
+
+@pytest.mark.parametrize(
+    ("what", "keeps"),
+    [
+        ("size 3 -> 17", True),
+        ("a leading dim of 1", True),
+        ("memory transposed", True),
+        ("sizes 3 -> 17, 4 -> 18, 5 -> 19", True),
+        ("dim 1 of tensor 0 -> 1", False),
+        ("rank 0", False),
+    ],
+)
+def test_some_changes_leave_equal_sizes_equal(sample_of, what, keeps):
+    sample = sample_of("{ args = [{ shape = [4, 3] }, { shape = [3, 5] }, { shape = [3] }] }")
+    one = varied(sample)[what]
+    assert keeps_ties(sample, one.sample) is keeps
+    assert not any(keeps_ties(sample, other.sample) for other in one.apart() if "tensor" in other.what)
+
+
+def test_sizes_of_explicit_values_count_among_those_that_are_equal(sample_of):
+    sample = sample_of("{ args = [{ shape = [2, 3] }, { values = [2, 0], dtype = 'int64' }] }")
+    found = varied(sample)
+    assert keeps_ties(sample, found["size 3 -> 17"].sample)
+    assert not keeps_ties(sample, found["size 2 -> 17"].sample)
 
 
 def test_a_size_that_is_there_is_not_tried_again(sample_of):

@@ -33,7 +33,7 @@ from opcheck.derivatives.differences import looped
 from opcheck.derivatives.gradients import memory_of_cotangents
 from opcheck.derivatives.point import Point
 from opcheck.samples.cache import Cache
-from opcheck.samples.derive import Derived, Keywords, derived, room_of, smallest
+from opcheck.samples.derive import Derived, Keywords, derived, keeps_ties, room_of, smallest
 from opcheck.samples.results import with_gradient
 from opcheck.spec.claims import WAYS, Way
 from opcheck.spec.library import Sample
@@ -43,7 +43,7 @@ from opcheck.spec.values import NoneValue
 from opcheck.strides import MEMORIES
 
 Answer = Literal[
-    "hold", "refused", "too large", "slow", "untold", "refused in backward",
+    "hold", "refused", "untried", "too large", "slow", "untold", "refused in backward",
     "cotangent", "nothing", "backward", "forward_ad",
 ]  # fmt: skip
 """What a look says. The last two are checks whose claims do not hold; in the middle are those that tell nothing."""
@@ -118,15 +118,12 @@ def attempts(
     written = [(one.args, one.kwargs, one.module) for one in samples]
     for one in derived(sample, call, thorough, ways, construction):
         if (one.sample.args, one.sample.kwargs, one.sample.module) not in written:
-            whole = _attempt(context, sample, one)
+            context.note(f"sample {sample.name} with {one.what}")
+            whole = attempt(context, sample, one.sample)
             yield one, whole
             for other in one.apart() if whole.answer == "refused" else ():
-                yield other, _attempt(context, sample, other)
-
-
-def _attempt(context: Context, written: Sample, one: Derived) -> Attempt:
-    context.note(f"sample {written.name} with {one.what}")
-    return attempt(context, one.sample)
+                context.note(f"sample {sample.name} with {other.what}")
+                yield other, attempt(context, sample, other.sample)
 
 
 def _has_strides(sample: Sample) -> bool:
@@ -167,10 +164,12 @@ class Attempt:
             return Look("refused in backward", f"refused in backward: {one_line(error)}")
 
 
-def attempt(context: Context, sample: Sample) -> Attempt:
-    """Call the operator at a sample."""
+def attempt(context: Context, written: Sample, sample: Sample) -> Attempt:
+    """Call the operator at a sample that was derived from a written one, or is that."""
     try:
         twins = context.memo.once("twins", lambda: _twins(context))
+        if not (twins or context.on_cpu is context or keeps_ties(written, sample)):
+            return Attempt("untried")
         if not all(_takes(twin, sample) for twin in twins):
             return Attempt("refused")
         began = perf_counter()
@@ -201,7 +200,8 @@ def _twins(context: Context) -> tuple[Twin, ...]:
     """Return what else takes the written samples: the operator on the CPU, and its reference in torch.
 
     Kernels often check less than these: an index out of range ends all work of a process on a device, and what lies
-    beyond the end of a tensor that is too short is read. So what one of them refuses is no sample.
+    beyond the end of a tensor that is too short is read. So what one of them refuses is no sample; and on a device,
+    where there is none of them, sizes that are equal in the written sample stay equal.
     """
     cpu, candidates = context.on_cpu, list[Twin]()
     if cpu is not context:
@@ -267,7 +267,7 @@ def _judged(context: Context, written: Sample, one: Derived, said: Look) -> Verd
     """Return what the check says at the smallest sample that is wrong; None if it does not object after all."""
     answer, bad = said.answer, said.disagreement
     memories = [bad.memory] if bad else []
-    sample, words = smallest(one, written, lambda other: attempt(context, other).look(memories).answer, answer)
+    sample, words = smallest(one, written, lambda other: attempt(context, written, other).look(memories).answer, answer)
     for candidate in (sample, one.sample):  # which have one name, so that they cannot share a cache
         shown = [
             *([f"{', '.join(words)}"] if words and candidate is sample else []),

@@ -15,13 +15,13 @@ from opcheck.samples.derive.change import Derived, Keywords, Scope
 from opcheck.samples.derive.keywords import by_keyword
 from opcheck.samples.derive.layouts import by_layout
 from opcheck.samples.derive.shrink import smallest
-from opcheck.samples.derive.sizes import TOGETHER, by_broadcast, by_emptiness, by_rank, by_size
+from opcheck.samples.derive.sizes import TOGETHER, by_broadcast, by_emptiness, by_rank, by_size, keeps_ties
 from opcheck.samples.derive.values import by_integer, by_mask, by_value
 from opcheck.spec.claims import WAYS, Way
 from opcheck.spec.library import Sample
 from opcheck.spec.operator import Construction
 
-__all__ = ["FEWER", "LARGEST", "SIZES", "Derived", "Keywords", "derived", "room_of", "smallest"]
+__all__ = ["FEWER", "LARGEST", "SIZES", "Derived", "Keywords", "derived", "keeps_ties", "room_of", "smallest"]
 
 SIZES = (1, 2, 16, 17, 33, 64, 130, 257, 520)
 """On both sides of the blocks that kernels work in, and of the multiples that vector instructions take."""

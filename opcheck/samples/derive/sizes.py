@@ -17,6 +17,19 @@ def symbols(sample: Sample) -> set[int]:
     return {size for recipe in sample.tensors if recipe.shape and recipe.numel for size in recipe.shape} - {1}
 
 
+def keeps_ties(written: Sample, other: Sample) -> bool:
+    """Tell whether sizes that are equal in a sample are still equal in one that is derived from it.
+
+    A size of 1 counts, too, and so do those of explicit values, which stay as they are. Dims that are added or taken
+    away are those in front, of all tensors or of none.
+    """
+    pairs = [(before.sizes, after.sizes) for before, after in zip(written.tensors, other.tensors, strict=True)]
+    if len({len(after) - len(before) for before, after in pairs}) > 1:
+        return False
+    changes = {(old, new) for before, after in pairs for old, new in zip(before[::-1], after[::-1], strict=False)}
+    return len(changes) == len({old for old, _ in changes})
+
+
 def resized(sample: Sample, sizes: Mapping[int, int]) -> Sample:
     """Return a sample with each size that is a key replaced, wherever it occurs. Explicit values stay."""
     return _shaped(sample, lambda own: tuple(sizes.get(size, size) for size in own))
