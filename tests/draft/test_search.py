@@ -100,6 +100,35 @@ class TestDrafts:
         monkeypatch.setenv("TRITON_INTERPRET", "1")
         assert refusal("operators.modules.launched").endswith("it needs a GPU; where there is one, add --device cuda")
 
+    @pytest.mark.parametrize("known", ["float32", "float16", "bfloat16"])
+    @pytest.mark.parametrize("said", ["unsupported dtype", ""])
+    def test_an_operator_is_called_in_a_dtype_that_it_knows(self, monkeypatch, known, said):
+        def kernel(x, y):
+            assert x.dtype == getattr(torch, known), said
+            return x * y
+
+        monkeypatch.setattr(modules, "kernel", kernel, raising=False)
+        monkeypatch.setattr(kernel, "__module__", "operators.modules")
+        found = search("operators.modules.kernel")
+        assert found.drafts()[0].samples
+        assert found.place.dtype == known
+
+    def test_a_dtype_that_backward_alone_refuses_is_none_that_it_knows(self, monkeypatch):
+        class Half(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                return x * 2
+
+            @staticmethod
+            def backward(ctx, v):
+                return v * {torch.float32: 2.0}[v.dtype]
+
+        monkeypatch.setattr(modules, "halved", lambda x: Half.apply(x), raising=False)
+        monkeypatch.setattr(modules.halved, "__module__", "operators.modules")
+        found = search("operators.modules.halved")
+        assert "backward" not in found.drafts()[0].supports
+        assert found.place.dtype == "float32"
+
     @pytest.mark.parametrize(
         ("path", "module", "sample"),
         [

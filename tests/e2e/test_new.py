@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import tomli
 from demo_project import Finished
+from torch.utils import backend_registration
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -514,3 +515,49 @@ class TestInterrupts:
 
 def written_in(project):
     return tomli.loads((project.folder / "specs/demo.toml").read_text())["operator"]
+
+
+ON_SIM = '''
+import torch
+
+
+def kernel(x):
+    """Runs on the device alone, in single precision."""
+    if x.device.type == "cpu":
+        raise RuntimeError("no kernel for the CPU")
+    assert x.dtype == torch.float32
+    return x * x
+
+
+def both(x, w):
+    return x * w + w
+'''
+
+
+@pytest.mark.skipif(
+    not hasattr(backend_registration, "_setup_privateuseone_for_python_backend"),
+    reason="this version of torch has no backends in Python",
+)
+class TestOnADevice:
+    @pytest.fixture
+    def project(self, project):
+        shutil.rmtree(project.folder / "specs")
+        shutil.copytree(ROOT / "examples/backend/torch_sim", project.folder / "torch_sim")
+        project.write("pyproject.toml", '[tool.opcheck]\nmodules = ["torch"]\ndevices = ["torch_sim/profiles"]\n')
+        project.write("demo.py", ON_SIM)
+        return project
+
+    def test_what_the_cpu_refuses_is_drafted_for_the_device(self, project):
+        run = project.run("opcheck", "new", "demo", "--device", "sim", "-n", "2")
+        assert (run.code, "wrote 2 operators" in run.out) == (0, True), run.out + run.err
+        kernel, both = sorted(written_in(project), key=lambda one: one["name"], reverse=True)
+        assert (kernel["devices"], kernel["dtypes"]) == (["sim"], {"forward": ["float32"]})
+        assert "devices" not in both
+
+    def test_a_device_that_is_not_there_is_a_mistake(self, cli, project):
+        run = cli("new", "demo", "--device", "cuda")
+        assert (run.code, "the device cuda is absent: " in run.err) == (2, True)
+        run = cli("new", "demo", "--device", "cpu,sim")
+        assert (run.code, "operators are drafted on one device at a time" in run.err) == (2, True)
+        run = cli("new", "demo", "--device", "simm")
+        assert (run.code, 'did you mean "sim"?' in run.err) == (2, True)
