@@ -21,6 +21,7 @@ from opcheck.cli.selecting import (
     one_device,
     selection,
 )
+from opcheck.planning.planner import rule_against
 from opcheck.pytest_plugin.options import add_options, seed
 from opcheck.settings import Settings
 from opcheck.spec import Operator, SpecError
@@ -59,7 +60,9 @@ def run(options: argparse.Namespace) -> int:
     library = loaded(options.paths, settings)
     chosen = selection(options, settings, library)
     device = one_device(options, settings, "samples are measured")
-    operators = [operator for operator in library if chosen.takes_operator(operator)]
+    operators = [
+        operator for operator in library if chosen.takes_operator(operator) and not rule_against(operator, device)
+    ]
     with terminated_as_interrupt(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # those of operators: a run shows them
         return _measured(operators, device, chosen.derive, options, settings)

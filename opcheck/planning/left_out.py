@@ -19,7 +19,7 @@ class Rule(NamedTuple):
     device: str
     """The name of the device."""
     reason: str
-    """`deny`, `allow`, `devices` (of the operator's spec), or `lacks float64`."""
+    """`deny`, `allow`, `devices` or `torch` (of the operator's spec), or `lacks float64`."""
 
 
 def left_out(library: Library, devices: Iterable[DeviceProfile], selection: Selection | None = None) -> Counter[Rule]:

@@ -64,11 +64,13 @@ def combinations(
 
 
 def rule_against(operator: Operator, device: DeviceProfile) -> str:
-    """Return the rule that keeps an operator off a device: `devices` of its spec, `allow` or `deny` of the profile.
+    """Return the rule that keeps an operator off a device; an empty string if there is none.
 
-    An empty string if there is none.
+    That is `torch` or `devices` of its spec, or `allow` or `deny` of the profile.
     """
     spec = operator.spec
+    if not operator.is_in_this_torch:
+        return "torch"
     if spec.devices is not None and device.name not in spec.devices:
         return "devices"
     if device.allow is not None and not is_named(operator, device.allow):

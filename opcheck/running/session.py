@@ -155,7 +155,12 @@ class RunSession:
 
 
 def unresolved(operator: Operator, settings: Settings) -> list[Problem]:
-    """Import the callables of an operator. Return a mistake for each one that cannot be found."""
+    """Import the callables of an operator. Return a mistake for each one that cannot be found.
+
+    There is none for an operator that the installed torch does not have, as its spec says.
+    """
+    if not operator.is_in_this_torch:
+        return []
     own = "target" if operator.spec.target else "name"
     named: list[tuple[KeyPath, str]] = [((own,), operator.variants[0].path)]
     named += [(("variants", i), variant.path) for i, variant in enumerate(operator.variants[1:])]

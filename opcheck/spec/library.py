@@ -19,6 +19,7 @@ from opcheck.spec.problems import Problem
 from opcheck.spec.recipe import SPARSE_LAYOUTS, Tensor
 from opcheck.spec.render import render
 from opcheck.spec.values import Scalar, Value, parts
+from opcheck.spec.versions import torch_meets
 
 VariantKind = Literal["function", "method", "inplace"]
 
@@ -182,6 +183,11 @@ class Operator:
             else:
                 ways.append(Variant(entry, f"torch.Tensor.{last}" + ("_" if entry == "inplace" else "")))
         return tuple(ways)
+
+    @property
+    def is_in_this_torch(self) -> bool:
+        """Whether the installed torch has it. Without torch, all are taken to be there."""
+        return self.spec.torch is None or torch_meets(self.spec.torch, without=True)
 
     @property
     def has_differentiable_reference(self) -> bool:

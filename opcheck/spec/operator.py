@@ -212,6 +212,9 @@ class Claims(Model):
     )
     dtypes: DtypeClaims = Field(default=Dtypes.model_construct(), description="the dtypes in which it works")
     devices: Frozen[DeviceName] | None = Field(default=None, description="the devices it runs on; default: all")
+    torch: VersionCondition | None = Field(
+        default=None, description='the versions of torch that have it, such as ">=2.13"; default: all'
+    )
     per_device: dict[DeviceName, PerDevice] = Field(default_factory=dict, description="what differs on a device")
     per_torch: dict[VersionCondition, PerTorch] = Field(
         default_factory=dict, description='what differs with versions of torch that meet a condition, such as "<2.14"'

@@ -155,6 +155,7 @@ def test_the_last_report_divides_shards_and_tells_what_is_new(finished):
     assert "--durations" in lines(finished.folder / "opcheck-reports/again.json")[0]["command"], again.out
 
 
+@pytest.mark.nightly
 def test_a_job_that_left_no_report_is_a_failure(finished):
     (finished.folder / "opcheck-reports/cpu-float64-2of2.json").unlink()
     done = finished.step("report", matrix=finished.matrix)

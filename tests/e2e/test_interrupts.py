@@ -209,6 +209,7 @@ def test_a_time_out_ends_the_case_alone(cli, project):
     )
 
 
+@pytest.mark.nightly
 def test_a_reader_that_goes_away_ends_the_run_without_a_traceback(shared):
     def run(project):
         process = project.start("opcheck", "run", "--check", "backward,variants")

@@ -60,6 +60,17 @@ def test_devices_of_a_spec_are_a_rule_as_well(loaded: Load, device: Device) -> N
     assert counted(library, device()) == {"devices": free}
 
 
+def test_an_operator_that_the_installed_torch_does_not_have_counts_with_all_its_cases(
+    loaded: Load, device: Device
+) -> None:
+    later = SPEC.replace('name = "torch.sin"', 'name = "torch.sin"\ntorch = ">=99"')
+    earlier = SPEC.replace('name = "torch.sin"', 'name = "torch.sin"\ntorch = "<99"')
+    free = len(cases(loaded(SPEC), device(), "torch.sin"))
+    assert counted(loaded(later), device(), operators=("torch.sin",)) == {"torch": free}
+    assert cases(loaded(later), device(), "torch.sin") == []
+    assert len(cases(loaded(earlier), device(), "torch.sin")) == free
+
+
 def test_only_selected_cases_count(loaded: Load, device: Device) -> None:
     library, npu = loaded(SPEC), device('deny = ["torch.sin"]')
     assert counted(library, npu, checks=("backward",), dtypes=("float64",), operators=("torch.sin",)) == {"deny": 3}

@@ -30,6 +30,11 @@ def mistakes(tmp_path):
     return find
 
 
+def test_an_operator_that_the_installed_torch_does_not_have_is_not_looked_for(mistakes):
+    assert mistakes('name = "torch.nowhere"', 'torch = ">=99"') == []
+    assert mistakes('name = "torch.nowhere"', 'torch = "<99"') != []
+
+
 class TestNames:
     def test_that_exist_are_no_mistakes(self, mistakes):
         found = mistakes('name = "torch.sin"', 'variants = ["method", "inplace"]', 'aliases = ["torch.special.expit"]')
