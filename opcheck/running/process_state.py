@@ -80,11 +80,25 @@ SETTINGS = (
 )
 
 
-def _set_tf32(allowed: bool) -> None:
-    torch.backends.cudnn.allow_tf32 = allowed
+_CUDNN: Any = torch.backends.cudnn
 
 
-_TF32 = Setting("TF32 in cuDNN", lambda: torch.backends.cudnn.allow_tf32, _set_tf32, False)
+def _read_tf32() -> bool | tuple[str, str]:
+    """Return whether cuDNN may use TF32, or the precisions of its convolutions and recurrent layers if these differ."""
+    try:
+        return bool(_CUDNN.allow_tf32)
+    except RuntimeError:  # they have been set one by one, which torch 2.9 has an interface for
+        return _CUDNN.conv.fp32_precision, _CUDNN.rnn.fp32_precision
+
+
+def _write_tf32(allowed: bool | tuple[str, str]) -> None:
+    if isinstance(allowed, tuple):
+        _CUDNN.conv.fp32_precision, _CUDNN.rnn.fp32_precision = allowed
+    else:
+        _CUDNN.allow_tf32 = allowed
+
+
+_TF32 = Setting("TF32 in cuDNN", _read_tf32, _write_tf32, False)
 """On by default: then convolutions and recurrent layers in float32 keep 10 bits of 23, and which of them do depends on
 the kernel that cuDNN chooses."""
 

@@ -31,6 +31,20 @@ def test_cases_on_a_gpu_run_without_tf32_whatever_the_process_has():
         torch.backends.cudnn.allow_tf32 = before
 
 
+@pytest.mark.skipif(not hasattr(torch.backends.cudnn, "conv"), reason="one setting holds for all of cuDNN")
+def test_a_process_may_have_set_tf32_for_a_part_of_cudnn():
+    code = (
+        "import torch; from opcheck.running.process_state import applied, for_cases, read\n"
+        "cudnn = torch.backends.cudnn\n"
+        "cudnn.conv.fp32_precision, cudnn.rnn.fp32_precision = 'ieee', 'tf32'\n"
+        "with applied(for_cases(read('cuda'), 'cuda'), 'cuda') as left:\n"
+        "    assert not cudnn.allow_tf32\n"
+        "assert left == []\n"
+        "assert (cudnn.conv.fp32_precision, cudnn.rnn.fp32_precision) == ('ieee', 'tf32')\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def test_states_that_are_equal_have_no_changes():
     assert changes(read(), read()) == []
 
