@@ -81,8 +81,8 @@ def _changes() -> list[str]:
 
 
 def _section(finding: Finding) -> str:
-    seen = f"Seen in torch {finding.since}" + (f", mended in {finding.mended}." if finding.mended else ".")
-    seen += f" On {finding.device}." if finding.device else ""
+    seen = f"Seen in torch {finding.since}" + (f" on {finding.device}" if finding.device else "")
+    seen += f", mended in {finding.mended}." if finding.mended else "."
     seen += f" Processors: {finding.processors}." if finding.processors else ""
     expected = ", ".join(f"`{operator}`" for operator in _operators(finding))
     lines = [
