@@ -35,3 +35,10 @@ def test_another_error_is_not_hidden():
 def test_a_process_ends():
     assert "SIGABRT" in observed(finding("import os; os.abort()", crashes=True))
     assert observed(finding("raise ValueError", crashes=True)) == ""
+
+
+def test_a_fault_of_an_absent_device_is_not_run(monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert observed(finding("raise ValueError", device="cuda")) == "not run: cuda is absent"
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    assert observed(finding("raise ValueError('so')", raises="so", device="cuda")) == "ValueError: so"
