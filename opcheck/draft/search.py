@@ -65,7 +65,7 @@ T = TypeVar("T")
 
 GIVE_ARGUMENTS = "give arguments by --args"
 NEEDS_GPU = "it needs a GPU; where there is one, add --device cuda"
-OR_INTERPRETER = ", or, if its kernels are in Triton, with TRITON_INTERPRET=1"
+OR_INTERPRETER = "; or, if its kernels are in Triton, set TRITON_INTERPRET=1"
 CONSTRUCT = "say how to construct it by --module, and give arguments of forward by --args"
 
 

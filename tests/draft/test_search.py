@@ -94,7 +94,7 @@ class TestDrafts:
         monkeypatch.setattr(modules, "launched", launched, raising=False)
         monkeypatch.setattr(launched, "__module__", "operators.modules")
         assert refusal("operators.modules.launched").endswith(
-            "or, if its kernels are in Triton, with TRITON_INTERPRET=1"
+            "or, if its kernels are in Triton, set TRITON_INTERPRET=1"
         )
         assert len(calls) == 1
         monkeypatch.setenv("TRITON_INTERPRET", "1")
