@@ -235,7 +235,7 @@ class TestPresence:
                 "raise OSError('no driver')", "", "cpu", "importing opghost failed: OSError: no driver", marks=NIGHTLY
             ),
             ("", "", "warp", "torch knows no device 'warp': "),
-            ("", 'seed = "opghost:sow"', "cpu", 'seed = "opghost:sow" is not there: '),
+            pytest.param("", 'seed = "opghost:sow"', "cpu", 'seed = "opghost:sow" is not there: ', marks=NIGHTLY),
             pytest.param(
                 "", 'synchronize = "opgost:wait"', "cpu", 'synchronize = "opgost:wait" is not there: ', marks=NIGHTLY
             ),

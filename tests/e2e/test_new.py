@@ -548,10 +548,16 @@ class TestOnADevice:
         return project
 
     def test_what_the_cpu_refuses_is_drafted_for_the_device(self, project):
-        run = project.run("opcheck", "new", "demo", "--device", "sim", "-n", "2")
-        assert (run.code, "wrote 2 operators" in run.out) == (0, True), run.out + run.err
-        kernel, both = sorted(written_in(project), key=lambda one: one["name"], reverse=True)
+        run = project.run("opcheck", "new", "demo.kernel", "--device", "sim")
+        assert (run.code, "wrote 1 operator" in run.out) == (0, True), run.out + run.err
+        (kernel,) = written_in(project)
         assert (kernel["devices"], kernel["dtypes"]) == (["sim"], {"forward": ["float32"]})
+
+    @pytest.mark.nightly
+    def test_what_the_cpu_takes_too_is_drafted_for_both(self, project):
+        run = project.run("opcheck", "new", "demo.both", "--device", "sim")
+        assert (run.code, "wrote 1 operator" in run.out) == (0, True), run.out + run.err
+        (both,) = written_in(project)
         assert "devices" not in both
 
     def test_a_device_that_is_not_there_is_a_mistake(self, cli, project):

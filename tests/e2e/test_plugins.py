@@ -54,7 +54,10 @@ def plugged(project):
     return project
 
 
-@pytest.mark.parametrize("processes", [(), ("-n", "1")], ids=["in-process", "worker"])
+@pytest.mark.parametrize(
+    "processes",
+    [pytest.param((), id="in-process"), pytest.param(("-n", "1"), id="worker", marks=pytest.mark.nightly)],
+)
 def test_opcheck_run_and_its_workers_know_the_checks_of_a_plugin(cli, plugged, processes):
     run = cli("run", *ONLY, *processes)
     assert (run.code, run.outcomes) == (1, OUTCOMES)

@@ -38,7 +38,10 @@ def test_options_of_the_project_select_nothing(cli, project, options):
     assert len(cli("run", *BACKWARD).outcomes) == 3
 
 
-@pytest.mark.parametrize("processes", [(), ("-n", "1")], ids=["in-process", "worker"])
+@pytest.mark.parametrize(
+    "processes",
+    [pytest.param((), id="in-process"), pytest.param(("-n", "1"), id="worker", marks=pytest.mark.nightly)],
+)
 def test_plugins_that_the_project_loads_are_loaded(cli, project, monkeypatch, processes):
     project.write("ours.py", PLUGIN)
     project.write(
