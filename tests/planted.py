@@ -160,11 +160,12 @@ def planted(text: str, choice: int, mistake: str, *, key: bool) -> tuple[str, Ke
     candidates = [path for path in places(data) if len(path) > (1 if path[0] == "defaults" else 2)]
     if key:
         tables = [path for path in places(data) if isinstance(at(data, path), dict)]
-        # Any name can stand in `rename`, in `init`, and in tolerances by check and dtype. A complex number in
-        # `values` is right or wrong as a whole.
+        # Any name can stand in `rename`, in `init`, in tolerances by check and dtype, and for a device. A complex
+        # number in `values` is right or wrong as a whole.
         by_name = {("tolerance", "check"), ("tolerance", "dtype")}
         free = {"rename", "values", "init"}
-        candidates = [path for path in tables if not free & set(path) and path[-2:] not in by_name]
+        closed = [path for path in tables if path[-2:] not in by_name and path[-1] != "per_device"]
+        candidates = [path for path in closed if not free & set(path)]
     path = candidates[choice % len(candidates)]
     data = deepcopy(data)
     if key:
