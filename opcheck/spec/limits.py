@@ -55,7 +55,9 @@ class Limits:
             yield from self.of_parts(parts({"args": claim.args, "kwargs": claim.kwargs}, ("errors", index)))
         if self.devices is not None:
             named: dict[Path, str] = {("per_device", name): name for name in spec.per_device}
-            named |= {("devices", index): name for index, name in enumerate(spec.devices or ())}
+            listed: dict[Path, Iterable[str] | None] = {("devices",): spec.devices}
+            listed |= {("errors", index, "devices"): claim.devices for index, claim in enumerate(spec.errors)}
+            named |= {(*at, index): name for at, names in listed.items() for index, name in enumerate(names or ())}
             for place, name in named.items():
                 if name not in self.devices:
                     yield Mistake(place, *unknown("device", name, self.devices), key=place[0] == "per_device")

@@ -305,6 +305,11 @@ class TestDevices:
             'spec.toml:4:19: unknown device "cudaa"; expected one of cpu, cuda, mps, xpu; did you mean "cuda"?'
         ]
 
+    def test_a_device_that_is_to_refuse_an_input_has_to_be_one(self, mistakes: Mistakes) -> None:
+        assert mistakes(SIN + 'errors = [{ args = [1], match = "x", devices = ["cpu", "cudaa"] }]\n') == [
+            'spec.toml:4:56: unknown device "cudaa"; expected one of cpu, cuda, mps, xpu; did you mean "cuda"?'
+        ]
+
     def test_overrides_for_an_unknown_device_are_refused_at_its_name(self, mistakes: Mistakes) -> None:
         assert mistakes(SIN + "[operator.per_device.cdua]\nsupports = {}\n") == [
             'spec.toml:4:22: unknown device "cdua"; expected one of cpu, cuda, mps, xpu; did you mean "cuda"?'
