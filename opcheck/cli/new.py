@@ -63,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
     if not on_cpu:
         there = ask([device], settings)[device.name]
         if not there.present:
-            raise RequestError([f"the device {device.name} is absent: {there.reason}"])
+            raise RequestError([f"the device {device.name} is not present: {there.reason}"])
     from opcheck.draft.author import Author
     from opcheck.draft.target import package_of
     from opcheck.draft.workplace import Workplace

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from opcheck.devices.presence import UnknownDevice, chosen_devices
@@ -104,13 +105,13 @@ def loaded(paths: list[Path] | list[str], settings: Settings) -> Library:
     return load(own, settings)
 
 
-def devices(options: argparse.Namespace, settings: Settings) -> list[DeviceProfile]:
-    """Return the devices of a command: those it names, or all that may be present.
+def devices(options: argparse.Namespace, settings: Settings, default: Sequence[str] = ()) -> list[DeviceProfile]:
+    """Return the devices of a command: those it names, those of a default, or else all that may be present.
 
     Raises RequestError for unknown names.
     """
     try:
-        return chosen_devices(options.device, settings)
+        return chosen_devices(options.device or default, settings)
     except UnknownDevice as error:
         raise RequestError(str(error).splitlines()) from None
 
@@ -120,8 +121,7 @@ def one_device(options: argparse.Namespace, settings: Settings, what: str) -> De
 
     what: is done there, as in "samples are measured".
     """
-    options.device = options.device or ["cpu"]
-    device, *more = devices(options, settings)
+    device, *more = devices(options, settings, ["cpu"])
     if more:
         raise RequestError([f"{what} on one device at a time: name one by --device"])
     return device

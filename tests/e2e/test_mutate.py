@@ -76,3 +76,8 @@ def test_mistakes_are_answered_by_what_was_meant(cli, project):
     missing = cli("mutate", "specs/bad.toml")
     assert missing.code == 2
     assert 'did you mean "demo.double"' in missing.err
+
+
+def test_a_device_that_is_named_is_the_only_one(cli):
+    done = cli("mutate", "specs/good.toml", "--device", "cuda")
+    assert (done.code, "the device cuda is not present: " in done.err) == (2, True), done.err

@@ -562,7 +562,7 @@ class TestOnADevice:
 
     def test_a_device_that_is_not_there_is_a_mistake(self, cli, project):
         run = cli("new", "demo", "--device", "cuda")
-        assert (run.code, "the device cuda is absent: " in run.err) == (2, True)
+        assert (run.code, "the device cuda is not present: " in run.err) == (2, True)
         run = cli("new", "demo", "--device", "cpu,sim")
         assert (run.code, "operators are drafted on one device at a time" in run.err) == (2, True)
         run = cli("new", "demo", "--device", "simm")
