@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from opcheck.spec.checks import CheckKind
@@ -111,8 +111,18 @@ def blocked(check: str, title: str, detail: str = "") -> Verdict:
 
 
 def first_failure(verdicts: Iterable[Verdict]) -> Verdict:
-    """Return the first verdict that is no pass, or one that holds. Those after it are not asked for."""
-    return next((verdict for verdict in verdicts if not verdict.passed), HOLDS)
+    """Return the first verdict that is no pass, or one that holds, with all notes. Those after it are not asked for."""
+    notes = list[str]()
+    for verdict in verdicts:
+        if not verdict.passed:
+            return verdict
+        notes += verdict.fields.get("notes", ())
+    return noted(notes)
+
+
+def noted(notes: Sequence[str]) -> Verdict:
+    """Return the verdict that a claim holds, with what is no failure, but worth to be known."""
+    return replace(HOLDS, fields={"notes": [*notes]}) if notes else HOLDS
 
 
 def untested(why: str) -> Verdict:

@@ -102,14 +102,14 @@ class Refused:
     """Whether the operator took the sample, and returned numbers, strings and the like, but no tensor."""
 
     @classmethod
-    def by(cls, error: BaseException) -> Refused:
-        """Return the refusal that an exception is."""
+    def by(cls, error: BaseException, device: str = "cpu") -> Refused:
+        """Return the refusal that an exception of a call on a device is."""
         frames = [one for one in _tracebacks(error) if not _is_ours(one.tb_frame.f_globals)]
         why, depth, source = one_line(error), tuple(one.tb_lasti for one in frames) or OUT_OF_SIGHT, ""
         if frames:
             file, last = frames[-1].tb_frame.f_code.co_filename, frames[-1].tb_lineno
             source = " ".join(linecache.getline(file, line).strip() for line in range(max(last - 2, 1), last + 1))
-        gpu = needs_gpu(why, source)
+        gpu = device == "cpu" and needs_gpu(why, source)  # elsewhere it has what it needs
         is_plain = isinstance(error, Untestable) and error.is_plain
         return cls(why, (sys.maxsize,) if gpu else depth, source, not isinstance(error, Exception), gpu, is_plain)
 
@@ -145,7 +145,7 @@ def tried(operator: Operator, sample: dict[str, Any], place: Place, inplace: boo
             shows.append(one)
         return replace(shows[0], is_telling=all(one.is_telling for one in shows))
 
-    result = _unless_refused(shown)
+    result = _unless_refused(place, shown)
     if inplace or isinstance(operator, ModuleRecipe) or isinstance(result, Tried) or IN_PLACE not in result.why:
         return result
     return tried(operator, sample, place, inplace=True)
@@ -158,22 +158,22 @@ def taken(operator: Operator, sample: dict[str, Any], place: Place) -> bool | Re
         _function(operator, _sample(sample), SEEDS[0], place).result()
         return True
 
-    return _unless_refused(takes)
+    return _unless_refused(place, takes)
 
 
 def constructed(recipe: ModuleRecipe, place: Place) -> ModuleCall | Refused:
     """Return a module, or why it cannot be constructed."""
-    return _unless_refused(lambda: realize_module(recipe, place.dtype, place.device, SEEDS[0], place.modules))
+    return _unless_refused(place, lambda: realize_module(recipe, place.dtype, place.device, SEEDS[0], place.modules))
 
 
-def _unless_refused(call: Callable[[], T]) -> T | Refused:
+def _unless_refused(place: Place, call: Callable[[], T]) -> T | Refused:
     """Return what a call returns, or the refusal that its exception is."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return call()
     except BaseException as error:  # nobody interrupts this process but the operator
-        return Refused.by(error)
+        return Refused.by(error, place.device)
 
 
 def _sample(data: dict[str, Any]) -> Sample:

@@ -50,7 +50,7 @@ class Draft:
     """The dtypes that are refused, and what happened."""
     added: dict[str, set[str]] = field(default_factory=lambda: {"forward": set(), "backward": set()})
     """The dtypes that work besides the default ones."""
-    devices: list[str] = field(default_factory=list)
+    device: str = ""
     """The device on which it is drafted, if the CPU refuses it."""
     settled: set[str] = field(default_factory=set)
     """What was taken back and claimed again: left as it is from then on, to fail."""
@@ -122,12 +122,12 @@ class Draft:
         Only a `remedy` is followed, which a check gives for refusals, never for wrong numbers. A claim that was taken
         back and turns out to hold is made again, and then stays.
         """
-        before = (dict(self.supports), str(self.refused), str(self.added), list(self.devices))
+        before = self._claims()
         reason, remedy, feature = record["reason"], record["fields"].get("remedy"), record["fields"].get("feature")
         if record["check"] == "dtypes" and record["outcome"] == "error" and UNMADE in reason:
             self._dtype("forward", f"-{record['dtype']}", what_happened(reason))
         elif isinstance(remedy, dict) and remedy["key"] == "devices":
-            self.devices = [str(remedy["write"])]
+            self.device = str(remedy["write"])
         elif record["outcome"] in ("failed", "inconclusive") and isinstance(remedy, dict):
             part, _, key = str(remedy["key"]).partition(".")
             if part == "supports" and key in MAY_BE_REFUSED:
@@ -136,7 +136,11 @@ class Draft:
                 self._dtype(key, str(remedy["write"]), what_happened(reason))
         elif record["outcome"] == "failed" and record["check"] == "unsupported" and feature in self.supports:
             self._support(feature, works=True)  # it gives wrong numbers elsewhere: a failure, and no refusal
-        return before != (dict(self.supports), str(self.refused), str(self.added), list(self.devices))
+        return before != self._claims()
+
+    def _claims(self) -> tuple[object, ...]:
+        """Return what is claimed and taken back, as it is now."""
+        return dict(self.supports), str(self.refused), str(self.added), self.device
 
     def _support(self, key: str, works: bool, reason: str = "") -> None:
         if works:
@@ -159,8 +163,8 @@ class Draft:
         lines = ["[[operator]]"]
         lines += ["# In training mode its first batch sets its parameters."] if self.initialized else []
         lines += [f"{key} = {render(value)}" for key, value in keys.items() if value or value == {}]
-        if self.devices:
-            lines += ["# The CPU refuses it.", f"devices = {render(self.devices)}"]
+        if self.device:
+            lines += ["# The CPU refuses it.", f"devices = {render([self.device])}"]
         for what, refused in self.refused.items():
             for names in _of_one_reason(refused):
                 lines.append(f"# No {what} pass in {', '.join(names)}: {comment(refused[names[0]])}")

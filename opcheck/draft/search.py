@@ -90,10 +90,10 @@ class Search:
     """Why no call is made at all."""
 
     def __post_init__(self) -> None:
-        self.name, self.modules = self.own.name, self.workplace.settings.modules
-        self.place = Place(self.modules, self.workplace.device.device_string)
+        self.name = self.own.name
+        self.place = Place(self.workplace.settings.modules, self.workplace.device.device_string)
         self.module = self.own.module
-        self.target: Callable[..., Any] | type[torch.nn.Module] = resolve_either(self.name, self.modules)
+        self.target: Callable[..., Any] | type[torch.nn.Module] = resolve_either(self.name, self.place.modules)
 
     @property
     def operator(self) -> Operator:
@@ -168,7 +168,7 @@ class Search:
         if self.own.given or call in self.own.skip:
             return self.own.given
         self.say(call)
-        return examples(self.name, self.modules)
+        return examples(self.name, self.place.modules)
 
     def from_groups(self) -> Iterator[SampleData]:
         """Yield the samples of all groups. Examples do not run before the first one is needed."""
@@ -334,8 +334,6 @@ class Search:
         self.count += 1
         result = make()
         if isinstance(result, Refused):
-            if self.place.device != "cpu":
-                result = replace(result, needs_gpu=False)  # here it has what it needs
             self.plain += result.is_plain
             ended = f"it ends its process by an exception: {result.why}, in the call {render(call)}"
             if result.ends_process and ended not in self.own.ended:
@@ -355,7 +353,7 @@ class Search:
         if home.partition(".")[0] == "torch":
             return [kind for kind, end in (("method", ""), ("inplace", "_")) if hasattr(torch.Tensor, name + end)]
         try:
-            resolve_operator(f"{home}.{name}_", self.modules)
+            resolve_operator(f"{home}.{name}_", self.place.modules)
         except Unresolved:
             return []
         return [{"kind": "inplace", "target": f"{home}.{name}_"}]

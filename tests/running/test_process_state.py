@@ -42,7 +42,8 @@ def test_a_process_may_have_set_tf32_for_a_part_of_cudnn():
         "assert left == []\n"
         "assert (cudnn.conv.fp32_precision, cudnn.rnn.fp32_precision) == ('ieee', 'tf32')\n"
     )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_states_that_are_equal_have_no_changes():

@@ -23,7 +23,7 @@ from opcheck.checks.jacobian.compare import compared as jacobian
 from opcheck.checks.judging import PerSample
 from opcheck.checks.script import asserted, for_vectors
 from opcheck.checks.subject import Context, Subject
-from opcheck.checks.truth import by_reference
+from opcheck.checks.truth import Truth, by_reference, on_cpu
 from opcheck.checks.verdict import HOLDS, Verdict, fails, one_line, out_of_reach
 from opcheck.derivatives import NO_REFUSAL, Disagreement, Request, TooLarge, tried
 from opcheck.derivatives.autodiff import Mode, Primal, vjp
@@ -118,12 +118,15 @@ def attempts(
     written = [(one.args, one.kwargs, one.module) for one in samples]
     for one in derived(sample, call, thorough, ways, construction):
         if (one.sample.args, one.sample.kwargs, one.sample.module) not in written:
-            context.note(f"sample {sample.name} with {one.what}")
-            whole = attempt(context, sample, one.sample)
+            whole = _attempt(context, sample, one)
             yield one, whole
             for other in one.apart() if whole.answer == "refused" else ():
-                context.note(f"sample {sample.name} with {other.what}")
-                yield other, attempt(context, sample, other.sample)
+                yield other, _attempt(context, sample, other)
+
+
+def _attempt(context: Context, written: Sample, one: Derived) -> Attempt:
+    context.note(f"sample {written.name} with {one.what}")
+    return attempt(context, written, one.sample)
 
 
 def _has_strides(sample: Sample) -> bool:
@@ -170,10 +173,10 @@ def attempt(context: Context, written: Sample, sample: Sample) -> Attempt:
         twins = context.memo.once("twins", lambda: _twins(context))
         if not (twins or context.on_cpu is context or keeps_ties(written, sample)):
             return Attempt("untried")
-        if not all(_takes(twin, sample) for twin in twins):
+        subject = context.at(sample, context.realize(sample))
+        if not all(_takes(twin, subject) for twin in twins):
             return Attempt("refused")
         began = perf_counter()
-        subject = context.at(sample, context.realize(sample))
         with torch.enable_grad():
             outputs = subject.function(*subject.leaves)
     except TooLarge:
@@ -192,8 +195,8 @@ def attempt(context: Context, written: Sample, sample: Sample) -> Attempt:
     return Attempt(answer, subject, outputs)
 
 
-Twin = Callable[[Sample], Subject]
-"""Makes, at a sample, what takes the same arguments as the operator."""
+Twin = Callable[[Subject], Truth]
+"""Returns what takes the same arguments as an operator at a sample."""
 
 
 def _twins(context: Context) -> tuple[Twin, ...]:
@@ -203,28 +206,27 @@ def _twins(context: Context) -> tuple[Twin, ...]:
     beyond the end of a tensor that is too short is read. So what one of them refuses is no sample; and on a device,
     where there is none of them, sizes that are equal in the written sample stay equal.
     """
-    cpu, candidates = context.on_cpu, list[Twin]()
-    if cpu is not context:
-        candidates.append(lambda sample: cpu.at(sample, cpu.realize(sample)))
+    candidates = list[Twin]()
+    if context.on_cpu is not context:
+        candidates.append(on_cpu)
     if context.case.operator.has_differentiable_reference:
+        candidates.append(lambda subject: by_reference(subject, subject.inputs))
 
-        def reference(sample: Sample) -> Subject:
-            inputs = context.realize(sample)
-            return by_reference(context.at(sample, inputs), inputs).subject
+    def made(sample: Sample) -> Subject | Exception:
+        return tried(lambda: context.at(sample, context.realize(sample)))
 
-        candidates.append(reference)
-    return tuple(twin for twin in candidates if any(_takes(twin, sample) for sample in context.samples))
+    written = [one for one in map(made, context.samples) if isinstance(one, Subject)] if candidates else []
+    return tuple(twin for twin in candidates if any(_takes(twin, one) for one in written))
 
 
-def _takes(twin: Twin, sample: Sample) -> bool:
+def _takes(twin: Twin, subject: Subject) -> bool:
     """Tell whether a sample is taken. A reference that lacks a parameter says nothing about its values."""
 
     def call() -> tuple[Tensor, ...]:
-        subject = twin(sample)
-        return subject.function(*subject.leaves)
+        own = twin(subject).subject
+        return own.function(*own.leaves)
 
-    result = tried(call)
-    return isinstance(result, (tuple, TypeError))
+    return isinstance(tried(call), (tuple, TypeError))
 
 
 def _chosen(outputs: Sequence[Tensor]) -> tuple[int, ...]:

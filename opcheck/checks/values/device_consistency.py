@@ -17,7 +17,7 @@ from opcheck.checks.calls import Call, Tensors, as_they_are, push
 from opcheck.checks.judging import PerSample, blame
 from opcheck.checks.subject import Subject
 from opcheck.checks.truth import Truth, first_order, forward_tangents, names_of_parts, on_cpu, values_of
-from opcheck.checks.verdict import HOLDS, Blocked, Verdict, cannot, fails, first_failure, one_line, remedy
+from opcheck.checks.verdict import Blocked, Verdict, cannot, fails, noted, one_line, remedy
 from opcheck.derivatives import tried
 from opcheck.derivatives.rounding import Moved
 
@@ -25,16 +25,10 @@ STEADY = ("purity", "nondeterminism")
 """What calls must be like to be compared."""
 
 
-def judge(subject: Subject) -> Verdict:
+def judge(subject: Subject) -> Iterator[Verdict]:
     """Compare what calls give with what they give on the CPU."""
-    notes: list[str] = []
-    verdict = first_failure(_verdicts(subject, notes))
-    return replace(verdict, fields={"notes": notes}) if verdict.passed and notes else verdict
-
-
-def _verdicts(subject: Subject, notes: list[str]) -> Iterator[Verdict]:
     cpu, names = on_cpu(subject), names_of_parts(subject)
-    yield _compared(subject, cpu, names["outputs"], lambda own, _: values_of(own), notes)
+    yield _compared(subject, cpu, names["outputs"], lambda own, _: values_of(own))
     if not subject.leaves or subject.case.dtype not in subject.case.claims.backward:
         return
     with torch.enable_grad():
@@ -45,26 +39,16 @@ def _verdicts(subject: Subject, notes: list[str]) -> Iterator[Verdict]:
         return first_order(own, map(move, cotangents))["gradients"]
 
     if subject.supports.backward and call.has_graph:
-        yield _compared(subject, cpu, names["gradients"], gradients, notes, "backward")
+        yield _compared(subject, cpu, names["gradients"], gradients, "backward")
     if tangents:
-
-        def pushed(own: Subject, move: Moved) -> Tensors:
-            return push(own, map(move, tangents))
-
-        yield _compared(subject, cpu, names["tangents"], pushed, notes, "forward_ad")
+        yield _compared(subject, cpu, names["tangents"], lambda own, move: push(own, map(move, tangents)), "forward_ad")
 
 
 def _compared(
-    subject: Subject,
-    cpu: Truth,
-    names: Sequence[str],
-    call: Callable[[Subject, Moved], Tensors],
-    notes: list[str],
-    *roots: str,
+    subject: Subject, cpu: Truth, names: Sequence[str], call: Callable[[Subject, Moved], Tensors], *roots: str
 ) -> Verdict:
     """Compare results, which have names, with those on the CPU.
 
-    notes: gets what differs without being wrong.
     roots: the checks that have found the cause of other values, if they fail too. Raises Blocked if there are no
     results, which the first of them is there to say.
     """
@@ -81,6 +65,7 @@ def _compared(
     if len(got) != len(expected):
         return fails(f"device_consistency: {len(got)} results ({', '.join(names)}), on the CPU {len(expected)}")
     device = torch.empty(0, device=subject.context.device.string).device
+    notes = list[str]()
     for name, one, other in zip(names, got, expected, strict=True):
         difference = _difference(one, other, device)
         if difference:
@@ -89,7 +74,7 @@ def _compared(
         notes += [f"{name} has the strides {here}, on the CPU {there}"] if here != there else []
     off = None if subject.function.seed is not None else computation.deviation(tuple, got, names)
     if off is None:
-        return HOLDS
+        return noted(notes)
     title = f"device_consistency: not as on the CPU for the same inputs: {off.headline()}"
     return blame(subject, fails(title, "\n".join(off.lines())), (*STEADY, *roots))
 

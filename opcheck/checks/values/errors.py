@@ -16,7 +16,8 @@ from opcheck.text import message_of
 def check(context: Context) -> Iterator[Verdict]:
     """Call the operator with each listed input that the device of the case refuses."""
     operator, device = context.case.operator, context.case.device.name
-    claims = [one for one in enumerate(operator.spec.errors) if one[1].devices is None or device in one[1].devices]
+    listed = enumerate(operator.spec.errors)
+    claims = [(index, claim) for index, claim in listed if claim.devices is None or device in claim.devices]
     if not claims:
         yield inapplicable(f"no listed input is refused on {device}")
     for index, claim in claims:
