@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from opcheck.api.check import check, run
-    from opcheck.api.library import load, plan
+    from opcheck.api.plan import load, plan
     from opcheck.api.register import register_check
-    from opcheck.api.report import CheckError, CheckReport
+    from opcheck.api.result import CheckError, CheckReport
     from opcheck.checks.subject import Subject
     from opcheck.checks.verdict import Verdict
     from opcheck.dropin.gradcheck import GradcheckError, gradcheck, gradgradcheck
@@ -32,8 +32,8 @@ __version__ = "0.1.0"
 
 HOMES = {
     "Case": "opcheck.planning.case",
-    "CheckError": "opcheck.api.report",
-    "CheckReport": "opcheck.api.report",
+    "CheckError": "opcheck.api.result",
+    "CheckReport": "opcheck.api.result",
     "GradcheckError": "opcheck.dropin.gradcheck",
     "Outcome": "opcheck.running.outcome",
     "SpecError": "opcheck.spec.problems",
@@ -43,8 +43,8 @@ HOMES = {
     "check": "opcheck.api.check",
     "gradcheck": "opcheck.dropin.gradcheck",
     "gradgradcheck": "opcheck.dropin.gradcheck",
-    "load": "opcheck.api.library",
-    "plan": "opcheck.api.library",
+    "load": "opcheck.api.plan",
+    "plan": "opcheck.api.plan",
     "register_check": "opcheck.api.register",
     "register_condition": "opcheck.mutation.conditions",
     "run": "opcheck.api.check",

@@ -31,12 +31,12 @@ from torch.nn import functional
 
 from opcheck.checks import Context
 from opcheck.derivatives import Numbers, Request
-from opcheck.derivatives.claims import objection
+from opcheck.derivatives.objection import objection
 from opcheck.derivatives.point import Point
 from opcheck.devices.device import CPU
 from opcheck.planning import Selection, load, plan
 from opcheck.settings import Settings
-from opcheck.spec.device import profiles
+from opcheck.spec.profile import profiles
 
 CHECKS = ("backward", "forward_ad", "rev_over_rev", "fwd_over_rev")
 DTYPES = ("float64", "complex128")

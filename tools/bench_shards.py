@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from opcheck.report.lines import Report
 from opcheck.report.merge import merge
-from opcheck.report.model import Report
 from opcheck.report.store import read
 
 MOST = 1.25

@@ -189,7 +189,7 @@ def _with(node: ast.expr, **changes: Any) -> ast.expr:
 
 BESIDES = {
     "autodiff": ("jacobians",),
-    "claims": ("objections", "verdicts"),
+    "objection": ("objections", "verdicts"),
     "contradiction": ("projected", "guards"),
     "coordinates": ("shared_memory", "projected"),
     "disagreement": ("diagnosis",),

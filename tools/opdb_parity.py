@@ -39,9 +39,9 @@ from opcheck.samples.inputs import parts
 from opcheck.samples.resolve import resolve_operator
 from opcheck.samples.results import differentiable as with_derivative
 from opcheck.settings import Settings
-from opcheck.spec.device import DeviceProfile
 from opcheck.spec.dtypes import expand
 from opcheck.spec.library import Operator
+from opcheck.spec.profile import DeviceProfile
 
 SPECS = Path(__file__).resolve().parent.parent / "specs"
 

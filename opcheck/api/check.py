@@ -12,8 +12,8 @@ from typing import Any
 import torch
 
 from opcheck.api.called import operator_of
-from opcheck.api.library import caller, seed_of, settings_of, several
-from opcheck.api.report import CheckError, CheckReport
+from opcheck.api.plan import caller, seed_of, settings_of, several
+from opcheck.api.result import CheckError, CheckReport
 from opcheck.planning.case import Case
 from opcheck.planning.kinds import check_kinds
 from opcheck.planning.planner import plan
@@ -26,8 +26,8 @@ from opcheck.samples.captured import module_call
 from opcheck.samples.resolve import Unresolved, as_operator
 from opcheck.samples.results import leaves_of
 from opcheck.settings import Settings
-from opcheck.spec.device import DeviceProfile
 from opcheck.spec.library import Library, Operator
+from opcheck.spec.profile import DeviceProfile
 
 
 def run(cases: Iterable[Case], *, project: str | Path | None = None) -> list[Outcome]:

@@ -16,8 +16,8 @@ from opcheck.checks.arguments import argument_label, names_of
 from opcheck.checks.verdict import one_line
 from opcheck.checks.wide_tolerances import wider_numbers, wider_values
 from opcheck.derivatives import Coverage, Disagreement, Numbers, Request, TooLarge, by_torch, default_numbers
-from opcheck.derivatives.claims import objection
 from opcheck.derivatives.disagreement import output_label
+from opcheck.derivatives.objection import objection
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.request import Function
 from opcheck.derivatives.rounding import rounding_unit
@@ -42,6 +42,10 @@ TOLERANCES = {"eps", "atol", "rtol", "nondeterminism"}
 """The overrides that are numbers for comparisons."""
 
 
+def no_note(line: str) -> None:
+    """Write nothing down, where nobody would read it."""
+
+
 @dataclass(frozen=True, eq=False)
 class Context:
     """A case that is about to be checked."""
@@ -59,7 +63,7 @@ class Context:
     """Whether inputs may require grad."""
     by_torch: bool = False
     """Whether torch's own gradcheck and gradgradcheck are asked about derivatives: a second opinion."""
-    note: Callable[[str], None] = lambda line: None
+    note: Callable[[str], None] = no_note
     """Writes down what is about to be tried, for whoever finds the process gone."""
     callables: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     """Operators passed in from Python, by path. They are not looked up."""

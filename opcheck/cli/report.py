@@ -15,8 +15,8 @@ from opcheck.report.annotations import MOST, github_annotations
 from opcheck.report.diff import diff
 from opcheck.report.files import is_stream
 from opcheck.report.findings import findings
+from opcheck.report.lines import Report, ReportError
 from opcheck.report.merge import gaps, merge
-from opcheck.report.model import Report, ReportError
 from opcheck.report.store import read, write
 from opcheck.spec.document import shown
 from opcheck.spec.problems import suggestion

@@ -22,14 +22,14 @@ from opcheck.pytest_plugin.reports import record_of
 from opcheck.report.annotations import github_annotations
 from opcheck.report.diff import Diff, diff
 from opcheck.report.files import within
-from opcheck.report.model import Report
+from opcheck.report.lines import Report
 from opcheck.report.remarks import left_out_lines, wide_count, wide_lines
 from opcheck.report.store import read
 from opcheck.report.terminal import TerminalReport
 from opcheck.running.outcome import Outcome
 from opcheck.settings import Settings
 from opcheck.spec import Library, SpecError
-from opcheck.spec.device import DeviceProfile
+from opcheck.spec.profile import DeviceProfile
 from opcheck.text import printable
 
 

@@ -139,26 +139,24 @@ class Point:
         A backward pass may spoil what the next one needs, and so may any other call. That must not decide what another
         comparison sees: it is the graph of the call that gave the values only if there was nothing since.
         """
-        _ = self.value
         graph, self._graph = self._graph, None
-        return self._called() if graph is None else graph
-
-    def _called(self) -> Tensors:
-        """Return the outputs at the leaves. A function may exchange their memory without a trace: they keep it."""
-        self._graph = None
-        own = [(leaf, leaf.data) for leaf in self.leaves if leaf.layout is torch.strided]
-        outputs = self.function(*self.leaves)
-        for leaf, memory in own:
-            if leaf.data_ptr() != memory.data_ptr():
-                leaf.data = memory
-        return outputs
+        if graph is None:
+            # The function may exchange the memory of its leaves without a trace: they keep their own.
+            own = [(leaf, leaf.data) for leaf in self.leaves if leaf.layout is torch.strided]
+            graph = self.function(*self.leaves)
+            for leaf, memory in own:
+                if leaf.data_ptr() != memory.data_ptr():
+                    leaf.data = memory
+        if self._outputs is None:
+            self._outputs = graph
+        _ = self.value  # read before anybody writes to them
+        return graph
 
     @property
     def outputs(self) -> Tensors:
         """The outputs at the leaves, for their shapes and dtypes. What needs a graph takes one: see `graph`."""
         if self._outputs is None:
-            self._outputs = self._called()
-            self._graph = self._outputs
+            self._outputs = self._graph = self.graph()  # which nobody else has
         return self._outputs
 
     @cached_property

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from opcheck.devices.presence import Availability
-from opcheck.spec.device import DeviceProfile
+from opcheck.spec.profile import DeviceProfile
 
 PRESENT = Availability(True)
 

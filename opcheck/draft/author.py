@@ -13,10 +13,10 @@ from typing import Any
 
 import torch
 
-from opcheck.draft.calls import Group, chosen
+from opcheck.draft.allow import allow
 from opcheck.draft.draft import Draft, comment, what_happened
-from opcheck.draft.project import allow
 from opcheck.draft.recorder import Recorder
+from opcheck.draft.smaller import Group, chosen
 from opcheck.draft.target import names, package_of
 from opcheck.draft.trial import reproduced, trial
 from opcheck.draft.workplace import Record, Trial, Workplace

@@ -23,8 +23,8 @@ from weakref import WeakKeyDictionary
 import torch
 from torch.random import fork_rng
 
-from opcheck.draft.calls import MOST_ELEMENTS, Group, chosen, is_small, smaller
 from opcheck.draft.parameter import in_toml, path_of
+from opcheck.draft.smaller import MOST_ELEMENTS, Group, chosen, is_small, smaller
 from opcheck.draft.target import resolve_either
 from opcheck.samples.resolve import Unresolved, resolve
 

@@ -16,13 +16,14 @@ from typing import IO, Any
 
 import psutil
 
+from opcheck.checks.subject import no_note
 from opcheck.devices.device import CPU, availability
 from opcheck.draft.draft import Draft
 from opcheck.draft.parameter import SampleData
 from opcheck.running.note import Note, read_note
 from opcheck.running.watchdog import NOTE, TIMED_OUT
 from opcheck.settings import Settings
-from opcheck.spec.device import DeviceProfile
+from opcheck.spec.profile import DeviceProfile
 from opcheck.spec.render import render
 
 Record = dict[str, Any]
@@ -178,7 +179,7 @@ class Trial:
     def note(self, workplace: Workplace) -> Callable[[str], None]:
         """Return what writes down what a case is about to try, for whoever finds this process gone."""
         if workplace.journals is None:
-            return lambda line: None
+            return no_note
         return Note(self._file(workplace.journals).with_suffix(NOTE)).write
 
     def ended_by(self, why: str, workplace: Workplace) -> Trial:

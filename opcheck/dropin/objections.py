@@ -16,7 +16,6 @@ from torch.autograd.gradcheck import GradcheckError as TorchGradcheckError
 
 from opcheck.derivatives.autodiff import Mode, vjp
 from opcheck.derivatives.by_torch import ALL_OFF, FORWARD, WITHOUT_JACOBIAN
-from opcheck.derivatives.claims import OF_GRADIENTS
 from opcheck.derivatives.contradiction import contradiction, lost_digits
 from opcheck.derivatives.coordinates import blocks, same, tensors_of, vector
 from opcheck.derivatives.cotangents import probe
@@ -28,6 +27,7 @@ from opcheck.derivatives.gradients import (
     undefined_cotangents,
     undefined_tangents,
 )
+from opcheck.derivatives.objection import OF_GRADIENTS
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.request import Request
 from opcheck.derivatives.uncertainty import excess

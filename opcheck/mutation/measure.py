@@ -19,8 +19,8 @@ from opcheck.planning.selection import Selection
 from opcheck.running.session import RunSession
 from opcheck.samples.cache import Cache
 from opcheck.spec.checks import Derive
-from opcheck.spec.device import DeviceProfile
 from opcheck.spec.library import Library, Operator, Sample
+from opcheck.spec.profile import DeviceProfile
 
 State = Literal["met", "survived", "unreachable"]
 Derivative = Literal["gradient", "tangent", "second derivative"]

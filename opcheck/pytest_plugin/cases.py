@@ -111,7 +111,7 @@ def cases(
         ...         args, kwargs = inputs.fill()
         ...         assert (case.callable(*args, **kwargs).abs() <= 1).all()
     """
-    from opcheck.api.library import load, plan, settings_of
+    from opcheck.api.plan import load, plan, settings_of
     from opcheck.planning.expectations import holding_in
 
     settings = settings_of(None)

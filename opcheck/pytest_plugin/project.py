@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from opcheck.running.worker import Worker
     from opcheck.settings import Settings
     from opcheck.spec import Library, Operator, Problem
-    from opcheck.spec.device import DeviceProfile
     from opcheck.spec.load import Catalogue
+    from opcheck.spec.profile import DeviceProfile
 
 SENT = "opcheck"
 """The name under which the controlling process and the workers of pytest-xdist send things to one another."""
@@ -208,6 +208,7 @@ class Plugin:
     @cached_property
     def session(self) -> RunSession:
         """What cases share when they run. The first use imports torch."""
+        from opcheck.checks.subject import no_note
         from opcheck.running.session import RunSession
 
         option = self.config.option
@@ -216,7 +217,7 @@ class Plugin:
         return RunSession(
             self.settings, option.opcheck_engine, own_process=self.worker is not None, number=number,
             absent=self.absent, reproduces=bool(option.opcheck_repro),
-            note=None if self.worker is None else self.worker.note.write, **overrides(option),
+            note=no_note if self.worker is None else self.worker.note.write, **overrides(option),
         )  # fmt: skip
 
     def prepare(self, cases: Iterable[Case]) -> list[Problem]:

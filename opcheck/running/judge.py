@@ -13,7 +13,7 @@ from opcheck.planning.case import Case
 from opcheck.planning.expectations import expectations_of, holding_in, is_about, matching
 from opcheck.running.outcome import Outcome
 from opcheck.spec.claims import Expect
-from opcheck.spec.device import DeviceExpect
+from opcheck.spec.profile import DeviceExpect
 
 
 def judge(case: Case, verdicts: Sequence[Verdict], conditions: Mapping[str, str] | None = None) -> Outcome:

@@ -101,8 +101,10 @@ def _settled(case: Case, session: RunSession, outcome: Outcome) -> Outcome:
 
 def _judged(context: Context, session: RunSession) -> Outcome:
     case, state, verdicts = context.case, session.state(context.device), list[Verdict]()
-    with _contained(context, state) as contained:
-        verdicts = _verdicts(context)
+    with _contained(context, state) as contained, _seeded(context):
+        context.operator  # noqa: B018 - resolved first, to report a wrong name as such
+        check: Check = implementation(case.kind)
+        verdicts = list(check(context))
     effects = [f"the operator leaves {change}" for change in contained.left]
     if transform_is_open():
         session.broken_by = case.id
@@ -149,8 +151,12 @@ def _contained(context: Context, state: State) -> Iterator[Contained]:
             contained.error = error
 
 
-def _verdicts(context: Context) -> list[Verdict]:
-    """Return the verdicts of the check, once the device has done what it was told to."""
+@contextmanager
+def _seeded(context: Context) -> Iterator[None]:
+    """Seed the random generator for a case; at the end, wait for what its device still has to do.
+
+    Raises DeviceError if the device then reports an error.
+    """
     case, device = context.case, context.device
     with warnings.catch_warnings():
         # They are about opcheck's own use of vmap, and what torch imports for it: users cannot act on them.
@@ -159,16 +165,13 @@ def _verdicts(context: Context) -> list[Verdict]:
         # torch's gradcheck draws cotangents from the global random number generator.
         text = case.id + (f"@{case.base_seed}" if case.base_seed else "")
         device.seed(zlib.crc32(text.encode()))
-        context.operator  # noqa: B018 - resolved first, to report a wrong name as such
-        check: Check = implementation(case.kind)
-        verdicts = list(check(context))
+        yield
     try:
         device.synchronize()  # an error that it reports late belongs to the case
     except (MemoryError, torch.OutOfMemoryError):
         raise
     except Exception as error:
         raise DeviceError(one_line(error)) from error
-    return verdicts
 
 
 class DeviceError(Exception):

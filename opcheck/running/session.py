@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from opcheck.checks.subject import Context
+from opcheck.checks.subject import Context, no_note
 from opcheck.devices.device import Device, availability
 from opcheck.devices.presence import Availability, ask, own_modules
 from opcheck.planning.case import Case
@@ -18,10 +18,10 @@ from opcheck.running.outcome import rerun_of
 from opcheck.samples.cache import Cache
 from opcheck.samples.resolve import Unresolved, import_module, resolve_module, resolve_operator
 from opcheck.settings import Settings
-from opcheck.spec.device import DeviceProfile
 from opcheck.spec.library import Operator, Sample
 from opcheck.spec.positions import Path as KeyPath
 from opcheck.spec.problems import Problem
+from opcheck.spec.profile import DeviceProfile
 
 
 class RunSession:
@@ -36,7 +36,7 @@ class RunSession:
         reproduces: bool = False,
         number: int | None = None,
         absent: Mapping[str, str] | None = None,
-        note: Callable[[str], None] | None = None,
+        note: Callable[[str], None] = no_note,
         **overrides: Any,
     ) -> None:
         """Start a session.
@@ -68,7 +68,7 @@ class RunSession:
         """The id of a case that has changed something that cannot be restored; empty if there is none."""
         self.unusable = dict[str, str]()
         """The id of the case since which nothing works on a kind of device, by the kind."""
-        self._number, self._absent, self._note = number, absent or {}, note or (lambda line: None)
+        self._number, self._absent, self._note = number, absent or {}, note
         self._start = process_state.read()
         self._devices = dict[str, Device]()
 

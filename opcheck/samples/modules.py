@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn import Module
 from torch.nn.parameter import is_lazy
 
-from opcheck.samples.values import draw
+from opcheck.samples.draw import draw
 from opcheck.spec.operator import Construction, Init
 from opcheck.spec.problems import listing, suggestion
 from opcheck.spec.recipe import Tensor as Recipe

@@ -9,6 +9,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from opcheck.samples.draw import draw
 from opcheck.samples.inputs import unchanged
 from opcheck.samples.layouts import (
     conjugated_view,
@@ -21,7 +22,6 @@ from opcheck.samples.layouts import (
 )
 from opcheck.samples.structures import STRUCTURES
 from opcheck.samples.through import THROUGH
-from opcheck.samples.values import draw
 from opcheck.spec.dtypes import FOLLOWING, complex_of, real_of
 from opcheck.spec.recipe import Tensor as Recipe
 

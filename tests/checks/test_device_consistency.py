@@ -6,16 +6,13 @@ import shutil
 from pathlib import Path
 
 import pytest
+from backends import needs_python_backend
 from demo_project import shared  # noqa: F401
-from torch.utils import backend_registration
 
 TESTS = Path(__file__).resolve().parent.parent
 EXAMPLE = TESTS.parent / "examples" / "backend"
 
-pytestmark = pytest.mark.skipif(
-    not hasattr(backend_registration, "_setup_privateuseone_for_python_backend"),
-    reason="this version of torch has no backends in Python",
-)
+pytestmark = needs_python_backend
 
 FAULTS = {
     "value": ("output 0[", "as on the CPU for the same inputs"),

@@ -10,7 +10,7 @@ from operators.corpus import LOW_ACCURACY
 from operators.corpus_numbers import SQUARE
 
 from opcheck.derivatives import Request
-from opcheck.derivatives.claims import lost_digits, objection
+from opcheck.derivatives.objection import lost_digits, objection
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.request import BY_PRECISION, DOUBLE
 

@@ -7,7 +7,7 @@ from operators.closed_forms import leaf
 
 from opcheck.derivatives import Request
 from opcheck.derivatives.autodiff import Primal
-from opcheck.derivatives.claims import objection
+from opcheck.derivatives.objection import objection
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.request import DOUBLE
 

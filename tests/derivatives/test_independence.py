@@ -5,9 +5,9 @@ import torch
 from torch.nn import functional
 
 from opcheck.derivatives import Coverage, Request
-from opcheck.derivatives.claims import objection
 from opcheck.derivatives.directions import Axis
 from opcheck.derivatives.independence import independent_axes
+from opcheck.derivatives.objection import objection
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.request import DOUBLE
 

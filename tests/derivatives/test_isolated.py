@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from opcheck.derivatives import Coverage, Request
-from opcheck.derivatives.claims import jacobian_of, objection
+from opcheck.derivatives.objection import jacobian_of, objection
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.request import DOUBLE
 

@@ -8,7 +8,7 @@ from operators import awkward, faulty
 from operators.closed_forms import leaf
 
 from opcheck.derivatives import Request, by_torch
-from opcheck.derivatives.claims import objection
+from opcheck.derivatives.objection import objection
 from opcheck.derivatives.request import DOUBLE
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*jit.script:DeprecationWarning")

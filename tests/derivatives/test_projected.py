@@ -8,8 +8,8 @@ from operators import faulty
 from operators.closed_forms import leaf, numbers
 
 from opcheck.derivatives import Coverage, Request, by_torch
-from opcheck.derivatives.claims import objection
 from opcheck.derivatives.cotangents import directions
+from opcheck.derivatives.objection import objection
 from opcheck.derivatives.request import DOUBLE
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*jit.script:DeprecationWarning")

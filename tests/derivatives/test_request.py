@@ -4,7 +4,7 @@ import pytest
 from operators.closed_forms import leaf
 
 from opcheck.derivatives import Coverage, Request, TooLarge
-from opcheck.derivatives.claims import objection
+from opcheck.derivatives.objection import objection
 from opcheck.derivatives.request import DOUBLE, MATRICES
 
 CHECKS = ("backward", "forward_ad", "batched_grad", "batched_forward_grad")

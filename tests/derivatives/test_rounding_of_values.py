@@ -5,7 +5,7 @@ import torch
 from operators import faulty
 
 from opcheck.derivatives import Coverage, Request
-from opcheck.derivatives.claims import objection
+from opcheck.derivatives.objection import objection
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.request import DOUBLE, Numbers
 from opcheck.derivatives.uncertainty import lets_wrong_sign_pass

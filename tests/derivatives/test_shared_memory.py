@@ -7,9 +7,9 @@ import torch
 from operators.closed_forms import leaf, numbers
 
 from opcheck.derivatives import Coverage, Request
-from opcheck.derivatives.claims import objection
 from opcheck.derivatives.coordinates import rows_of, tensors_of, vector
 from opcheck.derivatives.cotangents import directions, probe, steps
+from opcheck.derivatives.objection import objection
 from opcheck.derivatives.request import DOUBLE
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*jit.script:DeprecationWarning")

@@ -13,8 +13,8 @@ from torch.autograd.gradcheck import GradcheckError
 
 from opcheck.derivatives import Request
 from opcheck.derivatives.autodiff import dual_level, make_dual
-from opcheck.derivatives.claims import objection
 from opcheck.derivatives.gradients import attributes
+from opcheck.derivatives.objection import objection
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.request import DOUBLE
 from opcheck.derivatives.sparse import Pattern, of_elements, ones_like

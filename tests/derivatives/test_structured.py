@@ -10,7 +10,7 @@ import torch
 from torch.nn import functional
 
 from opcheck.derivatives import Request
-from opcheck.derivatives.claims import objection
+from opcheck.derivatives.objection import objection
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.request import DOUBLE
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from opcheck.derivatives import Coverage, Request
-from opcheck.derivatives.claims import objection
+from opcheck.derivatives.objection import objection
 from opcheck.derivatives.request import DOUBLE
 
 BOTH = pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=["real", "complex"])

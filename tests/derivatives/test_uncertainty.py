@@ -6,8 +6,8 @@ from operators import faulty
 from operators.closed_forms import leaf
 
 from opcheck.derivatives import Coverage, Numbers, Request
-from opcheck.derivatives.claims import objection
 from opcheck.derivatives.coordinates import blocks, largest_difference, same
+from opcheck.derivatives.objection import objection
 from opcheck.derivatives.request import DOUBLE
 from opcheck.derivatives.uncertainty import allowed, excess
 

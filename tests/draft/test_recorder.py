@@ -8,8 +8,8 @@ from enum import Enum
 import pytest
 import torch
 
-from opcheck.draft.calls import MOST_ELEMENTS
 from opcheck.draft.recorder import Recorder, Unwritable, examples
+from opcheck.draft.smaller import MOST_ELEMENTS
 from opcheck.spec.operator import Construction, SampleSpec
 
 

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from torch.utils import backend_registration
+from backends import needs_python_backend
 
 EXAMPLE = Path(__file__).resolve().parent.parent.parent / "examples" / "backend"
 BAD = ("failed", "error", "blocked", "xpassed")
@@ -14,10 +14,7 @@ LIBRARY = EXAMPLE.parent.parent / "specs"
 
 pytestmark = [
     pytest.mark.nightly,
-    pytest.mark.skipif(
-        not hasattr(backend_registration, "_setup_privateuseone_for_python_backend"),
-        reason="this version of torch has no backends in Python",
-    ),
+    needs_python_backend,
 ]
 
 

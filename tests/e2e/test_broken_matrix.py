@@ -7,18 +7,15 @@ import shutil
 from pathlib import Path
 
 import pytest
+from backends import needs_python_backend
 from demo_project import Finished
 from report_files import lines
-from torch.utils import backend_registration
 
 EXAMPLE = Path(__file__).resolve().parent.parent.parent / "examples" / "backend"
 
 pytestmark = [
     pytest.mark.nightly,
-    pytest.mark.skipif(
-        not hasattr(backend_registration, "_setup_privateuseone_for_python_backend"),
-        reason="this version of torch has no backends in Python",
-    ),
+    needs_python_backend,
 ]
 
 SPEC = """

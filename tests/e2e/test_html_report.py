@@ -11,9 +11,9 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+from backends import needs_python_backend
 from browser import AXE
 from many_cases import many_cases
-from torch.utils import backend_registration
 
 from opcheck.report.html import rendered
 
@@ -35,10 +35,7 @@ samples = [{ args = [{ shape = [2] }] }]
   reason  = "https://example.org/issues/7: it takes a day"
 """
 
-pytestmark = pytest.mark.skipif(
-    not hasattr(backend_registration, "_setup_privateuseone_for_python_backend"),
-    reason="this version of torch has no backends in Python",
-)
+pytestmark = needs_python_backend
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 import tomli
+from backends import needs_python_backend
 from demo_project import Finished
-from torch.utils import backend_registration
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -534,10 +534,7 @@ def both(x, w):
 '''
 
 
-@pytest.mark.skipif(
-    not hasattr(backend_registration, "_setup_privateuseone_for_python_backend"),
-    reason="this version of torch has no backends in Python",
-)
+@needs_python_backend
 class TestOnADevice:
     @pytest.fixture
     def project(self, project):

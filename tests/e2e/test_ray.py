@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
-from torch.utils import backend_registration
+from backends import needs_python_backend
 
 from opcheck.running.outcome import BAD
 
@@ -188,10 +188,7 @@ class TestALocalCluster:
 
 
 @needs_ray
-@pytest.mark.skipif(
-    not hasattr(backend_registration, "_setup_privateuseone_for_python_backend"),
-    reason="this version of torch has no backends in Python",
-)
+@needs_python_backend
 def test_a_device_that_a_module_registers_is_tested_beside_another_one(project):
     shutil.copytree(BACKEND, project.folder, ignore=shutil.ignore_patterns("__pycache__", ".*"), dirs_exist_ok=True)
     request = ("run", "builtin", "--device", "cpu,sim", "--operator", "torch.cumsum", "--dtype", "float64")

@@ -6,8 +6,8 @@ import re
 
 from report_files import record, report, run
 
+from opcheck.report.lines import LeftOut
 from opcheck.report.markdown import markdown
-from opcheck.report.model import LeftOut
 
 NEW = run(torch="2.14.1")
 

@@ -13,8 +13,8 @@ import pytest
 from report_files import lines, record, report, run, write_lines
 
 from opcheck.cli.schema import report_schema
+from opcheck.report.lines import End, Header, ReportError
 from opcheck.report.merge import gaps
-from opcheck.report.model import End, Header, ReportError
 from opcheck.report.store import ReportFile, read, read_durations, write
 
 HEADER = Header(opcheck="1", torch="2", python="3", platform="Linux", engine="batched", seed=0, started="now")

@@ -14,7 +14,7 @@ from opcheck.checks.judging import PerSample, blame
 from opcheck.checks.subject import Context, Subject
 from opcheck.checks.verdict import HOLDS, Verdict, blocked, fails, inapplicable, untested
 from opcheck.derivatives import tried
-from opcheck.derivatives.claims import lost_digits
+from opcheck.derivatives.objection import lost_digits
 from opcheck.derivatives.request import too_coarse_output
 from opcheck.derivatives.sparse import are_movable
 from opcheck.planning.kinds import check_kinds

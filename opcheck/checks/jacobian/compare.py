@@ -17,8 +17,8 @@ from opcheck.checks.subject import Subject
 from opcheck.checks.truth import by_reference
 from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, inapplicable, out_of_reach, refused, remedy, untested
 from opcheck.derivatives import Disagreement
-from opcheck.derivatives.claims import derivative_named, extent_compared, lets_wrong_sign_pass
 from opcheck.derivatives.disagreement import Mismatch
+from opcheck.derivatives.objection import derivative_named, extent_compared, lets_wrong_sign_pass
 from opcheck.derivatives.request import Function, too_coarse_output
 from opcheck.samples.resolve import Unresolved
 from opcheck.strides import MEMORIES

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, PlainSerializer, ValidationError
 
+from opcheck.report.lines import Report
 from opcheck.report.merge import gaps
-from opcheck.report.model import Report
 from opcheck.running.outcome import KINDS, Outcome
 from opcheck.spec.checks import BUILTIN
 

@@ -15,8 +15,8 @@ from markupsafe import Markup
 
 from opcheck.report.files import replace
 from opcheck.report.html.encoding import encoded
+from opcheck.report.lines import Report, Run
 from opcheck.report.merge import gaps
-from opcheck.report.model import Report, Run
 from opcheck.report.remarks import wide_lines
 
 HERE = Path(__file__).resolve().parent

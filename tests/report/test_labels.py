@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from report_files import record, report, run
 
-from opcheck.report.conditions import columns, conditions_of, labels, pairs
 from opcheck.report.diff import diff
+from opcheck.report.labels import columns, conditions_of, labels, pairs
 
 
 def made(torch="2.13.0", **keys):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from opcheck.draft.project import allow
+from opcheck.draft.allow import allow
 from opcheck.settings import Settings
 
 

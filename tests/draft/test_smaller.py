@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from opcheck.draft.calls import MOST_SAMPLES, MOST_SMALLER, chosen, is_small, kind, size, smaller
+from opcheck.draft.smaller import MOST_SAMPLES, MOST_SMALLER, chosen, is_small, kind, size, smaller
 from opcheck.spec.operator import SampleSpec
 
 

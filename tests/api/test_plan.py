@@ -72,7 +72,7 @@ def test_a_path_that_is_not_beside_the_calling_file_is_a_mistake(path, meant, ne
     with pytest.raises(opcheck.SpecError) as raised:
         opcheck.load("builtin", path)
     (problem,) = raised.value.problems
-    assert (problem.file, problem.nearest) == ("tests/api/test_library.py", near)
+    assert (problem.file, problem.nearest) == ("tests/api/test_plan.py", near)
     assert problem.what.startswith(f'no such file or folder: "{path}", which means ')
     assert os.path.normpath(problem.what.rpartition(" ")[2]) == meant
 

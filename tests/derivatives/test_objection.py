@@ -9,8 +9,8 @@ from operators.closed_forms import leaf, real_jacobian
 
 from opcheck.derivatives import Request
 from opcheck.derivatives.by_torch import CannotAsk
-from opcheck.derivatives.claims import derivative_named, extent_compared, lets_wrong_sign_pass, objection
 from opcheck.derivatives.gradients import memory_of_cotangents
+from opcheck.derivatives.objection import derivative_named, extent_compared, lets_wrong_sign_pass, objection
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.request import DOUBLE, Numbers
 

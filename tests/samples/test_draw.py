@@ -8,7 +8,7 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from opcheck.samples.values import MARGIN, draw
+from opcheck.samples.draw import MARGIN, draw
 from opcheck.spec.recipe import Tensor
 
 FLOATING = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
