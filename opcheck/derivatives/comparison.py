@@ -18,7 +18,7 @@ from opcheck.derivatives.differences import Differences
 from opcheck.derivatives.directions import Directions
 from opcheck.derivatives.point import Analytical, Point
 from opcheck.derivatives.request import Numbers, tried
-from opcheck.derivatives.uncertainty import ACCURATE, CERTAIN, Measured, beyond_bound
+from opcheck.derivatives.uncertainty import ACCURATE, CERTAIN, EXPLAINED, ROUNDED, Measured, beyond_bound, noise
 
 NEARBY = (0.7, 1.3, 1.9)
 """Multiples of the step, one for each point nearby, that show whether a derivative can be told."""
@@ -135,20 +135,24 @@ class Comparison:
 
     @property
     def is_of_float32(self) -> bool:
-        """Whether all values are numbers of single precision, whose rounding explains what both differ by.
+        """Whether the function rounds to single precision, in part at least, which explains what both differ by.
 
-        The function computes in a coarser dtype than that of its inputs and outputs. Integers, and what few bits hold,
-        are no sign of that. Terms that cancel may be as large as the largest number that goes in or comes out.
+        Its values then move at random by about as much, whatever the step. Terms that cancel may be as large as the
+        largest number that goes in or comes out.
         """
         double, single = (torch.finfo(dtype).eps for dtype in (torch.float64, torch.float32))
-        values = torch.cat([self.slopes.above, self.slopes.below]).nan_to_num()
-        if self.point.unit > double or not bool((values == values.to(torch.float32)).all()):
+        if self.point.unit > double or not self.difference.numel():
             return False
-        if not bool(((values != values.to(torch.bfloat16)) & (values != values.round())).any()):
+        values = tried(lambda: [self.point.numerical(n * self.numbers.eps, looped=self.looped) for n in range(1, 11)])
+        if isinstance(values, Exception):  # the function is not defined as far from the point as that
             return False
-        largest = max(float(numbers.abs().max()) for numbers in (values, self.point.coordinates))
-        rounding = CERTAIN * self.numerical.fine.rounding(single)
-        return bool((self.difference.abs() <= rounding.clamp_min(single * largest / self.numbers.eps)).all())
+        moves, wider = noise(values), noise(values[1::2])
+        numbers = (self.slopes.above.nan_to_num(), self.point.coordinates)
+        largest = max(float(own.abs().max()) for own in numbers)
+        if not ROUNDED * double * largest < moves <= CERTAIN * single * largest or wider > 4 * moves:
+            return False
+        error = self.numerical.fine.error_by(torch.full_like(self.slopes.above, EXPLAINED * moves))
+        return bool((self.difference.abs() <= error).all())
 
     @property
     def _noise(self) -> Tensor:

@@ -54,8 +54,12 @@ class Differences:
 
     def rounding(self, unit: float) -> Tensor:
         """Return what rounding f to a unit adds to the error of the central differences, of shape (M, K)."""
-        rounding = torch.maximum(self.above.abs(), self.below.abs()).mul_(unit / self.step).T
-        return rounding if self.weigh is None else self.weigh(rounding, sizes=True)
+        return self.error_by(torch.maximum(self.above.abs(), self.below.abs()).mul_(unit))
+
+    def error_by(self, errors: Tensor) -> Tensor:
+        """Return what errors of the values, of shape (K, M), add to the error of the differences, of shape (M, K)."""
+        error = (errors / self.step).T
+        return error if self.weigh is None else self.weigh(error, sizes=True)
 
     def _shown(self, matrix: Tensor) -> Tensor:
         return matrix if self.weigh is None else self.weigh(matrix)

@@ -24,6 +24,8 @@ from opcheck.derivatives.coordinates import modulus
 from opcheck.derivatives.differences import Differences
 from opcheck.derivatives.request import BY_PRECISION, Numbers, tried
 
+EXPLAINED = 5
+"""How many times the noise of values, divided by the step, a derivative may be off by."""
 CERTAIN = 20
 """How many times its error a number must be off by to be taken for another one."""
 ACCURATE = 1e-8
@@ -103,6 +105,19 @@ def error_estimate(fine: Differences, coarser: Iterable[Differences], unit: floa
     for coarse in coarser:
         error = torch.maximum(error, rounding + (fine.jacobian - coarse.jacobian).abs())
     return error
+
+
+def noise(slopes: Sequence[Differences]) -> float:
+    """Return by how much values move at random from point to point, from differences at h, 2 h, ..., 5 h or more.
+
+    Fourth differences of a smooth function shrink as h^4. Those of independent errors do not depend on h, and have 70
+    times their variance (R. W. Hamming, 1971; J. J. Moré and S. M. Wild, Estimating Computational Noise, 2011). They
+    are taken on each side of the point, so that a kink or a jump there is none; of both sides the smaller one counts.
+    """
+    weights = torch.tensor([1.0, -4.0, 6.0, -4.0, 1.0], dtype=torch.float64) / 70**0.5
+    sides = (torch.stack([one.above for one in slopes]), torch.stack([one.below for one in slopes]))
+    above, below = ((side.unfold(0, 5, 1) @ weights).abs().nan_to_num().amax(0) for side in sides)
+    return float(torch.minimum(above, below).max())
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ OF_ONE = ("random", "zero", "second_order_lost", "torchscript", "sign", "conjuga
 LEAK = "a leak: output and input are of different slices, which the function keeps apart"
 HOW = 'which entries are wrong: run a smaller sample, or jacobian = "full"'
 KINK = "the function has a kink or a jump {}: one-sided differences disagree"
-OF_FLOAT32 = "values have the precision of float32 alone, which differences at a step of {:g} say nothing about"
+OF_FLOAT32 = "values have the precision of float32, in part at least: differences at a step of {:g} say nothing"
 NOT_LINEAR: dict[Mode, str] = {
     "reverse": "backward pass is not linear in the cotangent",
     "forward": "jvp is not linear in the tangent",

@@ -32,7 +32,7 @@ class InPlace(Point):
 
     def graph(self) -> Tensors:
         """Return the outputs: all looks share the graph of the first call, as those of torch do."""
-        return self.outputs
+        return super().graph() if self._outputs is None else self._outputs
 
     def looped_differences(self, along: Tensor, step: float) -> Differences:
         """Return the differences where the leaves themselves are moved, by one call for each point."""

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from opcheck.derivatives import claims
+from opcheck.derivatives import objection as module
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*jit.script:DeprecationWarning")
 
@@ -75,8 +75,8 @@ FURTHER = ["rev_over_fwd", "fwd_over_fwd", "rev_over_rev_over_rev"]
 @BOTH
 @pytest.mark.parametrize("order", FURTHER)
 def test_further_orders_are_compared_along_one_direction(verdict_of, monkeypatch, order, dtype):
-    asked, own = [], claims.contradiction
-    monkeypatch.setattr(claims, "contradiction", lambda *args: asked.append(args) or own(*args))
+    asked, own = [], module.contradiction
+    monkeypatch.setattr(module, "contradiction", lambda *args: asked.append(args) or own(*args))
     assert verdict_of("torch.sin", order, dtype).outcome == "passed"
     assert asked == []
 

@@ -72,11 +72,11 @@ class TestRevise:
         assert own.dtypes() == {"forward": ["floating"], "backward": ["bfloat16", "float32", "float64"]}
 
     def test_dtypes_whose_values_are_too_coarse_for_differences_are_left_out(self):
-        own, why = draft(), "backward: values have the precision of float32 alone"
+        own, why = draft(), "backward: values have the precision of float32"
         remedy = {"key": "dtypes.forward", "write": "-float64"}
         assert own.revise(record(outcome="inconclusive", reason=why, remedy=remedy))
         assert own.dtypes()["forward"] == ["float16", "bfloat16", "float32", "complex"]
-        assert "# No forward pass in float64: values have the precision of float32 alone\n" in own.toml()
+        assert "# No forward pass in float64: values have the precision of float32\n" in own.toml()
 
     def test_each_reason_of_dtypes_that_are_left_out_has_a_comment(self):
         own = draft()

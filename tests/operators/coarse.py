@@ -338,6 +338,36 @@ class SquareInSingleWrong(SquareInSingle):
 square_in_single, square_in_single_wrong = SquareInSingle.apply, SquareInSingleWrong.apply
 
 
+class GateInSingle(torch.autograd.Function):
+    """x sigmoid(x) ** 2, of which only the sigmoid is computed in single precision; its derivative in full."""
+
+    FACTOR = 1.0
+
+    @staticmethod
+    def forward(x):
+        single = x.to(torch.complex64 if x.is_complex() else torch.float32)
+        return x * torch.sigmoid(single).to(x.dtype) ** 2
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+    @classmethod
+    def backward(cls, ctx, v):
+        (x,) = ctx.saved_tensors
+        gate = torch.sigmoid(x)
+        return cls.FACTOR * (gate**2 + 2 * x * gate**2 * (1 - gate)).conj() * v
+
+
+class GateInSingleWrong(GateInSingle):
+    """The same, with a derivative that is far off."""
+
+    FACTOR = 20.0
+
+
+gate_in_single, gate_in_single_wrong = GateInSingle.apply, GateInSingleWrong.apply
+
+
 def beyond_one_in_single(x: Tensor) -> Tensor:
     """Return x - 1 in single precision, of which little is left where x is close to 1."""
     return (x.to(torch.float32) - 1).to(x.dtype)
