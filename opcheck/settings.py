@@ -11,12 +11,12 @@ from pydantic import Field
 from opcheck.matrix import Matrix
 from opcheck.spec.checks import Derive
 from opcheck.spec.claims import Jacobian
+from opcheck.spec.device_profile import DeviceProfile, profiles
 from opcheck.spec.document import PROJECT, Document, read_bytes
 from opcheck.spec.explain import validated
 from opcheck.spec.limits import Limits
 from opcheck.spec.model import Frozen, Located
 from opcheck.spec.positions import Path as KeyPath
-from opcheck.spec.profile import DeviceProfile, profiles
 
 FOLDER = "specs"
 """The folder of the specs of a project that names none."""

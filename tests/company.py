@@ -21,7 +21,7 @@ from opcheck.planning import Case, Selection, load, plan
 from opcheck.running.runner import run
 from opcheck.running.session import RunSession
 from opcheck.settings import Settings
-from opcheck.spec.profile import profiles
+from opcheck.spec.device_profile import profiles
 
 COLLECTIONS = (
     "awkward", "coarse", "diagnosed", "faulty", "habits", "on_device", "orders", "partial", "registered", "results",

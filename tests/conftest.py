@@ -73,7 +73,7 @@ def outcomes(tmp_path: Path) -> Outcomes:
     from opcheck.running.runner import run
     from opcheck.running.session import RunSession
     from opcheck.settings import Settings
-    from opcheck.spec.profile import profiles
+    from opcheck.spec.device_profile import profiles
 
     def run_spec(text: str, *, overrides: dict | None = None, **selection: tuple[str, ...]) -> dict:
         path = tmp_path / "spec.toml"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from opcheck.report.lines import Report, Run
+from opcheck.report.content import Report, Run
 
 CHECKS = (
     "backward", "forward_ad", "batched_grad", "undefined_grad", "grad_dtypes", "nondeterminism", "purity", "context",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from opcheck.report.lines import Report, Run
+from opcheck.report.content import Report, Run
 from opcheck.running.outcome import Outcome
 
 

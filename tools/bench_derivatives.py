@@ -36,7 +36,7 @@ from opcheck.derivatives.point import Point
 from opcheck.devices.device import CPU
 from opcheck.planning import Selection, load, plan
 from opcheck.settings import Settings
-from opcheck.spec.profile import profiles
+from opcheck.spec.device_profile import profiles
 
 CHECKS = ("backward", "forward_ad", "rev_over_rev", "fwd_over_rev")
 DTYPES = ("float64", "complex128")

@@ -42,7 +42,7 @@ def records(count: int) -> Iterator[dict[str, Any]]:
 
 
 def write(path: Path, count: int, torch: str) -> None:
-    from opcheck.report.lines import End, Header
+    from opcheck.report.content import End, Header
     from opcheck.report.store import ReportFile
     from opcheck.running.outcome import Outcome
 

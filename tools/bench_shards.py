@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from opcheck.report.lines import Report
+from opcheck.report.content import Report
 from opcheck.report.merge import merge
 from opcheck.report.store import read
 

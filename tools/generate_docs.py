@@ -32,8 +32,8 @@ from opcheck.spec.claims import (
     Tolerance,
     When,
 )
+from opcheck.spec.device_profile import DeviceProfile, Hint
 from opcheck.spec.operator import Construction, Init, OperatorSpec, PerTorch, SampleSpec, TemplateUse
-from opcheck.spec.profile import DeviceProfile, Hint
 from opcheck.spec.recipe import Tensor
 from opcheck.spec.render import render
 

@@ -32,16 +32,16 @@ from opcheck.draft.coverage import by_path
 from opcheck.mutation.call import Call, Signature
 from opcheck.mutation.conditions import Condition, conditions
 from opcheck.mutation.measure import Target, measure
-from opcheck.running.formulas import name_of, names_in, orders, reached
+from opcheck.running.autograd_nodes import name_of, names_in, orders, reached
 from opcheck.running.own_process import apart, parted
 from opcheck.running.session import RunSession
 from opcheck.samples.inputs import parts
 from opcheck.samples.resolve import resolve_operator
 from opcheck.samples.results import differentiable as with_derivative
 from opcheck.settings import Settings
+from opcheck.spec.device_profile import DeviceProfile
 from opcheck.spec.dtypes import expand
 from opcheck.spec.library import Operator
-from opcheck.spec.profile import DeviceProfile
 
 SPECS = Path(__file__).resolve().parent.parent / "specs"
 

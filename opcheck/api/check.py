@@ -26,8 +26,8 @@ from opcheck.samples.captured import module_call
 from opcheck.samples.resolve import Unresolved, as_operator
 from opcheck.samples.results import leaves_of
 from opcheck.settings import Settings
+from opcheck.spec.device_profile import DeviceProfile
 from opcheck.spec.library import Library, Operator
-from opcheck.spec.profile import DeviceProfile
 
 
 def run(cases: Iterable[Case], *, project: str | Path | None = None) -> list[Outcome]:

@@ -1,6 +1,6 @@
 """What checks are made of. They are in `jacobian`, `behavior` and `values`; `opcheck/spec/checks.py` lists them."""
 
-from opcheck.checks.judging import PerSample
+from opcheck.checks.per_sample import PerSample
 from opcheck.checks.subject import Context, Subject
 from opcheck.checks.verdict import Verdict
 

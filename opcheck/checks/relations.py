@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from opcheck.checks.calls import Result, ordinary, result
-from opcheck.checks.judging import PerSample
-from opcheck.checks.script import GRADIENTS, VALUES, asserted
+from opcheck.checks.per_sample import PerSample
+from opcheck.checks.plain_torch import GRADIENTS, VALUES, asserted
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, blocked, fails, untested
 from opcheck.derivatives import tried

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from opcheck.checks.calls import Call, Tensors, as_they_are, is_strided, push, tangents_of
-from opcheck.checks.judging import no_sample_tests
+from opcheck.checks.per_sample import no_sample_tests
 from opcheck.checks.subject import Context, Subject
 from opcheck.checks.values.reference import referred
 from opcheck.checks.verdict import HOLDS, Verdict

@@ -57,7 +57,7 @@ class Verdict:
     elsewhere: bool = field(default=False, repr=False)
     """Whether the claim does not hold at other numbers by the recipes of the sample."""
     code: str = field(default="", repr=False)
-    """What is compared, in plain torch, with an assertion that fails: see script.py. Empty: it has no such form."""
+    """What is compared, in plain torch, with an assertion that fails (plain_torch.py). Empty: it has no such form."""
     cause: BaseException | None = field(default=None, repr=False, compare=False)
     """The exception behind it, for debuggers."""
 

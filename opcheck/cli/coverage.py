@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _formulas(library: Library, options: argparse.Namespace, settings: Settings) -> dict[str, Any]:
     """Return the formulas that the samples of a library reach, and why operators could not be looked at."""
-    from opcheck.running.formulas import reached
+    from opcheck.running.autograd_nodes import reached
     from opcheck.running.session import RunSession
 
     session = RunSession(settings, own_process=True)

@@ -9,8 +9,8 @@ from typing import Any
 from opcheck.devices.presence import Availability, ask, may_be_present
 from opcheck.pytest_plugin.options import add_options
 from opcheck.settings import Settings
+from opcheck.spec.device_profile import DeviceProfile
 from opcheck.spec.dtypes import expand
-from opcheck.spec.profile import DeviceProfile
 from opcheck.text import printable
 
 

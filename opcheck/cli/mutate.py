@@ -26,7 +26,7 @@ from opcheck.pytest_plugin.options import add_options, seed
 from opcheck.settings import Settings
 from opcheck.spec import Operator, SpecError
 from opcheck.spec.checks import Derive
-from opcheck.spec.profile import DeviceProfile
+from opcheck.spec.device_profile import DeviceProfile
 
 if TYPE_CHECKING:
     from opcheck.mutation.measure import Answer, Measured, Target

@@ -12,10 +12,10 @@ from typing import Any
 from opcheck.cli.output import say
 from opcheck.pytest_plugin.options import number
 from opcheck.report.annotations import MOST, github_annotations
+from opcheck.report.content import Report, ReportError
 from opcheck.report.diff import diff
 from opcheck.report.files import is_stream
 from opcheck.report.findings import findings
-from opcheck.report.lines import Report, ReportError
 from opcheck.report.merge import gaps, merge
 from opcheck.report.store import read, write
 from opcheck.spec.document import shown
@@ -148,7 +148,7 @@ def _finding(options: argparse.Namespace) -> int:
         return 2
     import torch
 
-    from opcheck.cli.reproduce import observed
+    from opcheck.cli.findings import observed
 
     try:
         seen = observed(by_id[options.id])

@@ -20,16 +20,16 @@ from opcheck.planning.left_out import left_out
 from opcheck.pytest_plugin.project import PLUGIN
 from opcheck.pytest_plugin.reports import record_of
 from opcheck.report.annotations import github_annotations
+from opcheck.report.content import Report
 from opcheck.report.diff import Diff, diff
 from opcheck.report.files import within
-from opcheck.report.lines import Report
 from opcheck.report.remarks import left_out_lines, wide_count, wide_lines
 from opcheck.report.store import read
 from opcheck.report.terminal import TerminalReport
 from opcheck.running.outcome import Outcome
 from opcheck.settings import Settings
 from opcheck.spec import Library, SpecError
-from opcheck.spec.profile import DeviceProfile
+from opcheck.spec.device_profile import DeviceProfile
 from opcheck.text import printable
 
 

@@ -60,7 +60,7 @@ def report_schema() -> dict[str, Any]:
     """Return the JSON Schema of a line of a report."""
     from pydantic import TypeAdapter
 
-    from opcheck.report.lines import End, Header, Unread
+    from opcheck.report.content import End, Header, Unread
     from opcheck.running.outcome import Outcome
 
     lines: TypeAdapter[Any] = TypeAdapter(Header | Outcome | End | Unread)

@@ -13,7 +13,7 @@ from opcheck.planning import Selection, load
 from opcheck.pytest_plugin.options import number, whole_number
 from opcheck.settings import NO_SPECS, Settings
 from opcheck.spec import Library, SpecError
-from opcheck.spec.profile import DeviceProfile
+from opcheck.spec.device_profile import DeviceProfile
 from opcheck.text import printable, separated
 
 

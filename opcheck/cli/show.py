@@ -11,8 +11,8 @@ from opcheck.planning import plan
 from opcheck.pytest_plugin.options import add_options
 from opcheck.settings import Settings
 from opcheck.spec import Library, Operator
+from opcheck.spec.device_profile import DeviceProfile
 from opcheck.spec.problems import suggestion
-from opcheck.spec.profile import DeviceProfile
 from opcheck.spec.render import render
 
 

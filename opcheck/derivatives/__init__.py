@@ -1,7 +1,8 @@
 """Calculus: Jacobians by finite differences and by automatic differentiation, and how they compare. Knows no specs."""
 
 from opcheck.derivatives.disagreement import Disagreement
-from opcheck.derivatives.request import AUTO, NO_REFUSAL, Coverage, Numbers, Request, TooLarge, default_numbers, tried
+from opcheck.derivatives.request import AUTO, NO_REFUSAL, Coverage, Request, TooLarge, tried
+from opcheck.derivatives.tolerances import Numbers, default_numbers
 
 __all__ = [
     "AUTO",

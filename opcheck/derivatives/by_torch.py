@@ -1,7 +1,7 @@
-"""A second opinion: puts claims about derivatives to `torch.autograd.gradcheck` and `gradgradcheck`.
+"""Asks torch's own `gradcheck` and `gradgradcheck` about a claim.
 
-They are slow, and the yardstick of the evidence of this package, so nothing is shared with it. What they cannot be
-asked is left to that evidence, or left out.
+The evidence of this package is measured against their answers, so that no code is shared with it. They are slow. What
+they cannot test is left to the evidence of this package, or not tested.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""A Jacobian by automatic differentiation beside the numerical one, entry by entry of what the directions show.
+"""A Jacobian by automatic differentiation and the numerical one, compared entry by entry.
 
-What an entry that is off means, the error of the numerical one decides: see `uncertainty.py`.
+With fewer directions than inputs, the entries are those of products with the directions. When a difference makes an
+entry wrong, `uncertainty.py` decides: see `Measured.excess`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from opcheck.derivatives.cotangents import directions
 from opcheck.derivatives.differences import Differences
 from opcheck.derivatives.directions import Directions
 from opcheck.derivatives.point import Analytical, Point
-from opcheck.derivatives.request import Numbers, tried
+from opcheck.derivatives.request import tried
+from opcheck.derivatives.tolerances import Numbers
 from opcheck.derivatives.uncertainty import ACCURATE, CERTAIN, EXPLAINED, ROUNDED, Measured, beyond_bound, noise
 
 NEARBY = (0.7, 1.3, 1.9)

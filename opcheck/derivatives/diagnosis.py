@@ -20,7 +20,7 @@ from opcheck.derivatives.cotangents import probe
 from opcheck.derivatives.disagreement import Entry, Finding, Names, Pair
 from opcheck.derivatives.mistakes import FAMILIES, Block, blocks_of, moduli
 from opcheck.derivatives.point import Point
-from opcheck.derivatives.request import Numbers
+from opcheck.derivatives.tolerances import Numbers
 
 LISTED = 8  # places; the rest is counted
 Look = tuple[str, str, dict[str, Any]]  # kind, sentence and plain data of a finding

@@ -1,9 +1,9 @@
-"""Finds the dims along which a function works independently, from its values alone.
+"""Finds the dims along which a function works independently, from its values and one derivative.
 
 A function is independent along an axis, such as the batch, if slice i of its outputs depends on slice i of its inputs
-and on inputs that all slices share, and on nothing else. One change of each leaf leaves few dims that may go together.
-That they do, a derivative shows: along a direction with weights for the slices, it is that along the direction itself,
-times the weights.
+and on inputs that all slices share, and on nothing else. Each leaf is moved once: which outputs change leaves few dims
+that may go together. A derivative confirms them: where each slice of a direction is scaled by a weight, the same slice
+of the derivative along it must be scaled by the same weight.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from opcheck.derivatives.coordinates import blocks, split
 from opcheck.derivatives.disagreement import Entry, Pair
-from opcheck.derivatives.request import Numbers
+from opcheck.derivatives.tolerances import Numbers
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""`Request`: a function, the tensors to differentiate it at, step and tolerances, and how much to compute."""
+"""`Request`: a function, the tensors to differentiate it at, and how much to compute."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import Literal, TypeVar
 import torch
 from torch import Tensor
 
+from opcheck.derivatives.tolerances import Numbers
+
 Function = Callable[..., tuple[Tensor, ...]]
 """Leaves in, outputs out, both tensors of any shape. Its attribute `surrogate`, if it has one, is the function that
 differences are taken of in its place: the one whose derivative it is meant to have."""
@@ -18,55 +20,6 @@ def surrogate_of(function: Function) -> Function | None:
     """Return the function that differences are taken of in place of another one; None: there is none."""
     own: Function | None = getattr(function, "surrogate", None)
     return own
-
-
-@dataclass(frozen=True)
-class Numbers:
-    """Step and tolerances. An analytical entry a passes if |a - n| <= atol + rtol |n| for the numerical entry n."""
-
-    eps: float
-    """Step of the central differences, in the units of the input."""
-    atol: float
-    rtol: float
-    nondeterminism: float = 0.0
-    """The largest difference allowed between two backward passes."""
-    accuracy: float = 0.0
-    """The largest error of a derivative, relative to its largest entry, that is not called lost digits. Zero: what
-    arithmetic in the dtype of the inputs leaves."""
-
-
-DOUBLE = Numbers(eps=1e-6, atol=1e-5, rtol=1e-3)
-"""The defaults of `torch.autograd.gradcheck`."""
-
-BY_PRECISION = {
-    torch.float64: DOUBLE,
-    torch.complex128: DOUBLE,
-    # Central differences are most accurate at a step of about the cube root of the rounding unit.
-    torch.float32: Numbers(eps=5e-3, atol=1e-2, rtol=2e-2),
-    torch.complex64: Numbers(eps=5e-3, atol=1e-2, rtol=2e-2),
-}
-
-
-COARSEST = 0.1
-"""The largest tolerance at which a derivative of order one is still told from another one."""
-
-
-def default_numbers(dtype: torch.dtype, eps: float | None = None) -> Numbers | None:
-    """Return the defaults for a dtype, or None if it is too coarse for finite differences (half precision).
-
-    eps: the step that is stated. One that half precision resolves leaves tolerances that say something.
-    """
-    if eps is None or dtype in BY_PRECISION or not (dtype.is_floating_point or dtype.is_complex):
-        return BY_PRECISION.get(dtype)
-    rounding = 4 * torch.finfo(dtype).eps / eps  # that of values of order one
-    return Numbers(eps, rounding, rounding) if rounding <= COARSEST else None
-
-
-def too_coarse_output(dtype: torch.dtype) -> str:
-    """Return that differences of an output in a dtype say nothing, and at which step they would."""
-    step = 8 * torch.finfo(dtype).eps / COARSEST
-    name = str(dtype).removeprefix("torch.")
-    return f"an output in {name} is too coarse for differences at a step (tolerance.eps) below {step:.1g}"
 
 
 MATRICES = 32

@@ -3,8 +3,8 @@
 A number by differences comes with an error E: the rounding of the values that were subtracted, and truncation, which
 shows between steps. An analytical entry that is off by d, where the tolerance allows t, is
 
-    wrong             if d > t, unless rounding alone explains d, and a larger step, where E <= t, shows that d <= t,
-                      or truncation explains d, and what differences at two steps extrapolate to shows that d <= t;
+    wrong             if d > t, but in two cases: rounding alone explains d, and at a larger step, where E <= t, d <= t;
+                      or truncation explains d, and beside what two steps extrapolate to, d <= t;
     wrong below atol  if d is small, but more than rtol |n| and 20 E;
     without digits    if d <= t, but far more than the arithmetic of its dtype and 20 E leave.
 
@@ -22,7 +22,8 @@ from torch import Tensor
 
 from opcheck.derivatives.coordinates import modulus
 from opcheck.derivatives.differences import Differences
-from opcheck.derivatives.request import BY_PRECISION, Numbers, tried
+from opcheck.derivatives.request import tried
+from opcheck.derivatives.tolerances import BY_PRECISION, Numbers
 
 EXPLAINED = 5
 """How many times the noise of values, divided by the step, a derivative may be off by."""

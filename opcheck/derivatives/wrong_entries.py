@@ -17,7 +17,8 @@ from opcheck.derivatives.differences import Differences
 from opcheck.derivatives.directions import Colors
 from opcheck.derivatives.disagreement import Disagreement, Entry, Finding, Mismatch, Names, Pair
 from opcheck.derivatives.point import Point
-from opcheck.derivatives.request import Numbers, Request
+from opcheck.derivatives.request import Request
+from opcheck.derivatives.tolerances import Numbers
 from opcheck.derivatives.uncertainty import excess
 
 NAMED = 5

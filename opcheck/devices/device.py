@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from opcheck.devices.presence import Availability
-from opcheck.spec.profile import DeviceProfile
+from opcheck.spec.device_profile import DeviceProfile
 
 PRESENT = Availability(True)
 

@@ -16,8 +16,8 @@ from importlib.machinery import PathFinder
 from typing import Any
 
 from opcheck.settings import Settings
+from opcheck.spec.device_profile import DeviceProfile, Hint
 from opcheck.spec.problems import listing, suggestion
-from opcheck.spec.profile import DeviceProfile, Hint
 from opcheck.text import ending, separated
 
 SECONDS = 60.0

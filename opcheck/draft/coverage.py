@@ -12,9 +12,9 @@ from opcheck.draft.trial import looked_at
 from opcheck.draft.workplace import Trial, Workplace
 from opcheck.running.own_process import apart, parted
 from opcheck.spec.allow_list import PARTS
+from opcheck.spec.device_profile import DeviceProfile
 from opcheck.spec.library import Library, Operator
 from opcheck.spec.problems import nearest
-from opcheck.spec.profile import DeviceProfile
 from opcheck.spec.values import CallValue, parts
 
 

@@ -20,7 +20,7 @@ from opcheck.planning.selection import Selection
 from opcheck.running.process_state import import_what_is_late
 from opcheck.running.runner import run
 from opcheck.running.session import RunSession
-from opcheck.spec.profile import DeviceProfile
+from opcheck.spec.device_profile import DeviceProfile
 
 NO_BFLOAT16 = "Triton's interpreter computes with its bits as integers"
 """Why a draft that is made in the interpreter leaves bfloat16 out."""

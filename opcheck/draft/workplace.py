@@ -23,7 +23,7 @@ from opcheck.draft.parameter import SampleData
 from opcheck.running.note import Note, read_note
 from opcheck.running.watchdog import NOTE, TIMED_OUT
 from opcheck.settings import Settings
-from opcheck.spec.profile import DeviceProfile
+from opcheck.spec.device_profile import DeviceProfile
 from opcheck.spec.render import render
 
 Record = dict[str, Any]

@@ -1,7 +1,6 @@
-"""The common case of `opcheck.gradcheck`: the few calls that show whether derivatives are right.
+"""The common case of `opcheck.gradcheck`: a few calls tell whether derivatives are right or wrong, without reasons.
 
-A glance tells that all is well, or that a derivative is wrong. It gives no reasons.
-What is unclear is left to others.
+Where they do not tell, all evidence is taken: see `in_place.py`.
 """
 
 from __future__ import annotations
@@ -39,7 +38,8 @@ from opcheck.derivatives.coordinates import (
 )
 from opcheck.derivatives.cotangents import undefined
 from opcheck.derivatives.differences import Differences
-from opcheck.derivatives.request import AUTO, Function, Numbers
+from opcheck.derivatives.request import AUTO, Function
+from opcheck.derivatives.tolerances import Numbers
 from opcheck.derivatives.uncertainty import CERTAIN, Measured, allowed, excess
 from opcheck.dropin import passes
 from opcheck.dropin.in_place import Second

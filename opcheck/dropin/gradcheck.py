@@ -14,7 +14,8 @@ from torch.autograd.gradcheck import GradcheckError as TorchGradcheckError
 
 from opcheck.derivatives.disagreement import Disagreement
 from opcheck.derivatives.point import Point
-from opcheck.derivatives.request import Function, Numbers, Request
+from opcheck.derivatives.request import Function, Request
+from opcheck.derivatives.tolerances import Numbers
 from opcheck.dropin.fast_path import Claims, look, quiet
 from opcheck.dropin.in_place import InPlace, OutputsChange, Second
 from opcheck.dropin.memory import Kept

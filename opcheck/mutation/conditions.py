@@ -1,4 +1,7 @@
-"""The table of conditions: under each of them alone, a gradient might be wrong. Needs no torch to be imported."""
+"""The table of conditions, such as "an input is not contiguous": under each alone, a gradient might be wrong.
+
+Importing it needs no torch.
+"""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Literal
 
 from opcheck.checks.jacobian.derived import Attempt, attempt, attempts
-from opcheck.checks.judging import PerSample, implementation
+from opcheck.checks.per_sample import PerSample, implementation
 from opcheck.checks.subject import Context
 from opcheck.mutation.call import Call, Signature
 from opcheck.mutation.conditions import Condition, conditions
@@ -19,8 +19,8 @@ from opcheck.planning.selection import Selection
 from opcheck.running.session import RunSession
 from opcheck.samples.cache import Cache
 from opcheck.spec.checks import Derive
+from opcheck.spec.device_profile import DeviceProfile
 from opcheck.spec.library import Library, Operator, Sample
-from opcheck.spec.profile import DeviceProfile
 
 State = Literal["met", "survived", "unreachable"]
 Derivative = Literal["gradient", "tangent", "second derivative"]

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from opcheck.checks.judging import implementation
+from opcheck.checks.per_sample import implementation
 from opcheck.mutation.call import Call, Signature
 from opcheck.mutation.conditions import Condition
 from opcheck.mutation.measure import Answer, Derivative, Measured, Target

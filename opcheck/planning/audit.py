@@ -12,11 +12,11 @@ from opcheck.planning.selection import is_named
 from opcheck.spec import dtypes
 from opcheck.spec.checks import CheckKind
 from opcheck.spec.claims import OperatorTolerances, Tolerances, When
+from opcheck.spec.device_profile import DeviceProfile
 from opcheck.spec.explain import Locate
 from opcheck.spec.library import Library, Operator, Variant, VariantKind, names_of
 from opcheck.spec.positions import Path
 from opcheck.spec.problems import Problem, nearest, unknown
-from opcheck.spec.profile import DeviceProfile
 
 
 def audit(library: Library, devices: Iterable[DeviceProfile]) -> list[Problem]:

@@ -7,8 +7,8 @@ from functools import cached_property
 
 from opcheck.spec.checks import CheckKind
 from opcheck.spec.claims import Expect
+from opcheck.spec.device_profile import DeviceProfile
 from opcheck.spec.library import DeviceClaims, Operator, Sample, Variant
-from opcheck.spec.profile import DeviceProfile
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from opcheck.planning.case import Case
 from opcheck.planning.selection import is_named
 from opcheck.spec.claims import Expect
+from opcheck.spec.device_profile import DeviceProfile, DeviceWhen
 from opcheck.spec.library import Operator, Sample, names_of
-from opcheck.spec.profile import DeviceProfile, DeviceWhen
 from opcheck.spec.versions import torch_meets
 
 

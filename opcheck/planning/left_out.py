@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from opcheck.planning.planner import combinations, rule_against
 from opcheck.planning.selection import Selection
+from opcheck.spec.device_profile import DeviceProfile
 from opcheck.spec.dtypes import KNOWN
 from opcheck.spec.library import Library, Operator, Variant
-from opcheck.spec.profile import DeviceProfile
 
 
 class Rule(NamedTuple):

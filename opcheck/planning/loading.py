@@ -9,11 +9,11 @@ from pathlib import Path
 from opcheck.planning.audit import audit, unmatched
 from opcheck.planning.kinds import load_plugins
 from opcheck.settings import Settings
+from opcheck.spec.device_profile import DeviceProfile
 from opcheck.spec.dtypes import declared
 from opcheck.spec.library import Library
 from opcheck.spec.load import BUILTIN, Catalogue, Loader, builtin_folder
 from opcheck.spec.problems import Problem, SpecError
-from opcheck.spec.profile import DeviceProfile
 
 
 def load(paths: Iterable[Path | str], settings: Settings | None = None) -> Library:

@@ -10,9 +10,9 @@ from opcheck.planning.expectations import expectations_of, matching
 from opcheck.planning.kinds import check_kinds
 from opcheck.planning.selection import Selection, is_named
 from opcheck.spec.checks import CheckKind
+from opcheck.spec.device_profile import DeviceProfile
 from opcheck.spec.dtypes import COARSE, COMPLEX, FLOATING, HALF, STANDARD, double_of, expand
 from opcheck.spec.library import DeviceClaims, Library, Operator, Variant
-from opcheck.spec.profile import DeviceProfile
 
 
 def plan(

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from opcheck.running.worker import Worker
     from opcheck.settings import Settings
     from opcheck.spec import Library, Operator, Problem
+    from opcheck.spec.device_profile import DeviceProfile
     from opcheck.spec.load import Catalogue
-    from opcheck.spec.profile import DeviceProfile
 
 SENT = "opcheck"
 """The name under which the controlling process and the workers of pytest-xdist send things to one another."""

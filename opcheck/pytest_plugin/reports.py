@@ -16,9 +16,9 @@ import pytest
 
 from opcheck.pytest_plugin.options import SELECTION, overrides
 from opcheck.pytest_plugin.project import Plugin
+from opcheck.report.content import End, Header
 from opcheck.report.files import STANDARD, within
 from opcheck.report.junit import check_writable, name_tests
-from opcheck.report.lines import End, Header
 from opcheck.report.remarks import left_out_rows
 from opcheck.report.store import ReportFile
 from opcheck.running.outcome import Outcome

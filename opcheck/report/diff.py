@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from opcheck.report.content import Report
 from opcheck.report.labels import Conditions, conditions_of, labels, pairs
-from opcheck.report.lines import Report
 from opcheck.report.merge import gaps
 from opcheck.running.outcome import Outcome
 from opcheck.text import counted, printable

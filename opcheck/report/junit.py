@@ -10,9 +10,9 @@ from pathlib import Path
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement, tostring
 
+from opcheck.report.content import Report, Run
 from opcheck.report.files import is_stream, replace
 from opcheck.report.labels import columns
-from opcheck.report.lines import Report, Run
 from opcheck.running.outcome import Outcome
 
 NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from packaging.version import InvalidVersion, Version
 
-from opcheck.report.lines import Report, Run
+from opcheck.report.content import Report, Run
 
 
 class Conditions(NamedTuple):

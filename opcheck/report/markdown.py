@@ -7,8 +7,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from opcheck.report.causes import Failure, failures_by_cause
+from opcheck.report.content import Report
 from opcheck.report.labels import columns
-from opcheck.report.lines import Report
 from opcheck.report.merge import gaps
 from opcheck.report.remarks import wide_lines
 from opcheck.running.outcome import KINDS, Outcome

@@ -6,8 +6,8 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
+from opcheck.report.content import LeftOut, Report, ReportError, Run
 from opcheck.report.labels import Conditions, conditions_of
-from opcheck.report.lines import LeftOut, Report, ReportError, Run
 from opcheck.text import counted
 
 SAME = ("opcheck", "torch", "python", "platform", "engine", "seed", "overrides", "selection")

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from opcheck.planning.left_out import Rule
-from opcheck.report.lines import LeftOut
+from opcheck.report.content import LeftOut
 from opcheck.running.outcome import Outcome
 from opcheck.text import counted
 

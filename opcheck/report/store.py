@@ -14,8 +14,8 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json
 
 from opcheck.planning.shards import Durations, Taken
+from opcheck.report.content import SCHEMA, End, Header, Line, Report, ReportError, Run, Unread
 from opcheck.report.files import is_stream, opened, replace
-from opcheck.report.lines import SCHEMA, End, Header, Line, Report, ReportError, Run, Unread
 from opcheck.report.merge import joined
 from opcheck.running.outcome import Outcome
 from opcheck.spec.document import shown

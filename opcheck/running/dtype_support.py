@@ -1,6 +1,6 @@
-"""Replaces failures by their cause where an operator refuses a dtype, so that the change to its spec is said once.
+"""Where an operator refuses a dtype, every check fails: replaces these failures by their common cause.
 
-Without this, each check would say it for each dtype.
+So the change that the spec needs is said once, and not by each check for each dtype.
 """
 
 from __future__ import annotations

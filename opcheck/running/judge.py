@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from opcheck.checks.expected import covers, fits, kind_of
+from opcheck.checks.expected_failures import covers, fits, kind_of
 from opcheck.checks.verdict import Verdict, cannot
 from opcheck.planning.case import Case
 from opcheck.planning.expectations import expectations_of, holding_in, is_about, matching
 from opcheck.running.outcome import Outcome
 from opcheck.spec.claims import Expect
-from opcheck.spec.profile import DeviceExpect
+from opcheck.spec.device_profile import DeviceExpect
 
 
 def judge(case: Case, verdicts: Sequence[Verdict], conditions: Mapping[str, str] | None = None) -> Outcome:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from opcheck.checks.script import written
+from opcheck.checks.plain_torch import written
 from opcheck.checks.subject import Context
 from opcheck.checks.verdict import Verdict, one_line
 from opcheck.running.outcome import Outcome

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from opcheck.checks.judging import Check, implementation
+from opcheck.checks.per_sample import Check, implementation
 from opcheck.checks.subject import Context
 from opcheck.checks.verdict import Verdict, fails, one_line
 from opcheck.planning.case import Case

@@ -18,10 +18,10 @@ from opcheck.running.outcome import rerun_of
 from opcheck.samples.cache import Cache
 from opcheck.samples.resolve import Unresolved, import_module, resolve_module, resolve_operator
 from opcheck.settings import Settings
+from opcheck.spec.device_profile import DeviceProfile
 from opcheck.spec.library import Operator, Sample
 from opcheck.spec.positions import Path as KeyPath
 from opcheck.spec.problems import Problem
-from opcheck.spec.profile import DeviceProfile
 
 
 class RunSession:

@@ -1,7 +1,7 @@
-"""A function whose derivative is what an operator's gradient should be, where that is not the operator's derivative.
+"""Surrogates: functions whose derivative is meant to be the gradient of an operator, in place of its own derivative.
 
-What such a function detaches, or computes under `torch.no_grad()`, is held constant, as autograd does. So its
-differences are those that are meant by `x + (round(x) - x).detach()`, say, as a straight-through estimator is written.
+Straight-through estimators have one, written `x + (round(x) - x).detach()`, say. What a surrogate detaches, or computes
+under `torch.no_grad()`, is held constant where differences are taken, as autograd holds it.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Literal
 
 from opcheck.spec.claims import Accuracy, OperatorTolerances, Supports, Tolerance, Tolerances, Way
+from opcheck.spec.device_profile import DeviceProfile
 from opcheck.spec.document import Document
 from opcheck.spec.dtypes import HALF
 from opcheck.spec.entry import Entry
@@ -15,7 +16,6 @@ from opcheck.spec.operator import Claims, Construction, OperatorSpec, PerDevice,
 from opcheck.spec.positions import Path as KeyPath
 from opcheck.spec.positions import Span
 from opcheck.spec.problems import Problem
-from opcheck.spec.profile import DeviceProfile
 from opcheck.spec.recipe import SPARSE_LAYOUTS, Tensor
 from opcheck.spec.render import render
 from opcheck.spec.values import Scalar, Value, parts

@@ -11,7 +11,7 @@ from opcheck.planning import Selection, check_kinds, load, plan
 from opcheck.running.runner import run
 from opcheck.running.session import RunSession
 from opcheck.settings import Settings
-from opcheck.spec.profile import profiles
+from opcheck.spec.device_profile import profiles
 
 X = torch.tensor([0.5, 1.5], dtype=torch.float64)
 

@@ -126,7 +126,7 @@ def test_a_disclaimer_that_no_case_looks_at_is_a_mistake(tmp_path):
 
 
 def test_a_device_claims_no_accuracy_of_its_own(tmp_path):
-    from opcheck.spec.profile import read_profile
+    from opcheck.spec.device_profile import read_profile
 
     path = tmp_path / "some.toml"
     path.write_text('[device]\nname = "some"\ntolerance = { accuracy = { rtol = 1e-6, reason = "so" } }\n')

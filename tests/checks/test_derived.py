@@ -11,7 +11,7 @@ from opcheck.planning import Selection, load, plan
 from opcheck.running.runner import run
 from opcheck.running.session import RunSession
 from opcheck.settings import Settings
-from opcheck.spec.profile import DeviceProfile
+from opcheck.spec.device_profile import DeviceProfile
 from opcheck.strides import MEMORIES
 
 ONE = "samples = [{ args = [{ shape = [2, 3] }] }]"

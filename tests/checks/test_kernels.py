@@ -4,7 +4,7 @@ import pytest
 
 from opcheck.planning import Selection, load, plan
 from opcheck.settings import Settings
-from opcheck.spec.profile import profiles
+from opcheck.spec.device_profile import profiles
 
 ALONE = "supports = { forward_ad = false, batched_grad = false, vmap = false }"
 FUNCTION = "supports = { batched_forward_grad = false, vmap = false }"

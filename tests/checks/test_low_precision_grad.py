@@ -7,7 +7,7 @@ from opcheck.planning import Selection, load, plan
 from opcheck.running.runner import run
 from opcheck.running.session import RunSession
 from opcheck.settings import Settings
-from opcheck.spec.profile import DeviceProfile
+from opcheck.spec.device_profile import DeviceProfile
 
 CHECK = "low_precision_grad"
 COARSE = ("float32", "bfloat16", "float16", "complex64")

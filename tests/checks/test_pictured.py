@@ -7,7 +7,7 @@ import json
 import pytest
 import torch
 
-from opcheck.checks.jacobian.pictured import pictured
+from opcheck.checks.pictured import pictured
 from opcheck.derivatives.disagreement import Names, Pair
 
 

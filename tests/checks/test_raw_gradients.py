@@ -2,7 +2,7 @@
 
 import torch
 
-from opcheck.checks.jacobian.raw_gradients import raw_gradients
+from opcheck.checks.raw_gradients import raw_gradients
 
 
 class Product(torch.autograd.Function):

@@ -8,7 +8,7 @@ from report_files import record, report, run
 from opcheck.cli.run_reporter import changes
 from opcheck.planning import load
 from opcheck.settings import Settings
-from opcheck.spec.profile import profiles
+from opcheck.spec.device_profile import profiles
 
 SIN, LOST, ELSEWHERE = "torch.sin::vmap[cpu-float64]", "torch.lost::vmap[cpu-float64]", "torch.lost::vmap[cuda-float64]"
 

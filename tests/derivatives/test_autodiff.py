@@ -18,7 +18,7 @@ from operators.closed_forms import (
 from opcheck.derivatives import Request
 from opcheck.derivatives.autodiff import Primal, Pullback, gradient_sum, pushforward
 from opcheck.derivatives.point import Point
-from opcheck.derivatives.request import DOUBLE
+from opcheck.derivatives.tolerances import DOUBLE
 
 # torch.func scripts its decompositions when forward mode is first used.
 pytestmark = pytest.mark.filterwarnings("ignore:.*jit.script:DeprecationWarning")

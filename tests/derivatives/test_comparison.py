@@ -6,7 +6,7 @@ import torch
 from opcheck.derivatives.autodiff import Primal
 from opcheck.derivatives.comparison import along_one
 from opcheck.derivatives.point import Point
-from opcheck.derivatives.request import DOUBLE
+from opcheck.derivatives.tolerances import DOUBLE
 
 BOTH = pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=["real", "complex"])
 MODES = pytest.mark.parametrize("mode", ["reverse", "forward"])

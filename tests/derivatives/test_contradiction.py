@@ -12,7 +12,7 @@ from operators.corpus_numbers import SQUARE
 from opcheck.derivatives import Request
 from opcheck.derivatives.objection import lost_digits, objection
 from opcheck.derivatives.point import Point
-from opcheck.derivatives.request import BY_PRECISION, DOUBLE
+from opcheck.derivatives.tolerances import BY_PRECISION, DOUBLE
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*jit.script:DeprecationWarning")
 

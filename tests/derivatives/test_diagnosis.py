@@ -15,7 +15,7 @@ from operators.pairs import pair
 
 from opcheck.derivatives.diagnosis import Seen, diagnose
 from opcheck.derivatives.disagreement import Names
-from opcheck.derivatives.request import BY_PRECISION, DOUBLE
+from opcheck.derivatives.tolerances import BY_PRECISION, DOUBLE
 
 SINGLE = BY_PRECISION[torch.float32]
 

@@ -7,7 +7,7 @@ from operators import awkward, orders
 from opcheck.derivatives.autodiff import Primal, Pullback, Pushforward
 from opcheck.derivatives.comparison import along_one
 from opcheck.derivatives.point import Point
-from opcheck.derivatives.request import BY_PRECISION, DOUBLE
+from opcheck.derivatives.tolerances import BY_PRECISION, DOUBLE
 
 BOTH = pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
 MODES = pytest.mark.parametrize("mode", ["reverse", "forward"])

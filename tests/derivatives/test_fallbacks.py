@@ -9,7 +9,7 @@ from opcheck.derivatives import Request
 from opcheck.derivatives.autodiff import Primal
 from opcheck.derivatives.objection import objection
 from opcheck.derivatives.point import Point
-from opcheck.derivatives.request import DOUBLE
+from opcheck.derivatives.tolerances import DOUBLE
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*jit.script:DeprecationWarning")
 

@@ -9,7 +9,7 @@ from opcheck.derivatives.directions import Axis
 from opcheck.derivatives.independence import independent_axes
 from opcheck.derivatives.objection import objection
 from opcheck.derivatives.point import Point
-from opcheck.derivatives.request import DOUBLE
+from opcheck.derivatives.tolerances import DOUBLE
 
 
 def numbers(*shape, dtype=torch.float64, seed=0):

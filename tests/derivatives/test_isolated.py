@@ -6,7 +6,7 @@ import torch
 from opcheck.derivatives import Coverage, Request
 from opcheck.derivatives.objection import jacobian_of, objection
 from opcheck.derivatives.point import Point
-from opcheck.derivatives.request import DOUBLE
+from opcheck.derivatives.tolerances import DOUBLE
 
 SIZE = 1000
 ERROR = 0.004  # of entry (5, 999), which is zero: projections allow about as much

@@ -12,7 +12,7 @@ from opcheck.derivatives.by_torch import CannotAsk
 from opcheck.derivatives.gradients import memory_of_cotangents
 from opcheck.derivatives.objection import derivative_named, extent_compared, lets_wrong_sign_pass, objection
 from opcheck.derivatives.point import Point
-from opcheck.derivatives.request import DOUBLE, Numbers
+from opcheck.derivatives.tolerances import DOUBLE, Numbers
 
 COMPLEX = torch.complex128
 JACOBIANS = ("backward", "forward_ad", "rev_over_rev", "fwd_over_rev")

@@ -9,7 +9,7 @@ from operators.closed_forms import leaf
 
 from opcheck.derivatives import Request, by_torch
 from opcheck.derivatives.objection import objection
-from opcheck.derivatives.request import DOUBLE
+from opcheck.derivatives.tolerances import DOUBLE
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*jit.script:DeprecationWarning")
 

@@ -11,7 +11,7 @@ from opcheck.derivatives import Coverage, Request
 from opcheck.derivatives.autodiff import Primal, Pullback, pushforward
 from opcheck.derivatives.cotangents import directions, probe
 from opcheck.derivatives.point import Point
-from opcheck.derivatives.request import DOUBLE
+from opcheck.derivatives.tolerances import DOUBLE
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*jit.script:DeprecationWarning")
 

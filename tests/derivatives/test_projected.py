@@ -10,7 +10,7 @@ from operators.closed_forms import leaf, numbers
 from opcheck.derivatives import Coverage, Request, by_torch
 from opcheck.derivatives.cotangents import directions
 from opcheck.derivatives.objection import objection
-from opcheck.derivatives.request import DOUBLE
+from opcheck.derivatives.tolerances import DOUBLE
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*jit.script:DeprecationWarning")
 

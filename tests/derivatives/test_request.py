@@ -5,7 +5,8 @@ from operators.closed_forms import leaf
 
 from opcheck.derivatives import Coverage, Request, TooLarge
 from opcheck.derivatives.objection import objection
-from opcheck.derivatives.request import DOUBLE, MATRICES
+from opcheck.derivatives.request import MATRICES
+from opcheck.derivatives.tolerances import DOUBLE
 
 CHECKS = ("backward", "forward_ad", "batched_grad", "batched_forward_grad")
 

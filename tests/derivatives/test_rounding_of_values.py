@@ -7,7 +7,7 @@ from operators import faulty
 from opcheck.derivatives import Coverage, Request
 from opcheck.derivatives.objection import objection
 from opcheck.derivatives.point import Point
-from opcheck.derivatives.request import DOUBLE, Numbers
+from opcheck.derivatives.tolerances import DOUBLE, Numbers
 from opcheck.derivatives.uncertainty import lets_wrong_sign_pass
 
 BOTH = pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=["real", "complex"])

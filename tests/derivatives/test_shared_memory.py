@@ -10,7 +10,7 @@ from opcheck.derivatives import Coverage, Request
 from opcheck.derivatives.coordinates import rows_of, tensors_of, vector
 from opcheck.derivatives.cotangents import directions, probe, steps
 from opcheck.derivatives.objection import objection
-from opcheck.derivatives.request import DOUBLE
+from opcheck.derivatives.tolerances import DOUBLE
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*jit.script:DeprecationWarning")
 

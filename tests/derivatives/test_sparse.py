@@ -16,8 +16,8 @@ from opcheck.derivatives.autodiff import dual_level, make_dual
 from opcheck.derivatives.gradients import attributes
 from opcheck.derivatives.objection import objection
 from opcheck.derivatives.point import Point
-from opcheck.derivatives.request import DOUBLE
 from opcheck.derivatives.sparse import Pattern, of_elements, ones_like
+from opcheck.derivatives.tolerances import DOUBLE
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # torch warns of sparse layouts
 

@@ -12,7 +12,7 @@ from torch.nn import functional
 from opcheck.derivatives import Request
 from opcheck.derivatives.objection import objection
 from opcheck.derivatives.point import Point
-from opcheck.derivatives.request import DOUBLE
+from opcheck.derivatives.tolerances import DOUBLE
 
 REAL, COMPLEX = torch.float64, torch.complex128
 

@@ -5,7 +5,7 @@ import torch
 
 from opcheck.derivatives import Coverage, Request
 from opcheck.derivatives.objection import objection
-from opcheck.derivatives.request import DOUBLE
+from opcheck.derivatives.tolerances import DOUBLE
 
 BOTH = pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=["real", "complex"])
 WAYS = pytest.mark.parametrize("jacobian", ["full", "projected"])

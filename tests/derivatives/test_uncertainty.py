@@ -8,7 +8,7 @@ from operators.closed_forms import leaf
 from opcheck.derivatives import Coverage, Numbers, Request
 from opcheck.derivatives.coordinates import blocks, largest_difference, same
 from opcheck.derivatives.objection import objection
-from opcheck.derivatives.request import DOUBLE
+from opcheck.derivatives.tolerances import DOUBLE
 from opcheck.derivatives.uncertainty import allowed, excess
 
 REAL, COMPLEX = torch.float64, torch.complex128

@@ -10,7 +10,7 @@ import torch
 
 from opcheck.devices.device import availability
 from opcheck.devices.presence import Availability
-from opcheck.spec.profile import DeviceProfile, profiles
+from opcheck.spec.device_profile import DeviceProfile, profiles
 
 
 def profile(name="ghost", **keys):

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from opcheck.devices.device import CPU, Device, availability, device_module, function
-from opcheck.spec.profile import DeviceProfile
+from opcheck.spec.device_profile import DeviceProfile
 
 
 def cuda(string="cuda", **keys):

@@ -8,7 +8,7 @@ import pytest
 
 from opcheck.devices.presence import chosen_devices, may_be_present
 from opcheck.settings import Settings
-from opcheck.spec.profile import DeviceProfile, Hint
+from opcheck.spec.device_profile import DeviceProfile, Hint
 
 HERE = Settings()
 

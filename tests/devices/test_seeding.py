@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from opcheck.devices.device import CPU, Device
-from opcheck.spec.profile import DeviceProfile
+from opcheck.spec.device_profile import DeviceProfile
 
 
 @pytest.fixture(autouse=True)

@@ -10,8 +10,8 @@ import tomli
 
 from opcheck.planning import load
 from opcheck.settings import Settings
+from opcheck.spec.device_profile import ProfileFile
 from opcheck.spec.operator import TemplateFile
-from opcheck.spec.profile import ProfileFile
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("examples/*/*.md")])

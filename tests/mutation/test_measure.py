@@ -9,7 +9,7 @@ from opcheck.mutation.mutant import drawn, prove
 from opcheck.planning import load
 from opcheck.running.session import RunSession
 from opcheck.settings import Settings
-from opcheck.spec.profile import DeviceProfile
+from opcheck.spec.device_profile import DeviceProfile
 
 CPU = DeviceProfile(name="cpu")
 

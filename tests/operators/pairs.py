@@ -1,7 +1,7 @@
 """Two Jacobians as the comparison hands them to those who look for their differences."""
 
 from opcheck.derivatives.disagreement import Names, Pair
-from opcheck.derivatives.request import DOUBLE
+from opcheck.derivatives.tolerances import DOUBLE
 from opcheck.derivatives.uncertainty import excess
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from opcheck.planning import Case, Selection, plan
 from opcheck.spec import Library, Loader
-from opcheck.spec.profile import DeviceProfile, profiles, read_profile
+from opcheck.spec.device_profile import DeviceProfile, profiles, read_profile
 
 Device = Callable[..., DeviceProfile]
 Plan = Callable[..., list[Case]]

@@ -9,7 +9,7 @@ import pytest
 from opcheck.planning import load
 from opcheck.planning.audit import audit
 from opcheck.spec import Library, SpecError
-from opcheck.spec.profile import DeviceProfile, profiles
+from opcheck.spec.device_profile import DeviceProfile, profiles
 
 Load = Callable[[str], Library]
 Device = Callable[..., DeviceProfile]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from opcheck.planning import Case
-from opcheck.spec.profile import profiles
+from opcheck.spec.device_profile import profiles
 
 Plan = Callable[..., list[Case]]
 

@@ -10,7 +10,7 @@ import pytest
 from opcheck.planning import Case
 from opcheck.planning.expectations import holding_in, reason_to_skip, samples_to_run
 from opcheck.spec import versions
-from opcheck.spec.profile import DeviceProfile, profiles
+from opcheck.spec.device_profile import DeviceProfile, profiles
 
 Device = Callable[..., DeviceProfile]
 Plan = Callable[..., list[Case]]

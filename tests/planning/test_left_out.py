@@ -9,8 +9,8 @@ import pytest
 from opcheck.planning import Case, Selection, plan
 from opcheck.planning.left_out import left_out
 from opcheck.spec import Library
+from opcheck.spec.device_profile import DeviceProfile, profiles
 from opcheck.spec.dtypes import declared
-from opcheck.spec.profile import DeviceProfile, profiles
 
 Load = Callable[[str], Library]
 Device = Callable[..., DeviceProfile]

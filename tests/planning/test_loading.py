@@ -11,7 +11,7 @@ import pytest
 from opcheck.planning.loading import examine, load
 from opcheck.settings import Settings
 from opcheck.spec import SpecError
-from opcheck.spec.profile import profiles
+from opcheck.spec.device_profile import profiles
 
 SIN = '[[operator]]\nname = "torch.sin"\nsamples = [{ args = [{ shape = [2] }] }]\n'
 EXPECT = 'expect = [{ when = { check = "%s" }, outcome = "fail", reason = "known" }]\n'

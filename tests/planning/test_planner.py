@@ -10,8 +10,8 @@ import pytest
 from opcheck.planning import Case, check_kinds, plan
 from opcheck.spec import Library
 from opcheck.spec.claims import Order, Tolerance
+from opcheck.spec.device_profile import DeviceProfile, profiles
 from opcheck.spec.dtypes import STANDARD
-from opcheck.spec.profile import DeviceProfile, profiles
 
 Load = Callable[[str], Library]
 Device = Callable[..., DeviceProfile]

@@ -6,7 +6,7 @@ import re
 
 from report_files import record, report, run
 
-from opcheck.report.lines import LeftOut
+from opcheck.report.content import LeftOut
 from opcheck.report.markdown import markdown
 
 NEW = run(torch="2.14.1")

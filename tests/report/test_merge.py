@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from report_files import record, report, run
 
-from opcheck.report.lines import LeftOut, ReportError
+from opcheck.report.content import LeftOut, ReportError
 from opcheck.report.merge import gaps, merge
 
 THE_RUN = "of the run with torch 2.13.0, python 3.11.7 on Linux x86_64,"

@@ -13,7 +13,7 @@ import pytest
 from report_files import lines, record, report, run, write_lines
 
 from opcheck.cli.schema import report_schema
-from opcheck.report.lines import End, Header, ReportError
+from opcheck.report.content import End, Header, ReportError
 from opcheck.report.merge import gaps
 from opcheck.report.store import ReportFile, read, read_durations, write
 

@@ -6,7 +6,7 @@ import pytest
 
 from opcheck.planning import Selection, load, plan
 from opcheck.settings import Settings
-from opcheck.spec.profile import profiles
+from opcheck.spec.device_profile import profiles
 
 SPEC = """
 [[operator]]

@@ -15,7 +15,7 @@ from opcheck.devices.presence import Availability
 from opcheck.running.runner import run
 from opcheck.running.session import RunSession
 from opcheck.settings import Settings
-from opcheck.spec.profile import DeviceProfile
+from opcheck.spec.device_profile import DeviceProfile
 
 
 class Device:

@@ -12,7 +12,7 @@ from operators import corpus, habits, modules, old_style, orders
 from opcheck.planning import Case, Selection, load, plan
 from opcheck.running.runner import run
 from opcheck.running.session import RunSession
-from opcheck.spec.profile import profiles
+from opcheck.spec.device_profile import profiles
 
 SEEDS = (1, 2, 3, 4, 5)
 NAMES = {

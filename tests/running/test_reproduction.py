@@ -16,7 +16,7 @@ from opcheck.running.runner import run
 from opcheck.running.session import RunSession
 from opcheck.samples import source
 from opcheck.settings import Settings
-from opcheck.spec.profile import profiles
+from opcheck.spec.device_profile import profiles
 
 WITHOUT_OPCHECK = 'import sys; sys.modules["opcheck"] = None  '
 """Goes before the comment that a script begins with."""

@@ -11,7 +11,7 @@ import torch
 from opcheck.planning import load
 from opcheck.running.session import RunSession, unresolved
 from opcheck.settings import Settings
-from opcheck.spec.profile import DeviceProfile
+from opcheck.spec.device_profile import DeviceProfile
 
 MODULES = Settings(modules=("torch", "operators"))
 SAMPLES = "samples = [{ args = [{ shape = [2] }] }]"

@@ -11,8 +11,8 @@ import pytest
 from opcheck.planning import load
 from opcheck.settings import Settings
 from opcheck.spec import Library, SpecError
+from opcheck.spec.device_profile import profiles
 from opcheck.spec.document import DEEPEST, MOST_BYTES, MOST_VALUES, Document, read_bytes
-from opcheck.spec.profile import profiles
 
 Write = Callable[..., Path]
 Load = Callable[..., Library]

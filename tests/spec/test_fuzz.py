@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from opcheck.planning import load
 from opcheck.settings import Settings
 from opcheck.spec import Problem, SpecError
-from opcheck.spec.profile import read_profile
+from opcheck.spec.device_profile import read_profile
 
 EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "0"))
 SECONDS = 30.0

@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 from torch.nn import Module
 
-from opcheck.checks.judging import PerSample
+from opcheck.checks.per_sample import PerSample
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, fails, inapplicable, one_line
 from opcheck.derivatives import tried

@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 
 from opcheck.checks.calls import Call, Result, Tensors, copies, direction_of, is_strided, result, slope
+from opcheck.checks.plain_torch import CALL, GRADIENTS, VALUES, asserted
 from opcheck.checks.relations import Row, at_once, both, relation
-from opcheck.checks.script import CALL, GRADIENTS, VALUES, asserted
 from opcheck.checks.subject import Subject
 from opcheck.checks.surroundings import Surroundings, all_of, surroundings_of
 from opcheck.checks.verdict import HOLDS, Verdict, fails

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from opcheck.checks.calls import direction_of, slope
-from opcheck.checks.judging import PerSample
+from opcheck.checks.per_sample import PerSample
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, fails
 from opcheck.derivatives.coordinates import parts, real_size

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from opcheck.checks.calls import Call, Result, Tensors, is_strided, push, tangents_of
+from opcheck.checks.plain_torch import for_vectors
 from opcheck.checks.relations import NO_GRAPH, Row, at_once, relation
-from opcheck.checks.script import for_vectors
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import Blocked, Verdict, one_line
 from opcheck.derivatives import tried

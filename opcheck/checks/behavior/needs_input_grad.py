@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from opcheck.checks.calls import Call, Result, Tensors, copies
+from opcheck.checks.plain_torch import CALL
 from opcheck.checks.relations import Row, relation
-from opcheck.checks.script import CALL
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import Verdict, fails
 from opcheck.derivatives import tried

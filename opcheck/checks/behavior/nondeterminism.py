@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from opcheck.checks.calls import Call, ordinary
 from opcheck.checks.jacobian.compare import compared
-from opcheck.checks.judging import PerSample
+from opcheck.checks.per_sample import PerSample
+from opcheck.checks.plain_torch import CALL, asserted
 from opcheck.checks.relations import REPEATS
-from opcheck.checks.script import CALL, asserted
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import Verdict, fails
 from opcheck.derivatives import tried

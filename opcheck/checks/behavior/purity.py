@@ -7,8 +7,8 @@ from collections.abc import Callable, Container, Iterable, Iterator
 import torch
 
 from opcheck.checks.calls import Call, copies, is_strided, push, tangents_of, tensors_among
-from opcheck.checks.judging import PerSample
-from opcheck.checks.script import CALL, asserted
+from opcheck.checks.per_sample import PerSample
+from opcheck.checks.plain_torch import CALL, asserted
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, fails
 from opcheck.derivatives import tried

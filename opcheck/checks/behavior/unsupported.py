@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Literal
 
 from opcheck.checks.calls import has_tangents
-from opcheck.checks.judging import answer, implementation, prepared, too_coarse, with_sample
+from opcheck.checks.per_sample import answer, implementation, prepared, too_coarse, with_sample
 from opcheck.checks.subject import Context, Subject
 from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, inapplicable, remedy, untested
 from opcheck.derivatives import tried

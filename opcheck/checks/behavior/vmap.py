@@ -9,9 +9,9 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from opcheck.checks.judging import PerSample, raised
+from opcheck.checks.per_sample import PerSample, raised
+from opcheck.checks.plain_torch import asserted
 from opcheck.checks.relations import agree
-from opcheck.checks.script import asserted
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict
 from opcheck.derivatives import tried

@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
-from opcheck.checks.judging import PerSample, blame
+from opcheck.checks.per_sample import PerSample, blame
 from opcheck.checks.subject import Context, Subject
 from opcheck.checks.verdict import HOLDS, Verdict, blocked, fails, inapplicable, untested
 from opcheck.derivatives import tried
 from opcheck.derivatives.objection import lost_digits
-from opcheck.derivatives.request import too_coarse_output
 from opcheck.derivatives.sparse import are_movable
+from opcheck.derivatives.tolerances import too_coarse_output
 from opcheck.planning.kinds import check_kinds
 from opcheck.spec.claims import Supports
 

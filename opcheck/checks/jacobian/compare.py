@@ -1,6 +1,6 @@
-"""The checks that compare Jacobians with differences (`backward`, `fwd_over_rev`, ...), and those beside them.
+"""The checks that compare Jacobians with differences (`backward`, `fwd_over_rev`, ...), and others beside them.
 
-Gradients can be batched, and undefined cotangents are zeros: other claims that the same evidence tells.
+These are about gradients beside their values: they can be batched, and undefined cotangents are zeros.
 """
 
 from __future__ import annotations
@@ -9,17 +9,18 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from opcheck.checks.calls import differentiate_twice, is_strided
-from opcheck.checks.jacobian.pictured import pictured
-from opcheck.checks.jacobian.raw_gradients import functions_of
-from opcheck.checks.judging import PerSample
-from opcheck.checks.script import CALL, asserted, for_vectors
+from opcheck.checks.per_sample import PerSample
+from opcheck.checks.pictured import pictured
+from opcheck.checks.plain_torch import CALL, asserted, for_vectors
+from opcheck.checks.raw_gradients import functions_of
 from opcheck.checks.subject import Subject
 from opcheck.checks.truth import by_reference
 from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, inapplicable, out_of_reach, refused, remedy, untested
 from opcheck.derivatives import Disagreement
 from opcheck.derivatives.disagreement import Mismatch
 from opcheck.derivatives.objection import derivative_named, extent_compared, lets_wrong_sign_pass
-from opcheck.derivatives.request import Function, too_coarse_output
+from opcheck.derivatives.request import Function
+from opcheck.derivatives.tolerances import too_coarse_output
 from opcheck.samples.resolve import Unresolved
 from opcheck.strides import MEMORIES
 

@@ -1,9 +1,10 @@
 """Derivatives hold at samples that are derived from the written ones: see samples/derive/.
 
-Each gets a look: both modes along one random direction on each side, by ordinary calls; one of them also the
-gradients for cotangents that lie in memory in other ways. What a look objects to is made as small as it stays wrong,
-and then judged like a written sample. A look says nothing where the operator refuses the sample, as a user would find
-out, or where differences say nothing: at kinks, for random functions, for numbers that are too large to be told apart.
+Each is first tested cheaply, which is called a look: both modes along one random direction on each side, by ordinary
+calls; one of them also with cotangents that lie in memory in other ways. What a look objects to is made as small as it
+stays wrong, and then judged like a written sample. A look says nothing where the operator refuses the sample, as a user
+would find out, or where differences say nothing: at kinks, for random functions, for numbers that are too large to be
+told apart.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from torch import Tensor
 from opcheck.checks.arguments import defaults_of, names_of
 from opcheck.checks.choices import choices_of
 from opcheck.checks.jacobian.compare import compared as jacobian
-from opcheck.checks.judging import PerSample
-from opcheck.checks.script import asserted, for_vectors
+from opcheck.checks.per_sample import PerSample
+from opcheck.checks.plain_torch import asserted, for_vectors
 from opcheck.checks.subject import Context, Subject
 from opcheck.checks.truth import Truth, by_reference, on_cpu
 from opcheck.checks.verdict import HOLDS, Verdict, fails, one_line, out_of_reach

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from opcheck.checks.jacobian.compare import compared
-from opcheck.checks.jacobian.raw_gradients import raw_gradients
-from opcheck.checks.judging import PerSample
+from opcheck.checks.per_sample import PerSample
+from opcheck.checks.raw_gradients import raw_gradients
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, fails
 

@@ -20,8 +20,8 @@ import torch
 from torch import Tensor
 
 from opcheck.checks.calls import Call, Tensors, as_they_are, push
-from opcheck.checks.jacobian.raw_gradients import raw_gradients
-from opcheck.checks.judging import PerSample
+from opcheck.checks.per_sample import PerSample
+from opcheck.checks.raw_gradients import raw_gradients
 from opcheck.checks.relations import NO_GRAPH
 from opcheck.checks.subject import Context, Subject
 from opcheck.checks.truth import (

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from opcheck.checks.judging import PerSample
+from opcheck.checks.per_sample import PerSample
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, fails, inapplicable, untested
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from opcheck.checks.calls import Call, Tensors, as_they_are, push
-from opcheck.checks.judging import PerSample, blame
+from opcheck.checks.per_sample import PerSample, blame
 from opcheck.checks.subject import Subject
 from opcheck.checks.truth import Truth, first_order, forward_tangents, names_of_parts, on_cpu, values_of
 from opcheck.checks.verdict import Blocked, Verdict, cannot, fails, noted, one_line, remedy

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 
 from opcheck.checks.calls import ordinary
-from opcheck.checks.judging import PerSample, out_of_memory
+from opcheck.checks.per_sample import PerSample, out_of_memory
 from opcheck.checks.relations import NO_GRAPH
 from opcheck.checks.subject import Context, Subject
 from opcheck.checks.truth import Tally, truth_of_values, values_of

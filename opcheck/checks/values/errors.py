@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from opcheck.checks.judging import with_sample
+from opcheck.checks.per_sample import with_sample
 from opcheck.checks.subject import Context
 from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, inapplicable, one_line
 from opcheck.spec.claims import ErrorClaim

@@ -10,7 +10,7 @@ import numpy
 import torch
 from torch import Tensor
 
-from opcheck.checks.judging import PerSample
+from opcheck.checks.per_sample import PerSample
 from opcheck.checks.relations import agree
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import Verdict, cannot, one_line

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from opcheck.checks.judging import PerSample
+from opcheck.checks.per_sample import PerSample
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, fails
 from opcheck.samples.function import with_own_first

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from opcheck.checks.arguments import takes_out
-from opcheck.checks.judging import PerSample
+from opcheck.checks.per_sample import PerSample
 from opcheck.checks.relations import agree
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, fails, one_line, remedy

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from opcheck.cli.selecting import RequestError
-from opcheck.spec.profile import RESERVED
+from opcheck.spec.device_profile import RESERVED
 from opcheck.text import message_of
 
 LOCAL = "local"

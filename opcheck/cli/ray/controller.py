@@ -23,7 +23,7 @@ from opcheck.pytest_plugin.options import SELECTION
 from opcheck.pytest_plugin.project import PLUGIN
 from opcheck.running.outcome import Outcome
 from opcheck.running.watchdog import Death
-from opcheck.spec.profile import DeviceProfile
+from opcheck.spec.device_profile import DeviceProfile
 
 FEWEST, MOST = 64, 500
 """The number of cases after which a task takes no further group. To begin one, torch is imported."""

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, PlainSerializer, ValidationError
 
-from opcheck.report.lines import Report
+from opcheck.report.content import Report
 from opcheck.report.merge import gaps
 from opcheck.running.outcome import KINDS, Outcome
 from opcheck.spec.checks import BUILTIN
@@ -40,7 +40,7 @@ Number = Annotated[float, PlainSerializer(_number)]
 
 
 class Window(BaseModel):
-    """A part of two Jacobians: see `opcheck.checks.jacobian.pictured`."""
+    """A part of two Jacobians: see `opcheck.checks.pictured`."""
 
     name: str
     output: str = ""

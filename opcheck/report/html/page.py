@@ -13,9 +13,9 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from opcheck.report.content import Report, Run
 from opcheck.report.files import replace
 from opcheck.report.html.encoding import encoded
-from opcheck.report.lines import Report, Run
 from opcheck.report.merge import gaps
 from opcheck.report.remarks import wide_lines
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from opcheck.planning.loading import load
-from opcheck.running.formulas import formulas, name_of, names_in, orders, reached
+from opcheck.running.autograd_nodes import formulas, name_of, names_in, orders, reached
 from opcheck.running.session import RunSession
 from opcheck.settings import Settings
 

@@ -17,8 +17,8 @@ from opcheck.planning.planner import plan
 from opcheck.running.own_process import apart, parted
 from opcheck.running.session import RunSession
 from opcheck.samples.results import flatten, with_gradient
+from opcheck.spec.device_profile import DeviceProfile
 from opcheck.spec.library import Library, Operator
-from opcheck.spec.profile import DeviceProfile
 
 
 def reached(

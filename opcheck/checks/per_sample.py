@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from opcheck.checks.expected import covers
+from opcheck.checks.expected_failures import covers
 from opcheck.checks.subject import Context, Subject
 from opcheck.checks.verdict import (
     HOLDS,

@@ -10,8 +10,8 @@ import pytest
 
 from opcheck.spec import SpecError
 from opcheck.spec.claims import Tolerances
+from opcheck.spec.device_profile import DeviceProfile, Hint, profiles, read_profile
 from opcheck.spec.dtypes import expand
-from opcheck.spec.profile import DeviceProfile, Hint, profiles, read_profile
 
 Write = Callable[..., Path]
 Install = Callable[..., Path]
