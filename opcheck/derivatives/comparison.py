@@ -154,7 +154,10 @@ class Comparison:
         if not ROUNDED * double * largest < moves <= CERTAIN * single * largest or wider > 4 * moves:
             return False
         error = self.numerical.fine.error_by(torch.full_like(self.slopes.above, EXPLAINED * moves))
-        return bool((self.difference.abs() <= error).all())
+        if not bool((self.difference.abs() <= error).all()):
+            return False
+        again = self.point.looped_differences(self.directions.moved, self.numbers.eps)
+        return torch.equal(again.above, self.slopes.above)  # else it is random
 
     @property
     def _noise(self) -> Tensor:
