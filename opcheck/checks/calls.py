@@ -103,15 +103,19 @@ def as_they_are(subject: Subject) -> Tensors:
 
 def copies(leaves: Sequence[Tensor]) -> Tensors:
     """Return leaves of the same values and strides, which may be written to. They require grad."""
-    return tuple(_copy(leaf).requires_grad_() for leaf in leaves)
+    return tuple(_copy(leaf.detach()).requires_grad_() for leaf in leaves)
 
 
-def _copy(leaf: Tensor) -> Tensor:
+def results_like(leaves: Sequence[Tensor]) -> Tensors:
+    """Return tensors of the same values and strides that are results of an operation, as inputs in a network are."""
+    return tuple(map(_copy, leaves))
+
+
+def _copy(tensor: Tensor) -> Tensor:
     """Return a copy that is no view: autograd keeps track of what happens to the tensor that a view is of."""
-    values = leaf.detach()
-    if leaf.layout is not torch.strided or leaf.is_contiguous() or 0 in leaf.stride() or leaf.is_conj():
-        return values.clone()
-    return torch.empty_strided(leaf.shape, leaf.stride(), dtype=leaf.dtype, device=leaf.device).copy_(values)
+    if tensor.layout is not torch.strided or tensor.is_contiguous() or 0 in tensor.stride() or tensor.is_conj():
+        return tensor.clone()
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device).copy_(tensor)
 
 
 def tensors_among(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[tuple[str, Tensor]]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import ast
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from textwrap import dedent
 from typing import Any, Literal, get_args, get_origin
 
 from opcheck.checks.arguments import KEYWORD, is_function, parameters
+from opcheck.samples.derive.keywords import is_dim
 from opcheck.samples.modules import ModuleCall
 
 DEPTH = 3
@@ -23,9 +24,11 @@ EQUALITY = (ast.Eq, ast.NotEq, ast.In, ast.NotIn)
 def choices_of(operator: Callable[..., Any]) -> dict[str, list[Any]]:
     """Return values that lead to other code, by keyword.
 
-    They are those that an annotation lists (`Literal`), and the words and numbers that code compares a keyword with, as
-    in `if reduction == "mean"`: the operator's own, and that of functions which it passes the keyword on to. Those of a
-    class are of its constructor; its code may compare an attribute of the same name. Code that cannot be read has none.
+    They are those that an annotation lists (`Literal`), numbers where the default is None (`Optional[float]`), and the
+    words and numbers that code compares a keyword with, as in `if reduction == "mean"`, or looks up, as in
+    `TABLE[approximate]`: the operator's own code, that of functions which it passes the keyword on to, and of an
+    autograd.Function all stages. Those of a class are of its constructor; its code may compare an attribute of the same
+    name. Code that cannot be read has none.
     """
     try:
         function = _in_python(operator)
@@ -36,10 +39,52 @@ def choices_of(operator: Callable[..., Any]) -> dict[str, list[Any]]:
     listed = {one.name: [*get_args(one.annotation)] for one in keywords if get_origin(one.annotation) is Literal}
     optional = {one.name: one.name for one in keywords if one.default is not one.empty}
     choices = {name: dict.fromkeys(values) for name, values in listed.items()}
-    for name, value in _compared(function, optional, DEPTH) if optional else ():
+    for one in keywords:
+        if one.default is None:
+            choices.setdefault(one.name, {}).update(dict.fromkeys(_instead_of_none(one.name, one.annotation)))
+    for name, value in _in_all_stages(operator, optional, DEPTH) if optional else ():
         others = [OTHER] if isinstance(value, str) and name not in listed else []
         choices.setdefault(name, {}).update(dict.fromkeys([value, *others]))
-    return {name: [*values] for name, values in choices.items()}
+    return {name: [*values] for name, values in choices.items() if values}
+
+
+def _instead_of_none(name: str, annotation: Any) -> list[float]:
+    """Return numbers that a keyword may have whose default is None: those of its annotation, of a dim the first one."""
+    kinds = get_args(annotation)
+    if int in kinds or (is_dim(name) and not kinds):
+        return [0 if is_dim(name) else 2]
+    return [0.5, 2.0] if float in kinds else []
+
+
+def _in_all_stages(
+    operator: Callable[..., Any], keywords: Mapping[str, str], depth: int
+) -> Iterator[tuple[str, str | float]]:
+    """Yield the same as `_compared`: of an autograd.Function, also of what its stages do with `ctx.reduction`."""
+    yield from _compared(_in_python(operator), keywords, depth)
+    owner = getattr(operator, "__self__", None)
+    if is_function(owner):
+        inputs = [*inspect.signature(owner.forward).parameters]
+        stages = [_renamed(stage, keywords, inputs) for stage in (owner.forward, owner.setup_context)]
+        kept = {name: of for names in stages for name, of in names.items()}
+        for stage in (owner.backward, owner.jvp, owner.vmap):
+            yield from _compared(stage, kept, 0)
+
+
+def _renamed(function: Callable[..., Any], keywords: Mapping[str, str], inputs: Sequence[str] = ()) -> dict[str, str]:
+    """Return keywords by all names that code gives them, as in `ctx.p = p`.
+
+    inputs: the names of what `inputs` consists of, as in `x, ctx.p = inputs`.
+    """
+    names = dict(keywords)
+    for node in _nodes(getattr(function, "__code__", function)):
+        for target in node.targets if isinstance(node, ast.Assign) else ():
+            assert isinstance(node, ast.Assign)
+            new, old = [target], [_value_of(node.value)]
+            if isinstance(target, ast.Tuple):
+                own = [*map(_value_of, node.value.elts)] if isinstance(node.value, ast.Tuple) else []
+                new, old = target.elts, [*inputs] if old == ["inputs"] else own
+            names |= {_value_of(one): names[of] for one, of in zip(new, old, strict=False) if of in names}
+    return names
 
 
 def _compared(
@@ -49,6 +94,7 @@ def _compared(
 
     keywords: those of the operator, by the parameter of the function that has their value.
     """
+    keywords = _renamed(function, keywords)
     for node in _nodes(getattr(function, "__code__", function)):
         if isinstance(node, ast.Compare) and isinstance(node.ops[0], EQUALITY):
             yield from _with_constants(node.left, node.comparators[:1], keywords)
@@ -56,6 +102,9 @@ def _compared(
             patterns = (part for case in node.cases for part in ast.walk(case.pattern))
             values = [part.value for part in patterns if isinstance(part, ast.MatchValue)]
             yield from _with_constants(node.subject, values, keywords)
+        elif isinstance(node, ast.Subscript) and _value_of(node.slice) in keywords:
+            table = _global(function, node.value)
+            yield from ((keywords[_value_of(node.slice)], key) for key in table if isinstance(key, (str, int, float)))
         elif isinstance(node, ast.Call) and depth:
             yield from _passed_on(function, node, keywords, depth - 1)
 
@@ -78,8 +127,8 @@ def _with_constants(
 
 
 def _value_of(node: ast.expr) -> str:
-    """Return the name of the variable or of the attribute of `self` that an expression is, or an empty string."""
-    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
+    """Return the name of the variable, or of the attribute of `self` or `ctx`, that an expression is, or no text."""
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in ("self", "ctx"):
         return node.attr
     return node.id if isinstance(node, ast.Name) else ""
 
@@ -106,11 +155,20 @@ def _passed_on(
         called = _named(call.func, vars(sys.modules[function.__module__]))
         signature = inspect.Signature(parameters(called))
         bound = signature.bind_partial(*call.args, **{one.arg: one.value for one in call.keywords if one.arg})
-        own = _in_python(called)
+        _in_python(called)
     except Exception:  # it is no name of the module, or of something without a signature
         return
     names = {name: _value_of(part) for name, part in bound.arguments.items() if isinstance(part, ast.expr)}
-    yield from _compared(own, {name: keywords[of] for name, of in names.items() if of in keywords}, depth)
+    yield from _in_all_stages(called, {name: keywords[of] for name, of in names.items() if of in keywords}, depth)
+
+
+def _global(function: Callable[..., Any], node: ast.expr) -> Mapping[Any, Any]:
+    """Return the table that a dotted name stands for; an empty one if it is no table of the module."""
+    try:
+        table = _named(node, vars(sys.modules[function.__module__]))
+    except (AttributeError, KeyError):
+        return {}
+    return table if isinstance(table, dict) else {}
 
 
 def _named(node: ast.expr, names: Mapping[str, Any]) -> Any:

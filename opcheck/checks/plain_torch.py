@@ -83,15 +83,16 @@ VALUES, GRADIENTS = "function(*inputs)", "pulled(function(*inputs), inputs, cota
 """A call of which values are compared, and one of which gradients are, for the cotangents of `CALL`."""
 
 
-def for_vectors(varied: str, factor: float = 1.0, *, forward: bool = False) -> str:
+def for_vectors(varied: str, factor: str = "", *, forward: bool = False) -> str:
     """Return code that compares derivatives for cotangents, or for tangents, with those for plain ones.
 
-    varied: an expression for another vector in place of `v`, which is `factor` times as large.
+    varied: an expression for another vector in place of `v`.
+    factor: the number that it is `v` times, if it is other numbers.
     """
     drawn, derivative = f"{CALL}vectors = cotangents", "pulled(outputs, inputs"
     if forward:
         drawn, derivative = TANGENTS, "pushed(function, inputs"
-    like, scaled = ("varied", "") if factor == 1 else ("vectors", f"\nexpected = [{factor:g} * y for y in expected]")
+    like, scaled = ("vectors", f"\nexpected = [{factor} * y for y in expected]") if factor else ("varied", "")
     return f"""\
 {drawn}
 varied = [{varied} for v in vectors]

@@ -1,5 +1,7 @@
 """Which values of keywords are tried, by the annotations and the code of an operator."""
 
+from typing import Optional
+
 import pytest
 import torch
 from operators import varied
@@ -22,6 +24,39 @@ def passing_on(x, how="sum", power=2, *others):
     return Chosen.apply(x, how, power)
 
 
+TABLE = {"tanh": torch.tanh, "erf": torch.erf}
+
+
+class Kept(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, p=2.0, how="tanh"):
+        ctx.p, ctx.how = p, how
+        return TABLE[how](x)
+
+    @staticmethod
+    def backward(ctx, v):
+        p = ctx.p
+        return v if p == 1.5 else 2 * v, None, None
+
+
+class KeptApart(torch.autograd.Function):
+    @staticmethod
+    def forward(x, p=2.0):
+        return x**p
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        _, ctx.p = inputs
+
+    @staticmethod
+    def jvp(ctx, t, *_):
+        return t if ctx.p == 1.5 else 2 * t
+
+
+def optional(x, scale: float | None = None, dim: Optional[int] = None, top: int | None = None, mask=None, axis=None):  # noqa: UP045
+    return x
+
+
 class Worded(torch.nn.Module):
     def forward(self, x, how="first"):
         return x[-1] if how == "last" else x[0]
@@ -39,6 +74,9 @@ class Worded(torch.nn.Module):
         (torch.nn.functional.mse_loss, {"reduction": ["none", "mean", "elementwise_mean", "sum", OTHER]}),
         (torch.nn.MSELoss, {"reduction": ["none", "mean", "elementwise_mean", "sum", OTHER]}),
         (varied.Squares, {"how": ["sum", OTHER]}),
+        (Kept.apply, {"p": [1.5], "how": ["tanh", "erf", OTHER]}),
+        (KeptApart.apply, {"p": [1.5]}),
+        (optional, {"scale": [0.5, 2.0], "dim": [0], "top": [2], "axis": [0]}),
         (ModuleCall(Worded()), {"how": ["last", OTHER]}),
         (torch.sin, {}),
         (eval("lambda x, how='a': x if how == 'b' else 2 * x"), {}),

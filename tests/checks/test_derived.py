@@ -219,11 +219,11 @@ def test_a_vector_stands_for_a_number(tmp_path, dtype):
 
 
 MODULES = {
-    "WrongForProducts": ('module.how = "another"', '{ args = [3], kwargs = { how = "another" } }'),
-    "WrongWithoutBias": ("module.bias = false", "{ args = [3], kwargs = { bias = false } }"),
+    "WrongForProducts": ('module.how = "another"', '{ args = [1], kwargs = { how = "another" } }'),
+    "WrongWithoutBias": ("module.bias = false", "{ args = [1], kwargs = { bias = false } }"),
     "WrongForProductsWithoutBias": (
         'module.how = "another", module.bias = false',
-        '{ args = [3], kwargs = { how = "another", bias = false } }',
+        '{ args = [1], kwargs = { how = "another", bias = false } }',
     ),
 }
 MODULE = "module = { args = [3] }"
@@ -351,3 +351,30 @@ def test_it_runs_only_where_somebody_wants_it(tmp_path):
     library, device = load([path], Settings()), DeviceProfile(name="cpu")
     for selection, planned in ((Selection(derive="none"), False), (Selection(), True)):
         assert any(case.check == "derived" for case in plan(library, [device], selection)) is planned
+
+
+@BOTH
+def test_what_the_root_of_a_check_objects_to_at_a_derived_sample_counts(tmp_path, dtype):
+    found = outcome_of(tmp_path, "unsteady_beyond_16", dtype)
+    assert found.outcome == "failed"
+    assert found.reason.startswith("derived: size 2 -> 17: nondeterminism: ")
+
+
+@BOTH
+@pytest.mark.parametrize(("name", "expected"), [("Weighted", "passed"), ("WeightedWrongBeyond16", "failed")])
+def test_sizes_of_a_module_change_with_those_of_its_inputs(tmp_path, name, expected, dtype):
+    found = outcome_of(tmp_path, name, dtype, keys="module = { args = [3] }")
+    assert found.outcome == expected, found.message
+    if expected == "failed":
+        assert found.reason.startswith("derived: size 3 -> 17, in the module too: backward: ")
+        assert "args = [{ shape = [1, 17] }], module = { args = [17] }" in found.message
+
+
+@BOTH
+@pytest.mark.parametrize(("derive", "expected"), [("standard", "passed"), ("thorough", "failed")])
+def test_other_checks_have_their_say_at_derived_samples_if_the_project_is_thorough(tmp_path, derive, expected, dtype):
+    found = outcome_of(tmp_path, "writes_beyond_16", dtype, derive=derive)
+    assert found.outcome == expected, found.message
+    if expected == "failed":
+        assert found.reason.startswith("derived: size 3 -> ")
+        assert ": purity: forward changes what it is given" in found.reason

@@ -242,6 +242,17 @@ def other_values_without_leaves(x: Tensor, y: Tensor) -> Tensor:
     return x * y if x.requires_grad or y.requires_grad else 1.5 * x * y
 
 
+class FreesResults(Square):
+    """Takes the memory of an input that is the result of another operation, which nobody seems to need any more."""
+
+    @staticmethod
+    def forward(ctx, x):
+        y = Square.forward(ctx, x.clone())
+        if x.grad_fn is not None:
+            x.data.zero_()
+        return y
+
+
 # linearity
 
 
@@ -250,6 +261,15 @@ class Clips(Square):
     def backward(ctx, v):
         (x,) = ctx.saved_tensors
         return v / (v.abs() / 10).clamp(min=1) * slope(x)
+
+
+class ClipsLate(Square):
+    """As a kernel that is not meant for loss scaling."""
+
+    @staticmethod
+    def backward(ctx, v):
+        (x,) = ctx.saved_tensors
+        return v / (v.abs() / 1e4).clamp(min=1) * slope(x)
 
 
 class DropsSmall(Square):
@@ -437,14 +457,15 @@ counts_in_a_closure = _counting()
 FAULTS: dict[str, tuple[str, ...]] = {
     "purity": (
         "WritesToInputInForward", "ZeroesItsInput", "WritesToInputInBackward", "WritesToCotangent",
-        "WritesToOutputInBackward", "WritesToTangent", "WritesAndRaises", "counts_in_a_global", "counts_in_a_closure",
+        "WritesToOutputInBackward", "WritesToTangent", "WritesAndRaises", "FreesResults",
+        "counts_in_a_global", "counts_in_a_closure",
     ),
     "context": (
         "doubles_without_grad", "doubles_in_inference_mode", "depends_on_threads", "loses_digits_under_autocast",
         "KeepsOnTheClass", "ReusesABuffer", "CachesByShape", "caches_by_object",
     ),
     "needs_input_grad": ("HalvesWhereAlone", "ForgetsTheSecondAlone", "other_values_without_leaves"),
-    "linearity": ("Clips", "DropsSmall", "RefusesLarge", "IgnoresTheBits", "ClipsTangents"),
+    "linearity": ("Clips", "ClipsLate", "DropsSmall", "RefusesLarge", "IgnoresTheBits", "ClipsTangents"),
     "saved": ("KeepsOnContext", "SavesItsData", "KeepsItsOutput"),
     "detached": ("detaches_the_second", "MarksTheSecond"),
     "aliasing": ("KeyedByTensor", "SharesMemory"),
@@ -454,7 +475,8 @@ FAULTS: dict[str, tuple[str, ...]] = {
 
 SEEN_BY_TORCH = (
     "WritesToInputInForward", "ZeroesItsInput", "WritesToInputInBackward", "WritesAndRaises", "KeepsOnTheClass",
-    "ReusesABuffer", "caches_by_object", "SavesItsData", "Three", "WrongNowAndThen", "RandomAtSecondOrder",
+    "ReusesABuffer", "caches_by_object", "SavesItsData", "FreesResults", "Three", "WrongNowAndThen",
+    "RandomAtSecondOrder",
 )  # fmt: skip
 """The faults that torch's gradcheck and gradgradcheck find, together; they pass all others."""
 

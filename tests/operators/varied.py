@@ -1,5 +1,6 @@
 """Operators that are right at small samples, and wrong at what these stand for, each beside one that is right."""
 
+import itertools
 from typing import Literal
 
 import torch
@@ -426,3 +427,45 @@ def unchecked(x, weight):
     """x * weight, of as many weights as there are columns, which is not checked: what lies beyond has no gradient."""
     count = len(weight)
     return torch.cat([x[..., :count] * weight, x[..., count:].detach()], -1)
+
+
+class Unsteady(Square):
+    """The same where the condition holds, with a gradient that is another one each time: of memory never written."""
+
+    passes = itertools.count()
+
+    @staticmethod
+    def backward(ctx, v):
+        (x,) = ctx.saved_tensors
+        return v * 2 * x.conj() * (1 + 0.01 * next(Unsteady.passes) * ctx.reverse), None, None
+
+
+def unsteady_beyond_16(x):
+    return Unsteady.apply(x, max(x.shape, default=0) > 16, False)
+
+
+def writes_beyond_16(x):
+    """As of a kernel that computes in place where it has no room."""
+    y = square(x)
+    if x.dim() and x.shape[-1] > 16:
+        x.data.mul_(2)
+    return y
+
+
+class Weighted(torch.nn.Module):
+    """Squares the elements of x, of shape (*, size), each with a weight."""
+
+    wrong = False
+
+    def __init__(self, size):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.linspace(0.5, 1, size))
+
+    def forward(self, x):
+        if x.dim() != 2 or x.shape[-1] != len(self.weight):
+            raise ValueError(f"expected shape (*, {len(self.weight)})")
+        return squared(x * self.weight, self.wrong and len(self.weight) > 16)
+
+
+class WeightedWrongBeyond16(Weighted):
+    wrong = True

@@ -184,7 +184,7 @@ def test_of_a_module_the_keywords_of_its_constructor_vary_too(sample_of):
     written = Construction(args=[3], kwargs={"how": "sum"}, train=False)
     constructor = Keywords({"bias": True, "how": "mean"}, {"how": ["sum", "mean"]})
     call = Keywords({"bias": False})
-    found = {one.what: one.sample.module for one in derived(sample, call, construction=(written, constructor))}
+    found = {one.what: one.sample.module for one in derived(sample, call, module=written, constructor=constructor)}
     assert {what: module and module.kwargs for what, module in found.items()} == {
         "bias = true": None,
         "module.bias = false": {"how": "sum", "bias": False},

@@ -18,7 +18,7 @@ from threading import Barrier, BrokenBarrierError
 import torch
 from torch import Tensor
 
-from opcheck.checks.calls import Call, Result, Tensors, copies, direction_of, is_strided, result, slope
+from opcheck.checks.calls import Call, Result, Tensors, copies, direction_of, is_strided, result, results_like, slope
 from opcheck.checks.plain_torch import CALL, GRADIENTS, VALUES, asserted
 from opcheck.checks.relations import Row, at_once, both, relation
 from opcheck.checks.subject import Subject
@@ -38,6 +38,7 @@ AFTER = f"{EXPECTED}function(*others)\nactual = {{call}}"
 ALONE = f"{EXPECTED}actual = torch.autograd.grad(function(*inputs), inputs, cotangents, materialize_grads=True)"
 OVERLAPPING = f"{EXPECTED}outputs = function(*inputs)\nfunction(*others)\nactual = {{of_outputs}}"
 RESEEDED = f"{EXPECTED}outputs = function(*inputs)\ntorch.manual_seed(1)\nactual = {{of_outputs}}"
+OF_RESULTS = f"{EXPECTED}outputs = function(*[x.clone() for x in inputs])\nactual = {{of_outputs}}"
 IN_PLACE = f"""\
 {EXPECTED}with torch.no_grad():
     for x, other in zip(inputs, others):
@@ -114,6 +115,9 @@ def _surrounded(subject: Subject, here: Result, around: Mapping[str, Surrounding
         yield Row(
             "the gradients under create_graph=True", recorded.gradient, here.gradient, RECORDED.format(call=GRADIENTS)
         )
+        yield from both(
+            "of inputs that are results of other operations", result(subject, _of_results(subject)), here, OF_RESULTS
+        )
 
     return at_once(subject, together, each)
 
@@ -121,15 +125,22 @@ def _surrounded(subject: Subject, here: Result, around: Mapping[str, Surrounding
 def _result_in(subject: Subject, *surroundings: Surroundings, recorded: bool = False) -> Result:
     """Return what a call gives whose forward and backward pass both run in some surroundings.
 
-    recorded: whether the backward pass is, where second order is claimed. That this raises, others say.
+    recorded: whether inputs are results of other operations, and the backward pass is recorded, where second order is
+    claimed. That this raises, others say.
     """
     with all_of(surroundings):
-        call = Call.of(subject)
+        call = _of_results(subject) if recorded else Call.of(subject)
         if recorded and subject.supports.backward and subject.supports.second_order:
             values, gradient = call.values, tried(lambda: call.gradient(create_graph=True))
             if isinstance(gradient, Tensor):
                 return Result(values, gradient, call.has_graph)
         return result(subject, call)
+
+
+def _of_results(subject: Subject) -> Call:
+    """Call the operator as a network does, whose inputs are no leaves."""
+    leaves = copies(subject.leaves)
+    return Call(leaves, subject.function(*results_like(leaves)))
 
 
 def _among_others(subject: Subject, here: Result, around: Mapping[str, Surroundings]) -> Iterator[Row | Verdict]:

@@ -17,13 +17,17 @@ from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import Blocked, Verdict, one_line
 from opcheck.derivatives import tried
 from opcheck.derivatives.coordinates import vector
+from opcheck.derivatives.rounding import rounding_unit
 from opcheck.samples.inputs import unchanged
 from opcheck.samples.layouts import conjugated_view, negated_view
 from opcheck.strides import MEMORIES, behind_others, permuted
 
 View = Callable[[Tensor], Tensor]
-LARGE, SMALL = -1e3, 1e-3
-"""The first is that of loss scaling and of a loss that is maximized, the second that of averages over many elements."""
+LARGE, LARGE_IN_HALF, SMALL = 20, 10, -10
+"""Cotangents are scaled by 2 to the power of these: as by loss scaling, with the sign of a loss that is maximized; by
+less in float16, which has no such numbers; and as by averages over many elements. Powers of two are exact."""
+LARGEST = 1e9
+"""What a dtype has to hold for the first."""
 
 CONJUGATED = "v.conj().resolve_conj().conj()"
 NEGATED = "torch.complex(torch.zeros_like(v.real), -v.real).conj().imag"
@@ -47,22 +51,25 @@ def _linear(
     subject: Subject, results: str, what: str, vectors: Tensors, derivative: Callable[[Tensors], Tensor], plain: Tensor
 ) -> Iterator[Row]:
     may_be_negated = _may_be_negated(subject)
+    coarsest = max((subject.output_info.dtype, *(v.dtype for v in vectors)), key=rounding_unit)
+    exponent = LARGE if torch.finfo(coarsest).max > LARGEST else LARGE_IN_HALF
+    large, small = -(2.0**exponent), 2.0**SMALL
 
     def of(factor: float, view: View = unchanged, memory: View = unchanged) -> Tensor:
         moved = (view(v * factor).resolve_conj().resolve_neg() for v in vectors)
         return derivative(tuple(view(memory(v)) for v in moved)) / factor
 
-    def row(which: str, got: Tensor, varied: str = "", factor: float = 1.0) -> Row:
+    def row(which: str, got: Tensor, varied: str = "", factor: str = "") -> Row:
         code = for_vectors(varied, factor, forward=results == "tangents") if varied else ""
         return Row(f"the {results} for {which}", got, plain, code)
 
     def together() -> Iterator[Row]:
-        yield row(f"large {what}", of(LARGE, negated_view if may_be_negated else unchanged, permuted))
-        yield row(f"small {what}", of(SMALL, conjugated_view, behind_others))
+        yield row(f"large {what}", of(large, negated_view if may_be_negated else unchanged, permuted))
+        yield row(f"small {what}", of(small, conjugated_view, behind_others))
 
     def each() -> Iterator[Row]:
-        for factor in (LARGE, SMALL):
-            yield row(f"{what} times {factor:g}, divided by it,", of(factor), f"{factor:g} * v", factor)
+        for factor, number in ((f"-2**{exponent}", large), (f"2**{SMALL}", small)):
+            yield row(f"{what} times {factor}, divided by it,", of(number), f"{factor} * v", factor)
         if any(v.is_complex() for v in vectors):
             yield row(f"lazily conjugated {what}", of(1.0, conjugated_view), CONJUGATED)
         if may_be_negated:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Container, Iterable, Iterator
 
 import torch
 
-from opcheck.checks.calls import Call, copies, is_strided, push, tangents_of, tensors_among
+from opcheck.checks.calls import Call, copies, is_strided, push, results_like, tangents_of, tensors_among
 from opcheck.checks.per_sample import PerSample
 from opcheck.checks.plain_torch import CALL, asserted
 from opcheck.checks.subject import Subject
@@ -46,7 +46,8 @@ def judge(subject: Subject) -> Iterator[Verdict]:
     with torch.enable_grad():
         subject.result  # noqa: B018 - what a call keeps is then of this sample, whichever check has called before
     inputs = subject.context.realize(subject.sample)  # new ones: those of the subject have been given to the operator
-    args, kwargs = inputs.fill(leaves := copies(inputs.leaves))
+    leaves = copies(inputs.leaves)
+    args, kwargs = inputs.fill(results_like(leaves))
     held = [*captured(subject.function.operator)]
     names = {name for name, _ in held}
     watched = [Watched.of(*named) for named in (*tensors_among(args, kwargs), *held)]

@@ -21,7 +21,7 @@ from torch import Tensor
 from opcheck.checks.arguments import defaults_of, names_of
 from opcheck.checks.choices import choices_of
 from opcheck.checks.jacobian.compare import compared as jacobian
-from opcheck.checks.per_sample import PerSample
+from opcheck.checks.per_sample import PerSample, implementation
 from opcheck.checks.plain_torch import asserted, for_vectors
 from opcheck.checks.subject import Context, Subject
 from opcheck.checks.truth import Truth, by_reference, on_cpu
@@ -33,6 +33,7 @@ from opcheck.derivatives.coordinates import same
 from opcheck.derivatives.differences import looped
 from opcheck.derivatives.gradients import memory_of_cotangents
 from opcheck.derivatives.point import Point
+from opcheck.planning.kinds import check_kinds
 from opcheck.samples.cache import Cache
 from opcheck.samples.derive import Derived, Keywords, derived, keeps_ties, room_of, smallest
 from opcheck.samples.results import with_gradient
@@ -40,7 +41,7 @@ from opcheck.spec.claims import WAYS, Way
 from opcheck.spec.library import Sample
 from opcheck.spec.operator import Construction
 from opcheck.spec.render import render
-from opcheck.spec.values import NoneValue
+from opcheck.spec.values import UNSET, NoneValue
 from opcheck.strides import MEMORIES
 
 Answer = Literal[
@@ -58,6 +59,10 @@ HUGE = 1e6
 """The largest output at which differences are told apart from rounding: infinity and NaN are not."""
 SLOW = 0.25
 """The most seconds of a call for a look to go on."""
+BLOCK = 16
+"""The size that most kernels have a block of at least."""
+BESIDES = ("purity", "nondeterminism", "context", "needs_input_grad", "linearity", "saved", "vmap", "rev_over_rev")
+"""What is judged in thorough at the first derived sample that differs in a keyword, or has a dim beyond a block."""
 MODES: dict[Answer, Mode] = {"backward": "reverse", "forward_ad": "forward"}
 COTANGENTS = ("noncontiguous", "transposed", "expanded", "offset", "channels_last")
 """How cotangents lie in memory, beside plain ones, at derived samples."""
@@ -76,7 +81,7 @@ class Look:
 
 def judge(subject: Subject) -> Verdict:
     """Look at each derived sample. The first one that fails is made smaller, and judged."""
-    counts, notes = Counter[str](), []
+    counts, notes, respects = Counter[str](), list[str](), {frozenset[object]()}
     for one, said in _looks(subject):
         answer = said.answer
         if answer in WRONG:
@@ -84,6 +89,12 @@ def judge(subject: Subject) -> Verdict:
             if verdict is not None:
                 return verdict
             answer = "untold"
+        elif subject.context.is_thorough and answer == "hold":
+            respect = _respect(subject.sample, one.sample)
+            verdict = _besides(subject, one) if respect not in respects else None
+            if verdict is not None:
+                return verdict
+            respects.add(respect)
         counts[answer] += 1
         notes += [f"{one.what}: {said.note}"] if said.note else []
     if not counts["hold"]:
@@ -115,9 +126,9 @@ def attempts(
     operator, path, samples = context.operator, context.case.variant.path, context.case.operator.samples
     call = context.memo.once("keywords", lambda: _keywords(operator, path, (one.kwargs for one in samples)))
     is_first = sample.name == context.case.samples[0].name  # one of them tells what a constructor does
-    construction = context.memo.once("construction", lambda: _construction(context)) if is_first else None
+    module, constructor = context.memo.once("constructor", lambda: _constructor(context))
     written = [(one.args, one.kwargs, one.module) for one in samples]
-    for one in derived(sample, call, thorough, ways, construction):
+    for one in derived(sample, call, thorough, ways, module, constructor if is_first else None):
         if (one.sample.args, one.sample.kwargs, one.sample.module) not in written:
             whole = _attempt(context, sample, one)
             yield one, whole
@@ -281,19 +292,54 @@ def _judged(context: Context, written: Sample, one: Derived, said: Look) -> Verd
             wrong = fails(f"derived: {one.what}: {PLAIN[answer]}", "\n".join([*shown, said.note]), code=code)
             return replace(wrong, at=("backward", candidate))
         verdict = PerSample(jacobian).verdict(replace(context.under(answer), cache=Cache()), candidate)
-        if verdict.is_failure:
-            title = f"derived: {one.what}: {answer}: {verdict.title.removeprefix(f'{answer}: ')}"
+        if verdict.is_failure or verdict.blocked:  # by what does not hold there either: that is wrong as well
+            root = verdict.blocked or answer
+            why = verdict.title.removeprefix(f"{answer}: ").removeprefix("not judged, since ")
+            title = f"derived: {one.what}: {root}: {why.removeprefix(f'{root}: ')}"
             shown += [f"realized: {verdict.realized}", verdict.detail]
-            return replace(verdict, title=title, detail="\n".join(shown), at=(answer, candidate))
+            return replace(verdict, title=title, detail="\n".join(shown), at=(root, candidate), blocked="")
     return None
 
 
-def _construction(context: Context) -> tuple[Construction, Keywords] | None:
+def _respect(written: Sample, other: Sample) -> frozenset[object]:
+    """Return the keywords in which a derived sample differs, and its dims that are larger than a block of a kernel."""
+    changed = {key for key, value in other.kwargs.items() if written.kwargs.get(key, UNSET) != value}
+    large = {
+        (number, dim)
+        for number, recipe in enumerate(other.tensors)
+        for dim, size in enumerate(recipe.sizes)
+        if size > BLOCK
+    }
+    return frozenset(changed | large)
+
+
+def _besides(subject: Subject, one: Derived) -> Verdict | None:
+    """Return what else does not hold at a derived sample, but holds at the written one; None if all does."""
+    context, cache = subject.context, Cache()
+
+    def verdict(name: str, sample: Sample) -> Verdict:
+        check: PerSample = implementation(check_kinds()[name])
+        own = replace(context.under(name), cache=cache, overrides={**context.overrides, "derive": "standard"})
+        return check.verdict(own, sample)  # without what is dear
+
+    for name in BESIDES:
+        kind = check_kinds()[name]
+        if not (kind.runs_on(context.case.device) and kind.claimed(context.case.operator, subject.supports)):
+            continue
+        wrong = verdict(name, one.sample)
+        if wrong.is_failure and verdict(name, subject.sample).passed:
+            lines = [f"add this sample: {one.sample.toml()}", f"realized: {wrong.realized}", wrong.detail]
+            title = f"derived: {one.what}: {name}: {wrong.title.removeprefix(f'{name}: ')}"
+            return replace(wrong, title=title, detail="\n".join(lines), at=(name, one.sample))
+    return None
+
+
+def _constructor(context: Context) -> tuple[Construction | None, Keywords | None]:
     """Return how the module is constructed, and the keywords of its constructor; None if the operator is no module."""
     path, samples = context.case.variant.path, context.case.operator.samples
     recipe = context.module(path)
     if recipe is None:
-        return None
+        return None, None
     passed = (one.module.kwargs for one in samples if one.module is not None)
     return recipe.spec, _keywords(recipe.make, path, passed, len(recipe.spec.args))
 

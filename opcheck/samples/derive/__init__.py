@@ -23,7 +23,7 @@ from opcheck.spec.operator import Construction
 
 __all__ = ["FEWER", "LARGEST", "SIZES", "Derived", "Keywords", "derived", "keeps_ties", "room_of", "smallest"]
 
-SIZES = (1, 2, 16, 17, 33, 64, 130, 257, 520)
+SIZES = (1, 2, 16, 17, 33, 64, 128, 257, 520, 1030)
 """On both sides of the blocks that kernels work in, and of the multiples that vector instructions take."""
 FEWER = (1, 17, 257)
 """Those that are tried as a standard."""
@@ -57,19 +57,21 @@ def derived(
     call: Keywords,
     thorough: bool = False,
     ways: Collection[Way] = WAYS,
-    construction: tuple[Construction, Keywords] | None = None,
+    module: Construction | None = None,
+    constructor: Keywords | None = None,
 ) -> Iterator[Derived]:
     """Yield the samples derived from a written one, the same ones each time, but for those that are too large.
 
     call: the keywords that a call may have.
     thorough: whether there are more sizes and values, and pairs of variations, drawn by the name of the sample.
     ways: in which of the ways of the sample they vary, the second of a pair of variations or both.
-    construction: how a module is constructed, and the keywords that its constructor may have.
+    module: how it is constructed, if the operator is one.
+    constructor: the keywords that its constructor may have, if these are to be varied, too.
     """
     if not all(recipe.layout == "strided" for recipe in sample.tensors):
         return
     sizes, numbers, elements = (SIZES, NUMBERS, NUMBERS) if thorough else (FEWER, FEW_NUMBERS, FEW_ELEMENTS)
-    scope = Scope(sizes, numbers, elements, call, construction, thorough)
+    scope = Scope(sizes, numbers, elements, call, module, constructor, thorough)
     ones = {way: list(BY_WAY[way](sample, scope)) for way in sample.vary if way in BY_WAY}
     wanted = [one for way, own in ones.items() if way in ways for one in own]
     pairs = _paired(sample, ones, scope, ways) if thorough and wanted else ()

@@ -12,6 +12,11 @@ from opcheck.spec.recipe import Tensor
 from opcheck.spec.values import mapped
 
 
+def nothing() -> Iterator[Derived]:
+    """Yield no sample."""
+    yield from ()
+
+
 @dataclass(frozen=True)
 class Derived:
     """A sample that was derived from a written one."""
@@ -19,7 +24,7 @@ class Derived:
     what: str
     """What was varied, as in "size 3 -> 17"."""
     sample: Sample
-    apart: Callable[[], Iterator[Derived]] = field(default=lambda: iter(()), repr=False, compare=False)
+    apart: Callable[[], Iterator[Derived]] = field(default=nothing, repr=False, compare=False)
     """What to try where the operator refuses it: what changes together changes one by one."""
 
     def called(self, name: str) -> Derived:
@@ -51,8 +56,10 @@ class Scope:
     """What one of their elements is."""
     call: Keywords
     """Those of a call of the operator."""
-    construction: tuple[Construction, Keywords] | None = None
-    """How the module is constructed, if the operator is one, and the keywords of its constructor."""
+    module: Construction | None = None
+    """How the module is constructed, if the operator is one."""
+    constructor: Keywords | None = None
+    """The keywords of its constructor, where these are varied."""
     is_thorough: bool = False
 
 

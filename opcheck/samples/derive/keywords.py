@@ -23,10 +23,9 @@ def by_keyword(sample: Sample, scope: Scope) -> Iterator[Derived]:
     """
     for changes in _changes(sample.kwargs, scope.call, scope):
         yield Derived(_words(changes), replace(sample, kwargs={**sample.kwargs, **changes}))
-    if scope.construction is not None:
-        usual, keywords = scope.construction
-        construction = sample.module or usual
-        for changes in _changes(construction.kwargs, keywords, scope):
+    construction = sample.module or scope.module
+    if construction is not None and scope.constructor is not None:
+        for changes in _changes(construction.kwargs, scope.constructor, scope):
             own = construction.model_copy(update={"kwargs": {**construction.kwargs, **changes}})
             yield Derived(_words(changes, "module."), replace(sample, module=own))
 
@@ -51,7 +50,7 @@ def _words(changes: Mapping[str, Any], prefix: str = "") -> str:
 def _others(name: str, own: Mapping[str, Any], choices: Sequence[Any], scope: Scope) -> Iterator[Any]:
     """Yield other values of a keyword: some near its own, and those that other samples pass."""
     value = own.get(name)
-    near = islice(_near(name, value), None if scope.is_thorough or _is_dim(name) else 1)
+    near = islice(_near(name, value), None if scope.is_thorough or is_dim(name) else 1)
     others = {render(other): other for other in (*near, *choices)}
     if name in own:
         others.pop(render({"none": True} if value is None else value), None)
@@ -61,15 +60,17 @@ def _others(name: str, own: Mapping[str, Any], choices: Sequence[Any], scope: Sc
 def _near(name: str, value: Any) -> Iterator[bool | float]:
     """Yield a flag flipped; three times a number, and half, or the other way round; the next whole numbers.
 
-    Of a dim also its negative.
+    Of a dim, and of a number that is not whole, also its negative.
     """
     if isinstance(value, bool):
         yield not value
     elif isinstance(value, float):
         # What is below 1 may be a probability.
         yield from ((value / 2, value * 3) if 0 < value < 1 else (value * 3, value / 2)) if value else (0.5, -0.5)
+        if value:
+            yield -value
     elif isinstance(value, int):
-        counts_from_the_end = _is_dim(name)
+        counts_from_the_end = is_dim(name)
         yield value + 1
         if counts_from_the_end or value > 1:
             yield value - 1
@@ -77,5 +78,6 @@ def _near(name: str, value: Any) -> Iterator[bool | float]:
             yield -value
 
 
-def _is_dim(name: str) -> bool:
+def is_dim(name: str) -> bool:
+    """Tell whether a keyword says which dim of a tensor is meant, by its name."""
     return name.startswith(("dim", "axis")) or name.endswith(("dim", "axis")) or name in ("diagonal", "offset")

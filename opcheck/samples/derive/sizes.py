@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import replace
+from itertools import chain
+from typing import Any
 
 from opcheck.samples.derive.change import Derived, Scope, changed, has_indices, updated, with_one
 from opcheck.spec.library import Sample
+from opcheck.spec.operator import Construction
 from opcheck.spec.recipe import Tensor
+from opcheck.spec.values import mapped
 
 TOGETHER = (17, 33)
 """Where all sizes of a sample change at once, the first of them; the others are larger by one each."""
@@ -31,8 +36,23 @@ def keeps_ties(written: Sample, other: Sample) -> bool:
 
 
 def resized(sample: Sample, sizes: Mapping[int, int]) -> Sample:
-    """Return a sample with each size that is a key replaced, wherever it occurs. Explicit values stay."""
+    """Return a sample with each size that is a key replaced, wherever it occurs. Explicit values stay.
+
+    If it says how a module is constructed, so are the numbers in there: most of them are sizes.
+    """
+    shaped = _with_sizes(sample, sizes)
+    return shaped if sample.module is None else replace(shaped, module=_constructed(sample.module, sizes))
+
+
+def _with_sizes(sample: Sample, sizes: Mapping[int, int]) -> Sample:
     return _shaped(sample, lambda own: tuple(sizes.get(size, size) for size in own))
+
+
+def _constructed(module: Construction, sizes: Mapping[int, int]) -> Construction:
+    def change(part: Any) -> Any:
+        return sizes.get(part, part) if type(part) is int else part
+
+    return module.model_copy(update={"args": mapped(module.args, change), "kwargs": mapped(module.kwargs, change)})
 
 
 def _shaped(sample: Sample, change: Callable[[tuple[int, ...]], tuple[int, ...]]) -> Sample:
@@ -58,15 +78,22 @@ def by_size(sample: Sample, scope: Scope) -> Iterator[Derived]:
         further = (symbol - 1, symbol // 2) if symbol > max(scope.sizes) else ()
         for size in (*scope.sizes, *further):
             if size > symbol or (size < symbol and not grows):
-                yield _changed_size(sample, symbol, size)
+                yield from _changed(sample, {symbol: size}, scope)
     for first in (TOGETHER if scope.is_thorough else TOGETHER[:1]) if len(own) > 1 else ():
         together = {symbol: max(first, symbol * grows) + index for index, symbol in enumerate(own)}
-        yield Derived(f"sizes {', '.join(f'{a} -> {b}' for a, b in together.items())}", resized(sample, together))
+        yield from _changed(sample, together, scope)
 
 
-def _changed_size(sample: Sample, symbol: int, size: int) -> Derived:
-    what = f"size {symbol} -> {size}"
-    return Derived(what, resized(sample, {symbol: size}), lambda: _one_by_one(sample, symbol, size, what))
+def _changed(sample: Sample, sizes: Mapping[int, int], scope: Scope) -> Iterator[Derived]:
+    """Yield a change of sizes; and of a module that is constructed with such sizes, one of these, too."""
+    what = f"size{'s' * (len(sizes) > 1)} {', '.join(f'{old} -> {new}' for old, new in sizes.items())}"
+    yield Derived(
+        what, _with_sizes(sample, sizes),
+        lambda: chain.from_iterable(_one_by_one(sample, *each, what) for each in sizes.items() if len(sizes) == 1),
+    )  # fmt: skip
+    module = sample.module or scope.module
+    if module is not None and all(sizes.values()) and _constructed(module, sizes) != module:
+        yield Derived(f"{what}, in the module too", resized(replace(sample, module=module), sizes))
 
 
 def _one_by_one(sample: Sample, symbol: int, size: int, what: str) -> Iterator[Derived]:
@@ -86,7 +113,7 @@ def _one_by_one(sample: Sample, symbol: int, size: int, what: str) -> Iterator[D
 def by_emptiness(sample: Sample, scope: Scope) -> Iterator[Derived]:
     """Yield each size changed to 0."""
     for symbol in sorted(symbols(sample)) if not has_indices(sample) else ():
-        yield _changed_size(sample, symbol, 0)
+        yield from _changed(sample, {symbol: 0}, scope)
 
 
 def by_rank(sample: Sample, scope: Scope) -> Iterator[Derived]:
