@@ -113,8 +113,10 @@ def results_like(leaves: Sequence[Tensor]) -> Tensors:
 
 def _copy(tensor: Tensor) -> Tensor:
     """Return a copy that is no view: autograd keeps track of what happens to the tensor that a view is of."""
-    if tensor.layout is not torch.strided or tensor.is_contiguous() or 0 in tensor.stride() or tensor.is_conj():
-        return tensor.clone()
+    clone = tensor.clone()  # the backward pass of copy_() takes no sparse gradient
+    is_strided = tensor.layout is torch.strided and 0 not in tensor.stride() and not tensor.is_conj()
+    if not is_strided or clone.stride() == tensor.stride():
+        return clone
     return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device).copy_(tensor)
 
 

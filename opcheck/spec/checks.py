@@ -180,7 +180,7 @@ BUILTIN = (
     ),
     of_function(
         "buffers",
-        "a module changes its buffers in training mode only",
+        "a module changes its buffers in training mode only, and leaves no graph in them",
         "opcheck.checks.behavior.buffers:check",
         applies=lambda operator: operator.spec.module is not None,
     ),

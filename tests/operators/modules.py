@@ -180,6 +180,16 @@ class Centered(Module):
             self.mean = 0.9 * self.mean + 0.1 * x.mean(0)
 
 
+class KeepsItsGraph(Centered):
+    """Its running mean has the graph of all inputs so far."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = x * x - self.mean.detach() + self.shift
+        if self.training:
+            self.mean = 0.9 * self.mean + 0.1 * x.mean(0)
+        return y
+
+
 class ReplacesInEvaluation(Centered):
     def forward(self, x: Tensor) -> Tensor:
         y = x * x - self.mean + self.shift
@@ -235,7 +245,7 @@ def _times_a_global(x: Tensor) -> Tensor:
 
 FAULTS: dict[str, tuple[type[Module], ...]] = {
     "backward": (WrongWeight, WrongInside, WrongUnlessOne, WrongLazyLayer),
-    "buffers": (ReplacesInEvaluation, WritesInEvaluation),
+    "buffers": (ReplacesInEvaluation, WritesInEvaluation, KeepsItsGraph),
     "needs_input_grad": (Unregistered, BehindAFunction, Elsewhere),
 }
 """Modules with a mistake, by the check that must find it."""

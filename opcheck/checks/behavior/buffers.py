@@ -1,4 +1,4 @@
-"""Forward changes the buffers of a module in training mode only."""
+"""Forward changes the buffers of a module in training mode only, and leaves no graph in them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.nn import Module
 
@@ -34,8 +35,19 @@ def judge(subject: Subject) -> Verdict:
     changes += [watched[name].change(after[name]) for name in watched if name in after]
     changes = [change for change in changes if change]
     if not changes:
-        return HOLDS
+        return _without_graphs(subject, call)
     return fails(f"buffers: forward changes buffers in evaluation mode: {changes[0]}", "\n".join(changes[1:]))
+
+
+def _without_graphs(subject: Subject, call: ModuleCall) -> Verdict:
+    """Call the module in its own mode, and return whether no buffer has a graph then, which each call would extend."""
+    args, kwargs = subject.context.realize(subject.sample).fill()  # new ones, since forward may write to its buffers
+    with torch.enable_grad(), _buffers_at_the_end(call.module) as after:
+        subject.function.reseed()
+        tried(lambda: call(*args, **kwargs))  # that it raises, others say
+    kept = next((name for name, buffer in after.items() if buffer.requires_grad), "")
+    what = f"buffers: forward leaves a graph in {kept}, which the next call extends"
+    return fails(what, "detach what is written to it") if kept else HOLDS
 
 
 @contextmanager

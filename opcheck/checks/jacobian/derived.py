@@ -33,9 +33,11 @@ from opcheck.derivatives.coordinates import same
 from opcheck.derivatives.differences import looped
 from opcheck.derivatives.gradients import memory_of_cotangents
 from opcheck.derivatives.point import Point
+from opcheck.planning.expectations import expectations_of, matching
 from opcheck.planning.kinds import check_kinds
 from opcheck.samples.cache import Cache
 from opcheck.samples.derive import Derived, Keywords, derived, keeps_ties, room_of, smallest
+from opcheck.samples.derive.change import updated
 from opcheck.samples.results import with_gradient
 from opcheck.spec.claims import WAYS, Way
 from opcheck.spec.library import Sample
@@ -61,7 +63,7 @@ SLOW = 0.25
 """The most seconds of a call for a look to go on."""
 BLOCK = 16
 """The size that most kernels have a block of at least."""
-BESIDES = ("purity", "nondeterminism", "context", "needs_input_grad", "linearity", "saved", "vmap", "rev_over_rev")
+BESIDES = ("purity", "nondeterminism", "needs_input_grad", "linearity", "saved", "vmap", "rev_over_rev")
 """What is judged in thorough at the first derived sample that differs in a keyword, or has a dim beyond a block."""
 MODES: dict[Answer, Mode] = {"backward": "reverse", "forward_ad": "forward"}
 COTANGENTS = ("noncontiguous", "transposed", "expanded", "offset", "channels_last")
@@ -302,20 +304,23 @@ def _judged(context: Context, written: Sample, one: Derived, said: Look) -> Verd
 
 
 def _respect(written: Sample, other: Sample) -> frozenset[object]:
-    """Return the keywords in which a derived sample differs, and its dims that are larger than a block of a kernel."""
+    """Return the keywords in which a derived sample differs, or its dims that are larger than a block of a kernel.
+
+    Nothing if it differs in another respect, too.
+    """
     changed = {key for key, value in other.kwargs.items() if written.kwargs.get(key, UNSET) != value}
-    large = {
-        (number, dim)
-        for number, recipe in enumerate(other.tensors)
-        for dim, size in enumerate(recipe.sizes)
-        if size > BLOCK
-    }
-    return frozenset(changed | large)
+    pairs = [*zip(written.tensors, other.tensors, strict=True)]
+    if any(updated(one, shape=None) != updated(another, shape=None) for one, another in pairs):
+        return frozenset()
+    if changed:
+        return frozenset(changed if all(one == another for one, another in pairs) else ())
+    return frozenset((k, dim) for k, (_, own) in enumerate(pairs) for dim, size in enumerate(own.sizes) if size > BLOCK)
 
 
 def _besides(subject: Subject, one: Derived) -> Verdict | None:
     """Return what else does not hold at a derived sample, but holds at the written one; None if all does."""
-    context, cache = subject.context, Cache()
+    context, case, cache = subject.context, subject.case, Cache()
+    known = expectations_of(case.operator, case.device)
 
     def verdict(name: str, sample: Sample) -> Verdict:
         check: PerSample = implementation(check_kinds()[name])
@@ -324,7 +329,9 @@ def _besides(subject: Subject, one: Derived) -> Verdict | None:
 
     for name in BESIDES:
         kind = check_kinds()[name]
-        if not (kind.runs_on(context.case.device) and kind.claimed(context.case.operator, subject.supports)):
+        if not (kind.runs_on(case.device) and kind.claimed(case.operator, subject.supports)):
+            continue
+        if matching(known, name, case.variant.kind, case.device.name, case.dtype):  # what is known may fail here, too
             continue
         wrong = verdict(name, one.sample)
         if wrong.is_failure and verdict(name, subject.sample).passed:

@@ -13,6 +13,8 @@ from opcheck.spec.operator import Construction
 from opcheck.spec.recipe import Tensor
 from opcheck.spec.values import mapped
 
+CONSTRUCTED = 64
+"""The largest size that modules are constructed with: as that of a kernel, a larger one takes long."""
 TOGETHER = (17, 33)
 """Where all sizes of a sample change at once, the first of them; the others are larger by one each."""
 
@@ -52,7 +54,9 @@ def _constructed(module: Construction, sizes: Mapping[int, int]) -> Construction
     def change(part: Any) -> Any:
         return sizes.get(part, part) if type(part) is int else part
 
-    return module.model_copy(update={"args": mapped(module.args, change), "kwargs": mapped(module.kwargs, change)})
+    own = {key: getattr(module, key) for key in ("args", "kwargs")}
+    changed = {key: mapped(value, change) for key, value in own.items()}
+    return module.model_copy(update={key: value for key, value in changed.items() if value != own[key]})
 
 
 def _shaped(sample: Sample, change: Callable[[tuple[int, ...]], tuple[int, ...]]) -> Sample:
@@ -92,7 +96,8 @@ def _changed(sample: Sample, sizes: Mapping[int, int], scope: Scope) -> Iterator
         lambda: chain.from_iterable(_one_by_one(sample, *each, what) for each in sizes.items() if len(sizes) == 1),
     )  # fmt: skip
     module = sample.module or scope.module
-    if module is not None and all(sizes.values()) and _constructed(module, sizes) != module:
+    is_possible = 0 < min(sizes.values()) <= max(sizes.values()) <= CONSTRUCTED
+    if module is not None and is_possible and _constructed(module, sizes) != module:
         yield Derived(f"{what}, in the module too", resized(replace(sample, module=module), sizes))
 
 
