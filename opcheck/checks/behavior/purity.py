@@ -46,10 +46,13 @@ def judge(subject: Subject) -> Iterator[Verdict]:
     with torch.enable_grad():
         subject.result  # noqa: B018 - what a call keeps is then of this sample, whichever check has called before
     inputs = subject.context.realize(subject.sample)  # new ones: those of the subject have been given to the operator
-    leaves = copies(inputs.leaves)
-    args, kwargs = inputs.fill(results_like(leaves))
     held = [*captured(subject.function.operator)]
     names = {name for name, _ in held}
+    args, kwargs = inputs.fill(results_like(copies(inputs.leaves)))  # as in a network
+    watched = [Watched.of(*named) for named in tensors_among(args, kwargs)]
+    subject.function.called(args, kwargs)
+    yield _unchanged("forward", watched, names)
+    args, kwargs = inputs.fill(leaves := copies(inputs.leaves))
     watched = [Watched.of(*named) for named in (*tensors_among(args, kwargs), *held)]
     outputs = subject.function.tested(subject.function.called(args, kwargs))
     yield _unchanged("forward", watched, names)

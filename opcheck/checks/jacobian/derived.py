@@ -334,7 +334,7 @@ def _besides(subject: Subject, one: Derived) -> Verdict | None:
         if matching(known, name, case.variant.kind, case.device.name, case.dtype):  # what is known may fail here, too
             continue
         wrong = verdict(name, one.sample)
-        if wrong.is_failure and verdict(name, subject.sample).passed:
+        if wrong.is_failure and not wrong.refused and verdict(name, subject.sample).passed:
             lines = [f"add this sample: {one.sample.toml()}", f"realized: {wrong.realized}", wrong.detail]
             title = f"derived: {one.what}: {name}: {wrong.title.removeprefix(f'{name}: ')}"
             return replace(wrong, title=title, detail="\n".join(lines), at=(name, one.sample))
