@@ -155,7 +155,6 @@ def _passed_on(
         called = _named(call.func, vars(sys.modules[function.__module__]))
         signature = inspect.Signature(parameters(called))
         bound = signature.bind_partial(*call.args, **{one.arg: one.value for one in call.keywords if one.arg})
-        _in_python(called)
     except Exception:  # it is no name of the module, or of something without a signature
         return
     names = {name: _value_of(part) for name, part in bound.arguments.items() if isinstance(part, ast.expr)}

@@ -330,7 +330,8 @@ class Deviation:
         """Return by which factor a tensor is off, as a whole."""
         got, right, allowed = (float(part[at]) for part in (self.values, self.exact.value, self.allowed))
         name = self.names[at - self.count]
-        return f"{name} as a whole is {got / right:.7g} times what it should be; allowed: 1 +- {allowed / right:.2g}"
+        factor = f"{got / right:.4g}" if abs(got / right - 1) > 1e-3 else f"{got / right:.8g}"  # not "1 times"
+        return f"{name} as a whole is {factor} times what it should be; allowed: 1 +- {allowed / right:.2g}"
 
     def place(self, at: int) -> str:
         """Return what messages call an entry, as in `the gradient of weight[2, 0]`."""
